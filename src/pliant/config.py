@@ -1,0 +1,364 @@
+"""Every option of Pliant: one typed, frozen tree.
+
+In:     the environment (`PLIANT_*`, read once, here), `patch(...)`, and `compile(mode=, options=)`.
+Out:    the current `Config`; `config.get().capture.recompile_limit`.
+Holds:  option names are unique over the whole tree, so `patch(recompile_limit=4)` needs no section;
+        values have the declared types; two configurations generate the same code if their `code_key` is the same.
+
+Sections are the stages an option acts on. `python -m pliant.config` prints all options.
+"""
+
+import contextlib
+import difflib
+import os
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pliant.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def option(default: T, doc: str, *, env: tuple[str, ...] = (), code: bool = True) -> T:
+    """A field of a section. `code`: a change of it can change what is generated, so it is part of the cache key."""
+    value: T = field(default=default, metadata={"doc": doc, "env": env, "code": code})
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class General:
+    """All stages."""
+
+    strict: bool = option(
+        False, "errors inside the compiler are raised instead of falling back", env=("PLIANT_STRICT",), code=False
+    )
+    verify: Literal["off", "first"] = option(
+        "off", "compare each compiled graph with eager the first time it runs", env=("PLIANT_VERIFY_RESULT",)
+    )
+    verify_passes: bool = option(False, "run the verifiers after each pass", env=("PLIANT_VERIFY",), code=False)
+    numerics: Literal["default", "eager-bitwise", "fast"] = option(
+        "default", "how closely results follow eager's rounding", env=("PLIANT_NUMERICS",)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capture:
+    """capture, guards."""
+
+    recompile_limit: int = option(8, "entries per code object before it runs eagerly", env=("PLIANT_RECOMPILE_LIMIT",))
+    inline_depth: int = option(200, "calls inlined into one another at most")
+    loop_limit: int = option(100_000, "iterations of a captured loop at most")
+    replay_output: bool = option(True, "print and logging calls are replayed after the graph instead of breaking it")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shapes:
+    """capture, symbolic."""
+
+    dynamic: Literal["auto", "all", "off"] = option(
+        "auto", "sizes that become symbols: those that changed, all, none", env=("PLIANT_DYNAMIC",)
+    )
+    specialize_zero_one: bool = option(True, "sizes 0 and 1 are never symbols")
+    duck_sizing: bool = option(True, "equal sizes share a symbol at first")
+    specialize_int: bool = option(False, "Python integers are constants")
+    specialize_float: bool = option(False, "Python floats are constants")
+    dynamic_sources: tuple[str, ...] = option(
+        (), "names of inputs that are dynamic from the start, e.g. L['x'].size(0)", env=("PLIANT_DYNAMIC_SOURCES",)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Autograd:
+    """joint, partition."""
+
+    memory_budget: float = option(
+        1.0, "bytes saved for backward, as a part of what saving everything needs", env=("PLIANT_MEMORY_BUDGET",)
+    )
+    recompute: bool = option(True, "cheap values are recomputed in backward where that saves memory traffic")
+    random: Literal["eager", "philox"] = option(
+        "eager", "random numbers: eager's own stream, or a counter-based stream inside kernels"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """lower, schedule."""
+
+    fuse: bool = option(True, "fuse loop nests")
+    fusion_limit: int = option(64, "computations in one kernel at most")
+    inplace: bool = option(True, "write results over inputs that die")
+    reuse_buffers: bool = option(True, "plan memory so that dead buffers are reused")
+    freeze: bool = option(False, "parameters are constants: fold and prepack them (inference only)", env=("PLIANT_FREEZE",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """codegen, build, runtime."""
+
+    compiler: str = option("", "C compiler; empty: cc, gcc or clang, whichever is found", env=("PLIANT_CC", "CC"))
+    opt_flags: tuple[str, ...] = option(
+        ("-O3", "-march=native", "-fno-math-errno"), "flags that decide speed", env=("PLIANT_CFLAGS",)
+    )
+    threads: int = option(0, "threads of a kernel; 0: torch.get_num_threads()", env=("PLIANT_THREADS",))
+    openmp: bool = option(True, "parallel loops with OpenMP", env=("PLIANT_OPENMP",))
+    build_jobs: int = option(0, "compilers run at once; 0: one a core", env=("PLIANT_BUILD_JOBS",), code=False)
+    build_timeout: float = option(300.0, "seconds before a C compiler is given up", code=False)
+    cuda_graphs: bool = option(False, "replay CUDA graphs where launches would dominate")
+    autotune: bool = option(False, "measure alternatives and keep the fastest")
+    background: bool = option(False, "eager serves while code compiles", env=("PLIANT_BACKGROUND",), code=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cache:
+    """cache."""
+
+    cache: bool = option(True, "keep built code on disk", env=("PLIANT_CACHE",), code=False)
+    cache_dir: str = option("~/.cache/pliant", "where", env=("PLIANT_CACHE_DIR",), code=False)
+    cache_bytes: int = option(2 << 30, "size bound; least recently used entries go first", env=("PLIANT_CACHE_BYTES",), code=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Debug:
+    """debug."""
+
+    logs: str = option("", "channels to log, e.g. graph_breaks,+guards", env=("PLIANT_LOGS",), code=False)
+    print_stages: str = option("", "stages whose result is printed, e.g. guards,loops", env=("PLIANT_DEBUG",), code=False)
+    debug_dir: str = option("", "folder that gets one numbered file a stage", env=("PLIANT_DEBUG_DIR",), code=False)
+    stop_after: Literal["", "graph", "joint", "partition", "lower", "schedule"] = option(
+        "", "run the rest eagerly after this stage", env=("PLIANT_STOP_AFTER",)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The whole tree. `code_key` is interned: compare it with `is`."""
+
+    general: General = General()
+    capture: Capture = Capture()
+    shapes: Shapes = Shapes()
+    autograd: Autograd = Autograd()
+    schedule: Schedule = Schedule()
+    build: Build = Build()
+    cache: Cache = Cache()
+    debug: Debug = Debug()
+    code_key: str = field(init=False, compare=False, repr=False, default="")
+
+    def __post_init__(self) -> None:
+        text = ";".join(f"{name}={value}" for name, value in self.key_parts())
+        object.__setattr__(self, "code_key", sys.intern(text))
+
+    def key_parts(self) -> tuple[tuple[str, str], ...]:
+        """(option, value) of everything that generated code depends on, in order."""
+        return tuple((o.name, repr(self.value(o.name))) for o in OPTIONS.values() if o.code)
+
+    def value(self, name: str) -> object:
+        """The value of an option by its short name."""
+        return getattr(getattr(self, find(name).section), find(name).name)
+
+    def with_options(self, overrides: Mapping[str, object]) -> "Config":
+        """A copy with some options changed; names and types are checked."""
+        sections: dict[str, dict[str, Any]] = {}
+        for name, value in overrides.items():
+            known = find(name)
+            sections.setdefault(known.section, {})[known.name] = _checked(known, value)
+        changed: dict[str, Any] = {s: replace(getattr(self, s), **values) for s, values in sections.items()}
+        return replace(self, **changed)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What is known about one option."""
+
+    name: str
+    section: str
+    type: Any
+    default: object
+    doc: str
+    stage: str
+    env: tuple[str, ...]
+    code: bool
+
+
+def _collect() -> dict[str, Option]:
+    found: dict[str, Option] = {}
+    for section, cls in get_type_hints(Config).items():
+        if section == "code_key":
+            continue
+        hints = get_type_hints(cls)
+        for f in fields(cls):
+            assert f.name not in found, f"option {f.name} is declared twice"
+            stage = (cls.__doc__ or "").strip().rstrip(".")
+            meta = f.metadata
+            found[f.name] = Option(f.name, section, hints[f.name], f.default, meta["doc"], stage, meta["env"], meta["code"])
+    return found
+
+
+def find(name: str) -> Option:
+    """The option of this name (`recompile_limit` or `capture.recompile_limit`); ConfigError if there is none."""
+    section, _, short = name.rpartition(".")
+    known = OPTIONS.get(short)
+    if known is not None and section in ("", known.section):
+        return known
+    near = difflib.get_close_matches(short, OPTIONS, n=1, cutoff=0.6)
+    hint = f"did you mean `{near[0]}`? " if near else ""
+    raise ConfigError(
+        f"unknown option `{name}`",
+        kind="unknown-option",
+        why="no option has this name",
+        do=hint + ConfigError.default_do,
+    )
+
+
+def _type_text(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(repr(a) for a in get_args(hint))
+    return str(hint) if get_args(hint) else str(getattr(hint, "__name__", hint))
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Whether the value has the type; a bool is not an int, an int is a float."""
+    origin = get_origin(hint)
+    if origin is Literal:
+        return any(value == a and type(value) is type(a) for a in get_args(hint))
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_fits(v, get_args(hint)[0]) for v in value)
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, a) for a in get_args(hint))
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def _checked(known: Option, value: object) -> object:
+    if isinstance(value, list) and get_origin(known.type) is tuple:
+        value = tuple(value)
+    if isinstance(value, os.PathLike) and known.type is str:
+        value = os.fspath(value)
+    if _fits(value, known.type):
+        return value
+    raise ConfigError(
+        f"option `{known.name}` cannot be {value!r}",
+        kind="wrong-type",
+        why=f"it must be {_type_text(known.type)}, not {type(value).__name__}",
+        do=f"pass such a value; the default is {known.default!r}",
+    )
+
+
+_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False, "": False}
+
+
+def _parse(known: Option, text: str) -> object:
+    """The value that an environment variable's text stands for."""
+    if known.type is bool:
+        return _WORDS.get(text.lower(), text)
+    if known.type in (int, float):
+        try:
+            return known.type(text)
+        except ValueError:
+            return text
+    if get_origin(known.type) is tuple:
+        return tuple(text.replace(",", " ").split())
+    return text
+
+
+def from_environment(environ: Mapping[str, str]) -> Config:
+    """The configuration that the variables ask for; ConfigError names the variable that is wrong."""
+    overrides: dict[str, object] = {}
+    for known in OPTIONS.values():
+        for variable in known.env:
+            if variable in environ:
+                try:
+                    overrides[known.name] = _checked(known, _parse(known, environ[variable]))
+                except ConfigError as error:
+                    error.where = f"environment variable {variable}"
+                    raise
+                break
+    return Config().with_options(overrides)
+
+
+OPTIONS: dict[str, Option] = _collect()
+
+# What `compile(mode=...)` stands for.
+MODES: dict[str, dict[str, object]] = {
+    "default": {},
+    "reduce-overhead": {"cuda_graphs": True},
+    "max-autotune": {"cuda_graphs": True, "autotune": True},
+    "max-autotune-no-cudagraphs": {"autotune": True},
+}
+
+
+def overrides_of(mode: str | None, options: Mapping[str, object] | None) -> dict[str, object]:
+    """The checked options that `compile(mode=, options=)` ask for; options win over the mode."""
+    if mode is not None and mode not in MODES:
+        near = difflib.get_close_matches(str(mode), MODES, n=1)
+        raise ConfigError(
+            f"unknown mode {mode!r}",
+            kind="unknown-mode",
+            why="the modes are " + ", ".join(MODES),
+            do=f"did you mean {near[0]!r}?" if near else "pass one of these, or options={...}",
+        )
+    merged = {**MODES[mode or "default"], **(options or {})}
+    return {find(name).name: _checked(find(name), value) for name, value in merged.items()}
+
+
+_base: Config = from_environment(os.environ)
+_patched: ContextVar[Config | None] = ContextVar("pliant_config", default=None)
+
+current: Config  # the same as get(), as an attribute of this module
+
+
+def __getattr__(name: str) -> Config:
+    if name == "current":
+        return get()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def get() -> Config:
+    """The configuration in force in this thread and context."""
+    return _patched.get() or _base
+
+
+@contextlib.contextmanager
+def use(config: Config) -> Iterator[Config]:
+    """Put a whole configuration in force. A context manager and a decorator."""
+    token = _patched.set(config)
+    try:
+        yield config
+    finally:
+        _patched.reset(token)
+
+
+@contextlib.contextmanager
+def patch(**options: object) -> Iterator[Config]:
+    """Change options for a while, in this thread only. A context manager and a decorator.
+
+    Dotted names go in a dictionary: `patch(**{"capture.recompile_limit": 4})`.
+    """
+    with use(get().with_options(options)) as config:
+        yield config
+
+
+def update(**options: object) -> Config:
+    """Change options for the whole process, for good."""
+    global _base
+    _base = _base.with_options(options)
+    return _base
+
+
+def describe() -> str:
+    """All options as text, one a line: name, type, default, what it does, the environment variable."""
+    lines = []
+    for o in OPTIONS.values():
+        env = f"  [{', '.join(o.env)}]" if o.env else ""
+        lines.append(f"{o.section}.{o.name}: {_type_text(o.type)} = {o.default!r}\n    {o.doc}{env}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(describe())

@@ -1,0 +1,70 @@
+"""Types that pass between capture, autograd and the compiler.
+
+Holds:  `CapturedGraph.module` is torch-level and runnable; its placeholders are `inputs` in order. `AtenGraph.graph` is
+        functional ATen, except for `aten.copy_` (and `set_`-free) epilogue nodes that write inputs back at its end.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant.symbolic.shape_env import ShapeEnv
+
+
+@dataclass(slots=True, eq=False)
+class GraphInput:
+    """One flat argument of a captured graph.
+
+    kind: "tensor" or "symbol" (a number the caller passes: int or float of a symbolic size or scalar).
+    fake: the FakeTensor, or the SymInt/SymFloat. `example`: the real value seen at capture (weak use only: metadata).
+    static: True for parameters and buffers owned by a module (sizes never symbolic, address stable between calls).
+    """
+
+    name: str
+    kind: str
+    fake: Any
+    source: Any
+    example: Any
+    static: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class CapturedGraph:
+    """What capture hands over: `module(*flat_inputs)` returns the tuple of output values."""
+
+    module: fx.GraphModule
+    inputs: list[GraphInput]
+    shape_env: ShapeEnv
+    name: str = "graph"
+    grad_enabled: bool = True
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class AtenGraph:
+    """A functional ATen graph with `node.meta["val"]` on every node.
+
+    placeholders: tensors and symbols. The output node holds a flat tuple of nodes, SymInts, numbers or None.
+    """
+
+    graph: fx.Graph
+    shape_env: ShapeEnv
+    name: str = "graph"
+    static_inputs: frozenset[int] = frozenset()  # placeholder positions with stable addresses (parameters)
+
+
+# A compiled ATen graph: takes the flat inputs as a list (which it may clear, to free early) and returns the flat outputs.
+Runnable = Callable[[list[Any]], list[Any]]
+# A backend at the ATen level.
+AtenCompiler = Callable[[AtenGraph], Runnable]
+
+
+def fake_of(node: fx.Node) -> torch.Tensor:
+    """The fake tensor a node computes."""
+    value = node.meta["val"]
+    assert isinstance(value, torch.Tensor), node
+    return value
