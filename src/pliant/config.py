@@ -49,7 +49,7 @@ class General:
 class Capture:
     """capture, guards."""
 
-    recompile_limit: int = option(8, "entries per code object before it runs eagerly", env=("PLIANT_RECOMPILE_LIMIT",))
+    recompile_limit: int = option(8, "entries per code object before it runs eagerly", env=("PLIANT_RECOMPILE_LIMIT",), code=False)
     inline_depth: int = option(200, "calls inlined into one another at most")
     loop_limit: int = option(100_000, "iterations of a captured loop at most")
     replay_output: bool = option(True, "print and logging calls are replayed after the graph instead of breaking it")
