@@ -1,0 +1,227 @@
+"""Sources: how the entry code reaches a value again, from the arguments of the call or from an object the entry holds.
+
+In:     capture makes one for each value it reads from outside the trace.
+Out:    `source.code(namer)` is a Python expression; guards, inputs, side effects and explanations all use it.
+Holds:  sources are interned by value (equal sources are equal), so they are dictionary keys. Reading a source never runs
+        user code: attributes are read through `__dict__`, items only from exact builtin containers (or their base class' method).
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Namer = Callable[[object], str]  # gives a variable name under which the entry holds an object
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Base. `code`: Python text over `args` (tuple), `kwargs` (dict) and held objects. `describe`: for people."""
+
+    def code(self, hold: Namer) -> str:
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def base(self) -> "Source | None":
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ArgSource(Source):
+    """args[index] of the call; `name` is the parameter's name (for people)."""
+
+    index: int
+    name: str
+
+    def code(self, hold: Namer) -> str:
+        return f"args[{self.index}]"
+
+    def describe(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class KwargSource(Source):
+    """kwargs[name] of the call."""
+
+    name: str
+
+    def code(self, hold: Namer) -> str:
+        return f"kwargs[{self.name!r}]"
+
+    def describe(self) -> str:
+        return self.name
+
+
+class _Held:
+    """An object compared by identity, so that sources over unhashable objects are hashable."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Held) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSource(Source):
+    """An object the entry keeps alive (the compiled function, a globals dict, a class). `name` is for people."""
+
+    held: _Held
+    name: str
+
+    def code(self, hold: Namer) -> str:
+        return hold(self.held.value)
+
+    def describe(self) -> str:
+        return self.name
+
+
+def held(value: Any, name: str) -> HeldSource:
+    return HeldSource(_Held(value), name)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainedSource(Source):
+    parent: Source
+
+    @property
+    def base(self) -> Source:
+        return self.parent
+
+
+@dataclass(frozen=True, slots=True)
+class DictAttributeSource(ChainedSource):
+    """parent.__dict__[name]: an instance attribute (of an object or a module object)."""
+
+    name: str
+
+    def code(self, hold: Namer) -> str:
+        return f"{self.parent.code(hold)}.__dict__[{self.name!r}]"
+
+    def describe(self) -> str:
+        return f"{self.parent.describe()}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeSource(ChainedSource):
+    """parent.name read by a getset/member descriptor of a type implemented in C (`__class__`, `__closure__`, slots): runs no user code."""
+
+    name: str
+
+    def code(self, hold: Namer) -> str:
+        return f"{self.parent.code(hold)}.{self.name}"
+
+    def describe(self) -> str:
+        return f"{self.parent.describe()}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleMemberSource(ChainedSource):
+    """parent.__dict__[table][name] of an nn.Module; table is "_parameters", "_buffers" or "_modules"."""
+
+    table: str
+    name: str
+
+    def code(self, hold: Namer) -> str:
+        return f"{self.parent.code(hold)}.__dict__[{self.table!r}][{self.name!r}]"
+
+    def describe(self) -> str:
+        return f"{self.parent.describe()}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ItemSource(ChainedSource):
+    """parent[key] for builtin list, tuple, dict (exact, or through the base class' __getitem__ where `via` names it)."""
+
+    key: Any
+    via: str | None = None  # "list" | "tuple" | "dict" for subclasses
+
+    def code(self, hold: Namer) -> str:
+        key = repr(self.key) if isinstance(self.key, (int, str, bool, type(None))) else hold(self.key)
+        if self.via:
+            return f"{self.via}.__getitem__({self.parent.code(hold)}, {key})"
+        return f"{self.parent.code(hold)}[{key}]"
+
+    def describe(self) -> str:
+        return f"{self.parent.describe()}[{self.key!r}]"
+
+
+@dataclass(frozen=True, slots=True)
+class CellSource(ChainedSource):
+    """Contents of a closure cell; parent is the cell."""
+
+    def code(self, hold: Namer) -> str:
+        return f"{self.parent.code(hold)}.cell_contents"
+
+    def describe(self) -> str:
+        return self.parent.describe()
+
+
+@dataclass(frozen=True, slots=True)
+class TypeSource(ChainedSource):
+    """type(parent)."""
+
+    def code(self, hold: Namer) -> str:
+        return f"type({self.parent.code(hold)})"
+
+    def describe(self) -> str:
+        return f"type({self.parent.describe()})"
+
+
+@dataclass(frozen=True, slots=True)
+class SizeSource(ChainedSource):
+    """parent.size(dim) of a tensor: what a size symbol is bound to."""
+
+    dim: int
+
+    def code(self, hold: Namer) -> str:
+        return f"{self.parent.code(hold)}.size({self.dim})"
+
+    def describe(self) -> str:
+        return f"{self.parent.describe()}.size({self.dim})"
+
+
+@dataclass(frozen=True, slots=True)
+class StrideSource(ChainedSource):
+    """parent.stride(dim) of a tensor."""
+
+    dim: int
+
+    def code(self, hold: Namer) -> str:
+        return f"{self.parent.code(hold)}.stride({self.dim})"
+
+    def describe(self) -> str:
+        return f"{self.parent.describe()}.stride({self.dim})"
+
+
+@dataclass(frozen=True, slots=True)
+class GradSource(ChainedSource):
+    """parent.grad of a tensor."""
+
+    def code(self, hold: Namer) -> str:
+        return f"{self.parent.code(hold)}.grad"
+
+    def describe(self) -> str:
+        return f"{self.parent.describe()}.grad"
+
+
+@dataclass(frozen=True, slots=True)
+class StateSource(Source):
+    """A piece of global state, by name (a row of guards.state: "grad_enabled", "autocast_cpu", "default_dtype", ...)."""
+
+    name: str
+
+    def code(self, hold: Namer) -> str:
+        return f"state_{self.name}()"
+
+    def describe(self) -> str:
+        return self.name.replace("_", " ")

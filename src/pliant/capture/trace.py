@@ -1,0 +1,112 @@
+"""The result of one capture: what the tracer hands to the code that makes an entry.
+
+In:     `capture.tracer.trace(root, args, kwargs, policy)` fills a `Trace`.
+Out:    `capture.entry.make_entry(trace, ...)` generates the entry: load inputs, run the graph, replay effects, end.
+Holds:  values inside (`Return.value`, effect values, frame stacks and locals) are ordinary Python objects as the traced program
+        saw them, with `FakeTensor`s in place of tensors and `SymInt`/`SymFloat`/`SymBool` in place of symbolic numbers.
+        An object with an entry in `origins` existed before the trace and is reached by its source; constants (None, numbers, strings,
+        types, functions reached by source...) stand for themselves; every other object was made by the trace and is rebuilt.
+"""
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import fx
+
+from pliant.capture.sources import Source
+from pliant.graph.contracts import CapturedGraph, GraphInput
+from pliant.guards.kinds import Guard
+from pliant.source import SourceLocation
+
+
+# ---- effects, replayed in this order after the graph ran
+@dataclass(frozen=True, slots=True, eq=False)
+class SetAttribute:
+    """object.__setattr__-like store into an object that existed before (or `DELETED`): obj.__dict__[name] = value, or through its slot."""
+
+    obj: Any
+    name: str
+    value: Any
+    via: str = "dict"  # "dict": obj.__dict__; "slot": object.__setattr__; "type": type.__setattr__; "cell": cell_contents; "plain": setattr(obj, name, value) (C-level descriptors such as Tensor.grad)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReplaceContents:
+    """The builtin container `obj` (list, dict, set, deque, OrderedDict...) now has the contents of `contents`, a container of the same kind made by the trace."""
+
+    obj: Any
+    contents: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallEffect:
+    """function(*args, **kwargs) is called for its effect (print, logging, warnings...), its result dropped."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+Effect = SetAttribute | ReplaceContents | CallEffect
+DELETED = object()
+
+
+# ---- ends
+@dataclass(frozen=True, slots=True, eq=False)
+class Return:
+    value: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FrameState:
+    """A frame at a break. `stack` has `NULL` where CPython has a NULL; `locals` holds bound non-cell locals; `cells` every cell in
+    `resume_freevars(code)` order (cells made by the trace are `types.CellType` objects holding traced values)."""
+
+    code: types.CodeType
+    globals: dict[str, Any]
+    offset: int
+    stack: tuple[Any, ...]
+    locals: dict[str, Any]
+    cells: tuple[types.CellType, ...]
+    function_name: str
+
+
+class _Null:
+    def __repr__(self) -> str:
+        return "NULL"
+
+
+NULL: Any = _Null()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Break:
+    """Capture stopped before the operation at `frames[-1].offset`; frames from the outermost in. Outer frames stand AT their call
+    operation (operands still on the stack), which is to be executed with the callable replaced by the inner continuation."""
+
+    frames: tuple[FrameState, ...]
+    reason: "BreakReason"
+
+
+@dataclass(frozen=True, slots=True)
+class BreakReason:
+    """Why capture stopped. `kind` is a row of capture.graph_breaks (id, why, do)."""
+
+    kind: str
+    detail: str
+    location: SourceLocation | None
+
+
+@dataclass(slots=True, eq=False)
+class Trace:
+    graph: CapturedGraph | None  # None: the trace computed nothing with tensors
+    inputs: list[GraphInput]
+    guards: list[Guard]
+    effects: list[Effect]
+    end: Return | Break
+    origins: dict[int, tuple[Any, Source]]  # id -> (object kept alive, its source)
+    outputs: dict[int, int] = field(default_factory=dict)  # id(FakeTensor or SymInt...) -> position in the graph's outputs
+    input_of: dict[int, int] = field(default_factory=dict)  # id(fake) -> position in inputs, for tensors that are unchanged inputs
+    output_nodes: list[fx.Node] = field(default_factory=list)

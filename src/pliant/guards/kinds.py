@@ -1,0 +1,63 @@
+"""Guards are data: a fact about a value reached through a source, checked before compiled code is reused.
+
+In:     capture appends `Guard`s while it reads the world.
+Out:    `guards.codegen` turns the list into a check, `guards.explain` into words, the cache into bytes.
+Holds:  a guard may be too strong (a recompile), never too weak.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from pliant.source import SourceLocation
+
+
+class Kind(Enum):
+    """What is checked of the value `v` of the guard's source; `e` is `expected`."""
+
+    TYPE = auto()  # type(v) is e
+    IDENTITY = auto()  # v is e (e kept alive by the entry)
+    EQUALS = auto()  # type(v) is type(e) and v == e (bit-exact for floats: NaN equal, -0.0 not 0.0)
+    NUMBER_TYPE = auto()  # type(v) is e; the value is symbolic (its facts are shape guards)
+    TENSOR = auto()  # e: TensorFacts
+    LENGTH = auto()  # len(v) == e, v an exact builtin container or a subclass without __len__
+    KEYS = auto()  # tuple(v) == e: ordered keys of a dict whose keys were iterated or unpacked
+    KEY_SET = auto()  # v.keys() == set(e): unordered
+    HAS_KEY = auto()  # e in v (exact dict or set)
+    NO_KEY = auto()  # e not in v
+    ITEMS = auto()  # set/frozenset contents equal e
+    HAS_ATTRIBUTE = auto()  # e in v.__dict__
+    NO_ATTRIBUTE = auto()  # e not in v.__dict__ (instance does not shadow the class)
+    EMPTY = auto()  # not v (containers of hooks)
+    SAME_AS = auto()  # v is the value of the source e (aliasing of two ways to one object)
+    DISTINCT = auto()  # e: tuple of sources whose values are pairwise different objects (the guard's own source unused)
+    STATE = auto()  # the global state named by the source's StateSource equals e (grad mode, autocast, default dtype, ...)
+    RANGE = auto()  # a range: (start, stop, step) equal e
+    SHAPE = auto()  # e: boolean symbolic.Expr over symbols bound to sources
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFacts:
+    """Facts about a tensor; None in sizes/strides means: not fixed by this guard (symbolic, or not needed)."""
+
+    cls: type
+    dtype: Any
+    device: Any
+    requires_grad: bool
+    sizes: tuple[int | None, ...]
+    strides: tuple[int | None, ...] | None
+    storage_offset_zero: bool | None = None
+    is_leaf: bool | None = None
+    dispatch_keys: int | None = None
+    dynamic_dims_marked: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Guard:
+    """One fact. `source` is a `capture.sources.Source`; `origin` the user's line that needed it."""
+
+    source: Any
+    kind: Kind
+    expected: Any
+    origin: SourceLocation | None = None
