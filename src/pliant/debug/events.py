@@ -24,7 +24,8 @@ from typing import NamedTuple, Self
 from pliant import config
 from pliant.errors import ConfigError, PliantWarning
 
-HISTORY = 20_000
+HISTORY = 20_000  # events kept
+PENDING = 1_000  # events that wait to be counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +69,7 @@ _PLAIN = Kind("other", "{text}")
 
 
 class Event(NamedTuple):
-    """One thing that happened. `time` is `time.perf_counter()` in seconds, `thread` its ident.
-
-    A named tuple, since making one costs a quarter of what a frozen dataclass costs.
-    """
+    """One thing that happened. `time` is `time.perf_counter()` in seconds, `thread` its ident."""
 
     kind: str
     time: float
@@ -110,11 +108,14 @@ class _Totals:
 
 Subscriber = Callable[[Event], None]
 
-_new_event, _now, _thread = tuple.__new__, time.perf_counter, threading.get_ident
+_Raw = tuple[str, float, int, Mapping[str, object]]  # what an `Event` is made of
+
+_now, _thread = time.perf_counter, threading.get_ident
 
 _lock = threading.Lock()
 _totals = _Totals()
-_history: deque[Event] = deque(maxlen=HISTORY)
+_pending: deque[_Raw] = deque()
+_history: deque[_Raw] = deque(maxlen=HISTORY)
 _subscribers: dict[int, tuple[Subscriber, frozenset[str] | None]] = {}
 _loggers: dict[str, logging.Logger] = {c: logging.getLogger(f"pliant.{c}") for c in (*CHANNELS, "other")}
 _warned: set[str] = set()
@@ -130,15 +131,25 @@ _REASONS = {
 
 def record(kind: str, **fields: object) -> None:
     """Note one event: count it, keep it, log it, tell the subscribers."""
-    event = _new_event(Event, (kind, _now(), _thread(), fields))
-    _history.append(event)
-    with _lock:
-        kinds = _totals.kinds
+    raw = (kind, _now(), _thread(), fields)
+    _pending.append(raw)  # atomic; counting waits, since a lock here would double the cost
+    if _subscribers or _log_levels:
+        _publish(Event._make(raw))
+    if len(_pending) > PENDING:
+        with _lock:
+            _fold()
+
+
+def _fold() -> None:
+    """Move what is pending into the history and the counts. The lock is held."""
+    kinds = _totals.kinds
+    for _ in range(len(_pending)):
+        raw = _pending.popleft()
+        _history.append(raw)
+        kind = raw[0]
         kinds[kind] = kinds.get(kind, 0) + 1
         if kind in _REASONS:
-            _count_reason(kind, fields)
-    if _subscribers or _log_levels:
-        _publish(event)
+            _count_reason(kind, raw[3])
 
 
 def _count_reason(kind: str, fields: Mapping[str, object]) -> None:
@@ -250,6 +261,7 @@ def current_stage() -> str:
 def stats() -> dict[str, object]:
     """Totals since the start or the last `reset()`."""
     with _lock:
+        _fold()
         kinds, t = Counter(_totals.kinds), _totals
         return {
             "graphs": kinds["graph"],
@@ -270,7 +282,9 @@ def stats() -> dict[str, object]:
 
 def events(kind: str | None = None) -> list[Event]:
     """The kept events, oldest first, of one kind or all."""
-    return [e for e in list(_history) if kind is None or e.kind == kind]
+    with _lock:
+        _fold()
+        return [Event._make(raw) for raw in _history if kind is None or raw[0] == kind]
 
 
 def reset() -> None:
@@ -278,6 +292,7 @@ def reset() -> None:
     global _totals
     with _lock:
         _totals = _Totals()
+        _pending.clear()
         _history.clear()
         _warned.clear()
 
