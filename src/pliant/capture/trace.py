@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import fx
 
-from pliant.capture.sources import Source
+from pliant.guards.sources import Source
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.guards.kinds import Guard
 from pliant.source import SourceLocation

@@ -55,7 +55,7 @@ class TensorFacts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guard:
-    """One fact. `source` is a `capture.sources.Source`; `origin` the user's line that needed it."""
+    """One fact. `source` is a `guards.sources.Source`; `origin` the user's line that needed it."""
 
     source: Any
     kind: Kind
