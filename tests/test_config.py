@@ -1,0 +1,128 @@
+"""Options: declared types hold whatever way a value comes in, and patches end."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from pliant import config
+from pliant.errors import ConfigError
+
+
+def test_patch_is_a_context_manager():
+    before = config.get().capture.recompile_limit
+    with config.patch(recompile_limit=3, **{"build.threads": 2}):
+        assert config.get().capture.recompile_limit == 3
+        assert config.current.build.threads == 2
+        with config.patch(recompile_limit=4):
+            assert config.get().capture.recompile_limit == 4
+        assert config.get().capture.recompile_limit == 3
+    assert config.get().capture.recompile_limit == before
+
+
+def test_patch_is_a_decorator_that_works_twice():
+    @config.patch(strict=True)
+    def strict():
+        return config.get().general.strict
+
+    assert (strict(), strict(), config.get().general.strict) == (True, True, config.Config().general.strict)
+
+
+def test_patch_ends_when_the_block_raises():
+    with pytest.raises(KeyError), config.patch(fuse=False):
+        raise KeyError
+    assert config.get().schedule.fuse
+
+
+def test_patch_holds_in_its_own_thread_only():
+    seen = []
+    with config.patch(threads=7):
+        thread = threading.Thread(target=lambda: seen.append(config.get().build.threads))
+        thread.start()
+        thread.join()
+    assert seen == [config.get().build.threads]
+
+
+def test_unknown_option_suggests_the_near_miss():
+    with pytest.raises(ConfigError) as caught:
+        config.overrides_of(None, {"recompile_limits": 3})
+    assert str(caught.value) == (
+        "ConfigError [unknown-option]: unknown option `recompile_limits`\n"
+        "  why  no option has this name\n"
+        "  do   did you mean `recompile_limit`? see `python -m pliant.config` for every option, its type and its default"
+    )
+
+
+def test_option_of_another_section_is_unknown():
+    with pytest.raises(ConfigError):
+        config.find("build.recompile_limit")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("recompile_limit", True, "it must be int, not bool"),
+        ("recompile_limit", "8", "it must be int, not str"),
+        ("strict", 1, "it must be bool, not int"),
+        ("dynamic", "some", "it must be one of 'auto', 'all', 'off', not str"),
+        ("opt_flags", (1,), "it must be tuple[str, ...], not tuple"),
+    ],
+)
+def test_wrong_type_is_refused(name, value, why):
+    with pytest.raises(ConfigError, match="wrong-type") as caught:
+        config.Config().with_options({name: value})
+    assert caught.value.why == why
+
+
+@pytest.mark.parametrize(("name", "value"), [("memory_budget", 1), ("opt_flags", ["-O2"]), ("stop_after", "graph")])
+def test_close_enough_types_are_taken(name, value):
+    assert config.Config().with_options({name: value}).value(name) in (value, tuple(value) if value != 1 else 1.0)
+
+
+def test_modes_are_options_and_options_win():
+    assert config.overrides_of("max-autotune", {"cuda_graphs": False}) == {"cuda_graphs": False, "autotune": True}
+    for mode in config.MODES:
+        config.Config().with_options(config.overrides_of(mode, None))
+    with pytest.raises(ConfigError, match="did you mean 'max-autotune'"):
+        config.overrides_of("max-autotun", None)
+
+
+def test_code_key_lists_what_code_depends_on():
+    base = config.Config()
+    assert base.with_options({"strict": True}).code_key is base.code_key
+    assert base.with_options({"fuse": False}).code_key is not base.code_key
+    assert ("fuse", "True") in base.key_parts()
+    assert "cache_dir" not in dict(base.key_parts())
+
+
+def test_environment_is_parsed_by_type():
+    env = {"PLIANT_STRICT": "1", "PLIANT_RECOMPILE_LIMIT": "2", "PLIANT_CFLAGS": "-O1 -g", "CC": "clang"}
+    made = config.from_environment(env)
+    assert (made.general.strict, made.capture.recompile_limit) == (True, 2)
+    assert (made.build.opt_flags, made.build.compiler) == (("-O1", "-g"), "clang")
+    assert config.from_environment(env | {"PLIANT_CC": "gcc"}).build.compiler == "gcc"
+
+
+def test_environment_error_names_the_variable():
+    with pytest.raises(ConfigError) as caught:
+        config.from_environment({"PLIANT_RECOMPILE_LIMIT": "many"})
+    assert str(caught.value) == (
+        "ConfigError [wrong-type]: option `recompile_limit` cannot be 'many'\n"
+        "  environment variable PLIANT_RECOMPILE_LIMIT\n"
+        "  why  it must be int, not str\n"
+        "  do   pass such a value; the default is 8"
+    )
+
+
+def test_every_option_is_documented_and_has_its_own_default():
+    for known in config.OPTIONS.values():
+        assert known.doc and known.stage, known.name
+        assert config.Config().with_options({known.name: known.default}) == config.Config()
+
+
+def test_options_print_as_a_page():
+    text = subprocess.run(
+        [sys.executable, "-m", "pliant.config"], capture_output=True, text=True, check=True
+    ).stdout
+    assert "capture.recompile_limit: int = 8" in text
