@@ -1,0 +1,103 @@
+"""A module imports only leftwards: one order of layers for the whole package."""
+
+from pathlib import Path
+
+import architecture
+import pytest
+
+# From left to right. Modules of one row may import each other freely if they share a package, else only leftwards.
+# A name stands for itself and what is below it; the longest match decides.
+LAYERS: list[tuple[str, ...]] = [
+    ("errors",),
+    ("config", "source", "torch_adapter"),
+    ("debug.events",),
+    ("symbolic",),
+    ("graph",),
+    ("guards", "autograd"),
+    ("capture",),
+    ("ir",),
+    ("lowering",),
+    ("schedule",),
+    ("codegen",),
+    ("cache",),
+    ("runtime",),
+    ("export", "distributed", "report", "debug"),
+    ("compiler",),
+    ("api", "__main__"),
+    ("",),  # pliant/__init__.py
+]
+
+# Edges between neighbours of one row that are meant, e.g. config -> torch_adapter.
+ALLOWED = {("config", "torch_adapter"), ("source", "torch_adapter")}
+
+# Packages of the project that only re-export: importing `pliant.debug` loads nothing.
+RANK = {name: i for i, row in enumerate(LAYERS) for name in row}
+
+
+def layer_of(module: str) -> str | None:
+    """The layer's name, or None for a module that no layer names."""
+    short = module.removeprefix("pliant").lstrip(".")
+    parts = short.split(".")
+    for n in range(len(parts), 0, -1):
+        if ".".join(parts[:n]) in RANK:
+            return ".".join(parts[:n])
+    return "" if short == "" else None
+
+
+def is_module(dotted: str) -> bool:
+    path = architecture.SOURCE.joinpath(*dotted.split("."))
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+
+
+def target_of(imported: str) -> str:
+    """The module that `from a import b` reaches: a.b if that is a module, else a."""
+    return imported if is_module(imported) else imported.rpartition(".")[0]
+
+
+def offending_edges(files: list[Path]) -> list[str]:
+    found = []
+    for file in files:
+        for edge in architecture.imports_of(file):
+            if edge.module.split(".")[0] != "pliant":
+                continue
+            source, target = layer_of(edge.importer), layer_of(target_of(edge.module))
+            if source is None or target is None:
+                found.append(f"{edge}  (no layer named: add it to LAYERS)")
+            elif source != target and RANK[target] >= RANK[source] and (source, target) not in ALLOWED:
+                found.append(f"{edge}  ({source or 'pliant'} must not import {target or 'pliant'})")
+    return found
+
+
+def test_imports_go_leftwards():
+    found = offending_edges(architecture.sources())
+    assert not found, "imports against the order of layers:\n" + "\n".join(found)
+
+
+def test_every_module_has_a_layer():
+    homeless = [n for f in architecture.sources() if layer_of(n := architecture.module_name(f)) is None]
+    assert not homeless, f"modules that no layer names: {homeless}"
+
+
+@pytest.mark.parametrize(
+    ("importer", "text", "offends"),
+    [
+        ("ir/probe.py", "from pliant.lowering import registry", True),
+        ("ir/probe.py", "def f():\n    import pliant.capture.trace", False),
+        ("symbolic/probe.py", "def f():\n    from pliant import api", True),
+        ("symbolic/probe.py", "from ..graph import contracts", True),
+        ("graph/probe.py", "from pliant.debug import events", False),
+        ("graph/probe.py", "from pliant.debug import repro", True),
+        ("guards/probe.py", "import pliant.capture.trace", True),
+    ],
+)
+def test_the_check_sees_bad_edges(importer, text, offends, tmp_path, monkeypatch):
+    """The check itself: an edge to the right is found wherever it hides."""
+    for name in ["lowering", "capture", "graph", "debug", "ir", "symbolic", "guards"]:
+        (tmp_path / "pliant" / name).mkdir(parents=True)
+        (tmp_path / "pliant" / name / "__init__.py").touch()
+    for name in ["debug/repro.py", "debug/events.py", "api.py", "capture/trace.py"]:
+        (tmp_path / "pliant" / name).touch()
+    probe = tmp_path / "pliant" / importer
+    probe.write_text(text)
+    monkeypatch.setattr(architecture, "SOURCE", tmp_path)
+    assert bool(offending_edges([probe])) == offends
