@@ -24,12 +24,22 @@ from pliant.source import SourceLocation
 # ---- effects, replayed in this order after the graph ran
 @dataclass(frozen=True, slots=True, eq=False)
 class SetAttribute:
-    """object.__setattr__-like store into an object that existed before (or `DELETED`): obj.__dict__[name] = value, or through its slot."""
+    """A store (or deletion: `DELETED`) into an object that existed before, other than into its `__dict__`."""
 
     obj: Any
     name: str
     value: Any
-    via: str = "dict"  # "dict": obj.__dict__; "slot": object.__setattr__; "type": type.__setattr__; "cell": cell_contents; "plain": setattr(obj, name, value) (C-level descriptors such as Tensor.grad)
+    via: str = "slot"  # "slot": object.__setattr__; "type": type.__setattr__; "cell": obj.cell_contents; "plain": setattr (C-level descriptors such as Tensor.grad)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SetItem:
+    """dict.__setitem__(obj, key, value), or deletion where value is `DELETED`; `obj` existed before. Instance attributes
+    are stored this way too: `obj` is then the instance's `__dict__` (its origin is an `AttributeSource(.., "__dict__")`), as are globals."""
+
+    obj: dict[Any, Any]
+    key: Any
+    value: Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +59,7 @@ class CallEffect:
     kwargs: dict[str, Any]
 
 
-Effect = SetAttribute | ReplaceContents | CallEffect
+Effect = SetAttribute | SetItem | ReplaceContents | CallEffect
 DELETED = object()
 
 

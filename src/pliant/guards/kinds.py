@@ -34,7 +34,12 @@ class Kind(Enum):
     DISTINCT = auto()  # e: tuple of sources whose values are pairwise different objects (the guard's own source unused)
     STATE = auto()  # the global state named by the source's StateSource equals e (grad mode, autocast, default dtype, ...)
     RANGE = auto()  # a range: (start, stop, step) equal e
-    SHAPE = auto()  # e: boolean symbolic.Expr over symbols bound to sources
+    SHAPE = auto()  # e: boolean symbolic.Expr over symbols bound to sources (the guard's own source unused: None)
+    EXPRESSION = auto()  # v == e, e an integer symbolic.Expr (a stride that follows from symbolic sizes)
+    TYPE_LOOKUP = auto()  # the guard's source is a class; e: (name, value): first hit of name along v.__mro__ is value (`MISSING`: none)
+
+
+MISSING = object()
 
 
 @dataclass(frozen=True, slots=True)
