@@ -1,0 +1,79 @@
+# make demo     compile a transformer and a convolutional net, compare with eager
+# make test     all tests; the fast ones first
+# make fast     the fast tests alone
+# make lint     ruff, mypy --strict
+# make sizes    lines per folder, longest functions
+# make bench    speed, compile time and overhead, beside eager and the peer
+#
+# A fresh machine needs Python 3.11 or newer and gcc or clang; everything else goes into .venv.
+# PYTHON=python3.12 uses another interpreter, with an environment of its own (.venv-3.12).
+
+PYTHON ?= $(firstword $(foreach p,python3.11 python3 python3.12 python3.13,$(shell command -v $(p) 2>/dev/null)))
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+ifeq ($(origin PYTHON),file)
+VENV ?= .venv
+else
+VENV ?= .venv-$(VERSION)
+endif
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+TORCH ?= 2.13.0
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+
+CORES := $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())')
+WORKERS ?= $(CORES)
+ARGS ?=
+
+# Spinning OpenMP threads slow everything down as soon as two processes share the cores.
+export OMP_WAIT_POLICY ?= PASSIVE
+PYTEST := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} $(BIN)/python -m pytest -q -n $(WORKERS)
+
+.PHONY: all env demo test fast lint sizes bench bench-env clean
+all: test
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# The CPU build is a tenth of the size of the default one: from where pip looks anyway, from PyTorch's index,
+# else whatever build there is.
+$(VENV)/.torch-$(TORCH): $(VENV)/.created
+	$(PIP) install "torch==$(TORCH)+cpu" 2>/dev/null \
+	  || $(PIP) install --retries 1 --timeout 20 --extra-index-url $(TORCH_INDEX) "torch==$(TORCH)+cpu" 2>/dev/null \
+	  || $(PIP) install "torch==$(TORCH)"
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.torch-$(TORCH) constraints.txt pyproject.toml
+	$(PIP) install -c constraints.txt -e ".[dev]"
+	@touch $@
+
+env: $(VENV)/.installed
+
+demo: env
+	$(BIN)/python examples/demo.py $(ARGS)
+
+test: env
+	$(PYTEST) $(ARGS)
+
+fast: env
+	$(PYTEST) -m "not slow" $(ARGS)
+
+lint: env
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+sizes: env
+	$(BIN)/python -m tools.sizes
+
+bench: env
+	$(BIN)/python -m benchmarks.speed $(ARGS)
+	$(BIN)/python -m benchmarks.compile_time $(ARGS)
+	$(BIN)/python -m benchmarks.overhead $(ARGS)
+
+# Image models for the benchmarks. Only the Python part of torchvision is used, hence no dependencies.
+bench-env: env
+	$(PIP) install --no-deps -c constraints.txt timm torchvision
+
+clean:
+	rm -rf .venv .venv-* build dist .mypy_cache .ruff_cache .pytest_cache

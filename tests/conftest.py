@@ -1,0 +1,31 @@
+"""Settings of all tests: a private cache, verifiers on, fast tests first, the device tests only where there is a device."""
+
+import os
+import shutil
+import tempfile
+
+import pytest
+
+# Before anything imports pliant: worker processes inherit the environment and so share one cache.
+_OWNER = "PLIANT_TEST_CACHE_OWNER"
+if _OWNER not in os.environ:
+    os.environ[_OWNER] = str(os.getpid())
+    os.environ["PLIANT_CACHE_DIR"] = tempfile.mkdtemp(prefix="pliant-tests-")
+os.environ.setdefault("PLIANT_VERIFY", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+    if any(item.get_closest_marker("gpu") for item in items):
+        import torch
+
+        if not torch.cuda.is_available():
+            for item in items:
+                if item.get_closest_marker("gpu"):
+                    item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+def pytest_unconfigure():
+    if os.environ.get(_OWNER) == str(os.getpid()):
+        shutil.rmtree(os.environ["PLIANT_CACHE_DIR"], ignore_errors=True)

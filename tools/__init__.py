@@ -1,0 +1,1 @@
+"""Developers' commands: `python -m tools.sizes`."""
