@@ -8,7 +8,7 @@
 # A fresh machine needs Python 3.11 or newer and gcc or clang; everything else goes into .venv.
 # PYTHON=python3.12 uses another interpreter, with an environment of its own (.venv-3.12).
 
-PYTHON ?= $(firstword $(foreach p,python3.11 python3 python3.12 python3.13,$(shell command -v $(p) 2>/dev/null)))
+PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3,$(shell $(p) -c pass 2>/dev/null && command -v $(p))))
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 ifeq ($(origin PYTHON),file)
 VENV ?= .venv
