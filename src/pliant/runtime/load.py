@@ -1,0 +1,106 @@
+"""Bring a shared object of kernels into the process and make its entries Python functions.
+
+In:     the path that `build` returned and the names of its entries.
+Out:    builtin functions (METH_FASTCALL) that take tensors and integers; called without argument conversion.
+Holds:  an entry reads a tensor's address through torch's DLPack exchange table, or, where torch has none, gets
+        `data_ptr()` integers from the wrapper (`takes_tensors` says which);
+        libraries stay loaded as long as the process, so a function never outlives its code.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pliant.runtime import openmp
+from pliant.torch_adapter import dlpack_exchange_capsule
+
+METH_FASTCALL = 0x80
+
+NativeEntry = Callable[..., None]
+
+
+class _MethodDef(ctypes.Structure):
+    """CPython's PyMethodDef, part of its stable interface."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+class _ExchangeTable(ctypes.Structure):
+    """DLPack's DLPackExchangeAPI, version 1."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("previous", ctypes.c_void_p),
+        ("allocate", ctypes.c_void_p),
+        ("managed_from_object", ctypes.c_void_p),
+        ("managed_to_object", ctypes.c_void_p),
+        ("tensor_from_object", ctypes.c_void_p),
+        ("current_stream", ctypes.c_void_p),
+    )
+
+
+_lock = threading.Lock()
+_libraries: dict[Path, ctypes.CDLL] = {}
+_alive: list[object] = []  # method definitions, which CPython refers to by address
+
+
+@functools.cache
+def tensor_reader() -> int:
+    """Address of the function that describes a tensor object in place, or 0."""
+    capsule = dlpack_exchange_capsule()
+    if capsule is None:
+        return 0
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    table = _ExchangeTable.from_address(get(capsule, b"dlpack_exchange_api"))
+    return int(table.tensor_from_object or 0) if table.major == 1 else 0
+
+
+def takes_tensors() -> bool:
+    """Whether entries take tensors; if not the wrapper passes their addresses."""
+    return tensor_reader() != 0
+
+
+def _open(path: Path, threaded: bool) -> ctypes.CDLL:
+    """The loaded library, told where torch's functions are. Loads each path once."""
+    with _lock:
+        library = _libraries.get(path)
+        if library is None:
+            library = ctypes.CDLL(str(path))
+            library.pliant_bind(_bindings(threaded))
+            _libraries[path] = library
+        return library
+
+
+def _bindings(threaded: bool) -> Any:
+    """The table that `pliant_bind` of the prelude copies: reader, parallel, thread, threads, maximum."""
+    found = openmp.runtime() if threaded else None
+    omp = (found.parallel, found.thread, found.threads, found.maximum) if found else (0, 0, 0, 0)
+    return (ctypes.c_void_p * 5)(tensor_reader(), *omp)
+
+
+def load(path: Path, entries: Sequence[str], *, threaded: bool = True) -> list[NativeEntry]:
+    """The entries of the shared object at `path` as Python functions, in order."""
+    library = _open(path, threaded)
+    return [_builtin(library, name) for name in entries]
+
+
+def _builtin(library: ctypes.CDLL, name: str) -> NativeEntry:
+    address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    definition = _MethodDef(name.encode(), address, METH_FASTCALL, None)
+    _alive.append(definition)
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    made: NativeEntry = make(ctypes.addressof(definition), None, None)
+    return made

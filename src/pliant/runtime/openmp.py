@@ -1,0 +1,66 @@
+"""The OpenMP runtime that torch already runs on, as addresses that kernels call.
+
+In:     the shared objects in this process.
+Out:    `Runtime(parallel, thread, threads, maximum)`: addresses of GOMP_parallel and the thread queries, or None.
+Holds:  never loads a second runtime: kernels share torch's thread pool and its `torch.set_num_threads`.
+        Without a runtime that has these entry points kernels run on one thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from dataclasses import dataclass
+
+from pliant.torch_adapter import torch_library_folders
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Addresses of C functions; GNU's names, which LLVM's and Intel's runtimes have too."""
+
+    parallel: int  # void GOMP_parallel(void (*fn)(void*), void* data, unsigned threads, unsigned flags)
+    thread: int  # int omp_get_thread_num(void)
+    threads: int  # int omp_get_num_threads(void)
+    maximum: int  # int omp_get_max_threads(void)
+    path: str
+
+
+_NAMES = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads", "omp_get_max_threads")
+
+
+def _candidates() -> list[str]:
+    """OpenMP runtimes mapped into this process, torch's own first."""
+    found: list[str] = []
+    try:
+        with open("/proc/self/maps", encoding="utf-8") as lines:
+            for line in lines:
+                path = line.rstrip("\n").partition("/")[2]
+                name = os.path.basename(path)
+                if name.startswith(("libgomp", "libomp", "libiomp")) and f"/{path}" not in found:
+                    found.append(f"/{path}")
+    except OSError:
+        return []
+    folders = torch_library_folders()
+    return sorted(found, key=lambda path: not path.startswith(folders))
+
+
+def _addresses(path: str) -> Runtime | None:
+    try:
+        library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+        addresses = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in _NAMES]
+    except (OSError, AttributeError):
+        return None
+    parallel, thread, threads, maximum = (address or 0 for address in addresses)
+    return Runtime(parallel, thread, threads, maximum, path)
+
+
+@functools.cache
+def runtime() -> Runtime | None:
+    """torch's OpenMP runtime, or None where it has none that we can call."""
+    for path in _candidates():
+        found = _addresses(path)
+        if found is not None:
+            return found
+    return None
