@@ -1,0 +1,74 @@
+"""Keys of the on-disk cache: ordered, named parts.
+
+In:     what an entry depends on, part by part.
+Out:    `Key`, whose `digest` names the entry.
+Holds:  two keys are equal exactly if all their parts are; no part's text can run into the next one's.
+Reads on: `store.py`.
+"""
+
+import functools
+import hashlib
+import json
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+SHORT = 120  # a longer value is kept as its digest in an entry's description
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """`Key((("text", c_source), ("flags", "-O3"), ("compiler", "gcc 12.2")))`."""
+
+    parts: tuple[tuple[str, str], ...]
+
+    @property
+    def digest(self) -> str:
+        """64 hexadecimal digits."""
+        return hashlib.sha256(json.dumps(self.parts).encode()).hexdigest()
+
+    def summary(self) -> dict[str, str]:
+        """Each part in a short form: the text, or the digest of a long text. Tells keys apart part by part."""
+        return {name: value if len(value) <= SHORT else _digest(value) for name, value in self.parts}
+
+
+def make_key(**parts: object) -> Key:
+    """A key of these parts, in the order given. Values are taken as text."""
+    return Key(tuple((name, str(value)) for name, value in parts.items()))
+
+
+def _digest(text: str) -> str:
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+@functools.cache
+def machine() -> str:
+    """What code built for `-march=native` depends on: the processor and the features it offers."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    facts = {line.split(":")[0].strip(): line for line in lines if ":" in line}
+    wanted = [facts.get(k, "") for k in ("model name", "flags", "Features", "CPU part")]
+    return f"{platform.machine()} {_digest(''.join(wanted))}"
+
+
+@functools.cache
+def source_digest() -> str:
+    """Changes when any file of Pliant does: what compiled graphs, unlike kernels, depend on."""
+    root = Path(__file__).resolve().parents[1]
+    state = [(str(p.relative_to(root)), p.stat().st_mtime_ns, p.stat().st_size) for p in sorted(root.rglob("*.py"))]
+    return _digest(json.dumps(state))
+
+
+def environment() -> tuple[tuple[str, str], ...]:
+    """Parts that every compiled graph depends on."""
+    import torch
+
+    return (
+        ("pliant", source_digest()),
+        ("torch", torch.__version__),
+        ("python", sys.version),
+        ("machine", machine()),
+    )

@@ -1,0 +1,273 @@
+"""A content-addressed store of files that many processes share.
+
+In:     a `Key` and bytes, or a function that writes a file.
+Out:    the path or the bytes of the entry.
+Holds:  an entry appears complete or not at all (it is a folder, renamed into place); what is read back is what was
+        written (checksum), else the entry is dropped with a warning; nothing is taken from a folder that another user
+        can write to; the total size stays near `max_bytes` (least recently used entries go first).
+
+Layout: `<root>/v1/<namespace>/<2 digits>/<digest>/{data<suffix>, key.json}`. Where the folder cannot be used
+(read-only, full, owned by somebody else), a private temporary folder serves this process, with one warning.
+"""
+
+import atexit
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import shutil
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pliant import config
+from pliant.cache.key import Key
+from pliant.debug import events
+from pliant.errors import CacheWarning
+
+FORMAT = "v1"
+FRESH_SECONDS = 60.0  # an entry used this recently is neither touched again nor evicted
+KEEP = 0.8  # eviction goes on until this part of the bound is left
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is on disk for one key."""
+
+    folder: Path
+    size: int
+    used: float
+
+
+class Store:
+    """Entries of one namespace below one root. Cheap to make; holds no open files; safe to use from any thread."""
+
+    def __init__(self, root: Path, namespace: str, max_bytes: int) -> None:
+        self.home = root / FORMAT / namespace
+        self.namespace = namespace
+        self.max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._size: int | None = None  # bytes in the namespace as far as this process knows
+
+    # ------------------------------------------------------------------------------------------- reading
+
+    def path(self, key: Key, suffix: str = "") -> Path | None:
+        """The entry's file, checked, or None. It may be evicted by another process once a minute has passed."""
+        folder = self._folder(key)
+        data = folder / f"data{suffix}"
+        try:
+            description = json.loads((folder / "key.json").read_bytes())
+            content = data.read_bytes()
+        except FileNotFoundError:
+            events.record("cache", what="miss", name=self.namespace, why="no such entry", digest=folder.name)
+            return None
+        except (OSError, ValueError) as error:
+            self._drop_corrupt(folder, repr(error))
+            return None
+        if not isinstance(description, dict) or hashlib.sha256(content).hexdigest() != description.get("sha256"):
+            self._drop_corrupt(folder, "the checksum differs")
+            return None
+        self._touch(folder / "key.json")
+        events.record("cache", what="hit", name=self.namespace, why="", digest=folder.name)
+        return data
+
+    def get(self, key: Key, suffix: str = "") -> bytes | None:
+        """The entry's content, or None."""
+        path = self.path(key, suffix)
+        if path is None:
+            return None
+        try:
+            return path.read_bytes()
+        except OSError:  # evicted since
+            return None
+
+    def _touch(self, file: Path) -> None:
+        with contextlib.suppress(OSError):
+            if time.time() - file.stat().st_mtime > FRESH_SECONDS:
+                os.utime(file)
+
+    def _drop_corrupt(self, folder: Path, why: str) -> None:
+        events.record("cache", what="corrupt", name=self.namespace, why=why, digest=folder.name)
+        text = f"the cache entry {folder} is corrupt and is ignored: {why}"
+        events.warn_once(f"corrupt:{folder}", text, CacheWarning, stacklevel=4)
+        self._remove(folder)
+
+    # ------------------------------------------------------------------------------------------- writing
+
+    def put(self, key: Key, data: bytes, suffix: str = "") -> Path:
+        """Store bytes; returns the path they can be read from. If another process was faster, its entry stays."""
+        return self.build(key, suffix, lambda path: _write(path, data))
+
+    def build(self, key: Key, suffix: str, make: Callable[[Path], None]) -> Path:
+        """Store the file that `make(path)` writes. Errors of `make` pass through and leave nothing behind."""
+        folder = self._folder(key)
+        parent = _made(folder.parent)
+        scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
+        try:
+            made = scratch / f"data{suffix}"
+            make(made)
+            content = made.read_bytes()
+            description = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "parts": key.summary()}
+            _write(scratch / "key.json", json.dumps(description, indent=1).encode())
+            self._move_into_place(scratch, folder)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        events.record("cache", what="store", name=self.namespace, why=f"{len(content)} bytes", digest=folder.name)
+        self._grow(len(content))
+        return folder / f"data{suffix}"
+
+    def get_or_build(self, key: Key, suffix: str, make: Callable[[Path], None]) -> Path:
+        """The entry's file, built by `make(path)` if it is not there. Of two processes that both build, one wins."""
+        return self.path(key, suffix) or self.build(key, suffix, make)
+
+    def _move_into_place(self, scratch: Path, folder: Path) -> None:
+        try:
+            scratch.rename(folder)
+        except OSError:
+            if not folder.is_dir():
+                raise
+            # Another process stored the same key first: same key, same meaning.
+
+    def _folder(self, key: Key) -> Path:
+        digest = key.digest
+        return self.home / digest[:2] / digest
+
+    def _remove(self, folder: Path) -> None:
+        """Take an entry away in one step, then delete it."""
+        away = folder.with_name(f".old-{folder.name[:16]}-{os.getpid()}-{time.monotonic_ns()}")
+        with contextlib.suppress(OSError):
+            folder.rename(away)
+            shutil.rmtree(away, ignore_errors=True)
+
+    # ------------------------------------------------------------------------------------------- size
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries. Those that vanish meanwhile are left out."""
+        for folder in self.home.glob("[0-9a-f][0-9a-f]/[0-9a-f]*"):
+            try:
+                size = sum(f.stat().st_size for f in folder.iterdir())
+                yield Entry(folder, size, (folder / "key.json").stat().st_mtime)
+            except OSError:
+                continue
+
+    def describe(self) -> list[dict[str, Any]]:
+        """What is stored: the parts, size and checksum of each entry."""
+        found = []
+        for entry in self.entries():
+            with contextlib.suppress(OSError, ValueError):
+                found.append(json.loads((entry.folder / "key.json").read_bytes()))
+        return found
+
+    def differing_parts(self, key: Key) -> list[str]:
+        """Why there is no entry for `key`: the parts in which the most similar entry differs; empty if the store is."""
+        wanted = key.summary()
+        others = [d.get("parts", {}) for d in self.describe()]
+        differences = [[n for n in wanted if other.get(n) != wanted[n]] for other in others]
+        return min(differences, key=len, default=[])
+
+    def clear(self) -> None:
+        """Remove every entry."""
+        for entry in self.entries():
+            self._remove(entry.folder)
+        self._size = 0
+
+    def _grow(self, amount: int) -> None:
+        with self._lock:
+            if self._size is None:
+                self._size = sum(e.size for e in self.entries())
+            else:
+                self._size += amount
+            if self._size > self.max_bytes:
+                self._size = self._evict()
+
+    def _evict(self) -> int:
+        """Remove least recently used entries; returns the bytes that are left."""
+        entries = sorted(self.entries(), key=lambda e: e.used)
+        total = sum(e.size for e in entries)
+        for entry in entries:
+            if total <= self.max_bytes * KEEP or time.time() - entry.used < FRESH_SECONDS:
+                break
+            self._remove(entry.folder)
+            events.record("cache", what="evict", name=self.namespace, why="size bound", digest=entry.folder.name)
+            total -= entry.size
+        return total
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+
+
+def _made(folder: Path) -> Path:
+    """The folder, made if need be with all its parents, private to this user."""
+    if not folder.is_dir():
+        _made(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+# ------------------------------------------------------------------------------------------------- where it is
+
+
+def open_store(namespace: str) -> Store:
+    """The store of this name in the configured folder, or in a private temporary one where that cannot be used."""
+    options = config.get().cache
+    root = usable_root(options.cache_dir) if options.cache else private_root(os.getpid())
+    return _store(root, namespace, options.cache_bytes)
+
+
+@functools.cache
+def _store(root: Path, namespace: str, max_bytes: int) -> Store:
+    return Store(root, namespace, max_bytes)
+
+
+@functools.lru_cache(maxsize=16)
+def usable_root(configured: str) -> Path:
+    """The configured folder, made if need be; a private temporary one, and a warning, if it is unsafe or unwritable."""
+    root = Path(configured).expanduser()
+    trouble = _trouble(root)
+    if trouble is None:
+        return root
+    events.warn_once(
+        f"cache:{root}",
+        f"the cache folder {root} is not used: {trouble}. A temporary folder serves this process; set PLIANT_CACHE_DIR "
+        "to a folder that only you can write to",
+        CacheWarning,
+        stacklevel=4,
+    )
+    return private_root(os.getpid())
+
+
+def _trouble(root: Path) -> str | None:
+    """Why code must not be kept there, or None."""
+    try:
+        existed = root.exists()
+        _made(root)
+        facts = root.stat()
+        if hasattr(os, "geteuid"):
+            if facts.st_uid not in (os.geteuid(), 0):
+                return "it belongs to another user"
+            if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                return "other users can write to it" if existed else "its permissions cannot be restricted"
+        with tempfile.NamedTemporaryFile(dir=root, prefix=".probe-"):
+            return None
+    except OSError as error:
+        return f"it cannot be written ({error.strerror or error})"
+
+
+@functools.lru_cache(maxsize=4)
+def private_root(process: int) -> Path:
+    """A folder of this process alone (a forked child makes its own), removed when it ends."""
+    root = Path(tempfile.mkdtemp(prefix="pliant-"))
+    atexit.register(_remove_own, root, process)
+    return root
+
+
+def _remove_own(root: Path, process: int) -> None:
+    if os.getpid() == process:
+        shutil.rmtree(root, ignore_errors=True)
