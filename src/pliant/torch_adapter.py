@@ -21,3 +21,22 @@ def torch_library_folders() -> tuple[str, ...]:
     """Folders of the shared objects that torch's wheel brings: `torch/lib` and the `torch.libs` beside the package."""
     package = os.path.dirname(os.path.realpath(torch.__file__))
     return (os.path.join(package, "lib"), package + ".libs")
+
+
+def is_composite(func: Any) -> bool:
+    """Whether calling the operator only calls others (its CompositeImplicitAutograd kernel).
+
+    `OpOverload._can_decompose` looks at the same registration, and has no public form.
+    """
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
+
+
+def below_python_dispatch() -> AbstractContextManager[Any]:
+    """Calls reach kernels directly: no dispatch mode and no `__torch_dispatch__` sees them (no public form)."""
+    guard: AbstractContextManager[Any] = torch._C._DisableTorchDispatch()
+    return guard
+
+
+def is_functorch_wrapped(tensor: torch.Tensor) -> bool:
+    """Whether `vmap` or `grad` wrapped the tensor (no public test exists)."""
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))

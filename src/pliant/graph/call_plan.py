@@ -1,0 +1,69 @@
+"""What the schema of an operator says about a call, read once per operator.
+
+In:     an `OpOverload`.
+Out:    `CallPlan`: whether it decomposes, which arguments it writes and returns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pliant import torch_adapter
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallPlan:
+    """`returned`: for each output the (position, name) of the argument that it is, or None for a fresh value.
+
+    `written`: (position, name) of the arguments the call mutates.
+    """
+
+    func: Any
+    composite: bool
+    returned: tuple[tuple[int, str] | None, ...]
+    written: tuple[tuple[int, str], ...]
+    tags: frozenset[Any]
+
+
+_plans: dict[Any, CallPlan] = {}
+
+
+def plan_of(func: Any) -> CallPlan:
+    plan = _plans.get(func)
+    if plan is None:
+        plan = _plans[func] = _read(func)
+    return plan
+
+
+def _read(func: Any) -> CallPlan:
+    schema = func._schema
+    owner: dict[str, tuple[int, str]] = {}
+    written = []
+    for position, argument in enumerate(schema.arguments):
+        alias = argument.alias_info
+        if alias is not None and alias.is_write:
+            written.append((position, argument.name))
+            for name in alias.before_set:
+                owner[name] = (position, argument.name)
+    returned = tuple(_returned_argument(value, owner) for value in schema.returns)
+    return CallPlan(func, torch_adapter.is_composite(func), returned, tuple(written), frozenset(func.tags))
+
+
+def _returned_argument(value: Any, owner: dict[str, tuple[int, str]]) -> tuple[int, str] | None:
+    alias = value.alias_info
+    if alias is None or not alias.is_write:
+        return None
+    return next((owner[name] for name in alias.before_set if name in owner), None)
+
+
+def argument(key: tuple[int, str], args: Any, kwargs: dict[str, Any]) -> Any:
+    """The argument at a (position, name)."""
+    position, name = key
+    return args[position] if position < len(args) else kwargs.get(name)
+
+
+def is_tensor(value: object) -> bool:
+    return isinstance(value, torch.Tensor)
