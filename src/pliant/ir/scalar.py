@@ -1,17 +1,24 @@
 """Scalar expressions: what a loop nest computes at one point of its iteration space.
 
-In:     lowering builds them with `const`, `index_value`, `load`, `apply`.
+In:     lowering builds them with `const`, `index_value`, `load`, `apply`, `cast`.
 Out:    interned immutable trees (`is` is equality), walked by the interpreter, the scheduler and the C printer.
-Holds:  every node has a torch dtype; an operator's arguments were already promoted, `cast` is explicit.
+Holds:  every node has a torch dtype; an operator's arguments were already promoted, `cast` (`Apply("cast", (x,))`) is explicit.
+        `where(c, x, y)` evaluates only the chosen one of x and y: a load in the other may be out of its buffer's range.
+        bf16 and f16 values occur only as loads, constants and casts; operators compute in f32.
+        Constructors simplify only where IEEE arithmetic gives the same bits (NaN payloads aside).
 Text:   `load(buf0, 64*i0 + r0)`, `add(x, y)`, `cast<f32>(x)`.
 """
 from __future__ import annotations
 
+import ctypes
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from pliant.ir.ops import OPS
 from pliant.symbolic.expr import Expr, Symbol
 
 if TYPE_CHECKING:
@@ -66,3 +73,267 @@ _interned: dict[tuple[Any, ...], Scalar] = {}
 def clear_interned() -> None:
     """Forget interned nodes; called between graphs so that buffers can be freed."""
     _interned.clear()
+
+
+# -- constructors -----------------------------------------------------------------------------------------------------
+
+S = TypeVar("S", bound=Scalar)
+Number = int | float | bool
+_FLOATS = frozenset((torch.float32, torch.float64, torch.bfloat16, torch.float16))
+_BITS = {torch.int8: 8, torch.int16: 16, torch.int32: 32, torch.int64: 64}
+_UNSIGNED = {torch.uint8: 8, torch.uint16: 16, torch.uint32: 32, torch.uint64: 64}
+
+
+def _intern(key: tuple[Any, ...], make: Callable[..., S], *args: Any) -> S:
+    found = _interned.get(key)
+    if found is None:
+        found = _interned[key] = make(*args)
+    return found  # type: ignore[return-value]  # the key begins with the class
+
+
+def const(value: Number, dtype: torch.dtype) -> Const:
+    """A literal, converted to `dtype` as eager converts a Python number: floats rounded, integers wrapped."""
+    value = as_dtype(value, dtype)
+    key = (Const, dtype, value.hex() if type(value) is float else value)
+    return _intern(key, Const, dtype, value)
+
+
+def index_value(expr: Expr | int, dtype: torch.dtype = torch.int64) -> Scalar:
+    """The value of an index expression as a number."""
+    if isinstance(expr, int):
+        return const(expr, dtype)
+    number = expr.as_int()
+    if number is not None:
+        return const(number, dtype)
+    return _intern((IndexValue, dtype, expr), IndexValue, dtype, expr)
+
+
+def load(buffer: Buffer, index: Expr, indirect: tuple[tuple[Symbol, Scalar], ...] = ()) -> Load:
+    return _intern((Load, buffer, index, indirect), Load, buffer.dtype, buffer, index, indirect)
+
+
+def apply(op: str, *args: Scalar, dtype: torch.dtype | None = None) -> Scalar:
+    """`op` on `args`; `dtype` only for `cast`."""
+    row = OPS[op]
+    if dtype is None:
+        match row.result:
+            case "bool":
+                dtype = torch.bool
+            case "second":
+                dtype = args[1].dtype
+            case _:
+                dtype = args[0].dtype
+    key = (Apply, op, dtype, args)
+    found = _interned.get(key)
+    if found is None:
+        found = _interned[key] = _simplified(op, args, dtype) or Apply(dtype, op, args)
+    return found
+
+
+def cast(x: Scalar, dtype: torch.dtype) -> Scalar:
+    return x if x.dtype is dtype else apply("cast", x, dtype=dtype)
+
+
+def where(condition: Scalar, x: Scalar, y: Scalar) -> Scalar:
+    return apply("where", condition, x, y)
+
+
+# -- exact simplifications --------------------------------------------------------------------------------------------
+
+
+def as_dtype(value: Number, dtype: torch.dtype) -> Number:
+    """`value` as a Python number that `dtype` represents exactly."""
+    if dtype is torch.float32:
+        return ctypes.c_float(value).value
+    if dtype is torch.float64:
+        return float(value)
+    if dtype is torch.bool:
+        return bool(value)
+    if dtype in _BITS or dtype in _UNSIGNED:
+        if type(value) is float and not math.isfinite(value):
+            return int(torch.tensor(value, dtype=torch.float64).to(dtype).item())
+        return _wrapped(int(value), dtype)
+    result: Number = torch.tensor(value, dtype=torch.float64).to(dtype).item()
+    return result
+
+
+def _wrapped(value: int, dtype: torch.dtype) -> int:
+    unsigned = _UNSIGNED.get(dtype)
+    if unsigned is not None:
+        return value & ((1 << unsigned) - 1)
+    half = 1 << (_BITS[dtype] - 1)
+    return (value + half) % (2 * half) - half
+
+
+def is_const(x: Scalar, value: Number) -> bool:
+    """True if x is the literal `value`; zero means positive zero."""
+    if type(x) is not Const or x.value != value:
+        return False
+    return value != 0 or type(x.value) is not float or math.copysign(1.0, x.value) > 0
+
+
+def _simplified(op: str, args: tuple[Scalar, ...], dtype: torch.dtype) -> Scalar | None:
+    """A simpler scalar of the same value, or None."""
+    rule = _RULES.get(op)
+    if rule is not None:
+        simpler = rule(args, dtype)
+        if simpler is not None:
+            return simpler
+    for a in args:
+        if type(a) is not Const:
+            return None
+    return _folded(op, args, dtype)
+
+
+def _folded(op: str, args: tuple[Scalar, ...], dtype: torch.dtype) -> Scalar | None:
+    """The value of an operator on literals, as the reference computes it."""
+    if op in ("check_index", "cast"):
+        return None  # the one may fail, the other has a rule
+    try:
+        tensors = [torch.tensor(a.value, dtype=a.dtype) for a in args if isinstance(a, Const)]
+        return const(OPS[op].meaning(*tensors).item(), dtype)
+    except (RuntimeError, ZeroDivisionError):
+        return None  # an integer division by zero fails at run time, where eager fails
+
+
+def _add(args: tuple[Scalar, ...], dtype: torch.dtype) -> Scalar | None:
+    x, y = args
+    if dtype in _FLOATS:  # x + -0.0 = x; x + 0.0 is 0.0 for x = -0.0
+        return x if _is_negative_zero(y) else y if _is_negative_zero(x) else None
+    return x if is_const(y, 0) else y if is_const(x, 0) else None
+
+
+def _is_negative_zero(x: Scalar) -> bool:
+    return type(x) is Const and type(x.value) is float and x.value == 0 and math.copysign(1.0, x.value) < 0
+
+
+def _sub(args: tuple[Scalar, ...], dtype: torch.dtype) -> Scalar | None:
+    return args[0] if is_const(args[1], 0) else None  # x - 0 = x, for -0.0 too
+
+
+def _mul(args: tuple[Scalar, ...], dtype: torch.dtype) -> Scalar | None:
+    x, y = args
+    if type(x) is Const and type(y) is not Const:
+        x, y = y, x
+    if is_const(y, 1):
+        return x
+    if is_const(y, -1) and dtype is not torch.bool:
+        return apply("neg", x)
+    return y if dtype not in _FLOATS and is_const(y, 0) else None
+
+
+def _div(args: tuple[Scalar, ...], dtype: torch.dtype) -> Scalar | None:
+    x, y = args
+    if type(y) is not Const:
+        return None
+    if y.value == 1:
+        return x
+    # x / 2**k = x * 2**-k: both are the rounded value of the same real number
+    if y.value != 0 and math.isfinite(y.value) and abs(math.frexp(y.value)[0]) == 0.5 and 2.0**-60 < abs(y.value) < 2.0**60:
+        return apply("mul", x, const(1.0 / y.value, dtype))
+    return None
+
+
+def _involution(op: str) -> Callable[[tuple[Scalar, ...], torch.dtype], Scalar | None]:
+    def rule(args: tuple[Scalar, ...], dtype: torch.dtype) -> Scalar | None:
+        x = args[0]
+        return x.args[0] if type(x) is Apply and x.op == op else None
+
+    return rule
+
+
+def _where_rule(args: tuple[Scalar, ...], dtype: torch.dtype) -> Scalar | None:
+    condition, x, y = args
+    if type(condition) is Const:
+        return x if condition.value else y
+    return x if x is y else None
+
+
+def _and(args: tuple[Scalar, ...], dtype: torch.dtype) -> Scalar | None:
+    x, y = args
+    if x is y:
+        return x
+    if dtype is not torch.bool:
+        return None
+    for a, b in ((x, y), (y, x)):
+        if type(a) is Const:
+            return b if a.value else a
+    return None
+
+
+def _or(args: tuple[Scalar, ...], dtype: torch.dtype) -> Scalar | None:
+    x, y = args
+    if x is y:
+        return x
+    if dtype is not torch.bool:
+        return None
+    for a, b in ((x, y), (y, x)):
+        if type(a) is Const:
+            return a if a.value else b
+    return None
+
+
+# widenings that lose nothing, so a narrowing cast back is the identity
+_WIDER: dict[torch.dtype, frozenset[torch.dtype]] = {
+    torch.bool: frozenset((*_BITS, *_UNSIGNED, *_FLOATS)),
+    torch.uint8: frozenset((torch.int16, torch.int32, torch.int64, torch.float32, torch.float64)),
+    torch.int8: frozenset((torch.int16, torch.int32, torch.int64, torch.float32, torch.float64)),
+    torch.int16: frozenset((torch.int32, torch.int64, torch.float32, torch.float64)),
+    torch.int32: frozenset((torch.int64, torch.float64)),
+    torch.bfloat16: frozenset((torch.float32, torch.float64)),
+    torch.float16: frozenset((torch.float32, torch.float64)),
+    torch.float32: frozenset((torch.float64,)),
+}
+
+
+def _cast(args: tuple[Scalar, ...], dtype: torch.dtype) -> Scalar | None:
+    x = args[0]
+    if x.dtype is dtype:
+        return x
+    match x:
+        case Const():
+            return const(x.value, dtype)
+        case IndexValue() if dtype in (torch.float32, torch.float64) and x.dtype is torch.int64:
+            return index_value(x.expr, dtype)
+        case Apply(op="cast") if x.dtype in _WIDER.get(x.args[0].dtype, ()):
+            if x.args[0].dtype is dtype or dtype in _WIDER.get(x.dtype, ()):
+                return cast(x.args[0], dtype)
+    return None
+
+
+_RULES: dict[str, Callable[[tuple[Scalar, ...], torch.dtype], Scalar | None]] = {
+    "add": _add, "sub": _sub, "mul": _mul, "div": _div, "neg": _involution("neg"), "bit_not": _involution("bit_not"),
+    "where": _where_rule, "bit_and": _and, "bit_or": _or, "cast": _cast,
+}  # fmt: skip
+
+
+# -- walks ------------------------------------------------------------------------------------------------------------
+
+
+def children(x: Scalar) -> tuple[Scalar, ...]:
+    """The scalars x is made of: arguments, or the values of a load's indirect symbols."""
+    match x:
+        case Apply():
+            return x.args
+        case Load():
+            return tuple(value for _, value in x.indirect)
+        case _:
+            return ()
+
+
+def walk(x: Scalar) -> Iterator[Scalar]:
+    """Each distinct node once, children first."""
+    seen: set[Scalar] = set()
+    stack: list[tuple[Scalar, bool]] = [(x, False)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            yield node
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((c, False) for c in reversed(children(node)) if c not in seen)
+
+
+def loads(x: Scalar) -> Iterator[Load]:
+    return (node for node in walk(x) if isinstance(node, Load))
