@@ -4,8 +4,9 @@ import ast
 import subprocess
 import sys
 
-import architecture
 import pytest
+
+import architecture
 
 FORBIDDEN = (
     "torch._dynamo",

@@ -122,7 +122,5 @@ def test_every_option_is_documented_and_has_its_own_default():
 
 
 def test_options_print_as_a_page():
-    text = subprocess.run(
-        [sys.executable, "-m", "pliant.config"], capture_output=True, text=True, check=True
-    ).stdout
+    text = subprocess.run([sys.executable, "-m", "pliant.config"], capture_output=True, text=True, check=True).stdout
     assert "capture.recompile_limit: int = 8" in text

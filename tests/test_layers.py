@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-import architecture
 import pytest
+
+import architecture
 
 # From left to right. Modules of one row may import each other freely if they share a package, else only leftwards.
 # A name stands for itself and what is below it; the longest match decides.

@@ -49,7 +49,9 @@ class General:
 class Capture:
     """capture, guards."""
 
-    recompile_limit: int = option(8, "entries per code object before it runs eagerly", env=("PLIANT_RECOMPILE_LIMIT",), code=False)
+    recompile_limit: int = option(
+        8, "entries per code object before it runs eagerly", env=("PLIANT_RECOMPILE_LIMIT",), code=False
+    )
     inline_depth: int = option(200, "calls inlined into one another at most")
     loop_limit: int = option(100_000, "iterations of a captured loop at most")
     replay_output: bool = option(True, "print and logging calls are replayed after the graph instead of breaking it")
@@ -92,7 +94,9 @@ class Schedule:
     fusion_limit: int = option(64, "computations in one kernel at most")
     inplace: bool = option(True, "write results over inputs that die")
     reuse_buffers: bool = option(True, "plan memory so that dead buffers are reused")
-    freeze: bool = option(False, "parameters are constants: fold and prepack them (inference only)", env=("PLIANT_FREEZE",))
+    freeze: bool = option(
+        False, "parameters are constants: fold and prepack them (inference only)", env=("PLIANT_FREEZE",)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +122,9 @@ class Cache:
 
     cache: bool = option(True, "keep built code on disk", env=("PLIANT_CACHE",), code=False)
     cache_dir: str = option("~/.cache/pliant", "where", env=("PLIANT_CACHE_DIR",), code=False)
-    cache_bytes: int = option(2 << 30, "size bound; least recently used entries go first", env=("PLIANT_CACHE_BYTES",), code=False)
+    cache_bytes: int = option(
+        2 << 30, "size bound; least recently used entries go first", env=("PLIANT_CACHE_BYTES",), code=False
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +132,9 @@ class Debug:
     """debug."""
 
     logs: str = option("", "channels to log, e.g. graph_breaks,+guards", env=("PLIANT_LOGS",), code=False)
-    print_stages: str = option("", "stages whose result is printed, e.g. guards,loops", env=("PLIANT_DEBUG",), code=False)
+    print_stages: str = option(
+        "", "stages whose result is printed, e.g. guards,loops", env=("PLIANT_DEBUG",), code=False
+    )
     debug_dir: str = option("", "folder that gets one numbered file a stage", env=("PLIANT_DEBUG_DIR",), code=False)
     stop_after: Literal["", "graph", "joint", "partition", "lower", "schedule"] = option(
         "", "run the rest eagerly after this stage", env=("PLIANT_STOP_AFTER",)
@@ -192,8 +200,7 @@ def _collect() -> dict[str, Option]:
         for f in fields(cls):
             assert f.name not in found, f"option {f.name} is declared twice"
             stage = (cls.__doc__ or "").strip().rstrip(".")
-            meta = f.metadata
-            found[f.name] = Option(f.name, section, hints[f.name], f.default, meta["doc"], stage, meta["env"], meta["code"])
+            found[f.name] = Option(f.name, section, hints[f.name], f.default, stage=stage, **f.metadata)
     return found
 
 
@@ -250,7 +257,7 @@ def _checked(known: Option, value: object) -> object:
     )
 
 
-_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False, "": False}
+_WORDS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off", ""), False)
 
 
 def _parse(known: Option, text: str) -> object:

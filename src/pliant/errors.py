@@ -161,7 +161,9 @@ class Unsupported(Exception):
     Control flow inside the compiler, never shown to a user as such. `kind` is a stable id, `do` the advice.
     """
 
-    def __init__(self, what: str, *, kind: str = "unsupported", where: object = None, why: str = "", do: str = "") -> None:
+    def __init__(
+        self, what: str, *, kind: str = "unsupported", where: object = None, why: str = "", do: str = ""
+    ) -> None:
         super().__init__(what)
         self.what = what
         self.kind = kind

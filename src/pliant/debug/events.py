@@ -2,10 +2,10 @@
 
 In:     `record(kind, **fields)` and `with stage(name):` from any module and any thread.
 Out:    `stats()`, `events()`, log lines (`PLIANT_LOGS`), and calls to subscribers.
-Holds:  recording never raises and never looks into a tensor; the newest `HISTORY` events are kept, counts are kept for good.
+Holds:  recording never raises and never looks into a tensor; the newest `HISTORY` events are kept, counts for good.
 
 A kind belongs to a log channel. `PLIANT_LOGS=graph_breaks,+guards` prints the first at level INFO, the second with all
-its fields (DEBUG). Long texts (`graph_code`, `output_code`) are built only if somebody listens: ask `wants(kind)` first.
+its fields (DEBUG). Long texts (`graph_code`, `output_code`) are built only if somebody listens: ask `wants(kind)`.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ KINDS: dict[str, Kind] = {
     "graph": Kind("graphs", "compiled {name}: {nodes} operators in {seconds} s"),
     "graph_break": Kind("graph_breaks", "graph break [{reason}] {where}\n  why  {why}\n  do   {do}"),
     "recompile": Kind("recompiles", "recompiling {name}: {why}\n  {where}"),
-    "recompile_limit": Kind("recompiles", "{name} reached {limit} compilations and runs eagerly: {why}", logging.WARNING),
+    "recompile_limit": Kind("recompiles", "{name} reached {limit} entries and runs eagerly: {why}", logging.WARNING),
     "fallback": Kind("fallbacks", "{name} runs eagerly: {why}", logging.WARNING),
     "extern": Kind("fallbacks", "operator {name} runs as an extern call: {why}"),
     "skip": Kind("capture", "not capturing {name}: {why}"),
@@ -172,7 +172,7 @@ def _publish(event: Event) -> None:
 def _call_subscriber(subscriber: Subscriber, event: Event) -> None:
     try:
         subscriber(event)
-    except Exception as error:  # noqa: BLE001 - a listener's bug must not change what the compiled program does
+    except Exception as error:  # a listener's bug must not change what the compiled program does
         warn_once(f"subscriber:{subscriber!r}", f"an event subscriber failed: {error!r}")
 
 
@@ -237,7 +237,9 @@ class stage:
         self.start = time.perf_counter()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         seconds = time.perf_counter() - self.start
         names = _stack.names
         path = "/".join(names)

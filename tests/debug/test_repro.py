@@ -1,0 +1,90 @@
+"""Scripts that repeat a failure."""
+
+import operator
+import runpy
+import stat
+
+import pytest
+import torch
+from torch import fx, nn
+
+from pliant import config
+from pliant.debug.repro import describe_value, write_repro
+
+
+def traced(model):
+    return fx.symbolic_trace(model)
+
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Module()
+        self.inner.scale = nn.Parameter(torch.ones(3))
+        self.register_buffer("shift", torch.zeros(3, dtype=torch.float64))
+
+    def forward(self, x, n):
+        y = torch.nn.functional.relu(x * self.inner.scale) + self.shift
+        return operator.getitem(y, 0) + n, y.to(torch.device("cpu"))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with config.patch(cache_dir=str(tmp_path)):
+        yield tmp_path
+
+
+def test_the_script_holds_the_graph_and_runs(folder):
+    x = torch.randn(4, 3).t().contiguous().t()
+    path = write_repro(traced(Small()), [x, 2], ValueError('boom """ \\ '), stage="lower", dynamic=True)
+    assert path.parent == folder / "repros"
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    script = runpy.run_path(str(path), run_name="repro")
+    assert script["DYNAMIC"] is True
+    first, second = script["inputs"]()
+    assert (first.shape, first.stride(), second) == (x.shape, x.stride(), 2)
+    out = script["Repro"]()(first, second)
+    assert [t.shape for t in out] == [(3,), (4, 3)]
+    assert out[1].dtype == torch.float64
+    assert "in stage `lower`" in script["__doc__"] and "ValueError: boom" in script["__doc__"]
+
+
+def test_aten_graphs_print_too(folder):
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    y = graph.call_function(torch.ops.aten.sum.dim_IntList, (x, [-1]), {"dtype": torch.float32})
+    graph.output((y,))
+    path = write_repro(fx.GraphModule({}, graph), [torch.zeros(2, 3)])
+    script = runpy.run_path(str(path), run_name="repro")
+    assert script["Repro"]()(torch.ones(2, 3))[0].tolist() == [3.0, 3.0]
+
+
+def test_it_never_raises(folder):
+    path = write_repro(object(), [], RuntimeError("first"))
+    assert "No script could be made" in path.read_text() and "first" in path.read_text()
+
+
+def test_only_the_newest_scripts_are_kept(folder, monkeypatch):
+    monkeypatch.setattr("pliant.debug.repro.KEPT", 2)
+    module = traced(nn.ReLU())
+    paths = [write_repro(module, [torch.zeros(1)]) for _ in range(4)]
+    assert len(list((folder / "repros").iterdir())) == 2 and paths[-1].exists()
+
+
+def test_unwritable_folders_give_none(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("pliant.debug.repro._folders", lambda: [tmp_path / "file" / "below"])
+    assert write_repro(traced(nn.ReLU()), [torch.zeros(1)]) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (torch.zeros(2, 3, dtype=torch.int64), "make((2, 3), torch.int64, (3, 1), 'cpu', False)"),
+        (torch.zeros(3, requires_grad=True), "make((3,), torch.float32, (1,), 'cpu', True)"),
+        (1.5, "1.5"),
+        (None, "None"),
+    ],
+)
+def test_values_are_described_by_kind_only(value, text):
+    assert describe_value(value) == text
