@@ -1,0 +1,361 @@
+"""The symbols of one compilation, their hints, and the guards that its decisions recorded.
+
+In:     sizes and numbers of the example inputs (`create_symbol`), values known only at run time (`create_unbacked`),
+        questions about expressions (`evaluate`).
+Out:    `torch.SymInt` and friends for the program to compute with (`wrap`), answers, guards, runtime asserts.
+Holds:  an answer that does not hold for all values in range has a guard, and everything learnt follows from a guard,
+        a runtime assert or a declared range.
+Reads on: `facts.py` (reasoning), `sym_node.py` (what torch calls).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias, cast
+
+import torch
+
+from pliant.errors import ConstraintError, DataDependentError
+from pliant.source import SourceLocation, user_location
+from pliant.symbolic import expr as x
+from pliant.symbolic.bounds import Interval
+from pliant.symbolic.expr import Expr, Integer, Kind, Number, Symbol
+from pliant.symbolic.facts import Contradiction, Facts
+from pliant.symbolic.final_guards import ShapeGuard, minimal_guards
+from pliant.symbolic.sym_node import SymNode, wrap_node
+from pliant.symbolic.traverse import evaluate, substitute
+
+SymNumber: TypeAlias = "int | float | bool | torch.SymInt | torch.SymFloat | torch.SymBool"
+
+_UNBACKED_PREFIX: dict[Any, str] = {int: "u", float: "f", bool: "b"}
+_BACKED_PREFIX: dict[Any, str] = {int: "s", float: "z", bool: "q"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Specialization:
+    """A symbol that a guard fixed to one value."""
+
+    symbol: Symbol
+    value: Number
+    origin: SourceLocation | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DynamicMark:
+    """The range for which a marked size must stay unknown."""
+
+    lo: float
+    hi: float
+    source: object
+
+
+class ShapeEnv:
+    """Symbols, hints, facts and guards of one compilation."""
+
+    def __init__(self, *, duck_shape: bool = True, specialize_zero_one: bool = True) -> None:
+        self.duck_shape = duck_shape
+        self.specialize_zero_one = specialize_zero_one
+        self.facts = Facts()
+        self.facts.solvable = self._is_solvable
+        self.sources: dict[Symbol, list[object]] = {}
+        self.hints: dict[Symbol, Number] = {}
+        self.origins: dict[Symbol, object] = {}
+        self.guards: list[ShapeGuard] = []
+        self.runtime_asserts: list[ShapeGuard] = []
+        self.specializations: list[Specialization] = []
+        self.size_like: set[Symbol] = set()
+        self.origin_callback: Callable[[], SourceLocation | None] | None = None
+        self.frozen = False
+        self._declared: dict[Symbol, Interval] = {}
+        self._marks: dict[Symbol, DynamicMark] = {}
+        self._duck: dict[int, Symbol] = {}
+        self._counters: dict[str, int] = {}
+        self._hint_memo: dict[Expr, Number | None] = {}
+        self._wrapped: dict[Expr, SymNumber] = {}
+        self._shadows: dict[Symbol, Symbol] = {}
+
+    # -- symbols ------------------------------------------------------------------------------------------------------
+    def create_symbol(
+        self,
+        hint: Number,
+        source: object,
+        *,
+        kind: Kind = int,
+        lo: float | None = None,
+        hi: float | None = None,
+        duck: bool = True,
+        must_stay_dynamic: bool = False,
+    ) -> Expr:
+        """The symbol for an input's value, or a constant if this value is specialized.
+
+        Without `lo` an integer is a size: 0 and 1 become constants, others range over [2, inf) and equal hints share a
+        symbol. Pass `lo=-math.inf` for a number that is no size. `must_stay_dynamic` makes any guard that fixes the
+        symbol, or excludes part of [lo, hi], a `ConstraintError`.
+        """
+        is_size = kind is int and lo is None and hint >= 0
+        if is_size and self.specialize_zero_one and hint in (0, 1) and not must_stay_dynamic:
+            return Integer(int(hint))
+        shares = is_size and hi is None and duck and self.duck_shape and not must_stay_dynamic
+        if shares and (found := self._duck.get(int(hint))) is not None:
+            self.sources[found].append(source)
+            return self.facts.simplify(found)
+        symbol = self._fresh(_BACKED_PREFIX[kind], kind)
+        self.hints[symbol] = hint
+        self.sources[symbol] = [source]
+        if kind is not bool:
+            least = self._least_size(int(hint)) if is_size else -math.inf
+            self._declare(symbol, least if lo is None else lo, math.inf if hi is None else hi)
+        if shares:
+            self._duck[int(hint)] = symbol
+        if must_stay_dynamic:
+            self._marks[symbol] = DynamicMark(-math.inf if lo is None else lo, math.inf if hi is None else hi, source)
+            self._check_hint_in_mark(symbol, hint)
+        return symbol
+
+    def create_unbacked(
+        self, kind: Kind = int, lo: float | None = None, hi: float | None = None, origin: object = None
+    ) -> Expr:
+        """A symbol for a value that only running the graph computes; it has no hint."""
+        symbol = self._fresh(_UNBACKED_PREFIX[kind], kind)
+        self.origins[symbol] = origin
+        if kind is not bool:
+            self._declare(symbol, -math.inf if lo is None else lo, math.inf if hi is None else hi)
+        return symbol
+
+    def create_unbacked_symint(self) -> torch.SymInt:
+        """The name under which `torch.library` fake implementations ask for a data-dependent size."""
+        return cast("torch.SymInt", self.wrap(self.create_unbacked()))
+
+    def _fresh(self, prefix: str, kind: Kind) -> Symbol:
+        n = self._counters.get(prefix, 0)
+        self._counters[prefix] = n + 1
+        return Symbol(f"{prefix}{n}", kind)
+
+    def _declare(self, symbol: Symbol, lo: float, hi: float) -> None:
+        interval = Interval(lo, hi)
+        self._declared[symbol] = interval
+        self.facts.set_range(symbol, interval)
+
+    def _least_size(self, hint: int) -> int:
+        return 2 if self.specialize_zero_one and hint >= 2 else 0
+
+    def is_unbacked(self, symbol: Symbol) -> bool:
+        return symbol not in self.hints
+
+    def unbacked_symbols(self, e: Expr) -> frozenset[Symbol]:
+        return frozenset([s for s in e.free if s not in self.hints])
+
+    def mark_size_like(self, e: Expr) -> None:
+        """An unbacked size: never negative, and taken as >= 2 by size-oblivious questions."""
+        for s in self.unbacked_symbols(e):
+            self.size_like.add(s)
+
+    # -- to torch and back --------------------------------------------------------------------------------------------
+    def wrap(self, e: Expr) -> SymNumber:
+        """A plain number for a constant, else the symbolic number that torch computes with."""
+        if isinstance(e, x.Constant):
+            return e.value
+        found = self._wrapped.get(e)
+        if found is None:
+            found = self._wrapped[e] = wrap_node(SymNode(e, self))
+        return found
+
+    def expr_of(self, value: object) -> Expr:
+        """The expression of a number, symbolic or not."""
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return cast(Expr, value.node.expr)
+        return x.lit(cast("x.ExprLike", value))
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+    def simplify(self, e: Expr) -> Expr:
+        return self.facts.simplify(e)
+
+    def replace(self, e: Expr) -> Expr:
+        """`e` with what equalities solved for."""
+        return self.facts.simplify(e) if self.facts.replacements else e
+
+    def bounds(self, e: Expr) -> Interval:
+        return self.facts.range_of(self.replace(e))
+
+    def hint(self, e: Expr) -> Number | None:
+        """The value of `e` for the example inputs; None where it depends on an unbacked symbol."""
+        if isinstance(e, x.Constant):
+            return e.value
+        if e in self._hint_memo:
+            return self._hint_memo[e]
+        value: Number | None = None
+        if not self.unbacked_symbols(e):
+            value = evaluate(e, self.hints)
+        elif not self.unbacked_symbols(simple := self.simplify(e)):
+            value = evaluate(simple, self.hints)
+        if value is not None:  # an equality may still give an unbacked symbol a value
+            self._hint_memo[e] = value
+        return value
+
+    def statically_known(self, e: Expr) -> bool | None:
+        """Whether `e` is true or false for all values in range, as far as it can be proved; never guards."""
+        if isinstance(e, x.Constant):
+            return bool(e.value)
+        simple = self.facts.simplify(e)
+        return bool(simple.value) if isinstance(simple, x.Constant) else self.facts.prove(simple)
+
+    def size_obliviously_known(self, e: Expr) -> bool | None:
+        """The same with unbacked sizes taken to be neither 0 nor 1."""
+        shadows: dict[Symbol, Expr] = {}
+        for s in self.unbacked_symbols(e) & self.size_like:
+            shadow = self._shadows.setdefault(s, Symbol(f"{s.name}_"))
+            r = self.facts.range_of(s)
+            self.facts.set_range(shadow, Interval(max(r.lo, 2), max(r.hi, 2)))
+            shadows[s] = shadow
+        return self.statically_known(substitute(self.facts.simplify(e), shadows)) if shadows else None
+
+    def evaluate(self, e: Expr, *, fallback: Number | None = None, size_oblivious: bool = False) -> Number:
+        """The value of `e`: proved, or the hint's and guarded, or `fallback`, or `DataDependentError`."""
+        if isinstance(e, x.Constant):
+            return e.value
+        if e.kind is bool and (known := self.statically_known(e)) is not None:
+            return known
+        e = self.facts.simplify(e)
+        if isinstance(e, x.Constant):
+            return e.value
+        if self.unbacked_symbols(e):
+            if e.kind is bool and size_oblivious and (known := self.size_obliviously_known(e)) is not None:
+                return known
+            if fallback is not None:
+                return fallback
+            raise self._data_dependent(e)
+        value = cast(Number, self.hint(e))
+        self._guard(_holds(e, value))
+        return value
+
+    def specialize(self, e: Expr) -> int:
+        """The hint of an integer expression, guarded."""
+        return int(self.evaluate(e))
+
+    def _data_dependent(self, e: Expr) -> DataDependentError:
+        names = ", ".join(f"{s} from {self.origins[s]}" for s in sorted(e.free, key=str) if self.origins.get(s))
+        what = f"the value of `{e}` is needed" + (f" ({names})" if names else "")
+        do = f"state what is true of it, for example torch._check({e})" if e.kind is bool else ""
+        return DataDependentError(what, kind="data-dependent", where=self._origin(), do=do)
+
+    # -- guards -------------------------------------------------------------------------------------------------------
+    def _guard(self, fact: Expr) -> None:
+        if self.frozen:
+            return
+        origin = self._origin()
+        before = set(self.facts.replacements)
+        try:
+            self.facts.learn(fact)
+        except Contradiction:
+            raise AssertionError(f"guard {fact} contradicts what is known") from None
+        self.guards.append(ShapeGuard(fact, origin))
+        for atom in self.facts.replacements.keys() - before:
+            value = self.facts.replacements[atom]
+            if isinstance(atom, Symbol) and isinstance(value, x.Constant):
+                self.specializations.append(Specialization(atom, value.value, origin))
+        self._check_marks(fact, origin)
+
+    def expect_true(self, e: Expr) -> bool:
+        """`torch._check(e)`: learn it; where it depends on an unbacked symbol the graph checks it at run time."""
+        known = self.statically_known(e)
+        if known is not None:
+            return known
+        e = self.facts.simplify(e)
+        if not self.unbacked_symbols(e):
+            return bool(self.evaluate(e))
+        origin = self._origin()
+        try:
+            self.facts.learn(e)
+        except Contradiction:
+            return False
+        self.runtime_asserts.append(ShapeGuard(e, origin))
+        return True
+
+    def freeze(self) -> None:
+        """No more guards: what is not known is answered from hints alone, for optimizations that keep both ways right."""
+        self.frozen = True
+
+    def final_guards(self) -> list[ShapeGuard]:
+        """A minimal list of facts about backed symbols under which every answer given so far holds."""
+        declared: list[ShapeGuard] = []
+        for symbol, r in self._declared.items():
+            if symbol not in self.hints:
+                continue
+            if r.lo != -math.inf:
+                declared.append(ShapeGuard(symbol.ge(r.lo), None))
+            if r.hi != math.inf:
+                declared.append(ShapeGuard(symbol.le(r.hi), None))
+        return minimal_guards(declared + self.guards)
+
+    def _origin(self) -> SourceLocation | None:
+        if self.origin_callback is not None and (origin := self.origin_callback()) is not None:
+            return origin
+        return user_location(2)
+
+    # -- marked dynamic sizes -----------------------------------------------------------------------------------------
+    def _is_solvable(self, symbol: Symbol) -> bool:
+        return symbol not in self._marks
+
+    def _check_hint_in_mark(self, symbol: Symbol, hint: Number) -> None:
+        mark = self._marks[symbol]
+        if not mark.lo <= hint <= mark.hi:
+            raise ConstraintError(
+                f"{mark.source} is {hint}, outside the range [{mark.lo}, {mark.hi}] it was marked with",
+                kind="marked-dynamic",
+            )
+
+    def _check_marks(self, fact: Expr, origin: SourceLocation | None) -> None:
+        for symbol in self._marks.keys() & fact.free:
+            mark = self._marks[symbol]
+            value = self.facts.replacements.get(symbol)
+            r = self.facts.range_of(symbol)
+            if isinstance(value, x.Constant) or r.lo == r.hi:
+                self._refuse(symbol, mark, fact, origin, f"fixes it to {value or r.lo}")
+            if _finite_bound_exceeded(r, mark):
+                self._refuse(symbol, mark, fact, origin, f"holds only for {symbol} in [{r.lo}, {r.hi}]")
+
+    def _refuse(
+        self, symbol: Symbol, mark: DynamicMark, fact: Expr, origin: SourceLocation | None, effect: str
+    ) -> None:
+        raise ConstraintError(
+            f"{mark.source} ({symbol}) was marked dynamic, but the program {effect}",
+            kind="marked-dynamic",
+            where=origin,
+            why=f"it needs {fact}",
+        )
+
+    # -- what torch's helpers call ------------------------------------------------------------------------------------
+    def evaluate_sym_node(
+        self, node: SymNode, size_oblivious: bool = False, fallback_value: bool | None = None
+    ) -> Number:
+        return self.evaluate(node.expr, fallback=fallback_value, size_oblivious=size_oblivious)
+
+    def evaluate_expr(
+        self,
+        orig_expr: Expr,
+        hint: Number | None = None,
+        fx_node: object = None,
+        size_oblivious: bool = False,
+        fallback_value: bool | None = None,
+        **_: object,
+    ) -> Number:
+        return self.evaluate(orig_expr, fallback=fallback_value, size_oblivious=size_oblivious)
+
+    def _maybe_evaluate_static(self, expr: Expr, **_: object) -> Number | None:
+        if expr.kind is bool:
+            return self.statically_known(expr)
+        simple = self.simplify(expr)
+        return simple.value if isinstance(simple, x.Constant) else None
+
+
+def _holds(e: Expr, value: Number) -> Expr:
+    """The fact that `e` has this value."""
+    if e.kind is bool:
+        return e if value else e.not_()
+    return e.eq(value)
+
+
+def _finite_bound_exceeded(r: Interval, mark: DynamicMark) -> bool:
+    return (mark.lo != -math.inf and r.lo > mark.lo) or (mark.hi != math.inf and r.hi < mark.hi)
