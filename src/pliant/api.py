@@ -1,0 +1,250 @@
+"""What users call.
+
+In:     functions, modules, tensors, names of options.
+Out:    compiled functions and modules; marks; statistics.
+Holds:  wrong arguments raise a `ConfigError` that says what to pass. Names are those torch uses where it has the feature.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, overload
+
+import torch
+
+from pliant import config
+from pliant.capture import markers, stance
+from pliant.capture.compiled_function import (
+    CompiledModule,
+    compile_in_place,
+    compiled_callable,
+    compiled_module,
+    dispatcher_of,
+    original_of,
+)
+from pliant.capture.dispatch import Compilation, Dispatcher, is_capturing
+from pliant.capture.dynamic_policy import MARKS, DimMark
+from pliant.capture.resume_function import resume_function
+from pliant.compiler import BACKENDS, UserBackend, graph_compiler, lookup_backend
+from pliant.debug import events
+from pliant.errors import ConfigError, UserError
+
+set_stance = stance.set_stance
+
+Fn = Callable[..., Any]
+
+
+@overload
+def compile(
+    fn: None = None, *, backend: str | UserBackend | None = ..., fullgraph: bool = ..., dynamic: bool | None = ...,
+    mode: str | None = ..., options: Mapping[str, object] | None = ...,
+) -> Callable[[Any], Any]: ...  # fmt: skip
+
+
+@overload
+def compile(
+    fn: Any, *, backend: str | UserBackend | None = ..., fullgraph: bool = ..., dynamic: bool | None = ...,
+    mode: str | None = ..., options: Mapping[str, object] | None = ...,
+) -> Any: ...  # fmt: skip
+
+
+def compile(
+    fn: Any = None,
+    *,
+    backend: str | UserBackend | None = None,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    mode: str | None = None,
+    options: Mapping[str, object] | None = None,
+) -> Any:
+    """`fn`, compiled at its first calls: a function, method, module or any callable. Without `fn`, a decorator.
+
+    fullgraph: an error instead of a graph break. dynamic: sizes are symbols always (True), never (False), once they vary (None).
+    """
+    arguments = {"backend": backend, "fullgraph": fullgraph, "dynamic": dynamic, "mode": mode, "options": options}
+    recipe = functools.partial(compile, **arguments)
+    if fn is None:
+        _compilation(recipe, **arguments)  # wrong options are reported at the decorator, not at the first call
+        return recipe
+    compilation = _compilation(recipe, **arguments)
+    if isinstance(fn, CompiledModule) or dispatcher_of(fn) is not None:
+        fn = original_of(fn)
+    if isinstance(fn, torch.nn.Module):
+        return compiled_module(fn, compilation)
+    if not callable(fn):
+        raise ConfigError(
+            f"cannot compile {fn!r}", kind="not-callable", why=f"a {type(fn).__name__} cannot be called",
+            do="pass a function, a module or another callable",
+        )  # fmt: skip
+    return compiled_callable(fn, compilation)
+
+
+def compile_(module: torch.nn.Module, **arguments: Any) -> torch.nn.Module:
+    """Compile the calls of this very module, so that its own methods (`generate`...) use the compiled code. Returns it."""
+    if not isinstance(module, torch.nn.Module):
+        raise ConfigError(
+            f"compile_ cannot take {module!r}", kind="not-a-module", why=f"it is a {type(module).__name__}", do="use pliant.compile"
+        )
+    recipe = functools.partial(compile, **arguments)
+    compile_in_place(module, _compilation(recipe, **arguments))
+    return module
+
+
+def _compilation(
+    recipe: Callable[[Any], Any],
+    *,
+    backend: str | UserBackend | None = None,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    mode: str | None = None,
+    options: Mapping[str, object] | None = None,
+) -> Compilation:
+    _check_flag("fullgraph", fullgraph, (bool,), "True or False")
+    _check_flag("dynamic", dynamic, (bool, type(None)), "True, False or None")
+    _check_flag("mode", mode, (str, type(None)), "a name or None")
+    _check_flag("options", options, (Mapping, type(None)), "a dictionary of option names and values")
+    known = dict(options or {})
+    guard_filter = known.pop("guard_filter_fn", None)
+    return Compilation(
+        compile_graph=graph_compiler(backend),
+        make_resume=resume_function,
+        fullgraph=fullgraph,
+        dynamic=dynamic,
+        overrides=config.overrides_of(mode, known),
+        guard_filter=guard_filter,  # type: ignore[arg-type]  # any callable
+        recipe=recipe,
+    )
+
+
+def _check_flag(name: str, value: object, types_: tuple[type, ...], what: str) -> None:
+    if not isinstance(value, types_):
+        raise ConfigError(
+            f"{name} cannot be {value!r}", kind="wrong-type", why=f"it must be {what}, not {type(value).__name__}", do=f"pass {what}"
+        )
+
+
+# ---- marks on functions
+
+
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """A function that is never captured: a compiled caller breaks there. `recursive`: neither is what it calls."""
+    if fn is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+    original = original_of(fn)
+    if isinstance(original, torch.nn.Module):
+        original.forward = disable(original.forward, recursive)  # type: ignore[method-assign]
+        return original
+
+    @functools.wraps(original)
+    def disabled(*args: Any, **kwargs: Any) -> Any:
+        return original(*args, **kwargs)
+
+    markers.mark(disabled, markers.Mark.DISABLED)
+    return disabled
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """Calls of the function become one node of the graph; it must be free of side effects. Also takes a list of functions."""
+    return _mark_each(fn, markers.Mark.IN_GRAPH)
+
+
+def disallow_in_graph(fn: Any) -> Any:
+    """Calls of the function (an operator, say) break the graph."""
+    return _mark_each(fn, markers.Mark.BREAK)
+
+
+def assume_constant_result(fn: Any) -> Any:
+    """The function is called while capturing and its result is a constant of the graph."""
+    return _mark_each(fn, markers.Mark.CONSTANT)
+
+
+def _mark_each(fn: Any, how: markers.Mark) -> Any:
+    if isinstance(fn, (list, tuple)):
+        return [_mark_each(f, how) for f in fn]
+    if not callable(fn):
+        raise ConfigError(f"cannot mark {fn!r}", kind="not-callable", why="it cannot be called", do="pass a function")
+    markers.mark(fn, how)
+    return fn
+
+
+def substitute_in_graph(original: Any, **_: Any) -> Callable[[Fn], Fn]:
+    """Decorator: where `original` (a function in C, say) is called, capture follows the decorated function instead."""
+
+    def decorate(traceable: Fn) -> Fn:
+        markers.substitute(original, traceable)
+        return traceable
+
+    return decorate
+
+
+def graph_break(msg: str = "") -> None:
+    """Under capture, a graph break here. Otherwise nothing."""
+
+
+def is_compiling() -> bool:
+    """Whether the program is being captured (a constant True inside compiled code)."""
+    return is_capturing()
+
+
+# ---- marks on tensors
+
+
+def _mark(tensor: Any, index: int | Iterable[int], mark: DimMark) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise ConfigError(f"cannot mark {tensor!r}", kind="wrong-type", why="it is not a tensor", do="pass a tensor")
+    for dim in (index,) if isinstance(index, int) else tuple(index):
+        if not -tensor.dim() <= dim < tensor.dim():
+            raise ConfigError(
+                f"cannot mark dimension {dim}", kind="wrong-dimension", why=f"the tensor has {tensor.dim()} dimensions",
+                do=f"pass a dimension below {tensor.dim()}",
+            )  # fmt: skip
+        tensor.__dict__.setdefault(MARKS, {})[dim % tensor.dim()] = mark
+
+
+def mark_dynamic(t: torch.Tensor, index: int | Iterable[int], *, min: int | None = None, max: int | None = None) -> None:
+    """This dimension is a symbol from the first compile on; specializing it is an error."""
+    _mark(t, index, DimMark("marked", min, max))
+
+
+def maybe_mark_dynamic(t: torch.Tensor, index: int | Iterable[int]) -> None:
+    """This dimension starts as a symbol; specializing it is fine."""
+    _mark(t, index, DimMark("maybe"))
+
+
+def mark_static(t: torch.Tensor, index: int | Iterable[int] | None = None) -> None:
+    """This dimension (or all) is a constant, also where it varies."""
+    _mark(t, range(t.dim()) if index is None else index, DimMark("static"))
+
+
+def mark_unbacked(t: torch.Tensor, index: int | Iterable[int]) -> None:
+    """The dimension's size is treated as unknown while capturing."""
+    _mark(t, index, DimMark("unbacked"))
+
+
+# ---- seeing
+
+
+def reset() -> None:
+    """Forget all compiled code of all functions, and the statistics."""
+    for dispatcher in stance.everyone():
+        if isinstance(dispatcher, Dispatcher):
+            dispatcher.reset()
+    events.reset()
+
+
+def stats() -> dict[str, object]:
+    """Counts and seconds since the start or the last `reset()`."""
+    return events.stats()
+
+
+def list_backends() -> list[str]:
+    """Names that `compile(backend=...)` takes."""
+    return sorted(BACKENDS)
+
+
+__all__ = [
+    "UserError", "allow_in_graph", "assume_constant_result", "compile", "compile_", "disable", "disallow_in_graph", "graph_break",
+    "is_compiling", "list_backends", "lookup_backend", "mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic",
+    "reset", "set_stance", "stats", "substitute_in_graph",
+]  # fmt: skip

@@ -1,0 +1,288 @@
+"""Entries of one callable: try them, capture on a miss, fall back to eager.
+
+In:     calls `(args, kwargs)`; a root for the tracer; what the eager program does; a `Compilation`.
+Out:    the result. `make_callable(dispatcher, like)` is the function a user or a step calls.
+Holds:  entries are tried most recently used first and never change; captures are serialized per dispatcher; a call that arrives
+        while this thread captures runs eagerly. Whatever fails inside the compiler ends as eager with an event, unless strict.
+        An entry whose guards fail has done nothing, so the next may be tried.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from pliant import config
+from pliant.capture import stance
+from pliant.capture.bytecode.resume import ResumePoint
+from pliant.capture.dynamic_policy import DynamicPolicy
+from pliant.capture.entry import CallShape, Entry, GraphCompiler, make_entry
+from pliant.capture.graph_breaks import KINDS, CannotCapture
+from pliant.capture.roots import Root
+from pliant.capture.trace import Break, BreakReason, Trace
+from pliant.capture.tracer import TraceOptions, trace
+from pliant.debug import events
+from pliant.errors import FallbackWarning, GraphBreakError, PliantWarning, RecompileError, Unsupported, UserError
+from pliant.guards.codegen import MISS
+from pliant.guards.explain import Failure, explain_miss
+from pliant.guards.kinds import Guard
+from pliant.guards.state import state_guards
+from pliant.source import SourceLocation
+
+GuardFilter = Callable[[Sequence[Guard]], Sequence[bool]]
+ReproWriter = Callable[[Any, tuple[Any, ...], dict[str, Any], BaseException], str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compilation:
+    """What one `pliant.compile` fixes for a callable and all its resume functions."""
+
+    compile_graph: GraphCompiler
+    make_resume: "ResumeFactory"
+    fullgraph: bool = False
+    dynamic: bool | None = None
+    overrides: Mapping[str, object] = field(default_factory=dict)
+    guard_filter: GuardFilter | None = None
+    write_repro: ReproWriter | None = None
+    recipe: Callable[[Any], Any] | None = None  # compiles another object in the same way (copies, unpickled modules)
+    resumes: dict[Any, Any] = field(default_factory=dict)
+
+
+
+# (compilation, point, globals, name) -> the function that runs the rest of a frame
+ResumeFactory = Callable[[Compilation, ResumePoint, dict[str, Any], str], Callable[..., Any]]
+
+
+class _Capturing(threading.local):
+    """Whether a thread captures."""
+
+    active = False
+
+
+_capturing = _Capturing()
+
+
+def is_capturing() -> bool:
+    """Whether this thread is inside a capture."""
+    return _capturing.active
+
+
+@contextmanager
+def _capture_scope() -> Iterator[None]:
+    _capturing.active = True
+    try:
+        yield
+    finally:
+        _capturing.active = False
+
+
+def _always_miss(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return MISS
+
+
+class Dispatcher:
+    """The entries of one callable. `hot` is the most recently used entry's function."""
+
+    __slots__ = ("__weakref__", "_failures", "_lock", "compilation", "eager", "entries", "given_up", "hot", "location", "name",
+                 "policy", "root")  # fmt: skip
+
+    def __init__(
+        self, root: Root, eager: Callable[..., Any], name: str, location: SourceLocation | None, compilation: Compilation
+    ) -> None:
+        self.hot: Callable[[tuple[Any, ...], dict[str, Any]], Any] = _always_miss
+        self.entries: tuple[Entry, ...] = ()
+        self.root = root
+        self.eager = eager
+        self.name = name
+        self.location = location
+        self.compilation = compilation
+        self.policy = DynamicPolicy(compilation.dynamic)
+        self.given_up = ""
+        self._failures = 0
+        self._lock = threading.RLock()
+        stance.register(self)
+
+    # ---- calls
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = self.hot(args, kwargs)
+        return self.miss(args, kwargs) if result is MISS else result
+
+    def miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that the most recently used entry does not serve."""
+        if stance.current() == "force_eager":
+            return self.eager(*args, **kwargs)
+        tried = self.entries
+        for entry in tried[1:]:
+            result = entry.run(args, kwargs)
+            if result is not MISS:
+                self._promote(entry)
+                return result
+        if _capturing.active or self.given_up or not self._may_compile(args, kwargs):
+            return self.eager(*args, **kwargs)
+        return self._capture_and_run(args, kwargs, tried)
+
+    def _promote(self, entry: Entry) -> None:
+        with self._lock:
+            if entry in self.entries:
+                self.entries = (entry, *(e for e in self.entries if e is not entry))
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take the fast path to the first entry, or none while eager is forced."""
+        first = self.entries[:1]
+        self.hot = first[0].run if first and stance.current() != "force_eager" else _always_miss
+
+    def reset(self) -> None:
+        """Forget all entries and what was learnt about sizes."""
+        with self._lock:
+            self.entries = ()
+            self.given_up = ""
+            self._failures = 0
+            self.policy = DynamicPolicy(self.compilation.dynamic)
+            self.refresh()
+
+    # ---- a new entry, or not
+    def _may_compile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        if not self.entries:
+            return True
+        if stance.current() == "eager_on_recompile":
+            return False
+        failures = self.explain(args, kwargs)
+        why = "; ".join(dict.fromkeys(f.text for f in failures)) or "unknown"
+        where = next((f.guard.origin for f in failures if f.guard is not None and f.guard.origin), self.location)
+        if stance.current() == "fail_on_recompile":
+            raise RecompileError(f"{self.name} would compile again", where=where, why=why, do='leave set_stance("fail_on_recompile")')
+        limit = config.get().capture.recompile_limit
+        if len(self.entries) >= limit:
+            self._limit_reached(limit, failures, why)
+            return False
+        events.record("recompile", name=self.name, why=why, where=where, count=len(self.entries) + 1)
+        return True
+
+    def explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Failure]:
+        """Why each entry does not serve this call."""
+        return [f for e in self.entries if (f := explain_miss(e.steps, e.names, args, kwargs)) is not None]
+
+    def _limit_reached(self, limit: int, failures: list[Failure], why: str) -> None:
+        events.record("recompile_limit", name=self.name, limit=limit, why=why, where=self.location)
+        advice = "\n  do   ".join(dict.fromkeys(f.advice for f in failures if f.advice))
+        message = (
+            f"{self.name} has been compiled {limit} times, so calls that none of these serve run eagerly from now on\n"
+            f"  {self.location}\n  why  {why}\n  do   {advice or 'call it with fewer kinds of arguments'}, or raise"
+            " pliant.config.patch(recompile_limit=...)"
+        )
+        events.warn_once(f"recompile-limit:{id(self)}", message, PliantWarning, stacklevel=6)
+
+    def _capture_and_run(self, args: tuple[Any, ...], kwargs: dict[str, Any], tried: tuple[Entry, ...]) -> Any:
+        with self._lock:
+            for entry in self.entries:  # another thread may have captured meanwhile
+                if entry not in tried and (result := entry.run(args, kwargs)) is not MISS:
+                    return result
+            found = self._capture(args, kwargs)
+            if found is not None:
+                self.entries = (found, *self.entries)
+                self.refresh()
+        if found is None:
+            return self.eager(*args, **kwargs)
+        result = found.run(args, kwargs)
+        if result is MISS:
+            self._fresh_entry_missed(found, args, kwargs)
+            return self.eager(*args, **kwargs)
+        return result
+
+    def _fresh_entry_missed(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        failure = explain_miss(entry.steps, entry.names, args, kwargs)
+        why = f"a guard does not hold for the call it was made from: {failure.text if failure else 'unknown'}"
+        self._fall_back(why, "guard-inconsistent")
+
+    # ---- capture
+    def _capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | None:
+        """A new entry; None if this call runs eagerly."""
+        ambient = state_guards()
+        options = config.get().with_options(self.compilation.overrides)
+        try:
+            with _capture_scope(), config.use(options), events.stage("compile", name=self.name):
+                events.record("capture", name=self.name, where=self.location)
+                with events.stage("capture"):
+                    traced = trace(self.root, args, kwargs, self.policy, TraceOptions())
+                self._note_break(traced)
+                return self._entry_of(traced, CallShape.of(args, kwargs), ambient)
+        except UserError:
+            raise
+        except CannotCapture as stop:
+            self._cannot_capture(stop.reason)
+        except Unsupported as stop:
+            self._fall_back(str(stop), stop.kind)
+        except Exception as error:  # noqa: BLE001 - the one border where the compiler's failures become eager runs
+            self._crashed(error, args, kwargs)
+        return None
+
+    def _entry_of(self, traced: Trace, shape: CallShape, ambient: list[Guard]) -> Entry:
+        known = {g.source for g in traced.guards}
+        extra = [g for g in ambient if g.source not in known]
+        if self.compilation.guard_filter is not None:
+            keep = self.compilation.guard_filter(traced.guards)
+            traced.guards = [g for g, k in zip(traced.guards, keep, strict=True) if k]
+        with events.stage("entry"):
+            return make_entry(
+                traced, self.compilation.compile_graph, self._resume, shape=shape, name=self.name, extra_guards=extra
+            )
+
+    def _resume(self, point: ResumePoint, globals_: dict[str, Any], name: str) -> Callable[..., Any]:
+        return self.compilation.make_resume(self.compilation, point, globals_, name)
+
+    def _note_break(self, traced: Trace) -> None:
+        if not isinstance(traced.end, Break):
+            return
+        reason = traced.end.reason
+        kind = KINDS[reason.kind]
+        if self.compilation.fullgraph:
+            raise GraphBreakError(reason.detail, kind=kind.id, where=reason.location, why=kind.why, do=kind.do)
+        events.record(
+            "graph_break", reason=kind.id, where=reason.location, why=f"{reason.detail}: {kind.why}", do=kind.do, name=self.name
+        )
+
+    # ---- failures
+    def _cannot_capture(self, reason: BreakReason) -> None:
+        kind = KINDS[reason.kind]
+        if self.compilation.fullgraph and reason.kind not in _EAGER_RAISES:
+            raise GraphBreakError(reason.detail, kind=kind.id, where=reason.location, why=kind.why, do=kind.do)
+        events.record("skip", name=self.name, why=f"[{reason.kind}] {reason.detail}", where=reason.location)
+        if reason.kind not in _EAGER_RAISES:
+            self._count_failure(f"[{reason.kind}] {reason.detail}")
+
+    def _fall_back(self, why: str, kind: str) -> None:
+        events.record("fallback", name=self.name, why=why, reason=kind, where=self.location)
+        self._count_failure(why)
+
+    def _count_failure(self, why: str) -> None:
+        self._failures += 1
+        if self._failures >= _GIVE_UP_AFTER:
+            self.given_up = why
+
+    def _crashed(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if config.get().general.strict:
+            raise error
+        why = f"{type(error).__name__}: {error}"
+        repro = self._repro(error, args, kwargs)
+        self._fall_back(why, "crash")
+        message = f"the compiler failed on {self.name}, which runs eagerly\n  {self.location}\n  why  {why}"
+        message += f"\n  repro  {repro}" if repro else ""
+        message += "\n  do   report it; PLIANT_STRICT=1 raises the error instead"
+        events.warn_once(f"crash:{self.name}:{type(error).__name__}", message, FallbackWarning, stacklevel=6)
+
+    def _repro(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        write = self.compilation.write_repro
+        if write is None:
+            return ""
+        try:
+            return write(self.root, args, kwargs, error)
+        except Exception as failed:  # noqa: BLE001 - a failing report must not hide what it reports
+            return f"(none: {failed!r})"
+
+
+_GIVE_UP_AFTER = 8  # failed captures before a callable runs eagerly for good
+_EAGER_RAISES = ("exception", "bad-call", "tensor-error")  # the program itself raises: eager shows its own error

@@ -1,0 +1,145 @@
+"""Which sizes and numbers of a compiled function become symbols.
+
+In:     a source and the value seen there, asked by capture for each input of each capture; marks on tensors; configuration.
+Out:    per dimension "static", "dynamic" or "marked", the last two also as (how, lo, hi); per number "static" or "dynamic".
+Holds:  automatic mode starts static; what differs from an earlier capture is dynamic from then on, so a value that keeps
+        changing costs one recompile. Parameters and buffers of modules are never asked about.
+"""
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from pliant import config
+from pliant.guards.sources import ArgSource, KwargSource, Source
+
+# "static" | "dynamic" | "marked" (must stay dynamic) | "unbacked", or the same with bounds
+DimPolicy = str | tuple[str, int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class DimMark:
+    """What a user said about one dimension of a tensor."""
+
+    how: str  # "marked" | "maybe" | "static" | "unbacked"
+    lo: int | None = None
+    hi: int | None = None
+
+
+MARKS = "_pliant_dims"  # attribute of a tensor: {dim: DimMark}
+
+
+def marks_of(tensor: torch.Tensor) -> dict[int, DimMark]:
+    """The marks on a tensor: ours, and those that torch's own functions leave."""
+    space = tensor.__dict__ if hasattr(tensor, "__dict__") else {}
+    if not space:
+        return {}
+    found: dict[int, DimMark] = {}
+    found.update({dim: DimMark("static") for dim in space.get("_dynamo_static_indices", ())})
+    found.update({dim: DimMark("maybe") for dim in space.get("_dynamo_weak_dynamic_indices", ())})
+    found.update({dim: DimMark("marked") for dim in space.get("_dynamo_dynamic_indices", ())})
+    for bounded in space.get("_dynamo_dynamic_range", ()):
+        found[bounded.dim] = DimMark("marked", bounded.min, bounded.max)
+    found.update({dim: DimMark("unbacked") for dim in space.get("_dynamo_unbacked_indices", ())})
+    found.update(space.get(MARKS, {}))
+    return found
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Sizes of a tensor at earlier captures; None where they differed."""
+
+    sizes: list[int | None]
+
+
+@dataclass(slots=True)
+class DynamicPolicy:
+    """The decisions of one compiled function. `dynamic`: None automatic, True all, False none."""
+
+    dynamic: bool | None = None
+    _tensors: dict[tuple[Source, int], _Seen] = field(default_factory=dict)
+    _numbers: dict[tuple[Source, type], Any] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def tensor_dims(self, source: Source, tensor: torch.Tensor) -> tuple[DimPolicy, ...]:
+        """How each dimension enters the graph; remembers the sizes."""
+        sizes = tuple(tensor.shape)
+        changed = self._note_sizes(source, sizes)
+        marks = marks_of(tensor)
+        named = self._named_dims(source, len(sizes))
+        return tuple(self._dim(n, d in changed or d in named, marks.get(d)) for d, n in enumerate(sizes))
+
+    def _dim(self, size: int, changed: bool, mark: DimMark | None) -> DimPolicy:
+        if mark is not None and mark.how != "maybe":
+            bounded = mark.lo is not None or mark.hi is not None
+            return (mark.how, mark.lo, mark.hi) if bounded else mark.how
+        mode = self._mode()
+        if mode is False:
+            return "static"
+        wanted = changed or mode is True or mark is not None
+        return "dynamic" if wanted and not (size < 2 and config.get().shapes.specialize_zero_one) else "static"
+
+    def _mode(self) -> bool | None:
+        if self.dynamic is not None:
+            return self.dynamic
+        return {"auto": None, "all": True, "off": False}[config.get().shapes.dynamic]
+
+    def _note_sizes(self, source: Source, sizes: tuple[int, ...]) -> frozenset[int]:
+        """Dimensions that were not always this size."""
+        with self._lock:
+            seen = self._tensors.setdefault((source, len(sizes)), _Seen(list(sizes)))
+            seen.sizes = [_merged(old, new) for old, new in zip(seen.sizes, sizes, strict=True)]
+            return frozenset(d for d, n in enumerate(seen.sizes) if n is None)
+
+    def note_dynamic(self, source: Source, rank: int, dims: frozenset[int]) -> None:
+        """Dimensions that are symbols where the value comes from (a graph before a break)."""
+        with self._lock:
+            seen = self._tensors.setdefault((source, rank), _Seen([_UNSEEN] * rank))
+            seen.sizes = [None if d in dims else n for d, n in enumerate(seen.sizes)]
+
+    def _named_dims(self, source: Source, rank: int) -> frozenset[int]:
+        """Dimensions that configuration names: `x`, `x.size(0)` or `L['x'].size(0)`."""
+        names = config.get().shapes.dynamic_sources
+        if not names:
+            return frozenset()
+        plain = {n.replace("L['", "").replace("']", "") for n in names}
+        base = source.describe()
+        return frozenset(d for d in range(rank) if base in plain or f"{base}.size({d})" in plain)
+
+    def scalar(self, source: Source, value: int | float) -> str:
+        """Whether a Python number is a constant of the graph or a symbol; remembers the value."""
+        shapes = config.get().shapes
+        if shapes.specialize_int if isinstance(value, int) else shapes.specialize_float:
+            return "static"
+        with self._lock:
+            key = (source, type(value))
+            first = self._numbers.setdefault(key, value)
+            if first is not _VARIES and not (first == value or (first != first and value != value)):
+                self._numbers[key] = _VARIES
+            varies = self._numbers[key] is _VARIES
+        mode = self._mode()
+        wanted = varies or (mode is True and isinstance(_root(source), (ArgSource, KwargSource)))
+        if mode is False or not wanted:
+            return "static"
+        small = isinstance(value, int) and value in (0, 1) and shapes.specialize_zero_one
+        return "static" if small else "dynamic"
+
+
+_VARIES = object()
+_UNSEEN = -1
+
+
+def _merged(old: int | None, new: int) -> int | None:
+    """What is known of a size after one more capture; None: it varies."""
+    if old is None or old == _UNSEEN:
+        return old and new
+    return old if old == new else None
+
+
+def _root(source: Source) -> Source:
+    while source.base is not None:
+        source = source.base
+    return source

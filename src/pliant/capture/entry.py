@@ -1,0 +1,253 @@
+"""One capture -> one generated Python function that serves later calls of the same kind.
+
+In:     a `Trace`, how to compile its graph, and how to get the resume function of a frame.
+Out:    `Entry.run(args, kwargs)`: the result, or MISS if a guard does not hold (nothing has happened then).
+Holds:  the text is straight-line and readable: guards and loads, the graph, values made anew, effects in order, the end.
+        Every load comes before the graph and every value is made before the first effect, so stores cannot disturb them.
+Reads on: `reconstruct.py` for values, `resume_function.py` for what follows a break.
+"""
+from __future__ import annotations
+
+import collections
+import itertools
+import linecache
+import textwrap
+import types
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from pliant.capture.bytecode.resume import ResumePoint, StepCode, step_code
+from pliant.capture.continuation import with_continuation
+from pliant.capture.reconstruct import CannotReconstruct, Rebuilder
+from pliant.capture.trace import (
+    DELETED,
+    NULL,
+    Break,
+    CallEffect,
+    Effect,
+    FrameState,
+    ReplaceContents,
+    Return,
+    SetAttribute,
+    SetItem,
+    Trace,
+)
+from pliant.graph.contracts import CapturedGraph
+from pliant.guards.codegen import MISS, READ_ERRORS, GuardWriter, Step
+from pliant.guards.kinds import Guard
+from pliant.guards.names import Names
+
+GraphCallable = Callable[[list[Any]], Sequence[Any]]
+GraphCompiler = Callable[[CapturedGraph], GraphCallable]
+ResumeMaker = Callable[[ResumePoint, dict[str, Any], str], Callable[..., Any]]
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """Compiled code of one capture. `steps` are the guard statements (for explanations), `text` the whole function."""
+
+    run: Callable[[tuple[Any, ...], dict[str, Any]], Any]
+    name: str
+    text: str
+    steps: list[Step]
+    names: Names
+    guards: list[Guard]
+    end: str  # "return", or the kind of the break
+    graph: CapturedGraph | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallShape:
+    """How many positional arguments and which keywords a call has."""
+
+    count: int
+    keywords: tuple[str, ...]
+
+    @staticmethod
+    def of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallShape:
+        return CallShape(len(args), tuple(kwargs))
+
+    def failing_test(self) -> str:
+        keywords = f"tuple(kwargs) != {self.keywords!r}" if self.keywords else "kwargs"
+        return f"len(args) != {self.count} or {keywords}"
+
+
+_serial = itertools.count()
+
+
+def make_entry(
+    trace: Trace,
+    compile_graph: GraphCompiler,
+    resume: ResumeMaker,
+    *,
+    shape: CallShape,
+    name: str = "entry",
+    extra_guards: Iterable[Guard] = (),
+) -> Entry:
+    """Compile the graph and write the entry's function. CannotReconstruct if a value has no recipe."""
+    names = Names()
+    writer = GuardWriter(names, _symbol_sources(trace))
+    guards = [*extra_guards, *trace.guards]
+    writer.require(shape.failing_test(), None)
+    writer.add_all(guards)
+    checks = list(writer.steps)
+    count = len(trace.outputs) and max(trace.outputs.values()) + 1
+    outputs = [names.fresh(f"out{i}") for i in range(count)]
+    body = _Body(trace, Rebuilder(trace, writer, outputs), resume)
+    tail = body.statements()
+    call = _graph_call(trace, writer, compile_graph, outputs)
+    text = _function_text(writer.steps, [*call, *tail])
+    run = _define(text, names, name)
+    end = "return" if isinstance(trace.end, Return) else trace.end.reason.kind
+    return Entry(run, name, text, checks, names, guards, end, trace.graph)
+
+
+def _symbol_sources(trace: Trace) -> dict[Any, Any]:
+    if trace.graph is None:
+        return {}
+    return {symbol: sources[0] for symbol, sources in trace.graph.shape_env.sources.items() if sources}
+
+
+def _graph_call(trace: Trace, writer: GuardWriter, compile_graph: GraphCompiler, outputs: list[str]) -> list[str]:
+    if trace.graph is None:
+        return []
+    inputs = ", ".join([writer.read(i.source) for i in trace.graph.inputs])
+    graph = writer.names.define("graph", compile_graph(trace.graph))
+    call = f"{graph}([{inputs}])"
+    return [f"[{', '.join(outputs)}] = {call}" if outputs else call]
+
+
+def _function_text(steps: list[Step], tail: list[str]) -> str:
+    lines = ["try:", *(f"    {s.text}" for s in steps), "except READ_ERRORS:", "    return MISS", *tail]
+    return "def entry(args, kwargs):\n" + textwrap.indent("\n".join(lines), "    ") + "\n"
+
+
+def _define(text: str, names: Names, name: str) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+    """The function of the text, which tracebacks can show."""
+    file = f"<pliant {name} {next(_serial)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    scope = {**names.values, "MISS": MISS, "READ_ERRORS": READ_ERRORS}
+    exec(compile(text, file, "exec"), scope)
+    entry: Callable[[tuple[Any, ...], dict[str, Any]], Any] = scope["entry"]
+    return entry
+
+
+class _Body:
+    """What follows the graph: values, effects, the end."""
+
+    def __init__(self, trace: Trace, values: Rebuilder, resume: ResumeMaker) -> None:
+        self.trace = trace
+        self.values = values
+        self.resume = resume
+
+    def statements(self) -> list[str]:
+        stores = [line for effect in self.trace.effects for line in self._effect(effect)]
+        match self.trace.end:
+            case Return(value):
+                end = [f"return {self.values.value(value)}"]
+            case Break() as stop:
+                end = self._break(stop)
+            case never:
+                assert_never(never)
+        return [*self.values.lines, *stores, *end]
+
+    # ---- effects
+    def _effect(self, effect: Effect) -> list[str]:
+        match effect:
+            case SetAttribute():
+                return [self._set_attribute(effect)]
+            case SetItem(obj, key, value):
+                return [_item_store(self.values, obj, key, value)]
+            case ReplaceContents(obj, contents):
+                return _replace(self.values, obj, contents)
+            case CallEffect(function, args, kwargs):
+                parts = [self.values.value(a) for a in args]
+                parts += [f"**{{{self.values.pairs(kwargs.items())}}}"] if kwargs else []
+                return [f"{self.values.value(function)}({', '.join(parts)})"]
+            case never:
+                assert_never(never)
+
+    def _set_attribute(self, effect: SetAttribute) -> str:
+        b = self.values
+        obj, name = b.value(effect.obj), effect.name
+        delete = effect.value is DELETED
+        value = "" if delete else b.value(effect.value)
+        match effect.via:
+            case "slot" | "type":
+                owner = "object" if effect.via == "slot" else "type"
+                return f"{owner}.__delattr__({obj}, {name!r})" if delete else f"{owner}.__setattr__({obj}, {name!r}, {value})"
+            case "cell":
+                return f"del {obj}.cell_contents" if delete else f"{obj}.cell_contents = {value}"
+            case _:
+                return f"delattr({obj}, {name!r})" if delete else f"setattr({obj}, {name!r}, {value})"
+
+    # ---- breaks
+    def _break(self, stop: Break) -> list[str]:
+        """The innermost frame's step runs first, as the callee of the call at which the next outer frame stands, and so on out."""
+        run = ""
+        lines: list[str] = []
+        for depth, frame in enumerate(reversed(stop.frames)):
+            stack = [NULL if v is NULL else self.values.value(v) for v in frame.stack]
+            if depth:
+                stack = with_continuation(frame, stack, f"lambda *args, **kwargs: {run}")
+            run = self._step(frame, stack)
+        lines.append(f"return {run}")
+        return lines
+
+    def _step(self, frame: FrameState, stack: list[Any]) -> str:
+        """Text of the call that executes the operation at which the frame stands, and then the rest of the frame."""
+        b, names = self.values, self.values.names
+        point = ResumePoint(frame.code, frame.offset, tuple(v is not NULL for v in frame.stack), tuple(frame.locals))
+        step: StepCode = step_code(point)
+        resumes = tuple(self.resume(p, frame.globals, frame.function_name) for p in step.successors)
+        label = f"{frame.function_name}_at_{frame.offset}"
+        values = [f"{names(resumes, label + '_resumes')}", *(v for v in stack if v is not NULL)]
+        values += [b.value(v) for v in frame.locals.values()]
+        if frame.cells:
+            make = names.define("FunctionType", types.FunctionType)
+            head = f"{make}({names(step.code, label)}, {names(frame.globals)}, None, None, ({b.items(frame.cells)},))"
+        else:
+            head = names(types.FunctionType(step.code, frame.globals), label)
+        return f"{head}({', '.join(values)})"
+
+
+# ---- containers that existed before
+
+
+def _methods(b: Rebuilder, obj: Any) -> str:
+    """The class whose methods change the container without running code of a subclass."""
+    for base in (collections.OrderedDict, dict, list, set, collections.deque, bytearray):
+        if isinstance(obj, base):
+            return b.names(base) if base not in (dict, list, set, bytearray) else base.__name__
+    raise CannotReconstruct("container", obj)
+
+
+def _item_store(b: Rebuilder, obj: Any, key: Any, value: Any) -> str:
+    target, k = b.value(obj), b.value(key)
+    if value is DELETED:
+        return f"del {target}[{k}]" if type(obj) is dict else f"{_methods(b, obj)}.__delitem__({target}, {k})"
+    v = b.value(value)
+    return f"{target}[{k}] = {v}" if type(obj) is dict else f"{_methods(b, obj)}.__setitem__({target}, {k}, {v})"
+
+
+def _replace(b: Rebuilder, obj: Any, contents: Any) -> list[str]:
+    target, methods = b.value(obj), _methods(b, obj)
+    match contents:
+        case bytearray():
+            return [f"{target}[:] = {bytes(contents)!r}"]
+        case list():
+            return [f"{methods}.__setitem__({target}, slice(None), [{b.items(list.__iter__(contents))}])"]
+        case collections.OrderedDict():
+            keys = list(collections.OrderedDict.__iter__(contents))
+            stores = [_item_store(b, obj, key, dict.__getitem__(contents, key)) for key in keys]
+            return [f"{methods}.clear({target})", *stores]
+        case dict():
+            return [f"dict.clear({target})", f"dict.update({target}, {{{b.pairs(dict.items(contents))}}})"]
+        case set():
+            return [f"set.clear({target})", f"set.update({target}, [{b.items(set.__iter__(contents))}])"]
+        case collections.deque():
+            items = b.items(collections.deque.__iter__(contents))
+            return [f"{methods}.clear({target})", f"{methods}.extend({target}, [{items}])"]
+        case _:
+            raise CannotReconstruct("container", contents)

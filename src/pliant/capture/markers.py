@@ -1,0 +1,61 @@
+"""What users said about functions: do not capture, put in the graph, constant result, substitute.
+
+In:     `pliant.disable`, `allow_in_graph` and their kin; the attributes that torch's own markers leave on functions.
+Out:    questions that the tracer asks of a callable.
+Holds:  marks are by identity and keep the function alive; a mark made later wins over an earlier one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any
+
+
+class Mark(Enum):
+    """How calls of a marked function are captured."""
+
+    DISABLED = auto()  # never: a graph break, and what it calls runs eagerly
+    IN_GRAPH = auto()  # as one call in the graph, not followed
+    CONSTANT = auto()  # at capture; its result is a constant
+    BREAK = auto()  # a graph break at the call
+
+
+_marks: dict[int, tuple[Any, Mark]] = {}
+_substitutes: dict[int, tuple[Any, Callable[..., Any]]] = {}
+
+
+def mark(fn: Any, how: Mark) -> None:
+    _marks[id(fn)] = (fn, how)
+
+
+def unmark(fn: Any) -> None:
+    _marks.pop(id(fn), None)
+
+
+def substitute(original: Any, traceable: Callable[..., Any]) -> None:
+    """Calls of `original` are captured as calls of `traceable`."""
+    _substitutes[id(original)] = (original, traceable)
+
+
+def mark_of(fn: Any) -> Mark | None:
+    """The mark on a callable; torch's markers count too."""
+    found = _marks.get(id(fn))
+    if found is not None:
+        return found[1]
+    space = getattr(fn, "__dict__", None)
+    if space and space.get("_torchdynamo_disable"):
+        return Mark.DISABLED
+    return None
+
+
+def substitute_of(fn: Any) -> Callable[..., Any] | None:
+    """What stands for the callable under capture."""
+    found = _substitutes.get(id(fn))
+    return found[1] if found is not None else None
+
+
+def forget() -> None:
+    """Drop all marks (tests)."""
+    _marks.clear()
+    _substitutes.clear()

@@ -1,0 +1,470 @@
+"""Objects of a trace -> Python statements of the entry that make them again.
+
+In:     a value as the traced program saw it (`capture.trace` says what may be inside).
+Out:    `Rebuilder.value(obj)`: an expression; the statements it needs are appended to `lines`.
+Holds:  what existed before the trace is loaded by its source, once; what the trace made is made anew, with its identity, sharing
+        and cycles; no user code runs (no `__init__`, `__setitem__`, `__setattr__` of the program's classes).
+        Anything else raises `CannotReconstruct`.
+"""
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import itertools
+import re
+import types
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from pliant.capture.trace import NULL, Trace
+from pliant.errors import Unsupported
+from pliant.guards.codegen import GuardWriter
+from pliant.guards.facts import PLAIN
+
+
+class CannotReconstruct(Unsupported):
+    """A value of the trace has no recipe: the tracer breaks earlier, or the function runs eagerly."""
+
+    def __init__(self, kind: str, obj: object) -> None:
+        super().__init__(f"a {type(obj).__qualname__} made while capturing cannot be made again", kind=kind)
+
+
+# Kept by reference: immutable, or global by nature.
+_ATOMS: tuple[type, ...] = (
+    *PLAIN, complex, type, enum.Enum, types.ModuleType, types.CodeType, re.Pattern, types.GenericAlias,
+    torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch.finfo, torch.iinfo,
+)  # fmt: skip
+
+_LITERAL = frozenset({int, bool, str, bytes, type(None)})
+
+
+class Rebuilder:
+    """Statements that make the values of one trace; `writer` loads what existed, `outputs` names what the graph returns."""
+
+    def __init__(self, trace: Trace, writer: GuardWriter, outputs: list[str]) -> None:
+        self.lines: list[str] = []
+        self.names = writer.names
+        self._trace = trace
+        self._writer = writer
+        self._outputs = outputs
+        self._made: dict[int, str] = {}
+        self._keep: list[Any] = []  # ids stay unique while these live
+        self._open: dict[int, str] = {}  # being built -> text of an empty one, to bind early if it holds itself ("" if immutable)
+
+    def value(self, obj: Any) -> str:
+        """An expression for the object; the same text again for the same object."""
+        known = self._existing(obj)
+        if known is not None:
+            return known
+        if type(obj) in _LITERAL:
+            return repr(obj)
+        made = self._made.get(id(obj))
+        return made if made is not None else self._make(obj)
+
+    def _existing(self, obj: Any) -> str | None:
+        trace, key = self._trace, id(obj)
+        if key in trace.outputs:
+            return self._outputs[trace.outputs[key]]
+        if key in trace.input_of:
+            return self._writer.read(trace.inputs[trace.input_of[key]].source)
+        if key in trace.origins:
+            return self._writer.read(trace.origins[key][1])
+        return None
+
+    def _make(self, obj: Any) -> str:
+        if id(obj) in self._open:
+            return self._bind_early(obj)
+        self._keep.append(obj)
+        self._open[id(obj)] = _EMPTY.get(type(obj), "")
+        try:
+            recipe = _recipe(obj)
+            return recipe(self, obj)
+        finally:
+            self._open.pop(id(obj), None)
+
+    def _bind_early(self, obj: Any) -> str:
+        """The object is reached again while its contents are made: it holds itself."""
+        empty = self._open[id(obj)]
+        if not empty:
+            raise CannotReconstruct("immutable-cycle", obj)
+        return self.bind(obj, empty)
+
+    # ---- what recipes use
+    def bind(self, obj: Any, text: str, hint: str = "") -> str:
+        """Emit `name = text` as the object; from here on it can be referred to, so mutable objects are bound before they are filled."""
+        name = self.names.fresh(hint or _name_of(type(obj)))
+        self.lines.append(f"{name} = {text}")
+        self._made[id(obj)] = name
+        return name
+
+    def bind_contents(self, obj: Any, contents: str, literal: str, fill: str) -> str:
+        """Emit `name = [contents]`, or fill the one that a cycle bound early. `literal` and `fill` have a `{}` for the contents."""
+        name = self._made.get(id(obj))
+        if name is None:
+            return self.bind(obj, literal.format(contents))
+        self.lines.append(f"{name}{fill.format(contents)}")
+        return name
+
+    def hold(self, obj: Any) -> str:
+        return self.names(obj)
+
+    def items(self, values: Iterable[Any]) -> str:
+        return ", ".join([self.value(v) for v in values])
+
+    def pairs(self, mapping: Iterable[tuple[Any, Any]]) -> str:
+        return ", ".join([f"{self.value(k)}: {self.value(v)}" for k, v in mapping])
+
+
+Recipe = Callable[[Rebuilder, Any], str]
+
+
+def _name_of(cls: type) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+
+
+def _atom(b: Rebuilder, obj: Any) -> str:
+    return b.hold(obj)
+
+
+def _float(b: Rebuilder, obj: float) -> str:
+    return repr(obj) if obj - obj == 0.0 else b.hold(obj)  # inf and nan have no literal
+
+
+# Text of an empty container of each kind whose contents are made before it (if it does not hold itself).
+_EMPTY: dict[type, str] = {list: "[]", dict: "{}", set: "set()"}
+
+
+def _list(b: Rebuilder, obj: list[Any]) -> str:
+    return b.bind_contents(obj, b.items(obj), "[{}]", ".extend([{}])")
+
+
+def _tuple(b: Rebuilder, obj: tuple[Any, ...]) -> str:
+    return b.bind(obj, f"({b.items(obj)}{',' * (len(obj) == 1)})")
+
+
+def _dict(b: Rebuilder, obj: dict[Any, Any]) -> str:
+    return b.bind_contents(obj, b.pairs(obj.items()), "{{{}}}", ".update({{{}}})")
+
+
+def _set(b: Rebuilder, obj: set[Any]) -> str:
+    return b.bind_contents(obj, b.items(obj), "{{{}}}" if obj else "set()", ".update([{}])")
+
+
+def _frozenset(b: Rebuilder, obj: frozenset[Any]) -> str:
+    return b.bind(obj, f"frozenset(({b.items(obj)}{',' * (len(obj) == 1)}))")
+
+
+def _slice(b: Rebuilder, obj: slice) -> str:
+    return b.bind(obj, f"slice({b.items((obj.start, obj.stop, obj.step))})")
+
+
+def _range(b: Rebuilder, obj: range) -> str:
+    return b.bind(obj, f"range({b.items((obj.start, obj.stop, obj.step))})")
+
+
+def _size(b: Rebuilder, obj: torch.Size) -> str:
+    return b.bind(obj, f"{b.names.define('Size', torch.Size)}(({b.items(obj)}{',' * (len(obj) == 1)}))")
+
+
+def _deque(b: Rebuilder, obj: collections.deque[Any]) -> str:
+    name = b.bind(obj, f"{b.hold(collections.deque)}(maxlen={obj.maxlen!r})")
+    if obj:
+        b.lines.append(f"{name}.extend([{b.items(obj)}])")
+    return name
+
+
+def _ordered_dict(b: Rebuilder, obj: collections.OrderedDict[Any, Any]) -> str:
+    name = b.bind(obj, f"{b.hold(collections.OrderedDict)}()")
+    b.lines += [f"{name}[{b.value(k)}] = {b.value(v)}" for k, v in obj.items()]
+    return name
+
+
+def _defaultdict(b: Rebuilder, obj: collections.defaultdict[Any, Any]) -> str:
+    name = b.bind(obj, f"{b.hold(collections.defaultdict)}({b.value(obj.default_factory)})")
+    if obj:
+        b.lines.append(f"{name}.update({{{b.pairs(obj.items())}}})")
+    return name
+
+
+def _partial(b: Rebuilder, obj: functools.partial[Any]) -> str:
+    parts = [b.value(obj.func), *[b.value(a) for a in obj.args]]
+    if obj.keywords:
+        parts.append(f"**{{{b.pairs(obj.keywords.items())}}}")
+    name = b.bind(obj, f"{b.hold(functools.partial)}({', '.join(parts)})")
+    return _fill_dict(b, obj, name)
+
+
+def _method(b: Rebuilder, obj: types.MethodType) -> str:
+    return b.bind(obj, f"{b.names.define('MethodType', types.MethodType)}({b.items((obj.__func__, obj.__self__))})")
+
+
+def _builtin(b: Rebuilder, obj: types.BuiltinFunctionType) -> str:
+    """A C function is itself; a method of an object made by the trace is taken from that object."""
+    owner = obj.__self__
+    if owner is None or isinstance(owner, (types.ModuleType, type)):
+        return b.hold(obj)
+    return b.bind(obj, f"{b.value(owner)}.{obj.__name__}", hint=obj.__name__)
+
+
+def _cell(b: Rebuilder, obj: types.CellType) -> str:
+    name = b.bind(obj, f"{b.names.define('Cell', types.CellType)}()", hint="cell")
+    try:
+        contents = obj.cell_contents
+    except ValueError:  # empty
+        return name
+    b.lines.append(f"{name}.cell_contents = {b.value(contents)}")
+    return name
+
+
+def _function(b: Rebuilder, obj: types.FunctionType) -> str:
+    make = b.names.define("FunctionType", types.FunctionType)
+    closure = f"({b.items(obj.__closure__)},)" if obj.__closure__ else "None"
+    parts = [b.hold(obj.__code__), b.hold(obj.__globals__), repr(obj.__name__), b.value(obj.__defaults__), closure]
+    name = b.bind(obj, f"{make}({', '.join(parts)})", hint=obj.__name__)
+    if obj.__kwdefaults__:
+        b.lines.append(f"{name}.__kwdefaults__ = {b.value(obj.__kwdefaults__)}")
+    if obj.__annotations__:
+        b.lines.append(f"{name}.__annotations__ = {b.value(obj.__annotations__)}")
+    for attribute in ("__qualname__", "__doc__", "__module__"):
+        value = getattr(obj, attribute)
+        if value != _default_attribute(obj, attribute):
+            b.lines.append(f"{name}.{attribute} = {b.value(value)}")
+    return _fill_dict(b, obj, name)
+
+
+def _default_attribute(function: types.FunctionType, attribute: str) -> Any:
+    """What a function made of the same code has without being told."""
+    plain = types.FunctionType(function.__code__, function.__globals__, function.__name__, None, function.__closure__)
+    return getattr(plain, attribute)
+
+
+def _fill_dict(b: Rebuilder, obj: Any, name: str) -> str:
+    for key, value in obj.__dict__.items():
+        b.lines.append(f"{name}.__dict__[{key!r}] = {b.value(value)}")
+    return name
+
+
+def _static(b: Rebuilder, obj: Any) -> str:
+    return b.bind(obj, f"{b.hold(type(obj))}({b.value(obj.__func__)})")
+
+
+def _property(b: Rebuilder, obj: property) -> str:
+    return b.bind(obj, f"{b.hold(property)}({b.items((obj.fget, obj.fset, obj.fdel, obj.__doc__))})")
+
+
+def _super(b: Rebuilder, obj: Any) -> str:
+    return b.bind(obj, f"{b.hold(super)}({b.items((obj.__thisclass__, obj.__self__))})")
+
+
+def _weakref(b: Rebuilder, obj: weakref.ref[Any]) -> str:
+    return b.bind(obj, f"{b.hold(weakref.ref)}({b.value(obj())})")
+
+
+def _symbolic(b: Rebuilder, obj: Any) -> str:
+    """A number computed from sizes: evaluated in Python from the inputs' sizes."""
+    return b.bind(obj, b._writer.expression(obj.node.expr), hint="size")
+
+
+def _reduced(b: Rebuilder, obj: Any) -> str:
+    """An iterator of the standard library, by its own `__reduce__`: (function, args[, state])."""
+    made = obj.__reduce__()
+    b._keep.append(made)
+    name = b.bind(obj, f"{b.hold(made[0])}({b.items(made[1])})", hint="iterator")
+    if len(made) > 2 and made[2] is not None:
+        b.lines.append(f"{name}.__setstate__({b.value(made[2])})")
+    return name
+
+
+# ---- instances of the program's classes
+
+# Builtin base -> (statement that makes an instance without user code, then statements that fill it)
+_BASES: dict[type, tuple[Recipe, Callable[[Rebuilder, Any, str], None]]] = {}
+
+
+def _new(b: Rebuilder, obj: Any) -> str:
+    base = _builtin_base(type(obj))
+    return f"{b.hold(base)}.__new__({b.hold(type(obj))})"
+
+
+def _new_from(plain: Callable[[Any], Any]) -> Recipe:
+    """For immutable bases: `base.__new__(cls, contents)`."""
+
+    def make(b: Rebuilder, obj: Any) -> str:
+        base = _builtin_base(type(obj))
+        return f"{b.hold(base)}.__new__({b.hold(type(obj))}, {b.value(plain(obj))})"
+
+    return make
+
+
+def _no_contents(b: Rebuilder, obj: Any, name: str) -> None:
+    pass
+
+
+def _fill_list(b: Rebuilder, obj: Any, name: str) -> None:
+    if list.__len__(obj):
+        b.lines.append(f"list.extend({name}, [{b.items(list.__iter__(obj))}])")
+
+
+def _fill_mapping(b: Rebuilder, obj: Any, name: str) -> None:
+    pairs = [f"{b.value(k)}: {b.value(v)}" for k, v in dict.items(obj)]
+    if pairs:
+        b.lines.append(f"dict.update({name}, {{{', '.join(pairs)}}})")
+
+
+def _fill_ordered(b: Rebuilder, obj: Any, name: str) -> None:
+    base = b.hold(collections.OrderedDict)
+    for key in collections.OrderedDict.__iter__(obj):
+        b.lines.append(f"{base}.__setitem__({name}, {b.value(key)}, {b.value(dict.__getitem__(obj, key))})")
+
+
+def _fill_defaultdict(b: Rebuilder, obj: Any, name: str) -> None:
+    base = b.hold(collections.defaultdict)
+    b.lines.append(f"{base}.__init__({name}, {b.value(obj.default_factory)})")
+    _fill_mapping(b, obj, name)
+
+
+def _fill_set(b: Rebuilder, obj: Any, name: str) -> None:
+    if set.__len__(obj):
+        b.lines.append(f"set.update({name}, [{b.items(set.__iter__(obj))}])")
+
+
+def _fill_deque(b: Rebuilder, obj: Any, name: str) -> None:
+    base = b.hold(collections.deque)
+    b.lines.append(f"{base}.__init__({name}, [{b.items(base_iter(obj))}], {obj.maxlen!r})")
+
+
+def base_iter(obj: collections.deque[Any]) -> list[Any]:
+    """The items of a deque whatever its class overrides."""
+    return list(collections.deque.__iter__(obj))
+
+
+def _fill_exception(b: Rebuilder, obj: BaseException, name: str) -> None:
+    b.lines.append(f"{name}.args = {b.value(obj.args)}")
+    if obj.__cause__ is not None:
+        b.lines.append(f"{name}.__cause__ = {b.value(obj.__cause__)}")
+    if obj.__context__ is not None:
+        b.lines.append(f"{name}.__context__ = {b.value(obj.__context__)}")
+    if obj.__suppress_context__ and obj.__cause__ is None:
+        b.lines.append(f"{name}.__suppress_context__ = True")
+
+
+_BASES |= {
+    object: (_new, _no_contents),
+    list: (_new, _fill_list),
+    dict: (_new, _fill_mapping),
+    collections.OrderedDict: (_new, _fill_ordered),
+    collections.defaultdict: (_new, _fill_defaultdict),
+    set: (_new, _fill_set),
+    collections.deque: (_new, _fill_deque),
+    tuple: (_new_from(lambda o: tuple(tuple.__iter__(o))), _no_contents),
+    frozenset: (_new_from(lambda o: frozenset(frozenset.__iter__(o))), _no_contents),
+    int: (_new_from(lambda o: int.__int__(o)), _no_contents),
+    float: (_new_from(lambda o: float.__float__(o)), _no_contents),
+    str: (_new_from(lambda o: str.__str__(o)), _no_contents),
+    bytes: (_new_from(lambda o: bytes.__getitem__(o, slice(None))), _no_contents),
+}
+
+
+def _builtin_base(cls: type) -> type:
+    """The class implemented in C whose memory layout instances of the class have."""
+    base: type = cls
+    while base.__flags__ & (1 << 9) and base.__base__ is not None:  # Py_TPFLAGS_HEAPTYPE: made by a class statement
+        base = base.__base__
+    return base
+
+
+def _instance(b: Rebuilder, obj: Any) -> str:
+    base = _builtin_base(type(obj))
+    if isinstance(obj, BaseException):
+        make, fill = _new, _fill_exception
+    elif base in _BASES:
+        make, fill = _BASES[base]
+    else:
+        raise CannotReconstruct("builtin-instance", obj)
+    name = b.bind(obj, make(b, obj))
+    fill(b, obj, name)
+    for key, value in _instance_dict(obj).items():
+        b.lines.append(f"{name}.__dict__[{key!r}] = {b.value(value)}")
+    for key, value in _slots(obj):
+        b.lines.append(f"object.__setattr__({name}, {key!r}, {b.value(value)})")
+    return name
+
+
+def _instance_dict(obj: Any) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return {}
+    return found
+
+
+def _slots(obj: Any) -> Iterable[tuple[str, Any]]:
+    """Names and values of the filled `__slots__` of all classes."""
+    for cls in type(obj).__mro__:
+        if not cls.__flags__ & (1 << 9):
+            continue
+        for name, descriptor in cls.__dict__.items():
+            if isinstance(descriptor, types.MemberDescriptorType):
+                try:
+                    yield name, descriptor.__get__(obj)
+                except AttributeError:
+                    continue  # unset
+
+
+_ITERATORS: tuple[type, ...] = (
+    type(iter([])), type(iter(())), type(iter(range(0))), type(iter(range(1 << 70))), type(iter({})), type(iter({}.values())),
+    type(iter({}.items())), type(iter(set())), type(iter("")), type(iter("é")), type(iter(b"")), type(reversed([])),
+    enumerate, zip, map, filter, reversed, itertools.count, itertools.repeat, itertools.chain, itertools.cycle,
+    itertools.islice, itertools.accumulate, itertools.product, itertools.permutations, itertools.combinations,
+    itertools.starmap, itertools.takewhile, itertools.dropwhile, itertools.compress, itertools.zip_longest,
+)  # fmt: skip
+
+_RECIPES: dict[type, Recipe] = {
+    float: _float,
+    list: _list,
+    tuple: _tuple,
+    dict: _dict,
+    set: _set,
+    frozenset: _frozenset,
+    slice: _slice,
+    range: _range,
+    torch.Size: _size,
+    collections.deque: _deque,
+    collections.OrderedDict: _ordered_dict,
+    collections.defaultdict: _defaultdict,
+    functools.partial: _partial,
+    types.MethodType: _method,
+    types.BuiltinFunctionType: _builtin,
+    types.CellType: _cell,
+    types.FunctionType: _function,
+    staticmethod: _static,
+    classmethod: _static,
+    property: _property,
+    super: _super,
+    weakref.ref: _weakref,
+    torch.SymInt: _symbolic,
+    torch.SymFloat: _symbolic,
+    torch.SymBool: _symbolic,
+    **{cls: _reduced for cls in _ITERATORS},
+}
+
+_DESCRIPTORS = (
+    types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
+    types.ClassMethodDescriptorType,
+)  # fmt: skip
+
+
+def _recipe(obj: Any) -> Recipe:
+    cls = type(obj)
+    recipe = _RECIPES.get(cls)
+    if recipe is not None:
+        return recipe
+    if obj is NULL or isinstance(obj, torch.Tensor):
+        raise CannotReconstruct("unknown-tensor" if obj is not NULL else "null-on-stack", obj)
+    if isinstance(obj, (*_ATOMS, *_DESCRIPTORS)):
+        return _atom
+    return _instance

@@ -1,0 +1,38 @@
+"""What follows a graph break: a compiled function of its own, started in the middle of a frame.
+
+In:     a resume point, the frame's globals and name, and the `Compilation` it belongs to.
+Out:    a function `(cells, *stack values, *locals)` that runs the rest of the frame and returns its result.
+Holds:  one per point and globals in each compilation. Eagerly it is the resume code itself, run with the cells as closure.
+"""
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+from pliant.capture.bytecode.resume import ResumePoint, resume_code
+from pliant.capture.compiled_function import make_callable
+from pliant.capture.dispatch import Compilation, Dispatcher
+from pliant.capture.roots import ResumeRoot
+from pliant.source import SourceLocation
+
+
+def resume_function(compilation: Compilation, point: ResumePoint, globals_: dict[str, Any], name: str) -> Callable[..., Any]:
+    """The one resume function of the point."""
+    key = (id(point.code), point.offset, point.stack, point.locals, id(globals_))
+    found: Callable[..., Any] | None = compilation.resumes.get(key)
+    if found is None:
+        found = compilation.resumes[key] = _make(compilation, point, globals_, name)
+    return found
+
+
+def _make(compilation: Compilation, point: ResumePoint, globals_: dict[str, Any], name: str) -> Callable[..., Any]:
+    code = resume_code(point)
+
+    def eager(cells: tuple[types.CellType, ...], *values: Any) -> Any:
+        return types.FunctionType(code, globals_, name, None, cells or None)(*values)
+
+    line = next((line for start, end, line in point.code.co_lines() if start <= point.offset < end and line), None)
+    location = SourceLocation(point.code.co_filename, line or point.code.co_firstlineno, point.code.co_name)
+    root = ResumeRoot(point, globals_, name)
+    return make_callable(Dispatcher(root, eager, f"{name} (resumed at line {location.line})", location, compilation))

@@ -1,0 +1,86 @@
+"""How compiled functions behave for a while, process-wide: compile as usual, not at all, or not again.
+
+In:     `set_stance("force_eager")` and the like.
+Out:    `current()`, asked where an entry is missed.
+Holds:  while eager is forced no entry runs: dispatchers that are alive lose their fast path until the stance ends.
+"""
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Literal, Protocol, get_args
+
+from pliant.errors import ConfigError
+
+Stance = Literal["default", "force_eager", "eager_on_recompile", "fail_on_recompile"]
+
+
+class Dispatching(Protocol):
+    """What the stance needs of a dispatcher."""
+
+    def refresh(self) -> None:
+        """Take or drop the fast path, as the stance says."""
+
+
+_lock = threading.Lock()
+_current: Stance = "default"
+_dispatchers: weakref.WeakSet[Dispatching] = weakref.WeakSet()
+
+
+def current() -> Stance:
+    return _current
+
+
+def register(dispatcher: Dispatching) -> None:
+    with _lock:
+        _dispatchers.add(dispatcher)
+
+
+def everyone() -> list[Dispatching]:
+    """All dispatchers that are alive."""
+    with _lock:
+        return list(_dispatchers)
+
+
+def _put(stance: Stance) -> None:
+    global _current
+    _current = stance
+    for dispatcher in everyone():
+        dispatcher.refresh()
+
+
+class set_stance(contextlib.ContextDecorator):
+    """Set the stance: at once as a call, until the end of the block as a context manager, for each call as a decorator."""
+
+    def __init__(self, stance: Stance = "default") -> None:
+        if stance not in get_args(Stance):
+            raise ConfigError(
+                f"unknown stance {stance!r}", kind="unknown-stance", why="the stances are " + ", ".join(get_args(Stance)),
+                do="pass one of these",
+            )  # fmt: skip
+        self.stance = stance
+        self._before: list[Stance] = [_current]
+        _put(stance)
+
+    def __enter__(self) -> None:
+        _put(self.stance)
+
+    def __exit__(self, *exc: object) -> None:
+        _put(self._before[-1])
+
+    def __call__(self, function):  # type: ignore[no-untyped-def]  # the decorated function's own type comes back
+        _put(self._before[-1])  # a decorator sets nothing until the function runs
+        return super().__call__(function)
+
+
+@contextlib.contextmanager
+def stance(name: Stance) -> Iterator[None]:
+    """The stance for a block."""
+    before = _current
+    _put(name)
+    try:
+        yield
+    finally:
+        _put(before)

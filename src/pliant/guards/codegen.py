@@ -1,0 +1,432 @@
+"""Guards -> straight-line Python text that returns MISS at the first fact that does not hold.
+
+In:     guards in the order capture found them, shape guards, and the sources of symbols.
+Out:    `GuardWriter.steps` (text, guard); `compile_guards` makes a function `check(args, kwargs)` of them alone;
+        `capture.entry` goes on in the same function, so that values read for guards need not be read again.
+Holds:  each source is read once, into a local variable; a read that fails (KeyError, AttributeError...) is a miss; facts about
+        arguments come before global state, then held objects, then relations. Checks run no user code.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from pliant.guards import facts
+from pliant.guards.kinds import MISSING, Guard, Kind, TensorFacts
+from pliant.guards.names import Names
+from pliant.guards.sources import (
+    ArgSource,
+    AttributeSource,
+    ChainedSource,
+    DictAttributeSource,
+    HeldSource,
+    ItemSource,
+    KwargSource,
+    ModuleMemberSource,
+    Namer,
+    SizeSource,
+    Source,
+    StateSource,
+    StrideSource,
+    TypeSource,
+)
+from pliant.guards.state import READERS
+from pliant.symbolic.expr import Expr
+from pliant.symbolic.printer import to_python
+
+
+class _Miss:
+    """What an entry returns when a guard fails."""
+
+    def __repr__(self) -> str:
+        return "MISS"
+
+
+MISS: Any = _Miss()
+
+# What reading a source that is not there raises (ValueError: an empty cell).
+READ_ERRORS = (KeyError, AttributeError, IndexError, TypeError, ValueError)
+
+
+@dataclass(frozen=True, slots=True)
+class _Local(Source):
+    """A local variable of the generated function: a source that has been read."""
+
+    name: str
+
+    def code(self, hold: Namer) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class _Part(ChainedSource):
+    """An intermediate value shared by sources: the sizes or the strides of the parent."""
+
+    suffix: str
+    hint: str
+
+    def code(self, hold: Namer) -> str:
+        return self.parent.code(hold) + self.suffix
+
+    def describe(self) -> str:
+        return f"{self.parent.describe()}_{self.hint}"
+
+
+def _dict_of(parent: Source) -> Source:
+    return AttributeSource(parent, "__dict__")
+
+
+def _shape_of(parent: Source) -> Source:
+    return _Part(parent, ".shape", "shape")  # 0.1 µs less than .size(dim), and read once
+
+
+def _shared(source: Source) -> Source:
+    """The same value by way of intermediate values that other sources share."""
+    match source:
+        case DictAttributeSource(parent, name):
+            return ItemSource(_dict_of(parent), name)
+        case ModuleMemberSource(parent, table, name):
+            return ItemSource(ItemSource(_dict_of(parent), table), name)
+        case SizeSource(parent, dim):
+            return ItemSource(_shape_of(parent), dim)
+        case StrideSource(parent, dim):
+            return ItemSource(_Part(parent, ".stride()", "stride"), dim)
+        case _:
+            return source
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One statement of the check; `guard` is None for a statement that only reads."""
+
+    text: str
+    guard: Guard | None
+
+
+class GuardWriter:
+    """Writes guard statements; remembers which local variable holds which source."""
+
+    def __init__(self, names: Names, symbol_sources: Mapping[Any, Source] | None = None) -> None:
+        self.names = names
+        self.steps: list[Step] = []
+        self.locals: dict[Source, str] = {}
+        self._symbol_sources = symbol_sources or {}
+        self._written: set[str] = set()
+        self._proxies: dict[type, str] = {}
+        self._classes: dict[Source, type] = {}  # classes that guards written so far fix
+
+    def read(self, source: Source) -> str:
+        """The local variable that holds the value of the source, reading it first if need be."""
+        name = self.locals.get(source)
+        if name is None:
+            name = self._read_now(source)
+            self.locals[source] = name
+        return name
+
+    def _read_now(self, source: Source) -> str:
+        shared = _shared(source)
+        if shared is not source:
+            return self.read(shared)
+        if isinstance(source, ChainedSource):
+            source = replace(source, parent=_Local(self.read(source.parent)))
+        code = source.code(self.names)
+        if code.isidentifier():
+            return code  # held objects are globals of the generated function already
+        name = self.names.fresh(_hint(source, code))
+        self.steps.append(Step(f"{name} = {code}", None))
+        return name
+
+    def add(self, guard: Guard) -> None:
+        """Write the statement that checks one guard, unless the same test has been written."""
+        test = _TESTS[guard.kind](self, guard)
+        self._note_class(guard)
+        if test:
+            self.require(test, guard)
+
+    def require(self, test: str, guard: Guard | None) -> None:
+        """Write `if test: return MISS` once."""
+        if test not in self._written:
+            self._written.add(test)
+            self.steps.append(Step(f"if {test}: return MISS", guard))
+
+    def _note_class(self, guard: Guard) -> None:
+        if guard.kind is Kind.TYPE:
+            self._classes[TypeSource(guard.source)] = guard.expected
+        elif guard.kind is Kind.IDENTITY and isinstance(guard.expected, type):
+            self._classes[guard.source] = guard.expected
+
+    def class_of(self, source: Source) -> type | None:
+        """The class that the source is known to lead to."""
+        value = source.held.value if isinstance(source, HeldSource) else self._classes.get(source)
+        return value if isinstance(value, type) else None
+
+    def class_dict(self, cls: type) -> str:
+        """The held dictionary proxy of a class (a new proxy object at each access, all views of one dictionary)."""
+        proxy = self._proxies.get(cls)
+        if proxy is None:
+            proxy = self._proxies[cls] = self.names(cls.__dict__, f"{cls.__name__}_dict")
+        return proxy
+
+    def add_all(self, guards: Iterable[Guard]) -> None:
+        for guard in sorted(guards, key=_rank):
+            self.add(guard)
+
+    def expression(self, expr: Expr) -> str:
+        """Python text of a symbolic expression over variables that hold its symbols' values."""
+        symbols = sorted(expr.free, key=lambda symbol: symbol.name)
+        free = {symbol: self.read(self._symbol_sources[symbol]) for symbol in symbols}
+        self.names.define("math", math)
+        return to_python(expr, free)
+
+
+def _hint(source: Source, code: str) -> str:
+    if isinstance(source, ItemSource) and isinstance(source.key, (str, int)):
+        return str(source.key)
+    return code if isinstance(source, _Local) else source.describe().rpartition(".")[2]
+
+
+def _root(source: Source) -> Source:
+    while source.base is not None:
+        source = source.base
+    return source
+
+
+def _rank(guard: Guard) -> int:
+    """Arguments first (they change most), then global state, held objects, relations between values."""
+    if guard.kind in (Kind.SAME_AS, Kind.DISTINCT):
+        return 4
+    if guard.kind in (Kind.SHAPE, Kind.EXPRESSION):
+        return 3
+    match _root(guard.source):
+        case ArgSource() | KwargSource():
+            return 0
+        case StateSource():
+            return 1
+        case _:
+            return 2
+
+
+# ---- one function a kind: the text of a test that is true when the guard FAILS
+
+
+def _type(w: GuardWriter, g: Guard) -> str:
+    return f"type({w.read(g.source)}) is not {w.names(g.expected)}"
+
+
+def _identity(w: GuardWriter, g: Guard) -> str:
+    v, e = w.read(g.source), g.expected
+    return f"{v} is not {repr(e) if e is None or e is True or e is False else w.names(e)}"
+
+
+def _literal(w: GuardWriter, value: Any) -> str:
+    return repr(value) if type(value) in (int, bool, str, bytes, float, range) else w.names(value)
+
+
+def _equals(w: GuardWriter, g: Guard) -> str:
+    v, e = w.read(g.source), g.expected
+    if e is None or e is True or e is False:
+        return f"{v} is not {e!r}"
+    if facts.spelled_exactly(e):
+        return f"type({v}) is not {w.names(type(e))} or {v} != {_literal(w, e)}"
+    return f"not {w.names(facts.same, 'same')}({v}, {w.names(e)})"
+
+
+def _length(w: GuardWriter, g: Guard) -> str:
+    return f"len({w.read(g.source)}) != {g.expected}"
+
+
+def _keys(w: GuardWriter, g: Guard) -> str:
+    v, e = w.read(g.source), tuple(g.expected)
+    if all(type(k) is str for k in e):
+        return f"tuple({v}) != {e!r}"
+    return f"not {w.names(facts.same, 'same')}(tuple({v}), {w.names(e)})"
+
+
+def _key_set(w: GuardWriter, g: Guard) -> str:
+    return f"{w.read(g.source)}.keys() != {w.names(frozenset(g.expected), 'keys')}"
+
+
+def _key_text(w: GuardWriter, key: Any) -> str:
+    return repr(key) if type(key) in (str, int, bool) else w.names(key)
+
+
+def _has_key(w: GuardWriter, g: Guard) -> str:
+    return f"{_key_text(w, g.expected)} not in {w.read(g.source)}"
+
+
+def _no_key(w: GuardWriter, g: Guard) -> str:
+    return f"{_key_text(w, g.expected)} in {w.read(g.source)}"
+
+
+def _items(w: GuardWriter, g: Guard) -> str:
+    return f"not {w.names(facts.same_items, 'same_items')}({w.read(g.source)}, {w.names(g.expected)})"
+
+
+def _has_attribute(w: GuardWriter, g: Guard) -> str:
+    return f"{g.expected!r} not in {w.read(_dict_of(g.source))}"
+
+
+def _no_attribute(w: GuardWriter, g: Guard) -> str:
+    return f"{g.expected!r} in {w.read(_dict_of(g.source))}"
+
+
+def _empty(w: GuardWriter, g: Guard) -> str:
+    return w.read(g.source)
+
+
+def _same_as(w: GuardWriter, g: Guard) -> str:
+    return f"{w.read(g.source)} is not {w.read(g.expected)}"
+
+
+def _distinct(w: GuardWriter, g: Guard) -> str:
+    values = [w.read(source) for source in g.expected]
+    if len(values) <= 3:
+        return " or ".join(f"{a} is {b}" for i, a in enumerate(values) for b in values[i + 1 :])
+    return f"len({{{', '.join(f'id({v})' for v in values)}}}) != {len(values)}"
+
+
+def _state(w: GuardWriter, g: Guard) -> str:
+    name = g.source.name
+    if name == "grad_enabled" or name == "inference_mode" or name == "deterministic":
+        call = f"{w.names(READERS[name].read)}()"
+        return f"not {call}" if g.expected else call
+    if name == "autocast" and not g.expected:
+        return f"{w.names(torch._C._is_any_autocast_enabled)}()"
+    if name == "function_modes" and not g.expected:
+        return f"{w.names(torch._C._len_torch_function_stack)}()"
+    if name == "dispatch_modes" and not g.expected:
+        return f"{w.names(torch._C._len_torch_dispatch_stack)}()"
+    relation = "is not" if READERS[name].identity else "!="
+    return f"{w.names(READERS[name].read, 'read_' + name)}() {relation} {_literal_state(w, g.expected)}"
+
+
+def _literal_state(w: GuardWriter, value: Any) -> str:
+    return repr(value) if type(value) is int else w.names(value)
+
+
+def _range(w: GuardWriter, g: Guard) -> str:
+    v = w.read(g.source)
+    return f"type({v}) is not range or ({v}.start, {v}.stop, {v}.step) != {tuple(g.expected)!r}"
+
+
+def _shape(w: GuardWriter, g: Guard) -> str:
+    return f"not ({w.expression(g.expected)})"
+
+
+def _expression(w: GuardWriter, g: Guard) -> str:
+    return f"{w.read(g.source)} != {w.expression(g.expected)}"
+
+
+def _type_lookup(w: GuardWriter, g: Guard) -> str:
+    """A class' dictionary proxy is a live view, so it can be held; the classes before the one that has the name must lack it."""
+    name, value = g.expected
+    cls = w.class_of(g.source)
+    if cls is None:
+        return f"{w.names(lookup, 'lookup')}({w.read(g.source)}, {name!r}) is not {w.names(value, 'MISSING')}"
+    w.require(f"{w.names(cls)}.__mro__ is not {w.names(cls.__mro__, cls.__name__ + '_mro')}", g)
+    tests = []
+    for base in cls.__mro__:
+        if not base.__flags__ & _HEAP_TYPE and base is not cls and name not in base.__dict__:
+            continue  # classes implemented in C do not change
+        space = w.class_dict(base)
+        if name in base.__dict__:
+            tests.append(f"{space}.get({name!r}) is not {w.names(value)}")
+            break
+        tests.append(f"{name!r} in {space}")
+    return " or ".join(tests)
+
+
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+
+
+def lookup(cls: type, name: str) -> Any:
+    """The first value of the name along the class' bases, or MISSING."""
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return MISSING
+
+
+def _tensor(w: GuardWriter, g: Guard) -> str:
+    e: TensorFacts = g.expected
+    v = w.read(g.source)
+    tests = [f"type({v}) is not {w.names(e.cls)}", f"{v}.dtype is not {w.names(e.dtype)}"]
+    tests.append(f"not {v}.is_cpu" if e.device.type == "cpu" else f"{v}.device != {w.names(e.device)}")
+    tests.append(f"{'not ' * e.requires_grad}{v}.requires_grad")
+    tests += _extents(e.sizes, _bind(w, v, "shape"))
+    if e.strides is not None:
+        tests += _extents(e.strides, _bind(w, v, "stride()"))
+    if e.storage_offset_zero is not None:
+        tests.append(f"{v}.storage_offset() {'!=' if e.storage_offset_zero else '=='} 0")
+    if e.is_leaf is not None:
+        tests.append(f"{'not ' * e.is_leaf}{v}.is_leaf")
+    if e.dispatch_keys is not None:
+        tests.append(f"{w.names(torch._C._dispatch_keys)}({v}).raw_repr() != {e.dispatch_keys}")
+    return " or ".join(tests)
+
+
+def _bind(w: GuardWriter, v: str, what: str) -> str:
+    return f"{v}.{what}"
+
+
+def _extents(expected: Sequence[int | None], text: str) -> list[str]:
+    """Tests on a shape or stride tuple of which some entries are fixed."""
+    if all(e is not None for e in expected):
+        return [f"{text} != {tuple(expected)!r}"]
+    tests = [f"len(it := {text}) != {len(expected)}"]
+    return tests + [f"it[{i}] != {e}" for i, e in enumerate(expected) if e is not None]
+
+
+_TESTS: dict[Kind, Callable[[GuardWriter, Guard], str]] = {
+    Kind.TYPE: _type,
+    Kind.IDENTITY: _identity,
+    Kind.EQUALS: _equals,
+    Kind.NUMBER_TYPE: _type,
+    Kind.TENSOR: _tensor,
+    Kind.LENGTH: _length,
+    Kind.KEYS: _keys,
+    Kind.KEY_SET: _key_set,
+    Kind.HAS_KEY: _has_key,
+    Kind.NO_KEY: _no_key,
+    Kind.ITEMS: _items,
+    Kind.HAS_ATTRIBUTE: _has_attribute,
+    Kind.NO_ATTRIBUTE: _no_attribute,
+    Kind.EMPTY: _empty,
+    Kind.SAME_AS: _same_as,
+    Kind.DISTINCT: _distinct,
+    Kind.STATE: _state,
+    Kind.RANGE: _range,
+    Kind.SHAPE: _shape,
+    Kind.EXPRESSION: _expression,
+    Kind.TYPE_LOOKUP: _type_lookup,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GuardCheck:
+    """A compiled check: `check(args, kwargs)` is True or False; `text` its source."""
+
+    check: Callable[[tuple[Any, ...], dict[str, Any]], bool]
+    text: str
+
+
+def compile_guards(
+    guards: Iterable[Guard],
+    shape_guards: Iterable[Expr] = (),
+    symbol_sources: Mapping[Any, Source] | None = None,
+    names: Names | None = None,
+) -> GuardCheck:
+    """The check alone, for tests, caches and explanations (entries put the same statements at their start)."""
+    writer = GuardWriter(names or Names(), symbol_sources)
+    writer.add_all([*guards, *(Guard(None, Kind.SHAPE, e) for e in shape_guards)])
+    body = [step.text.replace("return MISS", "return False") for step in writer.steps]
+    lines = ["def check(args, kwargs):", "    try:", *(f"        {line}" for line in body)]
+    lines += ["        return True", "    except READ_ERRORS:", "        return False"]
+    text = "\n".join(lines) + "\n"
+    scope = {**writer.names.values, "READ_ERRORS": READ_ERRORS}
+    exec(compile(text, "<pliant guards>", "exec"), scope)
+    return GuardCheck(scope["check"], text)

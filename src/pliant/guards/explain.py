@@ -1,0 +1,234 @@
+"""Why an entry does not serve a call, in words.
+
+In:     the statements of the entry's check and the call's arguments.
+Out:    `Failure`: the fact that does not hold with old and new value, the guard with its user line, and how to avoid the recompile.
+Holds:  the statements themselves are run again, so the explanation cannot disagree with the check. Nothing is raised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pliant.guards.codegen import READ_ERRORS, Step
+from pliant.guards.kinds import Guard, Kind, TensorFacts
+from pliant.guards.names import Names
+from pliant.guards.sources import HeldSource, Source
+from pliant.guards.state import READERS
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One fact that does not hold. `guard` is None for the number and names of the arguments."""
+
+    text: str
+    advice: str
+    guard: Guard | None
+
+
+def explain_miss(steps: Sequence[Step], names: Names, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Failure | None:
+    """The first fact that does not hold for the call; None if all hold."""
+    found = _first_failing(steps, names, args, kwargs)
+    if found is None:
+        return None
+    index, variables = found
+    guard = steps[index].guard
+    if guard is None:
+        return _failed_read(steps, index, args, kwargs)
+    value = _value_in(guard.source, names, args, kwargs) if isinstance(guard.source, Source) else _ABSENT
+    if value is _ABSENT and guard.kind not in _WITHOUT_VALUE:
+        return Failure(f"`{guard.source.describe()}` is not there any more", "", guard)
+    text, advice = _WORDS[guard.kind](guard, value, variables)
+    return Failure(text, advice, guard)
+
+
+_ABSENT: Any = object()
+_WITHOUT_VALUE = (Kind.SHAPE, Kind.DISTINCT, Kind.STATE)
+
+
+def _first_failing(
+    steps: Sequence[Step], names: Names, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[int, dict[str, Any]] | None:
+    """Index of the first statement that would return MISS or that cannot read, and the variables at that time."""
+    lines = [re.sub(r"return MISS$", f"return {i}, locals()", s.text) for i, s in enumerate(steps)]
+    text = "def find(args, kwargs):\n" + "".join(f"    {line}\n" for line in lines) + "    return None\n"
+    scope = dict(names.values)
+    exec(compile(text, "<pliant explain>", "exec"), scope)
+    try:
+        result: tuple[int, dict[str, Any]] | None = scope["find"](args, kwargs)
+        return result
+    except READ_ERRORS as error:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_name != "find":
+            trace = trace.tb_next
+        assert trace is not None
+        return trace.tb_lineno - 2, dict(trace.tb_frame.f_locals)
+
+
+def _failed_read(steps: Sequence[Step], index: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Failure:
+    text = steps[index].text
+    if text.startswith("if len(args) !="):
+        keywords = f" and keywords {', '.join(kwargs)}" if kwargs else ""
+        what = f"it is called with {len(args)} positional arguments{keywords}, before it was otherwise"
+        return Failure(what, "call it with the same arguments each time", None)
+    return Failure(f"`{text.partition(' = ')[2]}` cannot be read any more", "", None)
+
+
+def _value_in(source: Source, names: Names, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    scope = dict(names.values)
+
+    def hold(value: object) -> str:
+        name = names(value)
+        scope[name] = value
+        return name
+
+    try:
+        if not hasattr(type(source), "code") or source.code is Source.code:
+            return _ABSENT
+        return eval(source.code(hold), scope, {"args": args, "kwargs": kwargs})
+    except (*READ_ERRORS, NameError):
+        return _ABSENT
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a tensor {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+    if isinstance(value, type):
+        return value.__qualname__
+    text = repr(value) if isinstance(value, (int, float, str, bytes, bool, tuple, type(None), torch.dtype)) else ""
+    return text if text and len(text) < 80 else f"a {type(value).__qualname__}"
+
+
+# ---- one function a kind: (what changed, advice)
+
+_Words = Callable[[Guard, Any, dict[str, Any]], tuple[str, str]]
+
+
+def _name(g: Guard) -> str:
+    return f"`{g.source.describe()}`"
+
+
+def _tensor(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+    e: TensorFacts = g.expected
+    if not isinstance(v, torch.Tensor):
+        return f"{_name(g)} was a tensor, is {_short(v)}", "pass a tensor each time"
+    if type(v) is not e.cls:
+        return f"{_name(g)} was a {e.cls.__qualname__}, is a {type(v).__qualname__}", "pass tensors of one class"
+    for fact, advice in (("dtype", "convert before the call"), ("device", "move it before the call"),
+                         ("requires_grad", "call it with requires_grad always set, or never")):  # fmt: skip
+        if (old := getattr(e, fact)) != (new := getattr(v, fact)):
+            return f"{fact} of {_name(g)} was {old}, is {new}", advice
+    return _sizes(g, e, v)
+
+
+def _sizes(g: Guard, e: TensorFacts, v: torch.Tensor) -> tuple[str, str]:
+    name = g.source.describe()
+    if v.dim() != len(e.sizes):
+        return f"`{name}` had {len(e.sizes)} dimensions, has {v.dim()}", "pass tensors of one rank; each rank compiles once"
+    for dim, (old, new) in enumerate(zip(e.sizes, v.shape)):
+        if old is not None and old != new:
+            advice = f"pliant.mark_dynamic({name}, {dim}) before the first call, or compile with dynamic=True"
+            return f"size of dimension {dim} of `{name}` was {old}, is {new}", advice
+    strides = tuple(e.strides or ())
+    return f"strides of `{name}` were {strides}, are {tuple(v.stride())}", f"pass {name}.contiguous()"
+
+
+def _equals(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+    advice = ""
+    if isinstance(g.expected, (int, float)) and not isinstance(g.expected, bool):
+        advice = "nothing: a number that changes becomes symbolic at this compile"
+    return f"{_name(g)} was {_short(g.expected)}, is {_short(v)}", advice or "call it with the same value, or pass a tensor"
+
+
+def _type(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+    return f"type of {_name(g)} was {g.expected.__qualname__}, is {type(v).__qualname__}", "pass values of one type"
+
+
+def _identity(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+    held = "" if isinstance(g.source, HeldSource) else "keep the same object from call to call"
+    return f"{_name(g)} was {_short(g.expected)}, is another object: {_short(v)}", held
+
+
+def _length(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+    return f"length of {_name(g)} was {g.expected}, is {len(v)}", "pass containers of one length, or a stacked tensor"
+
+
+def _keys(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+    return f"keys of {_name(g)} were {sorted(map(str, g.expected))}, are {sorted(map(str, v))}", "use the same keys in the same order"
+
+
+def _key(there: bool) -> _Words:
+    def words(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+        return f"{_name(g)} {'had' if there else 'did not have'} {g.expected!r}, now it {'does not' if there else 'does'}", ""
+
+    return words
+
+
+def _changed(what: str) -> _Words:
+    def words(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+        return f"{what} of {_name(g)} changed to {_short(v)}", ""
+
+    return words
+
+
+def _empty(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+    return f"{_name(g)} was empty, now holds {len(v)}", "register hooks before the first call"
+
+
+def _same_as(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+    return f"{_name(g)} and `{g.expected.describe()}` were the same object, now they differ", ""
+
+
+def _distinct(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+    names = ", ".join(f"`{s.describe()}`" for s in g.expected)
+    return f"two of {names} are the same object now", "do not pass one object twice"
+
+
+def _state(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+    reader = READERS[g.source.name]
+    new = reader.read()
+    if g.source.name == "config":
+        return "the configuration changed", reader.advice
+    return f"{g.source.describe()} was {g.expected}, is {new}", reader.advice
+
+
+def _shape(g: Guard, v: Any, variables: dict[str, Any]) -> tuple[str, str]:
+    where = f" ({g.origin})" if g.origin is not None else ""
+    return f"the sizes no longer satisfy `{g.expected}`{where}", "the condition comes from the line named; drop it to serve all sizes"
+
+
+def _expression(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+    return f"{_name(g)} is {v}, no longer `{g.expected}`", "pass contiguous tensors"
+
+
+def _type_lookup(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+    return f"attribute `{g.expected[0]}` of class {_short(v)} was replaced", "change classes before the first call"
+
+
+_WORDS: dict[Kind, _Words] = {
+    Kind.TYPE: _type,
+    Kind.IDENTITY: _identity,
+    Kind.EQUALS: _equals,
+    Kind.NUMBER_TYPE: _type,
+    Kind.TENSOR: _tensor,
+    Kind.LENGTH: _length,
+    Kind.KEYS: _keys,
+    Kind.KEY_SET: _keys,
+    Kind.HAS_KEY: _key(True),
+    Kind.NO_KEY: _key(False),
+    Kind.ITEMS: _changed("the members"),
+    Kind.HAS_ATTRIBUTE: _key(True),
+    Kind.NO_ATTRIBUTE: _key(False),
+    Kind.EMPTY: _empty,
+    Kind.SAME_AS: _same_as,
+    Kind.DISTINCT: _distinct,
+    Kind.STATE: _state,
+    Kind.RANGE: _changed("the range"),
+    Kind.SHAPE: _shape,
+    Kind.EXPRESSION: _expression,
+    Kind.TYPE_LOOKUP: _type_lookup,
+}

@@ -1,0 +1,77 @@
+"""Exact comparison of constants, for guards that generated code cannot spell inline.
+
+In:     a value of the program and the value seen at capture.
+Out:    whether they are the same constant.
+Holds:  same types all the way down; floats bit for bit (NaN equals NaN, -0.0 is not 0.0); no user `__eq__` runs.
+"""
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+# Types whose `==` between two instances of exactly that type is right as it is.
+PLAIN: frozenset[type] = frozenset(
+    {int, bool, str, bytes, type(None), type(...), type(NotImplemented), range, torch.dtype, torch.device, torch.layout,
+     torch.memory_format}
+)  # fmt: skip
+
+
+def _same_float(a: float, b: float) -> bool:
+    return struct.pack("d", a) == struct.pack("d", b)
+
+
+def _same_complex(a: complex, b: complex) -> bool:
+    return _same_float(a.real, b.real) and _same_float(a.imag, b.imag)
+
+
+def _same_items(a: Iterable[Any], b: Iterable[Any]) -> bool:
+    a, b = tuple(a), tuple(b)
+    return len(a) == len(b) and all(map(same, a, b))
+
+
+def same_items(a: Iterable[Any], b: Iterable[Any]) -> bool:
+    """Whether the collections have the same members in any order."""
+    a, b = tuple(a), tuple(b)
+    return len(a) == len(b) and all(any(same(x, y) for y in b) for x in a)
+
+
+def _same_dict(a: dict[Any, Any], b: dict[Any, Any]) -> bool:
+    return _same_items(a.keys(), b.keys()) and _same_items(a.values(), b.values())
+
+
+def _same_slice(a: slice, b: slice) -> bool:
+    return same(a.start, b.start) and same(a.stop, b.stop) and same(a.step, b.step)
+
+
+_BY_TYPE: dict[type, Callable[[Any, Any], bool]] = {
+    float: _same_float,
+    complex: _same_complex,
+    tuple: _same_items,
+    list: _same_items,
+    torch.Size: _same_items,
+    set: same_items,
+    frozenset: same_items,
+    dict: _same_dict,
+    slice: _same_slice,
+}
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether the constants are equal exactly; objects of other types must be identical."""
+    if a is b:
+        return True
+    cls = type(a)
+    if cls is not type(b):
+        return False
+    if cls in PLAIN:
+        return bool(a == b)
+    compare = _BY_TYPE.get(cls)
+    return compare is not None and compare(a, b)
+
+
+def spelled_exactly(value: Any) -> bool:
+    """Whether `type(v) is T and v == literal` means `same(v, value)`."""
+    return type(value) in PLAIN or (type(value) is float and value == value and value != 0.0)

@@ -1,0 +1,65 @@
+"""Names in generated code: one namespace for held objects and local variables of an entry.
+
+In:     objects that generated code refers to, and hints for variable names.
+Out:    identifiers; `values` is the globals dictionary of the generated function.
+Holds:  a name is given once; an object is held under one name.
+"""
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from typing import Any
+
+_RESERVED = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | {"args", "kwargs", "check", "entry", "graph", "out"}
+_NOT_IDENTIFIER = re.compile(r"\W+")
+
+
+class Names:
+    """Allocates identifiers and keeps held objects alive. Calling it holds an object (the `Namer` of sources)."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self._held: dict[int, str] = {}
+        self._taken: dict[str, int] = {}
+
+    def fresh(self, hint: str) -> str:
+        """An unused identifier that resembles the hint."""
+        base = _NOT_IDENTIFIER.sub("_", hint).strip("_")[:60] or "v"
+        if base[0].isdigit():
+            base = "v" + base
+        count = self._taken.get(base)
+        if count is None and base not in _RESERVED:
+            self._taken[base] = 1
+            return base
+        number = count or 1
+        while f"{base}_{number}" in self._taken:
+            number += 1
+        self._taken[base] = number + 1
+        self._taken[f"{base}_{number}"] = 1
+        return f"{base}_{number}"
+
+    def __call__(self, value: object, hint: str = "") -> str:
+        name = self._held.get(id(value))
+        if name is None:
+            name = self.fresh(hint or _hint(value))
+            self._held[id(value)] = name
+            self.values[name] = value
+        return name
+
+    def define(self, name: str, value: object) -> str:
+        """Hold an object under exactly this name (names of helpers in generated code)."""
+        if name not in self.values:
+            self.values[name] = value
+            self._taken.setdefault(name, 1)
+        return name
+
+
+def _hint(value: object) -> str:
+    name = getattr(value, "__name__", None) if callable(value) else None
+    if isinstance(name, str):
+        return name
+    text = type(value).__name__
+    if text in ("dtype", "device", "layout", "memory_format"):
+        return str(value).removeprefix("torch.")
+    return f"the_{text}"

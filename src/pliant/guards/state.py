@@ -1,0 +1,84 @@
+"""Global state that compiled code depends on: how to read it, and its guards.
+
+In:     the name of a piece of state (`StateSource.name`).
+Out:    `READERS[name].read()` for capture and explanations, `READERS[name].code` for generated checks.
+Holds:  reading has no side effect and costs about 0.1 µs; values compare with `==` (or `is`, where `identity`).
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pliant import config
+from pliant.guards.kinds import Guard, Kind
+from pliant.guards.sources import StateSource
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One piece of state. `advice`: what a user does to avoid a recompile when it changes."""
+
+    read: Callable[[], Any]
+    advice: str
+    identity: bool = False
+
+
+def _autocast() -> tuple[tuple[str, Any], ...]:
+    """(device, dtype) of the devices whose autocast is on, and whether its cache is used."""
+    if not torch._C._is_any_autocast_enabled():
+        return ()
+    devices = [d for d in ("cpu", "cuda", "xpu", "mps") if torch.is_autocast_enabled(d)]
+    enabled = tuple((d, torch.get_autocast_dtype(d)) for d in devices)
+    return (*enabled, ("cache", torch.is_autocast_cache_enabled()))
+
+
+def _function_modes() -> tuple[type, ...]:
+    """Types of the torch function modes on the stack, from the outermost in."""
+    count = torch._C._len_torch_function_stack()
+    return tuple(type(torch._C._get_function_stack_at(i)) for i in range(count)) if count else ()
+
+
+def _dispatch_modes() -> tuple[type, ...]:
+    count = torch._C._len_torch_dispatch_stack()
+    return tuple(type(torch._C._get_dispatch_stack_at(i)) for i in range(count)) if count else ()
+
+
+def _default_device() -> Any:
+    """The device that `torch.set_default_device` (or a `with device:` block) chose; None if none."""
+    modes = (torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack()))
+    devices = [m.device for m in modes if isinstance(m, torch.utils._device.DeviceContext)]
+    return devices[-1] if devices else None
+
+
+def _transforms() -> int:
+    """Depth of the `torch.func` transforms (vmap, grad, ...) that surround the call."""
+    level: int | None = torch._C._functorch.maybe_current_level()
+    return level or 0
+
+
+READERS: dict[str, Reader] = {
+    "grad_enabled": Reader(torch.is_grad_enabled, "call it in one grad mode, or compile one function for each"),
+    "inference_mode": Reader(torch.is_inference_mode_enabled, "call it always inside or always outside inference_mode"),
+    "autocast": Reader(_autocast, "enter autocast inside the compiled function"),
+    "default_dtype": Reader(torch.get_default_dtype, "set the default dtype once, before the first call", True),
+    "function_modes": Reader(_function_modes, "enter torch function modes inside the compiled function"),
+    "dispatch_modes": Reader(_dispatch_modes, "enter torch dispatch modes once, before the first call"),
+    "default_device": Reader(_default_device, "set the default device once, before the first call"),
+    "deterministic": Reader(torch.are_deterministic_algorithms_enabled, "choose deterministic algorithms once, at start"),
+    "transforms": Reader(_transforms, "apply torch.func transforms inside the compiled function"),
+    "config": Reader(lambda: config.get().code_key, "patch pliant.config once, before the first call", True),
+}
+
+# What every entry depends on. "default_device" is a function mode, so its type is in "function_modes" already.
+ALWAYS = ("grad_enabled", "inference_mode", "autocast", "default_dtype", "function_modes", "deterministic", "config")
+
+
+def state_guards(names: tuple[str, ...] = ALWAYS) -> list[Guard]:
+    """Guards that the named state stays as it is now."""
+    found = [Guard(StateSource(name), Kind.STATE, READERS[name].read()) for name in names]
+    if "function_modes" in names and (device := _default_device()) is not None:
+        found.append(Guard(StateSource("default_device"), Kind.STATE, device))
+    return found
