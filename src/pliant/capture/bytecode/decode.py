@@ -21,7 +21,7 @@ from pliant.capture.bytecode.instructions import (
     Position,
     disassemble,
 )
-from pliant.capture.bytecode.versions import SKIPPED_AFTER_FOR, Names, expand, group_length
+from pliant.capture.bytecode.versions import AFTER_FOR, Names, expand, group_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def _decode(code: CodeType) -> Program:
         label = HandlerLabel(handler.target, handler.depth, handler.lasti) if handler else None
         reals.append(tuple(replace(item, target=target, handler=label) for item in real))
         if name == "FOR_ITER" and target is not None:
-            target += SKIPPED_AFTER_FOR
+            target += len(AFTER_FOR)
         ops.append(Op(name, arg, index, offset, number, last.position, target, handler))
     return Program(code, tuple(ops), tuple(reals))
 

@@ -19,8 +19,8 @@ VERSION = sys.version_info[:2]
 
 # CALL finds (NULL, callable) under its arguments before 3.13, (callable, NULL) from then on.
 NULL_BELOW_CALLABLE = VERSION < (3, 13)
-# FOR_ITER aims at END_FOR but skips it (and the POP_TOP after it in 3.13) when the iterator is exhausted.
-SKIPPED_AFTER_FOR = {(3, 11): 0, (3, 12): 1, (3, 13): 2}.get(VERSION, 0)
+# FOR_ITER aims at these but skips them when the iterator is exhausted.
+AFTER_FOR: tuple[str, ...] = {(3, 12): ("END_FOR",), (3, 13): ("END_FOR", "POP_TOP")}.get(VERSION, ())
 
 Real = tuple[tuple[str, int], ...]
 
@@ -72,6 +72,49 @@ def cache_entries(name: str) -> int:
         return int(table.get(name, 0))
     number = opcode.opmap[name]
     return int(table[number]) if number < len(table) else 0
+
+
+def jump_name(name: str, *, backward: bool) -> str:
+    """The opcode of this jump in the direction that it has where it is put."""
+    if name in ("JUMP_FORWARD", "JUMP_BACKWARD"):
+        return "JUMP_BACKWARD" if backward else "JUMP_FORWARD"
+    if name == "JUMP_BACKWARD_NO_INTERRUPT" and not backward:
+        return "JUMP_FORWARD"
+    for direction in ("_FORWARD_IF_", "_BACKWARD_IF_"):  # of 3.11
+        name = name.replace(direction, "_BACKWARD_IF_" if backward else "_FORWARD_IF_")
+    return name
+
+
+def never_falls_through(name: str) -> bool:
+    """Whether the real instruction always jumps, returns or raises."""
+    return name.startswith(("JUMP_FORWARD", "JUMP_BACKWARD", "RETURN_VALUE", "RETURN_CONST", "RAISE_", "RERAISE"))
+
+
+def without_method(real: Real) -> Real:
+    """LOAD_METHOD and LOAD_SUPER_METHOD such that the attribute itself is the callable, whatever it is.
+
+    The pair they leave is then known before: CPython leaves a function and its self only sometimes.
+    """
+    ((name, arg),) = real
+    plain = ("LOAD_ATTR", arg) if name == "LOAD_METHOD" else (name, arg & ~1)
+    null = ("PUSH_NULL", 0)
+    return (plain, null, ("SWAP", 2)) if NULL_BELOW_CALLABLE else (plain, null)
+
+
+def checked(name: str) -> str:
+    """The opcode that raises where `name` would crash on an empty slot."""
+    return "LOAD_FAST_CHECK" if name == "LOAD_FAST" and VERSION >= (3, 12) else name
+
+
+def load_cell() -> str:
+    """The opcode that pushes the content of a free slot, the cell."""
+    return "LOAD_CLOSURE" if VERSION < (3, 13) else "LOAD_FAST"
+
+
+def call_group(count: int) -> Real:
+    """CALL without keywords, with what belongs to it."""
+    call = ("CALL", count)
+    return (("PRECALL", count), call) if VERSION < (3, 12) else (call,)
 
 
 def group_length(names: Sequence[str], start: int) -> int:

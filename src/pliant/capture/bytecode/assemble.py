@@ -1,0 +1,155 @@
+"""Make a code object from instructions with labels.
+
+In:     `Instruction`s and `Mark`s (as `disassemble` gives them, or made here), and the code object to take the rest from.
+Out:    a `types.CodeType`: caches and EXTENDED_ARG put in, jumps resolved, tables encoded, stack size computed.
+Holds:  `assemble(disassemble(code), code)` runs exactly as `code` does.
+"""
+
+import dis
+import opcode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+from pliant.capture.bytecode.instructions import (
+    ExceptionEntry,
+    Instruction,
+    Item,
+    Label,
+    Mark,
+)
+from pliant.capture.bytecode.tables import encode_exception_table, encode_locations
+from pliant.capture.bytecode.versions import cache_entries, jump_name, never_falls_through
+
+
+@dataclass(slots=True)
+class _Slot:
+    """An instruction on its way into bytes: its final name, argument and place, all in code units."""
+
+    instruction: Instruction
+    name: str
+    arg: int
+    caches: int
+    start: int = 0
+    prefixes: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.start + self.prefixes + 1 + self.caches
+
+
+def assemble(items: Sequence[Item], template: CodeType, **changes: Any) -> CodeType:
+    """A copy of `template` that runs `items`; `changes` are further fields for `CodeType.replace`.
+
+    Raises KeyError for a jump to a label without a mark.
+    """
+    slots, marks = _numbered(items)
+    _settle(slots, marks)
+    places = {label: slots[number].start for label, number in marks.items()}
+    first_line = changes.get("co_firstlineno", template.co_firstlineno)
+    return template.replace(
+        co_code=_encode(slots),
+        co_exceptiontable=encode_exception_table(_exception_entries(slots, places)),
+        co_linetable=encode_locations(first_line, ((s.end - s.start, s.instruction.position) for s in slots)),
+        co_stacksize=max(1, _stack_size(slots, marks)),
+        **changes,
+    )
+
+
+def _numbered(items: Sequence[Item]) -> tuple[list[_Slot], dict[Label, int]]:
+    """The instructions, and for every label the number of the instruction behind its mark."""
+    slots: list[_Slot] = []
+    marks: dict[Label, int] = {}
+    for item in items:
+        if isinstance(item, Mark):
+            marks[item.label] = len(slots)
+        else:
+            slots.append(_Slot(item, item.name, item.arg, cache_entries(item.name)))
+    for number, slot in enumerate(slots):
+        if slot.instruction.target is not None:
+            slot.name = jump_name(slot.name, backward=marks[slot.instruction.target] <= number)
+            slot.caches = cache_entries(slot.name)
+    return slots, marks
+
+
+def _settle(slots: list[_Slot], marks: dict[Label, int]) -> None:
+    """Place all instructions; longer arguments move things, so repeat until nothing grows."""
+    changed = True
+    while changed:
+        changed = False
+        place = 0
+        for slot in slots:
+            slot.start = place
+            place = slot.end
+        for slot in slots:
+            if slot.instruction.target is not None:
+                slot.arg = abs(slots[marks[slot.instruction.target]].start - slot.end)
+            prefixes = max(slot.prefixes, (slot.arg.bit_length() - 1) // 8 if slot.arg else 0)
+            changed |= prefixes != slot.prefixes
+            slot.prefixes = prefixes
+
+
+def _encode(slots: list[_Slot]) -> bytes:
+    data = bytearray()
+    for slot in slots:
+        for prefix in range(slot.prefixes, 0, -1):
+            data += bytes((opcode.opmap["EXTENDED_ARG"], slot.arg >> 8 * prefix & 255))
+        data += bytes((opcode.opmap[slot.name], slot.arg & 255))
+        data += bytes(2 * slot.caches)
+    return bytes(data)
+
+
+def _exception_entries(slots: list[_Slot], places: dict[Label, int]) -> list[ExceptionEntry]:
+    entries: list[ExceptionEntry] = []
+    previous = None
+    for slot in slots:
+        handler = slot.instruction.handler
+        if handler is not None:
+            start = slot.start * 2
+            if handler == previous:
+                start = entries.pop().start
+            target = places[handler.target] * 2
+            entries.append(ExceptionEntry(start, slot.end * 2, target, handler.depth, handler.lasti))
+        previous = handler
+    return entries
+
+
+def _stack_size(slots: list[_Slot], marks: dict[Label, int]) -> int:
+    """The deepest stack on any path from the first instruction."""
+    depths: dict[int, int] = {}
+    pending = [(0, 0)]
+    highest = 0
+    while pending:
+        number, depth = pending.pop()
+        while number < len(slots) and depths.get(number, -1) < depth:
+            depths[number] = depth
+            slot = slots[number]
+            pending += [(marks[label], at) for label, at in _branches(slot, depth)]
+            depth += _effect(slot, False)
+            highest = max(highest, depth, depths[number])
+            if never_falls_through(slot.name):
+                break
+            number += 1
+    return highest
+
+
+def _branches(slot: _Slot, depth: int) -> list[tuple[Label, int]]:
+    """Labels that control may go to from here other than by falling through, with the depth there."""
+    branches: list[tuple[Label, int]] = []
+    handler = slot.instruction.handler
+    if handler is not None:
+        branches.append((handler.target, handler.depth + handler.lasti + 1))
+    if slot.instruction.target is not None:
+        branches.append((slot.instruction.target, depth + _effect(slot, True)))
+    return branches
+
+
+def _effect(slot: _Slot, jump: bool) -> int:
+    if slot.name == "RETURN_GENERATOR":  # the table of 3.11 and 3.12 forgets the value that the generator starts with
+        return 1
+    number = opcode.opmap[slot.name]
+    return dis.stack_effect(number, slot.arg if number in _takes_argument else None, jump=jump)
+
+
+_takes_argument = frozenset(n for n in opcode.opmap.values() if n >= opcode.HAVE_ARGUMENT)

@@ -1,0 +1,90 @@
+"""The two tables of a code object: which handler covers which code units, and which source range each unit is from.
+
+In:     (unit count, value) runs. Out: bytes as CPython reads them.
+Source: Objects/exception_handling_notes.txt and Objects/locations.md of CPython.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from pliant.capture.bytecode.instructions import ExceptionEntry, Position
+
+_LONGEST_ENTRY = 8  # code units that one entry of the location table can speak of
+
+
+def encode_exception_table(entries: Iterable[ExceptionEntry]) -> bytes:
+    """`entries` in code order; their numbers are byte offsets."""
+    table = bytearray()
+    for entry in entries:
+        numbers = entry.start // 2, (entry.end - entry.start) // 2, entry.target // 2, entry.depth << 1 | entry.lasti
+        for number, start_bit in zip(numbers, (128, 0, 0, 0), strict=True):
+            octets = _big_endian(number)
+            octets[0] |= start_bit
+            table += octets
+    return bytes(table)
+
+
+def _big_endian(value: int) -> bytearray:
+    """Six bits a byte, high ones first, bit 6 says that more follow."""
+    octets = bytearray([value & 63])
+    while value := value >> 6:
+        octets.insert(0, value & 63 | 64)
+    return octets
+
+
+def encode_locations(first_line: int, runs: Iterable[tuple[int, Position]]) -> bytes:
+    """`runs` are (code units, source range) in code order."""
+    table = bytearray()
+    line = first_line
+    for units, position in _joined(runs):
+        while units:
+            length = min(units, _LONGEST_ENTRY)
+            table += _location(length, position, line)
+            line = position[0] if position[0] is not None else line
+            units -= length
+    return bytes(table)
+
+
+def _joined(runs: Iterable[tuple[int, Position]]) -> Iterator[tuple[int, Position]]:
+    """The runs with equal neighbours made one."""
+    total, current = 0, None
+    for units, position in runs:
+        if position != current and current is not None:
+            yield total, current
+            total = 0
+        total, current = total + units, position
+    if current is not None:
+        yield total, current
+
+
+def _location(units: int, position: Position, previous_line: int) -> bytearray:
+    """One entry: kind and length, then what this kind holds; the shortest kind that fits."""
+    line, end_line, column, end_column = position
+    if line is None:
+        return bytearray([_head(15, units)])
+    delta = line - previous_line
+    if end_line is None or column is None or end_column is None:
+        return bytearray([_head(13, units)]) + _signed(delta)
+    if end_line == line and delta == 0 and column < 80 and 0 <= end_column - column < 16:
+        return bytearray([_head(column >> 3, units), (column & 7) << 4 | end_column - column])
+    if end_line == line and 0 <= delta < 3 and column < 128 and end_column < 128:
+        return bytearray([_head(10 + delta, units), column, end_column])
+    rest = (end_line - line, column + 1, end_column + 1)
+    return bytearray([_head(14, units)]) + _signed(delta) + b"".join(map(_little_endian, rest))
+
+
+def _head(kind: int, units: int) -> int:
+    return 128 | kind << 3 | units - 1
+
+
+def _signed(value: int) -> bytearray:
+    return _little_endian((-value << 1) | 1 if value < 0 else value << 1)
+
+
+def _little_endian(value: int) -> bytearray:
+    """Six bits a byte, low ones first, bit 6 says that more follow."""
+    octets = bytearray()
+    while value > 63:
+        octets.append(value & 63 | 64)
+        value >>= 6
+    octets.append(value)
+    return octets
