@@ -35,8 +35,9 @@ from pliant.capture.trace import (
 )
 from pliant.graph.contracts import CapturedGraph
 from pliant.guards.codegen import MISS, READ_ERRORS, GuardWriter, Step
-from pliant.guards.kinds import Guard
+from pliant.guards.kinds import Guard, Kind
 from pliant.guards.names import Names
+from pliant.guards.sources import Source
 
 GraphCallable = Callable[[list[Any]], Sequence[Any]]
 GraphCompiler = Callable[[CapturedGraph], GraphCallable]
@@ -86,35 +87,48 @@ def make_entry(
     extra_guards: Iterable[Guard] = (),
 ) -> Entry:
     """Compile the graph and write the entry's function. CannotReconstruct if a value has no recipe."""
+    graph = compile_graph(trace.graph) if trace.graph is not None else None  # first: the backward graph may add shape guards
     names = Names()
     writer = GuardWriter(names, _symbol_sources(trace))
-    guards = [*extra_guards, *trace.guards]
+    guards = [*extra_guards, *trace.guards, *_shape_guards(trace)]
     writer.require(shape.failing_test(), None)
     writer.add_all(guards)
     checks = list(writer.steps)
-    count = len(trace.outputs) and max(trace.outputs.values()) + 1
+    count = max(trace.outputs.values()) + 1 if trace.outputs else 0
     outputs = [names.fresh(f"out{i}") for i in range(count)]
-    body = _Body(trace, Rebuilder(trace, writer, outputs), resume)
-    tail = body.statements()
-    call = _graph_call(trace, writer, compile_graph, outputs)
+    tail = _Body(trace, Rebuilder(trace, writer, outputs), resume).statements()
+    call = _graph_call(trace, writer, graph, outputs) if graph is not None else []
     text = _function_text(writer.steps, [*call, *tail])
     run = _define(text, names, name)
     end = "return" if isinstance(trace.end, Return) else trace.end.reason.kind
     return Entry(run, name, text, checks, names, guards, end, trace.graph)
 
 
-def _symbol_sources(trace: Trace) -> dict[Any, Any]:
+def _symbol_sources(trace: Trace) -> dict[Any, Source]:
     if trace.graph is None:
         return {}
-    return {symbol: sources[0] for symbol, sources in trace.graph.shape_env.sources.items() if sources}
+    found = {symbol: sources[0] for symbol, sources in trace.graph.shape_env.sources.items()}
+    return {symbol: source for symbol, source in found.items() if isinstance(source, Source)}
 
 
-def _graph_call(trace: Trace, writer: GuardWriter, compile_graph: GraphCompiler, outputs: list[str]) -> list[str]:
+def _shape_guards(trace: Trace) -> list[Guard]:
+    """Sizes that share a symbol are equal, and what the shape engine assumed of the symbols."""
     if trace.graph is None:
         return []
+    env = trace.graph.shape_env
+    equal = [
+        Guard(source, Kind.EXPRESSION, symbol)
+        for symbol, sources in env.sources.items()
+        for source in sources[1:]
+        if isinstance(source, Source)
+    ]
+    return [*equal, *(Guard(None, Kind.SHAPE, g.expr, g.origin) for g in env.final_guards())]
+
+
+def _graph_call(trace: Trace, writer: GuardWriter, graph: GraphCallable, outputs: list[str]) -> list[str]:
+    assert trace.graph is not None
     inputs = ", ".join([writer.read(i.source) for i in trace.graph.inputs])
-    graph = writer.names.define("graph", compile_graph(trace.graph))
-    call = f"{graph}([{inputs}])"
+    call = f"{writer.names.define('graph', graph)}([{inputs}])"
     return [f"[{', '.join(outputs)}] = {call}" if outputs else call]
 
 

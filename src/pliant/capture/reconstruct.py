@@ -33,6 +33,10 @@ class CannotReconstruct(Unsupported):
         super().__init__(f"a {type(obj).__qualname__} made while capturing cannot be made again", kind=kind)
 
 
+class _ImmutableCycle(CannotReconstruct):
+    """An immutable object is needed while it is being made: what needs it must be filled after it is there."""
+
+
 # Kept by reference: immutable, or global by nature.
 _ATOMS: tuple[type, ...] = (
     *PLAIN, complex, type, enum.Enum, types.ModuleType, types.CodeType, re.Pattern, types.GenericAlias,
@@ -52,6 +56,7 @@ class Rebuilder:
         self._writer = writer
         self._outputs = outputs
         self._made: dict[int, str] = {}
+        self._deferred: collections.deque[Callable[[], None]] = collections.deque()
         self._keep: list[Any] = []  # ids stay unique while these live
         self._open: dict[int, str] = {}  # being built -> text of an empty one, to bind early if it holds itself ("" if immutable)
 
@@ -63,7 +68,12 @@ class Rebuilder:
         if type(obj) in _LITERAL:
             return repr(obj)
         made = self._made.get(id(obj))
-        return made if made is not None else self._make(obj)
+        if made is not None:
+            return made
+        text = self._make(obj)
+        while self._deferred and not self._open:
+            self._deferred.popleft()()
+        return text
 
     def _existing(self, obj: Any) -> str | None:
         trace, key = self._trace, id(obj)
@@ -90,7 +100,7 @@ class Rebuilder:
         """The object is reached again while its contents are made: it holds itself."""
         empty = self._open[id(obj)]
         if not empty:
-            raise CannotReconstruct("immutable-cycle", obj)
+            raise _ImmutableCycle("immutable-cycle", obj)
         return self.bind(obj, empty)
 
     # ---- what recipes use
@@ -101,13 +111,24 @@ class Rebuilder:
         self._made[id(obj)] = name
         return name
 
-    def bind_contents(self, obj: Any, contents: str, literal: str, fill: str) -> str:
+    def bind_contents(self, obj: Any, contents: Callable[[], str], literal: str, fill: str) -> str:
         """Emit `name = [contents]`, or fill the one that a cycle bound early. `literal` and `fill` have a `{}` for the contents."""
+        try:
+            text = contents()
+        except _ImmutableCycle:
+            self._made.get(id(obj)) or self.bind(obj, _EMPTY[type(obj)])
         name = self._made.get(id(obj))
         if name is None:
-            return self.bind(obj, literal.format(contents))
-        self.lines.append(f"{name}{fill.format(contents)}")
+            return self.bind(obj, literal.format(text))
+        self.fill(lambda: f"{name}{fill.format(contents())}")
         return name
+
+    def fill(self, statement: Callable[[], str]) -> None:
+        """Emit a statement that fills a bound object; later, if it needs an immutable object that is still being made."""
+        try:
+            self.lines.append(statement())
+        except _ImmutableCycle:
+            self._deferred.append(lambda: self.lines.append(statement()))
 
     def hold(self, obj: Any) -> str:
         return self.names(obj)
@@ -139,7 +160,7 @@ _EMPTY: dict[type, str] = {list: "[]", dict: "{}", set: "set()"}
 
 
 def _list(b: Rebuilder, obj: list[Any]) -> str:
-    return b.bind_contents(obj, b.items(obj), "[{}]", ".extend([{}])")
+    return b.bind_contents(obj, lambda: b.items(obj), "[{}]", ".extend([{}])")
 
 
 def _tuple(b: Rebuilder, obj: tuple[Any, ...]) -> str:
@@ -147,11 +168,11 @@ def _tuple(b: Rebuilder, obj: tuple[Any, ...]) -> str:
 
 
 def _dict(b: Rebuilder, obj: dict[Any, Any]) -> str:
-    return b.bind_contents(obj, b.pairs(obj.items()), "{{{}}}", ".update({{{}}})")
+    return b.bind_contents(obj, lambda: b.pairs(obj.items()), "{{{}}}", ".update({{{}}})")
 
 
 def _set(b: Rebuilder, obj: set[Any]) -> str:
-    return b.bind_contents(obj, b.items(obj), "{{{}}}" if obj else "set()", ".update([{}])")
+    return b.bind_contents(obj, lambda: b.items(obj), "{{{}}}" if obj else "set()", ".update([{}])")
 
 
 def _frozenset(b: Rebuilder, obj: frozenset[Any]) -> str:
@@ -173,20 +194,21 @@ def _size(b: Rebuilder, obj: torch.Size) -> str:
 def _deque(b: Rebuilder, obj: collections.deque[Any]) -> str:
     name = b.bind(obj, f"{b.hold(collections.deque)}(maxlen={obj.maxlen!r})")
     if obj:
-        b.lines.append(f"{name}.extend([{b.items(obj)}])")
+        b.fill(lambda: f"{name}.extend([{b.items(obj)}])")
     return name
 
 
 def _ordered_dict(b: Rebuilder, obj: collections.OrderedDict[Any, Any]) -> str:
     name = b.bind(obj, f"{b.hold(collections.OrderedDict)}()")
-    b.lines += [f"{name}[{b.value(k)}] = {b.value(v)}" for k, v in obj.items()]
+    for key, value in obj.items():
+        b.fill(lambda k=key, v=value: f"{name}[{b.value(k)}] = {b.value(v)}")  # type: ignore[misc]
     return name
 
 
 def _defaultdict(b: Rebuilder, obj: collections.defaultdict[Any, Any]) -> str:
     name = b.bind(obj, f"{b.hold(collections.defaultdict)}({b.value(obj.default_factory)})")
     if obj:
-        b.lines.append(f"{name}.update({{{b.pairs(obj.items())}}})")
+        b.fill(lambda: f"{name}.update({{{b.pairs(obj.items())}}})")
     return name
 
 
@@ -216,7 +238,7 @@ def _cell(b: Rebuilder, obj: types.CellType) -> str:
         contents = obj.cell_contents
     except ValueError:  # empty
         return name
-    b.lines.append(f"{name}.cell_contents = {b.value(contents)}")
+    b.fill(lambda: f"{name}.cell_contents = {b.value(contents)}")
     return name
 
 
@@ -226,9 +248,9 @@ def _function(b: Rebuilder, obj: types.FunctionType) -> str:
     parts = [b.hold(obj.__code__), b.hold(obj.__globals__), repr(obj.__name__), b.value(obj.__defaults__), closure]
     name = b.bind(obj, f"{make}({', '.join(parts)})", hint=obj.__name__)
     if obj.__kwdefaults__:
-        b.lines.append(f"{name}.__kwdefaults__ = {b.value(obj.__kwdefaults__)}")
+        b.fill(lambda: f"{name}.__kwdefaults__ = {b.value(obj.__kwdefaults__)}")
     if obj.__annotations__:
-        b.lines.append(f"{name}.__annotations__ = {b.value(obj.__annotations__)}")
+        b.fill(lambda: f"{name}.__annotations__ = {b.value(obj.__annotations__)}")
     for attribute in ("__qualname__", "__doc__", "__module__"):
         value = getattr(obj, attribute)
         if value != _default_attribute(obj, attribute):
@@ -244,7 +266,7 @@ def _default_attribute(function: types.FunctionType, attribute: str) -> Any:
 
 def _fill_dict(b: Rebuilder, obj: Any, name: str) -> str:
     for key, value in obj.__dict__.items():
-        b.lines.append(f"{name}.__dict__[{key!r}] = {b.value(value)}")
+        b.fill(lambda k=key, v=value: f"{name}.__dict__[{k!r}] = {b.value(v)}")  # type: ignore[misc]
     return name
 
 
@@ -306,19 +328,19 @@ def _no_contents(b: Rebuilder, obj: Any, name: str) -> None:
 
 def _fill_list(b: Rebuilder, obj: Any, name: str) -> None:
     if list.__len__(obj):
-        b.lines.append(f"list.extend({name}, [{b.items(list.__iter__(obj))}])")
+        b.fill(lambda: f"list.extend({name}, [{b.items(list.__iter__(obj))}])")
 
 
 def _fill_mapping(b: Rebuilder, obj: Any, name: str) -> None:
-    pairs = [f"{b.value(k)}: {b.value(v)}" for k, v in dict.items(obj)]
-    if pairs:
-        b.lines.append(f"dict.update({name}, {{{', '.join(pairs)}}})")
+    if dict.__len__(obj):
+        b.fill(lambda: f"dict.update({name}, {{{b.pairs(dict.items(obj))}}})")
 
 
 def _fill_ordered(b: Rebuilder, obj: Any, name: str) -> None:
     base = b.hold(collections.OrderedDict)
     for key in collections.OrderedDict.__iter__(obj):
-        b.lines.append(f"{base}.__setitem__({name}, {b.value(key)}, {b.value(dict.__getitem__(obj, key))})")
+        value = dict.__getitem__(obj, key)
+        b.fill(lambda k=key, v=value: f"{base}.__setitem__({name}, {b.value(k)}, {b.value(v)})")  # type: ignore[misc]
 
 
 def _fill_defaultdict(b: Rebuilder, obj: Any, name: str) -> None:
@@ -329,12 +351,12 @@ def _fill_defaultdict(b: Rebuilder, obj: Any, name: str) -> None:
 
 def _fill_set(b: Rebuilder, obj: Any, name: str) -> None:
     if set.__len__(obj):
-        b.lines.append(f"set.update({name}, [{b.items(set.__iter__(obj))}])")
+        b.fill(lambda: f"set.update({name}, [{b.items(set.__iter__(obj))}])")
 
 
 def _fill_deque(b: Rebuilder, obj: Any, name: str) -> None:
     base = b.hold(collections.deque)
-    b.lines.append(f"{base}.__init__({name}, [{b.items(base_iter(obj))}], {obj.maxlen!r})")
+    b.fill(lambda: f"{base}.__init__({name}, [{b.items(base_iter(obj))}], {obj.maxlen!r})")
 
 
 def base_iter(obj: collections.deque[Any]) -> list[Any]:
@@ -343,11 +365,11 @@ def base_iter(obj: collections.deque[Any]) -> list[Any]:
 
 
 def _fill_exception(b: Rebuilder, obj: BaseException, name: str) -> None:
-    b.lines.append(f"{name}.args = {b.value(obj.args)}")
+    b.fill(lambda: f"{name}.args = {b.value(obj.args)}")
     if obj.__cause__ is not None:
-        b.lines.append(f"{name}.__cause__ = {b.value(obj.__cause__)}")
+        b.fill(lambda: f"{name}.__cause__ = {b.value(obj.__cause__)}")
     if obj.__context__ is not None:
-        b.lines.append(f"{name}.__context__ = {b.value(obj.__context__)}")
+        b.fill(lambda: f"{name}.__context__ = {b.value(obj.__context__)}")
     if obj.__suppress_context__ and obj.__cause__ is None:
         b.lines.append(f"{name}.__suppress_context__ = True")
 
@@ -388,9 +410,9 @@ def _instance(b: Rebuilder, obj: Any) -> str:
     name = b.bind(obj, make(b, obj))
     fill(b, obj, name)
     for key, value in _instance_dict(obj).items():
-        b.lines.append(f"{name}.__dict__[{key!r}] = {b.value(value)}")
+        b.fill(lambda k=key, v=value: f"{name}.__dict__[{k!r}] = {b.value(v)}")  # type: ignore[misc]
     for key, value in _slots(obj):
-        b.lines.append(f"object.__setattr__({name}, {key!r}, {b.value(value)})")
+        b.fill(lambda k=key, v=value: f"object.__setattr__({name}, {k!r}, {b.value(v)})")  # type: ignore[misc]
     return name
 
 

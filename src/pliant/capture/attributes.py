@@ -1,0 +1,476 @@
+"""Attribute access on any value, by Python's own rules, with guards on what was outside.
+
+In:     a traced value and a name.
+Out:    the traced attribute; `Raised(AttributeError)` where eager raises it.
+Holds:  user code (properties, descriptors, `__getattr__`) runs in the interpreter; nothing outside is changed.
+Source: Python's data model, "Invoking Descriptors".
+"""
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.trace import DELETED
+from pliant.capture.world import (
+    CONSTANT_TYPES,
+    MUTABLE_CONTAINERS,
+    SYMBOLIC_TYPES,
+    World,
+    trusted_globals,
+)
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.guards.kinds import MISSING, Kind
+from pliant.guards.sources import AttributeSource, DictAttributeSource, held
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+_C_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+_NATIVE_TYPES: frozenset[type] = frozenset(
+    (*CONSTANT_TYPES, *SYMBOLIC_TYPES, *MUTABLE_CONTAINERS, int, float, tuple, frozenset, slice, range, torch.Size, types.CodeType,
+     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.CellType, types.GetSetDescriptorType)
+)
+
+
+def get_attr(t: Tracer, obj: Any, name: str) -> Any:
+    """The value of `obj.name`."""
+    cls = type(obj)
+    if cls is FakeTensor:
+        return _tensor_attribute(t, obj, name)
+    if cls in _NATIVE_TYPES:
+        return _native(t, t.world.resolve(obj), name)
+    if cls is types.ModuleType or issubclass(cls, types.ModuleType):
+        return _module_attribute(t, obj, name)
+    if cls is types.FunctionType:
+        return _function_attribute(t, obj, name)
+    if cls is types.MethodType:
+        return _method_attribute(t, obj, name)
+    if cls is super:
+        return super_attr(t, obj.__thisclass__, obj.__self__, name)
+    if issubclass(cls, type):
+        return _class_attribute(t, obj, name)
+    return _object_attribute(t, obj, name)
+
+
+def _native(t: Tracer, obj: Any, name: str) -> Any:
+    return t.native(getattr, obj, name)
+
+
+# ---- objects
+def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
+    cls = type(obj)
+    if name == "__dict__":
+        return t.world.instance_dict(obj) if t.world.is_foreign(obj) else _native(t, obj, name)
+    if name == "__class__":
+        return bring_class(t, obj)
+    hook = t.world.type_lookup(cls, "__getattribute__")
+    if isinstance(hook, types.FunctionType):
+        return _with_getattr(t, obj, name, lambda: t.call(hook, (obj, name), {}))
+    return _with_getattr(t, obj, name, lambda: generic_get_attr(t, obj, name))
+
+
+def _with_getattr(t: Tracer, obj: Any, name: str, find: Callable[[], Any]) -> Any:
+    """`find()`, and on AttributeError the class' `__getattr__`."""
+    try:
+        return find()
+    except Raised as raised:
+        if not isinstance(raised.error, AttributeError):
+            raise
+        fallback = t.world.type_lookup(type(obj), "__getattr__")
+        if fallback is MISSING:
+            raise
+        if fallback is torch.nn.Module.__getattr__:
+            return _module_member(t, obj, name)
+        return t.call(fallback, (obj, name), {})
+
+
+def generic_get_attr(t: Tracer, obj: Any, name: str) -> Any:
+    """object.__getattribute__: data descriptor, instance dict, other descriptor, plain class attribute."""
+    cls = type(obj)
+    found = t.world.type_lookup(cls, name)
+    if found is not MISSING and _is_data_descriptor(found):
+        return bind(t, found, obj, cls, name)
+    value = _instance_attribute(t, obj, name, shadows=found is not MISSING)
+    if value is not MISSING:
+        return t.world.resolve(value)
+    if found is not MISSING:
+        return bind(t, found, obj, cls, name)
+    raise Raised(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'", name=name, obj=obj))
+
+
+def _is_data_descriptor(found: Any) -> bool:
+    return hasattr(type(found), "__set__") or hasattr(type(found), "__delete__")
+
+
+def _instance_attribute(t: Tracer, obj: Any, name: str, shadows: bool) -> Any:
+    world = t.world
+    if not world.is_foreign(obj):
+        table = getattr(obj, "__dict__", None)
+        return table.get(name, MISSING) if type(table) is dict else MISSING
+    table = world.instance_dict(obj)
+    if name in table or world.has_changes(table):
+        return world.dict_get(table, name)
+    if table or hasattr(obj, "__dict__"):
+        source = world.source_of(obj)
+        assert source is not None
+        world.guard(source, Kind.NO_ATTRIBUTE, name)
+    return MISSING
+
+
+def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
+    """What a class attribute gives when looked up on an instance."""
+    match found:
+        case types.FunctionType():
+            return types.MethodType(found, obj)
+        case property():
+            if found.fget is None:
+                raise Raised(AttributeError(f"property '{name}' of '{cls.__name__}' object has no getter"))
+            return t.call(found.fget, (obj,), {})
+        case classmethod():
+            return types.MethodType(found.__func__, cls)
+        case staticmethod():
+            return found.__func__
+        case _ if isinstance(found, _C_DESCRIPTORS):
+            return _c_descriptor(t, found, obj, name)
+        case _ if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)):
+            return t.native(getattr, obj, name)
+    getter = getattr(type(found), "__get__", None)
+    if getter is None:
+        owner = next(base for base in cls.__mro__ if name in base.__dict__)
+        return t.world.bring(found, DictAttributeSource(held(owner, owner.__qualname__), name))
+    if isinstance(getter, types.FunctionType):
+        t.world.set_origin(found, held(found, name))
+        return t.call(getter, (found, obj, cls), {})
+    if isinstance(obj, enum.Enum) or not t.world.is_foreign(obj):
+        return t.native(getattr, obj, name)
+    raise GraphBreak("unknown-object", f"the descriptor {type(found).__name__} behind attribute '{name}'")
+
+
+def _c_descriptor(t: Tracer, found: Any, obj: Any, name: str) -> Any:
+    """A slot or a getter written in C: read it now, under the value's own guards."""
+    world = t.world
+    stored = world.slot_get(obj, name)
+    if stored is DELETED:
+        raise Raised(AttributeError(name))
+    if stored is not MISSING:
+        return stored
+    value = t.native(found.__get__, obj)
+    if not world.is_foreign(obj):
+        return value
+    source = world.source_of(obj)
+    assert source is not None
+    return world.resolve(world.bring(value, AttributeSource(source, name)))
+
+
+def bring_class(t: Tracer, obj: Any) -> type:
+    """type(obj); tensors answer for what they stand for."""
+    cls = obj.__class__ if type(obj) is FakeTensor else _PYTHON_NUMBER.get(type(obj), type(obj))
+    t.world.set_origin(cls, held(cls, cls.__qualname__))
+    return cls  # type: ignore[no-any-return]
+
+
+_PYTHON_NUMBER: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+
+
+# ---- nn.Module
+def _module_member(t: Tracer, module: Any, name: str) -> Any:
+    """nn.Module.__getattr__: parameters, buffers, submodules, in this order."""
+    world = t.world
+    foreign = world.is_foreign(module)
+    table = world.instance_dict(module) if foreign else module.__dict__
+    for member in ("_parameters", "_buffers", "_modules"):
+        members = table.get(member)
+        if not members:
+            continue
+        if not foreign or not world.is_foreign_dict(module, member, members):
+            members = world.resolve(members)
+            if name in members:
+                return members[name]
+            continue
+        if name in members or world.has_changes(members):
+            value = world.dict_get(members, name)
+            if value is not MISSING:
+                return world.resolve(value)
+    raise Raised(AttributeError(f"'{type(module).__name__}' object has no attribute '{name}'"))
+
+
+# ---- tensors
+def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
+    example = t.inputs.example_of(fake)
+    if name == "grad" and example is not None:
+        return _grad_of_input(t, fake, example)
+    if name == "__dict__":
+        raise GraphBreak("unknown-object", "the __dict__ of a tensor")
+    stored = t.world.slot_get(fake, name)
+    if stored is not MISSING and stored is not DELETED:
+        return stored
+    if example is not None and not hasattr(torch.Tensor, name) and name in example.__dict__:
+        source = t.world.source_of(fake)
+        assert source is not None
+        return t.world.bring(example.__dict__[name], DictAttributeSource(source, name))
+    if not hasattr(torch.Tensor, name) and not (fake.is_parameter_ and hasattr(torch.nn.Parameter, name)):
+        if example is not None:
+            t.world.guard(t.world.source_of(fake), Kind.NO_ATTRIBUTE, name)
+        raise Raised(AttributeError(f"'{fake.__class__.__name__}' object has no attribute '{name}'"))
+    if name in ("__class__",):
+        return bring_class(t, fake)
+    return t.native(getattr, fake, name)
+
+
+def _grad_of_input(t: Tracer, fake: FakeTensor, example: torch.Tensor) -> Any:
+    from pliant.guards.sources import GradSource
+
+    stored = t.world.slot_get(fake, "grad")
+    if stored is not MISSING:
+        return stored
+    source = t.world.source_of(fake)
+    assert source is not None
+    with torch._C.DisableTorchFunction():
+        grad = example.grad
+    return t.world.bring(grad, GradSource(source))
+
+
+# ---- modules, functions, methods, classes
+def _module_attribute(t: Tracer, module: types.ModuleType, name: str) -> Any:
+    world = t.world
+    namespace = module.__dict__
+    trusted = trusted_globals(namespace)
+    if name in namespace or world.has_changes(namespace):
+        world.set_origin(namespace, held(namespace, module.__name__))
+        value = world.dict_get(namespace, name, trusted=trusted)
+        if value is not MISSING:
+            return world.resolve(value)
+    value = t.native(getattr, module, name)  # a lazy import or a C-level attribute
+    if name == "__dict__":
+        raise GraphBreak("unknown-object", "the __dict__ of a module")
+    return world.bring(value, AttributeSource(held(module, module.__name__), name), trusted=True)
+
+
+def _function_attribute(t: Tracer, function: types.FunctionType, name: str) -> Any:
+    world = t.world
+    if not world.is_foreign(function) or name in ("__get__", "__call__"):
+        return t.native(getattr, function, name)
+    source = world.source_of(function)
+    assert source is not None
+    if name in function.__dict__ or world.has_changes(function.__dict__):
+        return world.resolve(world.dict_get(world.instance_dict(function), name))
+    value = t.native(getattr, function, name)
+    return world.bring(value, AttributeSource(source, name), trusted=trusted_globals(function.__globals__))
+
+
+def _method_attribute(t: Tracer, method: types.MethodType, name: str) -> Any:
+    if name in ("__func__", "__self__"):
+        return getattr(method, name)
+    return get_attr(t, method.__func__, name)
+
+
+def _class_attribute(t: Tracer, cls: type, name: str) -> Any:
+    """type.__getattribute__ for classes: metaclass data descriptors, the class' MRO, the metaclass' rest."""
+    world = t.world
+    if issubclass(cls, enum.Enum) and name in cls.__members__:
+        member = cls.__members__[name]
+        world.set_origin(member, held(member, f"{cls.__name__}.{name}"))
+        return member
+    if name == "__dict__" or name == "__mro__" or name == "__bases__":
+        return t.native(getattr, cls, name)
+    stored = world.slot_get(cls, name)
+    if stored is not MISSING and stored is not DELETED:
+        return stored
+    found = world.type_lookup(cls, name)
+    meta = MISSING if type(cls) is type else world.type_lookup(type(cls), name)
+    if meta is not MISSING and _is_data_descriptor(meta) and isinstance(meta, property):
+        return bind(t, meta, cls, type(cls), name)
+    if found is MISSING or isinstance(found, _C_DESCRIPTORS):
+        return _metaclass_attribute(t, cls, name, meta)
+    match found:
+        case types.FunctionType() | types.MethodDescriptorType() | types.WrapperDescriptorType() | types.BuiltinFunctionType() | property():
+            world.set_origin(found, held(found, f"{cls.__qualname__}.{name}"))
+            return found
+        case classmethod():
+            return types.MethodType(found.__func__, cls)
+        case staticmethod():
+            return found.__func__
+        case types.ClassMethodDescriptorType():
+            return t.native(getattr, cls, name)
+    owner = next(base for base in cls.__mro__ if name in base.__dict__)
+    getter = getattr(type(found), "__get__", None)
+    if getter is None:
+        return world.resolve(world.bring(found, DictAttributeSource(held(owner, owner.__qualname__), name)))
+    if isinstance(getter, types.FunctionType):
+        world.set_origin(found, held(found, name))
+        return t.call(getter, (found, None, cls), {})
+    return t.native(getattr, cls, name)
+
+
+def _metaclass_attribute(t: Tracer, cls: type, name: str, meta: Any) -> Any:
+    if isinstance(meta, types.FunctionType):
+        return types.MethodType(meta, cls)
+    if meta is MISSING or isinstance(meta, (*_C_DESCRIPTORS, types.MethodDescriptorType, types.WrapperDescriptorType)):
+        value = t.native(getattr, cls, name)
+        if isinstance(value, (type, str, tuple, int, type(None))):
+            return value
+        t.world.set_origin(value, held(value, f"{cls.__qualname__}.{name}"))
+        return value
+    return bind(t, meta, cls, type(cls), name)
+
+
+def super_attr(t: Tracer, cls: type, receiver: Any, name: str) -> Any:
+    """super(cls, receiver).name"""
+    real = receiver if isinstance(receiver, type) and issubclass(receiver, cls) else type(receiver)
+    if type(receiver) is FakeTensor:
+        raise GraphBreak("unknown-object", "super() of a tensor")
+    mro = real.__mro__
+    for base in mro[mro.index(cls) + 1 :]:
+        if name in base.__dict__:
+            found = base.__dict__[name]
+            t.world.type_lookup(base, name)
+            t.world.set_origin(found, held(found, f"{base.__qualname__}.{name}"))
+            return _bind_super(t, found, receiver, real, base, name)
+    raise Raised(AttributeError(f"'super' object has no attribute '{name}'"))
+
+
+def _bind_super(t: Tracer, found: Any, receiver: Any, real: type, base: type, name: str) -> Any:
+    if receiver is real:
+        match found:
+            case types.FunctionType():
+                return found
+            case classmethod():
+                return types.MethodType(found.__func__, real)
+            case staticmethod():
+                return found.__func__
+            case _:
+                return t.native(found.__get__, None, real) if hasattr(found, "__get__") else found
+    if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return t.native(found.__get__, receiver, real)
+    if isinstance(found, types.BuiltinFunctionType):  # __new__
+        return found
+    return bind(t, found, receiver, real, name)
+
+
+# ---- stores
+def set_attr(t: Tracer, obj: Any, name: str, value: Any) -> None:
+    """obj.name = value"""
+    cls = type(obj)
+    if cls is FakeTensor:
+        return _set_tensor_attribute(t, obj, name, value)
+    if issubclass(cls, types.ModuleType) or cls is types.FunctionType:
+        return _set_namespace(t, obj, name, value)
+    if issubclass(cls, type):
+        return _set_class_attribute(t, obj, name, value)
+    setter = t.world.type_lookup(cls, "__setattr__")
+    if setter is torch.nn.Module.__setattr__ and not isinstance(value, (torch.Tensor, torch.nn.Module)):
+        setter = _plain_module_store(t, obj, name)
+    if isinstance(setter, types.FunctionType):
+        t.call(setter, (obj, name, value), {})
+        return
+    generic_set_attr(t, obj, name, value)
+
+
+def _plain_module_store(t: Tracer, module: Any, name: str) -> Any:
+    """nn.Module.__setattr__ of a value that is no tensor or module is a plain store, unless the name is a member."""
+    members = [module.__dict__.get(m) or () for m in ("_parameters", "_buffers", "_modules")]
+    return torch.nn.Module.__setattr__ if any(name in m for m in members) else None
+
+
+def generic_set_attr(t: Tracer, obj: Any, name: str, value: Any) -> None:
+    """object.__setattr__: data descriptor, else instance dict. `DELETED` deletes."""
+    world, cls = t.world, type(obj)
+    found = world.type_lookup(cls, name)
+    if found is not MISSING and _is_data_descriptor(found):
+        return _set_through_descriptor(t, found, obj, name, value)
+    if not world.is_foreign(obj):
+        if value is DELETED:
+            t.native(object.__delattr__, obj, name)
+        else:
+            t.native(object.__setattr__, obj, name, value)
+        return None
+    table = world.instance_dict(obj)
+    if not table and not hasattr(obj, "__dict__"):
+        raise Raised(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'"))
+    if value is DELETED and world.dict_get(table, name) is MISSING:
+        raise Raised(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'"))
+    world.dict_set(table, name, value)
+    return None
+
+
+def _set_through_descriptor(t: Tracer, found: Any, obj: Any, name: str, value: Any) -> None:
+    if isinstance(found, property):
+        function = found.fdel if value is DELETED else found.fset
+        if function is None:
+            raise Raised(AttributeError(f"property '{name}' of '{type(obj).__name__}' object has no setter"))
+        t.call(function, (obj,) if value is DELETED else (obj, value), {})
+        return
+    if isinstance(found, types.MemberDescriptorType):
+        if t.world.is_foreign(obj):
+            t.world.slot_set(obj, name, value, "slot")
+        elif value is DELETED:
+            t.native(found.__delete__, obj)
+        else:
+            t.native(found.__set__, obj, value)
+        return
+    setter = getattr(type(found), "__delete__" if value is DELETED else "__set__", None)
+    if isinstance(setter, types.FunctionType):
+        t.world.set_origin(found, held(found, name))
+        t.call(setter, (found, obj) if value is DELETED else (found, obj, value), {})
+        return
+    if not t.world.is_foreign(obj):
+        t.native(object.__setattr__, obj, name, value)
+        return
+    raise GraphBreak("unknown-object", f"assignment through the descriptor {type(found).__name__} of '{name}'")
+
+
+def delete_attr(t: Tracer, obj: Any, name: str) -> None:
+    """del obj.name"""
+    deleter = t.world.type_lookup(type(obj), "__delattr__")
+    if isinstance(deleter, types.FunctionType):
+        t.call(deleter, (obj, name), {})
+        return
+    if isinstance(obj, (types.ModuleType, type, FakeTensor)):
+        raise GraphBreak("unknown-object", f"deleting an attribute of a {type(obj).__name__}")
+    generic_set_attr(t, obj, name, DELETED)
+
+
+def _set_tensor_attribute(t: Tracer, fake: FakeTensor, name: str, value: Any) -> None:
+    if name == "grad" and t.inputs.example_of(fake) is not None:
+        t.world.slot_set(fake, "grad", value, "plain")
+        return
+    if hasattr(torch.Tensor, name):
+        t.native(setattr, fake, name, value)  # the recorder decides
+        return
+    t.world.slot_set(fake, name, value, "plain")
+
+
+def _set_namespace(t: Tracer, obj: Any, name: str, value: Any) -> None:
+    if isinstance(obj, types.FunctionType) and name in ("__code__", "__defaults__", "__kwdefaults__", "__name__", "__qualname__", "__doc__",
+                                                        "__module__", "__annotations__", "__dict__"):
+        if t.world.is_foreign(obj):
+            raise GraphBreak("mutated-global-state", f"assignment to {name} of a function from outside")
+        t.native(setattr, obj, name, value)
+        return
+    if not t.world.is_foreign(obj):
+        t.native(setattr, obj, name, value)
+        return
+    t.world.dict_set(_namespace(t.world, obj), name, value)
+
+
+def _namespace(world: World, obj: Any) -> dict[str, Any]:
+    if isinstance(obj, types.FunctionType):
+        return world.instance_dict(obj)
+    world.set_origin(obj.__dict__, held(obj.__dict__, obj.__name__))
+    return obj.__dict__  # type: ignore[no-any-return]
+
+
+def _set_class_attribute(t: Tracer, cls: type, name: str, value: Any) -> None:
+    if t.world.is_foreign(cls):
+        if isinstance(t.world.type_lookup(type(cls), "__setattr__"), types.FunctionType):
+            raise GraphBreak("unknown-object", "assignment to a class whose metaclass has __setattr__")
+        t.world.slot_set(cls, name, value, "type")
+        return
+    t.native(setattr, cls, name, value)
+
+

@@ -1,0 +1,257 @@
+"""Calls of any callable: inlined, run natively, recorded, replaced by a handler, or a graph break.
+
+In:     a traced callable and traced arguments.
+Out:    the traced result. `linked` calls are those whose result is the current CALL operation's result.
+Holds:  C code runs during the trace only if a table says that it is free of side effects, and never on unguarded outside objects.
+"""
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture import handlers
+from pliant.capture.frame import Frame, Returned
+from pliant.capture.generators import TracedGenerator
+from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.torch_calls import call_torch, is_torch_leaf
+from pliant.capture.world import trusted_class, trusted_globals
+from pliant.guards.kinds import MISSING, Kind
+from pliant.guards.sources import AttributeSource, ItemSource
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+_MAX_DEPTH = 200
+
+
+def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool = False) -> Any:
+    """function(*args, **kwargs)"""
+    handler = handlers.find(function)
+    if handler is not None:
+        return handler(t, args, kwargs)
+    cls = type(function)
+    if cls is types.FunctionType:
+        return _call_function(t, function, args, kwargs, linked)
+    if cls is types.MethodType:
+        return call(t, function.__func__, (function.__self__, *args), kwargs, linked)
+    if cls in _C_FUNCTIONS:
+        return handlers.call_native(t, function, args, kwargs)
+    if issubclass(cls, type):
+        return _call_class(t, function, args, kwargs)
+    if cls is functools.partial:
+        return _call_partial(t, function, args, kwargs, linked)
+    if cls is _LRU_CACHE:
+        return call(t, function.__wrapped__, args, kwargs, linked)
+    if cls in _OPERATORS:
+        return call_torch(t, function, args, kwargs)
+    return _call_object(t, function, args, kwargs, linked)
+
+
+_C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
+                types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType)
+_LRU_CACHE = type(functools.lru_cache(len))
+_OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+
+
+# ---- Python functions
+def _call_function(t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
+    if is_torch_leaf(function):
+        return call_torch(t, function, args, kwargs)
+    disabled = function.__dict__.get("_torchdynamo_disable") or function.__dict__.get("_pliant_disable")
+    if disabled:
+        raise GraphBreak("user-request", f"{function.__qualname__} is disabled for compilation")
+    return inline(t, function, args, kwargs, linked)
+
+
+def inline(t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool = False) -> Any:
+    """Interpret the function's body."""
+    if len(t.frames) > _MAX_DEPTH:
+        raise GraphBreak("recursion", f"{function.__qualname__} is nested {_MAX_DEPTH} calls deep")
+    frame = make_frame(t, function, args, kwargs, linked)
+    flags = frame.code.co_flags
+    if flags & inspect.CO_GENERATOR:
+        frame.linked = False
+        return TracedGenerator(frame)
+    if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        raise GraphBreak("coroutine", f"the coroutine {function.__qualname__}")
+    result = frame.run()
+    assert isinstance(result, Returned)
+    return result.value
+
+
+def make_frame(t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Frame:
+    """The frame of a call, its parameters bound, its cells made."""
+    world = t.world
+    code = function.__code__
+    foreign = world.is_foreign(function)
+    source = world.source_of(function)
+    trusted = trusted_globals(function.__globals__)
+    if foreign and not trusted and source is not None:
+        world.guard(AttributeSource(source, "__code__"), Kind.IDENTITY, code)
+    local = bind_arguments(t, function, code, args, kwargs, source if foreign else None, trusted)
+    cells: dict[str, types.CellType] = {}
+    for index, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or (), strict=True)):
+        if foreign and source is not None and not world.is_foreign(cell):
+            world.set_origin(cell, ItemSource(AttributeSource(source, "__closure__"), index))
+        cells[name] = cell
+    for name in code.co_cellvars:
+        cells[name] = types.CellType(local.pop(name)) if name in local else types.CellType()
+    return Frame(t, code, function.__globals__, local, cells, function.__qualname__, linked)
+
+
+def bind_arguments(t: Tracer, function: types.FunctionType, code: types.CodeType, args: tuple[Any, ...], kwargs: dict[str, Any],
+                   source: Any, trusted: bool) -> dict[str, Any]:
+    """Parameters by name. A call that does not fit is left to eager, which words the error."""
+    count = code.co_argcount
+    names = code.co_varnames
+    local = dict(zip(names[:count], args, strict=False))
+    rest = dict(kwargs)
+    keyword_names = names[: count + code.co_kwonlyargcount]
+    position = count + code.co_kwonlyargcount
+    if code.co_flags & inspect.CO_VARARGS:
+        local[names[position]] = tuple(args[count:])
+        position += 1
+    elif len(args) > count:
+        raise GraphBreak("bad-call", f"{function.__qualname__}() takes {count} positional arguments but {len(args)} were given")
+    for name in keyword_names[code.co_posonlyargcount :]:
+        if name in rest:
+            if name in local:
+                raise GraphBreak("bad-call", f"{function.__qualname__}() got multiple values for argument '{name}'")
+            local[name] = rest.pop(name)
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        local[names[position]] = rest
+    elif rest:
+        raise GraphBreak("bad-call", f"{function.__qualname__}() got an unexpected keyword argument '{next(iter(rest))}'")
+    _fill_defaults(t, function, code, local, source, trusted)
+    return local
+
+
+def _fill_defaults(t: Tracer, function: types.FunctionType, code: types.CodeType, local: dict[str, Any], source: Any, trusted: bool) -> None:
+    world = t.world
+    defaults = function.__defaults__ or ()
+    first = code.co_argcount - len(defaults)
+    for index in range(code.co_argcount):
+        name = code.co_varnames[index]
+        if name in local:
+            continue
+        if index < first:
+            raise GraphBreak("bad-call", f"{function.__qualname__}() missing required argument '{name}'")
+        value = defaults[index - first]
+        if source is not None:
+            value = world.bring(value, ItemSource(AttributeSource(source, "__defaults__"), index - first), trusted)
+        local[name] = value
+    for name in code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]:
+        if name in local:
+            continue
+        kwdefaults = function.__kwdefaults__ or {}
+        if name not in kwdefaults:
+            raise GraphBreak("bad-call", f"{function.__qualname__}() missing required keyword-only argument '{name}'")
+        value = kwdefaults[name]
+        if source is not None:
+            value = world.bring(value, ItemSource(AttributeSource(source, "__kwdefaults__"), name), trusted)
+        local[name] = value
+
+
+def _call_partial(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
+    inner, given, keywords = function.func, function.args, function.keywords
+    if t.world.is_foreign(function):
+        source = t.world.source_of(function)
+        assert source is not None
+        inner = t.world.bring(inner, AttributeSource(source, "func"))
+        given = t.world.bring(given, AttributeSource(source, "args"))
+        keywords = t.world.adopt(t.world.bring(keywords, AttributeSource(source, "keywords")))
+    return call(t, inner, (*given, *args), {**keywords, **kwargs}, linked)
+
+
+# ---- objects with __call__
+def _call_object(t: Tracer, obj: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
+    if isinstance(obj, torch.nn.Module) and type(obj).__call__ is torch.nn.Module.__call__:
+        return _call_module(t, obj, args, kwargs, linked)
+    method = t.world.type_lookup(type(obj), "__call__")
+    if isinstance(method, types.FunctionType):
+        return call(t, method, (obj, *args), kwargs, linked)
+    if method is MISSING:
+        raise Raised(TypeError(f"'{type(obj).__name__}' object is not callable"))
+    raise GraphBreak("unknown-call", f"a call of a {type(obj).__name__}")
+
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def _call_module(t: Tracer, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
+    """Without hooks a module's call is its `forward`; with hooks nn.Module's own code is interpreted."""
+    if isinstance(module, torch.jit.ScriptModule):
+        raise GraphBreak("unknown-call", "a TorchScript module")
+    if _has_hooks(t, module):
+        return inline(t, torch.nn.Module._call_impl, (module, *args), kwargs, linked)
+    if module.__dict__.get("_compiled_call_impl") is not None:
+        t.world.dict_get(t.world.instance_dict(module), "_compiled_call_impl", trusted=True)
+    return call(t, t.get_attr(module, "forward"), args, kwargs, linked)
+
+
+def _has_hooks(t: Tracer, module: torch.nn.Module) -> bool:
+    import torch.nn.modules.module as nn_module
+
+    if any((nn_module._global_backward_hooks, nn_module._global_backward_pre_hooks, nn_module._global_forward_hooks,
+            nn_module._global_forward_pre_hooks)):
+        return True
+    if not t.world.is_foreign(module):
+        return any(module.__dict__.get(name) for name in _HOOKS)
+    table = t.world.instance_dict(module)
+    found = False
+    for name in _HOOKS:
+        hooks = t.world.dict_get(table, name)
+        if hooks is not MISSING and hooks:
+            found = True
+        elif hooks is not MISSING:
+            t.world.guard(t.world.item_source(table, name), Kind.EMPTY)
+    return found
+
+
+# ---- classes
+def _call_class(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """cls(*args, **kwargs): the metaclass' __call__, then __new__ and __init__."""
+    meta_call = MISSING if type(cls) is type else t.world.type_lookup(type(cls), "__call__")
+    if isinstance(meta_call, types.FunctionType) and type(cls) is not torch.nn.parameter._ParameterMeta:
+        if trusted_class(type(cls)) and not trusted_class(cls) and hasattr(cls, "__members__"):
+            return handlers.call_enum(t, cls, args, kwargs)
+        return call(t, meta_call, (cls, *args), kwargs)
+    native = handlers.find_class(cls)
+    if native is not None:
+        return native(t, cls, args, kwargs)
+    new = t.world.type_lookup(cls, "__new__")
+    if isinstance(new, staticmethod):
+        new = new.__func__
+    obj = _new_object(t, cls, new, args, kwargs)
+    if not isinstance(obj, cls):
+        return obj
+    init = t.world.type_lookup(type(obj), "__init__")
+    if isinstance(init, types.FunctionType):
+        result = call(t, init, (obj, *args), kwargs)
+        if result is not None:
+            raise Raised(TypeError(f"__init__() should return None, not '{type(result).__name__}'"))
+    elif init is not object.__init__ and not isinstance(obj, BaseException):
+        t.native(init, obj, *(t.iterable(a) if not isinstance(a, dict) else t.mapping(a) for a in args), **kwargs)
+    return obj
+
+
+def _new_object(t: Tracer, cls: type, new: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if isinstance(new, types.FunctionType):
+        return call(t, new, (cls, *args), kwargs)
+    if new is object.__new__:
+        if getattr(cls, "__abstractmethods__", None):
+            raise GraphBreak("bad-call", f"the abstract class {cls.__name__} is instantiated")
+        return t.native(object.__new__, cls)
+    if issubclass(cls, BaseException):
+        return t.native(new, cls, *args)
+    if issubclass(cls, (list, dict, set)) and new in (list.__new__, dict.__new__, set.__new__):
+        return t.native(new, cls)
+    if issubclass(cls, (tuple, frozenset, str, int, float)):
+        return t.native(new, cls, *(t.iterable(a) if issubclass(cls, (tuple, frozenset)) else t.concrete_tree(a) for a in args), **kwargs)
+    raise GraphBreak("unknown-object", f"an object of the class {cls.__qualname__} is made, which is implemented in C")
+
+

@@ -1,0 +1,132 @@
+"""One activation of a code object inside the trace, and the loop that steps it.
+
+In:     a decoded program, traced locals, cells.
+Out:    `run()` gives a `Returned` or `Yielded`; exceptions of the program leave as `Raised`, graph breaks as `GraphBreak`.
+Holds:  `stack` is CPython's stack, slot for slot (NULL included); `saved` is the stack before the current operation.
+"""
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pliant.capture.bytecode.decode import Op, Program, decode
+from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.source import SourceLocation
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Returned:
+    value: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Yielded:
+    value: Any
+
+
+Handler = Callable[["Frame", Op], Any]
+HANDLERS: dict[str, Handler] = {}
+
+
+def opcode(*names: str) -> Callable[[Handler], Handler]:
+    """Register the handler of normalised operations."""
+
+    def add(handler: Handler) -> Handler:
+        for name in names:
+            HANDLERS[name] = handler
+        return handler
+
+    return add
+
+
+class Frame:
+    """`linked`: the caller's current CALL operation returns exactly what this frame returns (so a break can split both)."""
+
+    __slots__ = ("tracer", "program", "code", "globals", "locals", "cells", "stack", "ip", "op", "saved", "steps_at_op", "linked", "exceptions",
+                 "name", "trusted", "builtins", "class_locals", "nodes_at_op")
+
+    def __init__(self, tracer: Tracer, code: types.CodeType, namespace: dict[str, Any], local: dict[str, Any],
+                 cells: dict[str, types.CellType], name: str, linked: bool) -> None:
+        self.tracer = tracer
+        self.program: Program = decode(code)
+        self.code = code
+        self.globals = namespace
+        self.locals = local
+        self.cells = cells
+        self.stack: list[Any] = []
+        self.ip = 0
+        self.op: Op = self.program.ops[0]
+        self.saved: list[Any] = []
+        self.steps_at_op = 0
+        self.nodes_at_op = 0
+        self.linked = linked
+        self.exceptions: list[BaseException | None] = []
+        self.name = name
+        self.class_locals: dict[str, Any] | None = None
+
+    def run(self) -> Returned | Yielded:
+        """Step until the frame returns or yields."""
+        tracer, ops, stack = self.tracer, self.program.ops, self.stack
+        handlers = tracer.handlers(self.program)
+        tracer.enter(self)
+        try:
+            while True:
+                ip = self.ip
+                self.op = op = ops[ip]
+                self.ip = ip + 1
+                self.saved = stack.copy()
+                tracer.steps += 1
+                self.steps_at_op = tracer.steps
+                self.nodes_at_op = tracer.recorder.count
+                if tracer.steps == tracer.stop_at:
+                    tracer.stop(self)
+                try:
+                    result = handlers[ip](self, op)
+                except Raised as raised:
+                    self._unwind(raised, op)
+                    continue
+                if result is not None:
+                    return result  # type: ignore[no-any-return]
+        except GraphBreak:
+            tracer.note_break()
+            raise
+        finally:
+            tracer.leave(self)
+
+    def throw(self, error: BaseException) -> Returned | Yielded:
+        """Go on with an exception raised at the current (yield) operation."""
+        self._unwind(Raised(error), self.op)
+        return self.run()
+
+    def _unwind(self, raised: Raised, op: Op) -> None:
+        """Go to the handler that covers the operation, as the exception table says; without one, leave."""
+        handler = op.handler
+        if handler is None:
+            raise raised
+        del self.stack[handler.depth :]
+        if handler.lasti:
+            self.stack.append(op.offset // 2)
+        self.stack.append(raised.error)
+        self.ip = handler.target
+
+    # ---- small helpers of handlers
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
+
+    def pop(self) -> Any:
+        return self.stack.pop()
+
+    def popn(self, count: int) -> list[Any]:
+        if count == 0:
+            return []
+        values = self.stack[-count:]
+        del self.stack[-count:]
+        return values
+
+    def location(self) -> SourceLocation:
+        return SourceLocation(self.code.co_filename, self.op.line or self.code.co_firstlineno, self.name)

@@ -1,0 +1,101 @@
+"""Generators of the traced program: real iterator objects whose steps are interpreted.
+
+Holds:  C code (`list`, `zip`, `sorted`...) may drive them; each step enters the interpreter again.
+"""
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pliant.capture.graph_breaks import Raised
+
+if TYPE_CHECKING:
+    from pliant.capture.frame import Frame
+
+
+class TracedGenerator:
+    """A suspended frame with the generator protocol. Exceptions leave as themselves, as C code expects."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.started = False
+        self.finished = False
+        self.running = False
+
+    def __iter__(self) -> TracedGenerator:
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+    def send(self, value: Any) -> Any:
+        if self.finished:
+            raise StopIteration
+        if self.running:
+            raise ValueError("generator already executing")
+        if not self.started and value is not None:
+            raise TypeError("can't send non-None value to a just-started generator")
+        if self.started:
+            self.frame.stack.append(value)
+        self.started = True
+        return self._step()
+
+    def _step(self, error: BaseException | None = None) -> Any:
+        from pliant.capture.frame import Yielded
+
+        self.running = True
+        tracer = self.frame.tracer
+        outer, tracer.current_exception = tracer.current_exception, tracer.current_exception
+        try:
+            result = self.frame.run() if error is None else self.frame.throw(error)
+        except Raised as raised:
+            self.finished = True
+            if isinstance(raised.error, StopIteration):
+                failure = RuntimeError("generator raised StopIteration")
+                failure.__cause__ = raised.error
+                raise failure from raised.error
+            raise raised.error from raised.error.__cause__
+        except BaseException:
+            self.finished = True
+            raise
+        finally:
+            self.running = False
+            tracer.current_exception = outer
+        if isinstance(result, Yielded):
+            return result.value
+        self.finished = True
+        raise StopIteration(result.value)
+
+    def throw(self, error: Any, value: Any = None, traceback: Any = None) -> Any:
+        if isinstance(error, type):
+            error = error() if value is None else (value if isinstance(value, error) else error(value))
+        if self.finished or not self.started:
+            self.finished = True
+            raise error
+        return self._step(error)
+
+    def close(self) -> None:
+        if self.finished or not self.started:
+            self.finished = True
+            return
+        try:
+            self.throw(GeneratorExit())
+        except (GeneratorExit, StopIteration):
+            return
+        raise RuntimeError("generator ignored GeneratorExit")
+
+
+class TracedIterator:
+    """An iterator written as one of our own generators, whose `Raised` become plain exceptions for C code."""
+
+    def __init__(self, steps: Generator[Any, Any, Any]) -> None:
+        self.steps = steps
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return next(self.steps)
+        except Raised as raised:
+            raise raised.error from raised.error.__cause__

@@ -1,0 +1,80 @@
+"""Every reason why capture stops, as one table, and the exceptions that carry it.
+
+In:     a handler meets something it cannot record: `raise GraphBreak("kind", "detail")`.
+Out:    a `BreakReason` with the user's line; `docs/graph-breaks.md` has one section for each kind.
+Holds:  `GraphBreak` derives from BaseException so that no `except Exception` of the traced program swallows it.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pliant.capture.trace import BreakReason
+from pliant.source import SourceLocation
+
+
+@dataclass(frozen=True, slots=True)
+class BreakKind:
+    """id, why it cannot be recorded, what to do about it."""
+
+    id: str
+    why: str
+    do: str
+
+
+KINDS: dict[str, BreakKind] = {
+    kind.id: kind
+    for kind in (
+        BreakKind("data-dependent", "the value is computed by the graph being recorded and is not known yet",
+                  "branch with torch.where or torch.cond, or move the decision out of the compiled function"),
+        BreakKind("side-effect-call", "it acts on the world outside while the graph is being recorded",
+                  "move the call after the compiled function"),
+        BreakKind("unknown-call", "the function is implemented outside Python and is not known to be free of side effects",
+                  "declare it with pliant.allow_in_graph or pliant.assume_constant_result, or move it out"),
+        BreakKind("unknown-object", "the object's type is implemented outside Python and cannot be followed",
+                  "keep such objects out of the compiled function"),
+        BreakKind("user-request", "graph_break() or a disabled function was called", "remove the marker to capture across it"),
+        BreakKind("tensor-error", "the operation fails on the shapes and types seen; eager raises the error",
+                  "correct the operation"),
+        BreakKind("unsupported-operator", "no rule says what the operator's result looks like",
+                  "register a fake implementation (torch.library.register_fake)"),
+        BreakKind("unsupported-tensor", "tensors of this kind are not followed", "keep them out of the compiled function"),
+        BreakKind("unsupported-opcode", "this statement is not captured", "rewrite the statement"),
+        BreakKind("coroutine", "asynchronous code runs between other code", "compile the synchronous part"),
+        BreakKind("exception", "the function raises", "none: exceptions are raised by the original code"),
+        BreakKind("bad-call", "the arguments do not fit the function; eager raises the error", "correct the call"),
+        BreakKind("recursion", "the function calls itself too deeply", "bound the recursion"),
+        BreakKind("random-state", "the random generator's state is read or set", "seed outside the compiled function"),
+        BreakKind("cannot-rebuild", "a value alive here cannot be made again by generated code",
+                  "do not keep it across this point"),
+        BreakKind("mutated-global-state", "a global setting is changed in a way that is not recorded", "change it outside"),
+    )
+}
+
+
+class GraphBreak(BaseException):
+    """Capture cannot go on with the current operation."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(f"[{kind}] {detail}")
+        assert kind in KINDS, kind
+        self.kind = kind
+        self.detail = detail
+
+    def reason(self, location: SourceLocation | None) -> BreakReason:
+        return BreakReason(self.kind, self.detail, location)
+
+
+class CannotCapture(Exception):
+    """Nothing of the call can be captured: it runs eagerly."""
+
+    def __init__(self, reason: BreakReason) -> None:
+        super().__init__(f"[{reason.kind}] {reason.detail}")
+        self.reason = reason
+
+
+class Raised(Exception):
+    """An exception of the traced program, on its way through the interpreter. `error` is the program's exception."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(repr(error))
+        self.error = error

@@ -1,0 +1,163 @@
+"""Inputs of the captured graph: real tensors become fake, numbers that vary become symbols.
+
+In:     real values and their sources, from `World.bring`.
+Out:    `FakeTensor`s and `SymInt`/`SymFloat`s, placeholders in the graph, tensor guards.
+Holds:  one real tensor is one input, however many sources lead to it.
+"""
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.errors import Unsupported
+from pliant.graph.contracts import GraphInput
+from pliant.graph.fake_tensor import FakeMode, FakeTensor
+from pliant.guards.kinds import Kind, TensorFacts
+from pliant.guards.sources import ModuleMemberSource, SizeSource, Source, StrideSource
+from pliant.symbolic.expr import Expr, Symbol
+from pliant.symbolic.shape_env import ShapeEnv
+
+if TYPE_CHECKING:
+    from pliant.capture.dynamic_policy import DynamicPolicy
+    from pliant.capture.world import World
+
+
+class Inputs:
+    """Makes and remembers the inputs of one capture."""
+
+    world: World
+
+    def __init__(self, graph: fx.Graph, mode: FakeMode, shape_env: ShapeEnv, policy: DynamicPolicy) -> None:
+        self.graph = graph
+        self.mode = mode
+        self.shape_env = shape_env
+        self.policy = policy
+        self.inputs: list[GraphInput] = []
+        self.node_of_symbol: dict[Symbol, fx.Node] = {}
+        self._by_tensor: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
+        self._examples: dict[int, torch.Tensor] = {}
+        self._last_placeholder: fx.Node | None = None
+
+    # ---- tensors
+    def tensor(self, value: torch.Tensor, source: Source) -> FakeTensor:
+        """The fake tensor of a real one; a second way to the same tensor adds only a guard."""
+        found = self._by_tensor.get(id(value))
+        if found is not None:
+            first = self.world.source_of(found[1])
+            if first != source:
+                self.world.guard(source, Kind.SAME_AS, first)
+            return found[1]
+        if isinstance(value, FakeTensor):
+            return value
+        with torch._C.DisableTorchFunction():
+            fake = self._make(value, source)
+        self._by_tensor[id(value)] = (value, fake)
+        self._examples[id(fake)] = value
+        self.world.set_origin(fake, source)
+        return fake
+
+    def example_of(self, fake: FakeTensor) -> torch.Tensor | None:
+        """The real tensor that an input stands for."""
+        return self._examples.get(id(fake))
+
+    def _make(self, value: torch.Tensor, source: Source) -> FakeTensor:
+        static = isinstance(value, torch.nn.Parameter) or (isinstance(source, ModuleMemberSource) and source.table == "_buffers")
+        sizes, strides = tuple(value.shape), tuple(value.stride()) if value.layout is torch.strided else ()
+        dims = ("static",) * value.dim() if static else self.policy.tensor_dims(source, value)
+        try:
+            fake_sizes = tuple(self._size(n, d, source, i) for i, (n, d) in enumerate(zip(sizes, dims, strict=True)))
+            symbolic = any(not isinstance(n, int) for n in fake_sizes)
+            fake_strides = self._strides(sizes, strides, fake_sizes) if symbolic else strides
+            fake = self.mode.from_real(value, sizes=fake_sizes, strides=fake_strides)
+        except Unsupported as error:
+            raise GraphBreak("unsupported-tensor", str(error)) from None
+        self._guard(value, source, fake_sizes, fake_strides)
+        node = self._placeholder(source, fake)
+        fake.node = node
+        self.inputs.append(GraphInput(node.name, "tensor", fake, source, value, static))
+        return fake
+
+    def _size(self, size: int, how: Any, source: Source, dim: int) -> int | torch.SymInt:
+        lo, hi = None, None
+        if isinstance(how, tuple):
+            how, lo, hi = how
+        if how == "static":
+            return size
+        marked = how == "marked"
+        expr = self.shape_env.create_symbol(size, SizeSource(source, dim), lo=lo, hi=hi, must_stay_dynamic=marked)
+        return self.wrap(expr)
+
+    def _strides(self, sizes: tuple[int, ...], strides: tuple[int, ...], fake: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Strides in terms of symbolic sizes where the tensor is dense; strides that follow no pattern stay numbers."""
+        out: list[Any] = [None] * len(sizes)
+        # Equal strides come from dimensions of size 1: the outer one (more elements inside) is visited last.
+        order = sorted(range(len(sizes)), key=lambda i: (strides[i], sizes[i] != 1, -i))
+        real, expected = 1, 1
+        for i in order:
+            if strides[i] == real:
+                out[i] = expected
+            elif real and strides[i] % real == 0 and strides[i] > 0:
+                out[i] = expected * (strides[i] // real)
+            else:
+                out[i] = strides[i]
+            real, expected = strides[i] * sizes[i], out[i] * fake[i]
+        return tuple(out)
+
+    def _guard(self, value: torch.Tensor, source: Source, sizes: tuple[Any, ...], strides: tuple[Any, ...]) -> None:
+        def fixed(values: tuple[Any, ...]) -> tuple[int | None, ...]:
+            return tuple(v if isinstance(v, int) else None for v in values)
+
+        facts = TensorFacts(
+            cls=type(value), dtype=value.dtype, device=value.device, requires_grad=value.requires_grad,
+            sizes=fixed(sizes), strides=fixed(strides),
+        )
+        self.world.guard(source, Kind.TENSOR, facts)
+        for dim, stride in enumerate(strides):
+            if not isinstance(stride, int):
+                self.world.guard(StrideSource(source, dim), Kind.EXPRESSION, self.shape_env.expr_of(stride))
+
+    def _placeholder(self, source: Source, value: Any) -> fx.Node:
+        """A new placeholder behind the earlier ones (computation may already have been recorded after them)."""
+        name = "".join(c if c.isalnum() else "_" for c in source.describe()).strip("_") or "x"
+        anchor = self._last_placeholder
+        if anchor is None:
+            first = next(iter(self.graph.nodes))
+            with self.graph.inserting_before(first):
+                node = self.graph.placeholder(name[-60:])
+        else:
+            with self.graph.inserting_after(anchor):
+                node = self.graph.placeholder(name[-60:])
+        node.meta["val"] = value
+        self._last_placeholder = node
+        return node
+
+    # ---- numbers
+    def scalar(self, value: int | float, source: Source) -> Any:
+        """A number read from outside: itself under an equality guard, or symbolic."""
+        if self.policy.scalar(source, value) == "static" or (isinstance(value, float) and not math.isfinite(value)):
+            self.world.guard(source, Kind.EQUALS, value)
+            return value
+        self.world.guard(source, Kind.NUMBER_TYPE, type(value))
+        if isinstance(value, int):
+            return self.wrap(self.shape_env.create_symbol(value, source, lo=-(2**62), duck=False))
+        return self.wrap(self.shape_env.create_symbol(value, source, kind=float, duck=False))
+
+    def wrap(self, expr: Expr) -> Any:
+        """The number of an expression; its symbols become inputs when the graph first uses them."""
+        return self.shape_env.wrap(expr)
+
+    def symbol_node(self, symbol: Symbol) -> fx.Node:
+        """The placeholder that carries a symbol's value."""
+        node = self.node_of_symbol.get(symbol)
+        if node is None:
+            source = self.shape_env.sources[symbol][0]
+            fake = self.shape_env.wrap(symbol)
+            assert isinstance(source, Source)
+            node = self._placeholder(source, fake)
+            self.node_of_symbol[symbol] = node
+            self.inputs.append(GraphInput(node.name, "symbol", fake, source, self.shape_env.hint(symbol)))
+        return node

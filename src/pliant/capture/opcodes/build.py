@@ -1,0 +1,263 @@
+"""Building and taking apart: containers, strings, functions, slices, unpacking."""
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from pliant.capture.bytecode.decode import Op
+from pliant.capture.frame import Frame, opcode
+from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.world import concrete
+from pliant.guards.sources import held
+
+
+@opcode("BUILD_TUPLE")
+def build_tuple(frame: Frame, op: Op) -> None:
+    frame.push(tuple(frame.popn(op.arg)))  # type: ignore[arg-type]
+
+
+@opcode("BUILD_LIST")
+def build_list(frame: Frame, op: Op) -> None:
+    frame.push(frame.popn(op.arg))  # type: ignore[arg-type]
+
+
+@opcode("BUILD_SET")
+def build_set(frame: Frame, op: Op) -> None:
+    keys = [frame.tracer.hashable(v) for v in frame.popn(op.arg)]  # type: ignore[arg-type]
+    frame.push(frame.tracer.native(set, keys))
+
+
+@opcode("BUILD_MAP")
+def build_map(frame: Frame, op: Op) -> None:
+    items = frame.popn(2 * op.arg)  # type: ignore[operator]
+    keys = [frame.tracer.hashable(k) for k in items[::2]]
+    frame.push(frame.tracer.native(dict, list(zip(keys, items[1::2], strict=True))))
+
+
+@opcode("BUILD_CONST_KEY_MAP")
+def build_const_key_map(frame: Frame, op: Op) -> None:
+    keys = frame.pop()
+    frame.push(dict(zip(keys, frame.popn(op.arg), strict=True)))  # type: ignore[arg-type]
+
+
+@opcode("BUILD_STRING")
+def build_string(frame: Frame, op: Op) -> None:
+    frame.push("".join(frame.popn(op.arg)))  # type: ignore[arg-type]
+
+
+@opcode("BUILD_SLICE")
+def build_slice(frame: Frame, op: Op) -> None:
+    frame.push(slice(*frame.popn(op.arg)))  # type: ignore[arg-type]
+
+
+@opcode("LIST_APPEND")
+def list_append(frame: Frame, op: Op) -> None:
+    value = frame.pop()
+    frame.stack[-op.arg].append(value)  # type: ignore[operator]
+
+
+@opcode("SET_ADD")
+def set_add(frame: Frame, op: Op) -> None:
+    value = frame.tracer.hashable(frame.pop())
+    frame.tracer.native(frame.stack[-op.arg].add, value)  # type: ignore[operator]
+
+
+@opcode("MAP_ADD")
+def map_add(frame: Frame, op: Op) -> None:
+    key, value = frame.popn(2)
+    frame.tracer.native(frame.stack[-op.arg].__setitem__, frame.tracer.hashable(key), value)  # type: ignore[operator]
+
+
+@opcode("LIST_EXTEND")
+def list_extend(frame: Frame, op: Op) -> None:
+    value = frame.pop()
+    frame.tracer.native(frame.stack[-op.arg].extend, frame.tracer.iterable(value))  # type: ignore[operator]
+
+
+@opcode("SET_UPDATE")
+def set_update(frame: Frame, op: Op) -> None:
+    value = frame.pop()
+    frame.tracer.native(frame.stack[-op.arg].update, frame.tracer.iterable(value))  # type: ignore[operator]
+
+
+@opcode("DICT_UPDATE", "DICT_MERGE")
+def dict_update(frame: Frame, op: Op) -> None:
+    value = frame.tracer.mapping(frame.pop())
+    target = frame.stack[-op.arg]  # type: ignore[operator]
+    if op.name == "DICT_MERGE":
+        twice = [k for k in value if k in target]
+        if twice:
+            raise Raised(TypeError(f"got multiple values for keyword argument '{twice[0]}'"))
+    target.update(value)
+
+
+@opcode("LIST_TO_TUPLE")
+def list_to_tuple(frame: Frame, op: Op) -> None:
+    frame.push(tuple(frame.pop()))
+
+
+@opcode("CALL_INTRINSIC_1")
+def call_intrinsic_1(frame: Frame, op: Op) -> None:
+    if op.arg == "STOPITERATION_ERROR":
+        error = frame.pop()
+        if isinstance(error, StopIteration):
+            new = RuntimeError("generator raised StopIteration")
+            new.__cause__ = new.__context__ = error
+            error = new
+        frame.push(error)
+        return
+    raise GraphBreak("unsupported-opcode", f"the interpreter operation {op.arg}")
+
+
+@opcode("CALL_INTRINSIC_2", "ASYNC_GEN_WRAP", "PREP_RERAISE_STAR", "CHECK_EG_MATCH", "GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "END_ASYNC_FOR",
+        "BEFORE_ASYNC_WITH")
+def not_captured(frame: Frame, op: Op) -> None:
+    raise GraphBreak("coroutine" if "A" in op.name[:5] else "unsupported-opcode", f"the interpreter operation {op.name}")
+
+
+# ---- strings
+@opcode("CONVERT_VALUE")
+def convert_value(frame: Frame, op: Op) -> None:
+    convert = {"str": str, "repr": repr, "ascii": ascii}[op.arg]  # type: ignore[index]
+    frame.push(frame.tracer.call(convert, (frame.pop(),), {}))
+
+
+@opcode("FORMAT_SIMPLE")
+def format_simple(frame: Frame, op: Op) -> None:
+    value = frame.pop()
+    frame.push(value if type(value) is str else frame.tracer.call(format, (concrete(value), ""), {}))
+
+
+@opcode("FORMAT_WITH_SPEC")
+def format_with_spec(frame: Frame, op: Op) -> None:
+    value, spec = frame.popn(2)
+    frame.push(frame.tracer.call(format, (concrete(value), spec), {}))
+
+
+# ---- functions
+@opcode("MAKE_FUNCTION")
+def make_function(frame: Frame, op: Op) -> None:
+    code = frame.pop()
+    parts: Any = op.arg or ()
+    values = dict(zip(reversed(parts), [frame.pop() for _ in parts], strict=True))
+    frame.push(_function(frame, code, values))
+
+
+def _function(frame: Frame, code: types.CodeType, parts: dict[str, Any]) -> types.FunctionType:
+    if code.co_flags & 0x80 or code.co_flags & 0x200:
+        raise GraphBreak("coroutine", f"the coroutine {code.co_name}")
+    closure = parts.get("closure")
+    if closure is None and code.co_freevars:
+        closure = tuple(types.CellType() for _ in code.co_freevars)  # 3.13 sets the closure afterwards
+    frame.tracer.world.set_origin(frame.globals, held(frame.globals, ""))
+    function = types.FunctionType(code, frame.globals, code.co_name, parts.get("defaults"), closure)
+    if parts.get("kwdefaults"):
+        function.__kwdefaults__ = parts["kwdefaults"]
+    if parts.get("annotations"):
+        pairs = parts["annotations"]
+        function.__annotations__ = dict(zip(pairs[::2], pairs[1::2], strict=True)) if isinstance(pairs, tuple) else pairs
+    return function
+
+
+@opcode("SET_FUNCTION_ATTRIBUTE")
+def set_function_attribute(frame: Frame, op: Op) -> None:
+    value, function = frame.popn(2)
+    match op.arg:
+        case "defaults":
+            function.__defaults__ = value
+        case "kwdefaults":
+            function.__kwdefaults__ = value
+        case "annotations":
+            function.__annotations__ = dict(zip(value[::2], value[1::2], strict=True)) if isinstance(value, tuple) else value
+        case _:
+            parts = {"closure": value, "defaults": function.__defaults__, "kwdefaults": function.__kwdefaults__}
+            made = _function(frame, function.__code__, parts)
+            made.__annotations__ = function.__annotations__
+            function = made
+    frame.push(function)
+
+
+# ---- unpacking
+@opcode("UNPACK_SEQUENCE")
+def unpack_sequence(frame: Frame, op: Op) -> None:
+    count: Any = op.arg
+    values = frame.tracer.sequence(frame.pop())
+    if len(values) > count:
+        raise Raised(ValueError(f"too many values to unpack (expected {count})"))
+    if len(values) < count:
+        raise Raised(ValueError(f"not enough values to unpack (expected {count}, got {len(values)})"))
+    frame.stack.extend(reversed(values))
+
+
+@opcode("UNPACK_EX")
+def unpack_ex(frame: Frame, op: Op) -> None:
+    before, after = op.arg  # type: ignore[misc]
+    values = list(frame.tracer.sequence(frame.pop()))
+    if len(values) < before + after:
+        raise Raised(ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(values)})"))
+    end = len(values) - after
+    parts = [*values[:before], values[before:end], *values[end:]]
+    frame.stack.extend(reversed(parts))
+
+
+# ---- pattern matching
+@opcode("GET_LEN")
+def get_len(frame: Frame, op: Op) -> None:
+    frame.push(frame.tracer.call(len, (frame.stack[-1],), {}))
+
+
+@opcode("MATCH_MAPPING")
+def match_mapping(frame: Frame, op: Op) -> None:
+    import collections.abc
+
+    frame.push(isinstance(frame.stack[-1], collections.abc.Mapping))
+
+
+@opcode("MATCH_SEQUENCE")
+def match_sequence(frame: Frame, op: Op) -> None:
+    import collections.abc
+
+    value = frame.stack[-1]
+    frame.push(isinstance(value, collections.abc.Sequence) and not isinstance(value, (str, bytes, bytearray)))
+
+
+@opcode("MATCH_KEYS")
+def match_keys(frame: Frame, op: Op) -> None:
+    keys, subject = frame.stack[-1], frame.stack[-2]
+    values = []
+    for key in keys:
+        if not frame.tracer.contains(subject, key):
+            frame.push(None)
+            return
+        values.append(frame.tracer.subscript(subject, key))
+    frame.push(tuple(values))
+
+
+@opcode("MATCH_CLASS")
+def match_class(frame: Frame, op: Op) -> None:
+    names = frame.pop()
+    subject, cls = frame.popn(2)
+    frame.push(_match_class(frame, subject, cls, op.arg, names))
+
+
+def _match_class(frame: Frame, subject: Any, cls: Any, count: Any, names: tuple[str, ...]) -> Any:
+    tracer = frame.tracer
+    if not tracer.call(isinstance, (subject, cls), {}):
+        return None
+    values = []
+    if count:
+        fields = getattr(cls, "__match_args__", None)
+        if fields is None and cls in (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple):
+            values.append(subject)
+            fields = ()
+        elif fields is None or count > len(fields):
+            raise Raised(TypeError(f"{cls.__name__}() accepts {len(fields or ())} positional sub-patterns ({count} given)"))
+        names = (*fields[:count], *names)
+    for name in names:
+        try:
+            values.append(tracer.get_attr(subject, name))
+        except Raised as raised:
+            if isinstance(raised.error, AttributeError):
+                return None
+            raise
+    return tuple(values)

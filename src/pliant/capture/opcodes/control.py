@@ -1,0 +1,129 @@
+"""Jumps, loops, returns, generators."""
+from __future__ import annotations
+
+from typing import Any
+
+from pliant.capture.bytecode.decode import Op
+from pliant.capture.frame import Frame, Returned, Yielded, opcode
+from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.world import concrete
+
+_DONE = object()
+
+
+@opcode("JUMP")
+def jump(frame: Frame, op: Op) -> None:
+    frame.ip = op.target  # type: ignore[assignment]
+
+
+@opcode("POP_JUMP_IF_TRUE")
+def pop_jump_if_true(frame: Frame, op: Op) -> None:
+    if concrete(frame.tracer.truth(frame.pop())):
+        frame.ip = op.target  # type: ignore[assignment]
+
+
+@opcode("POP_JUMP_IF_FALSE")
+def pop_jump_if_false(frame: Frame, op: Op) -> None:
+    if not concrete(frame.tracer.truth(frame.pop())):
+        frame.ip = op.target  # type: ignore[assignment]
+
+
+@opcode("POP_JUMP_IF_NONE")
+def pop_jump_if_none(frame: Frame, op: Op) -> None:
+    if frame.pop() is None:
+        frame.ip = op.target  # type: ignore[assignment]
+
+
+@opcode("POP_JUMP_IF_NOT_NONE")
+def pop_jump_if_not_none(frame: Frame, op: Op) -> None:
+    if frame.pop() is not None:
+        frame.ip = op.target  # type: ignore[assignment]
+
+
+@opcode("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP")
+def jump_or_pop(frame: Frame, op: Op) -> None:
+    wanted = op.name == "JUMP_IF_TRUE_OR_POP"
+    if concrete(frame.tracer.truth(frame.stack[-1])) == wanted:
+        frame.ip = op.target  # type: ignore[assignment]
+    else:
+        frame.pop()
+
+
+@opcode("GET_ITER")
+def get_iter(frame: Frame, op: Op) -> None:
+    frame.push(frame.tracer.iterate(frame.pop()))
+
+
+@opcode("FOR_ITER")
+def for_iter(frame: Frame, op: Op) -> None:
+    try:
+        value = frame.tracer.next(frame.stack[-1])
+    except Raised as raised:
+        if not isinstance(raised.error, StopIteration):
+            raise
+        frame.pop()
+        frame.ip = op.target  # type: ignore[assignment]
+        return
+    frame.push(value)
+
+
+@opcode("RETURN_VALUE")
+def return_value(frame: Frame, op: Op) -> Returned:
+    return Returned(frame.pop())
+
+
+# ---- generators
+@opcode("RETURN_GENERATOR")
+def return_generator(frame: Frame, op: Op) -> None:
+    """The frame already runs inside a traced generator; the POP_TOP that follows drops this value."""
+    frame.push(None)
+
+
+@opcode("YIELD_VALUE")
+def yield_value(frame: Frame, op: Op) -> Yielded:
+    return Yielded(frame.pop())
+
+
+@opcode("GET_YIELD_FROM_ITER")
+def get_yield_from_iter(frame: Frame, op: Op) -> None:
+    frame.push(frame.tracer.iterate(frame.pop()))
+
+
+@opcode("SEND")
+def send(frame: Frame, op: Op) -> None:
+    """One step of `yield from`: the sub-iterator's value to yield, or its return value and a jump."""
+    value = frame.pop()
+    receiver = frame.stack[-1]
+    try:
+        sent = frame.tracer.send(receiver, value)
+    except Raised as raised:
+        if not isinstance(raised.error, StopIteration):
+            raise
+        if not op.arg:  # 3.11 pops the iterator here, later versions with END_SEND
+            frame.pop()
+        frame.push(raised.error.value)
+        frame.ip = op.target  # type: ignore[assignment]
+        return
+    frame.push(sent)
+
+
+@opcode("END_SEND")
+def end_send(frame: Frame, op: Op) -> None:
+    value = frame.pop()
+    frame.pop()
+    frame.push(value)
+
+
+@opcode("CLEANUP_THROW")
+def cleanup_throw(frame: Frame, op: Op) -> None:
+    """An exception thrown in at `yield from`: StopIteration ends the sub-iterator with its value."""
+    error = frame.stack[-1]
+    if not isinstance(error, StopIteration):
+        raise Raised(error)
+    frame.popn(3)
+    frame.stack.extend((None, error.value))
+
+
+@opcode("GET_AWAITABLE")
+def get_awaitable(frame: Frame, op: Op) -> Any:
+    raise GraphBreak("coroutine", "await")

@@ -1,0 +1,245 @@
+"""Loads and stores of names: locals, globals, cells, class bodies; and the shuffling of the stack."""
+from __future__ import annotations
+
+import builtins
+import types
+from typing import Any
+
+from pliant.capture.bytecode.decode import Op
+from pliant.capture.frame import Frame, opcode
+from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.trace import DELETED, NULL
+from pliant.capture.world import trusted_globals
+from pliant.guards.kinds import MISSING
+from pliant.guards.sources import held
+
+_BUILTINS = builtins.__dict__
+
+
+@opcode("POP_TOP", "END_FOR")
+def pop_top(frame: Frame, op: Op) -> None:
+    frame.stack.pop()
+
+
+@opcode("NOP", "RESUME", "COPY_FREE_VARS", "MAKE_CELL", "SETUP_ANNOTATIONS")
+def nothing(frame: Frame, op: Op) -> None:
+    return None
+
+
+@opcode("PUSH_NULL")
+def push_null(frame: Frame, op: Op) -> None:
+    frame.stack.append(NULL)
+
+
+@opcode("COPY")
+def copy(frame: Frame, op: Op) -> None:
+    frame.stack.append(frame.stack[-op.arg])  # type: ignore[operator]
+
+
+@opcode("SWAP")
+def swap(frame: Frame, op: Op) -> None:
+    stack, depth = frame.stack, op.arg
+    stack[-1], stack[-depth] = stack[-depth], stack[-1]  # type: ignore[operator]
+
+
+@opcode("LOAD_CONST")
+def load_const(frame: Frame, op: Op) -> None:
+    frame.stack.append(op.arg)
+
+
+# ---- locals
+@opcode("LOAD_FAST")
+def load_fast(frame: Frame, op: Op) -> None:
+    try:
+        frame.stack.append(frame.locals[op.arg])  # type: ignore[index]
+    except KeyError:
+        if op.arg in frame.cells:  # 3.13 loads cells as locals
+            frame.stack.append(frame.cells[op.arg])  # type: ignore[index]
+            return
+        raise Raised(UnboundLocalError(
+            f"cannot access local variable '{op.arg}' where it is not associated with a value")) from None
+
+
+@opcode("LOAD_FAST_AND_CLEAR")
+def load_fast_and_clear(frame: Frame, op: Op) -> None:
+    name: Any = op.arg
+    if name in frame.cells and name not in frame.locals:
+        cell = frame.cells.pop(name)
+        frame.stack.append(cell)
+        return
+    frame.stack.append(frame.locals.pop(name, NULL))
+
+
+@opcode("STORE_FAST")
+def store_fast(frame: Frame, op: Op) -> None:
+    value = frame.stack.pop()
+    name: Any = op.arg
+    if value is NULL:
+        frame.locals.pop(name, None)
+    elif type(value) is types.CellType and name in frame.code.co_cellvars:
+        frame.cells[name] = value  # an inlined comprehension gives the outer cell back
+    else:
+        frame.locals[name] = value
+
+
+@opcode("DELETE_FAST")
+def delete_fast(frame: Frame, op: Op) -> None:
+    if op.arg not in frame.locals:
+        raise Raised(UnboundLocalError(f"cannot access local variable '{op.arg}' where it is not associated with a value"))
+    del frame.locals[op.arg]  # type: ignore[arg-type]
+
+
+# ---- globals
+def load_global_name(frame: Frame, name: str) -> Any:
+    """A global, else a builtin, else MISSING."""
+    world, namespace = frame.tracer.world, frame.globals
+    trusted = trusted_globals(namespace)
+    if not trusted or world.has_changes(namespace):
+        if not world.is_foreign(namespace):
+            world.set_origin(namespace, held(namespace, ""))
+        value = world.dict_get(namespace, name)
+        if value is not MISSING:
+            return world.resolve(value)
+    elif name in namespace:
+        world.set_origin(namespace, held(namespace, ""))
+        return world.resolve(world.dict_get(namespace, name, trusted=True))
+    table = namespace.get("__builtins__", _BUILTINS)
+    table = table if isinstance(table, dict) else table.__dict__
+    value = table.get(name, MISSING)
+    if value is not MISSING:
+        world.set_origin(value, held(value, name))
+    return value
+
+
+@opcode("LOAD_GLOBAL", "LOAD_NAME")
+def load_global(frame: Frame, op: Op) -> None:
+    name: Any = op.arg
+    if frame.class_locals is not None and op.name == "LOAD_NAME" and name in frame.class_locals:
+        frame.stack.append(frame.class_locals[name])
+        return
+    value = load_global_name(frame, name)
+    if value is MISSING:
+        raise Raised(NameError(f"name '{name}' is not defined", name=name))
+    frame.stack.append(value)
+
+
+@opcode("STORE_GLOBAL")
+def store_global(frame: Frame, op: Op) -> None:
+    world = frame.tracer.world
+    world.set_origin(frame.globals, held(frame.globals, ""))
+    world.dict_set(frame.globals, op.arg, frame.stack.pop())
+
+
+@opcode("DELETE_GLOBAL")
+def delete_global(frame: Frame, op: Op) -> None:
+    world = frame.tracer.world
+    world.set_origin(frame.globals, held(frame.globals, ""))
+    if world.dict_get(frame.globals, op.arg) is MISSING:
+        raise Raised(NameError(f"name '{op.arg}' is not defined"))
+    world.dict_set(frame.globals, op.arg, DELETED)
+
+
+# ---- names of class bodies
+@opcode("STORE_NAME")
+def store_name(frame: Frame, op: Op) -> None:
+    if frame.class_locals is None:
+        raise GraphBreak("unsupported-opcode", "module-level code")
+    frame.class_locals[op.arg] = frame.stack.pop()  # type: ignore[index]
+
+
+@opcode("DELETE_NAME")
+def delete_name(frame: Frame, op: Op) -> None:
+    if frame.class_locals is None or op.arg not in frame.class_locals:
+        raise Raised(NameError(f"name '{op.arg}' is not defined"))
+    del frame.class_locals[op.arg]
+
+
+@opcode("LOAD_LOCALS")
+def load_locals(frame: Frame, op: Op) -> None:
+    frame.stack.append(frame.class_locals)
+
+
+@opcode("LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
+def load_classderef(frame: Frame, op: Op) -> None:
+    table = frame.stack.pop() if op.name == "LOAD_FROM_DICT_OR_DEREF" else frame.class_locals
+    if table is not None and op.arg in table:
+        frame.stack.append(table[op.arg])
+        return
+    load_deref(frame, op)
+
+
+@opcode("LOAD_FROM_DICT_OR_GLOBALS")
+def load_from_dict_or_globals(frame: Frame, op: Op) -> None:
+    table = frame.stack.pop()
+    value = table[op.arg] if op.arg in table else load_global_name(frame, op.arg)  # type: ignore[arg-type]
+    if value is MISSING:
+        raise Raised(NameError(f"name '{op.arg}' is not defined"))
+    frame.stack.append(value)
+
+
+# ---- cells
+@opcode("LOAD_DEREF")
+def load_deref(frame: Frame, op: Op) -> None:
+    name: Any = op.arg
+    value = frame.tracer.world.cell_get(frame.cells[name])
+    if value is MISSING or value is DELETED:
+        if name in frame.code.co_freevars:
+            raise Raised(NameError(f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"))
+        raise Raised(UnboundLocalError(f"cannot access local variable '{name}' where it is not associated with a value"))
+    frame.stack.append(frame.tracer.world.resolve(value))
+
+
+@opcode("STORE_DEREF")
+def store_deref(frame: Frame, op: Op) -> None:
+    frame.tracer.world.cell_set(frame.cells[op.arg], frame.stack.pop())  # type: ignore[index]
+
+
+@opcode("DELETE_DEREF")
+def delete_deref(frame: Frame, op: Op) -> None:
+    frame.tracer.world.cell_set(frame.cells[op.arg], MISSING)  # type: ignore[index]
+
+
+@opcode("LOAD_CLOSURE")
+def load_closure(frame: Frame, op: Op) -> None:
+    name: Any = op.arg
+    if name not in frame.cells:
+        frame.cells[name] = types.CellType()
+    frame.stack.append(frame.cells[name])
+
+
+# ---- imports
+@opcode("IMPORT_NAME")
+def import_name(frame: Frame, op: Op) -> None:
+    """Modules already imported are found; importing a new one runs unknown code."""
+    import sys
+
+    names, level = frame.popn(2)[::-1]
+    name: Any = op.arg
+    if level:
+        package = frame.globals.get("__package__") or ""
+        base = package.rsplit(".", level - 1)[0] if level > 1 else package
+        name = f"{base}.{name}" if name else base
+    if name not in sys.modules:
+        raise GraphBreak("side-effect-call", f"import of {name}, which is not loaded yet")
+    module = sys.modules[name] if names or level else sys.modules[name.partition(".")[0]]
+    frame.tracer.world.set_origin(module, held(module, module.__name__))
+    frame.stack.append(module)
+
+
+@opcode("IMPORT_FROM")
+def import_from(frame: Frame, op: Op) -> None:
+    frame.stack.append(frame.tracer.get_attr(frame.stack[-1], op.arg))  # type: ignore[arg-type]
+
+
+@opcode("LOAD_BUILD_CLASS")
+def load_build_class(frame: Frame, op: Op) -> None:
+    frame.tracer.world.set_origin(builtins.__build_class__, held(builtins.__build_class__, "__build_class__"))
+    frame.stack.append(builtins.__build_class__)
+
+
+@opcode("LOAD_ASSERTION_ERROR")
+def load_assertion_error(frame: Frame, op: Op) -> None:
+    frame.tracer.world.set_origin(AssertionError, held(AssertionError, "AssertionError"))
+    frame.stack.append(AssertionError)
+
+

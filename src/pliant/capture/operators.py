@@ -1,0 +1,511 @@
+"""Operators, comparisons, subscripts, truth, iteration on any value, by Python's own protocols.
+
+In:     traced values.
+Out:    traced results; symbolic numbers and fake tensors go through their own operators, which record or guard.
+Holds:  special methods written in Python run in the interpreter; containers from outside are read under guards.
+Source: Python's data model, "Emulating numeric types" and "Emulating container types".
+"""
+from __future__ import annotations
+
+import collections
+import operator
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture.generators import TracedGenerator, TracedIterator
+from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.trace import DELETED
+from pliant.capture.world import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.guards.kinds import MISSING, Kind
+from pliant.guards.sources import ItemSource
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+_PLAIN: frozenset[type] = frozenset((int, float, bool, complex, str, bytes, type(None), FakeTensor, *SYMBOLIC_TYPES, torch.dtype, torch.device))
+_BINARY = {
+    "+": ("add", operator.add), "-": ("sub", operator.sub), "*": ("mul", operator.mul), "/": ("truediv", operator.truediv),
+    "//": ("floordiv", operator.floordiv), "%": ("mod", operator.mod), "**": ("pow", operator.pow), "@": ("matmul", operator.matmul),
+    "&": ("and", operator.and_), "|": ("or", operator.or_), "^": ("xor", operator.xor), "<<": ("lshift", operator.lshift),
+    ">>": ("rshift", operator.rshift),
+}
+_INPLACE = {
+    "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv, "//": operator.ifloordiv, "%": operator.imod,
+    "**": operator.ipow, "@": operator.imatmul, "&": operator.iand, "|": operator.ior, "^": operator.ixor, "<<": operator.ilshift,
+    ">>": operator.irshift,
+}
+_COMPARE = {
+    "<": ("lt", "gt", operator.lt), "<=": ("le", "ge", operator.le), ">": ("gt", "lt", operator.gt), ">=": ("ge", "le", operator.ge),
+    "==": ("eq", "eq", operator.eq), "!=": ("ne", "ne", operator.ne),
+}
+_UNARY = {
+    "UNARY_NEGATIVE": ("__neg__", operator.neg), "UNARY_INVERT": ("__invert__", operator.invert), "UNARY_POSITIVE": ("__pos__", operator.pos),
+}
+
+
+def python_method(t: Tracer, obj: Any, name: str) -> types.FunctionType | None:
+    """The special method of the object's class, if it is written in Python."""
+    cls = type(obj)
+    if cls in _PLAIN or cls in MUTABLE_CONTAINERS or cls is tuple:
+        return None
+    found = t.world.type_lookup(cls, name)
+    return found if isinstance(found, types.FunctionType) else None
+
+
+def special_method(t: Tracer, obj: Any, name: str) -> Any:
+    """The bound special method looked up on the class, or None."""
+    found = t.world.type_lookup(type(obj), name)
+    if found is MISSING:
+        return None
+    if isinstance(found, types.FunctionType):
+        return types.MethodType(found, obj)
+    return t.native(getattr, obj, name)
+
+
+# ---- arithmetic
+def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
+    """left <symbol> right; symbols ending in `=` are in place."""
+    inplace = symbol.endswith("=")
+    name, function = _BINARY[symbol.removesuffix("=")]
+    if inplace:
+        function = _INPLACE[symbol[:-1]]
+    if type(left) in _PLAIN and type(right) in _PLAIN:
+        if type(left) in (str, bytes):
+            right = concrete(right)
+        return t.native(function, left, right)
+    if inplace:
+        method = python_method(t, left, f"__i{name}__")
+        if method is not None:
+            result = t.call(method, (left, right), {})
+            if result is not NotImplemented:
+                return result
+    methods = _ordered_methods(t, left, right, f"__{name}__", f"__r{name}__")
+    for method, a, b in methods:
+        result = t.call(method, (a, b), {})
+        if result is not NotImplemented:
+            return result
+    if methods and not _has_native(left, right, name):
+        raise Raised(TypeError(f"unsupported operand type(s) for {symbol}: '{type(left).__name__}' and '{type(right).__name__}'"))
+    return _native_binary(t, function, left, right, inplace)
+
+
+def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: bool) -> Any:
+    left, right = t.world.adopt(left), t.world.adopt(right)
+    if isinstance(left, (list, tuple, str, bytes)) or isinstance(right, (list, tuple)):
+        right, left = concrete(right), concrete(left)
+    if isinstance(left, str) and function is operator.mod:
+        return t.call(str.__mod__, (left, right), {})
+    t.refuse_opaque(left, right)
+    if inplace and isinstance(left, (list, set, collections.deque)) and not isinstance(right, (list, set, tuple, int)):
+        right = t.iterable(right)
+    return t.native(function, left, right)
+
+
+def _has_native(left: Any, right: Any, name: str) -> bool:
+    return any(not isinstance(getattr(type(v), f"__{r}{name}__", None), (types.FunctionType, type(None))) for v, r in ((left, ""), (right, "r")))
+
+
+def _ordered_methods(t: Tracer, left: Any, right: Any, direct: str, reflected: str) -> list[tuple[Any, Any, Any]]:
+    """Python-level methods in the order Python tries them: the reflected one of a subclass goes first."""
+    own = python_method(t, left, direct)
+    other = python_method(t, right, reflected)
+    found = [(own, left, right)] if own is not None else []
+    if other is not None and (type(left) is not type(right) or own is None):
+        pair = (other, right, left)
+        if type(left) is not type(right) and isinstance(right, type(left)):
+            found.insert(0, pair)
+        else:
+            found.append(pair)
+    return found
+
+
+def unary(t: Tracer, name: str, value: Any) -> Any:
+    special, function = _UNARY[name]
+    method = python_method(t, value, special)
+    if method is not None:
+        return t.call(method, (value,), {})
+    t.refuse_opaque(value)
+    return t.native(function, value)
+
+
+# ---- comparison
+def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
+    """left <symbol> right for the six comparisons."""
+    name, reflected, function = _COMPARE[symbol]
+    if type(left) in _PLAIN and type(right) in _PLAIN:
+        return t.native(function, left, right)
+    methods = _ordered_methods(t, left, right, f"__{name}__", f"__{reflected}__")
+    for method, a, b in methods:
+        result = t.call(method, (a, b), {})
+        if result is not NotImplemented:
+            return result
+    if methods and symbol == "==":
+        return left is right
+    if methods and symbol == "!=":
+        return _derived_ne(t, left, right)
+    if symbol == "!=" and (python_method(t, left, "__eq__") or python_method(t, right, "__eq__")):
+        return _derived_ne(t, left, right)
+    left, right = t.internalize(left), t.internalize(right)
+    t.refuse_opaque(left, right)
+    return t.native(function, left, right)
+
+
+def _derived_ne(t: Tracer, left: Any, right: Any) -> Any:
+    """object.__ne__ inverts __eq__."""
+    return not concrete(truth(t, compare(t, "==", left, right)))
+
+
+def identical(t: Tracer, left: Any, right: Any) -> bool:
+    """`left is right`; a container from outside and its adopted copy are one object, and so are a bound method's makers."""
+    left, right = t.world.resolve(left), t.world.resolve(right)
+    if type(left) in SYMBOLIC_TYPES or type(right) in SYMBOLIC_TYPES:
+        left, right = concrete(left), concrete(right)
+    if left is right:
+        return True
+    if type(left) is tuple and type(right) is tuple and t.world.is_foreign(left) and t.world.is_foreign(right):
+        return t.world.source_of(left) == t.world.source_of(right)
+    return False
+
+
+def contains(t: Tracer, container: Any, item: Any) -> bool:
+    """`item in container`"""
+    world = t.world
+    cls = type(container)
+    container = world.resolve(container)
+    if cls in DICT_TYPES and world.needs_guards(container):
+        return world.dict_contains(container, t.hashable(item))
+    method = python_method(t, container, "__contains__")
+    if method is not None:
+        return concrete(truth(t, t.call(method, (container, item), {})))  # type: ignore[no-any-return]
+    if cls in (dict, set, frozenset) or cls in DICT_TYPES:
+        return bool(t.native(operator.contains, world.adopt(container), t.hashable(item)))
+    if cls in (str, bytes, range, types.MappingProxyType):
+        return bool(t.native(operator.contains, container, concrete(item)))
+    if cls in (list, tuple, collections.deque, torch.Size):
+        return _linear_contains(t, world.adopt(container), item)
+    return _contains_by_iteration(t, container, item)
+
+
+def _linear_contains(t: Tracer, container: Any, item: Any) -> bool:
+    return any(candidate is item or concrete(truth(t, compare(t, "==", candidate, item))) for candidate in container)
+
+
+def _contains_by_iteration(t: Tracer, container: Any, item: Any) -> bool:
+    if isinstance(container, FakeTensor):
+        raise GraphBreak("data-dependent", "membership in a tensor")
+    iterator = iterate(t, container)
+    while True:
+        try:
+            candidate = next_value(t, iterator)
+        except Raised as raised:
+            if isinstance(raised.error, StopIteration):
+                return False
+            raise
+        if candidate is item or concrete(truth(t, compare(t, "==", candidate, item))):
+            return True
+
+
+# ---- truth
+def truth(t: Tracer, value: Any) -> Any:
+    """bool(value), or a SymBool."""
+    cls = type(value)
+    if cls is bool or value is None or cls is torch.SymBool:
+        return value is not None and value
+    if cls is FakeTensor:
+        raise GraphBreak("data-dependent", "a branch on the value of a tensor")
+    if cls in (torch.SymInt, torch.SymFloat):
+        return value != 0
+    value = t.world.resolve(value)
+    if cls in MUTABLE_CONTAINERS and t.world.needs_guards(value):
+        return length(t, value) != 0
+    if cls in _PLAIN or cls in MUTABLE_CONTAINERS or cls in (tuple, frozenset, range, torch.Size):
+        return bool(value)
+    method = python_method(t, value, "__bool__")
+    if method is not None:
+        return concrete(t.call(method, (value,), {}))
+    size = python_method(t, value, "__len__")
+    if size is not None:
+        return concrete(t.call(size, (value,), {})) != 0
+    if t.world.is_foreign(value) and (hasattr(cls, "__len__") or hasattr(cls, "__bool__")) and not isinstance(value, (type, types.FunctionType)):
+        return length(t, value) != 0 if hasattr(cls, "__len__") else t.opaque_truth(value)
+    return bool(t.native(bool, value))
+
+
+def negation(t: Tracer, value: Any) -> Any:
+    result = truth(t, value)
+    return torch.sym_not(result) if type(result) is torch.SymBool else not result
+
+
+def length(t: Tracer, value: Any) -> Any:
+    """len(value)"""
+    if isinstance(value, FakeTensor):
+        if value.dim() == 0:
+            raise Raised(TypeError("len() of a 0-d tensor"))
+        return value.size_[0]
+    value = t.world.resolve(value)
+    method = python_method(t, value, "__len__")
+    if method is not None:
+        return t.call(method, (value,), {})
+    if t.world.needs_guards(value):
+        if t.world.has_changes(value):
+            value = t.world.adopt(value)
+            return len(value)
+        source = t.world.source_of(value)
+        assert source is not None
+        if not isinstance(value, (list, dict, set, collections.deque, tuple, str, types.MappingProxyType)):
+            raise GraphBreak("unknown-object", f"len() of a {type(value).__name__} from outside")
+        t.world.guard(source, Kind.LENGTH, len(value))
+    return t.native(len, value)
+
+
+# ---- subscripts
+def subscript(t: Tracer, container: Any, key: Any) -> Any:
+    """container[key]"""
+    cls = type(container)
+    if cls is FakeTensor:
+        return t.native(operator.getitem, container, t.internalize(key))
+    container = t.world.resolve(container)
+    if cls in MUTABLE_CONTAINERS and t.world.needs_guards(container):
+        return _foreign_item(t, container, key)
+    if cls in (tuple, list, torch.Size, str, bytes, range):
+        return t.native(operator.getitem, container, _index(t, key))
+    if cls in DICT_TYPES:
+        return _own_dict_item(t, container, key)
+    method = python_method(t, container, "__getitem__")
+    if method is not None:
+        return t.call(method, (container, key), {})
+    if isinstance(container, type):
+        return _class_item(t, container, key)
+    if isinstance(container, dict) and t.world.is_foreign(container):
+        return _dict_subclass_item(t, container, key)
+    if isinstance(container, (list, tuple)) and t.world.is_foreign(container):
+        source = t.world.source_of(container)
+        assert source is not None
+        index = operator.index(concrete(key)) if not isinstance(key, slice) else None
+        if index is None:
+            raise GraphBreak("unknown-object", f"a slice of a {cls.__name__} from outside")
+        t.world.guard(source, Kind.LENGTH, len(container))
+        base = "list" if isinstance(container, list) else "tuple"
+        raw = t.native((list if base == "list" else tuple).__getitem__, container, index)
+        return t.world.bring(raw, ItemSource(source, index, base))
+    t.refuse_opaque(container)
+    return t.native(operator.getitem, container, t.internalize(key))
+
+
+def _own_dict_item(t: Tracer, container: Any, key: Any) -> Any:
+    key = t.hashable(key)
+    if type(container) is collections.defaultdict and key not in container:
+        factory = container.default_factory
+        if factory is not None:
+            container[key] = t.call(factory, (), {})
+    return t.native(operator.getitem, container, key)
+
+
+def _class_item(t: Tracer, cls: type, key: Any) -> Any:
+    if hasattr(cls, "__members__"):  # an enum's member by name
+        member = t.native(operator.getitem, cls, key)
+        from pliant.guards.sources import held
+
+        t.world.set_origin(member, held(member, str(member)))
+        return member
+    return t.native(operator.getitem, cls, key)  # list[int]
+
+
+def _dict_subclass_item(t: Tracer, container: Any, key: Any) -> Any:
+    value = t.world.dict_get(container, t.hashable(key))
+    if value is not MISSING:
+        return t.world.resolve(value)
+    missing = python_method(t, container, "__missing__")
+    if missing is not None:
+        return t.call(missing, (container, key), {})
+    raise Raised(KeyError(key))
+
+
+def _foreign_item(t: Tracer, container: Any, key: Any) -> Any:
+    world = t.world
+    if type(container) in DICT_TYPES:
+        value = world.dict_get(container, t.hashable(key))
+        if value is not MISSING:
+            return world.resolve(value)
+        if type(container) is collections.defaultdict or type(container) is collections.Counter:
+            return subscript(t, world.adopt(container), key)
+        raise Raised(KeyError(key))
+    if isinstance(key, slice) or isinstance(key, FakeTensor):
+        return subscript(t, world.adopt(container), key)
+    index = operator.index(concrete(key))
+    raw = t.native(operator.getitem, container, index)
+    source = world.source_of(container)
+    assert source is not None
+    if index < 0:
+        world.guard(source, Kind.LENGTH, len(container))
+        index += len(container)
+    return world.resolve(world.bring(raw, ItemSource(source, index)))
+
+
+def _index(t: Tracer, key: Any) -> Any:
+    if isinstance(key, slice):
+        return slice(*(concrete(_as_index(t, part)) for part in (key.start, key.stop, key.step)))
+    return concrete(_as_index(t, key))
+
+
+def _as_index(t: Tracer, key: Any) -> Any:
+    method = python_method(t, key, "__index__")
+    return t.call(method, (key,), {}) if method is not None else key
+
+
+def store_subscript(t: Tracer, container: Any, key: Any, value: Any) -> None:
+    """container[key] = value"""
+    cls = type(container)
+    if cls is FakeTensor:
+        t.native(operator.setitem, container, t.internalize(key), value)
+        return
+    container = t.world.resolve(container)
+    method = python_method(t, container, "__setitem__")
+    if method is not None:
+        t.call(method, (container, key, value), {})
+        return
+    if isinstance(container, dict) and t.world.needs_guards(container):
+        key = t.hashable(key)
+        t.world.dict_contains(container, key)
+        t.world.dict_set(container, t.world.real_key(key), value)
+        return
+    container = t.world.adopt(container)
+    if t.world.is_opaque(container):
+        raise GraphBreak("unknown-object", f"item assignment to a {cls.__name__} from outside")
+    if isinstance(container, dict):
+        t.native(operator.setitem, container, t.hashable(key), value)
+        return
+    if isinstance(key, slice):
+        value = t.iterable(value)
+    t.native(operator.setitem, container, _index(t, key), value)
+
+
+def delete_subscript(t: Tracer, container: Any, key: Any) -> None:
+    """del container[key]"""
+    container = t.world.resolve(container)
+    method = python_method(t, container, "__delitem__")
+    if method is not None:
+        t.call(method, (container, key), {})
+        return
+    if isinstance(container, dict) and t.world.needs_guards(container):
+        key = t.hashable(key)
+        if not t.world.dict_contains(container, key):
+            raise Raised(KeyError(key))
+        t.world.dict_set(container, t.world.real_key(key), DELETED)
+        return
+    container = t.world.adopt(container)
+    if t.world.is_opaque(container):
+        raise GraphBreak("unknown-object", f"item deletion from a {type(container).__name__} from outside")
+    t.native(operator.delitem, container, t.hashable(key) if isinstance(container, dict) else _index(t, key))
+
+
+# ---- iteration
+def iterate(t: Tracer, value: Any) -> Any:
+    """iter(value): a real iterator over traced values, or an object whose `__next__` is interpreted."""
+    cls = type(value)
+    if cls is FakeTensor:
+        if value.dim() == 0:
+            raise Raised(TypeError("iteration over a 0-d tensor"))
+        return t.native(iter, value)
+    if cls is TracedGenerator or cls is TracedIterator:
+        return value
+    value = t.world.adopt(t.world.resolve(value))
+    method = python_method(t, value, "__iter__")
+    if method is not None:
+        return t.call(method, (value,), {})
+    if cls in MUTABLE_CONTAINERS or cls in (tuple, str, bytes, range, frozenset, torch.Size):
+        return iter(value)
+    if t.world.is_opaque(value):
+        return _iterate_foreign(t, value)
+    if not hasattr(cls, "__iter__") and python_method(t, value, "__getitem__") is not None:
+        return TracedIterator(_getitem_iterator(t, value))
+    return t.native(iter, value)
+
+
+def _iterate_foreign(t: Tracer, value: Any) -> Any:
+    if isinstance(value, type) and hasattr(value, "__members__"):
+        return iter([t.get_attr(value, name) for name in value.__members__])
+    if isinstance(value, (list, tuple)):
+        count = len(value)
+        return iter([subscript(t, value, i) for i in range(count)])
+    if isinstance(value, dict):
+        t.world.guard(t.world.source_of(value), Kind.KEYS, tuple(value))
+        return iter(list(dict.keys(value)))
+    if isinstance(value, type) and isinstance(type(value).__iter__, types.FunctionType):
+        return t.call(type(value).__iter__, (value,), {})
+    raise GraphBreak("unknown-object", f"iteration over a {type(value).__name__} from outside")
+
+
+def _getitem_iterator(t: Tracer, value: Any) -> Any:
+    """The old sequence protocol: indices until IndexError."""
+    index = 0
+    while True:
+        try:
+            item = subscript(t, value, index)
+        except Raised as raised:
+            if isinstance(raised.error, (IndexError, StopIteration)):
+                return
+            raise
+        yield item
+        index += 1
+
+
+def next_value(t: Tracer, iterator: Any) -> Any:
+    """next(iterator); exhaustion is Raised(StopIteration)."""
+    method = python_method(t, iterator, "__next__")
+    if method is not None:
+        return t.call(method, (iterator,), {})
+    if t.world.is_opaque(iterator):
+        raise GraphBreak("unknown-object", f"an iterator from outside ({type(iterator).__name__}) is advanced")
+    return t.native(next, iterator)
+
+
+def send(t: Tracer, iterator: Any, value: Any) -> Any:
+    """iterator.send(value), or next() for None."""
+    if isinstance(iterator, TracedGenerator):
+        return t.native(iterator.send, value)
+    if value is None:
+        return next_value(t, iterator)
+    return t.call(t.get_attr(iterator, "send"), (value,), {})
+
+
+def iterable(t: Tracer, value: Any) -> Any:
+    """Something C code can iterate over and get traced values."""
+    cls = type(value)
+    if cls in (list, tuple, dict, set, str, range) and not t.world.needs_guards(value):
+        return t.world.resolve(value)
+    iterator = iterate(t, value)
+    if python_method(t, iterator, "__next__") is not None:
+        return TracedIterator(_python_iterator(t, iterator))
+    return iterator
+
+
+def _python_iterator(t: Tracer, iterator: Any) -> Any:
+    while True:
+        try:
+            value = next_value(t, iterator)
+        except Raised as raised:
+            if isinstance(raised.error, StopIteration):
+                return
+            raise
+        yield value
+
+
+def sequence(t: Tracer, value: Any) -> Any:
+    """All values of an iterable, as a tuple or list."""
+    value = t.world.adopt(t.world.resolve(value))
+    if type(value) in (tuple, list):
+        return value
+    return t.native(tuple, iterable(t, value))
+
+
+def mapping(t: Tracer, value: Any) -> dict[Any, Any]:
+    """A dict of a mapping's items (for ** and update)."""
+    value = t.world.adopt(t.world.resolve(value))
+    if type(value) in DICT_TYPES:
+        return value  # type: ignore[no-any-return]
+    keys = t.call(t.get_attr(value, "keys"), (), {})
+    return {k: subscript(t, value, k) for k in sequence(t, keys)}

@@ -1,0 +1,195 @@
+"""Records calls of PyTorch functions on fake tensors as nodes of a torch-level fx graph.
+
+In:     every call of a torch function while the trace runs, from the interpreter or from C code in between.
+Out:    nodes (`call_function`, `call_method`) whose `meta["val"]` is the fake result and `meta["origin"]` the user's line.
+Holds:  the graph run on the inputs makes the same calls in the same order, in-place ones included.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+from torch.overrides import TorchFunctionMode
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.inputs import Inputs
+from pliant.capture.symbol_nodes import SymbolNodes
+from pliant.capture.world import SYMBOLIC_TYPES
+from pliant.errors import DataDependentError, Unsupported
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.source import SourceLocation
+
+Tensor = torch.Tensor
+# Calls that read an element: what follows depends on data.
+_DATA_DEPENDENT = frozenset(
+    (Tensor.__bool__, Tensor.__int__, Tensor.__float__, Tensor.__index__, Tensor.__complex__, Tensor.tolist, Tensor.numpy, Tensor.__array__,
+     Tensor.__contains__)
+)
+_NOT_RECORDED = frozenset((Tensor.__repr__, Tensor.__format__, Tensor.__hash__, Tensor.__len__, Tensor.__reversed__, Tensor.__dir__))
+_REFUSED = {
+    Tensor.backward: ("unsupported-operator", "Tensor.backward inside a compiled function"),
+    torch.autograd.backward: ("unsupported-operator", "torch.autograd.backward inside a compiled function"),
+    Tensor.register_hook: ("unsupported-operator", "a tensor hook registered inside a compiled function"),
+    Tensor.data_ptr: ("data-dependent", "Tensor.data_ptr"),
+    Tensor.untyped_storage: ("unsupported-operator", "Tensor.untyped_storage"),
+    Tensor.share_memory_: ("side-effect-call", "Tensor.share_memory_"),
+    Tensor.__repr__: ("data-dependent", "repr of a tensor"),
+    Tensor.__format__: ("data-dependent", "format of a tensor"),
+    Tensor.__deepcopy__: ("unknown-call", "deepcopy of a tensor"),
+    torch.manual_seed: ("random-state", "torch.manual_seed"),
+}
+
+
+class Recorder(TorchFunctionMode):
+    """The torch function mode that is active during a capture."""
+
+    def __init__(self, graph: fx.Graph, inputs: Inputs, location: Callable[[], SourceLocation | None]) -> None:
+        super().__init__()
+        self.graph = graph
+        self.inputs = inputs
+        self.location = location
+        self.count = 0
+        self.constants: dict[str, Any] = {}
+        self.symbols = SymbolNodes(graph, inputs)
+        self._allowed: set[int] = set()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        try:
+            return self._dispatch(func, args, kwargs)
+        except (Unsupported, DataDependentError) as error:
+            raise _as_break(error) from None
+
+    def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if func in _REFUSED:
+            raise GraphBreak(*_REFUSED[func])
+        if func in _DATA_DEPENDENT:
+            raise GraphBreak("data-dependent", f"{func.__name__} of a tensor whose value is being computed")
+        name = getattr(func, "__name__", "")
+        if name == "__get__":
+            return self._get_attribute(func, args)
+        if name == "__set__":
+            return self._set_attribute(func, args)
+        if func is Tensor.__iter__:
+            return iter(self._dispatch(Tensor.unbind, (args[0], 0), {}))
+        if func is Tensor.item or func is torch.Tensor.item:
+            return self._item(func, args)
+        result = self._run(func, args, kwargs)
+        if func not in _NOT_RECORDED and _has_tensor(result):
+            self.record(func, args, kwargs, result)
+        elif result is None and _has_tensor(args):
+            self.record(func, args, kwargs, result)
+        return result
+
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return func(*args, **kwargs)
+
+    def _item(self, func: Any, args: tuple[Any, ...]) -> Any:
+        raise GraphBreak("data-dependent", "Tensor.item")
+
+    def _get_attribute(self, func: Any, args: tuple[Any, ...]) -> Any:
+        result = func(*args)
+        if not isinstance(result, Tensor):
+            return result
+        name = func.__self__.__name__
+        if name == "grad":
+            raise GraphBreak("unsupported-operator", "Tensor.grad of a tensor computed here")
+        return self.record(getattr, (args[0], name), {}, result)
+
+    def _set_attribute(self, func: Any, args: tuple[Any, ...]) -> None:
+        name = func.__self__.__name__
+        raise GraphBreak("unsupported-operator", f"assignment to Tensor.{name}")
+
+    # ---- nodes
+    def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+        """Append the call's node and attach nodes to the fake tensors of its result."""
+        node_args, node_kwargs = self.to_nodes(args), self.to_nodes(kwargs)
+        if isinstance(func, _METHOD_TYPES) and getattr(Tensor, func.__name__, None) is not None:
+            node = self.graph.call_method(func.__name__, node_args, node_kwargs)
+        else:
+            node = self.graph.call_function(func, node_args, node_kwargs)
+        node.meta["val"] = result
+        node.meta["origin"] = self.location()
+        self.count += 1
+        self._attach(node, result)
+        return result
+
+    def _attach(self, node: fx.Node, result: Any) -> None:
+        if isinstance(result, FakeTensor):
+            if result.node is None or result.node.graph is not self.graph:
+                result.node = node
+        elif isinstance(result, (tuple, list)):
+            self._attach_items(node, result)
+
+    def _attach_items(self, node: fx.Node, result: Any) -> None:
+        """Tuples of tensors: one getitem node for each that is new."""
+        import operator
+
+        for i, item in enumerate(result):
+            if isinstance(item, FakeTensor) and (item.node is None or item.node.graph is not self.graph):
+                part = self.graph.call_function(operator.getitem, (node, i))
+                part.meta["val"] = item
+                item.node = part
+            elif isinstance(item, (tuple, list)) and _has_tensor(item):
+                part = self.graph.call_function(operator.getitem, (node, i))
+                part.meta["val"] = item
+                self._attach_items(part, item)
+
+    def to_nodes(self, value: Any) -> Any:
+        """Arguments as fx wants them: nodes for tensors and symbolic numbers, constants as they are."""
+        if isinstance(value, FakeTensor):
+            return self.node_of(value)
+        cls = type(value)
+        if cls in SYMBOLIC_TYPES:
+            return self.symbols.node(value)
+        if isinstance(value, tuple):
+            items = [self.to_nodes(v) for v in value]
+            return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+        if cls is list:
+            return [self.to_nodes(v) for v in value]
+        if isinstance(value, dict):
+            return {k: self.to_nodes(v) for k, v in value.items()}
+        if cls is slice:
+            return slice(self.to_nodes(value.start), self.to_nodes(value.stop), self.to_nodes(value.step))
+        if isinstance(value, Tensor):
+            raise GraphBreak("unsupported-tensor", "a real tensor reached the graph without a source")
+        if isinstance(value, fx.node.base_types) or value is None or isinstance(value, type):
+            return value
+        return self.constant(value)
+
+    def constant(self, value: Any) -> fx.Node:
+        """An opaque constant (a generator, a process group, a callable...) as an attribute of the graph module."""
+        for name, known in self.constants.items():
+            if known is value:
+                return self.graph.get_attr(name)
+        name = f"constant_{len(self.constants)}"
+        self.constants[name] = value
+        return self.graph.create_node("get_attr", name)
+
+    def node_of(self, fake: FakeTensor) -> fx.Node:
+        node = fake.node
+        if node is None or node.graph is not self.graph:
+            raise GraphBreak("unsupported-tensor", "a tensor that was not made by a recorded call")
+        return node
+
+
+_METHOD_TYPES = (type(Tensor.add), type(Tensor.__add__), type(Tensor.split))
+
+
+def _has_tensor(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return True
+    if isinstance(value, (tuple, list)):
+        return any(_has_tensor(v) for v in value)
+    if isinstance(value, dict):
+        return any(_has_tensor(v) for v in value.values())
+    return False
+
+
+def _as_break(error: Exception) -> GraphBreak:
+    if isinstance(error, DataDependentError):
+        return GraphBreak("data-dependent", str(error).splitlines()[0])
+    kind = "unsupported-operator" if "perator" in type(error).__name__ else "unsupported-tensor"
+    return GraphBreak(kind, str(error).splitlines()[0])

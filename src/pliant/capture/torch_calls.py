@@ -1,0 +1,74 @@
+"""Which PyTorch functions are leaves of the captured graph, and how they are called.
+
+Holds:  a leaf is called natively while the recorder is active: it or what it calls is recorded.
+"""
+from __future__ import annotations
+
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.errors import DataDependentError, Unsupported
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+# Python functions of these modules are called as they are: each asks the active torch function mode first, or is made of such calls.
+_LEAF_MODULES = frozenset(
+    ("torch.nn.functional", "torch.functional", "torch._tensor", "torch._VF", "torch.nn.init", "torch._ops", "torch.special", "torch.linalg",
+     "torch.fft", "torch._refs", "torch._linalg_utils", "torch._lobpcg", "torch._C._nn")
+)
+_OVERRIDABLE_MARKS = frozenset(("handle_torch_function", "has_torch_function"))
+
+
+@functools.lru_cache(maxsize=4096)
+def _leaf_code(code: types.CodeType, module: str) -> bool:
+    if module in _LEAF_MODULES:
+        return True
+    return module.startswith("torch.") and bool(_OVERRIDABLE_MARKS & set(code.co_names)) and not module.startswith("torch.nn.modules")
+
+
+def is_torch_leaf(function: types.FunctionType) -> bool:
+    """Whether a Python function of PyTorch is called natively instead of being interpreted."""
+    module = function.__globals__.get("__name__")
+    if not isinstance(module, str) or not module.startswith("torch"):
+        return False
+    return _leaf_code(function.__code__, module)
+
+
+def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a PyTorch function on traced values. Errors of shapes or types are left to eager, which words them."""
+    args = tuple(t.internalize(a) for a in args)
+    kwargs = {k: t.internalize(v) for k, v in kwargs.items()}
+    try:
+        return function(*args, **kwargs)
+    except GraphBreak:
+        raise
+    except DataDependentError as error:
+        raise GraphBreak("data-dependent", str(error).splitlines()[0]) from None
+    except Unsupported as error:
+        raise GraphBreak("unsupported-operator", str(error).splitlines()[0]) from None
+    except Raised:
+        raise
+    except Exception as error:
+        name = getattr(function, "__name__", str(function))
+        raise GraphBreak("tensor-error", f"{name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
+
+
+@functools.cache
+def constant_answers() -> dict[Any, Any]:
+    """Questions about the mode of execution and what they answer inside compiled code."""
+    answers: dict[Any, Any] = {torch.compiler.is_compiling: True, torch.jit.is_scripting: False, torch.jit.is_tracing: False}
+    for owner, name, answer in (
+        (torch.compiler, "is_dynamo_compiling", True), (torch.compiler, "is_exporting", False), (torch._jit_internal, "is_scripting", False),
+        (torch._C, "_get_tracing_state", None), (torch, "is_inference_mode_enabled", None), (torch.onnx, "is_in_onnx_export", False),
+        (torch._C, "_is_tracing", False), (torch.jit, "_is_tracing", False), (torch.cuda, "is_current_stream_capturing", False),
+        (torch.overrides, "is_tensor_like", None),
+    ):
+        function = getattr(owner, name, None)
+        if function is not None and not (answer is None and name != "_get_tracing_state"):
+            answers[function] = answer
+    return answers

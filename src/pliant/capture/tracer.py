@@ -1,0 +1,448 @@
+"""Capture: interpret a call on fake tensors, recording a graph, guards and effects. Read this first in this folder.
+
+In:     a root (a call, or a frame to resume), the real arguments, the policy for dynamic sizes.
+Out:    a `Trace` (`capture.trace`), or `CannotCapture`.
+Holds:  values are ordinary Python objects; only tensors are fake and varying numbers symbolic. So C code of Python itself can work on
+        them; what it may not see are unguarded objects from outside. Nothing outside changes during a trace.
+        A graph break that is met in the middle of an operation restarts the trace, which then stops before that operation.
+Reads on: `frame.py` (the loop), `opcodes/`, `calls.py`, `handlers.py` (tables), `attributes.py`, `operators.py`, `world.py`, `inputs.py`, `recorder.py`.
+"""
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import torch
+from torch import fx
+
+from pliant.capture import attributes, calls, opcodes, operators
+from pliant.capture.bytecode.decode import Op, Program
+from pliant.capture.bytecode.resume import resume_freevars
+from pliant.capture.collect import collect_tensors
+from pliant.capture.dynamic_policy import DynamicPolicy
+from pliant.capture.frame import HANDLERS, Frame, Handler, Returned
+from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised
+from pliant.capture.inputs import Inputs
+from pliant.capture.reconstruct import CannotReconstruct
+from pliant.capture.recorder import Recorder
+from pliant.capture.roots import CallableRoot, ResumeRoot, Root
+from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
+from pliant.capture.world import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, World, concrete
+from pliant.errors import DataDependentError, Unsupported
+from pliant.graph.contracts import CapturedGraph
+from pliant.graph.fake_tensor import FakeMode, FakeTensor
+from pliant.guards.sources import ArgSource, ItemSource, KwargSource, held
+from pliant.source import SourceLocation
+from pliant.symbolic.shape_env import ShapeEnv
+
+assert opcodes  # importing it fills the table of handlers
+
+
+@dataclass(frozen=True, slots=True)
+class TraceOptions:
+    """Options of one capture."""
+
+    max_restarts: int = 3
+
+
+class _Stopped(BaseException):
+    """The trace reached the operation at which an earlier attempt broke."""
+
+
+_handlers: dict[int, tuple[Program, tuple[Handler, ...]]] = {}
+
+
+class Tracer:
+    """One attempt at a capture: the frames, and what every handler needs."""
+
+    get_attr = attributes.get_attr
+    set_attr = attributes.set_attr
+    delete_attr = attributes.delete_attr
+    super_attr = attributes.super_attr
+    binary = operators.binary
+    unary = operators.unary
+    compare = operators.compare
+    identical = operators.identical
+    contains = operators.contains
+    truth = operators.truth
+    negation = operators.negation
+    subscript = operators.subscript
+    store_subscript = operators.store_subscript
+    delete_subscript = operators.delete_subscript
+    iterate = operators.iterate
+    next = operators.next_value
+    send = operators.send
+    iterable = operators.iterable
+    sequence = operators.sequence
+    mapping = operators.mapping
+    special_method = operators.special_method
+    call = calls.call
+    new_object = calls._new_object
+
+    def __init__(self, policy: DynamicPolicy, stop_at: int) -> None:
+        self.shape_env = ShapeEnv()
+        self.shape_env.origin_callback = self.location
+        self.graph = fx.Graph()
+        self.graph.output(())  # replaced at the end; placeholders and calls go before it
+        self.mode = FakeMode(self.shape_env)
+        self.inputs = Inputs(self.graph, self.mode, self.shape_env, policy)
+        self.world = World(self.inputs, self.location)
+        self.inputs.world = self.world
+        self.recorder = Recorder(self.graph, self.inputs, self.location)
+        self.frames: list[Frame] = []
+        self.steps = 0
+        self.stop_at = stop_at
+        self.current_exception: BaseException | None = None
+        self.broken_frames: tuple[Frame, ...] | None = None
+
+    # ---- frames
+    def handlers(self, program: Program) -> tuple[Handler, ...]:
+        """The handler of each operation of a program."""
+        found = _handlers.get(id(program))
+        if found is None or found[0] is not program:
+            found = (program, tuple(HANDLERS.get(op.name, _no_handler) for op in program.ops))
+            _handlers[id(program)] = found
+        return found[1]
+
+    def enter(self, frame: Frame) -> None:
+        self.frames.append(frame)
+
+    def leave(self, frame: Frame) -> None:
+        self.frames.pop()
+
+    def stop(self, frame: Frame) -> NoReturn:
+        """The operation at which an earlier attempt broke: keep the frames and end."""
+        self.note_break()
+        raise _Stopped
+
+    def note_break(self) -> None:
+        """Remember the frames as they are at the innermost point of a break."""
+        if self.broken_frames is None:
+            self.broken_frames = tuple(self.frames)
+
+    def location(self) -> SourceLocation | None:
+        """The innermost line of code that is not PyTorch's."""
+        for frame in reversed(self.frames):
+            if "/torch/" not in frame.code.co_filename:
+                return frame.location()
+        return self.frames[-1].location() if self.frames else None
+
+    # ---- running C code on traced values
+    def native(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call C code; its exceptions are the program's, except that errors of tensor operations are left to eager."""
+        try:
+            return function(*args, **kwargs)
+        except Raised:
+            raise
+        except DataDependentError as error:
+            raise GraphBreak("data-dependent", str(error).splitlines()[0]) from None
+        except Unsupported as error:
+            raise GraphBreak("unsupported-operator", str(error).splitlines()[0]) from None
+        except Exception as error:
+            if any(isinstance(a, FakeTensor) for a in args) and not isinstance(error, (AttributeError, StopIteration)):
+                name = getattr(function, "__name__", str(function))
+                raise GraphBreak("tensor-error", f"{name}: {type(error).__name__}: {error}") from error
+            raise self._raised(error) from None
+
+    def _raised(self, error: BaseException) -> Raised:
+        error.__traceback__ = None
+        if error.__context__ is None and error is not self.current_exception:
+            error.__context__ = self.current_exception
+        return Raised(error)
+
+    def raise_(self, error: BaseException) -> NoReturn:
+        """The program's `raise error`."""
+        if error is not self.current_exception and error.__context__ is None:
+            error.__context__ = self.current_exception
+        raise Raised(error)
+
+    def hashable(self, key: Any) -> Any:
+        """A value as a dict key or set element: symbolic numbers become concrete; user-defined hashing is refused."""
+        if type(key) in SYMBOLIC_TYPES:
+            return concrete(key)
+        if type(key) is tuple:
+            return tuple(self.hashable(k) for k in key)
+        if isinstance(key, (str, int, float, FakeTensor, type, types.FunctionType)) or key is None:
+            return key
+        if operators.python_method(self, key, "__hash__") is not None or operators.python_method(self, key, "__eq__") is not None:
+            if not type(key).__module__.startswith(("enum", "torch", "dataclasses")) and not _generated_eq(type(key)):
+                raise GraphBreak("unknown-object", f"a {type(key).__name__} with its own __hash__ or __eq__ as a key")
+        return key
+
+    def internalize(self, value: Any) -> Any:
+        """The value with every outside container in it replaced by the trace's own copy."""
+        value = self.world.adopt(value)
+        cls = type(value)
+        if cls is list:
+            for i, item in enumerate(value):
+                if type(item) in MUTABLE_CONTAINERS or type(item) is tuple:
+                    value[i] = self.internalize(item)
+        elif cls is tuple or cls is torch.Size:
+            items = [self.internalize(v) for v in value]
+            if any(a is not b for a, b in zip(items, value, strict=True)):
+                return tuple(items)
+        elif cls is dict:
+            for key, item in value.items():
+                if type(item) in MUTABLE_CONTAINERS or type(item) is tuple:
+                    value[key] = self.internalize(item)
+        elif cls is slice:
+            return slice(*(self.internalize(v) for v in (value.start, value.stop, value.step)))
+        return value
+
+    def concrete_tree(self, value: Any) -> Any:
+        """The value with symbolic numbers in it specialized."""
+        if type(value) in SYMBOLIC_TYPES:
+            return concrete(value)
+        if type(value) in (list, tuple):
+            items = [self.concrete_tree(v) for v in value]
+            return value if all(a is b for a, b in zip(items, value, strict=True)) else type(value)(items)
+        if type(value) is dict:
+            return {k: self.concrete_tree(v) for k, v in value.items()}
+        return value
+
+    def refuse_opaque(self, *values: Any) -> None:
+        """Break if C code would look into an object from outside, or run a method written in Python."""
+        for value in values:
+            if isinstance(value, (FakeTensor, str, int, float, type)) or value is None:
+                continue
+            if type(value) in (list, tuple, set, frozenset, dict):
+                self.refuse_opaque(*(value.values() if type(value) is dict else value))
+            elif self.world.is_opaque(value) and not _safe_outside(value):
+                raise GraphBreak("unknown-object", f"a {type(value).__name__} from outside is used by C code")
+            elif operators.python_method(self, value, "__eq__") is not None and not _generated_eq(type(value)):
+                raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
+
+    def opaque_truth(self, value: Any) -> Any:
+        raise GraphBreak("unknown-object", f"the truth of a {type(value).__name__} from outside")
+
+    def reentrant(self, function: Any, truth: bool = False) -> TracedCallable:
+        """A callable for C code that comes back into the interpreter."""
+        return TracedCallable(self, function, truth)
+
+    def build_class(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A class statement: the body is interpreted, then the metaclass is called."""
+        body, name, *bases = args
+        keywords = dict(kwargs)
+        resolved = types.resolve_bases(bases)
+        meta, namespace, keywords = types.prepare_class(name, resolved, keywords)
+        frame = calls.make_frame(self, body, (), {}, False)
+        frame.class_locals = namespace
+        result = frame.run()
+        assert isinstance(result, Returned)
+        if resolved is not bases and "__orig_bases__" not in namespace and tuple(bases) != tuple(resolved):
+            namespace["__orig_bases__"] = tuple(bases)
+        made = self.native(meta, name, tuple(resolved), namespace, **keywords)
+        if isinstance(result.value, types.CellType):
+            result.value.cell_contents = made
+        return made
+
+
+class TracedCallable:
+    """Given to C code in place of a function of the program."""
+
+    def __init__(self, tracer: Tracer, function: Any, truth: bool) -> None:
+        self.tracer = tracer
+        self.function = function
+        self.truth = truth
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            result = self.tracer.call(self.function, args, kwargs)
+            return bool(concrete(self.tracer.truth(result))) if self.truth else result
+        except Raised as raised:
+            raise raised.error from raised.error.__cause__
+
+
+def _no_handler(frame: Frame, op: Op) -> NoReturn:
+    raise GraphBreak("unsupported-opcode", f"the operation {op.name}")
+
+
+def _generated_eq(cls: type) -> bool:
+    """Comparison written by dataclasses or by PyTorch: reads only its own fields."""
+    return hasattr(cls, "__dataclass_fields__") or cls.__module__.partition(".")[0] in ("torch", "enum", "collections")
+
+
+def _safe_outside(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] in ("torch", "builtins", "enum", "functools", "types", "re") and not isinstance(value, tuple(MUTABLE_CONTAINERS))
+
+
+# ---- one capture
+def trace(root: Root, args: tuple[Any, ...], kwargs: dict[str, Any], policy: DynamicPolicy, options: TraceOptions) -> Trace:
+    """Capture a call. Nothing observable has happened when this returns or raises."""
+    stop_at, reason = -1, None
+    for _ in range(options.max_restarts):
+        attempt = _Attempt(Tracer(policy, stop_at), root, reason)
+        found = attempt.run(args, kwargs)
+        if isinstance(found, Trace):
+            return found
+        stop_at, reason = found.step, found.reason
+    assert reason is not None
+    raise CannotCapture(reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Restart:
+    """Trace again and stop before this step."""
+
+    step: int
+    reason: BreakReason
+
+
+class _Attempt:
+    """Runs a tracer over a root and makes the `Trace`."""
+
+    def __init__(self, tracer: Tracer, root: Root, reason: BreakReason | None) -> None:
+        self.t = tracer
+        self.root = root
+        self.reason = reason
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace | _Restart:
+        grad = torch.is_grad_enabled()
+        try:
+            with self.t.mode, self.t.recorder:
+                value = self._start(args, kwargs)
+                self.after_grad = torch.is_grad_enabled()
+                return self._finish(Return(value), grad)
+        except GraphBreak as stop:
+            found = self._broken(stop.reason(self._break_location()))
+        except _Stopped:
+            assert self.reason is not None
+            found = self._frames_to_split(self.reason, clean=True)
+        except Raised as raised:
+            raise CannotCapture(BreakReason("exception", f"{type(raised.error).__name__}: {raised.error}", None)) from None
+        finally:
+            self.after_grad = torch.is_grad_enabled()
+            torch._C._set_grad_enabled(grad)
+        if isinstance(found, _Restart):
+            return found
+        with self.t.mode, self.t.recorder:
+            return self._finish(found, grad)
+
+    # ---- starting
+    def _start(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        match self.root:
+            case CallableRoot(fn):
+                return self._call_root(fn, args, kwargs)
+            case ResumeRoot():
+                return self._resume_root(self.root, args)
+
+    def _call_root(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        world = self.t.world
+        names = _parameter_names(fn, len(args))
+        world.set_origin(fn, held(fn, getattr(fn, "__qualname__", type(fn).__name__)))
+        if isinstance(fn, types.MethodType):
+            world.set_origin(fn.__func__, held(fn.__func__, fn.__func__.__qualname__))
+            world.set_origin(fn.__self__, held(fn.__self__, "self"))
+        traced = tuple(world.bring(a, ArgSource(i, names[i])) for i, a in enumerate(args))
+        keywords = {k: world.bring(v, KwargSource(k)) for k, v in kwargs.items()}
+        return self.t.call(fn, traced, keywords, linked=True)
+
+    def _resume_root(self, root: ResumeRoot, args: tuple[Any, ...]) -> Any:
+        t, world, point = self.t, self.t.world, root.point
+        world.set_origin(root.globals, held(root.globals, ""))
+        cells = {}
+        for i, (name, cell) in enumerate(zip(resume_freevars(point.code), args[0], strict=True)):
+            world.set_origin(cell, ItemSource(ArgSource(0, "cells"), i))
+            cells[name] = cell
+        values = iter(range(1, len(args)))
+
+        def bring(name: str) -> Any:
+            index = next(values)
+            return world.bring(args[index], ArgSource(index, name))
+
+        stack = [bring(f"stack{i}") if full else NULL for i, full in enumerate(point.stack)]
+        local = {name: bring(name) for name in point.locals}
+        frame = Frame(t, point.code, root.globals, local, cells, root.name, True)
+        frame.stack.extend(stack)
+        frame.ip = frame.program.index_of(point.offset)
+        t.current_exception = next((v for v in reversed(stack) if isinstance(v, BaseException)), None)
+        result = frame.run()
+        if not isinstance(result, Returned):
+            raise GraphBreak("unsupported-opcode", "a generator resumed after a graph break")
+        return result.value
+
+    # ---- breaking
+    def _break_location(self) -> SourceLocation | None:
+        frames = self.t.broken_frames or ()
+        for frame in reversed(frames):
+            if "/torch/" not in frame.code.co_filename:
+                return frame.location()
+        return frames[-1].location() if frames else None
+
+    def _broken(self, reason: BreakReason) -> Break | _Restart:
+        frames = self.t.broken_frames
+        if not frames or not frames[0].linked:
+            raise CannotCapture(reason)
+        innermost = frames[-1]
+        clean = self.t.steps == innermost.steps_at_op and self.t.recorder.count == innermost.nodes_at_op
+        return self._frames_to_split(reason, clean)
+
+    def _frames_to_split(self, reason: BreakReason, clean: bool) -> Break | _Restart:
+        """The frames that can be cut: from the outermost in, as long as each was called by a plain CALL."""
+        frames = self.t.broken_frames or ()
+        depth = 0
+        while depth < len(frames) and frames[depth].linked:
+            depth += 1
+        depth = self._without_torch_frames(frames[:depth])
+        if depth == 0:
+            raise CannotCapture(reason)
+        if depth < len(frames) or not clean:
+            return _Restart(frames[depth - 1].steps_at_op, reason)
+        return Break(tuple(_state(f) for f in frames), reason)
+
+    def _without_torch_frames(self, frames: tuple[Frame, ...]) -> int:
+        return len(frames)
+
+    # ---- finishing
+    def _finish(self, end: Return | Break, grad: bool) -> Trace:
+        t = self.t
+        effects: list[Effect] = t.world.effects()
+        if isinstance(end, Break) and self.after_grad != grad:
+            effects.append(CallEffect(torch._C._set_grad_enabled, (self.after_grad,), {}))
+        result = Trace(None, t.inputs.inputs, t.world.guards, effects, end, t.world.origins)
+        try:
+            tensors = collect_tensors(result)
+        except CannotReconstruct as error:
+            raise CannotCapture(BreakReason("cannot-rebuild", str(error), self._break_location())) from error
+        result.outputs = {id(fake): i for i, fake in enumerate(tensors)}
+        nodes = [t.recorder.node_of(fake) for fake in tensors]
+        result.output_nodes = nodes
+        if t.recorder.count or t.inputs.node_of_symbol or t.shape_env.sources:
+            result.graph = self._graph(nodes, grad)
+        return result
+
+    def _graph(self, nodes: list[fx.Node], grad: bool) -> CapturedGraph:
+        t = self.t
+        old = next(n for n in reversed(t.graph.nodes) if n.op == "output")
+        t.graph.erase_node(old)
+        t.graph.output(tuple(nodes))
+        module = fx.GraphModule(t.recorder.constants, t.graph)
+        return CapturedGraph(module, t.inputs.inputs, t.shape_env, _root_name(self.root), grad)
+
+
+def _state(frame: Frame) -> FrameState:
+    names = resume_freevars(frame.code)
+    cells = tuple(frame.cells.get(n) or types.CellType() for n in names)
+    return FrameState(frame.code, frame.globals, frame.op.offset, tuple(frame.saved), dict(frame.locals), cells, frame.name)
+
+
+def _parameter_names(fn: Any, count: int) -> list[str]:
+    code = getattr(fn, "__code__", None) or getattr(getattr(fn, "__func__", None), "__code__", None)
+    if isinstance(fn, torch.nn.Module):
+        code = getattr(type(fn).forward, "__code__", None)
+    names = list(code.co_varnames[: code.co_argcount]) if code is not None else []
+    if names and not isinstance(fn, types.FunctionType):
+        names = names[1:]
+    return [names[i] if i < len(names) else f"args[{i}]" for i in range(count)]
+
+
+def _root_name(root: Root) -> str:
+    match root:
+        case CallableRoot(fn):
+            return str(getattr(fn, "__qualname__", type(fn).__qualname__))
+        case ResumeRoot():
+            return root.name
+
+

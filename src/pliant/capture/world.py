@@ -1,0 +1,429 @@
+"""The world outside the trace: what was read of it, under which guards, and how the trace would change it.
+
+In:     raw objects and the sources they were read through (`bring`), stores into them.
+Out:    traced values (tensors become fake, numbers may become symbolic, the rest stays itself), guards, effects.
+Holds:  nothing outside changes while tracing: stores to dicts and cells are kept beside them (`_dict_changes`, `_cell_changes`),
+        other containers are copied at first use that needs all of them (`adopt`), and the copy stands for the original.
+"""
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import re
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.trace import DELETED, Effect, ReplaceContents, SetAttribute, SetItem
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.guards.kinds import MISSING, Guard, Kind
+from pliant.guards.sources import (
+    AttributeSource,
+    CellSource,
+    DictAttributeSource,
+    HeldSource,
+    ItemSource,
+    ModuleMemberSource,
+    Source,
+    held,
+)
+from pliant.source import SourceLocation
+
+CONSTANT_TYPES: frozenset[type] = frozenset(
+    (type(None), bool, str, bytes, complex, type(...), type(NotImplemented), torch.dtype, torch.layout, torch.device, torch.memory_format,
+     torch.qscheme)
+)
+SYMBOLIC_TYPES: frozenset[type] = frozenset((torch.SymInt, torch.SymFloat, torch.SymBool))
+MUTABLE_CONTAINERS: frozenset[type] = frozenset(
+    (list, dict, set, collections.OrderedDict, collections.defaultdict, collections.deque, collections.Counter, bytearray)
+)
+DICT_TYPES: frozenset[type] = frozenset((dict, collections.OrderedDict, collections.defaultdict, collections.Counter))
+# Objects of these types never change what they mean: knowing which one it is is knowing it.
+IDENTITY_TYPES: tuple[type, ...] = (
+    type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.MethodDescriptorType, types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodWrapperType, types.CodeType,
+    property, classmethod, staticmethod, functools.partial, type(functools.lru_cache(len)), enum.Enum, re.Pattern, weakref.ref,
+    types.GenericAlias, types.UnionType, torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator, torch.Generator, functools.singledispatchmethod,
+    functools.cached_property,
+)
+_ADOPT_LIMIT = 100_000
+
+
+class World:
+    """Reads and buffered writes of one capture. `symbols` makes tensors fake and numbers symbolic."""
+
+    def __init__(self, inputs: Any, location: Callable[[], SourceLocation | None]) -> None:
+        self.inputs = inputs
+        self.location = location
+        self.guards: list[Guard] = []
+        self.origins: dict[int, tuple[Any, Source]] = {}
+        self.effects_in_order: list[Effect] = []
+        self._guarded: set[tuple[Any, ...]] = set()
+        self._memo: dict[Source, Any] = {}
+        self._shadows: dict[int, tuple[Any, Any, Any]] = {}
+        self._dict_changes: dict[int, tuple[dict[Any, Any], dict[Any, Any]]] = {}
+        self._cell_changes: dict[int, tuple[types.CellType, Any]] = {}
+        self._slot_changes: dict[tuple[int, str], SetAttribute] = {}
+        self._owner_of_dict: dict[int, Any] = {}
+
+    # ---- guards
+    def guard(self, source: Source | None, kind: Kind, expected: Any = None) -> None:
+        """Add a guard once. Facts about held objects themselves are constant and skipped."""
+        if isinstance(source, HeldSource) and kind in (Kind.TYPE, Kind.IDENTITY):
+            return
+        key = (source, kind, expected if kind in (Kind.HAS_KEY, Kind.NO_KEY, Kind.NO_ATTRIBUTE) else None)
+        if kind is Kind.TYPE_LOOKUP:
+            key = (source, kind, expected[0])
+        if key in self._guarded:
+            return
+        self._guarded.add(key)
+        self.guards.append(Guard(source, kind, expected, self.location()))
+
+    def source_of(self, value: Any) -> Source | None:
+        found = self.origins.get(id(value))
+        return found[1] if found is not None else None
+
+    def is_foreign(self, value: Any) -> bool:
+        return id(value) in self.origins
+
+    def set_origin(self, value: Any, source: Source) -> None:
+        self.origins.setdefault(id(value), (value, source))
+
+    # ---- reading
+    def bring(self, value: Any, source: Source, trusted: bool = False) -> Any:
+        """The traced form of `value`, which was just read through `source`; `trusted` sources need no guard."""
+        if source in self._memo:
+            return self._memo[source]
+        result = self._bring(value, source, trusted)
+        self._memo[source] = result
+        return result
+
+    def _bring(self, value: Any, source: Source, trusted: bool) -> Any:
+        cls = type(value)
+        guard = _no_guard if trusted else self.guard
+        if cls in CONSTANT_TYPES:
+            guard(source, Kind.EQUALS, value)
+            return value
+        if cls is int or cls is float:
+            return value if trusted else self.inputs.scalar(value, source)
+        if isinstance(value, torch.Tensor):
+            return self.inputs.tensor(value, source)
+        if issubclass(cls, tuple):
+            return self._bring_tuple(value, source, trusted)
+        if cls is types.MethodType:
+            guard(source, Kind.TYPE, cls)
+            function = self.bring(value.__func__, AttributeSource(source, "__func__"), trusted)
+            receiver = self.bring(value.__self__, AttributeSource(source, "__self__"), trusted)
+            return types.MethodType(function, receiver)
+        if cls is slice:
+            guard(source, Kind.TYPE, cls)
+            return slice(*(self.bring(getattr(value, n), AttributeSource(source, n), trusted) for n in ("start", "stop", "step")))
+        if cls is range:
+            guard(source, Kind.RANGE, (value.start, value.stop, value.step))
+            return value
+        if cls is frozenset:
+            guard(source, Kind.ITEMS, value)
+            return value
+        if isinstance(value, IDENTITY_TYPES):
+            guard(source, Kind.IDENTITY, value)
+            self.set_origin(value, source)
+            return value
+        guard(source, Kind.TYPE, cls)
+        self.set_origin(value, source)
+        return self.resolve(value)
+
+    def _bring_tuple(self, value: tuple[Any, ...], source: Source, trusted: bool) -> Any:
+        if not trusted:
+            self.guard(source, Kind.TYPE, type(value))
+            self.guard(source, Kind.LENGTH, len(value))
+        via = None if type(value) is tuple else "tuple"
+        items = [self.bring(item, ItemSource(source, i, via), trusted) for i, item in enumerate(tuple.__iter__(value))]
+        if all(a is b for a, b in zip(items, tuple.__iter__(value), strict=True)):
+            made = value
+        else:
+            made = tuple.__new__(type(value), items) if type(value) is not torch.Size else tuple(items)
+        self.set_origin(made, source)
+        return made
+
+    def resolve(self, value: Any) -> Any:
+        """The copy that stands for a foreign container once it was adopted; anything else is itself."""
+        found = self._shadows.get(id(value))
+        return found[1] if found is not None else value
+
+    # ---- dicts (of objects, of modules, plain) without copying them
+    def instance_dict(self, obj: Any) -> dict[str, Any]:
+        """The `__dict__` of a foreign object, known as a foreign dict; {} if it has none."""
+        found = _raw_dict(obj)
+        if found is None:
+            return {}
+        if id(found) not in self._owner_of_dict:
+            source = self.source_of(obj)
+            assert source is not None
+            self._owner_of_dict[id(found)] = (obj, source, found)
+            self.set_origin(found, AttributeSource(source, "__dict__"))
+        return found
+
+    def is_foreign_dict(self, obj: Any, name: str, mapping: Any) -> bool:
+        """Whether `mapping`, the value of obj.__dict__[name], is a dict from outside; makes its origin known."""
+        table = self.instance_dict(obj)
+        changes = self._dict_changes.get(id(table))
+        if changes is not None and name in changes[1] or id(mapping) in self._shadows:
+            return False
+        if id(mapping) not in self.origins:
+            self.bring(mapping, self.item_source(table, name))
+        return True
+
+    def item_source(self, mapping: dict[Any, Any], key: Any) -> Source:
+        owner = self._owner_of_dict.get(id(mapping))
+        if owner is not None and isinstance(key, str):
+            return DictAttributeSource(owner[1], key)
+        source = self.source_of(mapping)
+        assert source is not None
+        if isinstance(source, DictAttributeSource) and source.name in ("_parameters", "_buffers", "_modules"):
+            return ModuleMemberSource(source.parent, source.name, key)
+        via = None if type(mapping) is dict else "dict"
+        return ItemSource(source, key, via)
+
+    def dict_get(self, mapping: dict[Any, Any], key: Any, trusted: bool = False) -> Any:
+        """mapping[key] of a foreign dict, or MISSING, under a guard."""
+        changes = self._dict_changes.get(id(mapping))
+        if changes is not None and key in changes[1]:
+            value = changes[1][key]
+            return MISSING if value is DELETED else value
+        key = self.real_key(key)
+        raw = dict.get(mapping, key, MISSING)
+        if raw is MISSING:
+            if not trusted:
+                self.guard(self.source_of(mapping), Kind.NO_KEY, key)
+            return MISSING
+        return self.bring(raw, self.item_source(mapping, key), trusted)
+
+    def real_key(self, key: Any) -> Any:
+        """Keys are looked up in real dicts: a fake input tensor stands for the tensor itself."""
+        if isinstance(key, FakeTensor):
+            found = self.inputs.example_of(key)
+            if found is None:
+                raise GraphBreak("unknown-object", "a tensor made here is looked up in a dict from outside")
+            source = self.source_of(key)
+            self.guard(source, Kind.IDENTITY, found)
+            return found
+        if type(key) in SYMBOLIC_TYPES:
+            return concrete(key)
+        return key
+
+    def dict_contains(self, mapping: dict[Any, Any], key: Any) -> bool:
+        changes = self._dict_changes.get(id(mapping))
+        if changes is not None and key in changes[1]:
+            return changes[1][key] is not DELETED
+        key = self.real_key(key)
+        present = dict.__contains__(mapping, key)
+        self.guard(self.source_of(mapping), Kind.HAS_KEY if present else Kind.NO_KEY, key)
+        return present
+
+    def dict_set(self, mapping: dict[Any, Any], key: Any, value: Any) -> None:
+        """Store (or DELETED) into a foreign dict, replayed at the end."""
+        entry = self._dict_changes.setdefault(id(mapping), (mapping, {}))
+        entry[1].pop(key, None)
+        entry[1][key] = value
+
+    def needs_guards(self, value: Any) -> bool:
+        """Whether reading `value` reads the outside: it came from there and was not adopted."""
+        return id(value) in self.origins and id(value) not in self._shadows
+
+    def is_opaque(self, value: Any) -> bool:
+        """An object from outside that C code must not look into unguarded."""
+        if id(value) not in self.origins or id(value) in self._shadows or isinstance(value, (torch.Tensor, tuple)):
+            return False
+        return not isinstance(value, IDENTITY_TYPES) or isinstance(value, (type, functools.partial))
+
+    def has_changes(self, mapping: dict[Any, Any]) -> bool:
+        return id(mapping) in self._dict_changes
+
+    # ---- whole containers
+    def adopt(self, value: Any) -> Any:
+        """The trace's own copy of a foreign container (itself, if it is not foreign or not a container)."""
+        if id(value) in self._shadows:
+            return self._shadows[id(value)][1]
+        if id(value) not in self.origins or type(value) not in MUTABLE_CONTAINERS:
+            return value
+        if len(value) > _ADOPT_LIMIT:
+            raise GraphBreak("unknown-object", f"a {type(value).__name__} of {len(value)} entries is used as a whole")
+        shadow = self._copy_in(value, self.origins[id(value)][1])
+        self._shadows[id(value)] = (value, shadow, _frozen(shadow))
+        self.set_origin(shadow, self.origins[id(value)][1])
+        # `shadow` must not be taken for a foreign container that still needs adopting.
+        self._shadows[id(shadow)] = (value, shadow, None)
+        return shadow
+
+    def _copy_in(self, value: Any, source: Source) -> Any:
+        cls = type(value)
+        if cls in DICT_TYPES:
+            return self._copy_dict(value, source)
+        if cls is set:
+            self.guard(source, Kind.ITEMS, frozenset(self._plain_key(k) for k in value))
+            return set(value)
+        if cls is bytearray:
+            raise GraphBreak("unknown-object", "a bytearray from outside")
+        self.guard(source, Kind.LENGTH, len(value))
+        items = [self.bring(item, ItemSource(source, i), False) for i, item in enumerate(value)]
+        return collections.deque(items, value.maxlen) if cls is collections.deque else items
+
+    def _copy_dict(self, value: dict[Any, Any], source: Source) -> Any:
+        self.guard(source, Kind.KEYS, tuple(self._plain_key(k) for k in value))
+        changes = self._dict_changes.pop(id(value), (value, {}))[1]
+        items = {k: changes[k] if k in changes else self.bring(v, self.item_source(value, k)) for k, v in value.items()}
+        for key, stored in changes.items():
+            items[key] = stored
+        items = {k: v for k, v in items.items() if v is not DELETED}
+        match value:
+            case collections.defaultdict():
+                factory = self.bring(value.default_factory, AttributeSource(source, "default_factory"))
+                return collections.defaultdict(factory, items)
+            case collections.OrderedDict() | collections.Counter():
+                return type(value)(items)
+            case _:
+                return items
+
+    def _plain_key(self, key: Any) -> Any:
+        if isinstance(key, (str, int, float, bytes, type(None), type, enum.Enum, types.FunctionType, torch.dtype, torch.device)):
+            return key
+        if isinstance(key, tuple):
+            return tuple(self._plain_key(k) for k in key)
+        raise GraphBreak("unknown-object", f"a dict from outside with a {type(key).__name__} as key is used as a whole")
+
+    # ---- cells and slots
+    def cell_get(self, cell: types.CellType) -> Any:
+        if id(cell) in self._cell_changes:
+            return self._cell_changes[id(cell)][1]
+        try:
+            raw = cell.cell_contents
+        except ValueError:
+            return MISSING
+        source = self.source_of(cell)
+        return raw if source is None else self.bring(raw, CellSource(source))
+
+    def cell_set(self, cell: types.CellType, value: Any) -> None:
+        """Store into a cell; MISSING empties it. Cells made by the trace are changed at once."""
+        if id(cell) in self.origins:
+            self._cell_changes[id(cell)] = (cell, DELETED if value is MISSING else value)
+        elif value is MISSING:
+            del cell.cell_contents
+        else:
+            cell.cell_contents = value
+
+    def slot_get(self, obj: Any, name: str) -> Any:
+        found = self._slot_changes.get((id(obj), name))
+        return MISSING if found is None else found.value
+
+    def slot_set(self, obj: Any, name: str, value: Any, via: str) -> None:
+        self._slot_changes[id(obj), name] = SetAttribute(obj, name, value, via)
+
+    # ---- classes
+    def type_lookup(self, cls: type, name: str) -> Any:
+        """First hit of `name` along the MRO (raw, unbound), or MISSING, under a guard unless the class is trusted."""
+        value: Any = MISSING
+        owner: Any = None
+        for base in cls.__mro__:
+            if name in base.__dict__:
+                value, owner = base.__dict__[name], base
+                break
+        if not trusted_class(cls):
+            self.guard(held(cls, cls.__qualname__), Kind.TYPE_LOOKUP, (name, value))
+        if owner is not None and isinstance(value, (types.FunctionType, property, classmethod, staticmethod)):
+            self.set_origin(value, held(value, f"{owner.__qualname__}.{name}"))
+        return value
+
+    # ---- the end
+    def effects(self) -> list[Effect]:
+        """What the trace did to the world, to be replayed."""
+        out: list[Effect] = list(self.effects_in_order)
+        for cell, value in self._cell_changes.values():
+            out.append(SetAttribute(cell, "cell_contents", value, "cell"))
+        out.extend(self._slot_changes.values())
+        for mapping, changes in self._dict_changes.values():
+            out.extend(SetItem(mapping, key, value) for key, value in changes.items())
+        for original, shadow, before in self._shadows.values():
+            if before is not None and _frozen(shadow) != before:
+                out.append(ReplaceContents(original, _unowned_copy(shadow)))
+        return out
+
+
+class _ById:
+    """Compares values by identity (fake tensors must not be compared by value)."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ById) and (self.value is other.value or _same_constant(self.value, other.value))
+
+    __hash__ = None  # type: ignore[assignment]  # never a key
+
+
+def _same_constant(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and type(a) in (int, float, str, bool, bytes) and bool(a == b)
+
+
+def _frozen(container: Any) -> Any:
+    """A snapshot to compare with later: keys and elements by identity, in order."""
+    if isinstance(container, dict):
+        return [(_ById(k), _ById(v)) for k, v in container.items()]
+    if isinstance(container, set):
+        return set(container)
+    return [_ById(v) for v in container]
+
+
+def _unowned_copy(container: Any) -> Any:
+    if isinstance(container, collections.deque):
+        return collections.deque(container)
+    return dict(container) if isinstance(container, dict) else type(container)(container)
+
+
+def _no_guard(source: Source | None, kind: Kind, expected: Any = None) -> None:
+    return None
+
+
+def _raw_dict(obj: Any) -> dict[str, Any] | None:
+    try:
+        found = object.__getattribute__(obj, "__dict__")
+    except (AttributeError, TypeError):
+        return None
+    return found if type(found) is dict else None
+
+
+def concrete(value: Any) -> Any:
+    """A symbolic number specialized to its value (adds a guard)."""
+    match value:
+        case torch.SymInt():
+            return int(value)
+        case torch.SymFloat():
+            return float(value)
+        case torch.SymBool():
+            return bool(value)
+        case _:
+            return value
+
+
+@functools.cache
+def trusted_module(name: str) -> bool:
+    """Modules that nobody patches: PyTorch's own and the standard library's."""
+    import sys
+
+    top = name.partition(".")[0]
+    return top in ("torch", "builtins", "pliant") or (top in sys.stdlib_module_names and top != "__main__")
+
+
+def trusted_globals(namespace: dict[str, Any]) -> bool:
+    name = namespace.get("__name__")
+    return isinstance(name, str) and trusted_module(name)
+
+
+def trusted_class(cls: type) -> bool:
+    return all(trusted_module(base.__module__) for base in cls.__mro__ if isinstance(base.__module__, str))
