@@ -1,0 +1,78 @@
+"""What a fake tensor stands for while its program becomes functional: a place in a base's storage.
+
+In:     the tensors a traced program makes.
+Out:    `Base` (a storage, whose value is a graph node and a version) and `Alias` (a tensor: the base seen through view steps).
+Holds:  two tensors share memory exactly if their aliases share a base; an alias's node is its value at `version` of the base.
+Reads on: `functionalize.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant.graph.fake_tensor import FakeTensor
+
+_aten = torch.ops.aten
+# Views that change nothing but the autograd relation: they share the value, so no node is recorded for them.
+IDENTITY_VIEWS: frozenset[Any] = frozenset({_aten.detach.default, _aten.alias.default, _aten.lift_fresh.default})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ViewStep:
+    """One view call on a tensor: `func(tensor, *args, **kwargs)`, the `index`-th of its results if it has several.
+
+    `grad_enabled`: the grad mode at the call, which decides the autograd relation of the view to its base.
+    """
+
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    index: int | None
+    grad_enabled: bool
+
+    @property
+    def is_identity(self) -> bool:
+        return self.func in IDENTITY_VIEWS
+
+
+@dataclass(slots=True, eq=False)
+class Base:
+    """A storage. `fake`: the first tensor on it, whose autograd history covers the whole storage. `input`: its position."""
+
+    node: fx.Node
+    fake: FakeTensor
+    version: int = 0
+    input: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Alias:
+    """A tensor: the base itself (`parent` is None), or `step` applied to another alias."""
+
+    base: Base
+    parent: Alias | None
+    step: ViewStep | None
+    fake: FakeTensor
+    node: fx.Node
+    version: int
+
+    def steps(self) -> tuple[ViewStep, ...]:
+        """The views that lead from the base's own tensor to this one."""
+        found: list[ViewStep] = []
+        alias = self
+        while alias.parent is not None:
+            assert alias.step is not None
+            found.append(alias.step)
+            alias = alias.parent
+        return tuple(reversed(found))
+
+    def root(self) -> Alias:
+        """The alias of the base's own tensor."""
+        alias = self
+        while alias.parent is not None:
+            alias = alias.parent
+        return alias

@@ -1,0 +1,192 @@
+"""How each output of a captured program relates to its inputs and to the other outputs.
+
+In:     the fakes a traced program returned, and the fakes of its inputs.
+Out:    `OutputPlan`: what the graph computes (`results`), which inputs it writes, and how the caller's outputs are made of both.
+Holds:  outputs that share memory in eager share it after the plan is followed, with the same autograd relation; two outputs that
+        are one object stay one object.
+Reads on: `runtime.py`, which follows the plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from pliant.autograd.aliases import Alias, ViewStep
+from pliant.errors import Unsupported
+from pliant.graph.contracts import GraphInput
+from pliant.graph.fake_tensor import FakeTensor
+
+
+class UnsupportedAliasing(Unsupported):
+    """Memory is shared in a way that a graph of values cannot follow."""
+
+
+# ---- where a tensor, or another output, comes from
+@dataclass(frozen=True, slots=True)
+class FromInput:
+    """The input itself, the same object."""
+
+    input: int
+
+
+@dataclass(frozen=True, slots=True)
+class FromResult:
+    """A tensor, number or symbol that the graph returns. `leaf`: it is to require grad, though nothing led to it."""
+
+    position: int
+    leaf: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """None, a number or another constant."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ViewOf:
+    """Views applied one after the other to an input or a result. Arguments that are symbols are `FromResult`s in the steps."""
+
+    source: FromInput | FromResult
+    steps: tuple[ViewStep, ...]
+    leaf: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SameAs:
+    """The object that an earlier output is."""
+
+    output: int
+
+
+Output = FromInput | FromResult | Literal | ViewOf | SameAs
+
+
+@dataclass(frozen=True, slots=True)
+class InputWrite:
+    """An input that is to hold a new value. `in_graph`: nobody's autograd history records it, so the graph writes it;
+    otherwise the value is result `position` and the caller copies it under autograd."""
+
+    input: int
+    in_graph: bool
+    position: int = -1
+
+
+@dataclass(slots=True, eq=False)
+class OutputPlan:
+    """`results`: fakes, symbols or numbers the graph returns. `differentiable`: positions whose gradient may be asked for."""
+
+    outputs: list[Output] = field(default_factory=list)
+    results: list[Any] = field(default_factory=list)
+    writes: list[InputWrite] = field(default_factory=list)
+    differentiable: list[int] = field(default_factory=list)
+
+    def add_result(self, value: Any) -> int:
+        """The position of a graph result; asked for twice, a tensor is returned once."""
+        for position, known in enumerate(self.results):
+            if known is value:
+                return position
+        self.results.append(value)
+        if type(value) is FakeTensor and value.requires_grad and value.grad_fn is not None:
+            self.differentiable.append(len(self.results) - 1)
+        return len(self.results) - 1
+
+
+def plan_outputs(outputs: tuple[Any, ...], inputs: list[Any], histories: list[Any]) -> OutputPlan:
+    """The plan for these outputs. `histories`: the `grad_fn` of each input before the program ran."""
+    plan = OutputPlan()
+    _plan_writes(plan, inputs, histories)
+    shared = _bases_of_several(outputs)
+    seen: dict[int, int] = {}
+    for position, value in enumerate(outputs):
+        if type(value) is FakeTensor and id(value) in seen:
+            plan.outputs.append(SameAs(seen[id(value)]))
+            continue
+        seen[id(value)] = position
+        plan.outputs.append(_plan_output(plan, value, inputs, shared))
+    return plan
+
+
+def _plan_writes(plan: OutputPlan, inputs: list[Any], histories: list[Any]) -> None:
+    for position, (fake, history) in enumerate(zip(inputs, histories)):
+        if type(fake) is not FakeTensor or fake.node.base.version == 0:
+            continue
+        if fake.requires_grad and fake.grad_fn is not history:
+            plan.writes.append(InputWrite(position, in_graph=False, position=plan.add_result(fake)))
+        else:
+            plan.writes.append(InputWrite(position, in_graph=True))
+
+
+def _bases_of_several(outputs: tuple[Any, ...]) -> set[int]:
+    """Ids of the bases on which several different outputs lie."""
+    owner: dict[int, int] = {}
+    several = set()
+    for value in outputs:
+        if type(value) is FakeTensor:
+            base = id(value.node.base)
+            if owner.setdefault(base, id(value)) != id(value):
+                several.add(base)
+    return several
+
+
+def _plan_output(plan: OutputPlan, value: Any, inputs: list[Any], shared: set[int]) -> Output:
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return FromResult(plan.add_result(value))
+    if type(value) is not FakeTensor:
+        return Literal(value)
+    alias: Alias = value.node
+    base = alias.base
+    if base.input is not None:
+        if value is inputs[base.input]:
+            return FromInput(base.input)
+        return _view_of(plan, FromInput(base.input), alias, base.fake)
+    if id(base) in shared and alias.parent is not None:
+        return _view_of(plan, FromResult(plan.add_result(base.fake)), alias, base.fake)
+    return FromResult(plan.add_result(value), leaf=value.requires_grad and value.grad_fn is None)
+
+
+def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, base: FakeTensor) -> ViewOf:
+    leaf = alias.fake.requires_grad and alias.fake.grad_fn is None
+    return ViewOf(source, tuple(_with_results(plan, step) for step in alias.steps()), leaf)
+
+
+def _with_results(plan: OutputPlan, step: ViewStep) -> ViewStep:
+    """The step with symbols replaced by results of the graph, which evaluates them."""
+
+    def swap(value: Any) -> Any:
+        if isinstance(value, torch.SymInt):
+            return FromResult(plan.add_result(value))
+        return [swap(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+    return ViewStep(step.func, tuple(swap(a) for a in step.args), step.kwargs, step.index, step.grad_enabled)
+
+
+def check_overlap(inputs: list[GraphInput], written: set[int]) -> None:
+    """Refuse a program that writes an input whose memory another input shares."""
+    if not written:
+        return
+    spans = [(i, span) for i, one in enumerate(inputs) if (span := _memory(one.example)) is not None]
+    for i, mine in spans:
+        if i in written and any(j != i and _overlap(mine, other) for j, other in spans):
+            raise UnsupportedAliasing(
+                f"input `{inputs[i].name}` is written and shares memory with another input", kind="aliased-inputs"
+            )
+
+
+def _memory(tensor: Any) -> tuple[int, int] | None:
+    """First and last address of a real tensor's elements."""
+    if not isinstance(tensor, torch.Tensor) or type(tensor) is FakeTensor or tensor.numel() == 0:
+        return None
+    start = tensor.data_ptr()
+    if start == 0:
+        return None
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return start, start + (last + 1) * tensor.element_size() - 1
+
+
+def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]

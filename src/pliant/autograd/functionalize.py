@@ -1,0 +1,365 @@
+"""Record a program's ATen calls as a functional graph: views and writes become values.
+
+In:     ATen calls on fakes, as they arrive below autograd (`FunctionalMode` is the dispatch mode).
+Out:    nodes in `FunctionalMode.graph`, `meta["val"]` on each; `read(fake.node)` is the node of a tensor's present value.
+Holds:  the graph writes nothing. A write to a view goes through the chain of views to its base; other views of the base are
+        made again when they are next read. A base's value has the strides of the base's own tensor.
+Reads on: `aliases.py`, `scatter.py` (writes through views), `functional_ops.py` (counterparts of writing operators), `joint.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant.autograd.aliases import IDENTITY_VIEWS, Alias, Base, ViewStep
+from pliant.autograd.functional_ops import FunctionalCall, UnsupportedMutation, functional_call
+from pliant.autograd.scatter import write_through
+from pliant.errors import InternalError
+from pliant.graph.call_plan import argument, plan_of
+from pliant.graph.fake_tensor import FakeMode, FakeTensor
+
+_aten = torch.ops.aten
+Handler = Callable[["FunctionalMode", Any, Sequence[Any], dict[str, Any]], Any]
+
+
+class FunctionalMode(FakeMode):
+    """The dispatch mode. `origin`, `stage`: noted on every node that is recorded while they are set."""
+
+    def __init__(self, shape_env: Any, graph: fx.Graph) -> None:
+        super().__init__(shape_env, allow_unbacked=True)
+        self.graph = graph
+        self.stage = "forward"
+        self.origin: Any = None
+        self.constants: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
+        self.last_primal: fx.Node | None = None  # constants become placeholders after this one
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        handler = _handlers.get(func) or _classify(func)
+        return handler(self, func, args, kwargs or {})
+
+    # -- recording ----------------------------------------------------------------------------------------------------
+    def emit(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any) -> fx.Node:
+        """A node for a call on nodes whose results are the fakes `outputs`."""
+        node = self.graph.create_node("call_function", func, args, kwargs)
+        meta = node.meta
+        meta["val"] = outputs
+        meta["stage"] = self.stage
+        if self.origin is not None:
+            meta["origin"] = self.origin
+        return node
+
+    def call(self, func: Any, *args: Any, **kwargs: Any) -> fx.Node:
+        """Record a call on nodes, computing its description."""
+        fakes = tuple(a.meta["val"] if type(a) is fx.Node else a for a in args)
+        return self.emit(func, args, kwargs, self.compute(func, fakes, kwargs))
+
+    def bind(self, node: fx.Node, outputs: Any) -> None:
+        """Make each tensor of `outputs` a new base whose value is the node, or an item of it."""
+        if type(outputs) is FakeTensor:
+            outputs.node = _new_base(node, outputs)
+        elif isinstance(outputs, (list, tuple)):
+            for index, output in enumerate(outputs):
+                if type(output) is FakeTensor:
+                    output.node = _new_base(self.item(node, index, output), output)
+
+    def item(self, node: fx.Node, index: int, output: Any) -> fx.Node:
+        """The node of one of a node's results."""
+        return self.emit(operator.getitem, (node, index), {}, output)
+
+    def lower(self, value: Any) -> Any:
+        """An argument with nodes in place of tensors."""
+        kind = type(value)
+        if kind is FakeTensor:
+            return self.read(_alias_of(value))
+        if isinstance(value, (list, tuple)):
+            return [self.lower(v) for v in value]
+        if isinstance(value, torch.Tensor):
+            return self.read(self.constant(value).node)
+        return value
+
+    def lower_all(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        lower = self.lower
+        return tuple([lower(a) for a in args]), {k: lower(v) for k, v in kwargs.items()}
+
+    def constant(self, tensor: torch.Tensor) -> FakeTensor:
+        """The fake of a real tensor that the program holds: a further input of the graph."""
+        known = self.constants.get(id(tensor))
+        if known is not None:
+            return known[1]
+        fake = self.from_real(tensor.detach())
+        before = self.last_primal.next if self.last_primal is not None else next(iter(self.graph.nodes), None)
+        with self.graph.inserting_before(before) if before is not None else contextlib.nullcontext():
+            node = self.last_primal = self.graph.placeholder(f"constant_{len(self.constants)}")
+        node.meta.update(val=fake, stage="forward")
+        fake.node = _new_base(node, fake)
+        self.constants[id(tensor)] = (tensor, fake)
+        return fake
+
+    # -- values -------------------------------------------------------------------------------------------------------
+    def read(self, alias: Alias) -> fx.Node:
+        """The node of the alias's present value; views that are out of date are made again."""
+        base = alias.base
+        if alias.version != base.version:
+            alias.node = self._made_again(alias)
+            alias.version = base.version
+        return alias.node
+
+    def _made_again(self, alias: Alias) -> fx.Node:
+        if alias.parent is None:
+            return alias.base.node
+        step = alias.step
+        assert step is not None
+        parent = self.read(alias.parent)
+        if step.is_identity:
+            return parent
+        if step.index is None:
+            return self.emit(step.func, (parent, *step.args), step.kwargs, alias.node.meta["val"])
+        whole = self.call(step.func, parent, *step.args, **step.kwargs)
+        return self.item(whole, step.index, whole.meta["val"][step.index])
+
+    def view(self, output: FakeTensor, parent: Alias, step: ViewStep, node: fx.Node) -> None:
+        """Make `output` the view of `parent` by `step`, whose value now is `node`."""
+        output.node = Alias(parent.base, parent, step, output, node, parent.base.version)
+
+    def write(self, target: FakeTensor, value: fx.Node) -> None:
+        """Give a tensor a new value, and with it everything that shares its memory."""
+        alias = _alias_of(target)
+        value = self._fitted(target, value)
+        own, base = value, alias.base
+        place = alias
+        while place.parent is not None:
+            assert place.step is not None
+            value = write_through(self, place.step, place.parent, value)
+            place = place.parent
+        base.node = self._restrided(base, value)
+        base.version += 1
+        if place is alias:
+            own = base.node
+        alias.node, alias.version = own, base.version
+
+    def _fitted(self, target: FakeTensor, value: fx.Node) -> fx.Node:
+        """The value in the target's dtype; a different shape is the error that eager raises."""
+        found: FakeTensor = value.meta["val"]
+        if found.dtype_ != target.dtype_:
+            if not torch.can_cast(found.dtype_, target.dtype_):
+                raise RuntimeError(f"result type {found.dtype_} can't be cast to the desired output type {target.dtype_}")
+            value = self.call(_aten._to_copy.default, value, dtype=target.dtype_)
+        if not same_numbers(found.size_, target.size_):
+            raise RuntimeError(
+                f"output with shape {list(target.size_)} doesn't match the broadcast shape {list(found.size_)}"
+            )
+        return value
+
+    def _restrided(self, base: Base, value: fx.Node) -> fx.Node:
+        """The value laid out as the base's own tensor, so that views by strides mean the same."""
+        wanted, found = base.fake, value.meta["val"]
+        if same_known(wanted.stride_, found.stride_):
+            return value
+        return self.laid_out(value, wanted)
+
+    def laid_out(self, value: fx.Node, like: FakeTensor) -> fx.Node:
+        """The value with the strides of `like`."""
+        room = self.call(
+            _aten.empty_strided.default, list(like.size_), list(like.stride_), dtype=like.dtype_, device=like.device_
+        )
+        return self.call(_aten.copy.default, room, value)
+
+
+def _new_base(node: fx.Node, fake: FakeTensor, input: int | None = None) -> Alias:
+    return Alias(Base(node, fake, 0, input), None, None, fake, node, 0)
+
+
+def new_input(node: fx.Node, fake: FakeTensor, position: int) -> None:
+    """Make `fake` the tensor of an input's storage."""
+    fake.node = _new_base(node, fake, position)
+
+
+def _alias_of(fake: FakeTensor) -> Alias:
+    alias = fake.node
+    if type(alias) is not Alias:
+        raise InternalError("a fake tensor of another trace reached this one", kind="functionalize")
+    return alias
+
+
+def same_known(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether the numbers are the same, without asking for a guard."""
+    return len(one) == len(other) and all(_expression(a) is _expression(b) or _equal_ints(a, b) for a, b in zip(one, other))
+
+
+def _expression(number: Any) -> Any:
+    return number.node.expr if isinstance(number, torch.SymInt) else number
+
+
+def _equal_ints(a: Any, b: Any) -> bool:
+    return type(a) is int and type(b) is int and a == b
+
+
+def same_numbers(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether the numbers are the same; asks the shape environment where that is not plain to see."""
+    return len(one) == len(other) and (same_known(one, other) or all(bool(a == b) for a, b in zip(one, other)))
+
+
+# ---------------------------------------------------------------------------------------------------- kinds of calls
+
+
+def _pure(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    outputs = mode.compute(func, args, kwargs)
+    node_args, node_kwargs = mode.lower_all(args, kwargs)
+    mode.bind(mode.emit(func, node_args, node_kwargs, outputs), outputs)
+    return outputs
+
+
+def _view(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The first argument is what is viewed."""
+    source = args[0] if type(args[0]) is FakeTensor else mode.constant(args[0])
+    alias = _alias_of(source)
+    outputs = mode.compute(func, (source, *args[1:]), kwargs)
+    if outputs is source:
+        return outputs
+    if func is _aten.as_strided.default:  # it looks at the storage, whatever view it is called on
+        size, stride = args[1], args[2]
+        args, kwargs, alias = (source, size, stride, outputs.offset_), {}, alias.root()
+    rest, grad = tuple(args[1:]), torch.is_grad_enabled()
+    if func in IDENTITY_VIEWS:
+        mode.view(outputs, alias, ViewStep(func, rest, kwargs, None, grad), mode.read(alias))
+        return outputs
+    node = mode.emit(func, (mode.read(alias), *rest), kwargs, outputs)
+    if type(outputs) is FakeTensor:
+        mode.view(outputs, alias, ViewStep(func, rest, kwargs, None, grad), node)
+        return outputs
+    for index, output in enumerate(outputs):
+        mode.view(output, alias, ViewStep(func, rest, kwargs, index, grad), mode.item(node, index, output))
+    return outputs
+
+
+def _write(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    call = functional_call(func)
+    targets = [argument(key, args, kwargs) for key in call.plan.written]
+    given_args, given_kwargs = _arguments(call, args, kwargs)
+    outputs = mode.compute(call.func, given_args, given_kwargs)
+    node_args, node_kwargs = mode.lower_all(given_args, given_kwargs)
+    node = mode.emit(call.func, node_args, node_kwargs, outputs)
+    results = [(node, outputs)]
+    if len(call.func._schema.returns) > 1:
+        results = [(mode.item(node, i, output), output) for i, output in enumerate(outputs)]
+    for result, output in results[: call.fresh]:
+        mode.bind(result, output)
+    for target, (result, output) in zip(targets, results[call.fresh :]):
+        _write_result(mode, target, result, output)
+    return _returned(call, args, kwargs, [output for _, output in results[: call.fresh]])
+
+
+def _write_result(mode: FunctionalMode, target: Any, result: fx.Node, output: Any) -> None:
+    if target is None:
+        return
+    if isinstance(target, (list, tuple)):
+        for index, (one, value) in enumerate(zip(target, output)):
+            mode.write(one, mode.item(result, index, value))
+    else:
+        mode.write(target if type(target) is FakeTensor else mode.constant(target), result)
+
+
+def _arguments(
+    call: FunctionalCall, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What the functional operator is given: everything, or everything but the tensors to write."""
+    if call.keeps_written:
+        return tuple(args), kwargs
+    positions = {position for position, _ in call.plan.written}
+    names = {name for _, name in call.plan.written}
+    return (
+        tuple(a for i, a in enumerate(args) if i not in positions),
+        {k: v for k, v in kwargs.items() if k not in names},
+    )
+
+
+def _returned(call: FunctionalCall, args: Sequence[Any], kwargs: dict[str, Any], fresh: list[Any]) -> Any:
+    """What the program gets back: fresh results, and the written arguments themselves."""
+    rest = iter(fresh)
+    found = [next(rest) if key is None else argument(key, args, kwargs) for key in call.plan.returned]
+    if not found:
+        return None
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _composite(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    with mode:
+        outputs = func.decompose(*args, **kwargs)
+    return _by_schema(func)(mode, func, args, kwargs) if outputs is NotImplemented else outputs
+
+
+# ---------------------------------------------------------------------------------------------------- special calls
+
+
+def _copy(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """`target.copy_(source)`: the source is the new value, cast and expanded."""
+    target, source = args[0], args[1]
+    if type(source) is not FakeTensor:
+        source = mode.constant(source)
+    value = mode.read(_alias_of(source))
+    if source.dtype_ != target.dtype_ or source.device_ != target.device_:
+        value = mode.call(_aten._to_copy.default, value, dtype=target.dtype_, device=target.device_)
+    if not same_known(source.size_, target.size_):
+        value = mode.call(_aten.expand.default, value, list(target.size_))
+    mode.write(target, value)
+    return target
+
+
+def _lift_fresh(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """`torch.tensor(...)`: a number becomes `full`, larger data an input of the graph."""
+    tensor = args[0]
+    if type(tensor) is FakeTensor:
+        return _view(mode, func, args, kwargs)
+    if tensor.numel() != 1 or tensor.device.type != "cpu":
+        return _view(mode, func, (mode.constant(tensor),), kwargs)
+    output = mode.compute(func, args, kwargs)
+    described = {"dtype": tensor.dtype, "device": tensor.device}
+    mode.bind(mode.emit(_aten.full.default, (list(tensor.shape), tensor.item()), described, output), output)
+    return output
+
+
+def _batch_norm(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """`native_batch_norm` writes its running statistics although its schema does not say so."""
+    if args[3] is None or not args[5]:
+        return _pure(mode, func, args, kwargs)
+    functional = _aten._native_batch_norm_legit_functional.default
+    outputs = mode.compute(functional, args, kwargs)
+    node_args, node_kwargs = mode.lower_all(args, kwargs)
+    node = mode.emit(functional, node_args, node_kwargs, outputs)
+    mode.bind(node, outputs)
+    for target, output in zip(args[3:5], outputs[3:]):
+        mode.write(target, output.node.node)
+    return outputs[:3]
+
+
+def _refuse_view_write(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    raise UnsupportedMutation(f"`{func}` changes the shape of a tensor in place", kind="metadata-mutation")
+
+
+_handlers: dict[Any, Handler] = {
+    _aten.copy_.default: _copy,
+    _aten.lift_fresh.default: _lift_fresh,
+    _aten.native_batch_norm.default: _batch_norm,
+}
+
+
+def _classify(func: Any) -> Handler:
+    handler = _handlers[func] = _composite if plan_of(func).composite else _by_schema(func)
+    return handler
+
+
+def _by_schema(func: Any) -> Handler:
+    if torch.Tag.inplace_view in func.tags:
+        return _refuse_view_write
+    if plan_of(func).written:
+        return _write
+    aliased = any(value.alias_info is not None for value in func._schema.returns)
+    return _view if aliased else _pure

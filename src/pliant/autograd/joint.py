@@ -1,0 +1,200 @@
+"""Trace a captured program and its gradient into one functional ATen graph.
+
+In:     a `CapturedGraph`.
+Out:    `JointGraph`: forward and backward in one `fx.Graph`, and the plan of how the caller's outputs are made.
+Holds:  the graph is functional but for `copy_` nodes at its very end. Placeholders: the captured inputs, constants that the
+        program holds, tangents. It returns the forward's results, then a gradient (or None) for each captured input.
+        Derivatives are torch's: the program runs on fakes with autograd above the recording mode.
+Reads on: `functionalize.py`, `aliasing.py`, `partition/`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant.autograd.aliasing import OutputPlan, UnsupportedAliasing, check_overlap, plan_outputs
+from pliant.autograd.functionalize import FunctionalMode, new_input, same_known
+from pliant.autograd.run_module import run_module
+from pliant.graph.contracts import CapturedGraph, GraphInput
+from pliant.graph.fake_tensor import FakeTensor
+
+_aten = torch.ops.aten
+
+
+@dataclass(slots=True, eq=False)
+class JointGraph:
+    """`results`, `gradients`: what the output node holds. `gradients` has one item for each captured input.
+
+    `writes`: (placeholder of the input, node of its new value), done by `copy_` at the end of the forward graph.
+    """
+
+    graph: fx.Graph
+    captured: CapturedGraph
+    plan: OutputPlan
+    primals: list[fx.Node]
+    constants: list[torch.Tensor]
+    tangents: list[fx.Node]
+    results: list[Any]
+    gradients: list[fx.Node | None]
+    writes: list[tuple[fx.Node, fx.Node]] = field(default_factory=list)
+
+    @property
+    def has_backward(self) -> bool:
+        return any(g is not None for g in self.gradients)
+
+
+class _Tracer:
+    """One joint trace."""
+
+    def __init__(self, captured: CapturedGraph) -> None:
+        self.captured = captured
+        self.graph = fx.Graph()
+        self.mode = FunctionalMode(captured.shape_env, self.graph)
+        self.leaves: list[Any] = []  # what gradients are asked for: a leaf for each tensor that requires grad
+        self.inputs: list[Any] = []  # what the program is given
+        for position, one in enumerate(captured.inputs):
+            self._add_input(position, one)
+        self.histories = [one.grad_fn if type(one) is FakeTensor else None for one in self.inputs]
+
+    def _add_input(self, position: int, one: GraphInput) -> None:
+        node = self.mode.last_primal = self.graph.placeholder(one.name)
+        if not isinstance(one.fake, torch.Tensor):
+            node.meta.update(val=one.fake, stage="forward")
+            self.inputs.append(one.fake)
+            self.leaves.append(None)
+            return
+        described = one.example if isinstance(one.example, torch.Tensor) else one.fake
+        leaf, given = self._fake_input(one.fake, described.requires_grad, described.is_leaf)
+        node.meta.update(val=given, stage="forward")
+        new_input(node, given, position)
+        self.inputs.append(given)
+        self.leaves.append(leaf)
+
+    def _fake_input(self, like: Any, requires_grad: bool, is_leaf: bool) -> tuple[Any, FakeTensor]:
+        """(what the gradient is asked for, what the program is given): not the same for the result of earlier work,
+        which may be written in place where a leaf may not."""
+        mode = self.mode
+        fake = mode.new(like.size_, like.stride_, like.dtype_, like.device_, requires_grad, like.offset_)
+        fake.is_parameter_ = like.is_parameter_
+        if not requires_grad or is_leaf:
+            return (fake if requires_grad else None), fake
+        return fake, mode._as_non_leaf(fake)
+
+    # -- forward ------------------------------------------------------------------------------------------------------
+    def _set_origin(self, node: fx.Node | None) -> None:
+        self.mode.origin = node
+
+    def forward(self) -> tuple[Any, ...]:
+        before = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(self.captured.grad_enabled)
+        try:
+            with self.mode:
+                return run_module(self.captured.module, self.inputs, self._set_origin, self.mode.constant)
+        finally:
+            torch._C._set_grad_enabled(before)
+
+    # -- backward -----------------------------------------------------------------------------------------------------
+    def tangents(self, plan: OutputPlan) -> list[FakeTensor]:
+        made = []
+        for position in plan.differentiable:
+            like = plan.results[position]
+            fake = self.mode.new(like.size_, like.stride_, like.dtype_, like.device_)
+            node = self.graph.placeholder(f"tangent_{position}")
+            node.meta.update(val=fake, stage="backward")
+            fake.node = None
+            new_tangent(node, fake)
+            made.append(fake)
+        return made
+
+    def backward(self, plan: OutputPlan, tangents: list[FakeTensor]) -> list[Any]:
+        """The gradient fake, or None, for each captured input."""
+        wanted = [leaf for leaf in self.leaves if leaf is not None]
+        if not wanted or not tangents:
+            return [None] * len(self.leaves)
+        roots = [plan.results[position] for position in plan.differentiable]
+        self.mode.stage = "backward"
+        versions = self._versions()
+        with self.mode:
+            found = iter(torch.autograd.grad(roots, wanted, tangents, allow_unused=True))
+        if versions != self._versions():
+            raise UnsupportedAliasing("the backward pass writes an input", kind="backward-mutation")
+        return [None if leaf is None else next(found) for leaf in self.leaves]
+
+    def _versions(self) -> list[int]:
+        return [one.node.base.version for one in self.inputs if type(one) is FakeTensor]
+
+    # -- all ----------------------------------------------------------------------------------------------------------
+    def run(self) -> JointGraph:
+        mode = self.mode
+        plan = plan_outputs(self.forward(), self.inputs, self.histories)
+        check_overlap(self.captured.inputs, {write.input for write in plan.writes})
+        results = [self._result(value) for value in plan.results]
+        writes = [(self.inputs[w.input].node.root(), w) for w in plan.writes if w.in_graph]
+        new_values = [(self._placeholder(w.input), mode.read(root)) for root, w in writes]
+        tangents = self.tangents(plan)
+        gradients = [None if g is None else mode.read(g.node) for g in self.backward(plan, tangents)]
+        return self._finish(plan, results, new_values, gradients)
+
+    def _placeholder(self, position: int) -> fx.Node:
+        return list(self.graph.find_nodes(op="placeholder"))[position]
+
+    def _result(self, value: Any) -> Any:
+        """The node of a result, with the strides that eager gives it."""
+        if type(value) is not FakeTensor:
+            return value
+        node = self.mode.read(value.node)
+        return node if _same_layout(node.meta["val"], value) else self.mode.laid_out(node, value)
+
+    def _finish(
+        self, plan: OutputPlan, results: list[Any], writes: list[tuple[fx.Node, fx.Node]], gradients: list[Any]
+    ) -> JointGraph:
+        graph, constants = self.graph, [tensor for tensor, _ in self.mode.constants.values()]
+        holders = list(graph.find_nodes(op="placeholder"))
+        primals = len(self.captured.inputs) + len(constants)
+        for target, value in writes:
+            node = graph.call_function(_aten.copy_.default, (target, value))
+            node.meta.update(val=target.meta["val"], stage="forward")
+        graph.output((*results, *gradients))
+        _release(graph, self.mode)
+        return JointGraph(
+            graph, self.captured, plan, holders[:primals], constants, holders[primals:], results, gradients, writes
+        )
+
+
+def new_tangent(node: fx.Node, fake: FakeTensor) -> None:
+    """Make `fake` a value that no input's storage holds."""
+    new_input(node, fake, -1)
+    fake.node.base.input = None
+
+
+def _same_layout(one: FakeTensor, other: FakeTensor) -> bool:
+    return one is other or same_known(one.stride_, other.stride_)
+
+
+def _release(graph: fx.Graph, mode: FunctionalMode) -> None:
+    """Cut what the descriptions hold of the trace: autograd's graph and the aliases."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if type(value) is FakeTensor:
+            node.meta["val"] = _plain(value, mode)
+        elif isinstance(value, (list, tuple)):
+            node.meta["val"] = type(value)(_plain(v, mode) if type(v) is FakeTensor else v for v in value)
+
+
+def _plain(fake: FakeTensor, mode: FunctionalMode) -> FakeTensor:
+    fake.node = None
+    if not fake.requires_grad:
+        return fake
+    return mode.new(fake.size_, fake.stride_, fake.dtype_, fake.device_, False, fake.offset_)
+
+
+def trace_joint(captured: CapturedGraph, *, grad: bool | None = None) -> JointGraph:
+    """The joint graph of a captured program. `grad`: whether to trace the backward; by default where something needs it."""
+    tracer = _Tracer(captured)
+    if grad is False:
+        tracer.leaves = [None] * len(tracer.leaves)
+    return tracer.run()

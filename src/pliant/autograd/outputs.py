@@ -1,0 +1,87 @@
+"""Make the caller's outputs from what a compiled graph returned.
+
+In:     an `OutputPlan`, at each call the inputs and the graph's results.
+Out:    the tuple of outputs; inputs that autograd must see written are written.
+Holds:  views are made of the caller's own tensors by the calls that eager makes, under the grad mode of those calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, assert_never
+
+import torch
+
+from pliant.autograd.aliases import ViewStep
+from pliant.autograd.aliasing import FromInput, FromResult, Literal, Output, OutputPlan, SameAs, ViewOf
+from pliant.graph.contracts import GraphInput
+
+# inputs, results, outputs made so far -> an output
+_Get = Callable[[list[Any], Any, list[Any]], Any]
+
+
+class OutputMaker:
+    """`is_plain`: the results are the outputs."""
+
+    def __init__(self, plan: OutputPlan, inputs: list[GraphInput]) -> None:
+        self.copies = [(w.input, w.position) for w in plan.writes if not w.in_graph]
+        self.getters = [_getter(one) for one in plan.outputs]
+        in_order = [FromResult(i) for i in range(len(plan.results))]
+        self.is_plain = not self.copies and plan.outputs == in_order
+
+    def make(self, inputs: list[Any], results: Any) -> tuple[Any, ...]:
+        for target, position in self.copies:
+            inputs[target].copy_(results[position])
+        made: list[Any] = []
+        for get in self.getters:
+            made.append(get(inputs, results, made))
+        return tuple(made)
+
+
+def _getter(output: Output) -> _Get:
+    match output:
+        case FromInput(position):
+            return lambda inputs, results, made: inputs[position]
+        case FromResult(position, leaf):
+            if leaf:
+                return lambda inputs, results, made: results[position].requires_grad_()
+            return lambda inputs, results, made: results[position]
+        case Literal(value):
+            return lambda inputs, results, made: value
+        case SameAs(earlier):
+            return lambda inputs, results, made: made[earlier]
+        case ViewOf(source, steps, leaf):
+            return _view_getter(source, steps, leaf)
+        case _:
+            assert_never(output)
+
+
+def _view_getter(source: FromInput | FromResult, steps: tuple[ViewStep, ...], leaf: bool) -> _Get:
+    find = _getter(source)
+
+    def get(inputs: list[Any], results: Any, made: list[Any]) -> Any:
+        tensor = find(inputs, results, made)
+        for step in steps:
+            tensor = _replay(step, tensor, results)
+        return tensor.requires_grad_() if leaf else tensor
+
+    return get
+
+
+def _replay(step: ViewStep, tensor: torch.Tensor, results: Any) -> torch.Tensor:
+    """The view, made as the program made it."""
+    args = [_filled(a, results) for a in step.args]
+    before = torch.is_grad_enabled()
+    torch._C._set_grad_enabled(step.grad_enabled)
+    try:
+        view = step.func(tensor, *args, **step.kwargs)
+    finally:
+        torch._C._set_grad_enabled(before)
+    found: torch.Tensor = view if step.index is None else view[step.index]
+    return found
+
+
+def _filled(argument: Any, results: Any) -> Any:
+    if type(argument) is FromResult:
+        return results[argument.position]
+    return [_filled(a, results) for a in argument] if isinstance(argument, list) else argument

@@ -1,0 +1,119 @@
+"""What saving a value, or computing it again, costs.
+
+In:     a node of the joint graph.
+Out:    bytes moved. Sizes that are symbols count with their hints.
+Holds:  costs are finite, non-negative integers, except `FORBIDDEN`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant.autograd.partition.flow import UNLIMITED
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.passes.purity import has_effect, is_view
+
+_aten = torch.ops.aten
+FORBIDDEN = UNLIMITED
+UNKNOWN_SIZE = 1024  # elements along a dimension whose size only running the graph tells
+
+# Views of a part: saving one costs its own size, not its base's.
+_PARTS = frozenset({_aten.slice.Tensor, _aten.select.int, _aten.diagonal.default})
+# Cheap to run again besides pointwise operators and views.
+_CHEAP = frozenset({
+    "aten::full", "aten::full_like", "aten::zeros", "aten::zeros_like", "aten::ones", "aten::ones_like", "aten::arange",
+    "aten::scalar_tensor", "aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_zeros", "aten::new_ones",
+    "aten::new_full", "aten::new_empty", "aten::_to_copy", "aten::clone", "aten::copy", "aten::expand", "aten::cat",
+    "aten::constant_pad_nd", "aten::slice_scatter", "aten::select_scatter", "aten::eye", "aten::where",
+    "aten::fill", "aten::zero", "aten::tril", "aten::triu", "aten::flip", "aten::repeat",
+})  # fmt: skip
+# Pointwise, but some 20 to 60 instructions an element.
+_SLOW_POINTWISE = frozenset({
+    "aten::exp", "aten::exp2", "aten::expm1", "aten::log", "aten::log2", "aten::log10", "aten::log1p", "aten::erf",
+    "aten::erfc", "aten::erfinv", "aten::tanh", "aten::sigmoid", "aten::gelu", "aten::silu", "aten::mish", "aten::softplus",
+    "aten::sin", "aten::cos", "aten::tan", "aten::pow", "aten::elu", "aten::lgamma", "aten::digamma", "aten::atan2",
+    "aten::sinh", "aten::cosh", "aten::asin", "aten::acos", "aten::atan", "aten::log_sigmoid_forward",
+})  # fmt: skip
+
+
+@functools.cache
+def is_recomputable(target: Any) -> bool:
+    """Whether backward may run this operator again."""
+    if target is operator.getitem:
+        return False  # decided with its producer
+    if not isinstance(target, torch._ops.OpOverload) or has_effect(target):
+        return False
+    return is_view(target) or torch.Tag.pointwise in target.tags or target._schema.name in _CHEAP
+
+
+@functools.cache
+def is_fusible(target: Any) -> bool:
+    """Whether the operator can read its arguments while they are computed, so that they need no memory."""
+    return is_recomputable(target)
+
+
+def can_recompute(node: fx.Node) -> bool:
+    if node.op != "call_function":
+        return False
+    if node.target is operator.getitem:
+        producer: Any = node.args[0]
+        return is_view(producer.target)
+    return is_recomputable(node.target)
+
+
+def size_in_bytes(value: Any) -> int:
+    """Bytes of a tensor's elements."""
+    if type(value) is not FakeTensor:
+        return 8
+    count = 1
+    for size in value.size_:
+        count *= _hint(size)
+    return count * value.dtype_.itemsize
+
+
+def _hint(size: Any) -> int:
+    if type(size) is int:
+        return size
+    hint = size.node.hint
+    return UNKNOWN_SIZE if hint is None else int(hint)
+
+
+def is_materialized(node: fx.Node, kept: frozenset[fx.Node]) -> bool:
+    """Whether the forward writes the value to memory anyway."""
+    if node.op == "placeholder" or node in kept or not can_recompute(node):
+        return True
+    return any(u.op == "call_function" and not can_recompute(u) and u.meta.get("stage") == "forward" for u in node.users)
+
+
+def save_cost(node: fx.Node, kept: frozenset[fx.Node]) -> int:
+    """Bytes written (unless written anyway) and read when the value is kept for backward."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return FORBIDDEN
+    if is_view(node.target) and node.target not in _PARTS:
+        return FORBIDDEN  # its base is the same memory
+    bytes_moved = max(size_in_bytes(value), 1)
+    return bytes_moved if is_materialized(node, kept) else 2 * bytes_moved
+
+
+def recompute_cost(node: fx.Node, in_backward: frozenset[fx.Node]) -> int:
+    """Work, in bytes that could be moved meanwhile, to have the value again in backward."""
+    if is_view(node.target):
+        return 0
+    bytes_made = size_in_bytes(node.meta.get("val"))
+    slow = isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name in _SLOW_POINTWISE
+    cost = math.ceil(bytes_made * (_slow_share(node) if slow else 1 / 16))
+    read_by_extern = any(user in in_backward and not is_fusible(user.target) for user in node.users)
+    return cost + (bytes_made if read_by_extern else 0)
+
+
+def _slow_share(node: fx.Node) -> float:
+    """A processor's vector unit takes about as long as memory for such an operator; a GPU has arithmetic to spare."""
+    value: Any = node.meta["val"]
+    return 1.0 if value.device_.type == "cpu" else 1 / 8

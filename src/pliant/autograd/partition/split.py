@@ -1,0 +1,259 @@
+"""Split a joint graph into forward and backward so that few bytes are saved.
+
+In:     a `JointGraph`.
+Out:    `Partition(forward, backward, saved...)`.
+Holds:  running forward, then backward on what it saved, gives the joint graph's outputs. The joint graph is consumed: passes
+        change it. An input that is written is saved by value, as it was before. Random draws happen once, in the forward.
+Reads on: `policy.py` (what is saved), `runtime.py` (who passes it on).
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant.autograd.joint import JointGraph
+from pliant.autograd.partition.policy import choose_saved
+from pliant.graph.contracts import AtenGraph
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.passes.cse import cse
+from pliant.graph.passes.dce import dce
+from pliant.graph.passes.separate import separate
+from pliant.graph.passes.simplify import simplify
+from pliant.symbolic.expr import Symbol
+
+_aten = torch.ops.aten
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A saved tensor: input `position` (constants after the captured inputs), or forward output `position`."""
+
+    is_input: bool
+    position: int
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """forward: inputs -> results, then what is saved. backward: symbols, saved tensors, tangents -> gradients.
+
+    `n_results`: how many forward outputs the output plan knows. `symbols`: forward outputs that are numbers backward needs.
+    `wanted`: the captured inputs whose gradients backward returns, in order. `tangents`: forward results they belong to.
+    """
+
+    forward: AtenGraph
+    backward: AtenGraph | None
+    n_results: int
+    symbols: list[int] = field(default_factory=list)
+    saved: list[Saved] = field(default_factory=list)
+    wanted: list[int] = field(default_factory=list)
+    tangents: list[int] = field(default_factory=list)
+
+
+def clean(graph: fx.Graph) -> None:
+    """The passes that run before anything else."""
+    simplify(graph)
+    cse(graph)
+    dce(graph)
+
+
+def partition(joint: JointGraph) -> Partition:
+    """Forward and backward graphs; `backward` is None where nothing needs a gradient."""
+    clean(joint.graph)
+    separate(joint.graph, range(len(joint.plan.results)))
+    return _Split(joint).run()
+
+
+class _Split:
+    def __init__(self, joint: JointGraph) -> None:
+        self.joint = joint
+        self.output = next(iter(joint.graph.find_nodes(op="output")))
+        values: Any = self.output.args[0]
+        count = len(joint.plan.results)
+        self.results, self.gradients = list(values[:count]), list(values[count:])
+        self.epilogue = [n for n in joint.graph.nodes if n.op == "call_function" and n.target is _aten.copy_.default]
+        self.written = frozenset(joint.primals[w.input] for w in joint.plan.writes)
+        static = [i for i, one in enumerate(joint.captured.inputs) if one.static]
+        self.static = frozenset([*static, *range(len(joint.captured.inputs), len(joint.primals))])
+
+    def run(self) -> Partition:
+        wanted = [i for i, g in enumerate(self.gradients) if g is not None]
+        if not wanted:
+            forward = self.forward_graph([], [])
+            return Partition(forward, None, len(self.results))
+        in_forward = self.closure([*_nodes(self.results), *self.epilogue])
+        in_backward = self.backward_nodes(in_forward)
+        saved = self.choose(in_forward, in_backward, wanted)
+        body = self.backward_body(saved, wanted)
+        symbols = self.symbols_of([*saved, *body, *self.joint.tangents], [self.gradients[i] for i in wanted])
+        backward = self.backward_graph(symbols, saved, body, wanted)
+        return self.finish(symbols, saved, backward, wanted)
+
+    # -- which node goes where ----------------------------------------------------------------------------------------
+    def closure(self, roots: list[fx.Node]) -> set[fx.Node]:
+        found = set(roots)
+        queue = list(found)
+        for node in queue:
+            for argument in node.all_input_nodes:
+                if argument not in found:
+                    found.add(argument)
+                    queue.append(argument)
+        return found
+
+    def backward_nodes(self, in_forward: set[fx.Node]) -> frozenset[fx.Node]:
+        """What only gradients need: behind a tangent, or recorded by the engine and not used by the forward."""
+        late = set(self.joint.tangents)
+        for node in self.joint.graph.nodes:
+            if node.target is operator.getitem and node.args[0] not in late:
+                continue  # an item is computed with its tuple
+            behind = any(a in late for a in node.all_input_nodes)
+            if behind or (node.meta.get("stage") == "backward" and node not in in_forward and node.op == "call_function"):
+                late.add(node)
+        late.discard(self.output)
+        return frozenset(late)
+
+    def choose(self, in_forward: set[fx.Node], in_backward: frozenset[fx.Node], wanted: list[int]) -> list[fx.Node]:
+        read: dict[fx.Node, None] = {}
+        for node in self.joint.graph.nodes:
+            if node in in_backward:
+                read.update(dict.fromkeys(a for a in node.all_input_nodes if a not in in_backward))
+        for index in wanted:
+            if self.gradients[index] not in in_backward:
+                read[self.gradients[index]] = None
+        kept = frozenset(_nodes(self.results))
+        self.free = frozenset(
+            self.joint.primals[i] for i in self.static if self.joint.primals[i] not in self.written
+        )
+        numbers = {n for n in read if isinstance(n.meta.get("val"), _SYMBOLIC)}
+        needed = [n for n in read if n not in self.free and n not in numbers]
+        return choose_saved(needed, in_backward, kept, self.free)
+
+    def backward_body(self, saved: list[fx.Node], wanted: list[int]) -> list[fx.Node]:
+        """The nodes backward runs, in graph order; parameters it reads join `saved`."""
+        stop = {*saved, *self.joint.tangents}
+        found: set[fx.Node] = set()
+        queue = [g for g in (self.gradients[i] for i in wanted) if g not in stop]
+        found.update(queue)
+        for node in queue:
+            for argument in node.all_input_nodes:
+                if argument in stop or argument in found:
+                    continue
+                if argument.op == "placeholder":
+                    stop.add(argument)
+                    if isinstance(argument.meta["val"], torch.Tensor):
+                        saved.append(argument)
+                    continue
+                found.add(argument)
+                queue.append(argument)
+        return [n for n in self.joint.graph.nodes if n in found and n.op == "call_function"]
+
+    def symbols_of(self, nodes: list[fx.Node], gradients: list[fx.Node]) -> list[Any]:
+        """The symbols in the sizes and arguments of these nodes, as symbolic numbers."""
+        free: dict[Symbol, None] = {}
+        for node in nodes:
+            _collect(node.meta.get("val"), free)
+            if node.op == "call_function":
+                _collect(node.args, free)
+                _collect(node.kwargs, free)
+        env = self.joint.captured.shape_env
+        return [env.wrap(symbol) for symbol in sorted(free, key=str)]
+
+    # -- graphs -------------------------------------------------------------------------------------------------------
+    def forward_graph(self, symbols: list[Any], saved: list[fx.Node]) -> AtenGraph:
+        graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
+        extra = [*symbols, *saved]
+        for node in self.joint.primals:
+            _copy(graph, node, copies)
+        needed = self.closure([*_nodes(self.results), *_nodes(saved), *self.effects(), *self.epilogue])
+        for node in self.joint.graph.nodes:
+            if node in needed and node.op == "call_function" and node.target is not _aten.copy_.default:
+                _copy(graph, node, copies)
+        kept_by_value = {n: _clone(graph, copies[n]) for n in saved if n in self.written}
+        for node in self.epilogue:
+            _copy(graph, node, copies)
+        values = [*self.results, *extra]
+        taken = [kept_by_value.get(v, copies[v]) if i >= len(self.results) and isinstance(v, fx.Node) else _mapped(v, copies)
+                 for i, v in enumerate(values)]  # fmt: skip
+        graph.output(tuple(taken))
+        return AtenGraph(graph, self.joint.captured.shape_env, f"{self.joint.captured.name}_forward", self.static)
+
+    def effects(self) -> list[fx.Node]:
+        """Calls that nothing reads but that must happen."""
+        return [
+            n for n in self.joint.graph.nodes
+            if n.op == "call_function" and not n.users and n.meta.get("stage") == "forward"
+        ]  # fmt: skip
+
+    def backward_graph(
+        self, symbols: list[Any], saved: list[fx.Node], body: list[fx.Node], wanted: list[int]
+    ) -> AtenGraph:
+        graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
+        for index, symbol in enumerate(symbols):
+            graph.placeholder(f"symbol_{index}").meta["val"] = symbol
+        for node in saved:
+            copies[node] = graph.placeholder(f"saved_{node.name}")
+            copies[node].meta.update(node.meta)
+        for node in [*self.joint.tangents, *body]:
+            _copy(graph, node, copies)
+        graph.output(tuple(copies[self.gradients[i]] for i in wanted))
+        self._own_memory(graph, len(symbols) + len(saved), len(wanted))
+        static = frozenset(len(symbols) + i for i, n in enumerate(saved) if n in self.free)
+        return AtenGraph(graph, self.joint.captured.shape_env, f"{self.joint.captured.name}_backward", static)
+
+    def _own_memory(self, graph: fx.Graph, n_saved: int, n_gradients: int) -> None:
+        """A gradient that lies in a saved tensor's memory would let `.grad` share it: copy it."""
+        from_tangents = set(list(graph.find_nodes(op="placeholder"))[n_saved:])
+        output = next(iter(graph.find_nodes(op="output")))
+        values: Any = output.args[0]
+        separate(graph, [i for i in range(n_gradients) if values[i] not in from_tangents and values[i] not in values[:i]])
+
+    def finish(self, symbols: list[Any], saved: list[fx.Node], backward: AtenGraph, wanted: list[int]) -> Partition:
+        """Say where each saved tensor is found: among the inputs, the results, or returned besides them."""
+        count = len(self.results)
+        places = {node: Saved(False, i) for i, node in enumerate(self.results) if isinstance(node, fx.Node)}
+        places |= {node: Saved(True, i) for i, node in enumerate(self.joint.primals) if node not in self.written}
+        extra = [n for n in saved if n not in places]
+        places |= {n: Saved(False, count + len(symbols) + i) for i, n in enumerate(extra)}
+        forward = self.forward_graph(symbols, extra)
+        numbers = list(range(count, count + len(symbols)))
+        found = [places[n] for n in saved]
+        return Partition(forward, backward, count, numbers, found, wanted, list(self.joint.plan.differentiable))
+
+
+def _nodes(values: list[Any]) -> list[fx.Node]:
+    return [v for v in values if isinstance(v, fx.Node)]
+
+
+def _mapped(value: Any, copies: dict[fx.Node, fx.Node]) -> Any:
+    return copies[value] if isinstance(value, fx.Node) else value
+
+
+def _copy(graph: fx.Graph, node: fx.Node, copies: dict[fx.Node, fx.Node]) -> None:
+    copies[node] = copy = graph.node_copy(node, copies.__getitem__)
+    copy.meta = dict(node.meta)
+
+
+def _clone(graph: fx.Graph, node: fx.Node) -> fx.Node:
+    copy = graph.call_function(_aten.clone.default, (node,))
+    copy.meta = dict(node.meta)
+    return copy
+
+
+def _collect(value: Any, free: dict[Symbol, None]) -> None:
+    """Add the symbols that occur in a description or in arguments."""
+    if isinstance(value, _SYMBOLIC):
+        free.update(dict.fromkeys(value.node.expr.free))
+    elif type(value) is FakeTensor:
+        for number in (*value.size_, *value.stride_, value.offset_):
+            if type(number) is not int:
+                _collect(number, free)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _collect(item, free)
+    elif isinstance(value, dict):
+        _collect(list(value.values()), free)

@@ -1,0 +1,74 @@
+"""Run a captured torch-level graph node by node, telling which node runs.
+
+In:     `CapturedGraph.module` and its arguments (fakes, symbols).
+Out:    the tuple of its outputs, and which tensors its nodes gave.
+Holds:  calls that change the shape of a tensor in place (`unsqueeze_`, `t_`) are run as views, and every later use of the same
+        object sees the view: a fake's shape never changes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant.autograd.functional_ops import UnsupportedMutation
+
+_VIEW_IN_PLACE = {
+    name + "_": name
+    for name in ("unsqueeze", "squeeze", "t", "transpose", "swapaxes", "swapdims")
+}  # fmt: skip
+
+
+def run_module(
+    module: fx.GraphModule, inputs: list[Any], on_node: Callable[[fx.Node | None], None], constant: Callable[[torch.Tensor], Any]
+) -> tuple[Any, ...]:
+    """The outputs of `module(*inputs)`. `constant` turns a tensor that the module holds into a fake."""
+    values: dict[fx.Node, Any] = {}
+    given = iter(inputs)
+    for node in module.graph.nodes:
+        on_node(node)
+        match node.op:
+            case "placeholder":
+                values[node] = next(given)
+            case "get_attr":
+                values[node] = _attribute(module, node.target, constant)
+            case "output":
+                on_node(None)
+                return tuple(fx.map_arg(node.args[0], values.__getitem__))
+            case _:
+                values[node] = _call(module, node, values, inputs)
+    raise AssertionError("a graph without an output node")
+
+
+def _attribute(module: fx.GraphModule, target: Any, constant: Callable[[torch.Tensor], Any]) -> Any:
+    value = operator.attrgetter(target)(module)
+    return constant(value) if isinstance(value, torch.Tensor) else value
+
+
+def _call(module: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], inputs: list[Any]) -> Any:
+    args = fx.map_arg(node.args, values.__getitem__)
+    kwargs = fx.map_arg(node.kwargs, values.__getitem__)
+    if node.op == "call_function":
+        return node.target(*args, **kwargs)
+    if node.op == "call_module":
+        return module.get_submodule(node.target)(*args, **kwargs)
+    if node.target in _VIEW_IN_PLACE:
+        return _view_in_place(node, args, kwargs, values, inputs)
+    return getattr(args[0], node.target)(*args[1:], **kwargs)
+
+
+def _view_in_place(
+    node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any], values: dict[fx.Node, Any], inputs: list[Any]
+) -> Any:
+    target = args[0]
+    if any(target is given for given in inputs):
+        raise UnsupportedMutation(f"`{node.target}` changes the shape of an input", kind="metadata-mutation")
+    viewed = getattr(target, _VIEW_IN_PLACE[node.target])(*args[1:], **kwargs)
+    for other, value in values.items():
+        if value is target:
+            values[other] = viewed
+    return viewed

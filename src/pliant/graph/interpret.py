@@ -1,0 +1,118 @@
+"""Run an ATen graph eagerly, node by node: the meaning that compiled code must have.
+
+In:     an `AtenGraph` and real inputs (tensors and numbers) in the order of its placeholders.
+Out:    its outputs.
+Holds:  nothing is compiled or fused; values are freed after their last use. Symbols take their values from the inputs' sizes and
+        from nodes that return numbers. Random operators draw from the generators in graph order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant.graph.contracts import AtenGraph, Runnable
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.symbolic.expr import Expr, Symbol
+from pliant.symbolic.traverse import evaluate
+
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+Values = dict[Symbol, Any]
+
+
+def bind_symbols(described: Any, value: Any, values: Values) -> None:
+    """Note what a real value says about the symbols of its description."""
+    if isinstance(described, _SYMBOLIC):
+        _bind(described, value, values)
+    elif type(described) is FakeTensor:
+        for size, real in zip(described.size_, value.shape):
+            _bind(size, real, values)
+        for stride, real in zip(described.stride_, value.stride()):
+            _bind(stride, real, values)
+        _bind(described.offset_, value.storage_offset(), values)
+
+
+def _bind(described: Any, real: Any, values: Values) -> None:
+    if isinstance(described, _SYMBOLIC):
+        expr = described.node.expr
+        if isinstance(expr, Symbol):
+            values.setdefault(expr, real)
+
+
+def number(value: Any, values: Mapping[Symbol, Any]) -> Any:
+    """The plain number of a symbolic one."""
+    expr: Expr = value.node.expr
+    return evaluate(expr, values)
+
+
+def interpret(aten: AtenGraph, inputs: list[Any]) -> list[Any]:
+    """The outputs of the graph on these inputs."""
+    run = _Run(aten)
+    return run.all(list(inputs))
+
+
+def eager(aten: AtenGraph) -> Runnable:
+    """The backend that compiles nothing: an `AtenCompiler`."""
+    last_uses = _last_uses(aten.graph)
+
+    def call(inputs: list[Any]) -> list[Any]:
+        given = list(inputs)
+        inputs.clear()
+        return _Run(aten, last_uses).all(given)
+
+    return call
+
+
+class _Run:
+    """One execution."""
+
+    def __init__(self, aten: AtenGraph, last_uses: dict[fx.Node, list[fx.Node]] | None = None) -> None:
+        self.graph = aten.graph
+        self.last_uses = _last_uses(aten.graph) if last_uses is None else last_uses
+        self.nodes: dict[fx.Node, Any] = {}
+        self.symbols: Values = {}
+
+    def all(self, inputs: list[Any]) -> list[Any]:
+        inputs.reverse()
+        # Below autograd: a backward graph may be run while gradients of gradients are recorded.
+        with torch.no_grad():
+            for node in self.graph.nodes:
+                if node.op == "output":
+                    return [self.value(a) for a in node.args[0]]  # type: ignore[union-attr, misc]
+                self.nodes[node] = inputs.pop() if node.op == "placeholder" else self.call(node)
+                self.note(node)
+        raise AssertionError("a graph without an output node")
+
+    def call(self, node: fx.Node) -> Any:
+        target: Callable[..., Any] = node.target  # type: ignore[assignment]
+        return target(*[self.value(a) for a in node.args], **{k: self.value(v) for k, v in node.kwargs.items()})
+
+    def note(self, node: fx.Node) -> None:
+        """Bind symbols, free what is not used again."""
+        bind_symbols(node.meta.get("val"), self.nodes[node], self.symbols)
+        for dead in self.last_uses.get(node, ()):
+            self.nodes.pop(dead, None)
+
+    def value(self, argument: Any) -> Any:
+        if type(argument) is fx.Node:
+            return self.nodes[argument]
+        if isinstance(argument, (list, tuple)):
+            return [self.value(a) for a in argument]
+        if isinstance(argument, _SYMBOLIC):
+            return number(argument, self.symbols)
+        return argument
+
+
+def _last_uses(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
+    """For each node, the nodes that no later node uses."""
+    seen: set[fx.Node] = set()
+    found: dict[fx.Node, list[fx.Node]] = {}
+    for node in reversed(graph.nodes):
+        used = [u for u in node.all_input_nodes if u not in seen]
+        seen.update(used)
+        if used and node.op != "output":
+            found[node] = used
+    return found

@@ -1,0 +1,58 @@
+"""Merge nodes that compute the same value.
+
+In:     a functional ATen graph.
+Out:    the same graph, later equal nodes replaced by the first; how many went.
+Holds:  calls with an effect and random draws are never merged. Arguments are equal if type and value are: `1`, `1.0` and `True` differ,
+        as do `0.0` and `-0.0`; symbolic numbers are equal if their expressions are the same object.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant.graph.passes.purity import has_effect
+
+
+def cse(graph: fx.Graph) -> int:
+    """Merge equal nodes, in one walk."""
+    seen: dict[Hashable, fx.Node] = {}
+    removed = 0
+    for node in graph.nodes:
+        if node.op != "call_function" or has_effect(node.target):
+            continue
+        try:
+            key = (node.target, _key(node.args), _key(node.kwargs) if node.kwargs else ())
+            first = seen.setdefault(key, node)
+        except TypeError:  # an argument without a hash
+            continue
+        if first is not node:
+            node.replace_all_uses_with(first)
+            graph.erase_node(node)
+            removed += 1
+    return removed
+
+
+def _key(value: Any) -> Hashable:
+    kind = type(value)
+    if kind is fx.Node:
+        return value
+    if isinstance(value, (list, tuple)):
+        return tuple([_key(v) for v in value])
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return ("symbol", value.node.expr)
+    if isinstance(value, dict):
+        return tuple([(k, _key(v)) for k, v in value.items()])
+    if kind is float:
+        return (float, value, math.copysign(1.0, value)) if value == value else (float, "nan")
+    if kind in _PLAIN:
+        return (kind, value)
+    hash(value)
+    return value
+
+
+_PLAIN = (int, bool, str, complex)

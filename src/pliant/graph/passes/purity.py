@@ -1,0 +1,57 @@
+"""Which operators may be dropped, merged or run again.
+
+In:     a node of a functional ATen graph.
+Out:    facts from its operator's schema and tags.
+Holds:  an operator that is not known to be pure is kept where it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+
+_aten = torch.ops.aten
+# They return nothing of use: they are there for what they check.
+_CHECKS = frozenset({
+    "aten::_assert_async", "aten::_assert_scalar", "aten::_functional_assert_async", "aten::_functional_assert_scalar",
+    "aten::_assert_tensor_metadata", "aten::sym_constrain_range", "aten::sym_constrain_range_for_size",
+    "aten::_functional_sym_constrain_range", "aten::_print",
+})  # fmt: skip
+
+
+@functools.cache
+def is_random(target: Any) -> bool:
+    """Whether a call reads or moves the state of a random generator."""
+    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
+
+
+@functools.cache
+def has_effect(target: Any) -> bool:
+    """Whether a call does more than return its result: a write, a random draw, a check, a message to other processes."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return target is not operator.getitem
+    if target.namespace.startswith(("_c10d", "c10d")) or target._schema.name in _CHECKS:
+        return True
+    return bool(target._schema.is_mutable) or is_random(target)
+
+
+@functools.cache
+def is_view(target: Any) -> bool:
+    """Whether the result shares the first argument's memory."""
+    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
+        return False
+    return any(value.alias_info is not None for value in target._schema.returns)
+
+
+def memory_root(node: fx.Node) -> fx.Node:
+    """The node whose memory this node's tensor lies in."""
+    while node.op == "call_function":
+        if is_view(node.target) or (node.target is operator.getitem and is_view(node.args[0].target)):  # type: ignore[union-attr]
+            node = node.args[0]  # type: ignore[assignment]
+        else:
+            break
+    return node

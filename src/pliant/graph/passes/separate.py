@@ -1,0 +1,49 @@
+"""Give each result of a graph memory of its own.
+
+In:     a functional ATen graph with its output node, and which positions of the output must not share memory.
+Out:    the same graph with a `clone` wherever such a result lies in the memory of an input or of another result.
+Holds:  values are the same; afterwards a caller may write any of these results without changing another one, or an input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant.graph.passes.purity import memory_root
+
+_aten = torch.ops.aten
+
+
+def separate(graph: fx.Graph, positions: Iterable[int]) -> None:
+    """Insert the clones."""
+    output = next(iter(graph.find_nodes(op="output")))
+    values: list[Any] = list(output.args[0])
+    owned: set[fx.Node] = set()
+    for position in positions:
+        node = values[position]
+        if not isinstance(node, fx.Node) or not isinstance(node.meta.get("val"), torch.Tensor):
+            continue
+        root = memory_root(node)
+        if root.op == "placeholder" or root in owned:
+            values[position] = _copy_of(graph, output, node)
+        owned.add(root)
+    output.args = (tuple(values),)
+
+
+def _copy_of(graph: fx.Graph, output: fx.Node, node: fx.Node) -> fx.Node:
+    with graph.inserting_before(_epilogue(output)):
+        copy = graph.call_function(_aten.clone.default, (node,))
+    copy.meta.update(node.meta)
+    return copy
+
+
+def _epilogue(output: fx.Node) -> fx.Node:
+    """The first of the nodes at the end that write inputs; a copy of a value must come before them."""
+    node = output
+    while node.prev.op == "call_function" and node.prev.target is _aten.copy_.default:
+        node = node.prev
+    return node

@@ -1,0 +1,151 @@
+"""Remove calls that return their argument unchanged.
+
+In:     a functional ATen graph.
+Out:    the same graph, each such call replaced by its argument; how many went.
+Holds:  values, sizes and strides of what is left are unchanged. In a functional graph a copy is its source; results that must not
+        share memory are kept apart by `separate.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant.graph.fake_tensor import FakeTensor
+
+_aten = torch.ops.aten
+
+
+def simplify(graph: fx.Graph) -> int:
+    """Remove no-ops and join views of views, in one walk."""
+    removed = 0
+    for node in graph.nodes:
+        rule = _RULES.get(node.target) if node.op == "call_function" else None
+        found = rule(node) if rule is not None else None
+        if found is not None:
+            node.replace_all_uses_with(found)
+            graph.erase_node(node)
+            removed += 1
+    return removed
+
+
+def same_layout(one: Any, other: Any) -> bool:
+    """Whether two descriptions agree in everything, as far as can be seen without a guard."""
+    if type(one) is not FakeTensor or type(other) is not FakeTensor:
+        return False
+    if one.dtype_ != other.dtype_ or one.device_ != other.device_:
+        return False
+    return same_numbers(one.size_, other.size_) and same_numbers(one.stride_, other.stride_)
+
+
+def same_numbers(one: Any, other: Any) -> bool:
+    """Whether two sequences of sizes are the same expressions."""
+    return len(one) == len(other) and all(_plain(a) == _plain(b) for a, b in zip(one, other))
+
+
+def _plain(number: Any) -> Any:
+    return number.node.expr if isinstance(number, torch.SymInt) else number
+
+
+Rule = Callable[[fx.Node], fx.Node | None]
+
+
+def _unchanged(node: fx.Node) -> fx.Node | None:
+    """The first argument, if the result looks the same in every respect."""
+    source = node.args[0]
+    if isinstance(source, fx.Node) and same_layout(node.meta["val"], source.meta["val"]):
+        return source
+    return None
+
+
+def _of_same(func: Any) -> Rule:
+    """The argument's own argument, if the two calls undo each other: `t(t(x))`, `permute` and its inverse."""
+
+    def rule(node: fx.Node) -> fx.Node | None:
+        inner = node.args[0]
+        assert isinstance(inner, fx.Node)
+        if inner.op == "call_function" and inner.target is func and _inverse(node, inner):
+            source = inner.args[0]
+            assert isinstance(source, fx.Node)
+            return source if same_layout(source.meta["val"], node.meta["val"]) else None
+        return None
+
+    return rule
+
+
+def _inverse(outer: fx.Node, inner: fx.Node) -> bool:
+    if outer.target is _aten.t.default:
+        return True
+    rank = len(outer.meta["val"].size_)
+    if outer.target is _aten.transpose.int:
+        return {d % rank for d in outer.args[1:3]} == {d % rank for d in inner.args[1:3]}  # type: ignore[operator]
+    first, second = ([d % rank for d in n.args[1]] for n in (inner, outer))  # type: ignore[operator, union-attr]
+    return [first[d] for d in second] == list(range(rank))
+
+
+def _permuted(node: fx.Node) -> fx.Node | None:
+    dims: Any = node.args[1]
+    rank = len(dims)
+    if [d % rank for d in dims] == list(range(rank)):
+        return _unchanged(node)
+    return _of_same(_aten.permute.default)(node)
+
+
+def _transposed(node: fx.Node) -> fx.Node | None:
+    return _of_same(_aten.transpose.int)(node)
+
+
+def _viewed(node: fx.Node) -> fx.Node | None:
+    """A view of a view looks at the source; a view back to the source's shape is the source."""
+    same = _unchanged(node)
+    if same is not None:
+        return same
+    inner: Any = node.args[0]
+    if inner.op == "call_function" and inner.target in _RESHAPES:
+        source: Any = inner.args[0]
+        if same_layout(source.meta["val"], node.meta["val"]):
+            return source  # type: ignore[no-any-return]
+        if _is_dense(source.meta["val"]):
+            node.args = (source, *node.args[1:])
+    return None
+
+
+_RESHAPES = frozenset({_aten.view.default, _aten._unsafe_view.default})
+
+
+def _is_dense(fake: FakeTensor) -> bool:
+    """Row-major without gaps, seen without a guard."""
+    expected: Any = 1
+    for size, stride in zip(reversed(fake.size_), reversed(fake.stride_)):
+        if _plain(stride) != _plain(expected):
+            return False
+        expected = expected * size
+    return True
+
+
+def _copied(node: fx.Node) -> fx.Node | None:
+    """`copy(room, source)`: the source, if it is laid out like the room."""
+    source = node.args[1]
+    if isinstance(source, fx.Node) and same_layout(node.meta["val"], source.meta["val"]):
+        return source
+    return None
+
+
+_RULES: dict[Any, Rule] = {
+    _aten.view.default: _viewed,
+    _aten._unsafe_view.default: _viewed,
+    _aten.expand.default: _unchanged,
+    _aten._to_copy.default: _unchanged,
+    _aten.clone.default: _unchanged,
+    _aten.slice.Tensor: _unchanged,
+    _aten.alias.default: _unchanged,
+    _aten.detach.default: _unchanged,
+    _aten.lift_fresh_copy.default: _unchanged,
+    _aten.t.default: _of_same(_aten.t.default),
+    _aten.transpose.int: _transposed,
+    _aten.permute.default: _permuted,
+    _aten.copy.default: _copied,
+}

@@ -1,0 +1,119 @@
+"""Training steps through joint trace, partition and the interpreter equal eager's."""
+
+import torch
+from torch import nn
+
+from tests.autograd.programs import check, of_module
+
+
+def check_module(module, *inputs, **options):
+    function, state = of_module(module)
+    return check(function, [*state, *inputs], **options)
+
+
+def test_mlp():
+    check_module(nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 3)), torch.randn(5, 4))
+
+
+def test_conv_and_batch_norm():
+    check_module(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True)), torch.randn(2, 3, 8, 8))
+
+
+def test_batch_norm_in_evaluation():
+    check_module(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval(), torch.randn(2, 3, 8, 8))
+
+
+def test_layer_norm_and_softmax():
+    check_module(nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 5), nn.Softmax(-1)), torch.randn(3, 6))
+
+
+def test_embedding():
+    check_module(nn.Sequential(nn.Embedding(10, 4), nn.Linear(4, 2)), torch.randint(0, 10, (3, 5)))
+
+
+def test_dropout_draws_as_eager():
+    check_module(nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Tanh()), torch.randn(5, 4))
+
+
+def test_input_that_needs_a_gradient():
+    check_module(nn.Linear(4, 2), torch.randn(5, 4, requires_grad=True))
+
+
+def test_gradient_of_one_output_only():
+    def f(x, w):
+        return x @ w, (x * 2).sum()
+
+    run = check(f, [torch.randn(3, 4, requires_grad=True), torch.randn(4, 2, requires_grad=True)])
+    x, w = torch.randn(3, 4, requires_grad=True), torch.randn(4, 2, requires_grad=True)
+    run(x, w)[1].backward()
+    assert torch.equal(x.grad, torch.full((3, 4), 2.0))
+    assert w.grad is None or not w.grad.any()
+
+
+def test_no_gradient_wanted():
+    check(lambda x: (x.sin() + 1, x.sum()), [torch.randn(3)])
+
+
+def test_under_no_grad():
+    check(lambda x: (x.sin(),), [torch.randn(3, requires_grad=True)], grad=False)
+
+
+def test_no_grad_region():
+    def f(x):
+        with torch.no_grad():
+            y = x * 2
+        return (x * y, y)
+
+    check(f, [torch.randn(3, requires_grad=True)])
+
+
+def test_detach():
+    check(lambda x: (x.detach() * x, (x * 2).detach()), [torch.randn(3, requires_grad=True)])
+
+
+def test_integer_outputs_are_not_differentiable():
+    check(lambda x: (x * 2, x.argmax(0), (x > 0)), [torch.randn(3, 4, requires_grad=True)])
+
+
+def test_constant_tensors():
+    table = torch.arange(3.0)
+    check(lambda x: (x * table + torch.tensor(2.5),), [torch.randn(3, requires_grad=True)])
+
+
+def test_gradient_inside():
+    def f(x):
+        y = (x**3).sum()
+        (g,) = torch.autograd.grad(y, x, create_graph=True)
+        return ((g**2).sum(),)
+
+    check(f, [torch.randn(3, requires_grad=True)])
+
+
+def test_autocast():
+    def f(x, w):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return ((x @ w).relu().float().sum(),)
+
+    check(f, [torch.randn(3, 4, requires_grad=True), torch.randn(4, 2, requires_grad=True)])
+
+
+def test_backward_twice():
+    run = check(lambda x: ((x.sin() * x).sum(),), [torch.randn(3, requires_grad=True)])
+    x = torch.randn(3, requires_grad=True)
+    (y,) = run(x)
+    y.backward(retain_graph=True)
+    first = x.grad.clone()
+    y.backward()
+    assert torch.equal(x.grad, 2 * first)
+
+
+def test_second_derivative_is_refused():
+    run = check(lambda x: ((x**3).sum(),), [torch.randn(3, requires_grad=True)])
+    x = torch.randn(3, requires_grad=True)
+    (g,) = torch.autograd.grad(run(x)[0], x, create_graph=True)
+    try:
+        g.sum().backward()
+    except RuntimeError as error:
+        assert "not differentiable again" in str(error)
+    else:
+        raise AssertionError("no error")
