@@ -1,0 +1,33 @@
+"""Pliant: a just-in-time compiler for PyTorch programs, in readable Python.
+
+The names below are loaded at first use, so that importing a part (the bytecode toolkit, say) does not load PyTorch.
+"""
+
+from typing import Any
+
+__version__ = "0.1.0"
+
+_FROM_API = (
+    "allow_in_graph", "assume_constant_result", "compile", "compile_", "disable", "disallow_in_graph", "graph_break", "is_compiling",
+    "list_backends", "lookup_backend", "mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic", "reset", "set_stance",
+    "stats", "substitute_in_graph",
+)  # fmt: skip
+_FROM_ERRORS = ("PliantError", "PliantWarning")
+
+__all__ = [*_FROM_API, *_FROM_ERRORS, "config"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _FROM_API:
+        from pliant import api as module
+    elif name in _FROM_ERRORS:
+        from pliant import errors as module  # type: ignore[no-redef]
+    else:
+        raise AttributeError(f"module 'pliant' has no attribute {name!r}")
+    value = getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -227,7 +227,7 @@ class stage:
 
     __slots__ = ("fields", "name", "start")
 
-    def __init__(self, name: str, **fields: object) -> None:
+    def __init__(self, name: str, /, **fields: object) -> None:
         self.name = name
         self.fields = fields
         self.start = 0.0
@@ -249,7 +249,8 @@ class stage:
                 _totals.seconds[self.name] = _totals.seconds.get(self.name, 0.0) + seconds
                 _totals.calls[self.name] += 1
         failed = {"error": kind.__name__} if kind is not None else {}
-        record("stage", name=self.name, path=path, seconds=seconds, start=self.start, **failed, **self.fields)
+        fields = {"name": self.name, "path": path, "seconds": seconds, "start": self.start, **failed}
+        record("stage", **{**{f"of_{k}" if k in fields else k: v for k, v in self.fields.items()}, **fields})
 
 
 def current_stage() -> str:

@@ -61,6 +61,9 @@ class _Local(Source):
     def code(self, hold: Namer) -> str:
         return self.name
 
+    def describe(self) -> str:
+        return self.name
+
 
 @dataclass(frozen=True, slots=True)
 class _Part(ChainedSource):
