@@ -64,6 +64,9 @@ class _Local(Source):
     def describe(self) -> str:
         return self.name
 
+    def describe(self) -> str:
+        return self.name
+
 
 @dataclass(frozen=True, slots=True)
 class _Part(ChainedSource):

@@ -40,6 +40,8 @@ class Names:
         return f"{base}_{number}"
 
     def __call__(self, value: object, hint: str = "") -> str:
+        if isinstance(value, type) and getattr(builtins, value.__name__, None) is value:
+            return value.__name__
         name = self._held.get(id(value))
         if name is None:
             name = self.fresh(hint or _hint(value))
