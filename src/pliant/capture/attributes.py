@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pliant.capture.generators import TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.trace import DELETED
 from pliant.capture.world import (
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _C_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _NATIVE_TYPES: frozenset[type] = frozenset(
-    (*CONSTANT_TYPES, *SYMBOLIC_TYPES, *MUTABLE_CONTAINERS, int, float, tuple, frozenset, slice, range, torch.Size, types.CodeType,
+    (*CONSTANT_TYPES, *SYMBOLIC_TYPES, *MUTABLE_CONTAINERS, int, float, tuple, frozenset, slice, range, torch.Size, types.CodeType, torch.finfo, torch.iinfo, TracedGenerator,
      types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.CellType, types.GetSetDescriptorType)
 )
 

@@ -11,6 +11,7 @@ import collections
 import contextlib
 import copy
 import functools
+import inspect
 import itertools
 import logging
 import math
@@ -113,7 +114,23 @@ def _callable(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 @handles(id)
 def _id(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    raise GraphBreak("unknown-call", "id() of an object")
+    source = t.world.source_of(args[0])
+    if source is None or isinstance(args[0], FakeTensor):
+        raise GraphBreak("unknown-call", "id() of an object made here")
+    t.world.guard(source, Kind.IDENTITY, args[0])
+    return id(args[0])
+
+
+@handles(inspect.signature)
+def _signature(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """The signature of a function is a constant of its code, which calls of it guard."""
+    function = args[0]
+    if isinstance(function, types.MethodType):
+        function = function.__func__
+    if not isinstance(function, (types.FunctionType, type)):
+        raise GraphBreak("unknown-call", f"the signature of a {type(function).__name__}")
+    t.get_attr(function, "__code__" if isinstance(function, types.FunctionType) else "__init__")
+    return t.native(inspect.signature, args[0])
 
 
 @handles(hash)
@@ -591,7 +608,7 @@ _CLASSES: dict[Any, ClassHandler] = {
                      itertools.permutations, itertools.combinations, itertools.combinations_with_replacement, itertools.zip_longest,
                      itertools.compress, itertools.pairwise), _construct_lazy),
     **dict.fromkeys((map, filter, itertools.takewhile, itertools.dropwhile, itertools.filterfalse, itertools.starmap), _construct_with_function),
-    **dict.fromkeys((complex, bytes, torch.Size, torch.device, torch.Generator, types.SimpleNamespace, memoryview, bytearray), _construct_plain),
+    **dict.fromkeys((complex, bytes, torch.Size, torch.device, torch.finfo, torch.iinfo, torch.Generator, types.SimpleNamespace, memoryview, bytearray), _construct_plain),
     reversed: _construct_reversed, range: _construct_range, slice: _construct_slice, functools.partial: _construct_partial,
     object: _construct_object, property: _construct_exception, staticmethod: _construct_exception, classmethod: _construct_exception,
     types.MethodType: _construct_exception, types.CellType: _construct_exception,
@@ -672,6 +689,8 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
     module = type(receiver).__module__
     if module in ("re", "_sre", "datetime", "string", "torch._C") or type(receiver).__name__ in ("PyCapsule",):
         return t.native(bound, *(t.concrete_tree(t.internalize(a)) for a in args), **kwargs)
+    if name in _ATTRIBUTE_METHODS and not isinstance(receiver, type):
+        return _ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)
     if name in ("__init__", "__init_subclass__", "__reduce_ex__", "__setstate__") and type(receiver).__init__ is object.__init__:
         return None
     if isinstance(receiver, BaseException) and name in ("__init__", "with_traceback", "add_note"):
@@ -681,6 +700,9 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
     raise GraphBreak("unknown-call", f"the method {name} of a {type(receiver).__name__}")
 
 
+_ATTRIBUTE_METHODS = {
+    "__getattribute__": _object_getattribute, "__setattr__": _object_setattr, "__delattr__": _object_delattr,
+}
 _ITERATOR_METHODS = frozenset(("__next__", "__iter__", "__length_hint__", "send", "throw", "close"))
 
 

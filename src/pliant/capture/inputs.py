@@ -6,6 +6,7 @@ Holds:  one real tensor is one input, however many sources lead to it.
 """
 from __future__ import annotations
 
+import keyword
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ class Inputs:
         self._by_tensor: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self._examples: dict[int, torch.Tensor] = {}
         self._last_placeholder: fx.Node | None = None
+        self._names: set[str] = set()
 
     # ---- tensors
     def tensor(self, value: torch.Tensor, source: Source) -> FakeTensor:
@@ -122,18 +124,27 @@ class Inputs:
 
     def _placeholder(self, source: Source, value: Any) -> fx.Node:
         """A new placeholder behind the earlier ones (computation may already have been recorded after them)."""
-        name = "".join(c if c.isalnum() else "_" for c in source.describe()).strip("_") or "x"
+        name = self._fresh_name(source)
         anchor = self._last_placeholder
         if anchor is None:
             first = next(iter(self.graph.nodes))
             with self.graph.inserting_before(first):
-                node = self.graph.placeholder(name[-60:])
+                node = self.graph.placeholder(name)
         else:
             with self.graph.inserting_after(anchor):
-                node = self.graph.placeholder(name[-60:])
+                node = self.graph.placeholder(name)
         node.meta["val"] = value
         self._last_placeholder = node
         return node
+
+    def _fresh_name(self, source: Source) -> str:
+        base = "".join(c if c.isalnum() else "_" for c in source.describe()).strip("_")[-60:].lstrip("_0123456789") or "x"
+        name, number = base, 0
+        while name in self._names or keyword.iskeyword(name):
+            number += 1
+            name = f"{base}_{number}"
+        self._names.add(name)
+        return name
 
     # ---- numbers
     def scalar(self, value: int | float, source: Source) -> Any:

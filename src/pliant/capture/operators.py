@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
 _PLAIN: frozenset[type] = frozenset((int, float, bool, complex, str, bytes, type(None), FakeTensor, *SYMBOLIC_TYPES, torch.dtype, torch.device))
+_OURS: frozenset[type] = frozenset((TracedGenerator, TracedIterator))
 _BINARY = {
     "+": ("add", operator.add), "-": ("sub", operator.sub), "*": ("mul", operator.mul), "/": ("truediv", operator.truediv),
     "//": ("floordiv", operator.floordiv), "%": ("mod", operator.mod), "**": ("pow", operator.pow), "@": ("matmul", operator.matmul),
@@ -49,7 +50,7 @@ _UNARY = {
 def python_method(t: Tracer, obj: Any, name: str) -> types.FunctionType | None:
     """The special method of the object's class, if it is written in Python."""
     cls = type(obj)
-    if cls in _PLAIN or cls in MUTABLE_CONTAINERS or cls is tuple:
+    if cls in _PLAIN or cls in MUTABLE_CONTAINERS or cls is tuple or cls in _OURS:
         return None
     found = t.world.type_lookup(cls, name)
     return found if isinstance(found, types.FunctionType) else None

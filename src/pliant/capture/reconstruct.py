@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from pliant.capture.generators import TracedGenerator
 from pliant.capture.trace import NULL, Trace
 from pliant.errors import Unsupported
 from pliant.guards.codegen import GuardWriter
@@ -291,6 +292,27 @@ def _symbolic(b: Rebuilder, obj: Any) -> str:
     return b.bind(obj, b._writer.expression(obj.node.expr), hint="size")
 
 
+def _generator(b: Rebuilder, obj: TracedGenerator) -> str:
+    """A generator that has not started: its function is called again with the bound parameters."""
+    frame = obj.frame
+    if obj.started:
+        raise CannotReconstruct("started-generator", obj)
+    code = frame.code
+    values = {**frame.locals, **{n: frame.cells[n].cell_contents for n in code.co_cellvars if n in _parameters(code) and n in frame.cells}}
+    closure = f"({b.items([frame.cells[n] for n in code.co_freevars])},)" if code.co_freevars else "None"
+    make = f"{b.names.define('FunctionType', types.FunctionType)}({b.hold(code)}, {b.hold(frame.globals)}, {code.co_name!r}, None, {closure})"
+    args = [b.value(values[n]) for n in _parameters(code)[: code.co_argcount]]
+    rest = list(_parameters(code)[code.co_argcount + code.co_kwonlyargcount :])
+    keywords = [f"{n}={b.value(values[n])}" for n in _parameters(code)[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]]
+    stars = ["*" * (1 + (i > 0 or not code.co_flags & 0x04)) + b.value(values[n]) for i, n in enumerate(rest)]
+    return b.bind(obj, f"{make}({', '.join([*args, *keywords, *stars])})", hint="generator")
+
+
+def _parameters(code: types.CodeType) -> tuple[str, ...]:
+    extra = bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + extra]
+
+
 def _reduced(b: Rebuilder, obj: Any) -> str:
     """An iterator of the standard library, by its own `__reduce__`: (function, args[, state])."""
     made = obj.__reduce__()
@@ -467,6 +489,7 @@ _RECIPES: dict[type, Recipe] = {
     classmethod: _static,
     property: _property,
     super: _super,
+    TracedGenerator: _generator,
     weakref.ref: _weakref,
     torch.SymInt: _symbolic,
     torch.SymFloat: _symbolic,

@@ -405,7 +405,8 @@ class _Attempt:
         try:
             tensors = collect_tensors(result)
         except CannotReconstruct as error:
-            raise CannotCapture(BreakReason("cannot-rebuild", str(error), self._break_location())) from error
+            why = f" (capture stopped: {end.reason.detail})" if isinstance(end, Break) else ""
+            raise CannotCapture(BreakReason("cannot-rebuild", str(error) + why, self._break_location())) from error
         result.outputs = {id(fake): i for i, fake in enumerate(tensors)}
         nodes = [t.recorder.node_of(fake) for fake in tensors]
         result.output_nodes = nodes
