@@ -3,6 +3,7 @@
 The names below are loaded at first use, so that importing a part (the bytecode toolkit, say) does not load PyTorch.
 """
 
+import importlib
 from typing import Any
 
 __version__ = "0.1.0"
@@ -13,13 +14,16 @@ _FROM_API = (
     "stats", "substitute_in_graph",
 )  # fmt: skip
 _FROM_ERRORS = ("PliantError", "PliantWarning")
+_MODULES = ("config", "errors", "debug")
 
-__all__ = [*_FROM_API, *_FROM_ERRORS, "config"]
+__all__ = [*_FROM_API, *_FROM_ERRORS, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
     if name in _FROM_API:
         from pliant import api as module
+    elif name in _MODULES:
+        return importlib.import_module(f"pliant.{name}")
     elif name in _FROM_ERRORS:
         from pliant import errors as module  # type: ignore[no-redef]
     else:
