@@ -1,0 +1,325 @@
+"""Print scalar expressions as C statements.
+
+In:     scalars of a kernel's members, the names of loops, sizes and buffers.
+Out:    statements with one local a value (`const float t3 = t1 * t2;`), equal values once; those that do not depend on
+        the vectorized loop come in a list of their own, to be put before it.
+Holds:  the argument of a `where` that is not chosen is not evaluated if it could load outside its buffer.
+        Register types: bool is `_Bool`, bf16 and f16 keep their 16 bits in `uint16_t`, all others as in memory.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+from pliant.codegen import prelude
+from pliant.ir.loops import Axis, Buffer
+from pliant.ir.ops import OPS
+from pliant.ir.scalar import Apply, Const, IndexValue, Load, Scalar, walk
+from pliant.schedule.kernel import Member
+from pliant.symbolic.bounds import ALL, NONNEGATIVE, Interval, bounds
+from pliant.symbolic.expr import ONE, Expr, Symbol, lit
+from pliant.symbolic.printer import to_c
+from pliant.symbolic.traverse import linear_coefficient, substitute
+
+MEMORY_TYPES: dict[torch.dtype, str] = {
+    torch.float32: "float", torch.float64: "double", torch.bfloat16: "uint16_t", torch.float16: "uint16_t",
+    torch.int8: "int8_t", torch.int16: "int16_t", torch.int32: "int32_t", torch.int64: "int64_t",
+    torch.uint8: "uint8_t", torch.uint16: "uint16_t", torch.uint32: "uint32_t", torch.uint64: "uint64_t",
+    torch.bool: "uint8_t",
+}  # fmt: skip
+REGISTER_TYPES = MEMORY_TYPES | {torch.bool: "_Bool"}
+_HALF = {torch.bfloat16: "bf16", torch.float16: "f16"}
+_NARROW = frozenset((torch.int8, torch.int16, torch.uint8, torch.uint16))
+_OWN_NAME = re.compile(r"\bp_(\w+)\(")
+
+
+class NoCForm(NotImplementedError):
+    """A dtype or operator that C kernels do not have."""
+
+
+def register_type(dtype: torch.dtype) -> str:
+    try:
+        return REGISTER_TYPES[dtype]
+    except KeyError:
+        raise NoCForm(f"{dtype} has no C type here") from None
+
+
+def literal(value: int | float | bool, dtype: torch.dtype) -> str:
+    """A constant of this dtype."""
+    if dtype in _HALF:
+        bits = torch.tensor(value, dtype=torch.float64).to(dtype).view(torch.int16).item()
+        return f"(uint16_t){int(bits) & 0xFFFF}"
+    if dtype.is_floating_point:
+        return _float_literal(float(value), "f" if dtype is torch.float32 else "")
+    if dtype is torch.bool:
+        return "1" if value else "0"
+    number = int(value)
+    if number == -(2**63):
+        return "(-INT64_C(9223372036854775807) - 1)"
+    if dtype is torch.uint64:
+        return f"{number}ull"
+    text = f"INT64_C({number})" if dtype is torch.int64 and abs(number) >= 2**31 else str(number)
+    return f"({text})" if number < 0 else text
+
+
+def _float_literal(value: float, suffix: str) -> str:
+    if math.isnan(value):
+        return "NAN"
+    if math.isinf(value):
+        return "INFINITY" if value > 0 else "(-INFINITY)"
+    text = repr(value) + suffix
+    return f"({text})" if math.copysign(1, value) < 0 else text
+
+
+def operator_text(op: str, dtype: torch.dtype, result: torch.dtype, args: list[str]) -> str:
+    """C text of an operator on printed arguments; `dtype` is that of the arguments."""
+    template = OPS[op].c_template(dtype)
+    if template is None:
+        raise NoCForm(f"`{op}` on {dtype} has no C form")
+    text = template.format(*args, t=register_type(result))
+    suffix = "_d" if dtype is torch.float64 else ""
+    return _OWN_NAME.sub(lambda m: _function(f"p_{m[1]}{suffix}") + "(", text) if "p_" in template else text
+
+
+def _function(name: str) -> str:
+    return prelude.RENAMED.get(name, name)
+
+
+def cast_text(text: str, source: torch.dtype, target: torch.dtype) -> str:
+    """Conversion of a printed value; bf16 and f16 go through float, floats to narrow integers through int32."""
+    if source is target:
+        return text
+    if source in _HALF:
+        return cast_text(f"p_from_{_HALF[source]}({text})", torch.float32, target)
+    if target in _HALF:
+        return f"p_to_{_HALF[target]}({cast_text(text, source, torch.float32)})"
+    if source.is_floating_point and target in _NARROW:
+        return f"({register_type(target)})(int32_t){text}"
+    return f"({register_type(target)}){text}"
+
+
+def _range_of(symbol: Expr) -> Interval | None:
+    """Loop symbols (`x..`) and looked-up indices are not negative; nothing is known of sizes here."""
+    if isinstance(symbol, Symbol) and symbol.kind is int:
+        return NONNEGATIVE if symbol.name.startswith("x") else ALL
+    return None
+
+
+def index_bounds(e: Expr) -> Interval:
+    return bounds(e, _range_of)
+
+
+@dataclass(slots=True)
+class Names:
+    """Names inside one kernel, given out in order of first use, so that equal kernels print equally."""
+
+    symbols: dict[Symbol, str] = field(default_factory=dict)
+    sizes: list[Symbol] = field(default_factory=list)
+    buffers: dict[Buffer, str] = field(default_factory=dict)
+
+    def size_names(self, e: Expr) -> None:
+        """Give the free sizes of `e` names."""
+        for s in sorted(e.free, key=lambda s: s.order):
+            if s not in self.symbols:
+                self.symbols[s] = f"n{len(self.sizes)}"
+                self.sizes.append(s)
+
+    def text(self, e: Expr, extra: dict[Symbol, str] | None = None) -> str:
+        """C text of a shape expression."""
+        known = {**self.symbols, **extra} if extra else self.symbols
+        if not e.free <= known.keys():
+            self.size_names(substitute(e, dict.fromkeys(extra, ONE)) if extra else e)
+            known = {**self.symbols, **extra} if extra else self.symbols
+        return to_c(e, known, index_bounds)
+
+    def buffer(self, b: Buffer) -> str:
+        return self.buffers.setdefault(b, f"a{len(self.buffers)}")
+
+
+Resolve = Callable[[Load, Member], "str | None"]
+
+
+class Statements:
+    """Statements of one loop body. `vector` is the symbol of the innermost loop; `resolve` may know a load's value."""
+
+    def __init__(self, names: Names, vector: Symbol | None, axes: list[Axis], resolve: Resolve, counter: list[int]) -> None:
+        self.names = names
+        self.vector = vector
+        self.axes = {a.symbol: a for a in axes}
+        self.resolve = resolve
+        self.counter = counter
+        self.before: list[str] = []
+        self.body: list[str] = []
+        self.values: dict[str, str] = {}
+        self.varying: set[str] = set()
+        self.memo: dict[tuple[Scalar, int], str] = {}
+        self.indirect_names: dict[Symbol, str] = {}
+
+    def value(self, x: Scalar, member: Member) -> str:
+        """The name or literal that holds `x` of this member."""
+        key = (x, id(member))
+        found = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = self._value(x, member)
+        return found
+
+    def _value(self, x: Scalar, member: Member) -> str:
+        match x:
+            case Const():
+                return literal(x.value, x.dtype)
+            case IndexValue():
+                return self._index_value(x, member)
+            case Load():
+                return self._load(x, member)
+            case Apply(op="where"):
+                return self._where(x, member)
+            case Apply():
+                args = [self.value(a, member) for a in x.args]
+                return self.define(self._apply_text(x, args), x.dtype, any(a in self.varying for a in args))
+            case _:
+                raise TypeError(f"not a scalar: {x!r}")
+
+    def _apply_text(self, x: Apply, args: list[str]) -> str:
+        if x.op == "cast":
+            return cast_text(args[0], x.args[0].dtype, x.dtype)
+        of = x.args[1] if x.op == "where" else x.args[0]
+        return operator_text(x.op, of.dtype, x.dtype, args)
+
+    def define(self, text: str, dtype: torch.dtype, varying: bool) -> str:
+        """A local that holds `text`; the same text gives the same local."""
+        found = self.values.get(text)
+        if found is None:
+            found = f"t{self.counter[0]}"
+            self.counter[0] += 1
+            self.values[text] = found
+            (self.body if varying else self.before).append(f"const {register_type(dtype)} {found} = {text};")
+            if varying:
+                self.varying.add(found)
+        return found
+
+    def _depends(self, e: Expr) -> bool:
+        """Whether an index changes along the vectorized loop."""
+        for s in e.free:
+            if s is self.vector or self.indirect_names.get(s) in self.varying:
+                return True
+        return False
+
+    def _index_value(self, x: IndexValue, member: Member) -> str:
+        e = member.at(x.expr)
+        text = self.names.text(e, self.indirect_names)
+        if e.kind is int and x.dtype.is_floating_point and self._fits_int32(e):
+            text = f"(int32_t)({text})"
+        return self.define(f"({register_type(x.dtype)})({text})", x.dtype, self._depends(e))
+
+    def _fits_int32(self, e: Expr) -> bool:
+        """Whether an index value is below 2**31: 32-bit conversions to float vectorize."""
+
+        def known(s: Expr) -> Interval | None:
+            axis = self.axes.get(s) if isinstance(s, Symbol) else None
+            number = axis.extent.as_int() if axis else None
+            return Interval(0, number) if number is not None else ALL
+
+        found = bounds(e, known)
+        return -(2**31) < found.lo and found.hi < 2**31
+
+    def index(self, e: Expr, indirect: tuple[tuple[Symbol, Scalar], ...], member: Member) -> str:
+        """An index expression of the member as text; looked-up symbols are computed first."""
+        for s, looked_up in indirect:
+            text = self.value(looked_up, member)
+            if not text.isidentifier():
+                text = self.define(f"(int64_t){text}", torch.int64, False)
+            self.indirect_names[s] = text
+        return self.names.text(member.at(e), self.indirect_names)
+
+    def _load(self, x: Load, member: Member) -> str:
+        known = self.resolve(x, member)
+        if known is not None:
+            return known
+        text = self.index(x.index, x.indirect, member)
+        return self.define(self._element(x, text), x.dtype, self._depends(member.at(x.index)))
+
+    def _element(self, x: Load, index: str) -> str:
+        element = f"{self.names.buffer(x.buffer)}[{index}]"
+        return f"({element} != 0)" if x.dtype is torch.bool else element
+
+    # -- choice ----------------------------------------------------------------------------------------------------
+
+    def _where(self, x: Apply, member: Member) -> str:
+        condition = self.value(x.args[0], member)
+        texts = [condition]
+        varying = condition in self.varying
+        for a in x.args[1:]:
+            if self._is_safe(a, member):
+                texts.append(self.value(a, member))
+                varying = varying or texts[-1] in self.varying
+            else:
+                texts.append(self._nested(a, member))
+                varying = True
+        return self.define(f"{texts[0]} ? {texts[1]} : {texts[2]}", x.dtype, varying)
+
+    def _is_safe(self, x: Scalar, member: Member) -> bool:
+        """Whether `x` may be evaluated where it is not chosen."""
+        for s in walk(x):
+            if (s, id(member)) in self.memo:
+                continue
+            if isinstance(s, Apply) and (s.op == "check_index" or (s.op in _TRAPS and not s.dtype.is_floating_point)):
+                return False
+            if isinstance(s, Load) and self.resolve(s, member) is None and not self._in_range(s, member):
+                return False
+        return True
+
+    def _in_range(self, x: Load, member: Member) -> bool:
+        """Whether the load's smallest and largest index are inside the buffer."""
+        if x.indirect:
+            return False
+        e = member.at(x.index)
+        largest = e
+        for s in e.free:
+            axis = self.axes.get(s)
+            if axis is None:
+                continue
+            step = linear_coefficient(e, s)
+            if step is None or bounds(step, lambda _: NONNEGATIVE).lo < 0:
+                return False
+            largest = substitute(largest, {s: axis.extent - 1})
+        smallest = substitute(e, {s: lit(0) for s in e.free if s in self.axes})
+        span: Expr = lit(0)
+        for size, step in zip(x.buffer.shape, x.buffer.strides, strict=True):
+            span = span + (size - 1) * step
+        slack = (span - largest).as_int()
+        start = smallest.as_int()
+        return start is not None and start >= 0 and slack is not None and slack >= 0
+
+    def _nested(self, x: Scalar, member: Member) -> str:
+        """`x` as one expression without locals, so that it is evaluated only where it is chosen."""
+        if (x, id(member)) in self.memo:
+            return self.memo[(x, id(member))]
+        match x:
+            case Const():
+                return literal(x.value, x.dtype)
+            case IndexValue():
+                return f"(({register_type(x.dtype)})({self.names.text(member.at(x.expr), self.indirect_names)}))"
+            case Load():
+                return self._nested_load(x, member)
+            case Apply():
+                args = [self._nested(a, member) for a in x.args]
+                text = f"({self._apply_text(x, args)})"
+                return f"(({register_type(x.dtype)}){text})" if x.dtype in _NARROW else text
+            case _:
+                raise TypeError(f"not a scalar: {x!r}")
+
+    def _nested_load(self, x: Load, member: Member) -> str:
+        known = self.resolve(x, member)
+        if known is not None:
+            return known
+        extra = {s: f"({self._nested(looked_up, member)})" for s, looked_up in x.indirect}
+        text = self.names.text(member.at(x.index), {**self.indirect_names, **extra})
+        return self._element(x, text)
+
+
+_TRAPS = frozenset(("floordiv", "truncdiv", "remainder", "fmod", "div"))

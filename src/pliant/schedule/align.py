@@ -1,0 +1,149 @@
+"""Find how one computation's loops run over another's iteration space.
+
+In:     two lists of axes and a pair of index expressions into one buffer (the anchor).
+Out:    `Alignment`: the common refinement of both spaces, and each side's symbols over it.
+Holds:  both maps are bijections of the iteration spaces; extents are compared exactly (products divide without remainder).
+
+    (i < a*b, j < c)  with  (p < a, q < b, r < c)   ->   i = b*p + q, j = r
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pliant.ir.loops import Axis
+from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol, symbol
+from pliant.symbolic.rules.division import divide
+from pliant.symbolic.traverse import linear_coefficient
+
+_fresh = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """`axes` refine both spaces; `left` and `right` give each side's symbols over them."""
+
+    axes: tuple[Axis, ...]
+    left: dict[Symbol, Expr]
+    right: dict[Symbol, Expr]
+    right_axes: dict[Symbol, tuple[Axis, ...]]  # the pieces of each axis of the right side
+
+
+def fresh_axis(extent: Expr) -> Axis:
+    """A loop with a symbol of its own."""
+    return Axis(symbol(f"x{next(_fresh)}"), extent)
+
+
+def quotient(a: Expr, b: Expr) -> Expr | None:
+    """a / b where b divides a exactly, else None."""
+    if b is ONE:
+        return a
+    whole, part = a.as_int(), b.as_int()
+    if whole is not None and part is not None:
+        return None if part == 0 or whole % part else a // b
+    if b is ZERO:
+        return None
+    if part is not None:
+        exact = a // b
+        return exact if exact * b is a else None
+    result, rest = divide(a, b)
+    return result if rest is ZERO and result is not ZERO else None
+
+
+def split_by_presence(axes: Sequence[Axis], index: Expr) -> tuple[list[Axis], list[Axis]]:
+    """Axes that `index` depends on, largest stride first where strides are numbers, and the other axes."""
+    present = [a for a in axes if a.symbol in index.free]
+    absent = [a for a in axes if a.symbol not in index.free]
+    strides = [linear_coefficient(index, a.symbol) for a in present]
+    numbers = [s.as_int() if s is not None else None for s in strides]
+    if all(n is not None for n in numbers):
+        order = sorted(range(len(present)), key=lambda k: -abs(numbers[k] or 0))
+        return [present[k] for k in order], absent
+    return present, absent
+
+
+def align(left: Sequence[Axis], left_index: Expr, right: Sequence[Axis], right_index: Expr) -> Iterator[Alignment]:
+    """Ways to run `left`'s loops over `right`'s space that pair the axes of the two indices by stride, or by order."""
+    left_parts = split_by_presence(left, left_index)
+    right_parts = split_by_presence(right, right_index)
+    first = refine(left_parts, right_parts)
+    if first is not None:
+        yield first
+    second = refine((left, ()), (right, ()))
+    if second is not None:
+        yield second
+
+
+def refine(left: Sequence[Sequence[Axis]], right: Sequence[Sequence[Axis]]) -> Alignment | None:
+    """The common refinement, list by list; None if the extents do not fit."""
+    found = Alignment((), {}, {}, {})
+    for one, other in zip(left, right, strict=True):
+        piece = _refine(list(one), list(other))
+        if piece is None:
+            return None
+        found = Alignment(
+            found.axes + piece.axes,
+            found.left | piece.left,
+            found.right | piece.right,
+            found.right_axes | piece.right_axes,
+        )
+    return found
+
+
+def _refine(left: list[Axis], right: list[Axis]) -> Alignment | None:
+    """Walk both lists from the innermost axis, splitting the larger extent by the smaller."""
+    axes: list[Axis] = []
+    lefts: list[tuple[Axis, list[Axis]]] = []
+    rights: list[tuple[Axis, list[Axis]]] = []
+    rest_left: Expr = ONE
+    rest_right: Expr = ONE
+    while True:
+        if rest_left is ONE and left:
+            lefts.append((left.pop(), []))
+            rest_left = lefts[-1][0].extent
+            continue
+        if rest_right is ONE and right:
+            rights.append((right.pop(), []))
+            rest_right = rights[-1][0].extent
+            continue
+        if rest_left is ONE and rest_right is ONE:
+            break
+        piece = _common(rest_left, rest_right)
+        if piece is None:
+            return None
+        whole_right = piece is rights[-1][0].extent
+        axis = rights[-1][0] if whole_right else fresh_axis(piece)
+        rest_left, rest_right = quotient(rest_left, piece) or ONE, quotient(rest_right, piece) or ONE
+        lefts[-1][1].append(axis)
+        rights[-1][1].append(axis)
+        axes.append(axis)
+    axes.reverse()
+    return Alignment(
+        tuple(axes),
+        {a.symbol: _combined(pieces) for a, pieces in lefts},
+        {a.symbol: _combined(pieces) for a, pieces in rights},
+        {a.symbol: tuple(reversed(pieces)) for a, pieces in rights},
+    )
+
+
+def _common(a: Expr, b: Expr) -> Expr | None:
+    """The smaller of two extents if it divides the other; never 1."""
+    if a is b:
+        return a
+    if a is ONE or b is ONE:
+        return None
+    if quotient(b, a) is not None:
+        return a
+    return b if quotient(a, b) is not None else None
+
+
+def _combined(pieces: list[Axis]) -> Expr:
+    """The number whose digits, lowest first, the pieces are."""
+    result: Expr = ZERO
+    stride: Expr = ONE
+    for axis in pieces:
+        result = result + stride * axis.symbol
+        stride = stride * axis.extent
+    return result

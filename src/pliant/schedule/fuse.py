@@ -1,0 +1,275 @@
+"""Group computations into kernels.
+
+In:     a `LoopProgram` and its dependencies.
+Out:    the steps: kernels and extern calls in a valid order.
+Holds:  every step comes after the steps it depends on; inside a kernel each value is read only at the point that wrote it.
+Method: computations in program order; each joins the latest kernel, not before its last dependency, with which it shares
+        data and whose iteration space fits (exactly, after splitting axes), else it starts a new step. Vertical fusion
+        (producer and consumer), reductions with producers and epilogues, and siblings are the same operation here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pliant import config
+from pliant.ir.loops import Axis, Buffer, Extern, LoopProgram, Pointwise, Reduction
+from pliant.ir.scalar import Load
+from pliant.schedule.align import Alignment, align, fresh_axis
+from pliant.schedule.dependencies import dependencies
+from pliant.schedule.kernel import ExternCall, Kernel, Loops, Member, Step, accumulates, all_axes, loads_of
+from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol
+from pliant.symbolic.traverse import linear_coefficient, substitute
+
+# A kernel with at most this many points in its outer loops and more than this many inner ones is split over threads
+# inside its reduction, which allows only one pass over the inner loops.
+SPLIT_OUTER = 8
+SPLIT_INNER = 4096
+MAX_BUFFERS = 48  # distinct buffers in one kernel
+
+
+def fuse(program: LoopProgram, options: config.Schedule) -> list[Step]:
+    """The steps of the program."""
+    before = dependencies(program)
+    steps: list[Step] = []
+    position: dict[int, int] = {}
+    for k, computation in enumerate(program.computations):
+        earliest = max((position[d] for d in before[k]), default=0)
+        if isinstance(computation, Extern):
+            steps.append(ExternCall(computation))
+            position[k] = len(steps) - 1
+            continue
+        found = _join_any(steps, earliest, computation, options) if options.fuse else None
+        if found is None:
+            steps.append(_alone(computation))
+            found = len(steps) - 1
+        position[k] = found
+    return steps
+
+
+def _join_any(steps: list[Step], earliest: int, loops: Loops, options: config.Schedule) -> int | None:
+    """The position of the step that takes the computation in, the latest first; kernels that feed it come first."""
+    if accumulates(loops):
+        return None
+    reads = {load.buffer for load in loads_of(loops)}
+    related: list[tuple[bool, int]] = []
+    for k in range(earliest, len(steps)):
+        step = steps[k]
+        if isinstance(step, Kernel) and len(step.members) < options.fusion_limit:
+            feeds = any(m.loops.out in reads for m in step.members)
+            if feeds or not reads.isdisjoint(touched(step)) or loops.out in touched(step):
+                related.append((feeds, k))
+    for _, k in sorted(related, reverse=True):
+        step = steps[k]
+        assert isinstance(step, Kernel)
+        if join(step, loops):
+            return k
+    return None
+
+
+def touched(kernel: Kernel) -> set[Buffer]:
+    """Buffers a kernel reads or writes."""
+    found = {m.loops.out for m in kernel.members}
+    for member in kernel.members:
+        found.update(load.buffer for load in loads_of(member.loops))
+    return found
+
+
+def _alone(loops: Loops) -> Kernel:
+    """A kernel of one computation."""
+    place: dict[Symbol, Expr] = {}
+    axes: list[Axis] = []
+    reduced: set[Symbol] = set()
+    inner_symbols = {a.symbol for a in loops.reduce_axes} if isinstance(loops, Reduction) else set()
+    for axis in all_axes(loops):
+        if axis.extent is ONE:
+            place[axis.symbol] = ZERO
+            continue
+        fresh = fresh_axis(axis.extent)
+        axes.append(fresh)
+        place[axis.symbol] = fresh.symbol
+        if axis.symbol in inner_symbols:
+            reduced.add(fresh.symbol)
+    return Kernel(axes, reduced, [Member(loops, place, True, 0)])
+
+
+# -- joining a kernel -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A computation tentatively placed in a kernel."""
+
+    alignment: Alignment
+    inner: bool
+
+
+def join(kernel: Kernel, loops: Loops) -> bool:
+    """Take a computation into a kernel if that is valid and shares data; whether it was done."""
+    if any(accumulates(m.loops) for m in kernel.members):
+        return False
+    buffers = touched(kernel) | {load.buffer for load in loads_of(loops)} | {loops.out}
+    if len(buffers) > MAX_BUFFERS:
+        return False
+    for trial in _trials(kernel, loops):
+        member = _placed(kernel, loops, trial)
+        if member is not None:
+            _commit(kernel, trial.alignment, member)
+            return True
+    return False
+
+
+def _trials(kernel: Kernel, loops: Loops) -> list[_Trial]:
+    """Alignments worth checking, the most promising anchors first."""
+    found: list[_Trial] = []
+    anchors = _anchors(kernel, loops)
+    domains = [(True, kernel.axes)]
+    if kernel.reduced and isinstance(loops, Pointwise):
+        domains.append((False, kernel.outer))
+    for inner, axes in domains:
+        for own, theirs in anchors[:6]:
+            for alignment in align(all_axes(loops), own, axes, theirs):
+                found.append(_Trial(alignment, inner))
+    return found
+
+
+def _anchors(kernel: Kernel, loops: Loops) -> list[tuple[Expr, Expr]]:
+    """Pairs of index expressions into a common buffer: (the computation's, the kernel's), those with most axes first."""
+    theirs: dict[Buffer, list[Expr]] = {}
+    for member in kernel.members:
+        for load in loads_of(member.loops):
+            if not load.indirect:
+                theirs.setdefault(load.buffer, []).append(member.at(load.index))
+        if not accumulates(member.loops):
+            theirs.setdefault(member.loops.out, []).insert(0, member.store_index)
+    own: list[tuple[Buffer, Expr]] = [(x.buffer, x.index) for x in loads_of(loops) if not x.indirect]
+    own.append((loops.out, loops.index))
+    pairs = [(index, other) for buffer, index in own for other in theirs.get(buffer, ())]
+    pairs = list(dict.fromkeys(pairs))
+    symbols = {a.symbol for a in all_axes(loops)}
+    return sorted(pairs, key=lambda pair: -len(symbols & pair[0].free))
+
+
+def _placed(kernel: Kernel, loops: Loops, trial: _Trial) -> Member | None:
+    """The member that the trial makes, if it is valid."""
+    alignment = trial.alignment
+    place = alignment.left
+    if isinstance(loops, Reduction) and not _same_reduced(kernel, loops, alignment):
+        return None
+    member = Member(loops, place, trial.inner, 0)
+    phase = _phase(kernel, member, alignment.right)
+    if phase is None:
+        return None
+    member.phase = phase
+    if trial.inner and phase > 0 and _is_split(kernel):
+        return None
+    return member
+
+
+def _same_reduced(kernel: Kernel, loops: Reduction, alignment: Alignment) -> bool:
+    """Whether the reduction folds the axes that the kernel folds already (or all pieces map cleanly if none yet)."""
+    mine = set[Symbol]()
+    for axis in loops.reduce_axes:
+        mine |= alignment.left[axis.symbol].free
+    others = set[Symbol]()
+    for axis in loops.axes:
+        others |= alignment.left[axis.symbol].free
+    if not mine or mine & others:
+        return not mine and not kernel.reduced
+    if not kernel.reduced:
+        return not any(isinstance(m.loops, Reduction) for m in kernel.members)
+    theirs = {piece.symbol for s in kernel.reduced for piece in alignment.right_axes[s]}
+    return mine == theirs
+
+
+def _phase(kernel: Kernel, member: Member, moved: dict[Symbol, Expr]) -> int | None:
+    """The first phase in which the member may run, or None if it needs a value from another point."""
+    writers = kernel.writers()
+    phase = 0
+    shares = False
+    for load in loads_of(member.loops):
+        writer = writers.get(load.buffer)
+        index = member.at(load.index)
+        if writer is None:
+            shares = shares or _loads(kernel, load, index, moved)
+            continue
+        if load.indirect or substitute(writer.store_index, moved) is not index:
+            return None
+        shares = True
+        phase = max(phase, _ready(writer, member.inner))
+    out = member.loops.out
+    if out in writers:
+        return None
+    store = member.store_index
+    for other in kernel.members:
+        for load in loads_of(other.loops):
+            if load.buffer is out:
+                if load.indirect or substitute(other.at(load.index), moved) is not store or not (other.inner <= member.inner):
+                    return None
+                shares = True
+                phase = max(phase, other.phase)
+    return phase if shares else None
+
+
+def _ready(writer: Member, for_inner: bool) -> int:
+    """The phase from which on the writer's value can be read."""
+    return writer.phase + 1 if isinstance(writer.loops, Reduction) else writer.phase
+
+
+def _loads(kernel: Kernel, load: Load, index: Expr, moved: dict[Symbol, Expr]) -> bool:
+    """Whether the kernel loads the same element at the same point."""
+    for member in kernel.members:
+        for other in loads_of(member.loops):
+            if other.buffer is load.buffer and substitute(member.at(other.index), moved) is index:
+                return True
+    return False
+
+
+def _commit(kernel: Kernel, alignment: Alignment, member: Member) -> None:
+    """Refine the kernel's axes as the alignment says and add the member."""
+    moved = {s: e for s, e in alignment.right.items() if e is not s}
+    if moved:
+        for other in kernel.members:
+            other.place = {s: substitute(e, moved) for s, e in other.place.items()}
+        kernel.axes = [piece for axis in kernel.axes for piece in alignment.right_axes.get(axis.symbol, (axis,))]
+        kernel.reduced = {
+            piece.symbol
+            for axis_symbol in kernel.reduced
+            for piece in alignment.right_axes.get(axis_symbol, (_axis(axis_symbol),))
+        }
+    if isinstance(member.loops, Reduction) and not kernel.reduced:
+        for axis in member.loops.reduce_axes:
+            kernel.reduced |= member.place[axis.symbol].free
+    kernel.members.append(member)
+
+
+def _axis(s: Symbol) -> Axis:
+    return Axis(s, ONE)
+
+
+def _is_split(kernel: Kernel) -> bool:
+    """Whether the kernel's threads share one reduction (few outer points, many inner ones)."""
+    if not kernel.reduced:
+        return False
+    outer = total(kernel.outer).as_int()
+    if outer is None or outer > SPLIT_OUTER:
+        return False
+    inner = total(kernel.inner).as_int()
+    return inner is None or inner > SPLIT_INNER
+
+
+is_split = _is_split
+
+
+def total(axes: list[Axis]) -> Expr:
+    """Points of a loop nest."""
+    result: Expr = ONE
+    for axis in axes:
+        result = result * axis.extent
+    return result
+
+
+def stride(index: Expr, s: Symbol) -> int | None:
+    """The step of an index along a loop: a number, or None if it is none (not linear, or symbolic)."""
+    step = linear_coefficient(index, s)
+    return None if step is None else step.as_int()

@@ -1,0 +1,121 @@
+"""What the scheduler hands to code generation: kernels, extern calls, in order, with the memory they use.
+
+Kernel: several computations over one iteration space. `axes` are all its loops; those in `reduced` are inner loops that
+        reductions fold away, the others are outer loops, which run in parallel. A kernel without reductions has no
+        `reduced` axes. Members run phase by phase: in phase k first those of the outer loops, then one pass over the
+        inner loops; a value that one pass reduces is known from the next phase on.
+Holds:  a member reads what an earlier member wrote only at the point where it was written (same index once both are
+        written over the kernel's axes), so the points of the outer loops are independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pliant.ir.loops import Axis, Buffer, Extern, Pointwise, Reduction
+from pliant.ir.scalar import Load, Scalar, walk
+from pliant.symbolic.expr import Expr, Symbol
+from pliant.symbolic.traverse import substitute
+
+Loops = Pointwise | Reduction
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A computation inside a kernel.
+
+    place: the computation's loop symbols as expressions over the kernel's.
+    inner: runs at every point of the kernel, not only of its outer loops.
+    """
+
+    loops: Loops
+    place: dict[Symbol, Expr]
+    inner: bool
+    phase: int
+
+    def at(self, index: Expr) -> Expr:
+        """An index expression of the computation, over the kernel's axes."""
+        return substitute(index, self.place)
+
+    @property
+    def store_index(self) -> Expr:
+        return self.at(self.loops.index)
+
+
+@dataclass(slots=True, eq=False)
+class Kernel:
+    """Fused computations; see the module's docstring. `stored`: buffers written to memory, not only kept in registers."""
+
+    axes: list[Axis]
+    reduced: set[Symbol]
+    members: list[Member] = field(default_factory=list)
+    stored: set[Buffer] = field(default_factory=set)
+
+    @property
+    def outer(self) -> list[Axis]:
+        return [a for a in self.axes if a.symbol not in self.reduced]
+
+    @property
+    def inner(self) -> list[Axis]:
+        return [a for a in self.axes if a.symbol in self.reduced]
+
+    def writers(self) -> dict[Buffer, Member]:
+        return {m.loops.out: m for m in self.members}
+
+
+@dataclass(slots=True, eq=False)
+class ExternCall:
+    """A call of an eager operator."""
+
+    extern: Extern
+
+
+Step = Kernel | ExternCall
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """Memory of one temporary: at byte `offset` of the arena (`None`: a tensor of its own)."""
+
+    buffer: Buffer
+    offset: Expr | None
+
+
+@dataclass(slots=True, eq=False)
+class Schedule:
+    """Steps in order. `allocate[k]`: buffers to make before step k; `free[k]`: buffers whose last use is step k.
+
+    arena: temporaries that only kernels touch, with their byte offsets; `arena_bytes`: its size.
+    in_place: buffer -> the dead buffer whose memory it takes over.
+    """
+
+    steps: list[Step]
+    allocate: list[list[Buffer]]
+    free: list[list[Buffer]]
+    arena: dict[Buffer, Expr]
+    arena_bytes: Expr
+    in_place: dict[Buffer, Buffer]
+
+
+def scalars(loops: Loops) -> Iterator[Scalar]:
+    """Every scalar of a computation: its value and what its store index looks up."""
+    yield from walk(loops.value)
+    if isinstance(loops, Pointwise):
+        for _, value in loops.indirect:
+            yield from walk(value)
+
+
+def loads_of(loops: Loops) -> list[Load]:
+    """The distinct loads of a computation, in order."""
+    return list(dict.fromkeys(s for s in scalars(loops) if isinstance(s, Load)))
+
+
+def all_axes(loops: Loops) -> tuple[Axis, ...]:
+    """Axes of the result, then reduced ones."""
+    return loops.axes + loops.reduce_axes if isinstance(loops, Reduction) else loops.axes
+
+
+def accumulates(loops: Loops) -> bool:
+    """Whether several points may store to one index, so that the order of points matters."""
+    return isinstance(loops, Pointwise) and (loops.accumulate is not None or bool(loops.indirect))

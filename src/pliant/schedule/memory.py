@@ -1,0 +1,94 @@
+"""Decide which buffers exist in memory, for how long, and where.
+
+In:     the steps in order and the program's inputs and outputs.
+Out:    a `Schedule`: stores that are needed, what to allocate before and free after each step.
+Holds:  a buffer lives from its first write to its last use; outputs are tensors of their own.
+"""
+
+from __future__ import annotations
+
+from pliant import config
+from pliant.ir.loops import Buffer, LoopProgram, View
+from pliant.ir.scalar import Load
+from pliant.schedule.dependencies import access
+from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, loads_of
+from pliant.symbolic.expr import ZERO
+
+
+def plan(program: LoopProgram, steps: list[Step], options: config.Schedule) -> Schedule:
+    """The schedule of these steps."""
+    kept = {v.buffer for v in program.outputs if isinstance(v, View)}
+    _decide_stores(steps, kept)
+    uses = [_uses(step) for step in steps]
+    given = {b for b in program.inputs if isinstance(b, Buffer)} | set(program.constants)
+    first: dict[Buffer, int] = {}
+    last: dict[Buffer, int] = {}
+    for k, used in enumerate(uses):
+        for buffer in used:
+            first.setdefault(buffer, k)
+            last[buffer] = k
+    allocate: list[list[Buffer]] = [[] for _ in steps]
+    free: list[list[Buffer]] = [[] for _ in steps]
+    for buffer, k in first.items():
+        if buffer not in given and buffer.role not in ("input", "constant") and not _made_by_extern(steps[k], buffer):
+            allocate[k].append(buffer)
+    for buffer, k in last.items():
+        if buffer not in kept and buffer.role != "constant":
+            free[k].append(buffer)
+    return Schedule(steps, allocate, free, {}, ZERO, {})
+
+
+def _made_by_extern(step: Step, buffer: Buffer) -> bool:
+    return isinstance(step, ExternCall) and step.extern.out_variant is None and buffer in step.extern.outs
+
+
+def _uses(step: Step) -> list[Buffer]:
+    """Buffers in memory that a step touches, in a fixed order."""
+    if isinstance(step, ExternCall):
+        found = access(step.extern)
+        return sorted(found.reads | found.writes, key=lambda b: b.name)
+    return kernel_buffers(step)
+
+
+def kernel_buffers(kernel: Kernel) -> list[Buffer]:
+    """Buffers in memory that a kernel reads or writes, in order of appearance."""
+    found: dict[Buffer, None] = {}
+    own = {m.loops.out for m in kernel.members}
+    for member in kernel.members:
+        for load in loads_of(member.loops):
+            if load.buffer not in own or load.buffer in kernel.stored:
+                found[load.buffer] = None
+        if member.loops.out in kernel.stored:
+            found[member.loops.out] = None
+    return list(found)
+
+
+def _decide_stores(steps: list[Step], kept: set[Buffer]) -> None:
+    """A kernel stores what another step, or the caller, reads; the rest stays inside the kernel."""
+    readers: dict[Buffer, set[int]] = {}
+    for k, step in enumerate(steps):
+        for buffer in _reads(step):
+            readers.setdefault(buffer, set()).add(k)
+    for k, step in enumerate(steps):
+        if isinstance(step, Kernel):
+            for member in step.members:
+                out = member.loops.out
+                outside = readers.get(out, set()) - {k}
+                if out in kept or outside or out.role != "temporary":
+                    step.stored.add(out)
+
+
+def _reads(step: Step) -> set[Buffer]:
+    if isinstance(step, ExternCall):
+        found = access(step.extern)
+        return set(found.reads | frozenset(step.extern.mutates))
+    found_loads: set[Buffer] = set()
+    for member in step.members:
+        touched = access(member.loops)
+        found_loads |= touched.reads
+    return found_loads
+
+
+def is_own_load(kernel: Kernel, load: Load) -> bool:
+    """Whether a load reads what the kernel itself computes."""
+    return any(m.loops.out is load.buffer for m in kernel.members)
