@@ -106,7 +106,7 @@ class Recorder(TorchFunctionMode):
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
         """Append the call's node and attach nodes to the fake tensors of its result."""
         node_args, node_kwargs = self.to_nodes(args), self.to_nodes(kwargs)
-        if isinstance(func, _METHOD_TYPES) and getattr(Tensor, func.__name__, None) is not None:
+        if getattr(Tensor, getattr(func, "__name__", ""), None) is func:
             node = self.graph.call_method(func.__name__, node_args, node_kwargs)
         else:
             node = self.graph.call_function(func, node_args, node_kwargs)
@@ -173,9 +173,6 @@ class Recorder(TorchFunctionMode):
         if node is None or node.graph is not self.graph:
             raise GraphBreak("unsupported-tensor", "a tensor that was not made by a recorded call")
         return node
-
-
-_METHOD_TYPES = (type(Tensor.add), type(Tensor.__add__), type(Tensor.split))
 
 
 def _has_tensor(value: Any) -> bool:
