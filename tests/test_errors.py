@@ -1,6 +1,7 @@
 """The text of errors: what, where, why, do; in this order."""
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -71,3 +72,9 @@ def test_hierarchy():
     assert all(issubclass(e, errors.UserError) for e in users)
     assert issubclass(errors.VerifyError, errors.InternalError)
     assert not issubclass(errors.Unsupported, errors.PliantError)
+
+
+def test_pages_that_errors_name_exist():
+    root = Path(__file__).resolve().parents[1]
+    classes = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.PliantError)]
+    assert not [c.__name__ for c in classes if c.page and not (root / c.page).exists()]

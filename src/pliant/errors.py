@@ -99,8 +99,6 @@ class DataDependentError(UserError):
 class ExportError(UserError):
     """The model cannot be exported, saved or loaded as asked."""
 
-    page = "docs/export.md"
-
 
 class ConfigError(UserError):
     """An unknown option, a value of the wrong type, an unknown mode or backend."""
@@ -116,8 +114,6 @@ class RecompileError(UserError):
 
 class DistributedError(UserError):
     """Ranks disagree about what they compile, or a rank did not answer in time."""
-
-    page = "docs/distributed.md"
 
 
 class CompileError(PliantError):
