@@ -28,8 +28,8 @@ def main() -> float:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-    print(f"loss {loss:.3f} after 60 steps; {pliant.stats()['graphs']} graphs compiled")
-    return float(loss)
+    print(f"loss {loss.detach():.3f} after 60 steps; {pliant.stats()['graphs']} graphs compiled")
+    return float(loss.detach())
 
 
 if __name__ == "__main__":
