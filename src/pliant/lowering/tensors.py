@@ -1,0 +1,110 @@
+"""Tensors as lowering sees them: a function from an index to a scalar, or a view of memory.
+
+In:     rules make `Tensor`s from other tensors; `Lowering` turns them into buffers.
+Out:    `at(index)`: the scalar at a point. `view`: where the elements lie, once they are in memory.
+Holds:  asking for an element of a tensor that must be in memory (a reduction, a shared value) puts it there first.
+        The scalar of a bf16 or f16 tensor may be the f32 value before rounding; `exact_at` rounds it.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.ir.loops import View
+from pliant.ir.scalar import Scalar, cast
+from pliant.symbolic.expr import ONE, ZERO, Expr
+
+if TYPE_CHECKING:
+    from pliant.lowering.context import Lowering
+
+Index = Sequence[Expr]
+Shape = tuple[Expr, ...]
+At = Callable[[Index], Scalar]
+
+# dtypes that scalar code computes with; tensors of any other dtype only pass through externs
+COMPUTED = frozenset((
+    torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16, torch.int8,
+    torch.uint8, torch.bool,
+))  # fmt: skip
+HALF = (torch.bfloat16, torch.float16)
+
+
+def opmath(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which eager computes on elements of `dtype`."""
+    return torch.float32 if dtype in HALF else dtype
+
+
+class Tensor:
+    """One tensor value.
+
+    `weight`: cost of computing an element anew, in the operator table's units. `uses`: how many computations read it.
+    `materialize`: puts the elements in memory in its own way (a reduction); None: a loop that stores `at`.
+    `source`: a tensor of the same elements that may be read instead (a clone's original).
+    """
+
+    __slots__ = ("low", "dtype", "shape", "_at", "view", "weight", "uses", "fake", "materialize", "source", "origin")
+
+    def __init__(
+        self, low: Lowering, dtype: torch.dtype, shape: Shape, at: At | None = None, *, weight: int = 0, view: View | None = None
+    ) -> None:
+        self.low = low
+        self.dtype = dtype
+        self.shape = shape
+        self._at = at
+        self.view = view
+        self.weight = weight
+        self.uses = 1
+        self.fake: Any = None
+        self.materialize: Callable[[], View] | None = None
+        self.source: Tensor | None = None
+        self.origin = low.origin
+
+    def at(self, index: Index) -> Scalar:
+        """The scalar at `index`: of `dtype`, or f32 for half types."""
+        view = self.view
+        if view is None and (self.materialize is not None or (self.uses > 1 and self.weight > self.low.share_limit)):
+            view = self.low.realize(self)
+        if view is not None:
+            return self.low.load(view, index)
+        assert self._at is not None
+        return self._at(index)
+
+    def exact_at(self, index: Index) -> Scalar:
+        """The scalar at `index`, rounded to `dtype`."""
+        return cast(self.at(index), self.dtype)
+
+    def math_at(self, index: Index) -> Scalar:
+        """The scalar at `index` in the dtype in which eager computes."""
+        return cast(self.at(index), opmath(self.dtype))
+
+    @property
+    def is_cheap(self) -> bool:
+        """True if reading an element many times costs about as much as a load."""
+        return self.view is not None or (self.materialize is None and self.weight <= self.low.share_limit)
+
+
+def contiguous_strides(shape: Shape) -> Shape:
+    """Row-major strides, in elements."""
+    strides: list[Expr] = []
+    step: Expr = ONE
+    for size in reversed(shape):
+        strides.append(step)
+        step = step * size
+    return tuple(reversed(strides))
+
+
+def numel(shape: Shape) -> Expr:
+    count: Expr = ONE
+    for size in shape:
+        count = count * size
+    return count
+
+
+def broadcast_index(shape: Shape, out_shape: Shape, index: Index) -> Index:
+    """The index into a tensor of `shape` for the point `index` of `out_shape`."""
+    if shape is out_shape:
+        return index
+    skip = len(out_shape) - len(shape)
+    return [ZERO if size is ONE else index[skip + k] for k, size in enumerate(shape)]
