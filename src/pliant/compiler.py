@@ -22,7 +22,8 @@ from typing import Any
 
 from torch import fx
 
-from pliant.debug import events
+from pliant.debug import dump, events
+from pliant.debug.repro import crash_report
 from pliant.errors import ConfigError
 from pliant.graph.contracts import AtenGraph, CapturedGraph, Runnable
 
@@ -100,9 +101,15 @@ def lookup_backend(name: str) -> GraphCompiler:
 def _recorded(compile_graph: GraphCompiler) -> GraphCompiler:
     def compile_it(captured: CapturedGraph) -> GraphCallable:
         operators = [n for n in captured.module.graph.nodes if n.op not in ("placeholder", "output", "get_attr")]
-        with events.stage("graph", name=captured.name) as timer:
+        if events.wants("graph_code"):
+            events.record("graph_code", name=captured.name, text=captured.module.code.strip())
+        fakes = [i.fake for i in captured.inputs]
+        with crash_report(captured.module, fakes, name=captured.name), events.stage("graph", name=captured.name) as timer:
             compiled = compile_graph(captured)
         events.record("graph", name=captured.name, nodes=len(operators), seconds=time.perf_counter() - timer.start)
         return compiled
 
     return compile_it
+
+
+dump.install()

@@ -9,7 +9,9 @@ import torch
 from torch import fx, nn
 
 from pliant import config
-from pliant.debug.repro import describe_value, write_repro
+from pliant.debug import events
+from pliant.debug.repro import crash_report, describe_value, write_repro
+from pliant.errors import ConstraintError, InternalError, Unsupported
 
 
 def traced(model):
@@ -62,6 +64,28 @@ def test_aten_graphs_print_too(folder):
 def test_it_never_raises(folder):
     path = write_repro(object(), [], RuntimeError("first"))
     assert "No script could be made" in path.read_text() and "first" in path.read_text()
+
+
+def test_a_crash_names_its_stage_and_leaves_a_script(folder):
+    with pytest.raises(InternalError) as caught, crash_report(traced(nn.ReLU()), [torch.zeros(1)], name="f"):
+        with events.stage("lower"), events.stage("views"):
+            raise KeyError("s0")
+    path = next((folder / "repros").iterdir())
+    assert str(caught.value) == (
+        "InternalError [crash]: stage `lower/views` failed on f\n"
+        "  why  KeyError: 's0'\n"
+        f"  do   report it with {path}; the program goes on eagerly unless strict is set"
+        "    (docs/debugging.md#crash)"
+    )
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_errors_that_are_not_crashes_pass(folder):
+    for error in (Unsupported("x"), ConstraintError("y")):
+        with pytest.raises(type(error)) as caught, crash_report(traced(nn.ReLU()), [], name="f"):
+            raise error
+        assert caught.value is error
+    assert not (folder / "repros").exists()
 
 
 def test_only_the_newest_scripts_are_kept(folder, monkeypatch):

@@ -106,7 +106,7 @@ class _Totals:
     calls: Counter[str] = field(default_factory=Counter)
 
 
-Subscriber = Callable[[Event], None]
+Subscriber = Callable[[Event], object]
 
 _Raw = tuple[str, float, int, Mapping[str, object]]  # what an `Event` is made of
 
@@ -210,10 +210,11 @@ def collect(*kinds: str) -> Iterator[list[Event]]:
 
 
 class _Stack(threading.local):
-    """Names of the stages that run in this thread."""
+    """Names of the stages that run in this thread, and the path of the innermost one that an exception left."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
+        self.failed: tuple[int, str] = (0, "")
 
 
 _stack = _Stack()
@@ -249,6 +250,8 @@ class stage:
                 _totals.seconds[self.name] = _totals.seconds.get(self.name, 0.0) + seconds
                 _totals.calls[self.name] += 1
         failed = {"error": kind.__name__} if kind is not None else {}
+        if error is not None and _stack.failed[0] != id(error):
+            _stack.failed = (id(error), path)
         fields = {"name": self.name, "path": path, "seconds": seconds, "start": self.start, **failed}
         record("stage", **{**{f"of_{k}" if k in fields else k: v for k, v in self.fields.items()}, **fields})
 
@@ -256,6 +259,11 @@ class stage:
 def current_stage() -> str:
     """The innermost stage of this thread, or an empty string."""
     return _stack.names[-1] if _stack.names else ""
+
+
+def failed_stage(error: BaseException) -> str:
+    """The path of the innermost stage that this exception left in this thread, or an empty string."""
+    return _stack.failed[1] if _stack.failed[0] == id(error) else ""
 
 
 # ------------------------------------------------------------------------------------------------ what was seen

@@ -3,6 +3,8 @@
 In:     an `fx.GraphModule`, example inputs (tensors real or fake, numbers, symbolic numbers) and the exception.
 Out:    the path of a script that runs by itself, in `<cache>/repros/`; None if nothing could be written.
 Holds:  never raises and never reads a tensor's values: data in the script is random, so nothing private is kept.
+
+`crash_report` is the border where a crash of a stage becomes an `InternalError` that names the stage and the script.
 """
 
 import contextlib
@@ -14,7 +16,7 @@ import textwrap
 import time
 import traceback
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from torch import fx
 from pliant import config
 from pliant.cache.store import usable_root
 from pliant.debug import events
+from pliant.errors import CompileError, InternalError, Unsupported, UserError
 
 KEPT = 50  # newest scripts that stay in the folder
 _numbers = itertools.count()
@@ -111,6 +114,35 @@ def write_repro(
         with contextlib.suppress(OSError):
             return _write(folder, text)
     return None
+
+
+@contextlib.contextmanager
+def crash_report(
+    module: fx.GraphModule, inputs: Sequence[object], *, name: str, where: object = None
+) -> Iterator[None]:
+    """Inside, an unexpected exception becomes an `InternalError`; errors that blame us get the path of a script."""
+    try:
+        yield
+    except (UserError, Unsupported):
+        raise
+    except (InternalError, CompileError) as error:
+        if error.kind != "no-compiler":
+            error.do = _remedy(write_repro(module, inputs, error, stage=events.failed_stage(error)))
+        raise
+    except Exception as error:
+        stage = events.failed_stage(error)
+        path = write_repro(module, inputs, error, stage=stage)
+        raise InternalError(
+            f"stage `{stage}` failed on {name}",
+            kind="crash",
+            where=where,
+            why=f"{type(error).__name__}: {error}",
+            do=_remedy(path),
+        ) from error
+
+
+def _remedy(path: Path | None) -> str:
+    return f"report it{f' with {path}' if path else ''}; the program goes on eagerly unless strict is set"
 
 
 def _folders() -> Iterable[Path]:

@@ -1,0 +1,59 @@
+"""Printed forms of every stage, on the terminal or as numbered files.
+
+In:     events with a `text` field; options `print_stages` (`PLIANT_DEBUG`), `debug_dir` (`PLIANT_DEBUG_DIR`).
+Out:    lines on stderr; files such as `0003-f-04-joint.py`, numbered in the order they were written.
+Holds:  without these options nothing is subscribed, so nobody builds the texts.
+"""
+
+import itertools
+import os
+import re
+import sys
+from pathlib import Path
+
+from pliant import config
+from pliant.debug import events
+
+# kind of event -> place in the pipeline and the file's ending
+FILES: dict[str, str] = {
+    "bytecode": "01-bytecode.txt",
+    "graph_code": "02-graph.py",
+    "guard": "03-guards.py",
+    "joint": "04-joint.py",
+    "partition": "05-partition.py",
+    "loops": "07-loops.ir",
+    "schedule": "08-fused.ir",
+    "output_code": "09-output.c",
+}
+
+# How a stage is called in `PLIANT_DEBUG`; kinds and log channels are understood too.
+_STAGES = {"graph": "graph_code", "guards": "guard", "kernels": "output_code", "code": "output_code"}
+_numbers = itertools.count()
+
+
+def install() -> None:
+    """Subscribe to what the options ask for. Called once, when the pipeline is loaded."""
+    options = config.get().debug
+    if options.debug_dir:
+        folder = Path(options.debug_dir)
+        events.subscribe(lambda event: write_event(folder, event), frozenset(FILES))
+    if options.print_stages:
+        names = {_STAGES.get(n, n) for n in options.print_stages.replace(",", " ").split()}
+        kinds = frozenset(k for k in FILES if k in names or events.KINDS[k].channel in names or "all" in names)
+        events.subscribe(print_event, kinds)
+
+
+def write_event(folder: Path, event: events.Event) -> Path:
+    """Write one text; returns its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = re.sub(r"\W+", "_", str(event.fields.get("name", "graph")))
+    path = folder / f"{next(_numbers):04}-{name}-{FILES[event.kind]}"
+    path.write_text(event.line + "\n")
+    return path
+
+
+def print_event(event: events.Event) -> None:
+    """Print one text under a heading."""
+    width = min(120, os.get_terminal_size().columns if sys.stderr.isatty() else 120)
+    heading = f"-- {event.kind} {event.fields.get('name', '')} "
+    print(heading.ljust(width, "-"), event.line, sep="\n", file=sys.stderr)
