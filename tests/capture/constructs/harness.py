@@ -1,0 +1,98 @@
+"""Runs one-construct programs eagerly and captured, and compares everything that can be observed.
+
+A program is a function `f(x, y)` on two float tensors of shape [3, 4]. It returns any nested structure.
+`whole` programs must be captured as one graph; the others may break but must still be right.
+"""
+import contextlib
+import copy
+import io
+from dataclasses import dataclass
+
+import torch
+
+import pliant
+
+
+@dataclass(frozen=True)
+class Program:
+    """One construct. `graphs`: True if it must be captured whole."""
+
+    function: object
+    whole: bool
+    area: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.area}:{self.function.__name__}"
+
+
+PROGRAMS: list[Program] = []
+
+
+def program(area: str, whole: bool = True):
+    """Register a program of an area."""
+
+    def add(function):
+        PROGRAMS.append(Program(function, whole, area))
+        return function
+
+    return add
+
+
+def inputs():
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(3, 4, generator=generator), torch.randn(3, 4, generator=generator)
+
+
+def observe(function, arguments):
+    """(result or exception type, printed text, arguments after the call)."""
+    text = io.StringIO()
+    torch.manual_seed(0)
+    with contextlib.redirect_stdout(text):
+        try:
+            result = ("returned", function(*arguments))
+        except Exception as error:
+            result = ("raised", type(error), str(error))
+    return result, text.getvalue(), arguments
+
+
+def same(a, b) -> bool:
+    """Equal values, types and structure; tensors equal with dtype, shape and requires_grad."""
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        return (type(a) is type(b) and a.dtype == b.dtype and a.shape == b.shape and a.requires_grad == b.requires_grad
+                and torch.allclose(a.detach(), b.detach(), equal_nan=True))
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, float):
+        return a == b or (a != a and b != b)
+    if isinstance(a, (int, str, bool, bytes, type(None), type, set, frozenset, range, slice, torch.dtype, torch.device, complex)):
+        return a == b
+    if hasattr(a, "__dict__"):
+        return same(vars(a), vars(b))
+    return True
+
+
+def check(item: Program, backend: str = "eager") -> None:
+    """Three calls captured and eagerly: first, second (from the entry), and one of another size."""
+    pliant.reset()
+    function = item.function
+    compiled = pliant.compile(function, backend=backend)
+    with pliant.config.patch(strict=True):
+        for call in range(3):
+            arguments = inputs()
+            if call == 2:
+                arguments = tuple(torch.cat([a, a]) for a in arguments)
+            want = observe(function, copy.deepcopy(arguments))
+            got = observe(compiled, copy.deepcopy(arguments))
+            assert same(got[0], want[0]), f"call {call}: got {got[0]}, eager gives {want[0]}"
+            assert got[1] == want[1], f"call {call}: printed {got[1]!r}, eager prints {want[1]!r}"
+            assert same(got[2], want[2]), f"call {call}: the arguments were left different"
+    stats = pliant.stats()
+    assert stats["fallbacks"] == 0, stats
+    if item.whole:
+        assert stats["graph_breaks"] == 0, stats["break_reasons"]
+        assert stats["graphs"] >= 1, stats

@@ -1,0 +1,10 @@
+"""Every one-construct program of the tables behaves as in eager; those marked whole are one graph."""
+import pytest
+
+from tests.capture.constructs import containers, control, objects  # noqa: F401  (fill the table)
+from tests.capture.constructs.harness import PROGRAMS, check
+
+
+@pytest.mark.parametrize("item", PROGRAMS, ids=lambda p: p.name)
+def test_construct(item):
+    check(item)
