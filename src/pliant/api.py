@@ -21,10 +21,10 @@ from pliant.capture.compiled_function import (
     compiled_callable,
     compiled_module,
     dispatcher_of,
-    original_of,
 )
 from pliant.capture.dispatch import Compilation, Dispatcher, is_capturing
 from pliant.capture.dynamic_policy import MARKS, DimMark
+from pliant.capture.markers import original_of
 from pliant.capture.resume_function import resume_function
 from pliant.compiler import BACKENDS, UserBackend, graph_compiler, lookup_backend
 from pliant.debug import events
@@ -185,6 +185,10 @@ def graph_break(msg: str = "") -> None:
 def is_compiling() -> bool:
     """Whether the program is being captured (a constant True inside compiled code)."""
     return is_capturing()
+
+
+markers.mark(graph_break, markers.Mark.BREAK)
+markers.substitute(is_compiling, lambda: True)
 
 
 # ---- marks on tensors

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import handlers
+from pliant.capture import handlers, marked
 from pliant.capture.frame import Frame, Returned
 from pliant.capture.generators import TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
@@ -30,9 +30,13 @@ _MAX_DEPTH = 200
 
 def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool = False) -> Any:
     """function(*args, **kwargs)"""
+    function = marked.resolve(t, function)
     handler = handlers.find(function)
     if handler is not None:
         return handler(t, args, kwargs)
+    result = marked.call_marked(t, function, args, kwargs)
+    if result is not marked.NOT_MARKED:
+        return result
     cls = type(function)
     if cls is types.FunctionType:
         return _call_function(t, function, args, kwargs, linked)
@@ -61,9 +65,6 @@ _OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 def _call_function(t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
     if is_torch_leaf(function):
         return call_torch(t, function, args, kwargs)
-    disabled = function.__dict__.get("_torchdynamo_disable") or function.__dict__.get("_pliant_disable")
-    if disabled:
-        raise GraphBreak("user-request", f"{function.__qualname__} is disabled for compilation")
     return inline(t, function, args, kwargs, linked)
 
 

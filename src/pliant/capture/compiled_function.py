@@ -3,7 +3,7 @@
 In:     any callable and a `Compilation`.
 Out:    `compiled_callable(fn, compilation)`: a plain function (so it binds as a method, keeps name, doc and signature);
         `compiled_module(module, compilation)`: a module that shares the original's attributes and compiles its call.
-Holds:  the hot path is one call of the most recently used entry. `dispatcher_of` and `original_of` find the parts again.
+Holds:  the hot path is one call of the most recently used entry. `dispatcher_of` and `markers.original_of` find the parts again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from pliant.capture.dispatch import Compilation, Dispatcher
+from pliant.capture.markers import ORIGINAL
 from pliant.capture.roots import CallableRoot
 from pliant.guards.codegen import MISS
 from pliant.source import SourceLocation
@@ -42,7 +43,7 @@ def compiled_callable(fn: Callable[..., Any], compilation: Compilation) -> Calla
     compiled = make_callable(dispatcher)
     functools.update_wrapper(compiled, fn, updated=())
     compiled.__dict__.update({k: v for k, v in getattr(fn, "__dict__", {}).items() if k not in compiled.__dict__})
-    compiled.__dict__["__wrapped__"] = fn
+    compiled.__dict__["__wrapped__"] = compiled.__dict__[ORIGINAL] = fn
     return compiled
 
 
@@ -53,14 +54,6 @@ def dispatcher_of(compiled: Any) -> Dispatcher | None:
     if isinstance(compiled, types.MethodType):
         return dispatcher_of(compiled.__func__)
     return compiled._pliant_dispatcher if isinstance(compiled, CompiledModule) else None
-
-
-def original_of(compiled: Any) -> Any:
-    """What was compiled, if the object is a compiled function or module; else the object itself."""
-    if isinstance(compiled, CompiledModule):
-        return compiled._orig_mod
-    dispatcher = dispatcher_of(compiled) if isinstance(compiled, types.FunctionType) else None
-    return dispatcher.root.fn if dispatcher is not None and isinstance(dispatcher.root, CallableRoot) else compiled
 
 
 def name_of(fn: Any) -> str:
@@ -95,6 +88,7 @@ class CompiledModule:
     """
 
     __slots__ = ()
+    _pliant_is_compiled = True
     _orig_mod: torch.nn.Module
     _pliant_dispatcher: Dispatcher
     _pliant_call: Callable[..., Any]

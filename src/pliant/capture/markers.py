@@ -7,6 +7,7 @@ Holds:  marks are by identity and keep the function alive; a mark made later win
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any
@@ -43,8 +44,7 @@ def mark_of(fn: Any) -> Mark | None:
     found = _marks.get(id(fn))
     if found is not None:
         return found[1]
-    space = getattr(fn, "__dict__", None)
-    if space and space.get("_torchdynamo_disable"):
+    if type(fn) is types.FunctionType and fn.__dict__ and fn.__dict__.get("_torchdynamo_disable"):
         return Mark.DISABLED
     return None
 
@@ -53,6 +53,18 @@ def substitute_of(fn: Any) -> Callable[..., Any] | None:
     """What stands for the callable under capture."""
     found = _substitutes.get(id(fn))
     return found[1] if found is not None else None
+
+
+ORIGINAL = "__pliant_original__"  # in the `__dict__` of a compiled function
+
+
+def original_of(compiled: Any) -> Any:
+    """What was compiled, if the object is a compiled function or module; else the object itself."""
+    if type(compiled) is types.FunctionType:
+        return compiled.__dict__.get(ORIGINAL, compiled) if compiled.__dict__ else compiled
+    if getattr(type(compiled), "_pliant_is_compiled", False) is True:
+        return compiled._orig_mod
+    return compiled
 
 
 def forget() -> None:

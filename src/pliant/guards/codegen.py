@@ -336,8 +336,10 @@ def _type_lookup(w: GuardWriter, g: Guard) -> str:
     w.require(f"{w.names(cls)}.__mro__ is not {w.names(cls.__mro__, cls.__name__ + '_mro')}", g)
     tests = []
     for base in cls.__mro__:
-        if not base.__flags__ & _HEAP_TYPE and base is not cls and name not in base.__dict__:
-            continue  # classes implemented in C do not change
+        if not base.__flags__ & _HEAP_TYPE:  # classes implemented in C do not change
+            if name in base.__dict__:
+                break
+            continue
         space = w.class_dict(base)
         if name in base.__dict__:
             tests.append(f"{space}.get({name!r}) is not {w.names(value)}")

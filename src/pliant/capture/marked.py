@@ -1,0 +1,71 @@
+"""Calls of functions that users marked, under capture.
+
+In:     a callable that the tracer is about to call.
+Out:    what to do: follow another callable, or the result.
+Holds:  compiled functions and modules stand for what they were made from; everything unmarked comes back as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from pliant.capture import markers
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.markers import Mark
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.guards.sources import held
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+NOT_MARKED: Any = object()
+
+
+def resolve(t: Tracer, function: Any) -> Any:
+    """What is to be followed in place of the callable: its substitute, or what a compiled function was made from."""
+    found = markers.substitute_of(function)
+    if found is None:
+        found = markers.original_of(function)
+    if found is function:
+        return function
+    if t.world.source_of(found) is None:
+        t.world.set_origin(found, held(found, getattr(found, "__qualname__", type(found).__qualname__)))
+    return found
+
+
+def call_marked(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of calling a marked function; NOT_MARKED if it has no mark."""
+    mark = markers.mark_of(function)
+    if mark is None:
+        return NOT_MARKED
+    name = getattr(function, "__qualname__", str(function))
+    match mark:
+        case Mark.DISABLED:
+            raise GraphBreak("user-request", f"{name} is disabled for compilation")
+        case Mark.BREAK:
+            raise GraphBreak("user-request", f"{name} was called")
+        case Mark.IN_GRAPH:
+            return _in_graph(t, function, args, kwargs)
+        case Mark.CONSTANT:
+            return _constant(t, function, name, args, kwargs)
+
+
+def _in_graph(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """One node: the function runs on fake tensors unseen by the recorder."""
+    args = tuple(t.internalize(a) for a in args)
+    kwargs = {k: t.internalize(v) for k, v in kwargs.items()}
+    with torch._C.DisableTorchFunction():
+        result = function(*args, **kwargs)
+    return t.recorder.record(function, args, kwargs, result)
+
+
+def _constant(t: Tracer, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    values = [t.concrete_tree(a) for a in (*args, *kwargs.values())]
+    if any(isinstance(v, FakeTensor) for v in values):
+        raise GraphBreak("unknown-call", f"{name} is marked constant, but its arguments are computed here")
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        result = function(*values[: len(args)], **dict(zip(kwargs, values[len(args) :])))
+    return t.world.bring(result, held(result, f"{name}()"), trusted=True)
