@@ -7,9 +7,11 @@ Out:    small functions and aliases, each with the reason why the public interfa
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+import torch.fx
 
 
 def dlpack_exchange_capsule() -> Any | None:
@@ -40,3 +42,20 @@ def below_python_dispatch() -> AbstractContextManager[Any]:
 def is_functorch_wrapped(tensor: torch.Tensor) -> bool:
     """Whether `vmap` or `grad` wrapped the tensor (no public test exists)."""
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+
+
+def append_node(
+    graph: torch.fx.Graph, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str
+) -> torch.fx.Node:
+    """A node at the graph's insertion point; what `Graph.create_node` does, less its look at every argument.
+
+    `create_node` flattens all arguments and warns of symbolic numbers among them, which our graphs hold by design.
+    """
+    namespace = graph._graph_namespace
+    unique = namespace.create_name(name, None)
+    node = torch.fx.Node(graph, unique, op, target, args, kwargs, None)
+    namespace.associate_name_with_obj(unique, node)
+    graph._insert(node)
+    graph._find_nodes_lookup_table.insert(node)
+    graph._len += 1
+    return node

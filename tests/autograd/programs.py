@@ -70,7 +70,11 @@ def _clone(value: Any) -> Any:
     if isinstance(value, torch.nn.Parameter):
         return torch.nn.Parameter(new, value.requires_grad)
     new.requires_grad_(value.requires_grad)
-    return new if value.is_leaf else new.clone()
+    if value.is_leaf:
+        return new
+    derived = new.clone()
+    derived.leaf = new
+    return derived
 
 
 def compiled(function: Callable[..., Any], inputs: list[Any], backend: Any = eager, **options: Any) -> Callable[..., Any]:
@@ -125,7 +129,8 @@ def compare_aliasing(found: list[Any], expected: list[Any]) -> None:
 
 def compare_gradients(found: Any, mine: list[Any], expected: Any, theirs: list[Any]) -> None:
     roots = [i for i, v in enumerate(expected) if isinstance(v, torch.Tensor) and v.requires_grad and v.grad_fn is not None]
-    wanted = [i for i, v in enumerate(theirs) if isinstance(v, torch.Tensor) and v.requires_grad]
+    mine, theirs = _leaves(mine), _leaves(theirs)
+    wanted = range(len(theirs))
     if not roots or not wanted:
         return
     torch.manual_seed(11)
@@ -138,6 +143,11 @@ def compare_gradients(found: Any, mine: list[Any], expected: Any, theirs: list[A
         assert (a is None) == (b is None), f"gradient {position}"
         if b is not None:
             torch.testing.assert_close(a, b, msg=lambda m, p=position: f"gradient {p}: {m}")
+
+
+def _leaves(inputs: list[Any]) -> list[torch.Tensor]:
+    tensors = [getattr(v, "leaf", v) for v in inputs if isinstance(v, torch.Tensor) and v.requires_grad]
+    return [v for v in tensors if v.is_leaf]
 
 
 def of_module(module: torch.nn.Module) -> tuple[Callable[..., Any], list[Any]]:

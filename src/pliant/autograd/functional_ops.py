@@ -34,6 +34,7 @@ class FunctionalCall:
     fresh: int
     plan: CallPlan
     keeps_written: bool  # whether the counterpart takes the written arguments too (in-place, not `out=`)
+    defaults: tuple[tuple[int, str, Any], ...]  # (position, name, default) of arguments that only `func` may leave out
 
 
 _calls: dict[Any, FunctionalCall] = {}
@@ -57,8 +58,17 @@ def _find(func: Any) -> FunctionalCall:
         for overload in _overloads(packet, func._overloadname):
             kept = _takes_same(func, overload, plan)
             if kept is not None and len(overload._schema.returns) == fresh + len(plan.written):
-                return FunctionalCall(overload, fresh, plan, kept)
+                return FunctionalCall(overload, fresh, plan, kept, _lost_defaults(func, overload))
     raise UnsupportedMutation(f"`{func}` writes its arguments and has no functional form", kind="mutable-operator")
+
+
+def _lost_defaults(func: Any, functional: Any) -> tuple[tuple[int, str, Any], ...]:
+    required = {a.name for a in functional._schema.arguments if not a.has_default_value()}
+    return tuple(
+        (position, a.name, a.default_value)
+        for position, a in enumerate(func._schema.arguments)
+        if a.name in required and a.has_default_value()
+    )
 
 
 def _candidates(name: str) -> tuple[str, ...]:

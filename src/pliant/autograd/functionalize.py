@@ -10,6 +10,7 @@ Reads on: `aliases.py`, `scatter.py` (writes through views), `functional_ops.py`
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from pliant.autograd.scatter import write_through
 from pliant.errors import InternalError
 from pliant.graph.call_plan import argument, plan_of
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
+from pliant.torch_adapter import append_node
 
 _aten = torch.ops.aten
 Handler = Callable[["FunctionalMode", Any, Sequence[Any], dict[str, Any]], Any]
@@ -48,7 +50,7 @@ class FunctionalMode(FakeMode):
     # -- recording ----------------------------------------------------------------------------------------------------
     def emit(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any) -> fx.Node:
         """A node for a call on nodes whose results are the fakes `outputs`."""
-        node = self.graph.create_node("call_function", func, args, kwargs)
+        node = append_node(self.graph, "call_function", func, args, kwargs, _name(func))
         meta = node.meta
         meta["val"] = outputs
         meta["stage"] = self.stage
@@ -134,16 +136,15 @@ class FunctionalMode(FakeMode):
         alias = _alias_of(target)
         value = self._fitted(target, value)
         own, base = value, alias.base
-        place = alias
+        place, whole = alias, True
         while place.parent is not None:
             assert place.step is not None
+            whole = whole and place.step.is_identity
             value = write_through(self, place.step, place.parent, value)
             place = place.parent
         base.node = self._restrided(base, value)
         base.version += 1
-        if place is alias:
-            own = base.node
-        alias.node, alias.version = own, base.version
+        alias.node, alias.version = (base.node if whole else own), base.version
 
     def _fitted(self, target: FakeTensor, value: fx.Node) -> fx.Node:
         """The value in the target's dtype; a different shape is the error that eager raises."""
@@ -166,11 +167,37 @@ class FunctionalMode(FakeMode):
         return self.laid_out(value, wanted)
 
     def laid_out(self, value: fx.Node, like: FakeTensor) -> fx.Node:
-        """The value with the strides of `like`."""
-        room = self.call(
-            _aten.empty_strided.default, list(like.size_), list(like.stride_), dtype=like.dtype_, device=like.device_
-        )
-        return self.call(_aten.copy.default, room, value)
+        """The value with the strides of `like`: a dense copy in the order of its dimensions, else written into a template."""
+        order = sorted(range(len(like.size_)), key=lambda d: _hint(like.stride_[d]), reverse=True)
+        expected: Any = 1
+        for dim in reversed(order):
+            if not same_known((like.stride_[dim],), (expected,)):
+                return self._by_template(value, like)
+            expected = expected * like.size_[dim]
+        if order == list(range(len(order))):
+            return self.call(_aten.clone.default, value, memory_format=torch.contiguous_format)
+        ordered = self.call(_aten.permute.default, value, order)
+        dense = self.call(_aten.clone.default, ordered, memory_format=torch.contiguous_format)
+        return self.call(_aten.permute.default, dense, [order.index(d) for d in range(len(order))])
+
+    def _by_template(self, value: fx.Node, like: FakeTensor) -> fx.Node:
+        size, stride = list(like.size_), list(like.stride_)
+        room = self.call(_aten.empty_strided.default, size, stride, dtype=like.dtype_, device=like.device_)
+        described = self.new(like.size_, like.stride_, like.dtype_, like.device_)
+        return self.emit(_aten.as_strided_scatter.default, (room, value, size, stride, 0), {}, described)
+
+
+def _hint(number: Any) -> int:
+    if type(number) is int:
+        return number
+    hint = number.node.hint
+    return 0 if hint is None else int(hint)
+
+
+@functools.cache
+def _name(func: Any) -> str:
+    """What its nodes are called: the operator's name."""
+    return func._schema.name.split("::")[-1] if isinstance(func, torch._ops.OpOverload) else func.__name__
 
 
 def _new_base(node: fx.Node, fake: FakeTensor, input: int | None = None) -> Alias:
@@ -271,6 +298,9 @@ def _arguments(
     call: FunctionalCall, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What the functional operator is given: everything, or everything but the tensors to write."""
+    for position, name, default in call.defaults:
+        if position >= len(args) and name not in kwargs:
+            kwargs = {**kwargs, name: default}
     if call.keeps_written:
         return tuple(args), kwargs
     positions = {position for position, _ in call.plan.written}

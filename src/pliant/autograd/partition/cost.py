@@ -88,7 +88,21 @@ def is_materialized(node: fx.Node, kept: frozenset[fx.Node]) -> bool:
     """Whether the forward writes the value to memory anyway."""
     if node.op == "placeholder" or node in kept or not can_recompute(node):
         return True
-    return any(u.op == "call_function" and not can_recompute(u) and u.meta.get("stage") == "forward" for u in node.users)
+    return any(reader.meta.get("stage") == "forward" and not can_recompute(reader) for reader in _readers(node))
+
+
+def _readers(node: fx.Node) -> list[fx.Node]:
+    """The calls that read the value, be it through views."""
+    found: list[fx.Node] = []
+    queue = [*node.users]
+    for user in queue:
+        if user.op != "call_function":
+            continue
+        if is_view(user.target):
+            queue.extend(user.users)
+        else:
+            found.append(user)
+    return found
 
 
 def save_cost(node: fx.Node, kept: frozenset[fx.Node]) -> int:
@@ -109,7 +123,7 @@ def recompute_cost(node: fx.Node, in_backward: frozenset[fx.Node]) -> int:
     bytes_made = size_in_bytes(node.meta.get("val"))
     slow = isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name in _SLOW_POINTWISE
     cost = math.ceil(bytes_made * (_slow_share(node) if slow else 1 / 16))
-    read_by_extern = any(user in in_backward and not is_fusible(user.target) for user in node.users)
+    read_by_extern = any(user in in_backward and not is_fusible(user.target) for user in _readers(node))
     return cost + (bytes_made if read_by_extern else 0)
 
 

@@ -25,6 +25,7 @@ from pliant.graph.passes.dce import dce
 from pliant.graph.passes.separate import separate
 from pliant.graph.passes.simplify import simplify
 from pliant.symbolic.expr import Symbol
+from pliant.torch_adapter import append_node
 
 _aten = torch.ops.aten
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -234,7 +235,8 @@ def _mapped(value: Any, copies: dict[fx.Node, fx.Node]) -> Any:
 
 
 def _copy(graph: fx.Graph, node: fx.Node, copies: dict[fx.Node, fx.Node]) -> None:
-    copies[node] = copy = graph.node_copy(node, copies.__getitem__)
+    args, kwargs = fx.map_arg(node.args, copies.__getitem__), fx.map_arg(node.kwargs, copies.__getitem__)
+    copies[node] = copy = append_node(graph, node.op, node.target, args, kwargs, node.name)
     copy.meta = dict(node.meta)
 
 
