@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture import handlers, marked
+from pliant.capture.attributes import bring_class
 from pliant.capture.frame import Frame, Returned
-from pliant.capture.generators import TracedGenerator
+from pliant.capture.generators import TracedGenerator, TracedIterator
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.torch_calls import call_torch, is_torch_leaf
 from pliant.capture.world import trusted_class, trusted_globals
 from pliant.guards.kinds import MISSING, Kind
-from pliant.guards.sources import AttributeSource, ItemSource
+from pliant.guards.sources import AttributeSource, ItemSource, held
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -41,6 +42,8 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     if cls is types.FunctionType:
         return _call_function(t, function, args, kwargs, linked)
     if cls is types.MethodType:
+        if type(function.__self__) in _OURS:
+            return t.native(function, *args, **kwargs)
         return call(t, function.__func__, (function.__self__, *args), kwargs, linked)
     if cls in _C_FUNCTIONS:
         return handlers.call_native(t, function, args, kwargs)
@@ -57,6 +60,7 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 _C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
                 types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType)
+_OURS = (TracedGenerator, TracedIterator)
 _LRU_CACHE = type(functools.lru_cache(len))
 _OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
@@ -65,6 +69,10 @@ _OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 def _call_function(t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
     if is_torch_leaf(function):
         return call_torch(t, function, args, kwargs)
+    if "registry" in function.__dict__ and "dispatch" in function.__dict__ and args:  # functools.singledispatch
+        chosen = function.__dict__["dispatch"](bring_class(t, args[0]))
+        t.world.set_origin(chosen, held(chosen, function.__qualname__))
+        return call(t, chosen, args, kwargs, linked)
     return inline(t, function, args, kwargs, linked)
 
 
@@ -177,6 +185,9 @@ def _call_object(t: Tracer, obj: Any, args: tuple[Any, ...], kwargs: dict[str, A
         return call(t, method, (obj, *args), kwargs, linked)
     if method is MISSING:
         raise Raised(TypeError(f"'{type(obj).__name__}' object is not callable"))
+    accessor = handlers.find_accessor(type(obj))
+    if accessor is not None:
+        return accessor(t, obj, args)
     raise GraphBreak("unknown-call", f"a call of a {type(obj).__name__}")
 
 
@@ -221,6 +232,11 @@ def _call_class(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
         if trusted_class(type(cls)) and not trusted_class(cls) and hasattr(cls, "__members__"):
             return handlers.call_enum(t, cls, args, kwargs)
         return call(t, meta_call, (cls, *args), kwargs)
+    return instantiate(t, cls, args, kwargs)
+
+
+def instantiate(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """type.__call__(cls, ...): `__new__`, then `__init__`."""
     native = handlers.find_class(cls)
     if native is not None:
         return native(t, cls, args, kwargs)

@@ -577,6 +577,43 @@ def _construct_with_function(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) ->
     return t.native(cls, function, *(t.iterable(a) for a in args[1:]))
 
 
+def _construct_accumulate(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    function = args[1] if len(args) > 1 else kwargs.get("func")
+    rest = {k: v for k, v in kwargs.items() if k != "func"}
+    values = t.iterable(args[0])
+    step = t.reentrant(operator.add if function is None else function)
+    return t.native(cls, values, step, **rest)
+
+
+def _item_accessor(t: Tracer, getter: Any, args: Args) -> Any:
+    keys = getter.__reduce__()[1]
+    found = tuple(operators.subscript(t, args[0], k) for k in keys)
+    return found[0] if len(keys) == 1 else found
+
+
+def _attribute_accessor(t: Tracer, getter: Any, args: Args) -> Any:
+    names = getter.__reduce__()[1]
+    found = tuple(functools.reduce(t.get_attr, name.split("."), args[0]) for name in names)
+    return found[0] if len(names) == 1 else found
+
+
+def _method_accessor(t: Tracer, caller: Any, args: Args) -> Any:
+    made = caller.__reduce__()
+    if made[0] is operator.methodcaller:
+        return t.call(t.get_attr(args[0], made[1][0]), made[1][1:], {})
+    return t.call(t.get_attr(args[0], made[0].args[0]), made[1], made[0].keywords)
+
+
+_ACCESSORS: dict[Any, Callable[["Tracer", Any, Args], Any]] = {
+    operator.itemgetter: _item_accessor, operator.attrgetter: _attribute_accessor, operator.methodcaller: _method_accessor,
+}
+
+
+def find_accessor(cls: type) -> Callable[[Tracer, Any, Args], Any] | None:
+    """How objects of the operator module's classes are called."""
+    return _ACCESSORS.get(cls)
+
+
 def _construct_plain(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return t.native(cls, *(t.concrete_tree(t.internalize(a)) for a in args), **{k: t.concrete_tree(v) for k, v in kwargs.items()})
 
@@ -590,7 +627,7 @@ def _construct_slice(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _construct_partial(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    return t.native(functools.partial, *args, **kwargs)
+    return t.native(cls, *args, **kwargs)
 
 
 def _construct_exception(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -609,6 +646,8 @@ _CLASSES: dict[Any, ClassHandler] = {
                      itertools.compress, itertools.pairwise), _construct_lazy),
     **dict.fromkeys((map, filter, itertools.takewhile, itertools.dropwhile, itertools.filterfalse, itertools.starmap), _construct_with_function),
     **dict.fromkeys((complex, bytes, torch.Size, torch.device, torch.finfo, torch.iinfo, torch.Generator, types.SimpleNamespace, memoryview, bytearray), _construct_plain),
+    **dict.fromkeys((operator.itemgetter, operator.attrgetter, operator.methodcaller), _construct_partial),
+    itertools.accumulate: _construct_accumulate,
     reversed: _construct_reversed, range: _construct_range, slice: _construct_slice, functools.partial: _construct_partial,
     object: _construct_object, property: _construct_exception, staticmethod: _construct_exception, classmethod: _construct_exception,
     types.MethodType: _construct_exception, types.CellType: _construct_exception,
@@ -691,8 +730,10 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
         return t.native(bound, *(t.concrete_tree(t.internalize(a)) for a in args), **kwargs)
     if name in _ATTRIBUTE_METHODS and not isinstance(receiver, type):
         return _ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)
-    if name in ("__init__", "__init_subclass__", "__reduce_ex__", "__setstate__") and type(receiver).__init__ is object.__init__:
+    if getattr(bound, "__objclass__", None) is object and name in ("__init__", "__init_subclass__"):
         return None
+    if isinstance(receiver, (property, classmethod, staticmethod)) and name in ("setter", "getter", "deleter", "__get__"):
+        return t.native(bound, *args, **kwargs)
     if isinstance(receiver, BaseException) and name in ("__init__", "with_traceback", "add_note"):
         return t.native(bound, *args, **kwargs)
     if name == "__eq__" or name == "__ne__":
@@ -822,6 +863,8 @@ def _torch_builtins() -> frozenset[Any]:
 
 def _call_c_classmethod(t: Tracer, function: Any, cls: type, args: Args, kwargs: Kwargs) -> Any:
     """dict.fromkeys, object.__new__, int.from_bytes..."""
+    if function.__name__ == "__call__":
+        return t.instantiate(cls, args, kwargs)
     if function.__name__ == "__new__":
         return t.new_object(args[0], function, args[1:], kwargs)
     if cls in DICT_TYPES and function.__name__ == "fromkeys":

@@ -29,7 +29,7 @@ from pliant.capture.reconstruct import CannotReconstruct
 from pliant.capture.recorder import Recorder
 from pliant.capture.roots import CallableRoot, ResumeRoot, Root
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
-from pliant.capture.world import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, World, concrete
+from pliant.capture.world import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, World, concrete, trusted_globals
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
@@ -80,6 +80,7 @@ class Tracer:
     special_method = operators.special_method
     call = calls.call
     new_object = calls._new_object
+    instantiate = calls.instantiate
 
     def __init__(self, policy: DynamicPolicy, stop_at: int) -> None:
         self.shape_env = ShapeEnv()
@@ -166,9 +167,10 @@ class Tracer:
             return tuple(self.hashable(k) for k in key)
         if isinstance(key, (str, int, float, FakeTensor, type, types.FunctionType)) or key is None:
             return key
-        if operators.python_method(self, key, "__hash__") is not None or operators.python_method(self, key, "__eq__") is not None:
-            if not type(key).__module__.startswith(("enum", "torch", "dataclasses")) and not _generated_eq(type(key)):
-                raise GraphBreak("unknown-object", f"a {type(key).__name__} with its own __hash__ or __eq__ as a key")
+        for name in ("__hash__", "__eq__"):
+            method = operators.python_method(self, key, name)
+            if method is not None and not trusted_globals(method.__globals__) and not _generated_eq(type(key)):
+                raise GraphBreak("unknown-object", f"a {type(key).__name__} with its own {name} as a key")
         return key
 
     def internalize(self, value: Any) -> Any:
