@@ -140,7 +140,7 @@ def _natural_power(a: Interval, n: int) -> Interval:
 def _tame_power(value: Bound, n: int) -> Bound:
     if isinstance(value, float) or abs(value) > 1 and n * abs(value).bit_length() > 256:
         return -INF if value < 0 and n % 2 else INF
-    return value**n
+    return int(value**n)
 
 
 def _floordiv(a: Interval, b: Interval) -> Interval:

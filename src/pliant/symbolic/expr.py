@@ -15,7 +15,7 @@ This module is one thing: the node classes and the arithmetic of polynomials tha
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar, TypeAlias, cast
 
 Kind: TypeAlias = "type[int] | type[float] | type[bool]"
@@ -134,6 +134,15 @@ class Expr:
             return self
         return from_terms(self.const, {m: c for m, c in self.terms if symbol not in m.free})
 
+    def __getattr__(self, name: str) -> Any:
+        # Sorting keys, digests and symbols of inner nodes are computed when first asked for: most sums never are.
+        compute = _LAZY.get(name)
+        if compute is None:
+            raise AttributeError(f"{type(self).__name__} has no {name}")
+        value = compute(self)
+        setattr(self, name, value)
+        return value
+
     def __bool__(self) -> bool:
         raise TypeError(f"the truth of `{self}` is not known here; ask the shape environment")
 
@@ -225,7 +234,7 @@ class Symbol(Expr):
         return cast(Symbol, found)
 
     @property
-    def kind(self) -> Kind:  # type: ignore[override]  # a symbol's kind is its own, all other nodes share their class's
+    def kind(self) -> Kind:  # a symbol's kind is its own; all other nodes share their class's
         return self._kind
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -495,10 +504,11 @@ def _math_class(name: str, rank: int) -> type[MathCall]:
     return cast("type[MathCall]", type(name.capitalize(), (MathCall,), fields))
 
 
-Sqrt, Cos, Cosh, Sin, Sinh, Tan, Tanh, Asin, Acos, Atan, Log, Log2, Exp = MATH_CLASSES = tuple(
+MATH_CLASSES: tuple[type[MathCall], ...] = tuple(
     _math_class(name, 50 + i)
     for i, name in enumerate("sqrt cos cosh sin sinh tan tanh asin acos atan log log2 exp".split())
 )
+Sqrt, Cos, Cosh, Sin, Sinh, Tan, Tanh, Asin, Acos, Atan, Log, Log2, Exp = MATH_CLASSES
 
 
 # -- booleans ---------------------------------------------------------------------------------------------------------
@@ -631,23 +641,34 @@ def _intern(cls: type[Expr], args: tuple[Expr, ...]) -> Expr:
         return found
     node = object.__new__(cls)
     node.args, node.const, node.terms = args, 0, ((node, 1),)
-    node.free = _union(args)
-    if cls is Product:
-        node.digest = hash((1, *[a.digest for a in args]))
-        node.order = (-len(args), tuple([a.order[1][0] for a in args]))
-    else:
-        rank = cls.rank  # type: ignore[attr-defined]  # every class but Sum and Product is an Apply
-        node.digest = hash((rank, *[a.digest for a in args]))
-        node.order = (-1, ((rank, "", 0, node.digest),))
     return _table.setdefault(key, node)
 
 
-def _union(args: Iterable[Expr]) -> frozenset[Symbol]:
+def _free(e: Expr) -> frozenset[Symbol]:
     result = _NO_SYMBOLS
-    for a in args:
+    for a in e.args or [mono for mono, _ in e.terms]:
         if a.free is not result:
             result = result | a.free if result else a.free
     return result
+
+
+def _digest(e: Expr) -> int:
+    if type(e) is Sum:
+        return hash((2, e.const, *[(m.digest, c) for m, c in e.terms]))
+    return hash((_rank(e), *[a.digest for a in e.args]))
+
+
+def _order_of(e: Expr) -> tuple[Any, ...]:
+    if type(e) is Product:
+        return -len(e.args), tuple([a.order[1][0] for a in e.args])
+    return -1, ((_rank(e), "", 0, e.digest),)
+
+
+def _rank(e: Expr) -> int:
+    return e.rank if isinstance(e, Apply) else 2 if type(e) is Sum else 1
+
+
+_LAZY: dict[str, Callable[[Expr], Any]] = {"free": _free, "digest": _digest, "order": _order_of}
 
 
 def _order(term: Term) -> tuple[Any, ...]:
@@ -674,9 +695,6 @@ def _from_pairs(const: int, pairs: tuple[Term, ...]) -> Expr:
         return found
     node = object.__new__(Sum)
     node.args, node.const, node.terms = (), const, pairs
-    node.free = _union([m for m, _ in pairs])
-    node.digest = hash((2, const, *[(m.digest, c) for m, c in pairs]))
-    node.order = (-1, ((2, "", 0, node.digest),))
     return _table.setdefault(key, node)
 
 

@@ -108,6 +108,8 @@ _C: dict[type[x.Expr], Template] = _PYTHON | {
 }
 del _C[x.RoundDigits]  # decimal rounding has no short C equivalent; asking for it raises
 
+_COMPARISONS: dict[type[x.Expr], str] = {x.Eq: "==", x.Ne: "!=", x.Le: "<="}
+
 _PLAIN_DIVISION: dict[type[x.Expr], Template] = {
     x.FloorDiv: ("{} / {}", _MUL, (_MUL, _UNARY)),
     x.Mod: ("{} % {}", _MUL, (_MUL, _UNARY)),
@@ -197,9 +199,7 @@ class _Writer:
         text = ("-" if parts[0][0] else "") + parts[0][1]
         for negative, part in parts[1:]:
             text += (" - " if negative else " + ") + part
-        if len(parts) > 1:
-            return text, _ADD
-        return text, _UNARY if parts[0][0] else _MUL
+        return text, _ADD if len(parts) > 1 else _MUL
 
     def _term(self, mono: x.Expr, coef: int, level: int = _MUL) -> str:
         if type(mono) is x.Product:
@@ -221,7 +221,7 @@ class _Writer:
     def _comparison(self, e: x.Expr) -> tuple[str, int]:
         """`p <= 0` with what is negative on the other side."""
         p = e.args[0]
-        operator = {x.Eq: "==", x.Ne: "!=", x.Le: "<="}[type(e)]
+        operator = _COMPARISONS[type(e)]
         left = tuple([(m, c) for m, c in p.terms if c > 0])
         right = tuple([(m, -c) for m, c in p.terms if c < 0])
         const = -p.const

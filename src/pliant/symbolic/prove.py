@@ -127,7 +127,8 @@ def vanishes(p: Expr, known: Knowledge) -> bool:
 def clear_quotient(p: Expr, quotient: Expr) -> Expr | None:
     """b*p with b*(a // b) written as a, for an exact quotient to whose first power p is linear."""
     a, b = quotient.args
-    linear, rest = x.ZERO, Integer(p.const)
+    linear: Expr = x.ZERO
+    rest: Expr = Integer(p.const)
     for mono, coef in p.terms:
         count = x.atoms_of(mono).count(quotient)
         if count > 1:

@@ -17,13 +17,14 @@ from typing import Any, TypeAlias, cast
 
 import torch
 
-from pliant.errors import ConstraintError, DataDependentError
+from pliant.errors import ConstraintError, DataDependentError, InternalError, Unsupported
 from pliant.source import SourceLocation, user_location
 from pliant.symbolic import expr as x
 from pliant.symbolic.bounds import Interval
 from pliant.symbolic.expr import Expr, Integer, Kind, Number, Symbol
 from pliant.symbolic.facts import Contradiction, Facts
 from pliant.symbolic.final_guards import ShapeGuard, minimal_guards
+from pliant.symbolic.rules import relations
 from pliant.symbolic.sym_node import SymNode, wrap_node
 from pliant.symbolic.traverse import evaluate, substitute
 
@@ -168,6 +169,10 @@ class ShapeEnv:
             return cast(Expr, value.node.expr)
         return x.lit(cast("x.ExprLike", value))
 
+    def select(self, condition: object, then: object, other: object) -> SymNumber:
+        """`torch.sym_ite`, whose own method accepts no nodes but torch's."""
+        return self.wrap(relations.select(self.expr_of(condition), self.expr_of(then), self.expr_of(other)))
+
     # -- questions ----------------------------------------------------------------------------------------------------
     def simplify(self, e: Expr) -> Expr:
         return self.facts.simplify(e)
@@ -226,6 +231,10 @@ class ShapeEnv:
             if fallback is not None:
                 return fallback
             raise self._data_dependent(e)
+        if self.frozen:
+            if fallback is not None:
+                return fallback
+            raise Unsupported(f"a decision on `{e}` after the guards were fixed", kind="frozen-guards")
         value = cast(Number, self.hint(e))
         self._guard(_holds(e, value))
         return value
@@ -242,14 +251,12 @@ class ShapeEnv:
 
     # -- guards -------------------------------------------------------------------------------------------------------
     def _guard(self, fact: Expr) -> None:
-        if self.frozen:
-            return
         origin = self._origin()
         before = set(self.facts.replacements)
         try:
             self.facts.learn(fact)
         except Contradiction:
-            raise AssertionError(f"guard {fact} contradicts what is known") from None
+            raise InternalError(f"guard {fact} contradicts what is known", where=origin) from None
         self.guards.append(ShapeGuard(fact, origin))
         for atom in self.facts.replacements.keys() - before:
             value = self.facts.replacements[atom]
@@ -274,7 +281,7 @@ class ShapeEnv:
         return True
 
     def freeze(self) -> None:
-        """No more guards: what is not known is answered from hints alone, for optimizations that keep both ways right."""
+        """No more guards: from here on, a decision that would need one gives its fallback or raises `Unsupported`."""
         self.frozen = True
 
     def final_guards(self) -> list[ShapeGuard]:

@@ -48,8 +48,25 @@ def simplify_node(e: Expr, known: Known) -> Expr:
         case x.Le() | x.Eq() | x.Ne() | x.And() | x.Or():
             truth = known.prove(e)
             return e if truth is None else x.lit(truth)
+        case x.FloatLe() | x.FloatLt() | x.FloatEq():
+            return _float_comparison(e, known)
         case _:
             return e
+
+
+def _float_comparison(e: Expr, known: Known) -> Expr:
+    # a <= b is true where hi(a) <= lo(b)      neither is NaN
+    a, b = e.args
+    if never_nan(a) and never_nan(b):
+        high, low = known.range_of(a).hi, known.range_of(b).lo
+        if type(e) is x.FloatLe and high <= low or type(e) is x.FloatLt and high < low:
+            return x.TRUE
+    return e
+
+
+def never_nan(e: Expr) -> bool:
+    """A converted integer, or the quotient of integers (which raises where the divisor is 0)."""
+    return isinstance(e, (x.ToFloat, x.IntTrueDiv)) or isinstance(e, x.Float) and e.value == e.value
 
 
 def _below(a: Expr, b: Expr, known: Known) -> bool:
@@ -142,7 +159,7 @@ def _ceil_quotient(p: Expr, q: Expr) -> Expr:
 
 def _is_exact(n: Expr, known: Known) -> bool:
     r = known.range_of(n)
-    return -_EXACT <= r.lo and r.hi <= _EXACT
+    return r.lo >= -_EXACT and r.hi <= _EXACT
 
 
 def needs_exact_integers(e: Expr) -> tuple[Expr, ...]:

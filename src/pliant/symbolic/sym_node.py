@@ -9,6 +9,7 @@ The names and signatures are PyTorch's (c10/core/SymNodeImpl.h, torch/csrc/utils
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +108,7 @@ class SymNode:
     def with_shape_env(self, shape_env: ShapeEnv) -> SymNode:
         return SymNode(self._expr, shape_env)
 
-    def str(self) -> str:  # noqa: A003  # torch's name
+    def str(self) -> str:  # torch's name
         return repr(self.expr)
 
     def __str__(self) -> Any:
@@ -249,6 +250,15 @@ def _binary(function: Callable[[Expr, Expr], Expr]) -> Callable[[SymNode, SymNod
     return method
 
 
+def _ranged(function: Callable[[Expr, Expr], Expr]) -> Callable[[SymNode, SymNode], SymNode]:
+    """For operations whose result ranges often decide: `max(1, s0)` is s0."""
+
+    def method(self: SymNode, other: SymNode) -> SymNode:
+        return SymNode(self.shape_env.simplify(function(self.expr, other.expr)), self.shape_env)
+
+    return method
+
+
 def _unary(function: Callable[[Expr], Expr]) -> Callable[[SymNode], SymNode]:
     def method(self: SymNode) -> SymNode:
         return SymNode(function(self.expr), self.shape_env)
@@ -280,9 +290,6 @@ _BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "add": x.add,
     "sub": x.sub,
     "mul": x.mul,
-    "mod": lambda a, b: a % b,
-    "floordiv": lambda a, b: a // b,
-    "int_floordiv": lambda a, b: a // b,
     "truediv": _truediv,
     "int_truediv": _truediv,
     "float_truediv": _truediv,
@@ -295,8 +302,6 @@ _BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "le": relations.le,
     "gt": lambda a, b: relations.lt(b, a),
     "ge": lambda a, b: relations.le(b, a),
-    "sym_min": extrema.minimum,
-    "sym_max": extrema.maximum,
     "sym_and": relations.and_,
     "sym_or": relations.or_,
     "and_": _logical_or_bitwise(relations.and_, powers.bit_and),
@@ -309,6 +314,14 @@ _BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "rshift": powers.right_shift,
 }
 
+_RANGED: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "mod": lambda a, b: a % b,
+    "floordiv": lambda a, b: a // b,
+    "int_floordiv": lambda a, b: a // b,
+    "sym_min": extrema.minimum,
+    "sym_max": extrema.maximum,
+}
+
 _UNARY: dict[str, Callable[[Expr], Expr]] = {
     "neg": x.neg,
     "pos": lambda a: a,
@@ -316,11 +329,13 @@ _UNARY: dict[str, Callable[[Expr], Expr]] = {
     "sym_not": relations.not_,
     "sym_float": floats.to_float,
     "is_integer": floats.is_integer,
-    **{f"sym_{name}": (lambda a, name=name: floats.math_call(name, a)) for name in floats.MATH},
+    **{f"sym_{name}": functools.partial(floats.math_call, name) for name in floats.MATH},
 }
 
 for _name, _function in _BINARY.items():
     setattr(SymNode, _name, _binary(_function))
+for _name, _function in _RANGED.items():
+    setattr(SymNode, _name, _ranged(_function))
 for _name, _one_argument in _UNARY.items():
     setattr(SymNode, _name, _unary(_one_argument))
 

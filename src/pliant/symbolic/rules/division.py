@@ -244,7 +244,8 @@ def divide(a: Expr, b: Expr) -> tuple[Expr, Expr]:
     A partial quotient is kept only if it leaves fewer terms than a has (else `x // y` would grow).
     """
     lead, lead_coef = b.terms[0]
-    quotient, rest = ZERO, a
+    quotient: Expr = ZERO
+    rest = a
     for _ in range(_DIVISION_STEPS):
         step = _division_step(rest, lead, lead_coef)
         if step is None:
