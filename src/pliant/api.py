@@ -28,6 +28,8 @@ from pliant.capture.markers import original_of
 from pliant.capture.resume_function import resume_function
 from pliant.compiler import BACKENDS, UserBackend, graph_compiler, lookup_backend
 from pliant.debug import events
+from pliant.debug.explain import Explanation
+from pliant.debug.explain import explain as explaining
 from pliant.errors import ConfigError, UserError
 
 set_stance = stance.set_stance
@@ -242,13 +244,18 @@ def stats() -> dict[str, object]:
     return events.stats()
 
 
+def explain(fn: Any, **arguments: Any) -> Callable[..., Explanation]:
+    """`explain(fn)(*args)` compiles `fn` afresh, calls it once, and returns graphs, breaks, guards, seconds. Print it."""
+    return explaining(functools.partial(compile, **arguments), original_of(fn))
+
+
 def list_backends() -> list[str]:
     """Names that `compile(backend=...)` takes."""
     return sorted(BACKENDS)
 
 
 __all__ = [
-    "UserError", "allow_in_graph", "assume_constant_result", "compile", "compile_", "disable", "disallow_in_graph", "graph_break",
+    "UserError", "allow_in_graph", "assume_constant_result", "compile", "compile_", "disable", "disallow_in_graph", "explain", "graph_break",
     "is_compiling", "list_backends", "lookup_backend", "mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic",
     "reset", "set_stance", "stats", "substitute_in_graph",
 ]  # fmt: skip

@@ -27,7 +27,7 @@ from pliant.capture.tracer import TraceOptions, trace
 from pliant.debug import events
 from pliant.errors import FallbackWarning, GraphBreakError, PliantWarning, RecompileError, Unsupported, UserError
 from pliant.guards.codegen import MISS
-from pliant.guards.explain import Failure, explain_miss
+from pliant.guards.explain import Failure, describe_guard, explain_miss
 from pliant.guards.kinds import Guard
 from pliant.guards.state import state_guards
 from pliant.source import SourceLocation
@@ -226,6 +226,9 @@ class Dispatcher:
         if self.compilation.guard_filter is not None:
             keep = self.compilation.guard_filter(traced.guards)
             traced.guards = [g for g, k in zip(traced.guards, keep, strict=True) if k]
+        if events.wants("guard"):
+            for guard in (*traced.guards, *extra):
+                events.record("guard", name=self.name, text=describe_guard(guard), where=guard.origin or "")
         with events.stage("entry"):
             return make_entry(
                 traced, self.compilation.compile_graph, self._resume, shape=shape, name=self.name, extra_guards=extra

@@ -103,6 +103,25 @@ def _short(value: Any) -> str:
     return text if text and len(text) < 80 else f"a {type(value).__qualname__}"
 
 
+def describe_guard(guard: Guard) -> str:
+    """The fact in words, on one line."""
+    e = guard.expected
+    match guard.kind:
+        case Kind.SHAPE:
+            return str(e)
+        case Kind.TENSOR:
+            sizes = ", ".join("?" if n is None else str(n) for n in e.sizes)
+            dtype = str(e.dtype).removeprefix("torch.")
+            grad = ", requires grad" if e.requires_grad else ""
+            return f"`{guard.source.describe()}` is a {e.cls.__qualname__} ({sizes}) {dtype} on {e.device}{grad}"
+        case Kind.DISTINCT:
+            return "different objects: " + ", ".join(f"`{s.describe()}`" for s in e)
+        case Kind.SAME_AS:
+            return f"`{guard.source.describe()}` is `{e.describe()}`"
+        case _:
+            return f"`{guard.source.describe()}` {guard.kind.name.lower().replace('_', ' ')} {_short(e)}"
+
+
 # ---- one function a kind: (what changed, advice)
 
 _Words = Callable[[Guard, Any, dict[str, Any]], tuple[str, str]]

@@ -1,0 +1,81 @@
+"""What compiling a function does, as one object to print or to look into.
+
+In:     a way to compile, a function, and the arguments of one call.
+Out:    `Explanation`: graphs, breaks, guards, symbols, fallbacks and seconds of that call.
+Holds:  the function is compiled afresh and called once; its effects happen once.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pliant.debug import events
+
+_KINDS = ("graph", "graph_code", "graph_break", "guard", "dynamic", "specialize", "fallback", "extern", "skip", "stage")
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The events of one call, by kind, and what the call returned."""
+
+    result: Any
+    events: dict[str, list[events.Event]]
+
+    @property
+    def graphs(self) -> list[str]:
+        """The code of each graph."""
+        return [str(e.fields["text"]) for e in self.events["graph_code"]]
+
+    @property
+    def operators(self) -> int:
+        """Operators in all graphs."""
+        return sum(int(str(e.fields["nodes"])) for e in self.events["graph"])
+
+    @property
+    def breaks(self) -> list[str]:
+        """Each break: kind, line, why, what to do."""
+        return [e.line for e in self.events["graph_break"]]
+
+    @property
+    def guards(self) -> list[str]:
+        """Each fact that the compiled code relies on."""
+        return [str(e.fields["text"]) for e in self.events["guard"]]
+
+    @property
+    def fallbacks(self) -> list[str]:
+        """What runs eagerly, or as an extern call, and why."""
+        return [e.line for kind in ("fallback", "skip", "extern") for e in self.events[kind]]
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds by stage, inclusive."""
+        found: dict[str, float] = {}
+        for e in self.events["stage"]:
+            name, path = str(e.fields["name"]), str(e.fields["path"]).split("/")
+            if name not in path[:-1]:
+                found[name] = found.get(name, 0.0) + float(str(e.fields["seconds"]))
+        return found
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.graphs)} graphs, {self.operators} operators, {len(self.breaks)} graph breaks"]
+        for title, texts in (
+            ("break", self.breaks),
+            ("fallback", self.fallbacks),
+            ("symbol", [e.line for kind in ("dynamic", "specialize") for e in self.events[kind]]),
+            ("guard", self.guards),
+            ("graph", self.graphs),
+        ):
+            lines += [f"{title} {i}: " + text.replace("\n", "\n    ") for i, text in enumerate(texts)]
+        lines.append("seconds: " + ", ".join(f"{name} {s:.3f}" for name, s in self.seconds.items()))
+        return "\n".join(lines)
+
+
+def explain(compile_: Callable[[Any], Callable[..., Any]], fn: Any) -> Callable[..., Explanation]:
+    """A function of the arguments of `fn` that compiles it, calls it once and returns what happened."""
+
+    def explained(*args: Any, **kwargs: Any) -> Explanation:
+        with events.collect(*_KINDS) as seen:
+            result = compile_(fn)(*args, **kwargs)
+        return Explanation(result, {kind: [e for e in seen if e.kind == kind] for kind in _KINDS})
+
+    return explained
