@@ -140,5 +140,3 @@ def _handlers(code: CodeType) -> list[HandlerLabel | None]:
         for unit in range(entry.start // 2, entry.end // 2):
             handlers[unit] = handler
     return handlers
-
-

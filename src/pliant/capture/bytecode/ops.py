@@ -19,10 +19,12 @@ free one if there is no cell variable of that name; LOAD_FAST, STORE_FAST, DELET
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE, CallArgs
 
+T = TypeVar("T")
 Count = int | Callable[[Op], int]
 
 
@@ -37,19 +39,28 @@ class OpInfo:
     pushes: Count
     arg: str
     meaning: str
-    jump: int | None = None
+    jump: Count | None = None
     ends: bool = False
 
 
 def effect(op: Op) -> tuple[int, int]:
     """(slots popped, slots pushed) of an operation that neither jumps nor raises."""
     info = OPS[op.name]
-    pops = info.pops if isinstance(info.pops, int) else info.pops(op)
-    pushes = info.pushes if isinstance(info.pushes, int) else info.pushes(op)
-    return pops, pushes
+    return _count(info.pops, op), _count(info.pushes, op)
 
 
-def call_pair(callable_: object, null: object) -> tuple[object, object]:
+def jump_effect(op: Op) -> int:
+    """How the depth changes when the operation jumps."""
+    jump = OPS[op.name].jump
+    assert jump is not None, f"{op.name} does not jump"
+    return _count(jump, op)
+
+
+def _count(count: Count, op: Op) -> int:
+    return count if isinstance(count, int) else count(op)
+
+
+def call_pair(callable_: T, null: T) -> tuple[T, T]:
     """The two slots under the arguments for a plain callable, bottom first."""
     return (null, callable_) if NULL_BELOW_CALLABLE else (callable_, null)
 
@@ -78,7 +89,7 @@ def _unpacked(op: Op) -> int:
     return int(before + 1 + after)
 
 
-def _row(pops: Count, pushes: Count, arg: str, meaning: str, jump: int | None = None, ends: bool = False) -> OpInfo:
+def _row(pops: Count, pushes: Count, arg: str, meaning: str, jump: Count | None = None, ends: bool = False) -> OpInfo:
     return OpInfo(pops, pushes, arg, meaning, jump, ends)
 
 
@@ -186,6 +197,7 @@ _BUILDING = {
     "UNPACK_SEQUENCE": _row(1, _int, "count", "pop an iterable of exactly so many items; its first one on top"),
     "UNPACK_EX": _row(1, _unpacked, "(before, after)", "the same with a list for the rest; the first item on top"),
     "CONVERT_VALUE": _row(1, 1, "'str', 'repr', 'ascii'", "that function of the top"),
+    "CONVERT_VALUE_BELOW": _row(0, 0, "'str', 'repr', 'ascii'", "that function of what is under the top, in place"),
     "FORMAT_SIMPLE": _row(1, 1, "", "format(top, '')"),
     "FORMAT_WITH_SPEC": _row(2, 1, "", "[value, spec] -> format(value, spec)"),
 }
@@ -209,16 +221,11 @@ _EXCEPTIONS = {
         0, 1, "", "[exit, offset, previous, exc]: push exit(type, exc, traceback); all of them stay"
     ),
 }
+_SEND = "[receiver, value] -> [receiver, yielded]; at its end [receiver?, returned] and jump"
 _GENERATORS = {
     "RETURN_GENERATOR": _row(0, 1, "", "make the generator of this frame and return it; resumed with None on top"),
     "YIELD_VALUE": _row(1, 1, "", "yield the top; resumed with the value sent on top"),
-    "SEND": _row(
-        1,
-        1,
-        "True if the receiver stays (3.12+)",
-        "[receiver, value] -> [receiver, yielded]; at its end [receiver?, returned] and jump",
-        0,
-    ),
+    "SEND": _row(1, 1, "True if the receiver stays (3.12+)", _SEND, lambda op: 0 if op.arg else -1),
     "END_SEND": _row(2, 1, "", "[receiver, value] -> value"),
     "CLEANUP_THROW": _row(3, 2, "", "[receiver, last, exc]: StopIteration -> [None, its value], others are raised"),
     "GET_YIELD_FROM_ITER": _row(1, 1, "", "the top if it is a generator, else iter(top)"),

@@ -3,7 +3,7 @@
 In:     real instructions (name, argument) of the running interpreter, grouped by `group_length`.
 Out:    `Part`s: normalised operations, each with the real instructions that do exactly this operation.
 Holds:  running the real instructions of all parts in order does what the group does, and the stack between two parts
-        is a stack that CPython can go on from. So every normalised operation is a place where execution can be split.
+        is a stack that CPython can go on from; a group is one or two parts. So every normalised operation is a place where execution can be split.
 Reads on: `ops.py` says what each normalised operation means.
 """
 
@@ -153,14 +153,15 @@ _NAMED = frozenset(
     """LOAD_NAME STORE_NAME DELETE_NAME LOAD_GLOBAL STORE_GLOBAL DELETE_GLOBAL LOAD_ATTR STORE_ATTR DELETE_ATTR
     LOAD_METHOD IMPORT_NAME IMPORT_FROM LOAD_FROM_DICT_OR_GLOBALS""".split()
 )
-_SLOTTED = frozenset(
+SLOT_OPCODES = frozenset(  # their argument is a slot
     """LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_AND_CLEAR STORE_FAST DELETE_FAST MAKE_CELL LOAD_CLOSURE LOAD_DEREF
     STORE_DEREF DELETE_DEREF LOAD_CLASSDEREF LOAD_FROM_DICT_OR_DEREF""".split()
 )
 _CONVERSIONS = ("", "str", "repr", "ascii")
 _FUNCTION_PARTS = ((1, "defaults"), (2, "kwdefaults"), (4, "annotations"), (8, "closure"))
 _OPERATORS: tuple[str, ...] = tuple(
-    symbol for _, symbol in opcode._nb_ops  # type: ignore[attr-defined]  # no public form exists
+    symbol
+    for _, symbol in opcode._nb_ops  # type: ignore[attr-defined]  # no public form exists
 )
 _SPECIAL_INTRINSICS = ("UNARY_POSITIVE", "LIST_TO_TUPLE", "ASYNC_GEN_WRAP", "PREP_RERAISE_STAR")
 
@@ -186,7 +187,7 @@ _RESOLVERS: dict[str, Callable[[int], object]] = {
 def _resolve(names: Names, name: str, arg: int) -> object:
     if name in _NAMED:
         return names.names[arg]
-    if name in _SLOTTED:
+    if name in SLOT_OPCODES:
         return names.slots[arg]
     if name == "LOAD_CONST":
         return names.consts[arg]
@@ -283,8 +284,10 @@ def _format_value(names: Names, arg: int) -> tuple[Part, ...]:
     if not conversion:
         return (last,)
     convert = Part("CONVERT_VALUE", _CONVERSIONS[conversion], (("FORMAT_VALUE", conversion),))
-    swap = Part("SWAP", 2, (("SWAP", 2),))
-    return (swap, convert, swap, last) if spec else (convert, last)
+    if not spec:
+        return convert, last
+    swap = ("SWAP", 2)
+    return Part("CONVERT_VALUE_BELOW", _CONVERSIONS[conversion], (swap, *convert.real, swap)), last
 
 
 def _intrinsic(opname: str, table: str) -> Callable[[Names, int], tuple[Part, ...]]:

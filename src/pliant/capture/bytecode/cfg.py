@@ -1,0 +1,180 @@
+"""What holds before each operation of a program: the stack's layout, and which slots may still be read.
+
+In:     a decoded `Program`.
+Out:    `layouts(program)`: a `Layout` per operation, None where control never comes; `live_locals(program, index)`.
+Holds:  every path to an operation brings the same stack depth (CPython's compiler guarantees it; else `Unsupported`).
+        Liveness follows exception edges too, and keeps everything where `locals()` could look.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+
+from pliant.capture.bytecode.decode import Op, Program
+from pliant.capture.bytecode.ops import OPS, effect
+from pliant.errors import Unsupported
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is known of a stack slot.
+
+    text "value"; "previous": the exception handled before the one that the frame handles now, pushed at depth `place`,
+    to be restored; "cell": the cell of slot `place`, shelved by an inlined comprehension; "mixed": differs by path.
+    """
+
+    text: str
+    place: int = -1
+
+
+VALUE = Kind("value")
+MIXED = Kind("mixed")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The stack before an operation, bottom first, and the cell slots that do not hold their cell just now."""
+
+    stack: tuple[Kind, ...]
+    without_cell: frozenset[int]
+
+    @property
+    def handling(self) -> tuple[int, ...]:
+        """Stack places of the exceptions to restore: one per exception that is being handled, outermost first."""
+        return tuple(place for place, kind in enumerate(self.stack) if kind.text == "previous" and kind.place == place)
+
+
+def moved(op: Op, stack: Sequence[T], fresh: Callable[[], T]) -> tuple[T, ...]:
+    """The stack after `op` (when it does not jump); what it pushes anew is `fresh()`."""
+    match op.name, op.arg:
+        case "COPY", int(depth):
+            return *stack, stack[-depth]
+        case "SWAP", int(depth):
+            changed = list(stack)
+            changed[-depth], changed[-1] = changed[-1], changed[-depth]
+            return tuple(changed)
+        case _:
+            pops, pushes = effect(op)
+            return *stack[: len(stack) - pops], *(fresh() for _ in range(pushes))
+
+
+def jumped(op: Op, stack: Sequence[T], fresh: Callable[[], T]) -> tuple[T, ...]:
+    """The stack after `op` when it jumps."""
+    match op.name:
+        case "JUMP" | "JUMP_IF_TRUE_OR_POP" | "JUMP_IF_FALSE_OR_POP":
+            return tuple(stack)
+        case "SEND":
+            return *stack[: len(stack) - (1 if op.arg else 2)], fresh()
+        case _:  # the others pop the tested value, or the iterator that is at its end
+            return tuple(stack[:-1])
+
+
+@lru_cache(maxsize=1024)
+def layouts(program: Program) -> tuple[Layout | None, ...]:
+    """The layout before each operation."""
+    found: list[Layout | None] = [None] * len(program.ops)
+    pending = [(0, Layout((), frozenset()))]
+    while pending:
+        index, layout = pending.pop()
+        merged = _merge(found[index], layout, program.ops[index])
+        if merged != found[index]:
+            found[index] = merged
+            pending += _after(program, index, merged)
+    return tuple(found)
+
+
+def _merge(old: Layout | None, new: Layout, op: Op) -> Layout:
+    if old is None or old == new:
+        return new
+    if len(old.stack) != len(new.stack):
+        raise Unsupported(f"the stack at {op.name} has no fixed depth", kind="bytecode")
+    stack = tuple(a if a == b else MIXED for a, b in zip(old.stack, new.stack, strict=True))
+    return Layout(stack, old.without_cell | new.without_cell)
+
+
+def _after(program: Program, index: int, layout: Layout) -> Iterator[tuple[int, Layout]]:
+    op = program.ops[index]
+    if op.handler is not None:
+        pushed = (VALUE,) * (op.handler.lasti + 1)
+        yield op.handler.target, Layout(layout.stack[: op.handler.depth] + pushed, layout.without_cell)
+    if op.target is not None:
+        yield op.target, Layout(jumped(op, layout.stack, lambda: VALUE), layout.without_cell)
+    if not OPS[op.name].ends:
+        yield index + 1, _next_layout(program, index, layout)
+
+
+def _next_layout(program: Program, index: int, layout: Layout) -> Layout:
+    op = program.ops[index]
+    stack = list(moved(op, layout.stack, lambda: VALUE))
+    without_cell = layout.without_cell
+    match op.name:
+        case "PUSH_EXC_INFO":
+            stack[-2] = Kind("previous", len(stack) - 2)
+        case "POP_EXCEPT":  # copies of what was restored have no meaning any more
+            stack = [VALUE if kind == layout.stack[-1] else kind for kind in stack]
+        case "LOAD_FAST_AND_CLEAR" | "STORE_FAST" | "MAKE_CELL":
+            slot = program.real[index][0].arg
+            if slot in program.cell_slots:
+                shelved = Kind("cell", slot)
+                if op.name == "LOAD_FAST_AND_CLEAR" and slot not in without_cell:
+                    stack[-1] = shelved
+                holds_cell = op.name == "MAKE_CELL" or (op.name == "STORE_FAST" and layout.stack[-1] == shelved)
+                without_cell = without_cell - {slot} if holds_cell else without_cell | {slot}
+    return Layout(tuple(stack), without_cell)
+
+
+# ---- liveness -------------------------------------------------------------------------------------------------------
+
+_READS = frozenset(
+    """LOAD_FAST LOAD_FAST_AND_CLEAR DELETE_FAST LOAD_CLOSURE LOAD_DEREF DELETE_DEREF STORE_DEREF LOAD_CLASSDEREF
+    LOAD_FROM_DICT_OR_DEREF""".split()
+)
+_WRITES = frozenset(("STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR"))
+_LOOK_AT_ALL = frozenset(("locals", "vars", "dir", "eval", "exec"))
+
+
+def live_locals(program: Program, index: int) -> frozenset[str]:
+    """Names of locals and cells whose slot may be read from operation `index` on."""
+    return _liveness(program)[index]
+
+
+@lru_cache(maxsize=1024)
+def _liveness(program: Program) -> tuple[frozenset[str], ...]:
+    code = program.code
+    always: frozenset[str] = frozenset()
+    if _LOOK_AT_ALL.intersection(code.co_names):
+        always = frozenset((*code.co_varnames, *code.co_cellvars, *code.co_freevars))
+    elif reads_first_argument(program):
+        always = frozenset(code.co_varnames[:1])
+    live = [always] * (len(program.ops) + 1)
+    changed = True
+    while changed:
+        changed = False
+        for op in reversed(program.ops):
+            before = _live_before(op, live, always)
+            if before != live[op.index]:
+                live[op.index] = before
+                changed = True
+    return tuple(live[:-1])
+
+
+def _live_before(op: Op, live: list[frozenset[str]], always: frozenset[str]) -> frozenset[str]:
+    result = frozenset() if OPS[op.name].ends else live[op.index + 1]
+    if op.target is not None:
+        result |= live[op.target]
+    if op.name in _WRITES:
+        result -= {str(op.arg)}
+    if op.name in _READS:
+        result |= {str(op.arg)}
+    if op.handler is not None:
+        result |= live[op.handler.target]
+    return result | always
+
+
+def reads_first_argument(program: Program) -> bool:
+    """Whether `super()` without arguments may look at the frame's first argument."""
+    code = program.code
+    return "__class__" in code.co_freevars and code.co_argcount > 0

@@ -1,0 +1,422 @@
+"""Functions that go on in the middle of a frame, and functions that do one operation of it.
+
+In:     a `ResumePoint`: code object, offset of the operation to run next, what the stack and the locals hold there.
+Out:    `resume_code(point)`: code that rebuilds this state and runs the rest of the frame;
+        `step_code(point)`: code that rebuilds it, runs one operation, and calls one function per place it may lead to.
+Holds:  both take the values of `parameters(point)` in order, and the cells of `resume_freevars(code)` as their closure.
+        Values of dead locals are not taken; handlers, lines and names of the original stay.
+        A step's last call is outside all handlers of the frame: an exception in it has met those in the resumed code.
+
+A point inside an `except` body also needs the exception that is being handled there: `handled` must be set and the value
+is passed between stack and locals. The stack slots of previous exceptions are rebuilt from the thread's own state, so that
+`raise`, `sys.exc_info()` and `__context__` are right and the state is restored when the body is left.
+
+`super()` without arguments reads the first slot of the frame, so code that may do this keeps its first argument there.
+"""
+
+import inspect
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from pliant.capture.bytecode.assemble import assemble
+from pliant.capture.bytecode.cfg import Layout, jumped, layouts, live_locals, moved, reads_first_argument
+from pliant.capture.bytecode.decode import Op, Program, decode
+from pliant.capture.bytecode.instructions import HandlerLabel, Instruction, Item, Label, Mark, Position
+from pliant.capture.bytecode.ops import OPS, call_pair
+from pliant.capture.bytecode.versions import (
+    AFTER_FOR,
+    NULL_BELOW_CALLABLE,
+    SLOT_OPCODES,
+    call_group,
+    checked,
+    load_cell,
+    without_method,
+)
+from pliant.errors import Unsupported
+
+HANDLED = ".exc"
+RESUMES = ".resumes"
+_GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+_FUNCTION = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePoint:
+    """The state before the operation at `offset` (an `Op.offset`).
+
+    `stack[i]` is False where the slot is NULL; `locals` are the bound, live locals that are no cells.
+    `handled` is set in the body of an `except` or `finally` that handles an exception.
+    """
+
+    code: CodeType
+    offset: int
+    stack: tuple[bool, ...]
+    locals: tuple[str, ...]
+    handled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepCode:
+    """`code` takes a tuple of functions, one per successor, before the point's parameters.
+
+    It returns `functions[i](cells, *values of parameters(successors[i]))`, or returns or raises what the operation does.
+    """
+
+    code: CodeType
+    successors: tuple[ResumePoint, ...]
+
+
+def resume_freevars(code: CodeType) -> tuple[str, ...]:
+    """The free variables of all code made for `code`, in the order of the closure: its own cells come first."""
+    return (*code.co_cellvars, *code.co_freevars)
+
+
+def parameters(point: ResumePoint) -> tuple[str, ...]:
+    """The names of a resume function's parameters: stack slots from the bottom, handled exception, locals."""
+    slots = tuple(f".s{place}" for place, bound in enumerate(point.stack) if bound)
+    return (*slots, *((HANDLED,) if point.handled else ()), *point.locals)
+
+
+def point_at(program: Program, index: int, stack: Iterable[bool], local_names: Iterable[str]) -> ResumePoint:
+    """The point before operation `index`; names of cells and dead locals are left out."""
+    layout = layouts(program)[index]
+    if layout is None:
+        raise Unsupported("no path leads to this operation", kind="bytecode")
+    live = live_locals(program, index)
+    cells = program.code.co_cellvars
+    kept = tuple(name for name in local_names if name in live and name not in cells)
+    return ResumePoint(program.code, program.ops[index].offset, tuple(stack), kept, bool(layout.handling))
+
+
+def after_call_point(
+    code: CodeType, offset_of_call: int, stack_below: tuple[bool, ...], local_names: tuple[str, ...]
+) -> ResumePoint:
+    """The point behind an operation that pushes one value, with that value on top of what lies under its operands."""
+    program = decode(code)
+    return point_at(program, program.index_of(offset_of_call) + 1, (*stack_below, True), local_names)
+
+
+@lru_cache(maxsize=4096)
+def _resume_code(point: ResumePoint, identity: int) -> CodeType:
+    frame = _Frame(point, ())
+    items = [*frame.rebuild(), frame.make("JUMP_FORWARD", target=frame.index), *frame.body()]
+    return frame.assemble(items)
+
+
+def resume_code(point: ResumePoint) -> CodeType:
+    """The code of a function that goes on at `point`. Unsupported in generators and class bodies."""
+    return _resume_code(point, id(point.code))  # equal code objects may differ in lines and positions
+
+
+@lru_cache(maxsize=4096)
+def _step_code(point: ResumePoint, identity: int) -> StepCode:
+    return _Step(point).build()
+
+
+def step_code(point: ResumePoint) -> StepCode:
+    """The code of a function that runs the operation at `point` and calls what goes on behind it."""
+    return _step_code(point, id(point.code))
+
+
+class _Frame:
+    """Slots and instructions of code that starts by rebuilding the state of `point`."""
+
+    def __init__(self, point: ResumePoint, first: tuple[str, ...]) -> None:
+        code = point.code
+        self.point = point
+        self.program = decode(code)
+        self.index = self.program.index_of(point.offset)
+        self.op = self.program.ops[self.index]
+        self.layout = self._checked_layout()
+        self.position: Position = self.op.position
+        self.consts: list[Any] = list(code.co_consts)
+        self.parameters = (*first, *parameters(point))
+        self.names = list(self.parameters)
+        self.names += [n for n in code.co_varnames if n not in self.names and n not in code.co_cellvars]
+        self.freevars = resume_freevars(code)
+        self.original = self._original_slots()
+        self.prologue = self._place_first_argument()
+
+    def _checked_layout(self) -> Layout:
+        point, code = self.point, self.point.code
+        if code.co_flags & _GENERATORS or code.co_flags & _FUNCTION != _FUNCTION:
+            raise Unsupported(f"cannot go on in the middle of {code.co_qualname}", kind="resume-frame")
+        layout = layouts(self.program)[self.index]
+        if layout is None or self.index < _prefix(self.program):
+            raise Unsupported(f"no frame stands at {self.op.name}", kind="resume-frame")
+        if len(layout.stack) != len(point.stack):
+            raise Unsupported(
+                f"{len(layout.stack)} slots at {self.op.name}, not {len(point.stack)}", kind="resume-frame"
+            )
+        if layout.without_cell:
+            raise Unsupported("an inlined comprehension has shelved a cell", kind="resume-frame")
+        if any(kind.text == "mixed" for kind in layout.stack):
+            raise Unsupported("whether an exception is handled depends on the path", kind="resume-frame")
+        if point.handled != bool(layout.handling):
+            raise Unsupported("the exception that is being handled is needed", kind="resume-in-except")
+        return layout
+
+    def _original_slots(self) -> dict[int, int | str]:
+        """For each slot of the original its local's name, or its cell's slot here."""
+        code = self.point.code
+        merged = [name for name in code.co_cellvars if name not in code.co_varnames]
+        own = [self.cell(name) if name in code.co_cellvars else name for name in (*code.co_varnames, *merged)]
+        return dict(enumerate([*own, *(self.cell(name) for name in code.co_freevars)]))
+
+    # ---- slots and instructions
+    def local(self, name: str) -> int:
+        """The slot of a local, made if there is none."""
+        if name not in self.names:
+            self.names.append(name)
+        return self.names.index(name)
+
+    def const(self, value: object) -> int:
+        self.consts.append(value)
+        return len(self.consts) - 1
+
+    def make(self, name: str, arg: int | str = 0, target: Label | None = None) -> Instruction:
+        """A new instruction; a text as argument names a local."""
+        slot = self.local(arg) if isinstance(arg, str) else arg
+        return Instruction(name, slot, target, self.position)
+
+    def cell(self, name: str) -> int:
+        """The slot of a cell: counted from `_FREE` until the number of locals before the cells is known."""
+        return _FREE + self.freevars.index(name)
+
+    def _place_first_argument(self) -> list[Item]:
+        """Bring the original's first argument into slot 0, where `super()` looks for it."""
+        code = self.point.code
+        if not reads_first_argument(self.program):
+            return []
+        name = code.co_varnames[0]
+        if name in code.co_cellvars:
+            return self._copy_first_cell(name)
+        if name not in self.parameters:  # unbound: `super()` must find an empty slot
+            return self._free_first_slot()
+        place = self.names.index(name)
+        if place == 0:
+            return []
+        first = self.names[0]
+        self.names[0], self.names[place] = name, first
+        return [self.make(*each) for each in (
+            ("LOAD_FAST", first), ("LOAD_FAST", name), ("STORE_FAST", first), ("STORE_FAST", name)
+        )]  # fmt: skip
+
+    def _free_first_slot(self) -> list[Item]:
+        """Move the first parameter to a slot of its own and leave slot 0 empty."""
+        if not self.parameters:
+            return []
+        first = self.names[0]
+        self.names[0] = ".first"
+        self.names.append(first)
+        return [self.make("LOAD_FAST", ".first"), self.make("STORE_FAST", first), self.make("DELETE_FAST", ".first")]
+
+    def _copy_first_cell(self, name: str) -> list[Item]:
+        """Put what the first argument's cell holds into slot 0."""
+        if not self.parameters or _stores_to(self.point.code, name):
+            raise Unsupported("super() needs a first argument that is a cell", kind="resume-frame")
+        moved_away = self._free_first_slot()
+        return [*moved_away, self.make("LOAD_DEREF", self.cell(name)), self.make("STORE_FAST", ".first")]
+
+    # ---- pieces of code
+    def rebuild(self) -> list[Item]:
+        """Instructions that bring the stack and the handled exceptions into the state of the point."""
+        items: list[Item] = [self.make("RESUME"), *self.prologue]
+        restore = self.layout.handling
+        handled = [*(f".s{place}" for place in restore[1:]), HANDLED]  # what each of them stands below
+        for place, bound in enumerate(self.point.stack):
+            if place in restore:
+                items += [self.make("LOAD_FAST", handled[restore.index(place)]), self.make("PUSH_EXC_INFO")]
+                items.append(self.make("POP_TOP"))
+            else:
+                items.append(self.make("LOAD_FAST", f".s{place}") if bound else self.make("PUSH_NULL"))
+        items += [self.make("DELETE_FAST", name) for name in self.parameters if _is_temporary(name)]
+        return items
+
+    def moved(self, item: Instruction) -> Instruction:
+        """An original instruction with its slot's place here."""
+        if item.name not in SLOT_OPCODES:
+            return item
+        slot = self.original[item.arg]
+        if isinstance(slot, int):
+            return replace(item, arg=slot)
+        return replace(item, name=checked(item.name), arg=self.local(slot))
+
+    def body(self) -> list[Item]:
+        """The whole original, without the start that fills cells."""
+        items: list[Item] = []
+        for op in self.program.ops:
+            items.append(Mark(op.index))
+            if op.index >= _prefix(self.program):
+                items += map(self.moved, self.program.real[op.index])
+        return items
+
+    def assemble(self, items: Sequence[Item]) -> CodeType:
+        code = self.point.code
+        free = len(self.freevars)
+        start: list[Item] = [Instruction("COPY_FREE_VARS", free, position=self.position)] if free else []
+        return assemble(
+            [*start, *map(self._placed, items)],
+            code,
+            co_varnames=tuple(self.names),
+            co_nlocals=len(self.names),
+            co_cellvars=(),
+            co_freevars=self.freevars,
+            co_consts=tuple(self.consts),
+            co_argcount=len(self.parameters),
+            co_posonlyargcount=len(self.parameters),
+            co_kwonlyargcount=0,
+            co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
+        )
+
+    def _placed(self, item: Item) -> Item:
+        """The item with its cell behind all locals."""
+        if isinstance(item, Instruction) and item.name in SLOT_OPCODES and item.arg >= _FREE:
+            return replace(item, arg=item.arg - _FREE + len(self.names))
+        return item
+
+
+class _Step(_Frame):
+    """Code that runs one operation. The functions to call afterwards lie at the bottom of its stack."""
+
+    def __init__(self, point: ResumePoint) -> None:
+        super().__init__(point, (RESUMES,))
+        self.successors: list[ResumePoint] = []
+
+    def build(self) -> StepCode:
+        items = [*self.rebuild(), *self._operation()]
+        if not OPS[self.op.name].ends:
+            stack = _bound_after(self.op, self.point)
+            items += self._go_on(self.index + 1, stack, self._locals_after())
+        if self.op.target is not None:
+            items += [Mark(_JUMPED), *self._after_for()]
+            stack = jumped(self.op, self.point.stack, lambda: True)
+            items += self._go_on(self.op.target, stack, self.point.locals)
+        if self.op.handler is not None and self.op.name != "RETURN_VALUE":
+            items += [Mark(_RAISED), *self._handler()]
+        return StepCode(self.assemble(items), tuple(self.successors))
+
+    def rebuild(self) -> list[Item]:
+        items = super().rebuild()
+        if self.op.name == "RETURN_VALUE":  # nothing follows it, and a returning frame leaves an empty stack
+            return items
+        start = 1 + len(self.prologue)
+        functions = [self.make("LOAD_FAST", RESUMES), self.make("DELETE_FAST", RESUMES)]
+        return [*items[:start], *functions, *items[start:]]
+
+    def _operation(self) -> list[Item]:
+        """The real instructions, with the step's own labels and handler."""
+        real: Sequence[Instruction] = self.program.real[self.index]
+        if self.op.name in ("LOAD_METHOD", "LOAD_SUPER_METHOD"):
+            plain = without_method(tuple((item.name, item.arg) for item in real))
+            real = [replace(real[0], name=name, arg=arg) for name, arg in plain]
+        if self.op.name == "JUMP":
+            return [self.make("JUMP_FORWARD", target=_JUMPED)]
+        handler = self.op.handler
+        label = HandlerLabel(_RAISED, handler.depth + 1, handler.lasti) if handler is not None else None
+        if self.op.name == "RETURN_VALUE":
+            label = None
+        target = _JUMPED if self.op.target is not None else None
+        return [replace(self.moved(item), target=target, handler=label) for item in real]
+
+    def _after_for(self) -> list[Item]:
+        return [self.make(name) for name in AFTER_FOR] if self.op.name == "FOR_ITER" else []
+
+    def _locals_after(self) -> tuple[str, ...]:
+        before = self.point.locals
+        slot = self.original.get(self.program.real[self.index][0].arg)
+        match self.op.name:
+            case "STORE_FAST" if isinstance(slot, str):
+                rest = tuple(name for name in before if name != slot)
+                return (*rest, slot) if self.point.stack[-1] else rest
+            case "DELETE_FAST" | "LOAD_FAST_AND_CLEAR" if isinstance(slot, str):
+                return tuple(name for name in before if name != slot)
+            case _:
+                return before
+
+    def _handler(self) -> list[Item]:
+        """Go on at the handler; the offset that CPython pushed is that of the step, so put the original one."""
+        handler = self.op.handler
+        assert handler is not None
+        stack = (*self.point.stack[: handler.depth], *(True,) * (handler.lasti + 1))
+        items = self._go_on(handler.target, stack, self.point.locals)
+        if not handler.lasti:
+            return items
+        offset = self.make("LOAD_CONST", self.const(self.op.offset // 2))
+        swap, drop = self.make("SWAP", 2), self.make("POP_TOP")
+        return [swap, drop, offset, swap, *items]
+
+    def _go_on(self, index: int, stack: tuple[bool, ...], local_names: tuple[str, ...]) -> list[Item]:
+        """Take the state apart and call the successor's function with it."""
+        point = point_at(self.program, index, stack, local_names)
+        layout = layouts(self.program)[index]
+        assert layout is not None
+        number = len(self.successors)
+        self.successors.append(point)
+        items: list[Item] = [self.make("STORE_FAST", f".t{place}") for place in reversed(range(len(stack)))]
+        if point.handled:
+            items += self._leave_handlers(f".t{layout.handling[0]}")
+        items += [self.make("LOAD_CONST", self.const(number)), self.make("BINARY_SUBSCR")]
+        items += [self.make("PUSH_NULL"), *([self.make("SWAP", 2)] if NULL_BELOW_CALLABLE else [])]
+        items += [self.make(load_cell(), self.cell(name)) for name in self.freevars]
+        items.append(self.make("BUILD_TUPLE", len(self.freevars)))
+        names = [f".t{name[2:]}" if name.startswith(".s") else name for name in parameters(point)]
+        for name in names:
+            items += [self.make("LOAD_FAST", name), self.make("DELETE_FAST", name)]
+        items += [self.make(*each) for each in call_group(len(names) + 1)]
+        return [*items, self.make("RETURN_VALUE")]
+
+    def _leave_handlers(self, outermost: str) -> list[Item]:
+        """Keep the exception handled now as a local, and give the thread back the state from before the frame's."""
+        return [
+            self.make("LOAD_CONST", self.const(None)),
+            self.make("PUSH_EXC_INFO"),
+            self.make("POP_TOP"),
+            self.make("STORE_FAST", HANDLED),
+            self.make("LOAD_FAST", outermost),
+            self.make("POP_EXCEPT"),
+        ]
+
+
+_FREE = 1 << 20  # above any number of locals
+_JUMPED = "jumped"
+_RAISED = "raised"
+
+
+def _is_temporary(name: str) -> bool:
+    return name.startswith(".s") or name == HANDLED
+
+
+def _bound_after(op: Op, point: ResumePoint) -> tuple[bool, ...]:
+    """Which slots hold values after `op`."""
+    match op.name:
+        case "PUSH_NULL":
+            return *point.stack, False
+        case "LOAD_FAST_AND_CLEAR":
+            return *point.stack, op.arg in point.locals
+        case "LOAD_METHOD":
+            return *point.stack[:-1], *_CALL_PAIR
+        case "LOAD_SUPER_METHOD":
+            return *point.stack[:-3], *_CALL_PAIR
+        case _:
+            return moved(op, point.stack, lambda: True)
+
+
+_CALL_PAIR = call_pair(True, False)
+
+
+@lru_cache(maxsize=1024)
+def _prefix(program: Program) -> int:
+    """How many operations at the start fill the cells of a new frame."""
+    return next(op.index for op in program.ops if op.name not in ("MAKE_CELL", "COPY_FREE_VARS"))
+
+
+def _stores_to(code: CodeType, name: str) -> bool:
+    """Whether the code, or code inside it that shares the variable, may change its cell."""
+    if any(op.name in ("STORE_DEREF", "DELETE_DEREF") and op.arg == name for op in decode(code)):
+        return True
+    inner = (const for const in code.co_consts if isinstance(const, CodeType) and name in const.co_freevars)
+    return any(_stores_to(const, name) for const in inner)
