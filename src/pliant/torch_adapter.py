@@ -59,3 +59,10 @@ def append_node(
     graph._find_nodes_lookup_table.insert(node)
     graph._len += 1
     return node
+
+
+# Whether `torch.autocast` is on for any device: one C call, where the public form asks device by device.
+any_autocast = torch._C._is_any_autocast_enabled
+
+# A context in which no autocast kernel is reached, whatever the state; the public form needs a device and costs ten times as much.
+no_autocast = torch._C._DisableAutocast

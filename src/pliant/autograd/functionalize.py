@@ -370,6 +370,13 @@ def _batch_norm(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: di
     return outputs[:3]
 
 
+def _batch_norm_backward(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """In training the running statistics are not read: passing none of them saves copies of what the forward wrote."""
+    if args[7]:
+        args = (*args[:3], None, None, *args[5:])
+    return _pure(mode, func, args, kwargs)
+
+
 def _refuse_view_write(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     raise UnsupportedMutation(f"`{func}` changes the shape of a tensor in place", kind="metadata-mutation")
 
@@ -378,6 +385,7 @@ _handlers: dict[Any, Handler] = {
     _aten.copy_.default: _copy,
     _aten.lift_fresh.default: _lift_fresh,
     _aten.native_batch_norm.default: _batch_norm,
+    _aten.native_batch_norm_backward.default: _batch_norm_backward,
 }
 
 

@@ -22,7 +22,9 @@ from pliant.autograd.outputs import OutputMaker
 from pliant.autograd.partition.split import Partition, partition
 from pliant.debug import events
 from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, Runnable
+from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.interpret import eager
+from pliant.torch_adapter import any_autocast, no_autocast
 
 Call = Callable[[list[Any]], tuple[Any, ...]]
 _set_grad = torch._C._set_grad_enabled
@@ -34,13 +36,25 @@ def build(captured: CapturedGraph, compile_aten: AtenCompiler, config: Any = Non
         joint = trace_joint(captured)
     with events.stage("partition"):
         parts = partition(joint)
-    run = compile_aten(parts.forward)
+    run = _outside_autocast(compile_aten(parts.forward))
     if joint.constants:
         run = _with_constants(run, joint.constants)
     maker = OutputMaker(joint.plan, captured.inputs)
     if parts.backward is None:
         return _inference(captured, joint, run, maker)
     return _training(captured, joint, parts, run, maker, compile_aten)
+
+
+def _outside_autocast(run: Runnable) -> Runnable:
+    """Casts are in the graph already: `torch.autocast` around the call, or around the backward, must not cast again."""
+
+    def call(inputs: list[Any]) -> list[Any]:
+        if not any_autocast():
+            return run(inputs)
+        with no_autocast():
+            return run(inputs)
+
+    return call
 
 
 def _with_constants(run: Runnable, constants: list[torch.Tensor]) -> Runnable:
@@ -87,7 +101,7 @@ def _bump_versions(inputs: list[Any], written: list[int]) -> None:
 class LazyBackward:
     """The backward, compiled once, by whichever thread comes first."""
 
-    def __init__(self, graph: AtenGraph, compile_aten: AtenCompiler, constants: int) -> None:
+    def __init__(self, graph: AtenGraph, compile_aten: AtenCompiler) -> None:
         self.graph, self.compile_aten = graph, compile_aten
         self.lock = threading.Lock()
         self.run: Runnable | None = None
@@ -103,17 +117,17 @@ class LazyBackward:
 
     def _compiled(self) -> Runnable:
         try:
-            return self.compile_aten(self.graph)
+            return _outside_autocast(self.compile_aten(self.graph))
         except Exception as error:  # the fallback border: a gradient computed slowly is better than none
             events.record("fallback", name=self.graph.name, why=f"{type(error).__name__}: {error}")
-            return eager(self.graph)
+            return _outside_autocast(eager(self.graph))
 
 
 def _training(
     captured: CapturedGraph, joint: JointGraph, parts: Partition, run: Runnable, maker: OutputMaker, compile_aten: AtenCompiler
 ) -> Call:
     assert parts.backward is not None
-    backward = LazyBackward(parts.backward, compile_aten, len(joint.constants))
+    backward = LazyBackward(parts.backward, compile_aten)
     if parts.symbols:
         backward.get()
     function = _make_function(captured, joint, parts, run, backward)
@@ -138,6 +152,7 @@ def _make_function(
     plain = [i for i, v in enumerate(joint.plan.results) if i not in differentiable and isinstance(v, torch.Tensor)]
     n_symbols, saved, wanted, tangents = len(parts.symbols), parts.saved, parts.wanted, parts.tangents
     constants = joint.constants
+    layouts = [_static_layout(joint.plan.results[i]) for i in tangents]
 
     class Compiled(torch.autograd.Function):
         @staticmethod
@@ -150,7 +165,7 @@ def _make_function(
             ctx.numbers = outputs[n_results : n_results + n_symbols]
             sources = inputs if not constants else (*inputs, *constants)
             ctx.save_for_backward(*[sources[s.position] if s.is_input else outputs[s.position] for s in saved])
-            ctx.layouts = [(results[i].shape, results[i].stride(), results[i].dtype, results[i].device) for i in tangents]
+            ctx.layouts = [known or _layout(results[i]) for i, known in zip(tangents, layouts)]
             return results
 
         @staticmethod
@@ -168,6 +183,17 @@ def _make_function(
             return tuple(gradients)
 
     return Compiled
+
+
+def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+
+
+def _static_layout(fake: FakeTensor) -> tuple[Any, ...] | None:
+    """The layout of a result, if no symbol occurs in it."""
+    if all(type(number) is int for number in (*fake.size_, *fake.stride_)):
+        return fake.size_, fake.stride_, fake.dtype_, fake.device_
+    return None
 
 
 def _laid_out(tangent: torch.Tensor | None, layout: tuple[Any, ...]) -> torch.Tensor:

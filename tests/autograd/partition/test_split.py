@@ -1,0 +1,131 @@
+"""Forward and backward together are the joint graph; what is saved is little."""
+
+import pytest
+import torch
+from torch import nn
+
+from pliant.autograd.joint import trace_joint
+from pliant.autograd.partition.split import partition
+from pliant.graph.contracts import AtenGraph
+from pliant.graph.interpret import interpret
+from tests.autograd.programs import captured, cloned, of_module
+
+
+def leaf(*size):
+    return torch.randn(*size, requires_grad=True)
+
+
+def split(function, inputs):
+    return partition(trace_joint(captured(function, inputs)))
+
+
+def names(aten):
+    return [n.target._schema.name.split("::")[1] for n in aten.graph.nodes if hasattr(n.target, "_schema")]
+
+
+def saved_bytes(parts):
+    output = next(iter(parts.forward.graph.find_nodes(op="output"))).args[0]
+    values = [output[s.position].meta["val"] for s in parts.saved if not s.is_input]
+    return sum(v.numel() * v.dtype.itemsize for v in values)
+
+
+def eager_saved_bytes(function, inputs):
+    known = {v.untyped_storage().data_ptr() for v in inputs}
+    sizes = {}
+
+    def pack(t):
+        pointer = t.untyped_storage().data_ptr()
+        if pointer not in known:
+            sizes[pointer] = t.untyped_storage().nbytes()
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        kept = function(*inputs)
+    del kept
+    return sum(sizes.values())
+
+
+def transformer_layer():
+    return nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), torch.randn(2, 5, 8)
+
+
+MODULES = [
+    lambda: (nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 3)), torch.randn(5, 4)),
+    lambda: (nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()), torch.randn(2, 3, 8, 8)),
+    lambda: (nn.Sequential(nn.LayerNorm(6), nn.SiLU(), nn.Linear(6, 5), nn.Softmax(-1)), torch.randn(3, 6)),
+    transformer_layer,
+]
+
+
+@pytest.mark.parametrize("make", MODULES)
+def test_parts_equal_the_joint_graph(make):
+    module, x = make()
+    function, state = of_module(module)
+    inputs = [*state, x]
+    program = captured(function, inputs)
+    whole, parts = trace_joint(program), split(function, inputs)
+    joint_inputs, part_inputs = cloned(inputs), cloned(inputs)
+    tangents = [torch.randn(n.meta["val"].shape) for n in whole.tangents]
+    expected = interpret(AtenGraph(whole.graph, program.shape_env), [*joint_inputs, *tangents])
+    forward = interpret(parts.forward, part_inputs)
+    saved = [(part_inputs if s.is_input else forward)[s.position] for s in parts.saved]
+    backward = interpret(parts.backward, [*[forward[i] for i in parts.symbols], *saved, *tangents])
+    for mine, theirs in zip(forward[: parts.n_results], expected[: parts.n_results]):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=0)
+    for position, mine in zip(parts.wanted, backward):
+        torch.testing.assert_close(mine, expected[parts.n_results + position], rtol=0, atol=0)
+    for mine, theirs in zip(part_inputs, joint_inputs):
+        assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("make", MODULES)
+def test_no_more_is_saved_than_in_eager(make):
+    module, x = make()
+    function, state = of_module(module)
+    assert saved_bytes(split(function, [*state, x])) <= eager_saved_bytes(function, [*state, x])
+
+
+def test_cheap_chain_is_computed_again():
+    parts = split(lambda x: ((x * 2 + 1).relu() * 3,), [leaf(100)])
+    assert saved_bytes(parts) == 0
+    assert "relu" in names(parts.backward) or "le" in names(parts.backward)
+
+
+def test_product_is_not_computed_again():
+    parts = split(lambda x, w: ((x @ w).relu().sum(),), [leaf(8, 8), leaf(8, 8)])
+    assert names(parts.forward).count("mm") == 1
+    assert names(parts.backward).count("mm") == 2
+
+
+def test_random_draws_happen_once_and_are_not_merged():
+    parts = split(lambda x: (nn.functional.dropout(x) + nn.functional.dropout(x),), [leaf(50)])
+    assert names(parts.forward).count("bernoulli") == 2
+    assert "bernoulli" not in names(parts.backward)
+
+
+def test_equal_calls_are_merged():
+    parts = split(lambda x: (x.sin() + x.sin(),), [torch.randn(3)])
+    assert names(parts.forward) == ["sin", "add"]
+
+
+def test_calls_without_effect_disappear():
+    def f(x):
+        x.cos()
+        return (x.view(3).detach().to(torch.float32).contiguous() + 1,)
+
+    assert names(split(f, [torch.randn(3)]).forward) == ["add"]
+
+
+def test_written_input_is_saved_by_value():
+    def f(x, w):
+        y = x.clone() * w
+        x.zero_()
+        return (y,)
+
+    parts = split(f, [torch.randn(3), leaf(3)])
+    assert not any(s.is_input and s.position == 0 for s in parts.saved)
+    assert names(parts.forward) == ["mul", "zero", "clone", "copy_"] or "clone" in names(parts.forward)
+
+
+def test_nothing_is_saved_for_inference():
+    assert split(lambda x: (x.exp(),), [torch.randn(3)]).backward is None
