@@ -25,7 +25,7 @@ from pliant.capture.roots import Root
 from pliant.capture.trace import Break, BreakReason, Trace
 from pliant.capture.tracer import TraceOptions, trace
 from pliant.debug import events
-from pliant.errors import FallbackWarning, GraphBreakError, PliantWarning, RecompileError, Unsupported, UserError
+from pliant.errors import FallbackWarning, GraphBreakError, PliantError, PliantWarning, RecompileError, Unsupported, UserError
 from pliant.guards.codegen import MISS
 from pliant.guards.explain import Failure, describe_guard, explain_miss
 from pliant.guards.kinds import Guard
@@ -269,10 +269,11 @@ class Dispatcher:
     def _crashed(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if config.get().general.strict:
             raise error
-        why = f"{type(error).__name__}: {error}"
+        why = str(error) if isinstance(error, PliantError) else f"{type(error).__name__}: {error}"
         repro = self._repro(error, args, kwargs)
         self._fall_back(why, "crash")
-        message = f"the compiler failed on {self.name}, which runs eagerly\n  {self.location}\n  why  {why}"
+        indented = why.replace("\n", "\n       ")
+        message = f"the compiler failed on {self.name}, which runs eagerly\n  {self.location}\n  why  {indented}"
         message += f"\n  repro  {repro}" if repro else ""
         message += "\n  do   report it; PLIANT_STRICT=1 raises the error instead"
         events.warn_once(f"crash:{self.name}:{type(error).__name__}", message, FallbackWarning, stacklevel=6)
