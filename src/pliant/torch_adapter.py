@@ -64,5 +64,5 @@ def append_node(
 # Whether `torch.autocast` is on for any device: one C call, where the public form asks device by device.
 any_autocast = torch._C._is_any_autocast_enabled
 
-# A context in which no autocast kernel is reached, whatever the state; the public form needs a device and costs ten times as much.
+# A context in which no autocast kernel is reached; the public form needs a device and costs ten times as much.
 no_autocast = torch._C._DisableAutocast

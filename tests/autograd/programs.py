@@ -16,8 +16,12 @@ from pliant.graph.interpret import eager
 from pliant.symbolic.shape_env import ShapeEnv
 
 
-def captured(function: Callable[..., Any], inputs: list[Any], *, dynamic: bool = False, grad: bool = True) -> CapturedGraph:
-    """The graph of `function(*inputs)`, which returns a tuple. `dynamic`: every size of every non-leaf input is a symbol."""
+def captured(
+    function: Callable[..., Any], inputs: list[Any], *, dynamic: bool = False, grad: bool = True
+) -> CapturedGraph:
+    """The graph of `function(*inputs)`, which returns a tuple. `dynamic`: every size of every non-leaf input is a
+    symbol.
+    """
     env = ShapeEnv()
     mode = FakeMode(env)
     graph = fx.Graph()
@@ -77,13 +81,17 @@ def _clone(value: Any) -> Any:
     return derived
 
 
-def compiled(function: Callable[..., Any], inputs: list[Any], backend: Any = eager, **options: Any) -> Callable[..., Any]:
+def compiled(
+    function: Callable[..., Any], inputs: list[Any], backend: Any = eager, **options: Any
+) -> Callable[..., Any]:
     """`function` through joint trace, partition and the interpreter."""
     call = build(captured(function, inputs, **options), backend)
     return lambda *args: call(list(args))
 
 
-def check(function: Callable[..., Any], inputs: list[Any], *, on: list[Any] | None = None, grad: bool = True, **options: Any) -> Any:
+def check(
+    function: Callable[..., Any], inputs: list[Any], *, on: list[Any] | None = None, grad: bool = True, **options: Any
+) -> Any:
     """Compare with eager: values, layouts, autograd flags, aliasing, mutation of inputs, gradients, random state."""
     run = compiled(function, inputs, grad=grad, **options)
     inputs = inputs if on is None else on
@@ -128,7 +136,9 @@ def compare_aliasing(found: list[Any], expected: list[Any]) -> None:
 
 
 def compare_gradients(found: Any, mine: list[Any], expected: Any, theirs: list[Any]) -> None:
-    roots = [i for i, v in enumerate(expected) if isinstance(v, torch.Tensor) and v.requires_grad and v.grad_fn is not None]
+    roots = [
+        i for i, v in enumerate(expected) if isinstance(v, torch.Tensor) and v.requires_grad and v.grad_fn is not None
+    ]
     mine, theirs = _leaves(mine), _leaves(theirs)
     wanted = range(len(theirs))
     if not roots or not wanted:

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from tests.autograd.programs import check, compiled
 
 from pliant.autograd.aliasing import UnsupportedAliasing
-from tests.autograd.programs import check, compiled
 
 
 def leaf(*size):
@@ -26,7 +26,8 @@ def test_views_of_inputs(function, make):
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x: [y := x * 2, y][0:2], lambda x: (y := x * 2, y.view(-1)), lambda x: (x * 2).chunk(2), lambda x: ((x * 2).t(),),
+        lambda x: [y := x * 2, y][0:2], lambda x: (y := x * 2, y.view(-1)), lambda x: (x * 2).chunk(2), lambda x: ((x *
+        2).t(),),
         lambda x: (y := x * 2, y.detach()), lambda x: (y := x * 2, y.t(), y.t()[1:]), lambda x: ((x * 2)[1:],),
     ],
 )  # fmt: skip

@@ -3,11 +3,11 @@
 import threading
 
 import torch
+from tests.autograd.programs import captured, compiled
 
 from pliant.autograd.runtime import build
 from pliant.debug import events
 from pliant.graph.interpret import eager
-from tests.autograd.programs import captured, compiled
 
 
 def leaf(*size):

@@ -1,9 +1,8 @@
 """Training steps through joint trace, partition and the interpreter equal eager's."""
 
 import torch
-from torch import nn
-
 from tests.autograd.programs import check, of_module
+from torch import nn
 
 
 def check_module(module, *inputs, **options):

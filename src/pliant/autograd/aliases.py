@@ -1,8 +1,10 @@
 """What a fake tensor stands for while its program becomes functional: a place in a base's storage.
 
 In:     the tensors a traced program makes.
-Out:    `Base` (a storage, whose value is a graph node and a version) and `Alias` (a tensor: the base seen through view steps).
-Holds:  two tensors share memory exactly if their aliases share a base; an alias's node is its value at `version` of the base.
+Out:    `Base` (a storage, whose value is a graph node and a version) and `Alias` (a tensor: the base seen through view
+        steps).
+Holds:  two tensors share memory exactly if their aliases share a base; an alias's node is its value at `version` of
+        the base.
 Reads on: `functionalize.py`.
 """
 
@@ -41,7 +43,9 @@ class ViewStep:
 
 @dataclass(slots=True, eq=False)
 class Base:
-    """A storage. `fake`: the first tensor on it, whose autograd history covers the whole storage. `input`: its position."""
+    """A storage. `fake`: the first tensor on it, whose autograd history covers the whole storage. `input`: its
+    position.
+    """
 
     node: fx.Node
     fake: FakeTensor

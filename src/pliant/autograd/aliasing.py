@@ -1,8 +1,10 @@
 """How each output of a captured program relates to its inputs and to the other outputs.
 
 In:     the fakes a traced program returned, and the fakes of its inputs.
-Out:    `OutputPlan`: what the graph computes (`results`), which inputs it writes, and how the caller's outputs are made of both.
-Holds:  outputs that share memory in eager share it after the plan is followed, with the same autograd relation; two outputs that
+Out:    `OutputPlan`: what the graph computes (`results`), which inputs it writes, and how the caller's outputs are
+        made of both.
+Holds:  outputs that share memory in eager share it after the plan is followed, with the same autograd relation; two
+        outputs that
         are one object stay one object.
 Reads on: `runtime.py`, which follows the plan.
 """
@@ -49,7 +51,9 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class ViewOf:
-    """Views applied one after the other to an input or a result. Arguments that are symbols are `FromResult`s in the steps."""
+    """Views applied one after the other to an input or a result. Arguments that are symbols are `FromResult`s in the
+    steps.
+    """
 
     source: FromInput | FromResult
     steps: tuple[ViewStep, ...]
@@ -78,7 +82,9 @@ class InputWrite:
 
 @dataclass(slots=True, eq=False)
 class OutputPlan:
-    """`results`: fakes, symbols or numbers the graph returns. `differentiable`: positions whose gradient may be asked for."""
+    """`results`: fakes, symbols or numbers the graph returns. `differentiable`: positions whose gradient may be
+    asked for.
+    """
 
     outputs: list[Output] = field(default_factory=list)
     results: list[Any] = field(default_factory=list)

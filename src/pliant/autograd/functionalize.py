@@ -1,10 +1,13 @@
 """Record a program's ATen calls as a functional graph: views and writes become values.
 
 In:     ATen calls on fakes, as they arrive below autograd (`FunctionalMode` is the dispatch mode).
-Out:    nodes in `FunctionalMode.graph`, `meta["val"]` on each; `read(fake.node)` is the node of a tensor's present value.
-Holds:  the graph writes nothing. A write to a view goes through the chain of views to its base; other views of the base are
+Out:    nodes in `FunctionalMode.graph`, `meta["val"]` on each; `read(fake.node)` is the node of a tensor's present
+        value.
+Holds:  the graph writes nothing. A write to a view goes through the chain of views to its base; other views of the
+        base are
         made again when they are next read. A base's value has the strides of the base's own tensor.
-Reads on: `aliases.py`, `scatter.py` (writes through views), `functional_ops.py` (counterparts of writing operators), `joint.py`.
+Reads on: `aliases.py`, `scatter.py` (writes through views), `functional_ops.py` (counterparts of writing operators),
+`joint.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ _aten = torch.ops.aten
 Handler = Callable[["FunctionalMode", Any, Sequence[Any], dict[str, Any]], Any]
 
 
-class FunctionalMode(FakeMode):
+class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base has no types
     """The dispatch mode. `origin`, `stage`: noted on every node that is recorded while they are set."""
 
     def __init__(self, shape_env: Any, graph: fx.Graph) -> None:
@@ -151,7 +154,9 @@ class FunctionalMode(FakeMode):
         found: FakeTensor = value.meta["val"]
         if found.dtype_ != target.dtype_:
             if not torch.can_cast(found.dtype_, target.dtype_):
-                raise RuntimeError(f"result type {found.dtype_} can't be cast to the desired output type {target.dtype_}")
+                raise RuntimeError(
+                    f"result type {found.dtype_} can't be cast to the desired output type {target.dtype_}"
+                )
             value = self.call(_aten._to_copy.default, value, dtype=target.dtype_)
         if not same_numbers(found.size_, target.size_):
             raise RuntimeError(
@@ -167,7 +172,9 @@ class FunctionalMode(FakeMode):
         return self.laid_out(value, wanted)
 
     def laid_out(self, value: fx.Node, like: FakeTensor) -> fx.Node:
-        """The value with the strides of `like`: a dense copy in the order of its dimensions, else written into a template."""
+        """The value with the strides of `like`: a dense copy in the order of its dimensions, else written into a
+        template.
+        """
         order = sorted(range(len(like.size_)), key=lambda d: _hint(like.stride_[d]), reverse=True)
         expected: Any = 1
         for dim in reversed(order):
@@ -218,7 +225,9 @@ def _alias_of(fake: FakeTensor) -> Alias:
 
 def same_known(one: Sequence[Any], other: Sequence[Any]) -> bool:
     """Whether the numbers are the same, without asking for a guard."""
-    return len(one) == len(other) and all(_expression(a) is _expression(b) or _equal_ints(a, b) for a, b in zip(one, other))
+    return len(one) == len(other) and all(
+        _expression(a) is _expression(b) or _equal_ints(a, b) for a, b in zip(one, other)
+    )
 
 
 def _expression(number: Any) -> Any:

@@ -2,7 +2,8 @@
 
 In:     a `CapturedGraph`.
 Out:    `JointGraph`: forward and backward in one `fx.Graph`, and the plan of how the caller's outputs are made.
-Holds:  the graph is functional but for `copy_` nodes at its very end. Placeholders: the captured inputs, constants that the
+Holds:  the graph is functional but for `copy_` nodes at its very end. Placeholders: the captured inputs, constants
+        that the
         program holds, tangents. It returns the forward's results, then a gradient (or None) for each captured input.
         Derivatives are torch's: the program runs on fakes with autograd above the recording mode.
 Reads on: `functionalize.py`, `aliasing.py`, `partition/`.
@@ -140,7 +141,8 @@ class _Tracer:
         return self._finish(plan, results, new_values, gradients)
 
     def _placeholder(self, position: int) -> fx.Node:
-        return list(self.graph.find_nodes(op="placeholder"))[position]
+        holders: list[fx.Node] = list(self.graph.find_nodes(op="placeholder"))
+        return holders[position]
 
     def _result(self, value: Any) -> Any:
         """The node of a result, with the strides that eager gives it."""
@@ -193,7 +195,9 @@ def _plain(fake: FakeTensor, mode: FunctionalMode) -> FakeTensor:
 
 
 def trace_joint(captured: CapturedGraph, *, grad: bool | None = None) -> JointGraph:
-    """The joint graph of a captured program. `grad`: whether to trace the backward; by default where something needs it."""
+    """The joint graph of a captured program. `grad`: whether to trace the backward; by default where something needs
+    it.
+    """
     tracer = _Tracer(captured)
     if grad is False:
         tracer.leaves = [None] * len(tracer.leaves)

@@ -2,7 +2,8 @@
 
 In:     `CapturedGraph.module` and its arguments (fakes, symbols).
 Out:    the tuple of its outputs, and which tensors its nodes gave.
-Holds:  calls that change the shape of a tensor in place (`unsqueeze_`, `t_`) are run as views, and every later use of the same
+Holds:  calls that change the shape of a tensor in place (`unsqueeze_`, `t_`) are run as views, and every later use of
+        the same
         object sees the view: a fake's shape never changes.
 """
 
@@ -24,7 +25,10 @@ _VIEW_IN_PLACE = {
 
 
 def run_module(
-    module: fx.GraphModule, inputs: list[Any], on_node: Callable[[fx.Node | None], None], constant: Callable[[torch.Tensor], Any]
+    module: fx.GraphModule,
+    inputs: list[Any],
+    on_node: Callable[[fx.Node | None], None],
+    constant: Callable[[torch.Tensor], Any],
 ) -> tuple[Any, ...]:
     """The outputs of `module(*inputs)`. `constant` turns a tensor that the module holds into a fake."""
     values: dict[fx.Node, Any] = {}
@@ -52,13 +56,14 @@ def _attribute(module: fx.GraphModule, target: Any, constant: Callable[[torch.Te
 def _call(module: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], inputs: list[Any]) -> Any:
     args = fx.map_arg(node.args, values.__getitem__)
     kwargs = fx.map_arg(node.kwargs, values.__getitem__)
+    target: Any = node.target
     if node.op == "call_function":
-        return node.target(*args, **kwargs)
+        return target(*args, **kwargs)
     if node.op == "call_module":
-        return module.get_submodule(node.target)(*args, **kwargs)
-    if node.target in _VIEW_IN_PLACE:
+        return module.get_submodule(target)(*args, **kwargs)
+    if target in _VIEW_IN_PLACE:
         return _view_in_place(node, args, kwargs, values, inputs)
-    return getattr(args[0], node.target)(*args[1:], **kwargs)
+    return getattr(args[0], target)(*args[1:], **kwargs)
 
 
 def _view_in_place(
@@ -67,7 +72,7 @@ def _view_in_place(
     target = args[0]
     if any(target is given for given in inputs):
         raise UnsupportedMutation(f"`{node.target}` changes the shape of an input", kind="metadata-mutation")
-    viewed = getattr(target, _VIEW_IN_PLACE[node.target])(*args[1:], **kwargs)
+    viewed = getattr(target, _VIEW_IN_PLACE[str(node.target)])(*args[1:], **kwargs)
     for other, value in values.items():
         if value is target:
             values[other] = viewed

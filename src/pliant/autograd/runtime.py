@@ -2,16 +2,19 @@
 
 In:     a `CapturedGraph` and a compiler of ATen graphs.
 Out:    a function of the list of flat inputs that returns the tuple of the program's outputs.
-Holds:  to autograd the compiled program is one node; its outputs relate to inputs and to each other as in eager. The backward is
-        compiled at once if it needs symbols, else when it first runs; if that fails, it runs eagerly and an event says so.
-Contract for compiled graphs: results have the strides of their descriptions; inputs other than those written are not changed,
+Holds:  to autograd the compiled program is one node; its outputs relate to inputs and to each other as in eager. The
+        backward is
+        compiled at once if it needs symbols, else when it first runs; if that fails, it runs eagerly and an event says
+        so.
+Contract for compiled graphs: results have the strides of their descriptions; inputs other than those written are not
+changed,
         since a saved tensor may be read by a second backward.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -95,7 +98,8 @@ def _written_in_graph(plan: OutputPlan) -> list[int]:
 
 def _bump_versions(inputs: list[Any], written: list[int]) -> None:
     for position in written:
-        torch.autograd.graph.increment_version(inputs[position])
+        if not inputs[position].is_inference():  # such a tensor has no version
+            torch.autograd.graph.increment_version(inputs[position])
 
 
 class LazyBackward:
@@ -124,14 +128,19 @@ class LazyBackward:
 
 
 def _training(
-    captured: CapturedGraph, joint: JointGraph, parts: Partition, run: Runnable, maker: OutputMaker, compile_aten: AtenCompiler
+    captured: CapturedGraph,
+    joint: JointGraph,
+    parts: Partition,
+    run: Runnable,
+    maker: OutputMaker,
+    compile_aten: AtenCompiler,
 ) -> Call:
     assert parts.backward is not None
     backward = LazyBackward(parts.backward, compile_aten)
     if parts.symbols:
         backward.get()
     function = _make_function(captured, joint, parts, run, backward)
-    apply = function.apply
+    apply: Callable[..., tuple[Any, ...]] = function.apply
     bump = _written_in_graph(joint.plan)
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
@@ -140,7 +149,7 @@ def _training(
         return maker.make(inputs, results)
 
     if maker.is_plain and not bump:
-        return lambda inputs: apply(*inputs)  # type: ignore[no-any-return]
+        return lambda inputs: apply(*inputs)
     return call
 
 
@@ -174,8 +183,9 @@ def _make_function(
             for position, layout in zip(tangents, ctx.layouts):
                 arguments.append(_laid_out(given[position], layout))
             gradients: list[Any] = [None] * n_inputs
+            found: Sequence[Any]
             if torch.is_grad_enabled():
-                found = _OnceDifferentiable.apply(lazy, *arguments)
+                found = _once_differentiable(lazy, *arguments)
             else:
                 found = lazy.get()(arguments)
             for index, value in zip(wanted, found):
@@ -219,3 +229,6 @@ class _OnceDifferentiable(torch.autograd.Function):
             "a compiled program's gradient is not differentiable again: run the part that needs "
             "`create_graph=True` without `pliant.compile`"
         )
+
+
+_once_differentiable: Callable[..., tuple[Any, ...]] = _OnceDifferentiable.apply

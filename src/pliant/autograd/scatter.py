@@ -83,7 +83,9 @@ def _expanded(emit: Emitter, step: ViewStep, viewed: Alias, value: fx.Node) -> f
     size = value.meta["val"].size_
     old = viewed.fake.size_
     extra = len(size) - len(old)
-    if all(type(a) is int and a == 1 for a in size[:extra]) and all(a is b or a == b for a, b in zip(size[extra:], old)):
+    if all(type(a) is int and a == 1 for a in size[:extra]) and all(
+        a is b or a == b for a, b in zip(size[extra:], old)
+    ):
         return reshape(emit, value, old)
     raise UnsupportedMutation("a write through an expanded view reaches elements twice", kind="write-through-view")
 
@@ -92,7 +94,9 @@ def _split(emit: Emitter, step: ViewStep, viewed: Alias, value: fx.Node) -> fx.N
     dim = _argument(step, 1, "dim", 0)
     assert step.index is not None
     start = step.args[0] * step.index
-    return emit.call(_aten.slice_scatter.default, emit.read(viewed), value, dim, start, start + value.meta["val"].size_[dim])
+    return emit.call(
+        _aten.slice_scatter.default, emit.read(viewed), value, dim, start, start + value.meta["val"].size_[dim]
+    )
 
 
 def _split_with_sizes(emit: Emitter, step: ViewStep, viewed: Alias, value: fx.Node) -> fx.Node:

@@ -2,7 +2,8 @@
 
 In:     an `AtenGraph` and real inputs (tensors and numbers) in the order of its placeholders.
 Out:    its outputs.
-Holds:  nothing is compiled or fused; values are freed after their last use. Symbols take their values from the inputs' sizes and
+Holds:  nothing is compiled or fused; values are freed after their last use. Symbols take their values from the inputs'
+        sizes and
         from nodes that return numbers. Random operators draw from the generators in graph order.
 """
 
@@ -81,7 +82,7 @@ class _Run:
         with torch.no_grad():
             for node in self.graph.nodes:
                 if node.op == "output":
-                    return [self.value(a) for a in node.args[0]]  # type: ignore[union-attr, misc]
+                    return [self.value(a) for a in node.args[0]]
                 self.nodes[node] = inputs.pop() if node.op == "placeholder" else self.call(node)
                 self.note(node)
         raise AssertionError("a graph without an output node")

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
+from tests.autograd.programs import captured, cloned, of_module
 from torch import nn
 
 from pliant.autograd.joint import trace_joint
 from pliant.autograd.partition.split import partition
 from pliant.graph.contracts import AtenGraph
 from pliant.graph.interpret import interpret
-from tests.autograd.programs import captured, cloned, of_module
 
 
 def leaf(*size):

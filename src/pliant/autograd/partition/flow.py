@@ -2,7 +2,8 @@
 
 In:     edges `(from, to, capacity)` between hashable vertices, a source and a sink.
 Out:    the vertices on the source's side of the minimum cut that lies nearest the sink.
-Holds:  the capacities that leave the returned set add up to the maximum flow. Capacities are non-negative integers of any size.
+Holds:  the capacities that leave the returned set add up to the maximum flow. Capacities are non-negative integers of
+        any size.
 Source: Dinic's algorithm (blocking flows on level graphs).
 """
 

@@ -5,7 +5,8 @@ Out:    the set of forward nodes to save; what else backward reads, it computes 
 Holds:  an operator that may not run twice (products, convolutions, reductions, random draws) is never run again.
         Saved bytes and repeated work are a minimum cut of the network built here.
 Units:  bytes. Reads on: `cost.py`, `flow.py`.
-Source: recomputation as a minimum cut: a value is cut where it is saved, an operator lies beyond the cut if it runs again.
+Source: recomputation as a minimum cut: a value is cut where it is saved, an operator lies beyond the cut if it runs
+        again.
 """
 
 from __future__ import annotations
@@ -68,7 +69,6 @@ class _Network:
         for argument in followed:
             self.edges.append(((argument, "out"), (node, "in"), UNLIMITED))
         return followed
-
 
     def solve(self) -> list[fx.Node]:
         """The saved nodes: those fixed, and those the cut goes through."""

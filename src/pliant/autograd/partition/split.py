@@ -2,8 +2,10 @@
 
 In:     a `JointGraph`.
 Out:    `Partition(forward, backward, saved...)`.
-Holds:  running forward, then backward on what it saved, gives the joint graph's outputs. The joint graph is consumed: passes
-        change it. An input that is written is saved by value, as it was before. Random draws happen once, in the forward.
+Holds:  running forward, then backward on what it saved, gives the joint graph's outputs. The joint graph is consumed:
+        passes
+        change it. An input that is written is saved by value, as it was before. Random draws happen once, in the
+        forward.
 Reads on: `policy.py` (what is saved), `runtime.py` (who passes it on).
 """
 
@@ -43,8 +45,10 @@ class Saved:
 class Partition:
     """forward: inputs -> results, then what is saved. backward: symbols, saved tensors, tangents -> gradients.
 
-    `n_results`: how many forward outputs the output plan knows. `symbols`: forward outputs that are numbers backward needs.
-    `wanted`: the captured inputs whose gradients backward returns, in order. `tangents`: forward results they belong to.
+    `n_results`: how many forward outputs the output plan knows. `symbols`: forward outputs that are numbers backward
+    needs.
+    `wanted`: the captured inputs whose gradients backward returns, in order. `tangents`: forward results they belong
+    to.
     """
 
     forward: AtenGraph
@@ -113,7 +117,9 @@ class _Split:
             if node.target is operator.getitem and node.args[0] not in late:
                 continue  # an item is computed with its tuple
             behind = any(a in late for a in node.all_input_nodes)
-            if behind or (node.meta.get("stage") == "backward" and node not in in_forward and node.op == "call_function"):
+            if behind or (
+                node.meta.get("stage") == "backward" and node not in in_forward and node.op == "call_function"
+            ):
                 late.add(node)
         late.discard(self.output)
         return frozenset(late)
@@ -127,9 +133,7 @@ class _Split:
             if self.gradients[index] not in in_backward:
                 read[self.gradients[index]] = None
         kept = frozenset(_nodes(self.results))
-        self.free = frozenset(
-            self.joint.primals[i] for i in self.static if self.joint.primals[i] not in self.written
-        )
+        self.free = frozenset(self.joint.primals[i] for i in self.static if self.joint.primals[i] not in self.written)
         numbers = {n for n in read if isinstance(n.meta.get("val"), _SYMBOLIC)}
         needed = [n for n in read if n not in self.free and n not in numbers]
         return choose_saved(needed, in_backward, kept, self.free)
@@ -178,7 +182,8 @@ class _Split:
         for node in self.epilogue:
             _copy(graph, node, copies)
         values = [*self.results, *extra]
-        taken = [kept_by_value.get(v, copies[v]) if i >= len(self.results) and isinstance(v, fx.Node) else _mapped(v, copies)
+        taken = [kept_by_value.get(v, copies[v]) if i >= len(self.results) and isinstance(v, fx.Node) else _mapped(v,
+        copies)
                  for i, v in enumerate(values)]  # fmt: skip
         graph.output(tuple(taken))
         return AtenGraph(graph, self.joint.captured.shape_env, f"{self.joint.captured.name}_forward", self.static)
@@ -211,7 +216,9 @@ class _Split:
         from_tangents = set(list(graph.find_nodes(op="placeholder"))[n_saved:])
         output = next(iter(graph.find_nodes(op="output")))
         values: Any = output.args[0]
-        separate(graph, [i for i in range(n_gradients) if values[i] not in from_tangents and values[i] not in values[:i]])
+        separate(
+            graph, [i for i in range(n_gradients) if values[i] not in from_tangents and values[i] not in values[:i]]
+        )
 
     def finish(self, symbols: list[Any], saved: list[fx.Node], backward: AtenGraph, wanted: list[int]) -> Partition:
         """Say where each saved tensor is found: among the inputs, the results, or returned besides them."""

@@ -2,7 +2,8 @@
 
 In:     a functional ATen graph.
 Out:    the same graph, later equal nodes replaced by the first; how many went.
-Holds:  calls with an effect and random draws are never merged. Arguments are equal if type and value are: `1`, `1.0` and `True` differ,
+Holds:  calls with an effect and random draws are never merged. Arguments are equal if type and value are: `1`, `1.0`
+        and `True` differ,
         as do `0.0` and `-0.0`; symbolic numbers are equal if their expressions are the same object.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -40,7 +41,7 @@ def cse(graph: fx.Graph) -> int:
 def _key(value: Any) -> Hashable:
     kind = type(value)
     if kind is fx.Node:
-        return value
+        return cast(Hashable, value)
     if isinstance(value, (list, tuple)):
         return tuple([_key(v) for v in value])
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
@@ -52,7 +53,7 @@ def _key(value: Any) -> Hashable:
     if kind in _PLAIN:
         return (kind, value)
     hash(value)
-    return value
+    return cast(Hashable, value)
 
 
 _PLAIN = (int, bool, str, complex)

@@ -31,7 +31,9 @@ def is_random(target: Any) -> bool:
 
 @functools.cache
 def has_effect(target: Any) -> bool:
-    """Whether a call does more than return its result: a write, a random draw, a check, a message to other processes."""
+    """Whether a call does more than return its result: a write, a random draw, a check, a message to other
+    processes.
+    """
     if not isinstance(target, torch._ops.OpOverload):
         return target is not operator.getitem
     if target.namespace.startswith(("_c10d", "c10d")) or target._schema.name in _CHECKS:

@@ -2,7 +2,8 @@
 
 In:     a functional ATen graph with its output node, and which positions of the output must not share memory.
 Out:    the same graph with a `clone` wherever such a result lies in the memory of an input or of another result.
-Holds:  values are the same; afterwards a caller may write any of these results without changing another one, or an input.
+Holds:  values are the same; afterwards a caller may write any of these results without changing another one, or an
+        input.
 """
 
 from __future__ import annotations

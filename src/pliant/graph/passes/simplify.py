@@ -2,7 +2,8 @@
 
 In:     a functional ATen graph.
 Out:    the same graph, each such call replaced by its argument; how many went.
-Holds:  values, sizes and strides of what is left are unchanged. In a functional graph a copy is its source; results that must not
+Holds:  values, sizes and strides of what is left are unchanged. In a functional graph a copy is its source; results
+        that must not
         share memory are kept apart by `separate.py`.
 """
 
@@ -82,8 +83,13 @@ def _inverse(outer: fx.Node, inner: fx.Node) -> bool:
     rank = len(outer.meta["val"].size_)
     if outer.target is _aten.transpose.int:
         return {d % rank for d in outer.args[1:3]} == {d % rank for d in inner.args[1:3]}  # type: ignore[operator]
-    first, second = ([d % rank for d in n.args[1]] for n in (inner, outer))  # type: ignore[operator, union-attr]
+    first, second = _dims(inner, rank), _dims(outer, rank)
     return [first[d] for d in second] == list(range(rank))
+
+
+def _dims(node: fx.Node, rank: int) -> list[int]:
+    dims: Any = node.args[1]
+    return [int(d) % rank for d in dims]
 
 
 def _permuted(node: fx.Node) -> fx.Node | None:
