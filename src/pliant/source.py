@@ -1,7 +1,7 @@
 """Where in the user's program something comes from.
 
 In:     a running Python stack.
-Out:    `SourceLocation(file, line, function)`; its text is `file:line in function` and the source line if it can be read.
+Out:    `SourceLocation(file, line, function)`; its text is `file:line in function` and the source line.
 Holds:  taking a location costs about a microsecond: it walks frames and reads no files until it is printed.
 """
 

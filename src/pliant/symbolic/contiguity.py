@@ -64,7 +64,7 @@ def is_channels_last_strides_3d(sizes: Sequence[Expr], strides: Sequence[Expr], 
 
 
 def _channels_last_strides(sizes: Sequence[Expr], strides: Sequence[Expr], inner_to_outer: Sequence[int]) -> Expr:
-    """Strides that grow from channel to batch (c10/core/MemoryFormat.h): none is 0 in the channel, none equals it in N."""
+    """Strides that grow from channel to batch (c10/core/MemoryFormat.h); ties are no order."""
     least: Expr = ONE * 0
     result = relations.ne(strides[1], least)
     for d in inner_to_outer:

@@ -2,8 +2,9 @@
 
 In:     constants, symbols and Python operators on expressions.
 Out:    `Expr` nodes; equal expressions are the same object (`is`), so dictionaries and sets need no deep comparison.
-Holds:  an integer expression is a canonical sum of products `const + coef*mono + ...` over atoms (symbols, `//`, `%`, `min`...).
-        Comparisons of integers are `p == 0`, `p != 0` or `p <= 0` with coprime coefficients. Floats keep their evaluation order.
+Holds:  an integer expression is a canonical sum of products `const + coef*mono + ...` over atoms (symbols, `a // b`).
+        Comparisons of integers are `p == 0`, `p != 0` or `p <= 0` with coprime coefficients.
+        Floats keep their evaluation order.
         Integers are mathematical integers; an expression means something only where no divisor in it is zero.
         Every rewrite holds for all values of the symbols: what needs a range lives in `simplify.py` and `prove.py`.
 Memory: nodes live as long as the process; symbol names repeat between compilations, and so do their expressions.
@@ -22,7 +23,7 @@ Kind: TypeAlias = "type[int] | type[float] | type[bool]"
 Number: TypeAlias = "int | float | bool"
 Term: TypeAlias = "tuple[Expr, int]"
 
-EXPAND_LIMIT = 64  # terms: larger products stay factored, so that expressions grow linearly
+EXPAND_LIMIT = 36  # terms: larger products stay factored, so that expressions grow linearly
 _MEMO_LIMIT = 1 << 16
 
 _table: dict[tuple[object, ...], Expr] = {}
@@ -33,7 +34,7 @@ _mul_memo: dict[tuple[Expr, Expr], Expr] = {}
 class Expr:
     """One node. `const` and `terms` give any integer expression as a sum of products; `free` its symbols.
 
-    `order` sorts monomials the same way in every process; `digest` is a hash that does not depend on the process either.
+    `order` sorts monomials, and `digest` is a hash, the same in every process.
     """
 
     __slots__ = ("args", "const", "terms", "free", "order", "digest", "__weakref__")
@@ -793,7 +794,7 @@ def _mul(a: Expr, b: Expr) -> Expr:
         return scale(a, b.const)
     if not a.terms:
         return scale(b, a.const)
-    if len(a.terms) * len(b.terms) > EXPAND_LIMIT:
+    if len(a.terms) * len(b.terms) > EXPAND_LIMIT or _stays_factored(a, b) or _stays_factored(b, a):
         return _intern(Factored, (a, b) if a.digest <= b.digest else (b, a))
     terms: dict[Expr, int] = {}
     for mono_a, coef_a in a.terms:
@@ -805,6 +806,11 @@ def _mul(a: Expr, b: Expr) -> Expr:
         for mono_b, coef_b in b.terms:
             _accumulate(terms, mono_b, a.const * coef_b)
     return from_terms(a.const * b.const, terms)
+
+
+def _stays_factored(a: Expr, b: Expr) -> bool:
+    """A factored product times a sum is not distributed: it would grow again."""
+    return len(b.terms) > 1 and any(type(atom) is Factored for mono, _ in a.terms for atom in atoms_of(mono))
 
 
 def _accumulate(terms: dict[Expr, int], mono: Expr, coef: int) -> None:

@@ -1,7 +1,7 @@
 """Print an expression as Python or C text.
 
 In:     an expression, names for its symbols (their own names by default), for C optionally what is known of ranges.
-Out:    an expression in the target language. Python text evaluates (with `math`) to the same value as `traverse.evaluate`.
+Out:    an expression in the target language. Python text (with `math`) has the value of `traverse.evaluate`.
 Holds:  C text computes in `int64_t` and `double` and needs `C_PRELUDE`; `//` and `%` keep Python's meaning there,
         as plain `/` and `%` where `bounds` shows that both operands are not negative.
 """
@@ -20,14 +20,26 @@ _TERNARY, _OR, _AND, _NOT, _COMPARE, _BITOR, _BITXOR, _BITAND, _SHIFT, _ADD, _MU
 Template = tuple[str, int, tuple[int, ...]]  # text, own level, level that each argument needs
 
 C_PRELUDE = """\
-static inline int64_t p_floordiv(int64_t a, int64_t b) { int64_t q = a / b; return q - ((a % b != 0) & ((a < 0) != (b < 0))); }
-static inline int64_t p_mod(int64_t a, int64_t b) { int64_t r = a % b; return r + (((r != 0) & ((r < 0) != (b < 0))) ? b : 0); }
+static inline int64_t p_floordiv(int64_t a, int64_t b) {
+  return a / b - ((a % b != 0) & ((a < 0) != (b < 0)));
+}
+static inline int64_t p_mod(int64_t a, int64_t b) {
+  int64_t r = a % b;
+  return (r != 0) & ((r < 0) != (b < 0)) ? r + b : r;
+}
 static inline int64_t p_min(int64_t a, int64_t b) { return b < a ? b : a; }
 static inline int64_t p_max(int64_t a, int64_t b) { return b > a ? b : a; }
-static inline int64_t p_pow(int64_t a, int64_t b) { int64_t r = 1; for (; b > 0; b >>= 1, a *= a) if (b & 1) r *= a; return r; }
+static inline int64_t p_pow(int64_t a, int64_t b) {
+  int64_t r = 1;
+  for (; b > 0; b--) r *= a;
+  return r;
+}
 static inline double p_fmin(double a, double b) { return b < a ? b : a; }
 static inline double p_fmax(double a, double b) { return b > a ? b : a; }
-static inline double p_fmod(double a, double b) { double r = fmod(a, b); return r != 0 ? ((r < 0) != (b < 0) ? r + b : r) : copysign(0.0, b); }
+static inline double p_fmod(double a, double b) {
+  double r = fmod(a, b);
+  return r != 0 ? ((r < 0) != (b < 0) ? r + b : r) : copysign(0.0, b);
+}
 """
 
 
@@ -73,8 +85,8 @@ _PYTHON: dict[type[x.Expr], Template] = {
     x.IsInteger: ("{}.is_integer()", _ATOM, (_ATOM,)),
     x.Not: ("not {}", _NOT, (_NOT,)),
     x.BoolEq: ("{} == {}", _COMPARE, (_BITOR, _BITOR)),
-    **{cls: (f"math.{cls.function}({{}})", _ATOM, (0,)) for cls in x.MATH_CLASSES},
 }
+_PYTHON.update({cls: (f"math.{cls.function}({{}})", _ATOM, (0,)) for cls in x.MATH_CLASSES})
 
 _C: dict[type[x.Expr], Template] = _PYTHON | {
     x.FloorDiv: ("p_floordiv({}, {})", _ATOM, (0, 0)),
@@ -104,8 +116,8 @@ _C: dict[type[x.Expr], Template] = _PYTHON | {
     x.IsInteger: ("({0} == trunc({0}))", _ATOM, (_ATOM,)),
     x.Not: ("!({})", _UNARY, (0,)),
     x.BoolEq: ("(!({}) == !({}))", _ATOM, (0, 0)),
-    **{cls: (f"{cls.function}({{}})", _ATOM, (0,)) for cls in x.MATH_CLASSES},
 }
+_C.update({cls: (f"{cls.function}({{}})", _ATOM, (0,)) for cls in x.MATH_CLASSES})
 del _C[x.RoundDigits]  # decimal rounding has no short C equivalent; asking for it raises
 
 _COMPARISONS: dict[type[x.Expr], str] = {x.Eq: "==", x.Ne: "!=", x.Le: "<="}
@@ -170,10 +182,13 @@ class _Writer:
         template = self.table.get(type(e))
         if template is None:
             raise NotImplementedError(f"{type(e).__name__} has no C form")
-        if type(e) in _PLAIN_DIVISION and self.bounds and self.bounds(e.args[0]).lo >= 0 and self.bounds(e.args[1]).lo > 0:
+        if type(e) in _PLAIN_DIVISION and self._no_negative_operand(e):
             template = _PLAIN_DIVISION[type(e)]
         text, own, levels = template
         return text.format(*[self.write(a, level) for a, level in zip(e.args, levels, strict=True)]), own
+
+    def _no_negative_operand(self, e: x.Expr) -> bool:
+        return self.bounds is not None and self.bounds(e.args[0]).lo >= 0 and self.bounds(e.args[1]).lo > 0
 
     def _constant(self, value: x.Number) -> tuple[str, int]:
         if isinstance(value, bool):

@@ -3,8 +3,8 @@
 In:     a canonical integer comparison and a `Knowledge` (ranges of symbols, known bounds of other expressions).
 Out:    True, False, or None where this method finds no proof.
 Holds:  an answer is right for every choice of symbols that satisfies the knowledge.
-Method: interval arithmetic; one known inequality subtracted; positivity of the polynomial after moving every atom to its
-        lower bound; and relaxations that replace an atom (`//`, `%`, `min`, `max`) by a bound of it, a few deep.
+Method: interval arithmetic; one known inequality subtracted; positivity of the polynomial after moving every atom to
+        its lower bound; and relaxations that replace an atom (`//`, `%`, `min`, `max`) by a bound of it, a few deep.
 """
 
 from __future__ import annotations
@@ -113,7 +113,8 @@ def not_divisible(p: Expr, known: Knowledge) -> bool:
 
 def vanishes(p: Expr, known: Knowledge) -> bool:
     """p == 0 after writing every remainder as a - b*(a // b), and every exact quotient a // k as a / k."""
-    expanded = substitute(p, {m: m.args[0] - m.args[1] * (m.args[0] // m.args[1]) for m in atoms(p) if type(m) is x.Mod})
+    remainders = [m for m in atoms(p) if type(m) is x.Mod]
+    expanded = substitute(p, {m: m.args[0] - m.args[1] * (m.args[0] // m.args[1]) for m in remainders})
     if expanded is x.ZERO:
         return True
     for atom in atoms(expanded):
@@ -159,7 +160,7 @@ def nonpositive(p: Expr, known: Knowledge, depth: int) -> bool:
 
 
 def shifted_nonpositive(p: Expr, known: Knowledge) -> bool:
-    """With every atom written as (its lower bound + t), t >= 0, no coefficient is positive, so p <= its constant <= 0."""
+    """With every atom written as (its lower bound + t), t >= 0, no coefficient is positive: p <= its constant <= 0."""
     if len(p.terms) > _SHIFT_TERMS:
         return False
     total: dict[tuple[Expr, ...], int] = {(): p.const}

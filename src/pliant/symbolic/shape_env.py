@@ -171,7 +171,8 @@ class ShapeEnv:
 
     def select(self, condition: object, then: object, other: object) -> SymNumber:
         """`torch.sym_ite`, whose own method accepts no nodes but torch's."""
-        return self.wrap(relations.select(self.expr_of(condition), self.expr_of(then), self.expr_of(other)))
+        choice = relations.select(self.expr_of(condition), self.expr_of(then), self.expr_of(other))
+        return self.wrap(self.simplify(choice))
 
     # -- questions ----------------------------------------------------------------------------------------------------
     def simplify(self, e: Expr) -> Expr:
@@ -319,7 +320,7 @@ class ShapeEnv:
             value = self.facts.replacements.get(symbol)
             r = self.facts.range_of(symbol)
             if isinstance(value, x.Constant) or r.lo == r.hi:
-                self._refuse(symbol, mark, fact, origin, f"fixes it to {value or r.lo}")
+                self._refuse(symbol, mark, fact, origin, f"fixes it to {r.lo if value is None else value}")
             if _finite_bound_exceeded(r, mark):
                 self._refuse(symbol, mark, fact, origin, f"holds only for {symbol} in [{r.lo}, {r.hi}]")
 

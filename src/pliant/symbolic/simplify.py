@@ -90,9 +90,12 @@ def _mod(e: Expr, known: Known) -> Expr:
     # a % b = a      0 <= a < b
     if _below(a, b, known):
         return a
-    # (c*x + y) % b = y % b      x % b = 0
-    for mono, coef in a.terms if a.const or len(a.terms) > 1 else ():
-        if known.range_of(division.mod(scale(mono, coef), b)).hi == 0 == known.range_of(division.mod(scale(mono, coef), b)).lo:
+    # (c*x*z + y) % b = y % b      (c*x) % b = 0
+    for mono, coef in a.terms:
+        factors = x.atoms_of(mono)
+        if len(factors) == 1 and len(a.terms) == 1 and not a.const:
+            return e
+        if any(known.simplify(division.mod(scale(factor, coef), b)) is x.ZERO for factor in factors):
             return division.mod(a - scale(mono, coef), b)
     return e
 
@@ -163,7 +166,7 @@ def _is_exact(n: Expr, known: Known) -> bool:
 
 
 def needs_exact_integers(e: Expr) -> tuple[Expr, ...]:
-    """The integers that must be at most 2**53 for a rounding of a quotient or of an integer to be an integer operation."""
+    """The integers that must be at most 2**53 for the rounding of a float to be an integer operation."""
     if isinstance(e, (x.Floor, x.ToInt, x.Ceil)) and isinstance(e.args[0], (x.IntTrueDiv, x.ToFloat)):
         return e.args[0].args
     return ()

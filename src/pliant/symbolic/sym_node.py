@@ -197,6 +197,12 @@ class SymNode:
     def ceil(self) -> SymNode:
         return SymNode(self._rounded(floats.ceil(self.expr)), self.shape_env)
 
+    def abs(self) -> SymNode:
+        # |a| = max(a, -a)      integers
+        e = self.expr
+        value = extrema.maximum(e, x.neg(e)) if e.kind is int else floats.absolute(e)
+        return SymNode(self.shape_env.simplify(value), self.shape_env)
+
     def sym_int(self) -> SymNode:
         return self.trunc()
 
@@ -270,11 +276,6 @@ def _truediv(a: Expr, b: Expr) -> Expr:
     return floats.truediv(a, b)
 
 
-def _absolute(a: Expr) -> Expr:
-    # |a| = max(a, -a)      integers
-    return extrema.maximum(a, x.neg(a)) if a.kind is int else floats.absolute(a)
-
-
 def _logical_or_bitwise(
     logical: Callable[..., Expr], bitwise: Callable[[Expr, Expr], Expr]
 ) -> Callable[[Expr, Expr], Expr]:
@@ -325,7 +326,6 @@ _RANGED: dict[str, Callable[[Expr, Expr], Expr]] = {
 _UNARY: dict[str, Callable[[Expr], Expr]] = {
     "neg": x.neg,
     "pos": lambda a: a,
-    "abs": _absolute,
     "sym_not": relations.not_,
     "sym_float": floats.to_float,
     "is_integer": floats.is_integer,

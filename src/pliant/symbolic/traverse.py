@@ -181,6 +181,10 @@ def rebuild(e: Expr, function: Callable[[Expr], Expr]) -> Expr:
         return result
     if not e.args:
         return e
+    if type(e) in _LAZY:
+        condition = function(e.args[0])
+        if isinstance(condition, x.Constant):  # the other branch may divide by zero
+            return function(e.args[1] if condition.value else e.args[2])
     args = tuple([function(a) for a in e.args])
     return e if args == e.args else BUILD[type(e)](*args)
 

@@ -1,6 +1,6 @@
-"""Floor division and remainder of integers, with Python's meaning: `a == b*(a//b) + a%b`, remainder zero or of b's sign.
+"""Floor division and remainder of integers as in Python: `a == b*(a//b) + a%b`, remainder zero or of b's sign.
 
-Each rule is written above its code as an equation; it holds for all integers for which the left side is defined (divisor not 0).
+Each rule is written above its code as an equation; it holds for all integers for which the left side is defined.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _drop_inner_mods(a: Expr, k: int) -> Expr:
 
 
 def split_by_constant(a: Expr, k: int) -> tuple[Expr, Expr]:
-    """`q, r` with a = k*q + r; r has a constant in [0, k) and coefficients smaller than k, of the sign that they had."""
+    """`q, r` with a = k*q + r; r has a constant in [0, k) and coefficients below k, of the sign they had."""
     quotient: dict[Expr, int] = {}
     rest: dict[Expr, int] = {}
     for mono, coef in a.terms:

@@ -1,0 +1,60 @@
+"""Python and C text. The generator of random expressions checks Python text at large (`test_properties.py`)."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from pliant.symbolic.bounds import NONNEGATIVE, POSITIVE, Interval
+from pliant.symbolic.expr import Integer, lit, symbol
+from pliant.symbolic.printer import C_PRELUDE, to_c, to_python
+from pliant.symbolic.rules import extrema, floats, relations
+from pliant.symbolic.traverse import evaluate
+
+s0, s1 = symbol("s0"), symbol("s1")
+
+SAMPLES = [
+    s0 // 3 + s1 % 5,
+    s0 // s1,
+    s0 % s1,
+    -(s0 // 7) * (s1 % 3),
+    extrema.minimum(s0, extrema.maximum(s1, s0 * s1)),
+    relations.select(s0.lt(s1), s0, s1 * 2 + 1),
+    floats.floor(s0 / 4),
+    floats.to_int(floats.math_call("sqrt", lit(2.5) + s1 * s1)),
+    floats.to_int(relations.or_(s0.eq(s1), (s0 - 2).le(s1 // 2), (s0 % 3).ne(1))),
+    floats.to_int(relations.and_(s0.lt(s1), (s0 / 2).lt(1.5)).not_()),
+    s0 * 4294967296 + 1,
+    floats.round_to_int(s0 * 0.5),
+]
+
+
+def test_names():
+    assert to_python(s0 // s1, {s0: "x.size(0)"}) == "x.size(0) // s1"
+
+
+def test_plain_division_where_nothing_is_negative():
+    ranges = {s0: NONNEGATIVE, s1: POSITIVE}
+    known = lambda e: ranges.get(e) or Interval(e.const, e.const)  # noqa: E731
+    assert to_c(s0 // s1 + s0 % 4, None, known) == "s0 / s1 + s0 % 4"
+    assert to_c(s0 // s1) == "p_floordiv(s0, s1)"
+
+
+def test_what_c_cannot_say():
+    with pytest.raises(NotImplementedError):
+        to_c(floats.round_digits(symbol("f0", float), Integer(2)))
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_c_text_means_the_same(tmp_path):
+    points = [(a, b) for a in (-17, -4, -1, 0, 1, 5, 12) for b in (-6, -2, 1, 3, 9)]
+    lines = [f'printf("%lld\\n", (long long)({to_c(e)}));' for e in SAMPLES]
+    body = "\n".join(f"{{ int64_t s0 = {a}, s1 = {b}; {' '.join(lines)} }}" for a, b in points)
+    source = tmp_path / "check.c"
+    headers = "#include <stdint.h>\n#include <stdio.h>\n#include <math.h>\n"
+    source.write_text(f"{headers}{C_PRELUDE}\nint main(void) {{\n{body}\nreturn 0; }}\n")
+    program = tmp_path / "check"
+    subprocess.run(["gcc", "-O1", str(source), "-o", str(program), "-lm"], check=True)
+    printed = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout.split()
+    expected = [int(evaluate(e, {s0: a, s1: b})) for a, b in points for e in SAMPLES]
+    assert [int(v) for v in printed] == expected
