@@ -197,9 +197,17 @@ class Statements:
             found = f"t{self.counter[0]}"
             self.counter[0] += 1
             self.values[text] = found
-            (self.body if varying else self.before).append(f"const {register_type(dtype)} {found} = {text};")
+            (self.body if varying or self.vector is None else self.before).append(f"const {register_type(dtype)} {found} = {text};")
             if varying:
                 self.varying.add(found)
+        return found
+
+    def value_of_memory(self, element: str, dtype: torch.dtype) -> str:
+        """A local with what a memory element holds now; never shared, because stores may change it."""
+        found = f"t{self.counter[0]}"
+        self.counter[0] += 1
+        self.body.append(f"const {register_type(dtype)} {found} = {element};")
+        self.varying.add(found)
         return found
 
     def _depends(self, e: Expr) -> bool:

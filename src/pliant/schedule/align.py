@@ -52,6 +52,12 @@ def quotient(a: Expr, b: Expr) -> Expr | None:
     return result if rest is ZERO and result is not ZERO else None
 
 
+def _exact(a: Expr, b: Expr) -> Expr:
+    found = quotient(a, b)
+    assert found is not None
+    return found
+
+
 def split_by_presence(axes: Sequence[Axis], index: Expr) -> tuple[list[Axis], list[Axis]]:
     """Axes that `index` depends on, largest stride first where strides are numbers, and the other axes."""
     present = [a for a in axes if a.symbol in index.free]
@@ -115,7 +121,7 @@ def _refine(left: list[Axis], right: list[Axis]) -> Alignment | None:
             return None
         whole_right = piece is rights[-1][0].extent
         axis = rights[-1][0] if whole_right else fresh_axis(piece)
-        rest_left, rest_right = quotient(rest_left, piece) or ONE, quotient(rest_right, piece) or ONE
+        rest_left, rest_right = _exact(rest_left, piece), _exact(rest_right, piece)
         lefts[-1][1].append(axis)
         rights[-1][1].append(axis)
         axes.append(axis)

@@ -75,26 +75,15 @@ Step = Kernel | ExternCall
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
-    """Memory of one temporary: at byte `offset` of the arena (`None`: a tensor of its own)."""
-
-    buffer: Buffer
-    offset: Expr | None
-
-
-@dataclass(slots=True, eq=False)
 class Schedule:
     """Steps in order. `allocate[k]`: buffers to make before step k; `free[k]`: buffers whose last use is step k.
 
-    arena: temporaries that only kernels touch, with their byte offsets; `arena_bytes`: its size.
     in_place: buffer -> the dead buffer whose memory it takes over.
     """
 
     steps: list[Step]
     allocate: list[list[Buffer]]
     free: list[list[Buffer]]
-    arena: dict[Buffer, Expr]
-    arena_bytes: Expr
     in_place: dict[Buffer, Buffer]
 
 

@@ -12,7 +12,6 @@ from pliant.ir.loops import Buffer, LoopProgram, View
 from pliant.ir.scalar import Load
 from pliant.schedule.dependencies import access
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, loads_of
-from pliant.symbolic.expr import ZERO
 
 
 def plan(program: LoopProgram, steps: list[Step], options: config.Schedule) -> Schedule:
@@ -35,7 +34,27 @@ def plan(program: LoopProgram, steps: list[Step], options: config.Schedule) -> S
     for buffer, k in last.items():
         if buffer not in kept and buffer.role != "constant":
             free[k].append(buffer)
-    return Schedule(steps, allocate, free, {}, ZERO, {})
+    taken = _reuse(steps, allocate, last, kept) if options.reuse_buffers else {}
+    return Schedule(steps, allocate, free, taken)
+
+
+def _reuse(steps: list[Step], allocate: list[list[Buffer]], last: dict[Buffer, int], kept: set[Buffer]) -> dict[Buffer, Buffer]:
+    """Buffers that take over the memory of one that died before they are first written, of the same size and layout."""
+    taken: dict[Buffer, Buffer] = {}
+    dead: dict[object, list[Buffer]] = {}
+    owned: set[Buffer] = set()
+    dying: dict[int, list[Buffer]] = {}
+    for k in range(len(steps)):
+        for b in allocate[k]:
+            layout = (b.dtype, b.shape, b.strides)
+            if dead.get(layout):
+                taken[b] = dead[layout].pop()
+            owned.add(b)
+            dying.setdefault(last[b], []).append(b)
+        for b in dying.get(k, ()):
+            if b not in kept and b in owned:
+                dead.setdefault((b.dtype, b.shape, b.strides), []).append(b)
+    return taken
 
 
 def _made_by_extern(step: Step, buffer: Buffer) -> bool:

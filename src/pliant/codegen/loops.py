@@ -1,0 +1,204 @@
+"""Choose the loops that compute a kernel.
+
+In:     a `Kernel` of the schedule.
+Out:    a `LoopPlan`: merged axes, which one is vectorized, which are spread over threads and how they are blocked.
+Holds:  merging keeps every index expression's value; the choice affects speed only.
+
+    rows     outer loops over threads, reduced loops inside, vectorized along a reduced axis
+    columns  blocks of the vectorized outer axis over threads, reduced loops inside, accumulators in arrays of a block
+    points   no reduction: all loops but the vectorized one over threads, both blocked where that helps
+    split    few outer points: threads share the outermost reduced loop and their partial results are combined in order
+    ordered  stores that may meet at one index: one thread, except along an axis that keeps them apart
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pliant.ir.loops import Axis, Reduction
+from pliant.ir.scalar import IndexValue, Load
+from pliant.schedule.align import fresh_axis, quotient
+from pliant.schedule.fuse import is_split
+from pliant.schedule.kernel import Kernel, Member, accumulates, scalars
+from pliant.symbolic.expr import ZERO, Expr, Symbol
+from pliant.symbolic.traverse import linear_coefficient, substitute
+
+COLUMN_BLOCK = 64
+POINT_BLOCK = 4096
+TILE = 32
+
+
+@dataclass(slots=True)
+class LoopPlan:
+    """`parallel`: (axis, block or None) over threads, outermost first; `inner`: loops inside, the vectorized one last."""
+
+    kind: str
+    kernel: Kernel
+    vector: Axis | None
+    parallel: list[tuple[Axis, int | None]]
+    inner: list[Axis]
+
+
+def flat_reduced(member: Member) -> Expr:
+    """The position of a point in the flattened reduced space of the member's computation."""
+    assert isinstance(member.loops, Reduction)
+    result: Expr = ZERO
+    for axis in member.loops.reduce_axes:
+        result = result * axis.extent + member.at(axis.symbol)
+    return result
+
+
+def index_expressions(kernel: Kernel) -> Iterator[tuple[Expr, int]]:
+    """Every shape expression of the kernel over its axes, with a weight: stores 2, loads 1, others 0."""
+    for member in kernel.members:
+        yield member.store_index, 2 if member.loops.out in kernel.stored else 0
+        if isinstance(member.loops, Reduction) and member.loops.op.startswith("arg"):
+            yield flat_reduced(member), 0
+        for s in scalars(member.loops):
+            if isinstance(s, Load):
+                yield member.at(s.index), 1
+            elif isinstance(s, IndexValue):
+                yield member.at(s.expr), 0
+
+
+def merged(kernel: Kernel) -> Kernel:
+    """The kernel with neighbouring loops made one wherever every index expression allows it."""
+    expressions = dict.fromkeys(e for e, _ in index_expressions(kernel))
+    axes, reduced = list(kernel.axes), set(kernel.reduced)
+    late: dict[Symbol, Expr] = {}
+    found = True
+    while found:
+        found = False
+        for a in axes:
+            for b in axes:
+                if a is b or (a.symbol in reduced) != (b.symbol in reduced) or not _mergeable(expressions, a, b):
+                    continue
+                one = fresh_axis(a.extent * b.extent)
+                step = {a.symbol: ZERO, b.symbol: one.symbol}
+                expressions = dict.fromkeys(substitute(e, step) for e in expressions)
+                late = {s: substitute(e, step) for s, e in late.items()} | step
+                axes = [one if x is b else x for x in axes if x is not a]
+                if b.symbol in reduced:
+                    reduced = reduced - {a.symbol, b.symbol} | {one.symbol}
+                found = True
+                break
+            if found:
+                break
+    members = [Member(m.loops, {s: substitute(e, late) for s, e in m.place.items()}, m.inner, m.phase) for m in kernel.members]
+    return Kernel(axes, reduced, members, kernel.stored)
+
+
+def _mergeable(expressions: dict[Expr, None], a: Axis, b: Axis) -> bool:
+    """Whether each expression depends on a and b only through `a*extent(b) + b`."""
+    for e in expressions:
+        if a.symbol not in e.free and b.symbol not in e.free:
+            continue
+        outer, inner = linear_coefficient(e, a.symbol), linear_coefficient(e, b.symbol)
+        if outer is None or inner is None or outer is not inner * b.extent:
+            return False
+    return True
+
+
+def plan_loops(kernel: Kernel) -> LoopPlan:
+    """The loops of a kernel."""
+    if any(accumulates(m.loops) for m in kernel.members):
+        return _ordered(kernel)
+    kernel = merged(kernel)
+    weighted = [(e, w) for e, w in index_expressions(kernel) if w]
+    axes = sorted(kernel.axes, key=lambda a: -_largest_stride(weighted, a))
+    if not axes:
+        return LoopPlan("points", kernel, None, [], [])
+    vector = max(axes, key=lambda a: (_score(weighted, a), axes.index(a)))
+    if not kernel.reduced:
+        return _points(kernel, axes, vector, weighted)
+    outer = [a for a in axes if a.symbol not in kernel.reduced]
+    inner = [a for a in axes if a.symbol in kernel.reduced]
+    if is_split(kernel) and all(m.phase == 0 or not m.inner for m in kernel.members):
+        if vector.symbol not in kernel.reduced:
+            vector = inner[-1]
+        inner = [a for a in inner if a is not vector] + [vector]
+        return LoopPlan("split", kernel, vector, [(a, None) for a in outer], inner)
+    if vector.symbol in kernel.reduced:
+        inner = [a for a in inner if a is not vector] + [vector]
+        return LoopPlan("rows", kernel, vector, [(a, None) for a in outer], inner)
+    rest = [a for a in outer if a is not vector]
+    return LoopPlan("columns", kernel, vector, [*((a, None) for a in rest), (vector, COLUMN_BLOCK)], inner)
+
+
+def _points(kernel: Kernel, axes: list[Axis], vector: Axis, weighted: list[tuple[Expr, int]]) -> LoopPlan:
+    rest = [a for a in axes if a is not vector]
+    extent = vector.extent.as_int()
+    tiled = next((a for a in reversed(rest) if _is_transposed(weighted, a, vector)), None)
+    if tiled is not None:
+        outer: list[tuple[Axis, int | None]] = [(a, TILE if a is tiled else None) for a in rest]
+        return LoopPlan("points", kernel, vector, [*outer, (vector, 2 * TILE)], [tiled, vector])
+    plain: list[tuple[Axis, int | None]] = [(a, None) for a in rest]
+    if not rest or extent is None or extent > POINT_BLOCK:
+        plain.append((vector, None if not rest else POINT_BLOCK))
+    return LoopPlan("points", kernel, vector, plain, [vector])
+
+
+def _is_transposed(weighted: list[tuple[Expr, int]], a: Axis, vector: Axis) -> bool:
+    """Whether some access runs along `a` and strides along the vectorized axis, and both are long."""
+    for axis in (a, vector):
+        extent = axis.extent.as_int()
+        if extent is not None and extent < 2 * TILE:
+            return False
+    return any(_step(e, a) == 1 and _step(e, vector) not in (0, 1) for e, _ in weighted)
+
+
+def _ordered(kernel: Kernel) -> LoopPlan:
+    """Loops for scatters: an axis along which stores never meet is vectorized and spread over threads."""
+    member = kernel.members[0]
+    index = member.store_index
+    apart = [a for a in kernel.axes if len(kernel.members) == 1 and _keeps_apart(index, a)]
+    vector = next((a for a in apart if linear_coefficient(index, a.symbol).as_int() == 1), None)  # type: ignore[union-attr]
+    rest = [a for a in kernel.axes if a is not vector]
+    if vector is None:
+        return LoopPlan("ordered", kernel, None, [], rest)
+    return LoopPlan("ordered", kernel, vector, [(vector, COLUMN_BLOCK)], [*rest, vector])
+
+
+def _keeps_apart(index: Expr, a: Axis) -> bool:
+    """Whether points that differ along `a` store to different elements: all other steps are whole multiples of its span."""
+    step = linear_coefficient(index, a.symbol)
+    if step is None or step is ZERO:
+        return False
+    span = step * a.extent
+    rest = index.drop(a.symbol)
+    for s in rest.free:
+        other = linear_coefficient(rest, s)
+        if other is None:
+            return False
+        # sizes occur in steps only; a symbol whose step is a multiple of the span is a lookup or another loop
+        if quotient(other, span) is None and s not in span.free:
+            return False
+    return True
+
+
+def _step(e: Expr, axis: Axis) -> int:
+    """The stride of an access along an axis as a number; a symbolic or irregular one counts as large."""
+    if axis.symbol not in e.free:
+        return 0
+    step = linear_coefficient(e, axis.symbol)
+    number = step.as_int() if step is not None else None
+    return abs(number) if number is not None else 1 << 30
+
+
+def _largest_stride(weighted: list[tuple[Expr, int]], axis: Axis) -> int:
+    """The axis's step in stores, or in loads where it is in none: the order of loops from the outside in."""
+    stores = [_step(e, axis) for e, w in weighted if w == 2 and axis.symbol in e.free]
+    return max(stores or [_step(e, axis) for e, _ in weighted] or [0])
+
+
+def _score(weighted: list[tuple[Expr, int]], axis: Axis) -> int:
+    """How well vectorizing along the axis reads and writes memory; short axes are poor."""
+    points = 0
+    for e, weight in weighted:
+        step = _step(e, axis)
+        points += weight * (4 if step == 1 else 0 if step == 0 else -3)
+    extent = axis.extent.as_int()
+    if extent is not None and extent < 16:
+        points -= 100 if extent < 4 else 8
+    return points

@@ -1,0 +1,194 @@
+"""Assemble kernels into C translation units with entries that Python calls.
+
+In:     runs of consecutive kernels, as `KernelText`s.
+Out:    `NativeCode`: translation units, and for each run its entry's name and arguments.
+Holds:  kernels with equal text are one C function; an entry runs all kernels of its run in order, holds the GIL only while
+        it reads its arguments (or throughout, where the work is small), and raises IndexError if a lookup was out of range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pliant.codegen import prelude
+from pliant.codegen.c import KernelText, write_kernel
+from pliant.codegen.expressions import Names
+from pliant.ir.loops import Buffer
+from pliant.schedule.kernel import Kernel
+from pliant.symbolic.expr import ZERO, Expr, Symbol
+
+RELEASE_GIL = 1 << 16  # points of a run from which on the GIL is released
+PART_KERNELS = 24  # distinct kernels in one translation unit; more are compiled in parallel
+
+RUN = """\
+typedef struct _object PyObject;
+extern long long PyLong_AsLongLong(PyObject*);
+extern unsigned long long PyLong_AsUnsignedLongLong(PyObject*);
+extern double PyFloat_AsDouble(PyObject*);
+extern PyObject* PyErr_Occurred(void);
+extern void PyErr_SetString(PyObject*, const char*);
+extern PyObject* PyExc_IndexError;
+extern void Py_IncRef(PyObject*);
+extern PyObject _Py_NoneStruct;
+extern void* PyEval_SaveThread(void);
+extern void PyEval_RestoreThread(void*);
+"""
+
+PARALLEL = """\
+typedef void (*p_part)(void**, const int64_t*, int64_t, int64_t, int64_t, int32_t*);
+typedef struct { p_part f; void** p; const int64_t* n; int64_t range; int32_t* error; } p_job;
+extern P_HIDDEN int (*p_reader)(void*, void*);
+extern P_HIDDEN void (*p_parallel)(void (*)(void*), void*, unsigned, unsigned);
+extern P_HIDDEN int (*p_thread)(void);
+extern P_HIDDEN int (*p_threads)(void);
+extern P_HIDDEN int (*p_maximum)(void);
+"""
+
+# Binds torch's functions; `p_run` spreads `range` items over threads, at least `grain` items each, and returns how many
+# parts it made. Which part gets which items depends only on range and the number of parts.
+BIND = """\
+int (*p_reader)(void*, void*);
+void (*p_parallel)(void (*)(void*), void*, unsigned, unsigned);
+int (*p_thread)(void);
+int (*p_threads)(void);
+int (*p_maximum)(void);
+void pliant_bind(void** table) {
+  p_reader = table[0]; p_parallel = table[1]; p_thread = table[2]; p_threads = table[3]; p_maximum = table[4];
+}
+static void p_share(void* data) {
+  p_job* j = data;
+  const int64_t parts = p_threads(), k = p_thread();
+  const int64_t begin = j->range / parts * k + p_min(k, j->range % parts);
+  const int64_t end = begin + j->range / parts + (k < j->range % parts);
+  j->f(j->p, j->n, begin, end, k, j->error);
+}
+P_HIDDEN int64_t p_run(p_part f, void** p, const int64_t* n, int64_t range, int64_t grain, int64_t most, int32_t* error) {
+  int64_t parts = range / grain;
+  if (parts > 1) parts = p_min(parts, p_min(most, p_maximum ? p_maximum() : 1));
+  if (parts <= 1) { f(p, n, 0, range, 0, error); return 1; }
+  p_job job = {f, p, n, range, error};
+  p_parallel(p_share, &job, (unsigned)parts, 0);
+  return parts;
+}
+"""
+
+READER = """\
+typedef struct {
+  void* data; int32_t device_type, device_id; int32_t ndim; uint8_t code, bits; uint16_t lanes;
+  int64_t* shape; int64_t* strides; uint64_t byte_offset;
+} p_tensor;
+static char p_nothing[4096] __attribute__((aligned(64)));
+P_INLINE int p_address(PyObject* o, void** out) {
+  char* data;
+  if (p_reader) {
+    p_tensor t;
+    if (p_reader(o, &t)) return 1;
+    data = t.data ? (char*)t.data + t.byte_offset : 0;
+  } else {
+    data = (char*)PyLong_AsUnsignedLongLong(o);
+    if (!data && PyErr_Occurred()) return 1;
+  }
+  *out = data ? data : p_nothing;
+  return 0;
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One native call: the tensors and then the numbers it takes."""
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    sizes: tuple[Symbol, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NativeCode:
+    """Texts of the translation units, the entries in order, and how many distinct kernels there are."""
+
+    texts: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    kernels: int
+
+
+def write_native(runs: Sequence[Sequence[Kernel]]) -> NativeCode:
+    """The code of all runs."""
+    names: dict[str, str] = {}
+    entries: list[Entry] = []
+    bodies: list[str] = []
+    for k, run in enumerate(runs):
+        written = [write_kernel(kernel) for kernel in run]
+        for kernel_text in written:
+            names.setdefault(kernel_text.text, f"k{len(names)}")
+        entry, body = _entry(f"entry{k}", written, names)
+        entries.append(entry)
+        bodies.append(body)
+    return NativeCode(_units(names, bodies), tuple(entries), len(names))
+
+
+def _units(names: dict[str, str], bodies: list[str]) -> tuple[str, ...]:
+    """Translation units: one, or several with the entries in the first, where there are many kernels."""
+    texts = list(names)
+    if len(texts) <= PART_KERNELS:
+        kernels = "".join(_named(t, names[t]) for t in texts)
+        return (_unit("static", kernels, "".join(bodies), main=True),)
+    count = min(4, -(-len(texts) // PART_KERNELS))
+    ranked = sorted(texts, key=len, reverse=True)
+    units = [_unit("P_HIDDEN", "".join(_shared(t, names[t]) for t in ranked[k::count]), "", main=False) for k in range(count)]
+    declared = "".join(f"P_HIDDEN void {names[t]}(void** p, const int64_t* n, int32_t* p_error);\n" for t in texts)
+    return (_unit("P_HIDDEN", declared, "".join(bodies), main=True), *units)
+
+
+def _named(text: str, name: str) -> str:
+    return text.replace("@", name) + "\n"
+
+
+def _shared(text: str, name: str) -> str:
+    """The kernel with its driver visible to other translation units."""
+    return _named(text.replace("static void @(", "P_HIDDEN void @("), name)
+
+
+def _unit(linkage: str, kernels: str, entries: str, *, main: bool) -> str:
+    hidden = '#define P_HIDDEN __attribute__((visibility("hidden")))\n'
+    run = "P_HIDDEN int64_t p_run(p_part f, void** p, const int64_t* n, int64_t range, int64_t grain, int64_t most, int32_t* error);\n"
+    parts = [prelude.text_for(kernels + entries), hidden, PARALLEL]
+    parts += [RUN, BIND, READER] if main else [run]
+    return "".join([*parts, "\n", kernels, entries])
+
+
+def _entry(name: str, kernels: list[KernelText], names: dict[str, str]) -> tuple[Entry, str]:
+    buffers = list(dict.fromkeys(b for k in kernels for b in k.buffers))
+    sizes = list(dict.fromkeys(s for k in kernels for s in k.sizes))
+    work: Expr = ZERO
+    for k in kernels:
+        work = work + k.work
+    naming = Names()
+    work_text = naming.text(work)
+    sizes += [s for s in naming.sizes if s not in sizes]
+    work_text = Names({s: f"n[{k}]" for k, s in enumerate(sizes)}).text(work)
+    lines = [f"PyObject* {name}(PyObject* self, PyObject* const* args, int64_t count) {{"]
+    lines += [f"  void* b[{max(1, len(buffers))}];", f"  int64_t n[{max(1, len(sizes))}] = {{0}};", "  int32_t error = 0;"]
+    lines.append(f"  for (int k = 0; k < {len(buffers)}; k++) if (p_address(args[k], &b[k])) return 0;")
+    lines += [_number(s, k, len(buffers)) for k, s in enumerate(sizes)]
+    if sizes:
+        lines.append("  if (PyErr_Occurred()) return 0;")
+    lines.append(f"  void* const state = {work_text} > {RELEASE_GIL} ? PyEval_SaveThread() : 0;")
+    lines += [_call(k, names, buffers, sizes) for k in kernels]
+    lines.append("  if (state) PyEval_RestoreThread(state);")
+    lines.append('  if (error) { PyErr_SetString(PyExc_IndexError, "index out of range in self"); return 0; }')
+    lines += ["  Py_IncRef(&_Py_NoneStruct);", "  return &_Py_NoneStruct;", "}", ""]
+    return Entry(name, tuple(buffers), tuple(sizes)), "\n".join(lines)
+
+
+def _number(s: Symbol, k: int, first: int) -> str:
+    if s.kind is int:
+        return f"  n[{k}] = PyLong_AsLongLong(args[{first + k}]);"
+    return f"  {{ double x = PyFloat_AsDouble(args[{first + k}]); __builtin_memcpy(&n[{k}], &x, 8); }}"
+
+
+def _call(kernel: KernelText, names: dict[str, str], buffers: list[Buffer], sizes: list[Symbol]) -> str:
+    given = ", ".join(f"b[{buffers.index(b)}]" for b in kernel.buffers) or "0"
+    numbers = ", ".join(f"n[{sizes.index(s)}]" for s in kernel.sizes) or "0"
+    return f"  {names[kernel.text]}((void*[]){{{given}}}, (const int64_t[]){{{numbers}}}, &error);"

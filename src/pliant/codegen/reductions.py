@@ -1,0 +1,129 @@
+"""How each reduction starts, takes in a value, and ends, in C.
+
+In:     a reduction operator, its accumulator's dtype and name.
+Out:    `Accumulator`: declarations, update statements, OpenMP clauses, the final value.
+Holds:  max and min let NaN win (a separate flag keeps the loop vectorizable); argmax and argmin give the first index in
+        the flattened order whatever the order of the loops, NaN before numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from pliant.codegen.expressions import NoCForm, literal, register_type
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One C variable of an accumulator: its type, first value and OpenMP operator."""
+
+    suffix: str
+    ctype: str
+    start: str
+    clause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """One reduction's state. `name` is a prefix; `at` is `[j]` where the variables are arrays."""
+
+    op: str
+    dtype: torch.dtype
+    name: str
+
+    @property
+    def is_arg(self) -> bool:
+        return self.op.startswith("arg")
+
+    @property
+    def vectorizes(self) -> bool:
+        return not self.is_arg
+
+    def variables(self) -> list[Variable]:
+        ctype = register_type(self.dtype)
+        match self.op:
+            case "sum":
+                return [Variable("", ctype, "0", "+")]
+            case "prod":
+                return [Variable("", ctype, "1", "*")]
+            case "any":
+                return [Variable("", "int32_t", "0", "|")]
+            case "all":
+                return [Variable("", "int32_t", "1", "&")]
+            case "max" | "min":
+                found = [Variable("", ctype if self.dtype is not torch.bool else "int32_t", self._worst(), self.op)]
+                return [*found, Variable("n", "int32_t", "0", "|")] if self.dtype.is_floating_point else found
+            case "argmax" | "argmin":
+                return [Variable("", ctype, self._worst(), ""), Variable("k", "int64_t", "INT64_C(9223372036854775807)", "")]
+            case _:
+                raise NoCForm(f"reduction `{self.op}` has no C form")
+
+    def _worst(self) -> str:
+        largest = self.op.endswith("max")
+        if self.dtype.is_floating_point:
+            return "(-INFINITY)" if largest else "INFINITY"
+        if self.dtype is torch.bool:
+            return "0" if largest else "1"
+        info = torch.iinfo(self.dtype)
+        return literal(info.min if largest else info.max, self.dtype)
+
+    def update(self, value: str, at: str = "", flat: str = "0", prefix: str | None = None) -> list[str]:
+        """Statements that take one value in."""
+        n = self.name if prefix is None else prefix
+        acc = f"{n}{at}"
+        sign = ">" if self.op.endswith("max") else "<"
+        match self.op:
+            case "sum":
+                return [f"{acc} += {value};"]
+            case "prod":
+                return [f"{acc} *= {value};"]
+            case "any":
+                return [f"{acc} |= ({value} != 0);"]
+            case "all":
+                return [f"{acc} &= ({value} != 0);"]
+            case "max" | "min":
+                nan = [f"{n}n{at} |= ({value} != {value});"] if self.dtype.is_floating_point else []
+                return [f"{acc} = {value} {sign} {acc} ? {value} : {acc};", *nan]
+            case _:
+                return [self._update_arg(value, n, at, flat, sign)]
+
+    def _update_arg(self, value: str, n: str, at: str, flat: str, sign: str) -> str:
+        acc, best = f"{n}{at}", f"{n}k{at}"
+        nan = f"{value} != {value} && ({acc} == {acc} || {flat} < {best})"
+        better = f"{acc} == {acc} && ({value} {sign} {acc} || ({value} == {acc} && {flat} < {best}))"
+        return f"if (({nan}) || ({better})) {{ {acc} = {value}; {best} = {flat}; }}"
+
+    def merge(self, other: str, at: str, other_at: str) -> list[str]:
+        """Statements that take another partial state in."""
+        sign = ">" if self.op.endswith("max") else "<"
+        acc, value = f"{self.name}{at}", f"{other}{other_at}"
+        match self.op:
+            case "max" | "min":
+                nan = [f"{self.name}n{at} |= {other}n{other_at};"] if self.dtype.is_floating_point else []
+                return [f"{acc} = {value} {sign} {acc} ? {value} : {acc};", *nan]
+            case "argmax" | "argmin":
+                taken = f"{other}k{other_at}"
+                return [f"if ({taken} != INT64_C(9223372036854775807)) {self._update_arg(value, self.name, at, taken, sign)}"]
+            case _:
+                return self.update(value, at)
+
+    def final(self, at: str = "") -> str:
+        """The result."""
+        if self.is_arg:
+            return f"{self.name}k{at}"
+        if self.op in ("max", "min") and self.dtype.is_floating_point:
+            return f"({self.name}n{at} ? {literal(float('nan'), self.dtype)} : {self.name}{at})"
+        return f"{self.name}{at}"
+
+    @property
+    def result_dtype(self) -> torch.dtype:
+        if self.is_arg:
+            return torch.int64
+        return torch.bool if self.op in ("any", "all") else self.dtype
+
+    @property
+    def rounds(self) -> bool:
+        """Whether long runs should be summed in blocks, to lose less to rounding."""
+        return self.op in ("sum", "prod") and self.dtype.is_floating_point

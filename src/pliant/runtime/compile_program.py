@@ -1,0 +1,53 @@
+"""From a loop program to a function that runs it: schedule, codegen, build, load.
+
+In:     a `LoopProgram` and the configuration in force.
+Out:    a `CompiledGraph`: call it with the list of inputs (which it empties), it returns the list of outputs.
+Holds:  it runs below autograd: the caller turns recording off. Stages are timed under the names above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pliant import config
+from pliant.codegen.native import NativeCode, write_native
+from pliant.codegen.wrapper import compile_wrapper, runs_of, write_wrapper
+from pliant.debug import events
+from pliant.ir.loops import LoopProgram
+from pliant.runtime.build import build
+from pliant.runtime.load import load, takes_tensors
+from pliant.schedule.schedule import schedule
+
+
+class CompiledGraph:
+    """A compiled graph; `call` is the generated wrapper. `source`: C text, `wrapper_source`: Python text."""
+
+    __slots__ = ("call", "kernels", "name", "native", "wrapper_source")
+
+    def __init__(self, name: str, call: Callable[[list[Any]], list[Any]], native: NativeCode, wrapper_source: str) -> None:
+        self.name, self.call, self.native, self.wrapper_source = name, call, native, wrapper_source
+        self.kernels = native.kernels
+
+    def __call__(self, inputs: list[Any]) -> list[Any]:
+        return self.call(inputs)
+
+    @property
+    def source(self) -> str:
+        return "\n".join(self.native.texts)
+
+
+def compile_program(program: LoopProgram, options: config.Config | None = None) -> CompiledGraph:
+    """Compile a loop program."""
+    options = options or config.get()
+    with events.stage("schedule", graph=program.name):
+        planned = schedule(program, options.schedule)
+    with events.stage("codegen", graph=program.name):
+        native = write_native(runs_of(planned))
+        wrapper = write_wrapper(program, planned, native.entries, takes_tensors())
+    with events.stage("build", graph=program.name):
+        if native.entries:
+            path = build(native.texts, options.build)
+            functions = load(path, [entry.name for entry in native.entries], threaded=options.build.openmp)
+            wrapper.names.update({entry.name: f for entry, f in zip(native.entries, functions, strict=True)})
+    return CompiledGraph(program.name, compile_wrapper(wrapper, program.name), native, wrapper.source)
