@@ -27,18 +27,20 @@ UNKNOWN_SIZE = 1024  # elements along a dimension whose size only running the gr
 _PARTS = frozenset({_aten.slice.Tensor, _aten.select.int, _aten.diagonal.default})
 # Cheap to run again besides pointwise operators and views.
 _CHEAP = frozenset({
-    "aten::full", "aten::full_like", "aten::zeros", "aten::zeros_like", "aten::ones", "aten::ones_like", "aten::arange", "aten::eye",
-    "aten::scalar_tensor", "aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_zeros",
-    "aten::new_ones",    "aten::new_full", "aten::new_empty", "aten::_to_copy", "aten::clone", "aten::copy", "aten::expand", "aten::cat",
-    "aten::constant_pad_nd", "aten::slice_scatter", "aten::select_scatter", "aten::where",
-    "aten::fill", "aten::zero", "aten::tril", "aten::triu", "aten::flip", "aten::repeat",
+    "aten::full", "aten::full_like", "aten::zeros", "aten::zeros_like", "aten::ones", "aten::ones_like",
+    "aten::arange", "aten::eye", "aten::scalar_tensor", "aten::empty", "aten::empty_like", "aten::empty_strided",
+    "aten::new_zeros", "aten::new_ones", "aten::new_full", "aten::new_empty", "aten::_to_copy", "aten::clone",
+    "aten::copy", "aten::expand", "aten::cat", "aten::constant_pad_nd", "aten::slice_scatter",
+    "aten::select_scatter", "aten::where", "aten::fill", "aten::zero", "aten::tril", "aten::triu", "aten::flip",
+    "aten::repeat",
 })  # fmt: skip
 # Pointwise, but some 20 to 60 instructions an element.
 _SLOW_POINTWISE = frozenset({
     "aten::exp", "aten::exp2", "aten::expm1", "aten::log", "aten::log2", "aten::log10", "aten::log1p", "aten::erf",
     "aten::erfc", "aten::erfinv", "aten::tanh", "aten::sigmoid", "aten::gelu", "aten::silu", "aten::mish",
-    "aten::softplus",    "aten::sin", "aten::cos", "aten::tan", "aten::pow", "aten::elu", "aten::lgamma", "aten::digamma", "aten::atan2",
-    "aten::sinh", "aten::cosh", "aten::asin", "aten::acos", "aten::atan", "aten::log_sigmoid_forward",
+    "aten::softplus", "aten::sin", "aten::cos", "aten::tan", "aten::pow", "aten::elu", "aten::lgamma",
+    "aten::digamma", "aten::atan2", "aten::sinh", "aten::cosh", "aten::asin", "aten::acos", "aten::atan",
+    "aten::log_sigmoid_forward",
 })  # fmt: skip
 
 
