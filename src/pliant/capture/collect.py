@@ -45,7 +45,7 @@ def collect_tensors(trace: Trace) -> list[FakeTensor]:
             collector.value(value)
         case Break(frames):
             for frame in frames:
-                for value in (*frame.stack, *frame.locals.values(), *frame.cells):
+                for value in (*frame.stack, frame.handled, *frame.locals.values(), *frame.cells):
                     if value is not NULL:
                         collector.value(value)
     return collector.tensors

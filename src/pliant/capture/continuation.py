@@ -7,55 +7,33 @@ Holds:  the operation then calls exactly that function, once, and pushes what it
 """
 from __future__ import annotations
 
-import dis
 from typing import Any
 
+from pliant.capture.bytecode.decode import decode
+from pliant.capture.bytecode.versions import CallArgs
 from pliant.capture.reconstruct import CannotReconstruct
 from pliant.capture.trace import NULL, FrameState
 
 
 def with_continuation(frame: FrameState, stack: list[Any], continuation: str) -> list[Any]:
     """The stack (texts, NULL where there is none) with the callee replaced."""
-    op, arg = _operation(frame)
+    program = decode(frame.code)
+    op = program.ops[program.index_of(frame.offset)]
     out = list(stack)
-    match op:
-        case "CALL" | "PRECALL" | "CALL_KW":
-            names = 1 if op == "CALL_KW" else 0
-            first = len(out) - names - arg  # where the arguments start; before them: callee and NULL or self
-            for i in range(first, first + arg):
-                out[i] = "None"
-            callee, other = _callee_slots(frame, first)
+    match op.name, op.arg:
+        case "CALL", CallArgs(count, _):
+            first = len(out) - count  # where the arguments start; below them: callee and NULL or receiver
+            out[first:] = ["None"] * count
+            callee = first - 1 if out[first - 2] is NULL else first - 2
+            other = 2 * first - 3 - callee
             out[callee] = f"({continuation})"
             if out[other] is not NULL:
                 out[other] = "None"
-        case "CALL_FUNCTION_EX":
-            has_keywords = arg & 1
-            first = len(out) - 1 - has_keywords
-            out[first] = "()"
-            if has_keywords:
-                out[first + 1] = "{}"
-            out[_ex_callee(frame, first)] = f"({continuation})"
+        case "CALL_FUNCTION_EX", has_keywords:
+            first = len(out) - (2 if has_keywords else 1)
+            out[first:] = ["()", "{}"][: len(out) - first]
+            callee = first - 2 if out[first - 1] is NULL else first - 1
+            out[callee] = f"({continuation})"
         case _:
             raise CannotReconstruct("call-operation", frame.code)
     return out
-
-
-def _operation(frame: FrameState) -> tuple[str, int]:
-    """Name and argument of the operation at the frame's offset (EXTENDED_ARG included)."""
-    for instruction in dis.get_instructions(frame.code):
-        if instruction.offset >= frame.offset and instruction.opname not in ("EXTENDED_ARG", "CACHE"):
-            return instruction.opname, instruction.arg or 0
-    raise CannotReconstruct("call-operation", frame.code)
-
-
-def _callee_slots(frame: FrameState, first: int) -> tuple[int, int]:
-    """(index of the callee, index of the slot beside it: NULL or the receiver)."""
-    below, above = first - 2, first - 1
-    if frame.stack[below] is NULL:  # up to CPython 3.12: NULL, callee
-        return above, below
-    return below, above  # method, receiver; from 3.13 on: callee, NULL or receiver
-
-
-def _ex_callee(frame: FrameState, first: int) -> int:
-    """The callee lies directly below the arguments, or below a NULL (3.13)."""
-    return first - 2 if frame.stack[first - 1] is NULL else first - 1

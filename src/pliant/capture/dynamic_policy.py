@@ -121,11 +121,11 @@ class DynamicPolicy:
                 self._numbers[key] = _VARIES
             varies = self._numbers[key] is _VARIES
         mode = self._mode()
-        wanted = varies or (mode is True and isinstance(_root(source), (ArgSource, KwargSource)))
-        if mode is False or not wanted:
+        if mode is False:
             return "static"
         small = isinstance(value, int) and value in (0, 1) and shapes.specialize_zero_one
-        return "static" if small else "dynamic"
+        from_start = mode is True and not small and isinstance(_root(source), (ArgSource, KwargSource))
+        return "dynamic" if varies or from_start else "static"
 
 
 _VARIES = object()

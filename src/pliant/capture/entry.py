@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from pliant.capture.bytecode.resume import ResumePoint, StepCode, step_code
+from pliant.capture.bytecode.decode import decode
+from pliant.capture.bytecode.resume import ResumePoint, StepCode, point_at, step_code
 from pliant.capture.continuation import with_continuation
 from pliant.capture.reconstruct import CannotReconstruct, Rebuilder
 from pliant.capture.trace import (
@@ -212,12 +213,14 @@ class _Body:
     def _step(self, frame: FrameState, stack: list[Any]) -> str:
         """Text of the call that executes the operation at which the frame stands, and then the rest of the frame."""
         b, names = self.values, self.values.names
-        point = ResumePoint(frame.code, frame.offset, tuple(v is not NULL for v in frame.stack), tuple(frame.locals))
+        program = decode(frame.code)
+        point = point_at(program, program.index_of(frame.offset), [v is not NULL for v in frame.stack], frame.locals)
         step: StepCode = step_code(point)
         resumes = tuple(self.resume(p, frame.globals, frame.function_name) for p in step.successors)
         label = f"{frame.function_name}_at_{frame.offset}"
         values = [f"{names(resumes, label + '_resumes')}", *(v for v in stack if v is not NULL)]
-        values += [b.value(v) for v in frame.locals.values()]
+        values += [b.value(frame.handled)] if point.handled else []
+        values += [b.value(frame.locals[name]) for name in point.locals]
         if frame.cells:
             make = names.define("FunctionType", types.FunctionType)
             head = f"{make}({names(step.code, label)}, {names(frame.globals)}, None, None, ({b.items(frame.cells)},))"

@@ -19,7 +19,7 @@ from pliant.source import SourceLocation
 
 def resume_function(compilation: Compilation, point: ResumePoint, globals_: dict[str, Any], name: str) -> Callable[..., Any]:
     """The one resume function of the point."""
-    key = (id(point.code), point.offset, point.stack, point.locals, id(globals_))
+    key = (id(point.code), point.offset, point.stack, point.locals, point.handled, id(globals_))
     found: Callable[..., Any] | None = compilation.resumes.get(key)
     if found is None:
         found = compilation.resumes[key] = _make(compilation, point, globals_, name)

@@ -81,6 +81,7 @@ class FrameState:
     locals: dict[str, Any]
     cells: tuple[types.CellType, ...]
     function_name: str
+    handled: Any = None  # the exception that is being handled there, if any
 
 
 class _Null:

@@ -18,8 +18,9 @@ import torch
 from torch import fx
 
 from pliant.capture import attributes, calls, opcodes, operators
+from pliant.capture.bytecode.cfg import layouts
 from pliant.capture.bytecode.decode import Op, Program
-from pliant.capture.bytecode.resume import resume_freevars
+from pliant.capture.bytecode.resume import point_at, resume_freevars, step_code
 from pliant.capture.collect import collect_tensors
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.frame import HANDLERS, Frame, Handler, Returned
@@ -355,11 +356,11 @@ class _Attempt:
             return world.bring(args[index], ArgSource(index, name))
 
         stack = [bring(f"stack{i}") if full else NULL for i, full in enumerate(point.stack)]
+        t.current_exception = bring("exception") if point.handled else None
         local = {name: bring(name) for name in point.locals}
         frame = Frame(t, point.code, root.globals, local, cells, root.name, True)
         frame.stack.extend(stack)
         frame.ip = frame.program.index_of(point.offset)
-        t.current_exception = next((v for v in reversed(stack) if isinstance(v, BaseException)), None)
         result = frame.run()
         if not isinstance(result, Returned):
             raise GraphBreak("unsupported-opcode", "a generator resumed after a graph break")
@@ -392,7 +393,7 @@ class _Attempt:
             raise CannotCapture(reason)
         if depth < len(frames) or not clean:
             return _Restart(frames[depth - 1].steps_at_op, reason)
-        return Break(tuple(_state(f) for f in frames), reason)
+        return Break(_states(frames, self.t.current_exception), reason)
 
     def _without_torch_frames(self, frames: tuple[Frame, ...]) -> int:
         return len(frames)
@@ -425,10 +426,30 @@ class _Attempt:
         return CapturedGraph(module, t.inputs.inputs, t.shape_env, _root_name(self.root), grad)
 
 
-def _state(frame: Frame) -> FrameState:
+def _states(frames: tuple[Frame, ...], handled: BaseException | None) -> tuple[FrameState, ...]:
+    """Frames from the outermost in, each with the exception it handles: the one that its callees found when they were entered."""
+    states: list[FrameState] = []
+    for frame in reversed(frames):
+        states.append(_state(frame, handled))
+        index = frame.program.index_of(frame.op.offset)
+        layout = layouts(frame.program)[index]
+        if layout is not None and layout.handling:
+            handled = frame.saved[layout.handling[0]]
+    return tuple(reversed(states))
+
+
+def _state(frame: Frame, handled: BaseException | None) -> FrameState:
+    """The frame without its dead locals."""
     names = resume_freevars(frame.code)
     cells = tuple(frame.cells.get(n) or types.CellType() for n in names)
-    return FrameState(frame.code, frame.globals, frame.op.offset, tuple(frame.saved), dict(frame.locals), cells, frame.name)
+    bound = [v is not NULL for v in frame.saved]
+    try:
+        point = point_at(frame.program, frame.program.index_of(frame.op.offset), bound, frame.locals)
+        step_code(point)
+    except Unsupported as error:
+        raise CannotCapture(BreakReason("unsupported-opcode", str(error), frame.location())) from None
+    live = {name: frame.locals[name] for name in point.locals}
+    return FrameState(frame.code, frame.globals, frame.op.offset, tuple(frame.saved), live, cells, frame.name, handled if point.handled else None)
 
 
 def _parameter_names(fn: Any, count: int) -> list[str]:

@@ -50,40 +50,47 @@ def build_slice(frame: Frame, op: Op) -> None:
     frame.push(slice(*frame.popn(op.arg)))  # type: ignore[arg-type]
 
 
+def _target(frame: Frame, op: Op) -> Any:
+    """The container under construction; after a break it comes from outside, and the trace works on its own copy."""
+    place = -op.arg  # type: ignore[operator]
+    frame.stack[place] = adopted = frame.tracer.world.adopt(frame.stack[place])
+    return adopted
+
+
 @opcode("LIST_APPEND")
 def list_append(frame: Frame, op: Op) -> None:
     value = frame.pop()
-    frame.stack[-op.arg].append(value)  # type: ignore[operator]
+    _target(frame, op).append(value)
 
 
 @opcode("SET_ADD")
 def set_add(frame: Frame, op: Op) -> None:
     value = frame.tracer.hashable(frame.pop())
-    frame.tracer.native(frame.stack[-op.arg].add, value)  # type: ignore[operator]
+    frame.tracer.native(_target(frame, op).add, value)
 
 
 @opcode("MAP_ADD")
 def map_add(frame: Frame, op: Op) -> None:
     key, value = frame.popn(2)
-    frame.tracer.native(frame.stack[-op.arg].__setitem__, frame.tracer.hashable(key), value)  # type: ignore[operator]
+    frame.tracer.native(_target(frame, op).__setitem__, frame.tracer.hashable(key), value)
 
 
 @opcode("LIST_EXTEND")
 def list_extend(frame: Frame, op: Op) -> None:
     value = frame.pop()
-    frame.tracer.native(frame.stack[-op.arg].extend, frame.tracer.iterable(value))  # type: ignore[operator]
+    frame.tracer.native(_target(frame, op).extend, frame.tracer.iterable(value))
 
 
 @opcode("SET_UPDATE")
 def set_update(frame: Frame, op: Op) -> None:
     value = frame.pop()
-    frame.tracer.native(frame.stack[-op.arg].update, frame.tracer.iterable(value))  # type: ignore[operator]
+    frame.tracer.native(_target(frame, op).update, frame.tracer.iterable(value))
 
 
 @opcode("DICT_UPDATE", "DICT_MERGE")
 def dict_update(frame: Frame, op: Op) -> None:
     value = frame.tracer.mapping(frame.pop())
-    target = frame.stack[-op.arg]  # type: ignore[operator]
+    target = _target(frame, op)
     if op.name == "DICT_MERGE":
         twice = [k for k in value if k in target]
         if twice:
