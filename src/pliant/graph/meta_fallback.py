@@ -24,7 +24,8 @@ _META = torch.device("meta")
 
 def run(mode: FakeMode, plan: CallPlan, args: Any, kwargs: dict[str, Any]) -> Any:
     """Fakes of the outputs of `plan.func`, from its meta kernel."""
-    if torch.Tag.data_dependent_output in plan.tags or torch.Tag.dynamic_output_shape in plan.tags:
+    depends = torch.Tag.data_dependent_output in plan.tags or torch.Tag.dynamic_output_shape in plan.tags
+    if depends and not _integer_index(plan, args):
         raise DataDependentError(f"`{plan.func}` needs the values of its input", kind="data-dependent")
     flat, spec = tree_flatten((args, kwargs))
     device = common_device(flat)
@@ -39,6 +40,13 @@ def run(mode: FakeMode, plan: CallPlan, args: Any, kwargs: dict[str, Any]) -> An
             if isinstance(meta, torch.Tensor) and tuple(meta.shape) != value.size_:
                 raise UnsupportedOperator(f"`{plan.func}` resizes an argument", kind="resize")
         return _wrap(mode, plan, outputs, args, kwargs, device)
+
+
+def _integer_index(plan: CallPlan, args: Any) -> bool:
+    """Whether this is an index by integers, whose result's size is known (only masks depend on data)."""
+    if plan.func is not torch.ops.aten.index.Tensor:
+        return False
+    return all(i is None or i.dtype not in (torch.bool, torch.uint8) for i in args[1])
 
 
 def common_device(values: list[Any]) -> torch.device:
