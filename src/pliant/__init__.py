@@ -14,7 +14,7 @@ _FROM_API = (
     "stats", "substitute_in_graph",
 )  # fmt: skip
 _FROM_ERRORS = ("PliantError", "PliantWarning")
-_MODULES = ("config", "errors", "debug")
+_MODULES = ("cache", "config", "debug", "errors")
 
 __all__ = [*_FROM_API, *_FROM_ERRORS, *_MODULES]
 

@@ -126,6 +126,21 @@ class Store:
         """The entry's file, built by `make(path)` if it is not there. Of two processes that both build, one wins."""
         return self.path(key, suffix) or self.build(key, suffix, make)
 
+    def adopt(self, digest: str, file: str, content: bytes, description: dict[str, Any]) -> bool:
+        """Add an entry made elsewhere; False if there is one. Its checksum is looked at when it is read."""
+        folder = self.home / digest[:2] / digest
+        if folder.exists():
+            return False
+        scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=_made(folder.parent)))
+        try:
+            _write(scratch / file, content)
+            _write(scratch / "key.json", json.dumps(description, indent=1).encode())
+            self._move_into_place(scratch, folder)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        self._grow(len(content))
+        return True
+
     def _move_into_place(self, scratch: Path, folder: Path) -> None:
         try:
             scratch.rename(folder)
