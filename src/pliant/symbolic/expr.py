@@ -228,7 +228,8 @@ class Symbol(Expr):
         if found is None:
             prefix = name.rstrip("0123456789")
             digits = name[len(prefix):]
-            node = _leaf(cls, (1, prefix, int(digits) if digits else -1, zlib.crc32(f"{name}:{kind.__name__}".encode())))
+            stable = zlib.crc32(f"{name}:{kind.__name__}".encode())
+            node = _leaf(cls, (1, prefix, int(digits) if digits else -1, stable))
             node.name, node._kind = name, kind
             node.free = frozenset((node,))
             found = _table.setdefault(key, node)
@@ -250,7 +251,7 @@ def symbol(name: str, kind: Kind = int) -> Symbol:
 
 
 class Sum(Expr):
-    """text: 2*s0*s1 + s0 + 3      `const` plus `coef * mono` for each of `terms`; at least two parts or a coefficient."""
+    """text: 2*s0*s1 + s0 + 3      `const` plus `coef * mono` for each of `terms`; two parts or a coefficient at least."""
 
     __slots__ = ()
 
@@ -501,7 +502,8 @@ class MathCall(FloatApply):
 
 def _math_class(name: str, rank: int) -> type[MathCall]:
     """A concrete `MathCall`, text `math.<name>(x)`."""
-    fields = {"__slots__": (), "function": name, "rank": rank, "__doc__": f"text: math.{name}(x)", "__module__": __name__}
+    fields = {"__slots__": (), "function": name, "rank": rank, "__doc__": f"text: math.{name}(x)"}
+    fields["__module__"] = __name__
     return cast("type[MathCall]", type(name.capitalize(), (MathCall,), fields))
 
 

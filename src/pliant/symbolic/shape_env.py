@@ -135,6 +135,8 @@ class ShapeEnv:
         return Symbol(f"{prefix}{n}", kind)
 
     def _declare(self, symbol: Symbol, lo: float, hi: float) -> None:
+        if symbol.kind is int:
+            lo, hi = [v if math.isinf(v) else int(v) for v in (lo, hi)]
         interval = Interval(lo, hi)
         self._declared[symbol] = interval
         self.facts.set_range(symbol, interval)
