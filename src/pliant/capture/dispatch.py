@@ -33,7 +33,6 @@ from pliant.guards.state import state_guards
 from pliant.source import SourceLocation
 
 GuardFilter = Callable[[Sequence[Guard]], Sequence[bool]]
-ReproWriter = Callable[[Any, tuple[Any, ...], dict[str, Any], BaseException], str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +45,6 @@ class Compilation:
     dynamic: bool | None = None
     overrides: Mapping[str, object] = field(default_factory=dict)
     guard_filter: GuardFilter | None = None
-    write_repro: ReproWriter | None = None
     recipe: Callable[[Any], Any] | None = None  # compiles another object in the same way (copies, unpickled modules)
     resumes: dict[Any, Any] = field(default_factory=dict)
 
@@ -217,7 +215,7 @@ class Dispatcher:
         except Unsupported as stop:
             self._fall_back(str(stop), stop.kind)
         except Exception as error:  # noqa: BLE001 - the one border where the compiler's failures become eager runs
-            self._crashed(error, args, kwargs)
+            self._crashed(error)
         return None
 
     def _entry_of(self, traced: Trace, shape: CallShape, ambient: list[Guard]) -> Entry:
@@ -266,26 +264,15 @@ class Dispatcher:
         if self._failures >= _GIVE_UP_AFTER:
             self.given_up = why
 
-    def _crashed(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _crashed(self, error: Exception) -> None:
         if config.get().general.strict:
             raise error
         why = str(error) if isinstance(error, PliantError) else f"{type(error).__name__}: {error}"
-        repro = self._repro(error, args, kwargs)
         self._fall_back(why, "crash")
         indented = why.replace("\n", "\n       ")
         message = f"the compiler failed on {self.name}, which runs eagerly\n  {self.location}\n  why  {indented}"
-        message += f"\n  repro  {repro}" if repro else ""
         message += "\n  do   report it; PLIANT_STRICT=1 raises the error instead"
         events.warn_once(f"crash:{self.name}:{type(error).__name__}", message, FallbackWarning, stacklevel=6)
-
-    def _repro(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        write = self.compilation.write_repro
-        if write is None:
-            return ""
-        try:
-            return write(self.root, args, kwargs, error)
-        except Exception as failed:  # noqa: BLE001 - a failing report must not hide what it reports
-            return f"(none: {failed!r})"
 
 
 _GIVE_UP_AFTER = 8  # failed captures before a callable runs eagerly for good

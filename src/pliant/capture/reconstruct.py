@@ -398,6 +398,7 @@ def _fill_exception(b: Rebuilder, obj: BaseException, name: str) -> None:
 
 _BASES |= {
     object: (_new, _no_contents),
+    types.SimpleNamespace: (_new, _no_contents),
     list: (_new, _fill_list),
     dict: (_new, _fill_mapping),
     collections.OrderedDict: (_new, _fill_ordered),

@@ -1,0 +1,69 @@
+"""Which sizes and numbers become symbols."""
+
+import torch
+
+from pliant import config
+from pliant.capture.dynamic_policy import DynamicPolicy
+from pliant.guards.sources import ArgSource, DictAttributeSource, held
+
+X, N = ArgSource(0, "x"), ArgSource(1, "n")
+
+
+def dims(policy, *sizes):
+    return policy.tensor_dims(X, torch.zeros(*sizes))
+
+
+def test_automatic_learns_what_changes():
+    policy = DynamicPolicy()
+    assert dims(policy, 4, 5) == ("static", "static")
+    assert dims(policy, 4, 5) == ("static", "static")
+    assert dims(policy, 4, 6) == ("static", "dynamic")
+    assert dims(policy, 4, 5) == ("static", "dynamic")
+    assert dims(policy, 3, 5) == ("dynamic", "dynamic")
+    assert dims(policy, 1, 5) == ("static", "dynamic")
+
+
+def test_ranks_are_apart():
+    policy = DynamicPolicy()
+    dims(policy, 4, 5)
+    assert dims(policy, 4) == ("static",)
+    assert dims(policy, 5) == ("dynamic",)
+
+
+def test_all_and_none():
+    assert dims(DynamicPolicy(True), 4, 1, 0) == ("dynamic", "static", "static")
+    never = DynamicPolicy(False)
+    assert dims(never, 4) == dims(never, 5) == ("static",)
+    with config.patch(dynamic="all"):
+        assert dims(DynamicPolicy(), 4) == ("dynamic",)
+
+
+def test_numbers():
+    policy = DynamicPolicy()
+    assert [policy.scalar(N, v) for v in (3, 3, 4, 3)] == ["static", "static", "dynamic", "dynamic"]
+    assert [policy.scalar(N, v) for v in (0.5, 0.5, 1.5)] == ["static", "static", "dynamic"]
+    assert DynamicPolicy(True).scalar(N, 7) == "dynamic"
+    assert DynamicPolicy(True).scalar(N, 1) == "static"
+    assert DynamicPolicy(True).scalar(DictAttributeSource(held(object(), "self"), "heads"), 7) == "static"
+    with config.patch(specialize_int=True):
+        assert policy.scalar(N, 9) == "static"
+
+
+def test_named_sources():
+    with config.patch(dynamic_sources=("L['x'].size(0)",)):
+        assert dims(DynamicPolicy(), 4, 5) == ("dynamic", "static")
+    with config.patch(dynamic_sources=("x",)):
+        assert dims(DynamicPolicy(), 4, 5) == ("dynamic", "dynamic")
+
+
+def test_marks_of_torch():
+    t = torch.zeros(4, 5)
+    t._dynamo_dynamic_indices = {0}
+    t._dynamo_static_indices = {1}
+    assert DynamicPolicy(True).tensor_dims(X, t) == ("marked", "static")
+
+
+def test_symbols_pass_breaks():
+    policy = DynamicPolicy()
+    policy.note_dynamic(X, 2, frozenset({0}))
+    assert dims(policy, 4, 5) == ("dynamic", "static")
