@@ -148,7 +148,8 @@ def test_reference_helpers_without_guards(env, b, t):
     assert [str(d) for d in torch._refs._broadcast_shapes((b, 1, t), (4, t), (1,))] == ["s0", "4", "s1"]
     assert [str(d) for d in utils.infer_size((b, -1, 16), b * t * 64)] == ["s0", "4*s1", "16"]
     assert [str(d) for d in utils.infer_size((-1, 64), b * t * 64)] == ["s0*s1", "64"]
-    utils.check_same_shape(torch.empty(b, t, device="meta"), torch.empty(b, t, device="meta"), allow_cpu_scalar_tensors=False)
+    x, y = torch.empty(b, t, device="meta"), torch.empty(b, t, device="meta")
+    utils.check_same_shape(x, y, allow_cpu_scalar_tensors=False)
     assert env.guards == []
 
 

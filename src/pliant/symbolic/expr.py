@@ -251,7 +251,7 @@ def symbol(name: str, kind: Kind = int) -> Symbol:
 
 
 class Sum(Expr):
-    """text: 2*s0*s1 + s0 + 3      `const` plus `coef * mono` for each of `terms`; two parts or a coefficient at least."""
+    """text: 2*s0*s1 + s0 + 3      `const` plus `coef * mono` for each of `terms`; never one bare monomial."""
 
     __slots__ = ()
 
