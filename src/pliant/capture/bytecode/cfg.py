@@ -86,6 +86,17 @@ def layouts(program: Program) -> tuple[Layout | None, ...]:
     return tuple(found)
 
 
+# The compiler covers PUSH_EXC_INFO by the handler that expects what it pushes.
+_NEVER_RAISE = frozenset(
+    ("PUSH_EXC_INFO", "POP_EXCEPT", "COPY", "SWAP", "PUSH_NULL", "LOAD_CONST", "POP_TOP", "JUMP", "RETURN_VALUE")
+)
+
+
+def may_raise(op: Op) -> bool:
+    """Whether control can go from `op` to its handler."""
+    return op.name not in _NEVER_RAISE
+
+
 def _merge(old: Layout | None, new: Layout, op: Op) -> Layout:
     if old is None or old == new:
         return new
@@ -97,7 +108,7 @@ def _merge(old: Layout | None, new: Layout, op: Op) -> Layout:
 
 def _after(program: Program, index: int, layout: Layout) -> Iterator[tuple[int, Layout]]:
     op = program.ops[index]
-    if op.handler is not None:
+    if op.handler is not None and may_raise(op):
         pushed = (VALUE,) * (op.handler.lasti + 1)
         yield op.handler.target, Layout(layout.stack[: op.handler.depth] + pushed, layout.without_cell)
     if op.target is not None:
@@ -169,7 +180,7 @@ def _live_before(op: Op, live: list[frozenset[str]], always: frozenset[str]) -> 
         result -= {str(op.arg)}
     if op.name in _READS:
         result |= {str(op.arg)}
-    if op.handler is not None:
+    if op.handler is not None and may_raise(op):
         result |= live[op.handler.target]
     return result | always
 

@@ -13,6 +13,7 @@ from types import CodeType
 
 from pliant.capture.bytecode.instructions import HandlerLabel, Instruction, Label, Mark, Position, disassemble
 from pliant.capture.bytecode.versions import AFTER_FOR, Names, Part, expand, group_length
+from pliant.errors import Unsupported
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,10 @@ class Program:
 
     def index_of(self, offset: int) -> int:
         """The index of the operation at an `Op.offset`."""
-        return self._by_offset[offset]
+        index = self._by_offset.get(offset)
+        if index is None:
+            raise Unsupported(f"no operation of {self.code.co_qualname} is at offset {offset}", kind="resume-frame")
+        return index
 
     def __iter__(self) -> Iterator[Op]:
         return iter(self.ops)

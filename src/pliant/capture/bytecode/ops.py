@@ -85,7 +85,8 @@ def _function(op: Op) -> int:
 
 
 def _unpacked(op: Op) -> int:
-    before, after = op.arg  # type: ignore[misc]  # decode made it a pair
+    assert isinstance(op.arg, tuple)
+    before, after = op.arg
     return int(before + 1 + after)
 
 

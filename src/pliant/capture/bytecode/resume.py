@@ -8,8 +8,8 @@ Holds:  both take the values of `parameters(point)` in order, and the cells of `
         A step's last call is outside all handlers of the frame: an exception in it has met those in the resumed code.
 
 A point inside an `except` body also needs the exception that is being handled there: `handled` must be set and the value
-is passed between stack and locals. The stack slots of previous exceptions are rebuilt from the thread's own state, so that
-`raise`, `sys.exc_info()` and `__context__` are right and the state is restored when the body is left.
+is passed between stack and locals. The stack slots of previous exceptions are rebuilt from the thread's own state, so
+that `raise`, `sys.exc_info()` and `__context__` are right and the state is restored when the body is left.
 
 `super()` without arguments reads the first slot of the frame, so code that may do this keeps its first argument there.
 """
@@ -22,7 +22,7 @@ from types import CodeType
 from typing import Any
 
 from pliant.capture.bytecode.assemble import assemble
-from pliant.capture.bytecode.cfg import Layout, jumped, layouts, live_locals, moved, reads_first_argument
+from pliant.capture.bytecode.cfg import Layout, jumped, layouts, live_locals, may_raise, moved, reads_first_argument
 from pliant.capture.bytecode.decode import Op, Program, decode
 from pliant.capture.bytecode.instructions import HandlerLabel, Instruction, Item, Label, Mark, Position
 from pliant.capture.bytecode.ops import OPS, call_pair
@@ -62,7 +62,8 @@ class ResumePoint:
 class StepCode:
     """`code` takes a tuple of functions, one per successor, before the point's parameters.
 
-    It returns `functions[i](cells, *values of parameters(successors[i]))`, or returns or raises what the operation does.
+    It returns `functions[i](cells, *values of parameters(successors[i]))`, or does what the operation does if this is
+    to return or to raise.
     """
 
     code: CodeType
@@ -85,6 +86,8 @@ def point_at(program: Program, index: int, stack: Iterable[bool], local_names: I
     layout = layouts(program)[index]
     if layout is None:
         raise Unsupported("no path leads to this operation", kind="bytecode")
+    if layout.without_cell:
+        raise Unsupported("an inlined comprehension has shelved a cell", kind="resume-frame")
     live = live_locals(program, index)
     cells = program.code.co_cellvars
     kept = tuple(name for name in local_names if name in live and name not in cells)
@@ -295,7 +298,7 @@ class _Step(_Frame):
             items += [Mark(_JUMPED), *self._after_for()]
             stack = jumped(self.op, self.point.stack, lambda: True)
             items += self._go_on(self.op.target, stack, self.point.locals)
-        if self.op.handler is not None and self.op.name != "RETURN_VALUE":
+        if self.op.handler is not None and may_raise(self.op):
             items += [Mark(_RAISED), *self._handler()]
         return StepCode(self.assemble(items), tuple(self.successors))
 
@@ -316,9 +319,8 @@ class _Step(_Frame):
         if self.op.name == "JUMP":
             return [self.make("JUMP_FORWARD", target=_JUMPED)]
         handler = self.op.handler
-        label = HandlerLabel(_RAISED, handler.depth + 1, handler.lasti) if handler is not None else None
-        if self.op.name == "RETURN_VALUE":
-            label = None
+        covered = handler is not None and may_raise(self.op)
+        label = HandlerLabel(_RAISED, handler.depth + 1, handler.lasti) if handler and covered else None
         target = _JUMPED if self.op.target is not None else None
         return [replace(self.moved(item), target=target, handler=label) for item in real]
 

@@ -3,7 +3,8 @@
 In:     real instructions (name, argument) of the running interpreter, grouped by `group_length`.
 Out:    `Part`s: normalised operations, each with the real instructions that do exactly this operation.
 Holds:  running the real instructions of all parts in order does what the group does, and the stack between two parts
-        is a stack that CPython can go on from; a group is one or two parts. So every normalised operation is a place where execution can be split.
+        is a stack that CPython can go on from; a group is one or two parts, or none. So every normalised operation
+        is a place where execution can be split.
 Reads on: `ops.py` says what each normalised operation means.
 """
 
