@@ -9,7 +9,7 @@ Reads on: `loops.py` chooses the loops, `expressions.py` prints statements, `nat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -24,7 +24,7 @@ from pliant.schedule.kernel import Kernel, Member, loads_of
 from pliant.symbolic.expr import ONE, Expr, Symbol
 
 MAX_PARTS = 64  # threads that share one split reduction
-SUM_BLOCK = 4096  # terms summed before they are added to the total
+SUM_BLOCK = 512  # terms summed before they are added to the total
 GRAIN = 1 << 17  # work, in additions, that is worth a thread
 RECOMPUTE = 10  # values cheaper than this are computed again in each pass
 SCRATCH = 16384  # elements of a row kept between passes
@@ -404,7 +404,8 @@ class _Writer:
     def _start(self, m: Member) -> None:
         assert isinstance(m.loops, Reduction)
         dtype = m.loops.value.dtype if m.loops.op.startswith("arg") else m.loops.accumulate_dtype
-        acc = Accumulator(m.loops.op, dtype, f"acc{len(self.accumulators)}")
+        wide = dtype is torch.float32 and m.loops.op in ("sum", "prod") and self._is_long()
+        acc = Accumulator(m.loops.op, dtype, f"acc{len(self.accumulators)}", wide)
         self.accumulators[id(m)] = acc
         for v in acc.variables():
             if self.columns:
@@ -412,6 +413,17 @@ class _Writer:
                 self.line(f"for (int64_t j = 0; j < {COLUMN_BLOCK}; j++) {acc.name}{v.suffix}[j] = {v.start};")
             else:
                 self.line(f"{v.ctype} {acc.name}{v.suffix} = {v.start};")
+
+    def _is_long(self) -> bool:
+        """Whether so many terms are summed that the total needs more digits than the terms."""
+        count = total(self.plan.inner).as_int()
+        return (count is None or count > SUM_BLOCK) and (self.columns or self._has_partial_sums())
+
+    def _has_partial_sums(self) -> bool:
+        """Whether each run of the vectorized loop is summed alone and then added to the total."""
+        assert self.plan.vector is not None
+        extent = self.plan.vector.extent.as_int()
+        return len(self.plan.inner) > 1 or extent is None or extent > SUM_BLOCK
 
     def _column_pass(self, members: list[Member]) -> None:
         assert self.plan.vector is not None
@@ -455,7 +467,7 @@ class _Writer:
             self.line(f"const int64_t be = p_min(b + {SUM_BLOCK}, {bounds[1]});")
             bounds = ("b", "be")
             opened += 1
-        partial = blocked or len(self.plan.inner) > 1
+        partial = blocked or self._has_partial_sums()
         self._row_loop(members, bounds, vectorized, partial and vectorized)
         for _ in range(opened):
             self.end()
@@ -471,7 +483,7 @@ class _Writer:
                 continue
             acc = self.accumulators[id(m)]
             prefix = f"s{acc.name}" if partial else acc.name
-            for v in acc.variables() if vectorized else ():
+            for v in replace(acc, wide=False).variables() if vectorized else ():
                 clauses.setdefault(v.clause, []).append(prefix + v.suffix)
                 if partial:
                     self.line(f"{v.ctype} {prefix}{v.suffix} = {v.start};")

@@ -2,7 +2,8 @@
 
 In:     a reduction operator, its accumulator's dtype and name.
 Out:    `Accumulator`: declarations, update statements, OpenMP clauses, the final value.
-Holds:  max and min let NaN win (a separate flag keeps the loop vectorizable); argmax and argmin give the first index in
+Holds:  long float sums keep their totals in double, so that they lose no more to rounding than eager's pairwise sums;
+        max and min let NaN win (a separate flag keeps the loop vectorizable); argmax and argmin give the first index in
         the flattened order whatever the order of the loops, NaN before numbers.
 """
 
@@ -32,6 +33,7 @@ class Accumulator:
     op: str
     dtype: torch.dtype
     name: str
+    wide: bool = False  # totals of many float terms are kept in double
 
     @property
     def is_arg(self) -> bool:
@@ -42,7 +44,7 @@ class Accumulator:
         return not self.is_arg
 
     def variables(self) -> list[Variable]:
-        ctype = register_type(self.dtype)
+        ctype = "double" if self.wide else register_type(self.dtype)
         match self.op:
             case "sum":
                 return [Variable("", ctype, "0", "+")]
@@ -115,7 +117,7 @@ class Accumulator:
             return f"{self.name}k{at}"
         if self.op in ("max", "min") and self.dtype.is_floating_point:
             return f"({self.name}n{at} ? {literal(float('nan'), self.dtype)} : {self.name}{at})"
-        return f"{self.name}{at}"
+        return f"(float){self.name}{at}" if self.wide else f"{self.name}{at}"
 
     @property
     def result_dtype(self) -> torch.dtype:
