@@ -129,6 +129,13 @@ def convert_value(frame: Frame, op: Op) -> None:
     frame.push(frame.tracer.call(convert, (frame.pop(),), {}))
 
 
+@opcode("CONVERT_VALUE_BELOW")
+def convert_value_below(frame: Frame, op: Op) -> None:
+    spec = frame.pop()
+    convert_value(frame, op)
+    frame.push(spec)
+
+
 @opcode("FORMAT_SIMPLE")
 def format_simple(frame: Frame, op: Op) -> None:
     value = frame.pop()
