@@ -8,6 +8,7 @@ Source: Python's data model, "Invoking Descriptors".
 from __future__ import annotations
 
 import enum
+import functools
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ from pliant.guards.sources import AttributeSource, DictAttributeSource, held
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
+_LRU_CACHE = type(functools.lru_cache(len))
 _C_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _NATIVE_TYPES: frozenset[type] = frozenset(
     (*CONSTANT_TYPES, *SYMBOLIC_TYPES, *MUTABLE_CONTAINERS, int, float, tuple, frozenset, slice, range, torch.Size, types.CodeType, torch.finfo, torch.iinfo, TracedGenerator,
@@ -127,6 +129,9 @@ def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
     """What a class attribute gives when looked up on an instance."""
     match found:
         case types.FunctionType():
+            return types.MethodType(found, obj)
+        case _ if type(found) is _LRU_CACHE:
+            t.world.set_origin(found, held(found, name))
             return types.MethodType(found, obj)
         case property():
             if found.fget is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,8 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     if cls is types.MethodType:
         if type(function.__self__) in _OURS:
             return t.native(function, *args, **kwargs)
+        if isinstance(function.__self__, logging.Logger):
+            return handlers.log(t, function, args, kwargs)
         return call(t, function.__func__, (function.__self__, *args), kwargs, linked)
     if cls in _C_FUNCTIONS:
         return handlers.call_native(t, function, args, kwargs)

@@ -13,7 +13,6 @@ import copy
 import functools
 import inspect
 import itertools
-import logging
 import math
 import operator
 import types
@@ -466,15 +465,17 @@ def _warn(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     raise GraphBreak("side-effect-call", "warnings.warn")
 
 
-_LOG_METHODS = frozenset(getattr(logging.Logger, n) for n in ("debug", "info", "warning", "warn", "error", "critical", "exception", "log"))
+_LOG_OUTPUT = frozenset(("debug", "info", "warning", "warn", "error", "critical", "log", "warning_once", "info_once", "warning_advice"))
 
 
-def _log(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    raise GraphBreak("side-effect-call", "logging")
-
-
-for _method in _LOG_METHODS:
-    _TABLE[_method] = _log
+def log(t: Tracer, method: types.MethodType, args: Args, kwargs: Kwargs) -> Any:
+    """A method of a logger: output is replayed after the graph, questions are answered by its code."""
+    name = getattr(method.__func__, "__name__", "")
+    if name not in _LOG_OUTPUT:
+        return t.call(method.__func__, (method.__self__, *args), kwargs)
+    t.world.set_origin(method.__func__, held(method.__func__, name))
+    _effect(t, method, args, kwargs)
+    return None
 
 
 # ---- global modes that the graph records
