@@ -109,7 +109,9 @@ def plan_loops(kernel: Kernel) -> LoopPlan:
     axes = sorted(kernel.axes, key=lambda a: -_largest_stride(weighted, a))
     if not axes:
         return LoopPlan("points", kernel, None, [], [])
-    vector = max(axes, key=lambda a: (_score(weighted, a), axes.index(a)))
+    # accesses of the outer loops alone are few beside those of the inner ones
+    frequent = [(e, w) for e, w in weighted if not kernel.reduced or not kernel.reduced.isdisjoint(e.free)]
+    vector = max(axes, key=lambda a: (_score(frequent, a), axes.index(a)))
     if not kernel.reduced:
         return _points(kernel, axes, vector, weighted)
     outer = [a for a in axes if a.symbol not in kernel.reduced]
