@@ -64,7 +64,13 @@ def compile(
 
     fullgraph: an error instead of a graph break. dynamic: sizes are symbols always (True), never (False), once they vary (None).
     """
-    arguments = {"backend": backend, "fullgraph": fullgraph, "dynamic": dynamic, "mode": mode, "options": options}
+    arguments: dict[str, Any] = {
+        "backend": backend,
+        "fullgraph": fullgraph,
+        "dynamic": dynamic,
+        "mode": mode,
+        "options": options,
+    }
     recipe = functools.partial(compile, **arguments)
     if fn is None:
         _compilation(recipe, **arguments)  # wrong options are reported at the decorator, not at the first call
@@ -86,7 +92,10 @@ def compile_(module: torch.nn.Module, **arguments: Any) -> torch.nn.Module:
     """Compile the calls of this very module, so that its own methods (`generate`...) use the compiled code. Returns it."""
     if not isinstance(module, torch.nn.Module):
         raise ConfigError(
-            f"compile_ cannot take {module!r}", kind="not-a-module", why=f"it is a {type(module).__name__}", do="use pliant.compile"
+            f"compile_ cannot take {module!r}",
+            kind="not-a-module",
+            why=f"it is a {type(module).__name__}",
+            do="use pliant.compile",
         )
     recipe = functools.partial(compile, **arguments)
     compile_in_place(module, _compilation(recipe, **arguments))
@@ -114,7 +123,7 @@ def _compilation(
         fullgraph=fullgraph,
         dynamic=dynamic,
         overrides=config.overrides_of(mode, known),
-        guard_filter=guard_filter,  # type: ignore[arg-type]  # any callable
+        guard_filter=guard_filter,
         recipe=recipe,
     )
 
@@ -122,7 +131,10 @@ def _compilation(
 def _check_flag(name: str, value: object, types_: tuple[type, ...], what: str) -> None:
     if not isinstance(value, types_):
         raise ConfigError(
-            f"{name} cannot be {value!r}", kind="wrong-type", why=f"it must be {what}, not {type(value).__name__}", do=f"pass {what}"
+            f"{name} cannot be {value!r}",
+            kind="wrong-type",
+            why=f"it must be {what}, not {type(value).__name__}",
+            do=f"pass {what}",
         )
 
 
@@ -208,7 +220,9 @@ def _mark(tensor: Any, index: int | Iterable[int], mark: DimMark) -> None:
         tensor.__dict__.setdefault(MARKS, {})[dim % tensor.dim()] = mark
 
 
-def mark_dynamic(t: torch.Tensor, index: int | Iterable[int], *, min: int | None = None, max: int | None = None) -> None:
+def mark_dynamic(
+    t: torch.Tensor, index: int | Iterable[int], *, min: int | None = None, max: int | None = None
+) -> None:
     """This dimension is a symbol from the first compile on; specializing it is an error."""
     _mark(t, index, DimMark("marked", min, max))
 

@@ -104,7 +104,10 @@ def _recorded(compile_graph: GraphCompiler) -> GraphCompiler:
         if events.wants("graph_code"):
             events.record("graph_code", name=captured.name, text=captured.module.code.strip())
         fakes = [i.fake for i in captured.inputs]
-        with crash_report(captured.module, fakes, name=captured.name), events.stage("graph", name=captured.name) as timer:
+        with (
+            crash_report(captured.module, fakes, name=captured.name),
+            events.stage("graph", name=captured.name) as timer,
+        ):
             compiled = compile_graph(captured)
         events.record("graph", name=captured.name, nodes=len(operators), seconds=time.perf_counter() - timer.start)
         return compiled

@@ -79,7 +79,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "expected", "hits", "misses"), CASES, ids=lambda v: v.name if isinstance(v, Kind) else "")
+@pytest.mark.parametrize(
+    ("kind", "expected", "hits", "misses"), CASES, ids=lambda v: v.name if isinstance(v, Kind) else ""
+)
 def test_fact(kind, expected, hits, misses):
     for value in hits:
         assert holds(Guard(V, kind, expected), value), value
@@ -89,7 +91,12 @@ def test_fact(kind, expected, hits, misses):
 
 def facts_of(t, **changes):
     known = dict(
-        cls=type(t), dtype=t.dtype, device=t.device, requires_grad=t.requires_grad, sizes=tuple(t.shape), strides=t.stride()
+        cls=type(t),
+        dtype=t.dtype,
+        device=t.device,
+        requires_grad=t.requires_grad,
+        sizes=tuple(t.shape),
+        strides=t.stride(),
     )
     return TensorFacts(**{**known, **changes})
 
@@ -111,7 +118,9 @@ def test_open_sizes_are_not_checked():
 
 
 def test_dispatch_keys():
-    guard = Guard(V, Kind.TENSOR, facts_of(torch.zeros(2), dispatch_keys=torch._C._dispatch_keys(torch.zeros(2)).raw_repr()))
+    guard = Guard(
+        V, Kind.TENSOR, facts_of(torch.zeros(2), dispatch_keys=torch._C._dispatch_keys(torch.zeros(2)).raw_repr())
+    )
     assert holds(guard, torch.zeros(2))
     with torch.inference_mode():
         assert not holds(guard, torch.zeros(2))
@@ -129,7 +138,11 @@ def test_relations():
 
 def test_shapes_are_read_once():
     s = symbol("s0")
-    guards = [Guard(None, Kind.SHAPE, s.ge(2)), Guard(None, Kind.SHAPE, s.le(9)), Guard(StrideSource(V, 0), Kind.EXPRESSION, s)]
+    guards = [
+        Guard(None, Kind.SHAPE, s.ge(2)),
+        Guard(None, Kind.SHAPE, s.le(9)),
+        Guard(StrideSource(V, 0), Kind.EXPRESSION, s),
+    ]
     check = compile_guards(guards, symbol_sources={s: SizeSource(V, 1)})
     assert check.text.count(".shape") == 1
     assert check.check((torch.zeros(2, 4),), {})
@@ -198,7 +211,9 @@ def test_module_members_share_reads():
     module = torch.nn.Sequential(torch.nn.Linear(2, 3))
     root = held(module, "self")
     layer = ModuleMemberSource(root, "_modules", "0")
-    guards = [Guard(ModuleMemberSource(layer, "_parameters", n), Kind.TYPE, torch.nn.Parameter) for n in ("weight", "bias")]
+    guards = [
+        Guard(ModuleMemberSource(layer, "_parameters", n), Kind.TYPE, torch.nn.Parameter) for n in ("weight", "bias")
+    ]
     check = compile_guards([*guards, Guard(DictAttributeSource(layer, "training"), Kind.EQUALS, True)])
     assert check.text.count("__dict__") == 2
     assert check.check((), {})
@@ -232,7 +247,12 @@ EXPLAINED = [
     (Kind.TYPE, int, 2.0, "type of `v` was int, is float"),
     (Kind.LENGTH, 2, [1], "length of `v` was 2, is 1"),
     (Kind.TENSOR, facts_of(torch.zeros(2, 3)), torch.zeros(2, 5), "size of dimension 1 of `v` was 3, is 5"),
-    (Kind.TENSOR, facts_of(torch.zeros(2)), torch.zeros(2, dtype=torch.int64), "dtype of `v` was torch.float32, is torch.int64"),
+    (
+        Kind.TENSOR,
+        facts_of(torch.zeros(2)),
+        torch.zeros(2, dtype=torch.int64),
+        "dtype of `v` was torch.float32, is torch.int64",
+    ),
     (Kind.TENSOR, facts_of(torch.zeros(2)), torch.zeros(2, 1), "`v` had 1 dimensions, has 2"),
     (Kind.TENSOR, facts_of(torch.zeros(2, 3)), torch.zeros(3, 2).t(), "strides of `v` were (3, 1), are (1, 2)"),
     (Kind.HAS_KEY, "a", {}, "`v` had 'a', now it does not"),

@@ -16,13 +16,11 @@ from typing import Any
 
 import torch
 
-from pliant.capture.dispatch import Compilation, Dispatcher
+from pliant.capture.dispatch import DISPATCHER, Compilation, Dispatcher
 from pliant.capture.markers import ORIGINAL
 from pliant.capture.roots import CallableRoot
 from pliant.guards.codegen import MISS
 from pliant.source import SourceLocation
-
-_DISPATCHER = "__pliant_dispatcher__"
 
 
 def make_callable(dispatcher: Dispatcher) -> Callable[..., Any]:
@@ -33,7 +31,7 @@ def make_callable(dispatcher: Dispatcher) -> Callable[..., Any]:
         result = dispatcher.hot(args, kwargs)
         return miss(args, kwargs) if result is MISS else result
 
-    compiled.__dict__[_DISPATCHER] = dispatcher
+    compiled.__dict__[DISPATCHER] = dispatcher
     return compiled
 
 
@@ -50,7 +48,7 @@ def compiled_callable(fn: Callable[..., Any], compilation: Compilation) -> Calla
 def dispatcher_of(compiled: Any) -> Dispatcher | None:
     """The dispatcher behind a compiled function or module."""
     if isinstance(compiled, types.FunctionType):
-        return compiled.__dict__.get(_DISPATCHER)
+        return compiled.__dict__.get(DISPATCHER)
     if isinstance(compiled, types.MethodType):
         return dispatcher_of(compiled.__func__)
     return compiled._pliant_dispatcher if isinstance(compiled, CompiledModule) else None
@@ -70,7 +68,9 @@ def location_of(fn: Any) -> SourceLocation | None:
         fn = fn.func
     if isinstance(fn, torch.nn.Module):
         fn = fn.forward
-    elif not isinstance(fn, (types.FunctionType, types.MethodType, type)) and not isinstance(fn, types.BuiltinFunctionType):
+    elif not isinstance(fn, (types.FunctionType, types.MethodType, type)) and not isinstance(
+        fn, types.BuiltinFunctionType
+    ):
         fn = getattr(type(fn), "__call__", fn)
     code = getattr(fn, "__code__", None)
     if not isinstance(code, types.CodeType):
@@ -114,7 +114,12 @@ def _class_for(cls: type) -> type:
     """The compiled variant of a module class: same name, so that `repr` and logs read as before."""
     made = _classes.get(cls)
     if made is None:
-        body = {"__slots__": _SLOTS, "__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+        body = {
+            "__slots__": _SLOTS,
+            "__module__": cls.__module__,
+            "__qualname__": cls.__qualname__,
+            "__doc__": cls.__doc__,
+        }
         made = types.new_class(cls.__name__, (CompiledModule, cls), {}, lambda ns: ns.update(body))
         _classes[cls] = made
     return made

@@ -5,6 +5,7 @@ Out:    the texts with the callee replaced by that function and the arguments by
 Holds:  the operation then calls exactly that function, once, and pushes what it returns. Operations other than calls raise
         `CannotReconstruct`, so that capture breaks in the outer frame instead.
 """
+
 from __future__ import annotations
 
 from typing import Any

@@ -19,18 +19,29 @@ from pliant import config
 from pliant.capture import stance
 from pliant.capture.bytecode.resume import ResumePoint
 from pliant.capture.dynamic_policy import DynamicPolicy
-from pliant.capture.entry import CallShape, Entry, GraphCompiler, make_entry
+from pliant.capture.entry import CallShape, Entry, GraphCompiler, Symbolic, make_entry
 from pliant.capture.graph_breaks import KINDS, CannotCapture
 from pliant.capture.roots import Root
 from pliant.capture.trace import Break, BreakReason, Trace
 from pliant.capture.tracer import TraceOptions, trace
 from pliant.debug import events
-from pliant.errors import FallbackWarning, GraphBreakError, PliantError, PliantWarning, RecompileError, Unsupported, UserError
+from pliant.errors import (
+    FallbackWarning,
+    GraphBreakError,
+    PliantError,
+    PliantWarning,
+    RecompileError,
+    Unsupported,
+    UserError,
+)
 from pliant.guards.codegen import MISS
 from pliant.guards.explain import Failure, describe_guard, explain_miss
 from pliant.guards.kinds import Guard
+from pliant.guards.sources import ArgSource
 from pliant.guards.state import state_guards
 from pliant.source import SourceLocation
+
+DISPATCHER = "__pliant_dispatcher__"  # in the `__dict__` of a function made by `make_callable`
 
 GuardFilter = Callable[[Sequence[Guard]], Sequence[bool]]
 
@@ -40,14 +51,13 @@ class Compilation:
     """What one `pliant.compile` fixes for a callable and all its resume functions."""
 
     compile_graph: GraphCompiler
-    make_resume: "ResumeFactory"
+    make_resume: ResumeFactory
     fullgraph: bool = False
     dynamic: bool | None = None
     overrides: Mapping[str, object] = field(default_factory=dict)
     guard_filter: GuardFilter | None = None
     recipe: Callable[[Any], Any] | None = None  # compiles another object in the same way (copies, unpickled modules)
     resumes: dict[Any, Any] = field(default_factory=dict)
-
 
 
 # (compilation, point, globals, name) -> the function that runs the rest of a frame
@@ -88,7 +98,12 @@ class Dispatcher:
                  "policy", "root")  # fmt: skip
 
     def __init__(
-        self, root: Root, eager: Callable[..., Any], name: str, location: SourceLocation | None, compilation: Compilation
+        self,
+        root: Root,
+        eager: Callable[..., Any],
+        name: str,
+        location: SourceLocation | None,
+        compilation: Compilation,
     ) -> None:
         self.hot: Callable[[tuple[Any, ...], dict[str, Any]], Any] = _always_miss
         self.entries: tuple[Entry, ...] = ()
@@ -152,7 +167,9 @@ class Dispatcher:
         why = "; ".join(dict.fromkeys(f.text for f in failures)) or "unknown"
         where = next((f.guard.origin for f in failures if f.guard is not None and f.guard.origin), self.location)
         if stance.current() == "fail_on_recompile":
-            raise RecompileError(f"{self.name} would compile again", where=where, why=why, do='leave set_stance("fail_on_recompile")')
+            raise RecompileError(
+                f"{self.name} would compile again", where=where, why=why, do='leave set_stance("fail_on_recompile")'
+            )
         limit = config.get().capture.recompile_limit
         if len(self.entries) >= limit:
             self._limit_reached(limit, failures, why)
@@ -214,7 +231,7 @@ class Dispatcher:
             self._cannot_capture(stop.reason)
         except Unsupported as stop:
             self._fall_back(str(stop), stop.kind)
-        except Exception as error:  # noqa: BLE001 - the one border where the compiler's failures become eager runs
+        except Exception as error:
             self._crashed(error)
         return None
 
@@ -232,8 +249,16 @@ class Dispatcher:
                 traced, self.compilation.compile_graph, self._resume, shape=shape, name=self.name, extra_guards=extra
             )
 
-    def _resume(self, point: ResumePoint, globals_: dict[str, Any], name: str) -> Callable[..., Any]:
-        return self.compilation.make_resume(self.compilation, point, globals_, name)
+    def _resume(self, point: ResumePoint, globals_: dict[str, Any], name: str, known: Symbolic) -> Callable[..., Any]:
+        function = self.compilation.make_resume(self.compilation, point, globals_, name)
+        policy: DynamicPolicy = function.__dict__[DISPATCHER].policy
+        for slot, source in resume_sources(point):
+            match known.get(slot):
+                case (rank, dims):
+                    policy.note_dynamic(source, rank, dims)
+                case type() as number:
+                    policy.note_varies(source, number)
+        return function
 
     def _note_break(self, traced: Trace) -> None:
         if not isinstance(traced.end, Break):
@@ -243,7 +268,12 @@ class Dispatcher:
         if self.compilation.fullgraph:
             raise GraphBreakError(reason.detail, kind=kind.id, where=reason.location, why=kind.why, do=kind.do)
         events.record(
-            "graph_break", reason=kind.id, where=reason.location, why=f"{reason.detail}: {kind.why}", do=kind.do, name=self.name
+            "graph_break",
+            reason=kind.id,
+            where=reason.location,
+            why=f"{reason.detail}: {kind.why}",
+            do=kind.do,
+            name=self.name,
         )
 
     # ---- failures
@@ -273,6 +303,13 @@ class Dispatcher:
         message = f"the compiler failed on {self.name}, which runs eagerly\n  {self.location}\n  why  {indented}"
         message += "\n  do   report it; PLIANT_STRICT=1 raises the error instead"
         events.warn_once(f"crash:{self.name}:{type(error).__name__}", message, FallbackWarning, stacklevel=6)
+
+
+def resume_sources(point: ResumePoint) -> list[tuple[str, ArgSource]]:
+    """(slot or local, its source) for each value that a resume function gets, as the tracer reads them."""
+    names = [f"stack{i}" for i, bound in enumerate(point.stack) if bound]
+    names += ["exception"] * point.handled + list(point.locals)
+    return [(name, ArgSource(i, name)) for i, name in enumerate(names, 1)]
 
 
 _GIVE_UP_AFTER = 8  # failed captures before a callable runs eagerly for good

@@ -5,6 +5,7 @@ Out:    per dimension "static", "dynamic" or "marked", the last two also as (how
 Holds:  automatic mode starts static; what differs from an earlier capture is dynamic from then on, so a value that keeps
         changing costs one recompile. Parameters and buffers of modules are never asked about.
 """
+
 from __future__ import annotations
 
 import threading
@@ -99,6 +100,11 @@ class DynamicPolicy:
         with self._lock:
             seen = self._tensors.setdefault((source, rank), _Seen([_UNSEEN] * rank))
             seen.sizes = [None if d in dims else n for d, n in enumerate(seen.sizes)]
+
+    def note_varies(self, source: Source, number: type) -> None:
+        """A number that is symbolic where it comes from."""
+        with self._lock:
+            self._numbers[(source, number)] = _VARIES
 
     def _named_dims(self, source: Source, rank: int) -> frozenset[int]:
         """Dimensions that configuration names: `x`, `x.size(0)` or `L['x'].size(0)`."""

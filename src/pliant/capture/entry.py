@@ -6,6 +6,7 @@ Holds:  the text is straight-line and readable: guards and loads, the graph, val
         Every load comes before the graph and every value is made before the first effect, so stores cannot disturb them.
 Reads on: `reconstruct.py` for values, `resume_function.py` for what follows a break.
 """
+
 from __future__ import annotations
 
 import collections
@@ -16,6 +17,8 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
+
+import torch
 
 from pliant.capture.bytecode.decode import decode
 from pliant.capture.bytecode.resume import ResumePoint, StepCode, point_at, step_code
@@ -35,6 +38,7 @@ from pliant.capture.trace import (
     Trace,
 )
 from pliant.graph.contracts import CapturedGraph
+from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.codegen import MISS, READ_ERRORS, GuardWriter, Step
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.names import Names
@@ -42,7 +46,9 @@ from pliant.guards.sources import Source
 
 GraphCallable = Callable[[list[Any]], Sequence[Any]]
 GraphCompiler = Callable[[CapturedGraph], GraphCallable]
-ResumeMaker = Callable[[ResumePoint, dict[str, Any], str], Callable[..., Any]]
+# What is symbolic in a frame at a break: stack slot or local -> rank and symbolic dimensions, or the type of a number.
+Symbolic = dict[str, tuple[int, frozenset[int]] | type]
+ResumeMaker = Callable[[ResumePoint, dict[str, Any], str, Symbolic], Callable[..., Any]]
 
 
 @dataclass(slots=True, eq=False)
@@ -88,7 +94,10 @@ def make_entry(
     extra_guards: Iterable[Guard] = (),
 ) -> Entry:
     """Compile the graph and write the entry's function. CannotReconstruct if a value has no recipe."""
-    graph = compile_graph(trace.graph) if trace.graph is not None else None  # first: the backward graph may add shape guards
+    needed = trace.graph is not None and _computes(trace.graph)
+    graph = (
+        compile_graph(trace.graph) if trace.graph is not None and needed else None
+    )  # first: backward may add shape guards
     names = Names()
     writer = GuardWriter(names, _symbol_sources(trace))
     guards = [*extra_guards, *trace.guards, *_shape_guards(trace)]
@@ -103,6 +112,10 @@ def make_entry(
     run = _define(text, names, name)
     end = "return" if isinstance(trace.end, Return) else trace.end.reason.kind
     return Entry(run, name, text, checks, names, guards, end, trace.graph)
+
+
+def _computes(captured: CapturedGraph) -> bool:
+    return any(node.op not in ("placeholder", "output") for node in captured.module.graph.nodes)
 
 
 def _symbol_sources(trace: Trace) -> dict[Any, Source]:
@@ -191,7 +204,11 @@ class _Body:
         match effect.via:
             case "slot" | "type":
                 owner = "object" if effect.via == "slot" else "type"
-                return f"{owner}.__delattr__({obj}, {name!r})" if delete else f"{owner}.__setattr__({obj}, {name!r}, {value})"
+                return (
+                    f"{owner}.__delattr__({obj}, {name!r})"
+                    if delete
+                    else f"{owner}.__setattr__({obj}, {name!r}, {value})"
+                )
             case "cell":
                 return f"del {obj}.cell_contents" if delete else f"{obj}.cell_contents = {value}"
             case _:
@@ -216,7 +233,8 @@ class _Body:
         program = decode(frame.code)
         point = point_at(program, program.index_of(frame.offset), [v is not NULL for v in frame.stack], frame.locals)
         step: StepCode = step_code(point)
-        resumes = tuple(self.resume(p, frame.globals, frame.function_name) for p in step.successors)
+        known = _symbolic(frame)
+        resumes = tuple(self.resume(p, frame.globals, frame.function_name, known) for p in step.successors)
         label = f"{frame.function_name}_at_{frame.offset}"
         values = [f"{names(resumes, label + '_resumes')}", *(v for v in stack if v is not NULL)]
         values += [b.value(frame.handled)] if point.handled else []
@@ -227,6 +245,19 @@ class _Body:
         else:
             head = names(types.FunctionType(step.code, frame.globals), label)
         return f"{head}({', '.join(values)})"
+
+
+def _symbolic(frame: FrameState) -> Symbolic:
+    """What stays symbolic across the break, so that the code behind it need not learn it again."""
+    found: Symbolic = {}
+    for name, value in [*((f"stack{i}", v) for i, v in enumerate(frame.stack)), *frame.locals.items()]:
+        if isinstance(value, FakeTensor):
+            dims = frozenset(d for d, n in enumerate(value.shape) if not isinstance(n, int))
+            if dims:
+                found[name] = (value.dim(), dims)
+        elif isinstance(value, (torch.SymInt, torch.SymFloat)):
+            found[name] = int if isinstance(value, torch.SymInt) else float
+    return found
 
 
 # ---- containers that existed before

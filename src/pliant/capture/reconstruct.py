@@ -6,6 +6,7 @@ Holds:  what existed before the trace is loaded by its source, once; what the tr
         and cycles; no user code runs (no `__init__`, `__setitem__`, `__setattr__` of the program's classes).
         Anything else raises `CannotReconstruct`.
 """
+
 from __future__ import annotations
 
 import collections
@@ -59,7 +60,9 @@ class Rebuilder:
         self._made: dict[int, str] = {}
         self._deferred: collections.deque[Callable[[], None]] = collections.deque()
         self._keep: list[Any] = []  # ids stay unique while these live
-        self._open: dict[int, str] = {}  # being built -> text of an empty one, to bind early if it holds itself ("" if immutable)
+        self._open: dict[
+            int, str
+        ] = {}  # being built -> text of an empty one, to bind early if it holds itself ("" if immutable)
 
     def value(self, obj: Any) -> str:
         """An expression for the object; the same text again for the same object."""
@@ -298,12 +301,18 @@ def _generator(b: Rebuilder, obj: TracedGenerator) -> str:
     if obj.started:
         raise CannotReconstruct("started-generator", obj)
     code = frame.code
-    values = {**frame.locals, **{n: frame.cells[n].cell_contents for n in code.co_cellvars if n in _parameters(code) and n in frame.cells}}
+    values = {
+        **frame.locals,
+        **{n: frame.cells[n].cell_contents for n in code.co_cellvars if n in _parameters(code) and n in frame.cells},
+    }
     closure = f"({b.items([frame.cells[n] for n in code.co_freevars])},)" if code.co_freevars else "None"
     make = f"{b.names.define('FunctionType', types.FunctionType)}({b.hold(code)}, {b.hold(frame.globals)}, {code.co_name!r}, None, {closure})"
     args = [b.value(values[n]) for n in _parameters(code)[: code.co_argcount]]
     rest = list(_parameters(code)[code.co_argcount + code.co_kwonlyargcount :])
-    keywords = [f"{n}={b.value(values[n])}" for n in _parameters(code)[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]]
+    keywords = [
+        f"{n}={b.value(values[n])}"
+        for n in _parameters(code)[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    ]
     stars = ["*" * (1 + (i > 0 or not code.co_flags & 0x04)) + b.value(values[n]) for i, n in enumerate(rest)]
     return b.bind(obj, f"{make}({', '.join([*args, *keywords, *stars])})", hint="generator")
 
@@ -495,7 +504,7 @@ _RECIPES: dict[type, Recipe] = {
     torch.SymInt: _symbolic,
     torch.SymFloat: _symbolic,
     torch.SymBool: _symbolic,
-    **{cls: _reduced for cls in _ITERATORS},
+    **dict.fromkeys(_ITERATORS, _reduced),
 }
 
 _DESCRIPTORS = (

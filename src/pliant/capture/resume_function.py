@@ -4,6 +4,7 @@ In:     a resume point, the frame's globals and name, and the `Compilation` it b
 Out:    a function `(cells, *stack values, *locals)` that runs the rest of the frame and returns its result.
 Holds:  one per point and globals in each compilation. Eagerly it is the resume code itself, run with the cells as closure.
 """
+
 from __future__ import annotations
 
 import types
@@ -17,7 +18,9 @@ from pliant.capture.roots import ResumeRoot
 from pliant.source import SourceLocation
 
 
-def resume_function(compilation: Compilation, point: ResumePoint, globals_: dict[str, Any], name: str) -> Callable[..., Any]:
+def resume_function(
+    compilation: Compilation, point: ResumePoint, globals_: dict[str, Any], name: str
+) -> Callable[..., Any]:
     """The one resume function of the point."""
     key = (id(point.code), point.offset, point.stack, point.locals, point.handled, id(globals_))
     found: Callable[..., Any] | None = compilation.resumes.get(key)

@@ -4,6 +4,7 @@ In:     `set_stance("force_eager")` and the like.
 Out:    `current()`, asked where an entry is missed.
 Holds:  while eager is forced no entry runs: dispatchers that are alive lose their fast path until the stance ends.
 """
+
 from __future__ import annotations
 
 import contextlib

@@ -6,6 +6,7 @@ Out:    `GuardWriter.steps` (text, guard); `compile_guards` makes a function `ch
 Holds:  each source is read once, into a local variable; a read that fails (KeyError, AttributeError...) is a miss; facts about
         arguments come before global state, then held objects, then relations. Checks run no user code.
 """
+
 from __future__ import annotations
 
 import math
@@ -64,9 +65,6 @@ class _Local(Source):
     def describe(self) -> str:
         return self.name
 
-    def describe(self) -> str:
-        return self.name
-
 
 @dataclass(frozen=True, slots=True)
 class _Part(ChainedSource):
@@ -90,6 +88,10 @@ def _shape_of(parent: Source) -> Source:
     return _Part(parent, ".shape", "shape")  # 0.1 µs less than .size(dim), and read once
 
 
+def _stride_of(parent: Source) -> Source:
+    return _Part(parent, ".stride()", "stride")
+
+
 def _shared(source: Source) -> Source:
     """The same value by way of intermediate values that other sources share."""
     match source:
@@ -100,7 +102,7 @@ def _shared(source: Source) -> Source:
         case SizeSource(parent, dim):
             return ItemSource(_shape_of(parent), dim)
         case StrideSource(parent, dim):
-            return ItemSource(_Part(parent, ".stride()", "stride"), dim)
+            return ItemSource(_stride_of(parent), dim)
         case _:
             return source
 
@@ -190,8 +192,10 @@ class GuardWriter:
 
 
 def _hint(source: Source, code: str) -> str:
-    if isinstance(source, ItemSource) and isinstance(source.key, (str, int)):
-        return str(source.key)
+    if isinstance(source, ItemSource) and isinstance(source.key, str):
+        return source.key
+    if isinstance(source, ItemSource) and isinstance(source.key, int):
+        return f"{source.parent.describe()}_{source.key}"
     return code if isinstance(source, _Local) else source.describe().rpartition(".")[2]
 
 
@@ -365,9 +369,17 @@ def _tensor(w: GuardWriter, g: Guard) -> str:
     tests = [f"type({v}) is not {w.names(e.cls)}", f"{v}.dtype is not {w.names(e.dtype)}"]
     tests.append(f"not {v}.is_cpu" if e.device.type == "cpu" else f"{v}.device != {w.names(e.device)}")
     tests.append(f"{'not ' * e.requires_grad}{v}.requires_grad")
-    tests += _extents(e.sizes, _bind(w, v, "shape"))
+    if None in e.sizes:  # shape guards read the open sizes, and reading is safe only once the type is known
+        w.require(" or ".join(tests), g)
+        tests = _extents(e.sizes, w.read(_shape_of(g.source)))
+    else:
+        tests.append(f"{v}.shape != {tuple(e.sizes)!r}")
     if e.strides is not None:
-        tests += _extents(e.strides, _bind(w, v, "stride()"))
+        if None in e.strides:
+            w.require(" or ".join(tests), g)
+            tests = _extents(e.strides, w.read(_stride_of(g.source)))
+        else:
+            tests.append(f"{v}.stride() != {tuple(e.strides)!r}")
     if e.storage_offset_zero is not None:
         tests.append(f"{v}.storage_offset() {'!=' if e.storage_offset_zero else '=='} 0")
     if e.is_leaf is not None:
@@ -377,16 +389,12 @@ def _tensor(w: GuardWriter, g: Guard) -> str:
     return " or ".join(tests)
 
 
-def _bind(w: GuardWriter, v: str, what: str) -> str:
-    return f"{v}.{what}"
-
-
 def _extents(expected: Sequence[int | None], text: str) -> list[str]:
-    """Tests on a shape or stride tuple of which some entries are fixed."""
-    if all(e is not None for e in expected):
-        return [f"{text} != {tuple(expected)!r}"]
-    tests = [f"len(it := {text}) != {len(expected)}"]
-    return tests + [f"it[{i}] != {e}" for i, e in enumerate(expected) if e is not None]
+    """Tests on a shape or stride tuple of which some entries are open."""
+    return [
+        f"len({text}) != {len(expected)}",
+        *(f"{text}[{i}] != {e}" for i, e in enumerate(expected) if e is not None),
+    ]
 
 
 _TESTS: dict[Kind, Callable[[GuardWriter, Guard], str]] = {

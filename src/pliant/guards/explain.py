@@ -17,7 +17,7 @@ import torch
 from pliant.guards.codegen import READ_ERRORS, Step
 from pliant.guards.kinds import Guard, Kind, TensorFacts
 from pliant.guards.names import Names
-from pliant.guards.sources import HeldSource, Source
+from pliant.guards.sources import HeldSource, Source, StateSource
 from pliant.guards.state import READERS
 
 
@@ -87,7 +87,7 @@ def _value_in(source: Source, names: Names, args: tuple[Any, ...], kwargs: dict[
         return name
 
     try:
-        if not hasattr(type(source), "code") or source.code is Source.code:
+        if isinstance(source, StateSource):
             return _ABSENT
         return eval(source.code(hold), scope, {"args": args, "kwargs": kwargs})
     except (*READ_ERRORS, NameError):
@@ -147,7 +147,10 @@ def _tensor(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
 def _sizes(g: Guard, e: TensorFacts, v: torch.Tensor) -> tuple[str, str]:
     name = g.source.describe()
     if v.dim() != len(e.sizes):
-        return f"`{name}` had {len(e.sizes)} dimensions, has {v.dim()}", "pass tensors of one rank; each rank compiles once"
+        return (
+            f"`{name}` had {len(e.sizes)} dimensions, has {v.dim()}",
+            "pass tensors of one rank; each rank compiles once",
+        )
     for dim, (old, new) in enumerate(zip(e.sizes, v.shape)):
         if old is not None and old != new:
             advice = f"pliant.mark_dynamic({name}, {dim}) before the first call, or compile with dynamic=True"
@@ -160,7 +163,10 @@ def _equals(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
     advice = ""
     if isinstance(g.expected, (int, float)) and not isinstance(g.expected, bool):
         advice = "nothing: a number that changes becomes symbolic at this compile"
-    return f"{_name(g)} was {_short(g.expected)}, is {_short(v)}", advice or "call it with the same value, or pass a tensor"
+    return (
+        f"{_name(g)} was {_short(g.expected)}, is {_short(v)}",
+        advice or "call it with the same value, or pass a tensor",
+    )
 
 
 def _type(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
@@ -177,12 +183,18 @@ def _length(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
 
 
 def _keys(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
-    return f"keys of {_name(g)} were {sorted(map(str, g.expected))}, are {sorted(map(str, v))}", "use the same keys in the same order"
+    return (
+        f"keys of {_name(g)} were {sorted(map(str, g.expected))}, are {sorted(map(str, v))}",
+        "use the same keys in the same order",
+    )
 
 
 def _key(there: bool) -> _Words:
     def words(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
-        return f"{_name(g)} {'had' if there else 'did not have'} {g.expected!r}, now it {'does not' if there else 'does'}", ""
+        return (
+            f"{_name(g)} {'had' if there else 'did not have'} {g.expected!r}, now it {'does not' if there else 'does'}",
+            "",
+        )
 
     return words
 
@@ -217,7 +229,10 @@ def _state(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
 
 def _shape(g: Guard, v: Any, variables: dict[str, Any]) -> tuple[str, str]:
     where = f" ({g.origin})" if g.origin is not None else ""
-    return f"the sizes no longer satisfy `{g.expected}`{where}", "the condition comes from the line named; drop it to serve all sizes"
+    return (
+        f"the sizes no longer satisfy `{g.expected}`{where}",
+        "the condition comes from the line named; drop it to serve all sizes",
+    )
 
 
 def _expression(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:

@@ -4,6 +4,7 @@ In:     a value of the program and the value seen at capture.
 Out:    whether they are the same constant.
 Holds:  same types all the way down; floats bit for bit (NaN equals NaN, -0.0 is not 0.0); no user `__eq__` runs.
 """
+
 from __future__ import annotations
 
 import struct

@@ -4,6 +4,7 @@ In:     capture appends `Guard`s while it reads the world.
 Out:    `guards.codegen` turns the list into a check, `guards.explain` into words, the cache into bytes.
 Holds:  a guard may be too strong (a recompile), never too weak.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -32,11 +33,15 @@ class Kind(Enum):
     EMPTY = auto()  # not v (containers of hooks)
     SAME_AS = auto()  # v is the value of the source e (aliasing of two ways to one object)
     DISTINCT = auto()  # e: tuple of sources whose values are pairwise different objects (the guard's own source unused)
-    STATE = auto()  # the global state named by the source's StateSource equals e (grad mode, autocast, default dtype, ...)
+    STATE = (
+        auto()
+    )  # the global state named by the source's StateSource equals e (grad mode, autocast, default dtype, ...)
     RANGE = auto()  # a range: (start, stop, step) equal e
     SHAPE = auto()  # e: boolean symbolic.Expr over symbols bound to sources (the guard's own source unused: None)
     EXPRESSION = auto()  # v == e, e an integer symbolic.Expr (a stride that follows from symbolic sizes)
-    TYPE_LOOKUP = auto()  # the guard's source is a class; e: (name, value): first hit of name along v.__mro__ is value (`MISSING`: none)
+    TYPE_LOOKUP = (
+        auto()
+    )  # the guard's source is a class; e: (name, value): first hit of name along v.__mro__ is value (`MISSING`: none)
 
 
 MISSING = object()

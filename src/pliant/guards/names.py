@@ -4,6 +4,7 @@ In:     objects that generated code refers to, and hints for variable names.
 Out:    identifiers; `values` is the globals dictionary of the generated function.
 Holds:  a name is given once; an object is held under one name.
 """
+
 from __future__ import annotations
 
 import builtins
@@ -40,8 +41,8 @@ class Names:
         return f"{base}_{number}"
 
     def __call__(self, value: object, hint: str = "") -> str:
-        if isinstance(value, type) and getattr(builtins, value.__name__, None) is value:
-            return value.__name__
+        if isinstance(value, type) and builtins.__dict__.get(value.__name__) is value:
+            return str(value.__name__)
         name = self._held.get(id(value))
         if name is None:
             name = self.fresh(hint or _hint(value))

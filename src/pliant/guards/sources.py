@@ -5,6 +5,7 @@ Out:    `source.code(namer)` is a Python expression; guards, inputs, side effect
 Holds:  sources are interned by value (equal sources are equal), so they are dictionary keys. Reading a source never runs
         user code: attributes are read through `__dict__`, items only from exact builtin containers (or their base class' method).
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ class Source:
         raise NotImplementedError
 
     @property
-    def base(self) -> "Source | None":
+    def base(self) -> Source | None:
         return None
 
 

@@ -4,6 +4,7 @@ In:     the name of a piece of state (`StateSource.name`).
 Out:    `READERS[name].read()` for capture and explanations, `READERS[name].code` for generated checks.
 Holds:  reading has no side effect and costs about 0.1 µs; values compare with `==` (or `is`, where `identity`).
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -67,7 +68,9 @@ READERS: dict[str, Reader] = {
     "function_modes": Reader(_function_modes, "enter torch function modes inside the compiled function"),
     "dispatch_modes": Reader(_dispatch_modes, "enter torch dispatch modes once, before the first call"),
     "default_device": Reader(_default_device, "set the default device once, before the first call"),
-    "deterministic": Reader(torch.are_deterministic_algorithms_enabled, "choose deterministic algorithms once, at start"),
+    "deterministic": Reader(
+        torch.are_deterministic_algorithms_enabled, "choose deterministic algorithms once, at start"
+    ),
     "transforms": Reader(_transforms, "apply torch.func transforms inside the compiled function"),
     "config": Reader(lambda: config.get().code_key, "patch pliant.config once, before the first call", True),
 }
