@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from pliant.codegen.expressions import MEMORY_TYPES, Names, Statements, cast_text, register_type
-from pliant.codegen.loops import COLUMN_BLOCK, LoopPlan, flat_reduced, plan_loops
+from pliant.codegen.loops import COLUMN_BLOCK, TILE, LoopPlan, flat_reduced, plan_loops, step_along
 from pliant.codegen.reductions import Accumulator, Variable
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction
 from pliant.ir.ops import OPS
@@ -58,6 +58,7 @@ class _Writer:
         self.order = {id(m): k for k, m in enumerate(self.kernel.members)}
         self.cross: dict[Buffer, str] = {}
         self.scratch: dict[Buffer, str] = {}
+        self.staged: dict[tuple[Buffer, Expr], str] = {}
         self.accumulators: dict[int, Accumulator] = {}
         self.known: dict[Buffer, str] = {}
         self.open: Statements | None = None
@@ -196,6 +197,8 @@ class _Writer:
         self._decompose()
         blocked = {axis for axis, block in self.plan.parallel if block is not None}
         opened = 1
+        if len(self.plan.inner) > 1:
+            self._stage_transposed(self.plan.inner[0], self.plan.vector)
         for axis in self.plan.inner[:-1]:
             self._block_loop(axis)
             opened += 1
@@ -204,6 +207,24 @@ class _Writer:
         self._section(self.kernel.members, self.plan.vector, bounds)
         for _ in range(opened):
             self.end()
+
+    def _stage_transposed(self, tiled: Axis, vector: Axis) -> None:
+        """Copy tiles of what runs along `tiled` into small arrays: rows a power of two apart share few cache lines."""
+        statements = self._statements(vector)
+        for m in self.kernel.members:
+            for load in loads_of(m.loops):
+                e = m.at(load.index)
+                if load.buffer in self.writers or (load.buffer, e) in self.staged or step_along(e, tiled) != 1:
+                    continue
+                if step_along(e, vector) in (0, 1) or not statements.in_range(load, m):
+                    continue
+                name = f"s{len(self.staged)}"
+                v, t = self.names.symbols[vector.symbol], self.names.symbols[tiled.symbol]
+                element = f"{name}[({v} - {v}b) * {TILE + 1} + {t} - {t}b]"
+                self.line(f"{MEMORY_TYPES[load.dtype]} {name}[{2 * TILE * (TILE + 1)}];")
+                self.line(f"for (int64_t {v} = {v}b; {v} < {v}e; {v}++) for (int64_t {t} = {t}b; {t} < {t}e; {t}++)")
+                self.line(f"  {element} = {self.names.buffer(load.buffer)}[{self.names.text(e)}];")
+                self.staged[(load.buffer, e)] = f"({element} != 0)" if load.dtype is torch.bool else element
 
     def _ordered(self) -> None:
         opened = 0
@@ -258,6 +279,11 @@ class _Writer:
     def _resolve(self, load: Load, member: Member) -> str | None:
         """The name of a value that the kernel computed, or None if it is read from memory."""
         writer = self.writers.get(load.buffer)
+        if self.staged and writer is None:
+            staged = self.staged.get((load.buffer, member.at(load.index)))
+            if staged is not None and self.open is not None:
+                self.open.varying.add(staged)
+                return staged
         if writer is None or self.order[id(writer)] >= self.order[id(member)]:
             return None
         known = self.known.get(load.buffer) or self.cross.get(load.buffer)

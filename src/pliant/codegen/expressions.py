@@ -277,11 +277,11 @@ class Statements:
                 continue
             if isinstance(s, Apply) and (s.op == "check_index" or (s.op in _TRAPS and not s.dtype.is_floating_point)):
                 return False
-            if isinstance(s, Load) and self.resolve(s, member) is None and not self._in_range(s, member):
+            if isinstance(s, Load) and self.resolve(s, member) is None and not self.in_range(s, member):
                 return False
         return True
 
-    def _in_range(self, x: Load, member: Member) -> bool:
+    def in_range(self, x: Load, member: Member) -> bool:
         """Whether the load's smallest and largest index are inside the buffer."""
         if x.indirect:
             return False

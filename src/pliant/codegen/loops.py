@@ -147,7 +147,7 @@ def _is_transposed(weighted: list[tuple[Expr, int]], a: Axis, vector: Axis) -> b
         extent = axis.extent.as_int()
         if extent is not None and extent < 2 * TILE:
             return False
-    return any(_step(e, a) == 1 and _step(e, vector) not in (0, 1) for e, _ in weighted)
+    return any(step_along(e, a) == 1 and step_along(e, vector) not in (0, 1) for e, _ in weighted)
 
 
 def _ordered(kernel: Kernel) -> LoopPlan:
@@ -179,7 +179,7 @@ def _keeps_apart(index: Expr, a: Axis) -> bool:
     return True
 
 
-def _step(e: Expr, axis: Axis) -> int:
+def step_along(e: Expr, axis: Axis) -> int:
     """The stride of an access along an axis as a number; a symbolic or irregular one counts as large."""
     if axis.symbol not in e.free:
         return 0
@@ -190,15 +190,15 @@ def _step(e: Expr, axis: Axis) -> int:
 
 def _largest_stride(weighted: list[tuple[Expr, int]], axis: Axis) -> int:
     """The axis's step in stores, or in loads where it is in none: the order of loops from the outside in."""
-    stores = [_step(e, axis) for e, w in weighted if w == 2 and axis.symbol in e.free]
-    return max(stores or [_step(e, axis) for e, _ in weighted] or [0])
+    stores = [step_along(e, axis) for e, w in weighted if w == 2 and axis.symbol in e.free]
+    return max(stores or [step_along(e, axis) for e, _ in weighted] or [0])
 
 
 def _score(weighted: list[tuple[Expr, int]], axis: Axis) -> int:
     """How well vectorizing along the axis reads and writes memory; short axes are poor."""
     points = 0
     for e, weight in weighted:
-        step = _step(e, axis)
+        step = step_along(e, axis)
         points += weight * (4 if step == 1 else 0 if step == 0 else -3)
     extent = axis.extent.as_int()
     if extent is not None and extent < 16:

@@ -166,30 +166,31 @@ P_INLINE float p_tanhf(float x) {
   return a < 0.625f ? small : big;
 }
 """,
+    # erf(t) = -expm1(-q(t)) with q(t) = -log(1 - erf(t)), a smooth function with q(0) = 0.
     "p_erff": """\
 P_INLINE float p_erff(float x) {
-  const float a = __builtin_fabsf(x), z = x * x;
-  float p = 7.882497448008507e-05f;
-  p = P_FMA(p, z, -0.0008018855005502701f);
-  p = P_FMA(p, z, 0.005189312156289816f);
-  p = P_FMA(p, z, -0.02685432881116867f);
-  p = P_FMA(p, z, 0.11283597350120544f);
-  p = P_FMA(p, z, -0.3761262595653534f);
-  p = P_FMA(p, z, 1.1283791065216064f);
-  const float t = a > 4.05f ? 4.05f : a;
-  float q = 2.1557121726800688e-05f;
-  q = P_FMA(q, t, -0.00043977220775559545f);
-  q = P_FMA(q, t, 0.00419665826484561f);
-  q = P_FMA(q, t, -0.025186553597450256f);
-  q = P_FMA(q, t, 0.10838358104228973f);
-  q = P_FMA(q, t, 0.6332530379295349f);
-  q = P_FMA(q, t, 1.1295613050460815f);
-  q = P_FMA(q, t, -0.00018433216609992087f);
-  const float n = (q * -1.44269504f + 12582912.0f) - 12582912.0f;
-  const float r = P_FMA(n, -1.42860677e-6f, P_FMA(n, -0.693145752f, -q));
-  const float e = p_exp_core(r) * p_float(((int32_t)n + 127) << 23);
-  const float big = __builtin_copysignf(1.0f - e, x);
-  return a < 1.0f ? p * x : big;
+  const float a = __builtin_fabsf(x);
+  const float t = a > 3.95f ? 3.95f : a;
+  float q = -9.361183401779272e-06f;
+  q = P_FMA(q, t, 0.00011855667980853468f);
+  q = P_FMA(q, t, -0.0006360078696161509f);
+  q = P_FMA(q, t, 0.0016726118046790361f);
+  q = P_FMA(q, t, -0.00016570970183238387f);
+  q = P_FMA(q, t, -0.01915038749575615f);
+  q = P_FMA(q, t, 0.10277718305587769f);
+  q = P_FMA(q, t, 0.6366194486618042f);
+  q = P_FMA(q, t, 1.128379225730896f);
+  q = -(q * t);
+  const float n = (q * 1.44269504f + 12582912.0f) - 12582912.0f;
+  const float r = P_FMA(n, -1.42860677e-6f, P_FMA(n, -0.693145752f, q));
+  float p = 0.0013948776759207249f;
+  p = P_FMA(p, r, 0.008370601572096348f);
+  p = P_FMA(p, r, 0.04166622832417488f);
+  p = P_FMA(p, r, 0.16666503250598907f);
+  p = P_FMA(p, r, 0.5f);
+  p = P_FMA(p * r, r, r);
+  const float s = p_float(((int32_t)n + 127) << 23);
+  return __builtin_copysignf(P_FMA(s, p, s - 1.0f), x);
 }
 """,
     "p_sigmoidf": """\
