@@ -66,3 +66,27 @@ any_autocast = torch._C._is_any_autocast_enabled
 
 # A context in which no autocast kernel is reached; the public form needs a device and costs ten times as much.
 no_autocast = torch._C._DisableAutocast
+
+
+def set_geometry(tensor: torch.Tensor, size: Any, stride: Any, offset: Any) -> None:
+    """Give a tensor without storage other sizes in place, below autograd (public code has no such call)."""
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        torch.ops.aten.as_strided_.default(tensor, size, stride, offset)
+
+
+def shape_functions() -> tuple[dict[Any, Any], ...]:
+    """Python functions that run on symbolic sizes, by operator: meta functions first, then decompositions.
+
+    `torch._decomp.decomposition_table` is the documented half; the meta functions live beside it without a public name.
+    """
+    global _shape_functions
+    if _shape_functions is None:
+        import torch._decomp as decompositions
+        import torch._meta_registrations
+
+        tables = decompositions.global_decomposition_table
+        _shape_functions = (tables["meta"], tables["post_autograd"], tables["pre_autograd"])
+    return _shape_functions
+
+
+_shape_functions: tuple[dict[Any, Any], ...] | None = None

@@ -4,12 +4,14 @@ In:     real tensors (`FakeMode.from_real`) or descriptions (`FakeMode.new`), an
 Out:    `FakeTensor`s as eager would return them; sizes and strides may be `torch.SymInt`.
 Holds:  nothing is ever computed on data; what cannot be known without data raises a typed error.
         Every view is a fresh fake: who needs aliasing tracks it in `FakeMode.record`.
-Reads on: `shape_rules/`, `meta_fallback.py`.
+        The result of a rule is remembered per mode and description of its arguments: repeated layers cost a look-up.
+Reads on: `shape_rules/`, `special_calls.py`, `fallback.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,8 +19,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from pliant import torch_adapter
-from pliant.graph import meta_fallback
-from pliant.graph.call_plan import CallPlan, plan_of
+from pliant.graph import fallback
+from pliant.graph.call_plan import CallPlan, argument, plan_of
+from pliant.graph.shape_rules import Rule, find_rule
+from pliant.graph.special_calls import SPECIAL
+from pliant.graph.tensor_spec import Dim, Interner, Sizes, TensorSpec
 from pliant.graph.unsupported import UnsupportedTensor
 
 if TYPE_CHECKING:
@@ -32,16 +37,12 @@ CONSTANT_NUMEL = 64  # real tensors up to this many elements may meet fakes in o
 class FakeTensor(torch.Tensor):
     """A tensor that has everything but elements.
 
-    `size_`, `stride_`, `offset_`: what `size()`, `stride()` and `storage_offset()` return, at the cost of an attribute.
+    `spec`: its description; `size_`, `stride_`... read it, faster than `size()` and `stride()` do.
     `node`: free for whoever records (an fx node, a functional value). `constant`: the real tensor this stands for, if any.
     """
 
     fake_mode: FakeMode
-    size_: tuple[Any, ...]
-    stride_: tuple[Any, ...]
-    offset_: Any
-    dtype_: torch.dtype
-    device_: torch.device
+    spec: TensorSpec
     node: Any = None
     constant: torch.Tensor | None = None
     is_parameter_: bool = False
@@ -55,6 +56,26 @@ class FakeTensor(torch.Tensor):
         # Reached outside the mode: below another mode, or from a decomposition that a shape rule runs. Never recorded.
         kwargs = kwargs or {}
         return find_mode(args, kwargs).compute(func, args, kwargs)
+
+    @property
+    def size_(self) -> Sizes:
+        return self.spec.size
+
+    @property
+    def stride_(self) -> Sizes:
+        return self.spec.stride
+
+    @property
+    def offset_(self) -> Dim:
+        return self.spec.offset
+
+    @property
+    def dtype_(self) -> torch.dtype:
+        return self.spec.dtype
+
+    @property
+    def device_(self) -> torch.device:
+        return self.spec.device
 
     @property
     def __class__(self) -> type:  # type: ignore[override]
@@ -95,11 +116,18 @@ def find_mode(args: Sequence[Any], kwargs: dict[str, Any]) -> FakeMode:
 class FakeMode(TorchDispatchMode):
     """Computes on fakes; factory functions called under it make fakes."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """PyTorch wraps the dispatch method of modes that say yes, and imports the peer at the first call."""
+        return False
+
     def __init__(self, shape_env: ShapeEnv | None = None, allow_unbacked: bool = False) -> None:
         super().__init__()
         self.shape_env = shape_env
         self.allow_unbacked = allow_unbacked
+        self.intern = Interner()
         self._shape_only: ShapeOnlyMode | None = None
+        self._remembered: dict[tuple[Any, ...], Any] = {}
 
     # -- making fakes -------------------------------------------------------------------------------------------------
     def new(
@@ -112,16 +140,15 @@ class FakeMode(TorchDispatchMode):
         offset: Any = 0,
     ) -> FakeTensor:
         """A fake leaf of this description."""
+        return self._fake(self.intern(TensorSpec(tuple(size), tuple(stride), dtype, device, offset)), requires_grad)
+
+    def _fake(self, spec: TensorSpec, requires_grad: bool = False) -> FakeTensor:
         fake: FakeTensor = _make_wrapper(
-            FakeTensor, size, strides=stride, storage_offset=offset, dtype=dtype, device=device,
-            requires_grad=requires_grad,
+            FakeTensor, spec.size, strides=spec.stride, storage_offset=spec.offset, dtype=spec.dtype,
+            device=spec.device, requires_grad=requires_grad,
         )  # fmt: skip
         fake.fake_mode = self
-        fake.size_ = tuple(size)
-        fake.stride_ = tuple(stride)
-        fake.offset_ = offset
-        fake.dtype_ = dtype
-        fake.device_ = device
+        fake.spec = spec
         return fake
 
     def from_real(
@@ -142,7 +169,10 @@ class FakeMode(TorchDispatchMode):
     def _as_non_leaf(self, fake: FakeTensor) -> FakeTensor:
         """A fake with a `grad_fn`, as real intermediate results have."""
         with self.shape_only(), torch.enable_grad():
-            return torch.ops.aten.clone.default(fake)
+            made = torch.ops.aten.clone.default(fake)
+            if tuple(made.stride_) != tuple(fake.stride_):  # overlapping or spaced memory, which clone packs
+                made = torch.ops.aten.as_strided.default(made, fake.size_, fake.stride_, fake.offset_)
+            return made
 
     # -- calls --------------------------------------------------------------------------------------------------------
     def __torch_dispatch__(
@@ -163,14 +193,82 @@ class FakeMode(TorchDispatchMode):
 
     def compute(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Fakes of what `func(*args, **kwargs)` returns; nothing is recorded."""
+        try:
+            key = call_key(func, args, kwargs)
+        except UnknownArgument:
+            return self._compute_unkeyed(func, args, kwargs)
+        outcome = self._remembered.get(key)
+        if outcome is None:
+            return self._compute_first(func, args, kwargs, key)
+        return self._fake(outcome) if type(outcome) is TensorSpec else self._instantiate(outcome, args, kwargs)
+
+    def _compute_unkeyed(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Real tensors become fakes of theirs; a call with arguments of unknown types is not remembered."""
+        fake_args, fake_kwargs = self._fakes_only((tuple(args), kwargs))
+        try:
+            call_key(func, fake_args, fake_kwargs)
+        except UnknownArgument:
+            return self._compute_first(func, fake_args, fake_kwargs, None)
+        outputs = self.compute(func, fake_args, fake_kwargs)
+        return _with_originals(plan_of(func), outputs, args, kwargs)
+
+    def _compute_first(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> Any:
+        """The call worked out by a rule, or by torch's own functions, and remembered if it may be."""
         plan = plan_of(func)
+        rule = find_rule(func)
+        if rule is None:
+            return self._compute_unruled(plan, args, kwargs)
+        outcome = self._outcome(plan, rule, args, kwargs)
+        if key is not None:
+            self._remembered[key] = outcome
+        return self._instantiate(outcome, args, kwargs)
+
+    def _outcome(self, plan: CallPlan, rule: Rule, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """What the rule says, its specs interned, written arguments in place of results that they are."""
+        result = rule(*[_spec_of(a) for a in args], **{k: _spec_of(v) for k, v in kwargs.items()})
+        if not plan.written:
+            return self._interned(result)
+        if len(plan.returned) == 1:
+            return _Argument(plan.returned[0]) if plan.returned[0] is not None else self._interned(result)
+        if not plan.returned:
+            return _NOTHING
+        pairs = zip(plan.returned, result)
+        return tuple([_Argument(where) if where is not None else self._interned(one) for where, one in pairs])
+
+    def _interned(self, result: Any) -> Any:
+        if type(result) is TensorSpec:
+            return self.intern(result)
+        return type(result)(map(self._interned, result)) if isinstance(result, (tuple, list)) else result
+
+    def _instantiate(self, outcome: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        kind = type(outcome)
+        if kind is TensorSpec:
+            return self._fake(outcome)
+        if kind is _Argument:
+            return argument(outcome.where, args, kwargs)
+        if kind is list or kind is tuple:
+            return kind([self._instantiate(one, args, kwargs) for one in outcome])
+        return None if outcome is _NOTHING else outcome
+
+    def _compute_unruled(self, plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Calls that no rule describes."""
+        special = SPECIAL.get(plan.func)
+        if special is not None:
+            return special(self, plan.func, *args, **kwargs)
         if plan.composite:
             with self.shape_only():
-                outputs = func.decompose(*args, **kwargs)
+                outputs = plan.func.decompose(*args, **kwargs)
             if outputs is not NotImplemented:
                 return outputs
-        args, kwargs = self._fakes_only(args), self._fakes_only(kwargs)
-        return meta_fallback.run(self, plan, args, kwargs)
+        return fallback.run(self, plan, args, kwargs)
+
+    def restrided(self, fake: FakeTensor, spec: TensorSpec) -> FakeTensor:
+        """Give a fake another size and strides in place."""
+        spec = self.intern(spec)
+        with torch_adapter.below_python_dispatch(), torch.no_grad():
+            torch_adapter.set_geometry(fake, spec.size, spec.stride, spec.offset)
+        fake.spec = spec
+        return fake
 
     def _fakes_only(self, tree: Any) -> Any:
         """The arguments with real tensors replaced by fakes of theirs."""
@@ -190,6 +288,11 @@ class FakeMode(TorchDispatchMode):
 class ShapeOnlyMode(TorchDispatchMode):
     """Sends every call to `compute` of a fake mode."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """PyTorch wraps the dispatch method of modes that say yes, and imports the peer at the first call."""
+        return False
+
     def __init__(self, owner: FakeMode) -> None:
         super().__init__()
         self.owner = owner
@@ -198,6 +301,73 @@ class ShapeOnlyMode(TorchDispatchMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         return self.owner.compute(func, args, kwargs or {})
+
+
+class UnknownArgument(Exception):
+    """An argument that is no part of a key: a real tensor, a generator..."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Argument:
+    """The result that is the argument at a (position, name)."""
+
+    where: tuple[int, str]
+
+
+_NOTHING = object()
+
+
+def call_key(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """What the description of a call's results depends on."""
+    try:
+        if kwargs:
+            items = [(name, _KEYS[type(value)](value)) for name, value in kwargs.items()]
+            return (func, *[_KEYS[type(a)](a) for a in args], *items)
+        return (func, *[_KEYS[type(a)](a) for a in args])
+    except KeyError:
+        raise UnknownArgument from None
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _typed(value: Any) -> Any:
+    return type(value), value  # 1, 1.0 and True are equal but promote differently
+
+
+def _symbolic(value: Any) -> Any:
+    return type(value), value.node.expr
+
+
+def _each(values: Any) -> Any:
+    return tuple([_KEYS[type(value)](value) for value in values])
+
+
+_KEYS: dict[type, Callable[[Any], Any]] = {
+    FakeTensor: lambda fake: fake.spec,
+    **dict.fromkeys((int, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format), _itself),
+    **dict.fromkeys((float, bool, complex), _typed),
+    **dict.fromkeys((torch.SymFloat, torch.SymBool, torch.SymInt), _symbolic),
+    **dict.fromkeys((list, tuple, torch.Size), _each),
+}
+
+
+def _spec_of(value: Any) -> Any:
+    kind = type(value)
+    if kind is FakeTensor:
+        return value.spec
+    return [_spec_of(one) for one in value] if kind is list or kind is tuple else value
+
+
+def _with_originals(plan: CallPlan, outputs: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The outputs, with the caller's own tensors where the operator returns its arguments."""
+    if not plan.written or not plan.returned:
+        return outputs
+    if len(plan.returned) == 1:
+        return outputs if plan.returned[0] is None else argument(plan.returned[0], args, kwargs)
+    pairs = zip(plan.returned, outputs)
+    return tuple([one if where is None else argument(where, args, kwargs) for where, one in pairs])
 
 
 def check_supported(tensor: torch.Tensor) -> None:

@@ -1,0 +1,129 @@
+"""Strides that eager operators give their results.
+
+In:     specs of the operands, in the order of the operator's arguments.
+Out:    strides of the result of elementwise operators (TensorIterator) and of `preserve_format`.
+Source: the rules are ATen's (TensorIterator.cpp: fast setup, reorder_dimensions, allocate_or_resize_outputs;
+        TensorProperties, infer_dense_strides), stated anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from pliant.graph.tensor_spec import (
+    Dim,
+    Sizes,
+    TensorSpec,
+    channels_last_strides,
+    dense_order,
+    holds,
+    is_channels_last,
+    is_empty,
+    is_row_major,
+    key_of,
+    keys_of,
+    row_major_strides,
+    strides_in_order,
+)
+
+
+def elementwise_strides(out: Sizes, operands: Sequence[TensorSpec]) -> Sizes:
+    """Strides of a fresh elementwise result of size `out`."""
+    out_key = keys_of(out)
+    rank = len(out)
+    # Every operand row-major within its own size: no pair of dimensions is ever swapped, unless the result is empty.
+    if all(spec.stride_key == keys_of(row_major_strides(spec.size)) for spec in operands) and 0 not in out_key:
+        return row_major_strides(out)
+    if all(spec.size_key == out_key for spec in operands):
+        if all(is_row_major(spec) for spec in operands):
+            return row_major_strides(out)
+        if rank == 4 and all(is_channels_last(spec) for spec in operands):
+            return channels_last_strides(out)
+        first = operands[0]
+        if all(spec.stride_key == first.stride_key for spec in operands) and dense_order(first) is not None:
+            return first.stride
+    return _iterated(out, operands)
+
+
+def _iterated(out: Sizes, operands: Sequence[TensorSpec]) -> Sizes:
+    """The general path: sort dimensions by the operands' strides, the first operand that can tell deciding."""
+    strides = [_broadcast_strides(spec, out) for spec in operands]
+    order = _sorted_dims(out, strides)
+    if order == list(range(len(out) - 1, -1, -1)):
+        return row_major_strides(out)
+    return strides_in_order(out, order)
+
+
+def _broadcast_strides(spec: TensorSpec, out: Sizes) -> list[Dim]:
+    skip = len(out) - spec.ndim
+    found: list[Dim] = [0] * skip
+    for extent, stride, wanted in zip(spec.size, spec.stride, out[skip:]):
+        stretched = key_of(extent) == 1 and key_of(wanted) != 1
+        found.append(0 if stretched else stride)
+    return found
+
+
+def _sorted_dims(out: Sizes, strides: list[list[Dim]]) -> list[int]:
+    """Dimensions from the innermost outwards; ties keep their order."""
+    order = list(range(len(out) - 1, -1, -1))
+    for i in range(1, len(order)):
+        at = i
+        for before in range(i - 1, -1, -1):
+            verdict = _compare(order[before], order[at], out, strides)
+            if verdict > 0:
+                order[before], order[at] = order[at], order[before]
+                at = before
+            elif verdict < 0:
+                break
+    return order
+
+
+def _compare(inner: int, outer: int, out: Sizes, strides: list[list[Dim]]) -> int:
+    """1 if the two dimensions must be swapped, -1 if they must not, 0 if nothing tells."""
+    for operand in strides:
+        a, b = operand[inner], operand[outer]
+        if key_of(a) == 0 or key_of(b) == 0:
+            continue
+        if key_of(a) == key_of(b):
+            if _more(out[inner], out[outer]):
+                return 1
+        elif _more(b, a):
+            return -1
+        elif _more(a, b):
+            return 1
+    return 0
+
+
+def _more(a: Dim, b: Dim) -> bool:
+    return a is not b and holds(a > b)
+
+
+def preserved_strides(spec: TensorSpec) -> Sizes:
+    """Strides of `empty_like(x)` and `clone(x)`: the same if dense, else dense in the same order."""
+    if is_empty(spec):
+        return _preserved_empty(spec)
+    if spec.stride_key == keys_of(row_major_strides(spec.size)) or dense_order(spec) is not None:
+        return spec.stride
+    return _iterated(spec.size, [spec])
+
+
+def _preserved_empty(spec: TensorSpec) -> Sizes:
+    meta = torch.empty(0, device="meta").as_strided(spec.size, spec.stride)
+    return torch.empty_like(meta).stride()
+
+
+def format_strides(spec: TensorSpec, memory_format: torch.memory_format | None) -> Sizes:
+    """Strides of a fresh tensor of this size in a memory format; none means preserve."""
+    if memory_format is None or memory_format is torch.preserve_format:
+        return preserved_strides(spec)
+    return strides_of_format(spec.size, memory_format)
+
+
+def strides_of_format(size: Sizes, memory_format: torch.memory_format | None) -> Sizes:
+    if memory_format in (torch.channels_last, torch.channels_last_3d):
+        if len(size) != (4 if memory_format is torch.channels_last else 5):
+            raise RuntimeError(f"required rank {4 if memory_format is torch.channels_last else 5} tensor")
+        return channels_last_strides(size)
+    return row_major_strides(size)

@@ -1,0 +1,29 @@
+"""Direct shape rules: what eager operators return, from descriptions alone.
+
+Reads on: `registry.py` (the table), `pointwise.py` (one rule for hundreds of operators), one file a family.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pliant.graph.shape_rules import factories, indexing, matmul, reductions, views
+from pliant.graph.shape_rules.pointwise import generic_rule
+from pliant.graph.shape_rules.registry import RULES, Rule
+
+__all__ = ["FAMILIES", "RULES", "find_rule"]
+
+FAMILIES = (views, factories, matmul, reductions, indexing)  # imported for their entries in `RULES`
+_absent: set[Any] = set()
+
+
+def find_rule(func: Any) -> Rule | None:
+    """The rule of an operator, or None."""
+    found = RULES.get(func)
+    if found is None and func not in _absent:
+        found = generic_rule(func)
+        if found is None:
+            _absent.add(func)
+        else:
+            RULES[func] = found
+    return found

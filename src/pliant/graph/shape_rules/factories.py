@@ -1,0 +1,272 @@
+"""Fresh tensors: factories, copies, casts and memory formats.
+
+Holds:  a device left out is the default device; a dtype left out is the default dtype, or the one ATen infers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from pliant.graph.layouts import format_strides, preserved_strides, strides_of_format
+from pliant.graph.shape_rules.registry import rule
+from pliant.graph.tensor_spec import Dim, Sizes, TensorSpec, broadcast, require, require_same, row_major_strides
+from pliant.graph.unsupported import UnsupportedOperator
+
+_aten = torch.ops.aten
+
+
+def number_dtype(*values: Any) -> torch.dtype:
+    """The dtype that factories give to these Python numbers together."""
+    if any(isinstance(value, complex) for value in values):
+        return torch.complex128 if torch.get_default_dtype() is torch.float64 else torch.complex64
+    if any(isinstance(value, (float, torch.SymFloat)) for value in values):
+        return torch.get_default_dtype()
+    if all(isinstance(value, (bool, torch.SymBool)) for value in values):
+        return torch.bool
+    return torch.int64
+
+
+def fresh(size: Sequence[Dim], options: dict[str, Any], dtype: torch.dtype | None = None) -> TensorSpec:
+    """A row-major tensor as factory options describe it."""
+    layout = options.get("layout")
+    if layout is not None and layout is not torch.strided:
+        raise UnsupportedOperator(f"layout {layout}", kind="layout")
+    found = options.get("dtype") or dtype or torch.get_default_dtype()
+    for extent in size:
+        require(extent >= 0, "trying to create a tensor with a negative dimension")
+    size = tuple(size)
+    return TensorSpec(size, row_major_strides(size), found, options.get("device") or torch.get_default_device())
+
+
+@rule(_aten.empty.memory_format)
+def empty(size: Sequence[Dim], *, memory_format: Any = None, **options: Any) -> TensorSpec:
+    found = fresh(size, options)
+    return found if memory_format is None else found.like(stride=strides_of_format(found.size, memory_format))
+
+
+@rule(_aten.zeros.default, _aten.ones.default, _aten.rand.default, _aten.randn.default, _aten.rand.generator,
+      _aten.randn.generator)  # fmt: skip
+def filled(size: Sequence[Dim], *, generator: Any = None, **options: Any) -> TensorSpec:
+    return fresh(size, options)
+
+
+@rule(_aten.full.default)
+def full(size: Sequence[Dim], fill_value: Any, **options: Any) -> TensorSpec:
+    return fresh(size, options, number_dtype(fill_value))
+
+
+@rule(_aten.empty_strided.default)
+def empty_strided(size: Sequence[Dim], stride: Sequence[Dim], **options: Any) -> TensorSpec:
+    found = fresh(size, options)
+    return found.view(found.size, tuple(stride))
+
+
+@rule(_aten.scalar_tensor.default)
+def scalar_tensor(value: Any, **options: Any) -> TensorSpec:
+    return fresh((), options)
+
+
+@rule(_aten.arange.default)
+def arange(end: Any, **options: Any) -> TensorSpec:
+    return arange_step(0, end, **options)
+
+
+@rule(_aten.arange.start)
+def arange_start(start: Any, end: Any, **options: Any) -> TensorSpec:
+    return arange_step(start, end, **options)
+
+
+@rule(_aten.arange.start_step)
+def arange_step(start: Any, end: Any, step: Any = 1, **options: Any) -> TensorSpec:
+    dtype = options.get("dtype")
+    whole = all(isinstance(value, (int, torch.SymInt)) for value in (start, end, step))
+    if dtype is None and not whole:
+        dtype = torch.get_default_dtype()
+    require(step != 0, "step must be nonzero")
+    if whole:
+        up = step > 0 if type(step) is int else bool(step > 0)
+        require(end >= start if up else end <= start, "upper bound and lower bound inconsistent with step sign")
+        length = -((start - end) // step) if type(step) is not int or step != 1 else end - start
+    elif all(isinstance(value, (int, float)) for value in (start, end, step)):
+        length = _float_length(start, end, step, dtype)
+    else:
+        raise UnsupportedOperator("arange of symbolic floats", kind="symbolic-float-size")
+    return fresh((length,), {**options, "dtype": dtype}, torch.int64)
+
+
+def _float_length(start: float, end: float, step: float, dtype: torch.dtype | None) -> int:
+    meta = torch.arange(start, end, step, dtype=dtype, device="meta")
+    return meta.shape[0]
+
+
+@rule(_aten.linspace.default, _aten.logspace.default)
+def linspace(start: Any, end: Any, steps: Dim, base: Any = 10.0, **options: Any) -> TensorSpec:
+    require(steps >= 0, "number of steps must be non-negative")
+    dtype = number_dtype(start, end) if isinstance(start, complex) or isinstance(end, complex) else None
+    return fresh((steps,), options, dtype)
+
+
+@rule(_aten.eye.default)
+def eye(n: Dim, **options: Any) -> TensorSpec:
+    return fresh((n, n), options)
+
+
+@rule(_aten.eye.m)
+def eye_m(n: Dim, m: Dim, **options: Any) -> TensorSpec:
+    return fresh((n, m), options)
+
+
+@rule(_aten.randint.default, _aten.randint.generator)
+def randint(high: Any, size: Sequence[Dim], *, generator: Any = None, **options: Any) -> TensorSpec:
+    return fresh(size, options, torch.int64)
+
+
+@rule(_aten.randint.low, _aten.randint.low_generator)
+def randint_low(low: Any, high: Any, size: Sequence[Dim], *, generator: Any = None, **options: Any) -> TensorSpec:
+    return fresh(size, options, torch.int64)
+
+
+@rule(_aten.randperm.default, _aten.randperm.generator)
+def randperm(n: Dim, *, generator: Any = None, **options: Any) -> TensorSpec:
+    return fresh((n,), options, torch.int64)
+
+
+@rule(_aten.tril_indices.default, _aten.triu_indices.default)
+def triangle_indices(rows: Dim, columns: Dim, offset: int = 0, **options: Any) -> TensorSpec:
+    if any(type(value) is not int for value in (rows, columns, offset)):
+        raise UnsupportedOperator("triangle indices of symbolic sizes", kind="no-shape-rule")
+    many = torch.tril_indices(rows, columns, offset, device="meta").shape[1]
+    return fresh((2, many), options, torch.int64)
+
+
+# -- like another tensor ----------------------------------------------------------------------------------------------
+@rule(_aten.empty_like.default, _aten.zeros_like.default, _aten.ones_like.default, _aten.rand_like.default,
+      _aten.randn_like.default)  # fmt: skip
+def empty_like(x: TensorSpec, *, memory_format: Any = None, **options: Any) -> TensorSpec:
+    layout = options.get("layout")
+    if layout is not None and layout is not torch.strided:
+        raise UnsupportedOperator(f"layout {layout}", kind="layout")
+    stride = format_strides(x, memory_format)
+    return TensorSpec(x.size, stride, options.get("dtype") or x.dtype, options.get("device") or x.device)
+
+
+@rule(_aten.full_like.default, _aten.randint_like.default)
+def full_like(x: TensorSpec, value: Any, **options: Any) -> TensorSpec:
+    return empty_like(x, **options)
+
+
+@rule(_aten.randint_like.low_dtype)
+def randint_like(x: TensorSpec, low: Any, high: Any, **options: Any) -> TensorSpec:
+    return empty_like(x, **options)
+
+
+@rule(_aten.new_empty.default, _aten.new_zeros.default, _aten.new_ones.default)
+def new_empty(x: TensorSpec, size: Sequence[Dim], **options: Any) -> TensorSpec:
+    return fresh(size, {**options, "device": options.get("device") or x.device}, x.dtype)
+
+
+@rule(_aten.new_full.default)
+def new_full(x: TensorSpec, size: Sequence[Dim], value: Any, **options: Any) -> TensorSpec:
+    return new_empty(x, size, **options)
+
+
+@rule(_aten.new_empty_strided.default)
+def new_empty_strided(x: TensorSpec, size: Sequence[Dim], stride: Sequence[Dim], **options: Any) -> TensorSpec:
+    found = new_empty(x, size, **options)
+    return found.view(found.size, tuple(stride))
+
+
+# -- copies -----------------------------------------------------------------------------------------------------------
+@rule(_aten.clone.default)
+def clone(x: TensorSpec, *, memory_format: Any = None) -> TensorSpec:
+    return TensorSpec(x.size, format_strides(x, memory_format), x.dtype, x.device)
+
+
+@rule(_aten._to_copy.default)
+def to_copy(x: TensorSpec, *, memory_format: Any = None, **options: Any) -> TensorSpec:
+    return empty_like(x, memory_format=memory_format, **options)
+
+
+@rule(_aten.lift_fresh_copy.default, _aten.detach_copy.default, _aten.alias_copy.default)
+def copied(x: TensorSpec) -> TensorSpec:
+    return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
+
+
+@rule(_aten.copy_.default)
+def copy_(x: TensorSpec, source: TensorSpec, non_blocking: bool = False) -> TensorSpec:
+    return fits(x, source.size)
+
+
+@rule(_aten.copy.default)
+def copy(x: TensorSpec, source: TensorSpec, non_blocking: bool = False) -> TensorSpec:
+    fits(x, source.size)
+    return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
+
+
+def fits(x: TensorSpec, *sizes: Sizes) -> TensorSpec:
+    """`x`, into which values of these sizes are written."""
+    require_same(broadcast(x.size, *sizes), x.size, "the value does not broadcast to the output")
+    return x
+
+
+@rule(_aten.fill_.Scalar, _aten.zero_.default, _aten.uniform_.default, _aten.normal_.default, _aten.bernoulli_.float,
+      _aten.random_.default, _aten.random_.to, getattr(_aten.random_, "from"), _aten.exponential_.default,
+      _aten.geometric_.default, _aten.log_normal_.default, _aten.cauchy_.default)  # fmt: skip
+def fill_in_place(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
+    return x
+
+
+@rule(_aten.fill_.Tensor)
+def fill_tensor(x: TensorSpec, value: TensorSpec) -> TensorSpec:
+    require(not value.size, "fill_ only supports 0-dimension value tensors")
+    return x
+
+
+@rule(_aten.bernoulli_.Tensor)
+def bernoulli_tensor(x: TensorSpec, p: TensorSpec, **_: Any) -> TensorSpec:
+    return fits(x, p.size)
+
+
+@rule(_aten.fill.Scalar, _aten.fill.Tensor, _aten.zero.default, _aten.bernoulli.default, _aten.bernoulli.p,
+      _aten.bernoulli.Tensor, _aten.uniform.default, _aten.normal_functional.default, _aten.exponential.default,
+      _aten.geometric.default, _aten.log_normal.default, _aten.cauchy.default)  # fmt: skip
+def same_layout(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
+    return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
+
+
+@rule(_aten.normal.Tensor_float)
+def normal_mean(mean: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
+    return TensorSpec(mean.size, preserved_strides(mean), mean.dtype, mean.device)
+
+
+@rule(_aten.native_dropout.default)
+def native_dropout(x: TensorSpec, p: float, train: bool | None) -> tuple[TensorSpec, TensorSpec]:
+    stride = preserved_strides(x)
+    if train is False or p == 0:  # the kernel makes the mask of ones row-major then
+        return TensorSpec(x.size, stride, x.dtype, x.device), x.like(dtype=torch.bool)
+    return TensorSpec(x.size, stride, x.dtype, x.device), TensorSpec(x.size, stride, torch.bool, x.device)
+
+
+@rule(_aten.tril.default, _aten.triu.default)
+def triangle(x: TensorSpec, diagonal: int = 0) -> TensorSpec:
+    if x.ndim < 2:
+        raise RuntimeError("tril/triu: input must have at least 2 dimensions")
+    return x.like()
+
+
+@rule(_aten.tril_.default, _aten.triu_.default)
+def triangle_in_place(x: TensorSpec, diagonal: int = 0) -> TensorSpec:
+    return x
+
+
+@rule(_aten.flip.default)
+def flip(x: TensorSpec, dims: Sequence[int]) -> TensorSpec:
+    return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
+
+
+@rule(_aten.roll.default)
+def roll(x: TensorSpec, shifts: Any, dims: Any = ()) -> TensorSpec:
+    return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)

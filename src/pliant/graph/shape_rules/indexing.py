@@ -1,0 +1,212 @@
+"""Indexing, gathering, scattering, joining, padding, embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from pliant.graph.layouts import elementwise_strides, preserved_strides
+from pliant.graph.shape_rules.factories import fits
+from pliant.graph.shape_rules.pointwise import common_device
+from pliant.graph.shape_rules.registry import rule
+from pliant.graph.tensor_spec import (
+    Dim,
+    TensorSpec,
+    broadcast,
+    channels_last_strides,
+    is_channels_last,
+    is_row_major,
+    key_of,
+    require,
+    require_same,
+    row_major_strides,
+    wrap_dim,
+)
+
+_aten = torch.ops.aten
+
+
+@rule(_aten.gather.default)
+def gather(x: TensorSpec, dim: int, index: TensorSpec, *, sparse_grad: bool = False) -> TensorSpec:
+    d = wrap_dim(dim, x.ndim)
+    if max(x.ndim, 1) != max(index.ndim, 1):
+        raise RuntimeError("index tensor must have the same number of dimensions as input tensor")
+    if index.dtype not in (torch.int64, torch.int32):
+        raise RuntimeError("gather(): expected dtype int32/int64 for index")
+    for at, (length, extent) in enumerate(zip(index.size, x.size)):
+        if at != d:
+            require(length <= extent, "size of the index exceeds that of the input")
+    return x.like(index.size)
+
+
+@rule(_aten.scatter.src, _aten.scatter.value, _aten.scatter_add.default, _aten.scatter.reduce,
+      _aten.scatter.value_reduce, _aten.scatter_reduce.two, _aten.index_add.default, _aten.index_copy.default,
+      _aten.index_fill.int_Scalar, _aten.index_fill.int_Tensor, _aten.masked_scatter.default)  # fmt: skip
+def scattered(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
+    return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
+
+
+@rule(_aten.scatter_.src, _aten.scatter_.value, _aten.scatter_add_.default, _aten.scatter_reduce_.two,
+      _aten.index_add_.default, _aten.index_copy_.default, _aten.index_fill_.int_Scalar,
+      _aten.index_fill_.int_Tensor, _aten.masked_scatter_.default, _aten.index_put_.default,
+      _aten._index_put_impl_.default)  # fmt: skip
+def written(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
+    return x
+
+
+@rule(_aten.index_select.default)
+def index_select(x: TensorSpec, dim: int, index: TensorSpec) -> TensorSpec:
+    d = wrap_dim(dim, x.ndim)
+    require(index.ndim <= 1, "index_select(): index must be a vector")
+    if not x.size:
+        return x.like()
+    length = index.size[0] if index.size else 1
+    return x.like((*x.size[:d], length, *x.size[d + 1 :]))
+
+
+@rule(_aten.take.default)
+def take(x: TensorSpec, index: TensorSpec) -> TensorSpec:
+    return TensorSpec(index.size, preserved_strides(index), x.dtype, x.device)
+
+
+@rule(_aten.index.Tensor, _aten._unsafe_index.Tensor)
+def index(x: TensorSpec, indices: Sequence[TensorSpec | None]) -> TensorSpec:
+    if any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices):
+        raise MaskedIndex
+    for i in indices:
+        if i is not None and i.dtype not in (torch.int64, torch.int32):
+            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    if len(indices) > x.ndim:
+        raise IndexError("too many indices for tensor")
+    at = [d for d, i in enumerate(indices) if i is not None]
+    if not at:
+        return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
+    given = [i for i in indices if i is not None]
+    shape = broadcast(*[i.size for i in given])
+    rest = [d for d in range(x.ndim) if d not in at]
+    adjacent = at == list(range(at[0], at[-1] + 1))
+    before = [d for d in rest if d < at[0]] if adjacent else []
+    after = [d for d in rest if d not in before]
+    size = (*[x.size[d] for d in before], *shape, *[x.size[d] for d in after])
+    stride = _index_strides(x, given, size, before, after, len(shape))
+    return TensorSpec(size, stride, x.dtype, x.device)
+
+
+def _index_strides(
+    x: TensorSpec, given: Sequence[TensorSpec], size: Any, before: Sequence[int], after: Sequence[int], rank: int
+) -> Any:
+    """TensorIterator sees the source restrided (stride 0 at the indexed dimensions) and the indices reshaped."""
+    source_stride = (*[x.stride[d] for d in before], *[0] * rank, *[x.stride[d] for d in after])
+    operands = [TensorSpec(size, source_stride, x.dtype, x.device)]
+    for i in given:
+        extents = (*[1] * len(before), *[1] * (rank - i.ndim), *i.size, *[1] * len(after))
+        strides = (*[0] * len(before), *[0] * (rank - i.ndim), *i.stride, *[0] * len(after))
+        operands.append(TensorSpec(extents, strides, i.dtype, i.device))
+    if is_row_major(x) and all(is_row_major(i) for i in given) and not any(key_of(s) == 0 for s in size):
+        return row_major_strides(size)
+    return elementwise_strides(size, operands)
+
+
+class MaskedIndex(Exception):
+    """Indexing by a mask: the size of the result depends on its values."""
+
+
+@rule(_aten.index_put.default, _aten._unsafe_index_put.default)
+def index_put(x: TensorSpec, indices: Any, values: TensorSpec, accumulate: bool = False) -> TensorSpec:
+    return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
+
+
+@rule(_aten.embedding.default)
+def embedding(
+    weight: TensorSpec, indices: TensorSpec, padding_idx: Any = -1, scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> TensorSpec:  # fmt: skip
+    require(weight.ndim == 2, "'weight' must be 2-D")
+    if indices.dtype not in (torch.int64, torch.int32):
+        raise RuntimeError("embedding: indices must be int32 or int64")
+    return weight.like((*indices.size, weight.size[1]))
+
+
+@rule(_aten.embedding_dense_backward.default)
+def embedding_backward(grad: TensorSpec, indices: TensorSpec, rows: Dim, *_: Any) -> TensorSpec:
+    return grad.like((rows, grad.size[-1]))
+
+
+# -- joining ----------------------------------------------------------------------------------------------------------
+@rule(_aten.cat.default)
+def cat(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
+    if not tensors:
+        raise RuntimeError("cat: expected a non-empty list of tensors")
+    dtype = tensors[0].dtype
+    for one in tensors[1:]:
+        dtype = torch.promote_types(dtype, one.dtype)
+    real = [one for one in tensors if one.size_key != (0,)]  # legacy: empty vectors are left out
+    if not real:
+        return tensors[0].like((0,), dtype=dtype)
+    first = real[0]
+    if not first.size:
+        raise RuntimeError("zero-dimensional tensor cannot be concatenated")
+    d = wrap_dim(dim, first.ndim)
+    total: Dim = 0
+    for one in real:
+        require_same(one.size[:d] + one.size[d + 1 :], first.size[:d] + first.size[d + 1 :], "cat: sizes must match")
+        total = total + one.size[d]
+    size = (*first.size[:d], total, *first.size[d + 1 :])
+    stride = row_major_strides(size)
+    if len(size) in (4, 5) and all(_suggests_channels_last(one) for one in tensors):
+        stride = channels_last_strides(size)
+    return TensorSpec(size, stride, dtype, common_device(real))
+
+
+def _suggests_channels_last(x: TensorSpec) -> bool:
+    return not is_row_major(x) and is_channels_last(x)
+
+
+@rule(_aten.stack.default)
+def stack(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
+    first = tensors[0]
+    d = wrap_dim(dim, first.ndim + 1)
+    for one in tensors:
+        require_same(one.size, first.size, "stack expects each tensor to be equal size")
+    return cat([one.like((*one.size[:d], 1, *one.size[d:])) for one in tensors], d)
+
+
+@rule(_aten.repeat.default)
+def repeat(x: TensorSpec, repeats: Sequence[Dim]) -> TensorSpec:
+    skip = len(repeats) - x.ndim
+    require(skip >= 0, "number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
+    size = (*repeats[:skip], *[extent * many for extent, many in zip(x.size, repeats[skip:])])
+    return x.like(size)
+
+
+@rule(_aten.constant_pad_nd.default)
+def constant_pad(x: TensorSpec, pad: Sequence[Dim], value: Any = 0) -> TensorSpec:
+    require(len(pad) % 2 == 0 and len(pad) <= 2 * x.ndim, "padding length must be even, at most twice the rank")
+    size = list(x.size)
+    for i in range(len(pad) // 2):
+        d = x.ndim - 1 - i
+        size[d] = size[d] + pad[2 * i] + pad[2 * i + 1]
+        require(size[d] >= 0, "padding makes a size negative")
+    full = tuple(size)
+    return x.like(full, stride=channels_last_strides(full) if _pads_channels_last(x) else None)
+
+
+def _pads_channels_last(x: TensorSpec) -> bool:
+    return x.ndim in (4, 5) and _suggests_channels_last(x)
+
+
+@rule(_aten.slice_scatter.default, _aten.select_scatter.default, _aten.diagonal_scatter.default)
+def part_scatter(x: TensorSpec, source: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
+    return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
+
+
+@rule(_aten.slice_backward.default, _aten.select_backward.default, _aten.diagonal_backward.default, _aten.unfold_backward.default)
+def part_backward(grad: TensorSpec, size: Sequence[Dim], *_: Any) -> TensorSpec:
+    return grad.like(tuple(size))
+
+
+@rule(_aten.masked_fill_.Scalar, _aten.masked_fill_.Tensor)
+def masked_fill_in_place(x: TensorSpec, mask: TensorSpec, value: Any) -> TensorSpec:
+    return fits(x, mask.size)

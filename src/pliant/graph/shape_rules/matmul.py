@@ -1,0 +1,90 @@
+"""Matrix products. Results are row-major."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from pliant.graph.shape_rules.pointwise import common_device
+from pliant.graph.shape_rules.registry import rule
+from pliant.graph.tensor_spec import Sizes, TensorSpec, broadcast, require_same, row_major_strides
+
+_aten = torch.ops.aten
+
+
+def _product(size: Sizes, *operands: TensorSpec, dtype: torch.dtype | None = None) -> TensorSpec:
+    first = operands[0]
+    for other in operands[1:]:
+        if other.dtype is not first.dtype:
+            raise RuntimeError(f"expected operands of one dtype, but got {first.dtype} and {other.dtype}")
+    return TensorSpec(size, row_major_strides(size), dtype or first.dtype, common_device(operands))
+
+
+def _ranks(wanted: tuple[int, ...], *operands: TensorSpec) -> None:
+    for rank, operand in zip(wanted, operands):
+        if operand.ndim != rank:
+            raise RuntimeError(f"expected a tensor with {rank} dimensions, but got {operand.ndim}")
+
+
+@rule(_aten.mm.default)
+def mm(a: TensorSpec, b: TensorSpec) -> TensorSpec:
+    _ranks((2, 2), a, b)
+    require_same(a.size[1:], b.size[:1], f"cannot multiply {list(a.size)} and {list(b.size)}")
+    return _product((a.size[0], b.size[1]), a, b)
+
+
+@rule(_aten.bmm.default)
+def bmm(a: TensorSpec, b: TensorSpec) -> TensorSpec:
+    _ranks((3, 3), a, b)
+    require_same((a.size[0], a.size[2]), b.size[:2], f"cannot multiply {list(a.size)} and {list(b.size)}")
+    return _product((a.size[0], a.size[1], b.size[2]), a, b)
+
+
+def _added(bias: TensorSpec, product: TensorSpec) -> TensorSpec:
+    require_same(broadcast(bias.size, product.size), product.size, "the added tensor does not broadcast to the product")
+    return _product(product.size, product, bias)
+
+
+@rule(_aten.addmm.default, _aten._addmm_activation.default)
+def addmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, **_: Any) -> TensorSpec:
+    return _added(bias, mm(a, b))
+
+
+@rule(_aten.baddbmm.default)
+def baddbmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, **_: Any) -> TensorSpec:
+    return _added(bias, bmm(a, b))
+
+
+@rule(_aten.addbmm.default)
+def addbmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, **_: Any) -> TensorSpec:
+    product = bmm(a, b)
+    return _added(bias, product.like(product.size[1:]))
+
+
+@rule(_aten.mv.default)
+def mv(a: TensorSpec, b: TensorSpec) -> TensorSpec:
+    _ranks((2, 1), a, b)
+    require_same(a.size[1:], b.size, f"cannot multiply {list(a.size)} and {list(b.size)}")
+    return _product(a.size[:1], a, b)
+
+
+@rule(_aten.addmv.default)
+def addmv(bias: TensorSpec, a: TensorSpec, b: TensorSpec, **_: Any) -> TensorSpec:
+    return _added(bias, mv(a, b))
+
+
+@rule(_aten.dot.default, _aten.vdot.default)
+def dot(a: TensorSpec, b: TensorSpec) -> TensorSpec:
+    _ranks((1, 1), a, b)
+    require_same(a.size, b.size, "dot: inconsistent tensor size")
+    return _product((), a, b)
+
+
+@rule(_aten.addr.default)
+def addr(bias: TensorSpec, a: TensorSpec, b: TensorSpec, **_: Any) -> TensorSpec:
+    _ranks((1, 1), a, b)
+    size = (a.size[0], b.size[0])
+    require_same(broadcast(bias.size, size), size, "addr: sizes do not match")
+    dtype = torch.promote_types(bias.dtype, torch.promote_types(a.dtype, b.dtype))
+    return a.like(size, dtype=dtype)

@@ -1,0 +1,125 @@
+"""One rule for every operator tagged pointwise.
+
+In:     tensors of any sizes, numbers.
+Out:    the broadcast size, TensorIterator's strides, ATen's result dtype.
+
+The dtype of a result depends on the operands' dtypes, on whether they have dimensions, and on the numbers' types: it is
+asked of the operator's own kernel on meta tensors with at most one element, once per process and combination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+from pliant import torch_adapter
+from pliant.graph.layouts import elementwise_strides, preserved_strides
+from pliant.graph.shape_rules.registry import Rule, rule
+from pliant.graph.tensor_spec import TensorSpec, broadcast, is_row_major, require_same, row_major_strides
+from pliant.graph.unsupported import UnsupportedOperator
+
+_aten = torch.ops.aten
+_dtypes: dict[tuple[Any, ...], tuple[torch.dtype, ...] | torch.dtype] = {}
+
+
+def common_device(specs: Sequence[TensorSpec]) -> torch.device:
+    """The device of a result: the operands' own; numbers in 0-d tensors on the CPU follow the others."""
+    device = specs[0].device
+    for spec in specs:
+        if spec.device == device:
+            continue
+        if spec.device.type == "cpu" and not spec.size:
+            continue
+        if device.type == "cpu" and all(not one.size for one in specs if one.device == device):
+            device = spec.device
+            continue
+        raise RuntimeError(f"expected all tensors on one device, but found {device} and {spec.device}")
+    return device
+
+
+def result_dtypes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The dtype, or the tuple of dtypes, that `func` returns for arguments of these kinds."""
+    key = (func, torch.get_default_dtype(), *map(_kind, args), *[(k, _kind(v)) for k, v in kwargs.items()])
+    found = _dtypes.get(key)
+    if found is None:
+        found = _dtypes[key] = _ask(func, args, kwargs)
+    return found
+
+
+def _kind(value: Any) -> Any:
+    if type(value) is TensorSpec:
+        return value.dtype, not value.size
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_kind, value))
+    return value if isinstance(value, (str, torch.dtype)) else type(value)
+
+
+def _ask(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    with torch_adapter.below_python_dispatch():
+        tiny_args, tiny_kwargs = tree_map(_tiny, (args, kwargs))
+        try:
+            out = func(*tiny_args, **tiny_kwargs)
+        except NotImplementedError as error:
+            raise UnsupportedOperator(f"`{func}` has no meta kernel", kind="no-meta-kernel") from error
+    return tuple([one.dtype for one in out]) if isinstance(out, (tuple, list)) else out.dtype
+
+
+def _tiny(value: Any) -> Any:
+    if type(value) is TensorSpec:
+        return torch.empty([1] if value.size else [], dtype=value.dtype, device="meta")
+    for symbolic, number in ((torch.SymInt, 2), (torch.SymFloat, 2.0), (torch.SymBool, True)):
+        if isinstance(value, symbolic):
+            return number
+    return torch.device("meta") if isinstance(value, torch.device) else value
+
+
+def pointwise_rule(func: Any) -> Rule:
+    """The rule of one operator."""
+
+    def infer(*args: Any, **kwargs: Any) -> Any:
+        specs = [v for v in (*args, *kwargs.values()) if type(v) is TensorSpec]
+        dtypes = result_dtypes(func, args, kwargs)
+        size = broadcast(*[spec.size for spec in specs]) if len(specs) > 1 else specs[0].size
+        stride = elementwise_strides(size, specs)
+        device = common_device(specs)
+        if type(dtypes) is tuple:
+            return tuple([TensorSpec(size, stride, dtype, device) for dtype in dtypes])
+        return TensorSpec(size, stride, dtypes, device)
+
+    return infer
+
+
+def in_place_rule(func: Any) -> Rule:
+    """The rule of an in-place operator: its operands must broadcast to the first."""
+
+    def infer(self: TensorSpec, *args: Any, **kwargs: Any) -> TensorSpec:
+        specs = [v for v in (*args, *kwargs.values()) if type(v) is TensorSpec]
+        result_dtypes(func, (self, *args), kwargs)  # raises for results that cannot be cast back
+        size = broadcast(self.size, *[spec.size for spec in specs])
+        if len(size) != self.ndim:
+            raise RuntimeError(f"output with shape {list(self.size)} does not match the broadcast shape {list(size)}")
+        require_same(size, self.size, "output shape does not match the broadcast shape")
+        return self
+
+    return infer
+
+
+@rule(_aten.masked_fill.Scalar, _aten.masked_fill.Tensor)
+def masked_fill(self: TensorSpec, mask: TensorSpec, value: Any) -> TensorSpec:
+    size = broadcast(self.size, mask.size)
+    if mask.dtype is not torch.bool:
+        raise RuntimeError("masked_fill only supports boolean masks")
+    stride = preserved_strides(self) if len(size) == self.ndim and is_row_major(self) else row_major_strides(size)
+    return TensorSpec(size, stride, self.dtype, self.device)
+
+
+def generic_rule(func: Any) -> Rule | None:
+    """The rule that the tag `pointwise` gives an operator, if it has it."""
+    if torch.Tag.pointwise not in func.tags or any(argument.is_out for argument in func._schema.arguments):
+        return None
+    name = func._schema.name
+    in_place = name.endswith("_") and not name.endswith("__") or name.startswith("aten::__i")
+    return in_place_rule(func) if in_place else pointwise_rule(func)

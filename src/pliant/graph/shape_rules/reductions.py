@@ -1,0 +1,193 @@
+"""Reductions, scans, softmax, sorting: dimensions that go, stay as 1, or keep their size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from pliant.graph.layouts import preserved_strides
+from pliant.graph.shape_rules.registry import rule
+from pliant.graph.tensor_spec import (
+    Dim,
+    Sizes,
+    TensorSpec,
+    require,
+    wrap_dim,
+    wrap_dims,
+)
+
+_aten = torch.ops.aten
+_Dims = int | Sequence[int] | None
+
+
+def reduced_size(x: TensorSpec, dims: Sequence[int], keepdim: bool) -> Sizes:
+    gone = set(dims)
+    if keepdim:
+        return tuple([1 if d in gone else extent for d, extent in enumerate(x.size)])
+    return tuple([extent for d, extent in enumerate(x.size) if d not in gone])
+
+
+def _all_dims(dim: _Dims, ndim: int) -> tuple[int, ...]:
+    """Dimensions to reduce; an empty list means all of them."""
+    if dim is None or (not isinstance(dim, int) and len(dim) == 0):
+        return tuple(range(ndim))
+    return wrap_dims(dim, ndim)
+
+
+def _sum_dtype(x: TensorSpec, dtype: torch.dtype | None) -> torch.dtype:
+    if dtype is not None:
+        return dtype
+    return x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64
+
+
+@rule(_aten.sum.default, _aten.nansum.default)
+def sum_all(x: TensorSpec, dim: _Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> TensorSpec:
+    return sum_dims(x, dim, keepdim, dtype=dtype)
+
+
+@rule(_aten.sum.dim_IntList)
+def sum_dims(x: TensorSpec, dim: _Dims, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> TensorSpec:
+    return x.like(reduced_size(x, _all_dims(dim, x.ndim), keepdim), dtype=_sum_dtype(x, dtype))
+
+
+@rule(_aten.prod.default)
+def prod(x: TensorSpec, *, dtype: torch.dtype | None = None) -> TensorSpec:
+    return x.like((), dtype=_sum_dtype(x, dtype))
+
+
+@rule(_aten.prod.dim_int)
+def prod_dim(x: TensorSpec, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> TensorSpec:
+    return x.like(reduced_size(x, (wrap_dim(dim, x.ndim),), keepdim), dtype=_sum_dtype(x, dtype))
+
+
+@rule(_aten.mean.default)
+def mean(x: TensorSpec, *, dtype: torch.dtype | None = None) -> TensorSpec:
+    return mean_dims(x, None, dtype=dtype)
+
+
+@rule(_aten.mean.dim)
+def mean_dims(x: TensorSpec, dim: _Dims, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> TensorSpec:
+    found = dtype or x.dtype
+    if not (found.is_floating_point or found.is_complex):
+        raise RuntimeError("mean(): could not infer output dtype; it must be floating point or complex")
+    return x.like(reduced_size(x, _all_dims(dim, x.ndim), keepdim), dtype=found)
+
+
+@rule(_aten.amax.default, _aten.amin.default)
+def amax(x: TensorSpec, dim: _Dims = (), keepdim: bool = False) -> TensorSpec:
+    return x.like(reduced_size(x, _all_dims(dim, x.ndim), keepdim))
+
+
+@rule(_aten.aminmax.default)
+def aminmax(x: TensorSpec, *, dim: int | None = None, keepdim: bool = False) -> tuple[TensorSpec, TensorSpec]:
+    found = x.like(reduced_size(x, _all_dims(dim, x.ndim), keepdim))
+    return found, found
+
+
+@rule(_aten.max.default, _aten.min.default, _aten.median.default, _aten.nanmedian.default)
+def max_all(x: TensorSpec) -> TensorSpec:
+    return x.like(())
+
+
+@rule(_aten.max.dim, _aten.min.dim, _aten.median.dim, _aten.nanmedian.dim, _aten.mode.default)
+def max_dim(x: TensorSpec, dim: int = -1, keepdim: bool = False) -> tuple[TensorSpec, TensorSpec]:
+    size = reduced_size(x, (wrap_dim(dim, x.ndim),), keepdim)
+    return x.like(size), x.like(size, dtype=torch.int64)
+
+
+@rule(_aten.argmax.default, _aten.argmin.default)
+def argmax(x: TensorSpec, dim: int | None = None, keepdim: bool = False) -> TensorSpec:
+    return x.like(reduced_size(x, _all_dims(dim, x.ndim), keepdim), dtype=torch.int64)
+
+
+@rule(_aten.any.default, _aten.all.default)
+def any_all(x: TensorSpec) -> TensorSpec:
+    return any_dims(x, None)
+
+
+@rule(_aten.any.dim, _aten.all.dim, _aten.any.dims, _aten.all.dims)
+def any_dims(x: TensorSpec, dim: _Dims = None, keepdim: bool = False) -> TensorSpec:
+    dims = tuple(range(x.ndim)) if dim is None else wrap_dims(dim, x.ndim)
+    return x.like(reduced_size(x, dims, keepdim), dtype=torch.uint8 if x.dtype is torch.uint8 else torch.bool)
+
+
+@rule(_aten.logsumexp.default)
+def logsumexp(x: TensorSpec, dim: _Dims, keepdim: bool = False) -> TensorSpec:
+    dtype = x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.get_default_dtype()
+    return x.like(reduced_size(x, _all_dims(dim, x.ndim), keepdim), dtype=dtype)
+
+
+def _real(dtype: torch.dtype) -> torch.dtype:
+    return dtype.to_real() if dtype.is_complex else dtype
+
+
+def _var_size(x: TensorSpec, dim: _Dims, keepdim: bool) -> Sizes:
+    if not (x.dtype.is_floating_point or x.dtype.is_complex):
+        raise RuntimeError("std and var only support floating point and complex dtypes")
+    return reduced_size(x, _all_dims(dim, x.ndim), keepdim)
+
+
+@rule(_aten.var.correction, _aten.std.correction)
+def var(x: TensorSpec, dim: _Dims = None, *, correction: Any = None, keepdim: bool = False) -> TensorSpec:
+    return x.like(_var_size(x, dim, keepdim), dtype=_real(x.dtype))
+
+
+@rule(_aten.var_mean.correction, _aten.std_mean.correction)
+def var_mean(
+    x: TensorSpec, dim: _Dims = None, *, correction: Any = None, keepdim: bool = False
+) -> tuple[TensorSpec, TensorSpec]:
+    size = _var_size(x, dim, keepdim)
+    return x.like(size, dtype=_real(x.dtype)), x.like(size)
+
+
+@rule(_aten.linalg_vector_norm.default)
+def vector_norm(
+    x: TensorSpec, ord: Any = 2, dim: _Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> TensorSpec:
+    found = dtype or x.dtype
+    if not (found.is_floating_point or found.is_complex):
+        raise RuntimeError("linalg.vector_norm: expected a floating point or complex tensor")
+    return x.like(reduced_size(x, _all_dims(dim, x.ndim), keepdim), dtype=_real(found))
+
+
+# -- same size --------------------------------------------------------------------------------------------------------
+@rule(_aten._softmax.default, _aten._log_softmax.default, _aten._safe_softmax.default)
+def softmax(x: TensorSpec, dim: int, half_to_float: Any = False) -> TensorSpec:
+    wrap_dim(dim, x.ndim)
+    dtype = torch.float32 if half_to_float is True else x.dtype
+    return TensorSpec(x.size, preserved_strides(x), dtype, x.device)
+
+
+@rule(_aten._softmax_backward_data.default, _aten._log_softmax_backward_data.default)
+def softmax_backward(grad: TensorSpec, output: TensorSpec, dim: int, input_dtype: torch.dtype) -> TensorSpec:
+    wrap_dim(dim, grad.ndim)
+    return TensorSpec(grad.size, preserved_strides(grad), input_dtype, grad.device)
+
+
+@rule(_aten.cumsum.default, _aten.cumprod.default)
+def cumsum(x: TensorSpec, dim: int, *, dtype: torch.dtype | None = None) -> TensorSpec:
+    wrap_dim(dim, x.ndim)
+    return TensorSpec(x.size, preserved_strides(x), _sum_dtype(x, dtype), x.device)
+
+
+@rule(_aten.sort.default, _aten.sort.stable)
+def sort(
+    x: TensorSpec, dim: int = -1, descending: bool = False, *, stable: bool | None = None
+) -> tuple[TensorSpec, TensorSpec]:
+    wrap_dim(dim, x.ndim)
+    stride = preserved_strides(x)
+    return TensorSpec(x.size, stride, x.dtype, x.device), TensorSpec(x.size, stride, torch.int64, x.device)
+
+
+@rule(_aten.topk.default)
+def topk(
+    x: TensorSpec, k: Dim, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[TensorSpec, TensorSpec]:
+    d = wrap_dim(dim, x.ndim)
+    require(k >= 0, "selected index k out of range")
+    if x.size:
+        require(k <= x.size[d], "selected index k out of range")
+    size = (*x.size[:d], k, *x.size[d + 1 :]) if x.size else ()
+    return x.like(size), x.like(size, dtype=torch.int64)

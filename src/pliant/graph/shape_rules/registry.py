@@ -1,0 +1,25 @@
+"""The table of shape rules.
+
+In:     an `OpOverload`, and its arguments with every tensor as a `TensorSpec`.
+Out:    specs of the results, nested as the operator returns them. What a call writes and returns is not described: the caller knows.
+Holds:  a rule is a function of the specs alone, so its result may be remembered; it raises where eager would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Rule = Callable[..., Any]
+RULES: dict[Any, Rule] = {}
+
+
+def rule(*operators: Any) -> Callable[[Rule], Rule]:
+    """Register a function as the rule of these operators."""
+
+    def register(function: Rule) -> Rule:
+        for operator in operators:
+            RULES[operator] = function
+        return function
+
+    return register

@@ -1,0 +1,386 @@
+"""Views: which elements, in which strides.
+
+Holds:  no view copies; a size that cannot be viewed raises, as in eager. Comparisons of sizes that decide strides guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from pliant.graph.shape_rules.registry import rule
+from pliant.graph.tensor_spec import (
+    Dim,
+    Sizes,
+    TensorSpec,
+    broadcast,
+    holds,
+    is_empty,
+    is_row_major,
+    key_of,
+    keys_of,
+    product,
+    require,
+    require_same,
+    row_major_strides,
+    same_dim,
+    wrap_dim,
+    wrap_dims,
+)
+
+_aten = torch.ops.aten
+
+
+# -- same elements, other sizes ---------------------------------------------------------------------------------------
+def infer_size(size: Sequence[Dim], numel: Dim) -> Sizes:
+    """`size` with its -1 worked out; raises if it does not have `numel` elements."""
+    unknown = [d for d, extent in enumerate(size) if type(extent) is int and extent == -1]
+    if not unknown:
+        total = product(size)
+        if key_of(total) != key_of(numel):
+            require(total == numel, f"shape {list(size)} is invalid for input of size {numel}")
+        return tuple(size)
+    if len(unknown) > 1:
+        raise RuntimeError("only one dimension can be inferred")
+    at = unknown[0]
+    rest = product([extent for d, extent in enumerate(size) if d != at])
+    if type(rest) is int and rest == 0:
+        raise RuntimeError("cannot reshape: the size of -1 is ambiguous")
+    found = numel if type(rest) is int and rest == 1 else numel // rest
+    if key_of(found * rest) != key_of(numel):
+        require(numel % rest == 0, f"shape {list(size)} is invalid for input of size {numel}")
+    return (*size[:at], found, *size[at + 1 :])
+
+
+def view_strides(x: TensorSpec, size: Sizes) -> Sizes | None:
+    """Strides that show the elements of `x` in another size, or None if a copy is needed.
+
+    Each run of input dimensions that lie densely one after the other is split into output dimensions from its inner end.
+    """
+    if x.size_key == keys_of(size):
+        return x.stride
+    if is_row_major(x):
+        return row_major_strides(size)
+    if is_empty(x):
+        return row_major_strides(size)
+    strides: list[Dim] = [0] * len(size)
+    at = len(size) - 1
+    step: Dim = x.stride[-1] if x.stride else 1
+    run: Dim = 1  # elements of the present run of input dimensions
+    taken: Dim = 1  # elements of it that output dimensions use
+    for d in range(x.ndim - 1, -1, -1):
+        run = run * x.size[d]
+        if d > 0 and (key_of(x.size[d - 1]) == 1 or same_dim(x.stride[d - 1], run * step)):
+            continue
+        while at >= 0 and (_fewer(taken, run) or key_of(size[at]) == 1):
+            strides[at] = taken * step
+            taken = taken * size[at]
+            at -= 1
+        if not same_dim(taken, run):
+            return None
+        if d > 0:
+            step, run, taken = x.stride[d - 1], 1, 1
+    return tuple(strides) if at == -1 else None
+
+
+def _fewer(taken: Dim, run: Dim) -> bool:
+    return key_of(taken) != key_of(run) and not holds(taken == run)
+
+
+@rule(_aten.view.default)
+def view(x: TensorSpec, size: Sequence[Dim]) -> TensorSpec:
+    full = infer_size(size, product(x.size))
+    stride = view_strides(x, full)
+    if stride is None:
+        raise RuntimeError("view size is not compatible with input tensor's size and stride; use .reshape(...)")
+    return x.view(full, stride)
+
+
+@rule(_aten._unsafe_view.default)
+def unsafe_view(x: TensorSpec, size: Sequence[Dim]) -> TensorSpec:
+    return view(x, size)
+
+
+@rule(_aten.view_copy.default)
+def view_copy(x: TensorSpec, size: Sequence[Dim]) -> TensorSpec:
+    return x.like(infer_size(size, product(x.size)))
+
+
+@rule(_aten._reshape_alias.default)
+def reshape_alias(x: TensorSpec, size: Sequence[Dim], stride: Sequence[Dim]) -> TensorSpec:
+    return x.view(tuple(size), tuple(stride))
+
+
+@rule(_aten.view.dtype)
+def view_dtype(x: TensorSpec, dtype: torch.dtype) -> TensorSpec:
+    old, new = x.dtype.itemsize, dtype.itemsize
+    if old == new:
+        return TensorSpec(x.size, x.stride, dtype, x.device, x.offset)
+    if not x.size:
+        raise RuntimeError("a 0-d tensor cannot be viewed in a dtype of another size")
+    require(x.stride[-1] == 1, "self.stride(-1) must be 1 to view as a dtype of another size")
+    if new < old:
+        many = old // new
+        stride = (*[s * many for s in x.stride[:-1]], 1)
+        return TensorSpec((*x.size[:-1], x.size[-1] * many), stride, dtype, x.device, x.offset * many)
+    many = new // old
+    for value in (x.size[-1], x.offset, *x.stride[:-1]):
+        require(value % many == 0, "sizes, offset and strides must be divisible to view as a wider dtype")
+    stride = (*[s // many for s in x.stride[:-1]], 1)
+    return TensorSpec((*x.size[:-1], x.size[-1] // many), stride, dtype, x.device, x.offset // many)
+
+
+@rule(_aten.expand.default)
+def expand(x: TensorSpec, size: Sequence[Dim], *, implicit: bool = False) -> TensorSpec:
+    skip = len(size) - x.ndim
+    if skip < 0:
+        raise RuntimeError("expand: the number of sizes must be at least the number of dimensions")
+    sizes: list[Dim] = list(size[:skip])
+    strides: list[Dim] = [0] * skip
+    for outer in size[:skip]:
+        require(outer >= 0, "expand: a new dimension cannot be -1")
+    for wanted, extent, stride in zip(size[skip:], x.size, x.stride):
+        kept = key_of(wanted) in (-1, key_of(extent))
+        if not kept and (key_of(extent) == 1 or not same_dim(wanted, extent)):
+            require(extent == 1, f"expand: size {extent} cannot become {wanted}")
+            sizes.append(wanted)
+            strides.append(0)
+        else:
+            sizes.append(extent)
+            strides.append(stride)
+    return x.view(tuple(sizes), tuple(strides))
+
+
+@rule(_aten.alias.default, _aten.detach.default, _aten.lift.default, _aten.lift_fresh.default)
+def alias(x: TensorSpec) -> TensorSpec:
+    return x
+
+
+# -- order and number of dimensions -----------------------------------------------------------------------------------
+@rule(_aten.permute.default)
+def permute(x: TensorSpec, dims: Sequence[int]) -> TensorSpec:
+    order = wrap_dims(list(dims), x.ndim)
+    if len(order) != x.ndim:
+        raise RuntimeError("permute: the number of dims does not match the number of dimensions")
+    return x.view(tuple([x.size[d] for d in order]), tuple([x.stride[d] for d in order]))
+
+
+@rule(_aten.transpose.int)
+def transpose(x: TensorSpec, dim0: int, dim1: int) -> TensorSpec:
+    a, b = wrap_dim(dim0, x.ndim), wrap_dim(dim1, x.ndim)
+    if not x.size:
+        return x
+    size, stride = list(x.size), list(x.stride)
+    size[a], size[b] = size[b], size[a]
+    stride[a], stride[b] = stride[b], stride[a]
+    return x.view(tuple(size), tuple(stride))
+
+
+@rule(_aten.t.default)
+def t(x: TensorSpec) -> TensorSpec:
+    if x.ndim > 2:
+        raise RuntimeError("t() expects a tensor with at most 2 dimensions")
+    return x.view(x.size[::-1], x.stride[::-1])
+
+
+@rule(_aten.unsqueeze.default)
+def unsqueeze(x: TensorSpec, dim: int) -> TensorSpec:
+    d = wrap_dim(dim, x.ndim + 1)
+    stride = x.size[d] * x.stride[d] if d < x.ndim else 1
+    return x.view((*x.size[:d], 1, *x.size[d:]), (*x.stride[:d], stride, *x.stride[d:]))
+
+
+def _squeezed(x: TensorSpec, dims: Sequence[int]) -> TensorSpec:
+    gone = {d for d in dims if x.size and (key_of(x.size[d]) == 1 or holds(x.size[d] == 1))}
+    kept = [d for d in range(x.ndim) if d not in gone]
+    return x.view(tuple([x.size[d] for d in kept]), tuple([x.stride[d] for d in kept]))
+
+
+@rule(_aten.squeeze.default)
+def squeeze(x: TensorSpec) -> TensorSpec:
+    return _squeezed(x, range(x.ndim))
+
+
+@rule(_aten.squeeze.dim)
+def squeeze_dim(x: TensorSpec, dim: int) -> TensorSpec:
+    return _squeezed(x, (wrap_dim(dim, x.ndim),))
+
+
+@rule(_aten.squeeze.dims)
+def squeeze_dims(x: TensorSpec, dims: Sequence[int]) -> TensorSpec:
+    return _squeezed(x, wrap_dims(list(dims), x.ndim))
+
+
+# -- parts ------------------------------------------------------------------------------------------------------------
+def _clamped(index: Dim, extent: Dim, lowest: Dim) -> Dim:
+    """A slice bound counted from the front and clamped to [lowest, extent]; conditions on sizes are guarded."""
+    if type(index) is int and type(extent) is int:
+        return min(max(index + extent if index < 0 else index, lowest), extent) if type(lowest) is int else index
+    if holds(index < 0):
+        index = index + extent
+    if holds(index < lowest):
+        return lowest
+    return extent if holds(index > extent) else index
+
+
+_FAR = 2**63 - 1
+
+
+@rule(_aten.slice.Tensor)
+def slice_(
+    x: TensorSpec, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: Dim = 1
+) -> TensorSpec:
+    if not x.size:
+        raise RuntimeError("slice() cannot be applied to a 0-dim tensor")
+    d = wrap_dim(dim, x.ndim)
+    if int(step) <= 0:
+        raise RuntimeError("slice step must be positive")
+    extent = x.size[d]
+    first = 0 if start is None or key_of(start) == 0 else _clamped(start, extent, 0)
+    if end is None or key_of(end) == _FAR or key_of(end) == key_of(extent):
+        last = extent
+        if type(first) is not int or type(extent) is not int:
+            last = extent if not holds(first > extent) else first
+    else:
+        last = _clamped(end, extent, first)
+        if type(last) is int and type(first) is int:
+            last = max(last, first)
+    length = last - first
+    if key_of(step) != 1:
+        length = (length + step - 1) // step
+    size = (*x.size[:d], length, *x.size[d + 1 :])
+    stride = (*x.stride[:d], x.stride[d] * step, *x.stride[d + 1 :])
+    return x.view(size, stride, x.offset + first * x.stride[d])
+
+
+@rule(_aten.select.int)
+def select(x: TensorSpec, dim: int, index: Dim) -> TensorSpec:
+    if not x.size:
+        raise IndexError("select() cannot be applied to a 0-dim tensor")
+    d = wrap_dim(dim, x.ndim)
+    extent = x.size[d]
+    if not holds_in_range(index, extent):
+        raise IndexError(f"select(): index {index} out of range for a dimension of size {extent}")
+    index = index + extent if holds(index < 0) else index
+    return x.view(
+        x.size[:d] + x.size[d + 1 :], x.stride[:d] + x.stride[d + 1 :], x.offset + index * x.stride[d]
+    )
+
+
+def holds_in_range(index: Dim, extent: Dim) -> bool:
+    """Whether `-extent <= index < extent`; for what only running tells it is required there."""
+    for condition in (index < extent, index >= -extent):
+        if type(condition) is bool:
+            if not condition:
+                return False
+        elif not condition.node.shape_env.expect_true(condition.node.expr):
+            return False
+    return True
+
+
+@rule(_aten.narrow.default)
+def narrow(x: TensorSpec, dim: int, start: Dim, length: Dim) -> TensorSpec:
+    return slice_(x, dim, start, start + length)
+
+
+@rule(_aten.split.Tensor)
+def split(x: TensorSpec, split_size: Dim, dim: int = 0) -> list[TensorSpec]:
+    d = wrap_dim(dim, x.ndim)
+    extent = x.size[d]
+    if key_of(split_size) == 0:
+        require(extent == 0, "split_size can only be 0 if the dimension size is 0")
+        return [x]
+    many = max(int((extent + split_size - 1) // split_size), 1)
+    sizes = [split_size] * (many - 1) + [extent - split_size * (many - 1)]
+    return split_sizes(x, sizes, dim)
+
+
+@rule(_aten.split_with_sizes.default)
+def split_sizes(x: TensorSpec, sizes: Sequence[Dim], dim: int = 0) -> list[TensorSpec]:
+    d = wrap_dim(dim, x.ndim)
+    require(sum(sizes) == x.size[d], "split_with_sizes: the sizes must sum to the dimension's size")
+    parts = []
+    at: Dim = 0
+    for length in sizes:
+        size = (*x.size[:d], length, *x.size[d + 1 :])
+        parts.append(x.view(size, x.stride, x.offset + at * x.stride[d]))
+        at = at + length
+    return parts
+
+
+@rule(_aten.unbind.int)
+def unbind(x: TensorSpec, dim: int = 0) -> list[TensorSpec]:
+    d = wrap_dim(dim, x.ndim)
+    return [select(x, d, i) for i in range(int(x.size[d]))]
+
+
+@rule(_aten.diagonal.default)
+def diagonal(x: TensorSpec, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorSpec:
+    a, b = wrap_dim(dim1, x.ndim), wrap_dim(dim2, x.ndim)
+    if a == b:
+        raise RuntimeError("diagonal dimensions cannot be identical")
+    rows, columns = (x.size[a], x.size[b] - offset) if offset >= 0 else (x.size[a] + offset, x.size[b])
+    length = rows if holds(rows <= columns) else columns
+    length = length if holds(length >= 0) else 0
+    start = x.offset
+    if key_of(length) != 0:
+        start = start + (offset * x.stride[b] if offset >= 0 else -offset * x.stride[a])
+    kept = [d for d in range(x.ndim) if d not in (a, b)]
+    size = (*[x.size[d] for d in kept], length)
+    return x.view(size, (*[x.stride[d] for d in kept], x.stride[a] + x.stride[b]), start)
+
+
+@rule(_aten.unfold.default)
+def unfold(x: TensorSpec, dim: int, size: Dim, step: Dim) -> TensorSpec:
+    d = wrap_dim(dim, x.ndim)
+    extent, stride = (x.size[d], x.stride[d]) if x.size else (1, 1)
+    require(size <= extent, "unfold: maximum size exceeded")
+    require(step > 0, "unfold: step must be positive")
+    if not x.size:
+        return x.view((size,), (1,))
+    sizes = (*x.size[:d], (extent - size) // step + 1, *x.size[d + 1 :], size)
+    return x.view(sizes, (*x.stride[:d], stride * step, *x.stride[d + 1 :], stride))
+
+
+@rule(_aten.as_strided.default)
+def as_strided(
+    x: TensorSpec, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None = None
+) -> TensorSpec:
+    if len(size) != len(stride):
+        raise RuntimeError("as_strided: sizes and strides must have the same length")
+    return x.view(tuple(size), tuple(stride), storage_offset)
+
+
+@rule(_aten.view_as_real.default)
+def view_as_real(x: TensorSpec) -> TensorSpec:
+    stride = (*[s * 2 for s in x.stride], 1)
+    return TensorSpec((*x.size, 2), stride, x.dtype.to_real(), x.device, x.offset * 2)
+
+
+@rule(_aten.view_as_complex.default)
+def view_as_complex(x: TensorSpec) -> TensorSpec:
+    require(bool(x.size) and x.size[-1] == 2, "view_as_complex: the last dimension must have size 2")
+    require(x.stride[-1] == 1, "view_as_complex: the last dimension must have stride 1")
+    stride = tuple([s // 2 for s in x.stride[:-1]])
+    return TensorSpec(x.size[:-1], stride, x.dtype.to_complex(), x.device, x.offset // 2)
+
+
+
+
+def broadcast_to(x: TensorSpec, size: Sizes) -> TensorSpec:
+    """`x` expanded to a size it must broadcast to."""
+    require_same(broadcast(x.size, size), size)
+    return expand(x, size)
+
+
+METADATA_WRITES: dict[Any, Any] = {
+    _aten.t_.default: t,
+    _aten.transpose_.default: transpose,
+    _aten.squeeze_.default: squeeze,
+    _aten.squeeze_.dim: squeeze_dim,
+    _aten.squeeze_.dims: squeeze_dims,
+    _aten.unsqueeze_.default: unsqueeze,
+    _aten.as_strided_.default: as_strided,
+}
