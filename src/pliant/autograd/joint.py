@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from pliant import torch_adapter
 from pliant.autograd.aliasing import OutputPlan, UnsupportedAliasing, check_overlap, plan_outputs
 from pliant.autograd.functionalize import FunctionalMode, new_input, same_known
 from pliant.autograd.run_module import run_module
@@ -120,7 +121,7 @@ class _Tracer:
         self.mode.stage = "backward"
         versions = self._versions()
         with self.mode:
-            found = iter(torch.autograd.grad(roots, wanted, tangents, allow_unused=True))
+            found = iter(torch_adapter.gradients(roots, wanted, tangents))
         if versions != self._versions():
             raise UnsupportedAliasing("the backward pass writes an input", kind="backward-mutation")
         return [None if leaf is None else next(found) for leaf in self.leaves]
