@@ -98,7 +98,7 @@ class IndexRanges:
             return atom if self.shape_env.statically_known(atom.ge(0)) is True else None
         if type(atom) is Mod and self.shape_env.statically_known(atom.args[1].ge(1)) is True:
             return atom.args[1] - 1
-        if type(atom) is FloorDiv and self._largest(atom.args[0]) is not None:
+        if type(atom) is FloorDiv and self.shape_env.statically_known(atom.args[1].ge(1)) is True:
             top = self._largest(atom.args[0])
             return None if top is None else top // atom.args[1]
         return None

@@ -1,0 +1,49 @@
+"""What becomes of a call that no rule serves: the operator itself, called as eager calls it.
+
+In:     an overload with its arguments and fake results.
+Out:    tensors that lie where the call puts its results; numbers as expressions.
+Holds:  always correct; sizes and strides of results are those of the fakes (the wrapper checks them where not sure).
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from pliant.lowering.context import Lowering
+from pliant.lowering.tensors import Tensor
+
+_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def binds_symbols(low: Lowering, value: Any) -> bool:
+    """True if the number contains a symbol that only running the call defines."""
+    if not isinstance(value, _NUMBERS):
+        return False
+    e = low.shape_env.expr_of(value)
+    return any(s not in low.defined and low.shape_env.is_unbacked(s) for s in e.free)
+
+
+def lower_call(
+    low: Lowering, target: Any, value: Any, args: Sequence[Any], kwargs: dict[str, Any], out_variant: Any = None
+) -> Any:
+    """The results of an extern call of `target`, nested as the operator returns them."""
+    fakes = flatten(value)
+    results = low.extern(target, args, kwargs, fakes, out_variant)
+    flat: list[Any] = [r if r is not None or not isinstance(f, _NUMBERS) else low.size(f) for r, f in zip(results, fakes)]
+    return flat if isinstance(value, (list, tuple)) else flat[0] if flat else None
+
+
+def flatten(value: Any) -> list[Any]:
+    """The results of a call as a flat list."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def call(low: Lowering, target: Any, fake: torch.Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """The single tensor of an extern call."""
+    result = low.extern(target, args, kwargs, [fake])[0]
+    assert result is not None
+    return result

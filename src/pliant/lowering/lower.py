@@ -1,0 +1,286 @@
+"""Lower a functional ATen graph to a loop program.
+
+In:     an `AtenGraph`.
+Out:    a `LoopProgram` with the same results, strides of outputs included.
+Holds:  no guard is added: what is not statically known is computed by code that is right for all sizes. An operator without a
+        row in the registry, or with arguments that its row does not take, is an extern call of itself.
+Reads on: `context.py` (when a value is kept in memory), `registry.py` (the rows), `fallback.py`.
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant.config import Config
+from pliant.errors import InternalError, Unsupported
+from pliant.graph.contracts import AtenGraph
+from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction, View
+from pliant.ir.scalar import loads
+from pliant.lowering import fallback
+from pliant.lowering.context import Lowering, whole
+from pliant.lowering.registry import RULES, VIEW_OPS
+from pliant.lowering.tensors import COMPUTED, Tensor, contiguous_strides
+from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol
+
+_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_COPY = torch.ops.aten.copy_.default
+
+
+def lower(aten: AtenGraph, config: Config | None = None) -> LoopProgram:
+    """The loop program of `aten`."""
+    return _GraphLowering(aten).run()
+
+
+class _GraphLowering:
+    def __init__(self, aten: AtenGraph) -> None:
+        self.aten = aten
+        self.low = Lowering(aten.shape_env)
+        self.env: dict[fx.Node, Any] = {}
+        self.uses = _count_uses(aten.graph)
+        self.inputs: list[Buffer | Symbol | None] = []
+        self.epilogue: list[tuple[Tensor, Tensor]] = []
+
+    def run(self) -> LoopProgram:
+        outputs: Sequence[Any] = ()
+        for node in self.aten.graph.nodes:
+            match node.op:
+                case "placeholder":
+                    self.env[node] = self._placeholder(node)
+                case "get_attr":
+                    self.env[node] = self.low.constant(_attribute(self.aten.graph, node))
+                case "output":
+                    outputs = node.args[0] if isinstance(node.args[0], (tuple, list)) else (node.args[0],)
+                case "call_function":
+                    self._call(node)
+                case other:
+                    raise InternalError(f"a `{other}` node in an ATen graph", kind="lower")
+        results = self._finish(outputs)
+        live = _live(self.low.computations, results, self.inputs)
+        return LoopProgram(self.inputs, live, results, self.aten.name, self.low.constants)
+
+    # -- inputs -------------------------------------------------------------------------------------------------------
+    def _placeholder(self, node: fx.Node) -> Any:
+        value = node.meta["val"]
+        if isinstance(value, torch.Tensor):
+            self.low.device = value.device if not self.inputs else self.low.device
+            shape, strides = self.low.shape_of(value), self.low.strides_of(value)
+            buffer = self.low.buffer(value.dtype, shape, strides, value.device, "input")
+            self.inputs.append(buffer)
+            t = Tensor(self.low, value.dtype, shape, view=whole(buffer))
+            t.fake = value
+            return t
+        if isinstance(value, _NUMBERS):
+            e = self.low.shape_env.expr_of(value)
+            self.inputs.append(e if isinstance(e, Symbol) else None)
+            self.low.defined.update(e.free)
+            return self.low.size(e)
+        self.inputs.append(None)
+        return value
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+    def _call(self, node: fx.Node) -> None:
+        value = node.meta.get("val")
+        if node.target is operator.getitem:
+            source: Any = node.args[0]
+            result = self.env[source][node.args[1]]
+        else:
+            self.low.origin = _origin(node)
+            result = self._result(node, value)
+        if isinstance(result, Tensor):
+            result.uses = max(result.uses, self.uses[node])
+            if result.fake is None and node.target not in VIEW_OPS:
+                result.fake = value
+        self.env[node] = result
+
+    def _result(self, node: fx.Node, value: Any) -> Any:
+        args = tuple([self._argument(a) for a in node.args])
+        kwargs = {k: self._argument(v) for k, v in node.kwargs.items()} if node.kwargs else {}
+        if node.target is _COPY and isinstance(args[0], Tensor) and args[0].view is not None:
+            if args[0].view.buffer.role == "input":
+                return self._update_input(args[0], args[1])
+        if isinstance(value, (*_NUMBERS, int, float)) and not fallback.binds_symbols(self.low, value):
+            return self.low.size(value) if isinstance(value, _NUMBERS) else value
+        rule = RULES.get(node.target)
+        if rule is not None and _computable(value) and all(map(_computable_argument, args)):
+            try:
+                return rule(self.low, value, *args, **kwargs)
+            except (Unsupported, NotImplementedError):
+                pass
+        return fallback.lower_call(self.low, node.target, value, args, kwargs)
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, fx.Node):
+            return self.env[value]
+        if isinstance(value, (list, tuple)):
+            return [self._argument(v) for v in value]
+        if isinstance(value, _NUMBERS):
+            return self.low.size(value)
+        if isinstance(value, slice):
+            return slice(self._argument(value.start), self._argument(value.stop), self._argument(value.step))
+        return value
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+    def _update_input(self, target: Tensor, source: Tensor) -> Tensor:
+        self.epilogue.append((target, source))
+        return target
+
+    def _finish(self, outputs: Sequence[Any]) -> list[Any]:
+        """Outputs in memory first, then the stores to inputs, which nothing may read after."""
+        updated = {_buffer(target) for target, _ in self.epilogue}
+        results = [self._output(o, updated) for o in outputs]
+        pending = [(target, self._ready_source(target, source, updated)) for target, source in self.epilogue]
+        for target, source in pending:
+            if source.view is not target.view:
+                self._store_update(target, source)
+        return results
+
+    def _store_update(self, target: Tensor, source: Tensor) -> None:
+        assert target.view is not None
+        low = self.low
+        low.origin = "copy_"
+
+        def at(index: Any) -> Any:
+            value = source.exact_at(_aligned(source, target, index))
+            return value if value.dtype is target.dtype else low_cast(value, target.dtype)
+
+        low.store_into(target.view, at, "copy_")
+
+    def _ready_source(self, target: Tensor, source: Any, updated: set[Buffer]) -> Tensor:
+        """`source`, put in memory unless storing it reads no updated buffer except its own element."""
+        if not isinstance(source, Tensor):
+            number = source
+            source = Tensor(self.low, target.dtype, (), lambda i: low_const(number, target.dtype))
+        if source.view is not None and source.view.buffer not in updated:
+            return source
+        if source.view is None:
+            axes, index = self.low.axes(target.shape)
+            with self.low.ranges.over(axes):
+                value = source.exact_at(_aligned(source, target, index))
+                assert target.view is not None
+                own = self.low.load(target.view, index)
+            read = [x for x in loads(value) if x.buffer in updated]
+            if source.view is None and all(x is own for x in read):
+                return source
+        copy = Tensor(self.low, source.dtype, source.shape, source.exact_at)
+        copy.view = self.low.store(copy)
+        return copy
+
+    def _output(self, value: Any, updated: set[Buffer]) -> Any:
+        if isinstance(value, _NUMBERS):
+            return self.low.size(value)
+        if not isinstance(value, fx.Node):
+            return value
+        result = self.env[value]
+        if not isinstance(result, Tensor):
+            return result
+        self.low.origin = "output"
+        view = self.low.realize(result)
+        copied = value.target is not _COPY and view.buffer in updated
+        return self._with_eager_strides(result, view, value.meta["val"], copied)
+
+    def _with_eager_strides(self, t: Tensor, view: View, fake: torch.Tensor, copied: bool) -> View:
+        strides = self.low.strides_of(fake)
+        if not copied and all(a is b or n is ONE for n, a, b in zip(view.shape, view.strides, strides)):
+            return View(view.buffer, view.shape, strides, view.offset, view.dtype)
+        if ZERO in view.shape:
+            return View(view.buffer, view.shape, strides, view.offset, view.dtype)
+        copy = Tensor(self.low, t.dtype, t.shape, t.exact_at)
+        copy.fake = fake
+        return self.low.store(copy, self.low.layout(copy) or contiguous_strides(t.shape))
+
+
+def low_cast(value: Any, dtype: torch.dtype) -> Any:
+    from pliant.ir.scalar import cast
+
+    return cast(value, dtype)
+
+
+def low_const(value: Any, dtype: torch.dtype) -> Any:
+    from pliant.ir.scalar import const
+
+    return const(value, dtype)
+
+
+def _aligned(source: Tensor, target: Tensor, index: Any) -> Any:
+    skip = len(target.shape) - len(source.shape)
+    return [ZERO if n is ONE else index[skip + k] for k, n in enumerate(source.shape)]
+
+
+def _buffer(t: Tensor) -> Buffer:
+    assert t.view is not None
+    return t.view.buffer
+
+
+def _computable(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return value.dtype in COMPUTED and value.layout is torch.strided
+    if isinstance(value, (list, tuple)):
+        return all(map(_computable, value))
+    return True
+
+
+def _computable_argument(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return value.dtype in COMPUTED
+    if isinstance(value, list):
+        return all(map(_computable_argument, value))
+    return not isinstance(value, complex)
+
+
+def _origin(node: fx.Node) -> str:
+    where = node.meta.get("origin") or node.meta.get("stack_trace")
+    return f"{node.target} {where}" if where else str(node.target)
+
+
+def _attribute(graph: fx.Graph, node: fx.Node) -> torch.Tensor:
+    owner: Any = graph.owning_module
+    for name in str(node.target).split("."):
+        owner = getattr(owner, name)
+    assert isinstance(owner, torch.Tensor)
+    return owner
+
+
+def _count_uses(graph: fx.Graph) -> dict[fx.Node, int]:
+    """How many computations read each node, through views."""
+    uses: dict[fx.Node, int] = {}
+    for node in reversed(graph.nodes):
+        total = 0
+        for user in node.users:
+            through = user.target in VIEW_OPS
+            total += uses[user] if through else 1
+        uses[node] = total
+    return uses
+
+
+def _live(computations: list[Computation], outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Computation]:
+    """The computations that an output, an input's update or an effect needs."""
+    needed = {o.buffer for o in outputs if isinstance(o, View)} | {b for b in inputs if isinstance(b, Buffer)}
+    kept: list[Computation] = []
+    for c in reversed(computations):
+        match c:
+            case Pointwise() | Reduction():
+                if c.out not in needed:
+                    continue
+                needed.update(x.buffer for x in loads(c.value))
+                if isinstance(c, Pointwise):
+                    needed.update(x.buffer for _, value in c.indirect for x in loads(value))
+            case Extern():
+                needed.update(v.buffer for v in _views((c.args, list(c.kwargs.values()))))
+        kept.append(c)
+    kept.reverse()
+    return kept
+
+
+def _views(tree: Any) -> list[View]:
+    if isinstance(tree, View):
+        return [tree]
+    if isinstance(tree, (list, tuple)):
+        return [v for item in tree for v in _views(item)]
+    return []
+
+
+__all__ = ["Expr", "lower"]

@@ -1,0 +1,29 @@
+"""All lowering rules: ATen overload -> function that makes its result.
+
+A rule takes `(low, out, *args, **kwargs)`: the lowering, the fake result (or results), and the call's arguments with tensors as
+`Tensor`s and symbolic numbers as expressions. It raises `Unsupported` for arguments that it does not serve.
+`VIEW_OPS`: operators whose result has no memory of its own.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pliant.lowering import creation, foreach, indexing, joining, matmul, normalization, pointwise, random, reduction, views, windows
+
+Rule = Callable[..., Any]
+
+RULES: dict[Any, Rule] = {
+    **pointwise.RULES,
+    **creation.RULES,
+    **views.RULES,
+    **reduction.RULES,
+    **normalization.RULES,
+    **indexing.RULES,
+    **joining.RULES,
+    **windows.RULES,
+    **matmul.RULES,
+    **random.RULES,
+}
+RULES.update(foreach.rules(RULES))
+VIEW_OPS: frozenset[Any] = frozenset(views.RULES)
