@@ -40,6 +40,8 @@ def quotient(a: Expr, b: Expr) -> Expr | None:
     """a / b where b divides a exactly, else None."""
     if b is ONE:
         return a
+    if a is b and a is not ZERO:
+        return ONE
     whole, part = a.as_int(), b.as_int()
     if whole is not None and part is not None:
         return None if part == 0 or whole % part else a // b
@@ -53,6 +55,8 @@ def quotient(a: Expr, b: Expr) -> Expr | None:
 
 
 def _exact(a: Expr, b: Expr) -> Expr:
+    if a is b:
+        return ONE
     found = quotient(a, b)
     assert found is not None
     return found

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pliant import config
 from pliant.ir.loops import Axis, Buffer, Extern, LoopProgram, Pointwise, Reduction
-from pliant.ir.scalar import Load
+from pliant.ir.scalar import Load, cast, const
 from pliant.schedule.align import Alignment, align, fresh_axis
 from pliant.schedule.dependencies import dependencies
 from pliant.schedule.kernel import ExternCall, Kernel, Loops, Member, Step, accumulates, all_axes, loads_of
@@ -39,12 +39,22 @@ def fuse(program: LoopProgram, options: config.Schedule) -> list[Step]:
             steps.append(ExternCall(computation))
             position[k] = len(steps) - 1
             continue
-        found = _join_any(steps, earliest, computation, options) if options.fuse else None
+        loops = _without_unit_reduction(computation)
+        found = _join_any(steps, earliest, loops, options) if options.fuse else None
         if found is None:
-            steps.append(_alone(computation))
+            steps.append(_alone(loops))
             found = len(steps) - 1
         position[k] = found
     return steps
+
+
+def _without_unit_reduction(loops: Loops) -> Loops:
+    """A reduction over a single point is its value."""
+    if isinstance(loops, Pointwise) or any(a.extent is not ONE for a in loops.reduce_axes):
+        return loops
+    value = const(0, loops.out.dtype) if loops.op.startswith("arg") else cast(loops.value, loops.out.dtype)
+    unit: dict[Symbol, Expr] = {a.symbol: ZERO for a in loops.reduce_axes}
+    return Pointwise(loops.out, (*loops.axes, *loops.reduce_axes), substitute(loops.index, unit), value, origin=loops.origin)
 
 
 def _join_any(steps: list[Step], earliest: int, loops: Loops, options: config.Schedule) -> int | None:

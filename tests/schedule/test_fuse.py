@@ -1,0 +1,101 @@
+"""What is fused, in which order, and what lives in memory."""
+
+import torch
+from loop_programs import Program, get, layer_norm, softmax
+
+from pliant import config
+from pliant.ir.loops import Extern, View
+from pliant.ir.scalar import apply, const
+from pliant.runtime.compile_program import compile_program
+from pliant.schedule.kernel import ExternCall, Kernel
+from pliant.schedule.schedule import schedule
+from pliant.symbolic.expr import ZERO
+
+OPTIONS = config.Config().schedule
+
+
+def whole(b):
+    return View(b, b.shape, b.strides, ZERO, b.dtype)
+
+
+def test_softmax_keeps_nothing_between_its_loops():
+    planned = schedule(softmax(64, 100), OPTIONS)
+    (kernel,) = planned.steps
+    assert isinstance(kernel, Kernel)
+    assert [b.shape[-1].as_int() for b in kernel.stored] == [100]
+    assert [m.phase for m in kernel.members] == [0, 1, 1, 2]
+
+
+def test_layer_norm_stores_only_its_results():
+    planned = schedule(layer_norm(64, 100), OPTIONS)
+    assert len(planned.steps) == 1 and len(planned.steps[0].stored) == 3
+
+
+def test_siblings_over_the_same_data_share_a_kernel():
+    p = Program()
+    x = p.tensor(64, 100)
+    total = p.reduce("sum", (64,), (100,), lambda i, j: get(x, i, j))
+    top = p.reduce("max", (64,), (100,), lambda i, j: get(x, i, j))
+    assert len(schedule(p.done(total, top), OPTIONS).steps) == 1
+
+
+def test_rows_and_columns_do_not_share_a_kernel():
+    p = Program()
+    x = p.tensor(64, 100)
+    rows = p.reduce("sum", (64,), (100,), lambda i, j: get(x, i, j))
+    columns = p.reduce("sum", (100,), (64,), lambda j, i: get(x, i, j))
+    assert len(schedule(p.done(rows, columns), OPTIONS).steps) == 2
+
+
+def test_fusion_can_be_turned_off():
+    options = config.Config().with_options({"fuse": False}).schedule
+    assert len(schedule(softmax(64, 100), options).steps) == 4
+
+
+def around_an_extern():
+    p = Program()
+    x, w = p.tensor(16, 32), p.tensor(32, 8)
+    one = const(1.0, torch.float32)
+    before = p.pointwise((16, 32), lambda i, j: apply("add", get(x, i, j), one))
+    product = p._temporary((x.shape[0], w.shape[1]), torch.float32)
+    mm = torch.ops.aten.mm
+    p.program.computations.append(
+        Extern(mm.default, (whole(before), whole(w)), {}, (product,), out_variant=mm.out, origin="mm")
+    )
+    after = p.pointwise((16, 8), lambda i, j: apply("neg", get(product, i, j)))
+    beside = p.pointwise((16, 32), lambda i, j: apply("exp", get(before, i, j)))
+    return p.done(after, beside)
+
+
+def test_an_extern_separates_only_what_depends_on_it():
+    planned = schedule(around_an_extern(), OPTIONS)
+    kinds = [type(step) for step in planned.steps]
+    assert kinds == [Kernel, ExternCall, Kernel]
+    assert len(planned.steps[0].members) == 2
+
+
+def test_extern_call_runs():
+    x, w = torch.randn(16, 32), torch.randn(32, 8)
+    run = compile_program(around_an_extern())
+    after, beside = run([x, w])
+    torch.testing.assert_close(after, -((x + 1) @ w))
+    torch.testing.assert_close(beside, (x + 1).exp())
+    assert "del " in run.wrapper_source
+
+
+def test_dead_memory_is_reused():
+    p = Program()
+    x = p.tensor(64, 100)
+    for _ in range(4):
+        columns = p.reduce("sum", (100,), (64,), lambda j, i: get(x, i, j))
+        y = p.pointwise((64, 100), lambda i, j: apply("sub", get(x, i, j), get(columns, j)))
+        rows = p.reduce("max", (64,), (100,), lambda i, j: get(y, i, j))
+        x = p.pointwise((64, 100), lambda i, j: apply("sub", get(y, i, j), get(rows, i)))
+    planned = schedule(p.done(x), OPTIONS)
+    assert planned.in_place
+    data = torch.randn(64, 100)
+    want = data
+    for _ in range(4):
+        want = want - want.sum(0)
+        want = want - want.amax(1, keepdim=True)
+    torch.testing.assert_close(compile_program(p.program)([data])[0], want, rtol=1e-4, atol=1e-2)
