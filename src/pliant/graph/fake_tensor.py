@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_map_only
 from pliant import torch_adapter
 from pliant.graph import fallback
 from pliant.graph.call_plan import CallPlan, argument, plan_of
-from pliant.graph.shape_rules import Rule, find_rule
+from pliant.graph.shape_rules import DependsOnValues, Rule, find_rule
 from pliant.graph.special_calls import SPECIAL
 from pliant.graph.tensor_spec import Dim, Interner, Sizes, TensorSpec
 from pliant.graph.unsupported import UnsupportedTensor
@@ -126,6 +126,7 @@ class FakeMode(TorchDispatchMode):
         self.shape_env = shape_env
         self.allow_unbacked = allow_unbacked
         self.intern = Interner()
+        self.unbacked_made = 0
         self._shape_only: ShapeOnlyMode | None = None
         self._remembered: dict[tuple[Any, ...], Any] = {}
 
@@ -168,11 +169,9 @@ class FakeMode(TorchDispatchMode):
 
     def _as_non_leaf(self, fake: FakeTensor) -> FakeTensor:
         """A fake with a `grad_fn`, as real intermediate results have."""
-        with self.shape_only(), torch.enable_grad():
-            made = torch.ops.aten.clone.default(fake)
-            if tuple(made.stride_) != tuple(fake.stride_):  # overlapping or spaced memory, which clone packs
-                made = torch.ops.aten.as_strided.default(made, fake.size_, fake.stride_, fake.offset_)
-            return made
+        with torch.enable_grad():
+            made: FakeTensor = _Identity.apply(fake)
+        return made
 
     # -- calls --------------------------------------------------------------------------------------------------------
     def __torch_dispatch__(
@@ -217,8 +216,11 @@ class FakeMode(TorchDispatchMode):
         plan = plan_of(func)
         rule = find_rule(func)
         if rule is None:
-            return self._compute_unruled(plan, args, kwargs)
-        outcome = self._outcome(plan, rule, args, kwargs)
+            return self._compute_unruled(plan, args, kwargs, key)
+        try:
+            outcome = self._outcome(plan, rule, args, kwargs)
+        except DependsOnValues:
+            return SPECIAL[func](self, func, *args, **kwargs)
         if key is not None:
             self._remembered[key] = outcome
         return self._instantiate(outcome, args, kwargs)
@@ -238,7 +240,9 @@ class FakeMode(TorchDispatchMode):
     def _interned(self, result: Any) -> Any:
         if type(result) is TensorSpec:
             return self.intern(result)
-        return type(result)(map(self._interned, result)) if isinstance(result, (tuple, list)) else result
+        if isinstance(result, (tuple, list)):
+            return type(result)(map(self._interned, result))
+        return _NOTHING if result is None else result
 
     def _instantiate(self, outcome: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         kind = type(outcome)
@@ -250,17 +254,21 @@ class FakeMode(TorchDispatchMode):
             return kind([self._instantiate(one, args, kwargs) for one in outcome])
         return None if outcome is _NOTHING else outcome
 
-    def _compute_unruled(self, plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _compute_unruled(self, plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> Any:
         """Calls that no rule describes."""
         special = SPECIAL.get(plan.func)
         if special is not None:
             return special(self, plan.func, *args, **kwargs)
+        made = self.unbacked_made
         if plan.composite:
             with self.shape_only():
                 outputs = plan.func.decompose(*args, **kwargs)
             if outputs is not NotImplemented:
                 return outputs
-        return fallback.run(self, plan, args, kwargs)
+        outputs = fallback.run(self, plan, args, kwargs)
+        if key is not None and not plan.written and made == self.unbacked_made:
+            self._remembered[key] = _description(outputs)
+        return outputs
 
     def restrided(self, fake: FakeTensor, spec: TensorSpec) -> FakeTensor:
         """Give a fake another size and strides in place."""
@@ -283,6 +291,18 @@ class FakeMode(TorchDispatchMode):
         if self._shape_only is None:
             self._shape_only = ShapeOnlyMode(self)
         return self._shape_only
+
+
+class _Identity(torch.autograd.Function):
+    """A result of the same description (overlapping strides too), whose gradient is its input's."""
+
+    @staticmethod
+    def forward(ctx: Any, fake: FakeTensor) -> FakeTensor:  # type: ignore[override]
+        return fake.fake_mode.new(fake.size_, fake.stride_, fake.dtype_, fake.device_, offset=fake.offset_)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return grad
 
 
 class ShapeOnlyMode(TorchDispatchMode):
@@ -358,6 +378,15 @@ def _spec_of(value: Any) -> Any:
     if kind is FakeTensor:
         return value.spec
     return [_spec_of(one) for one in value] if kind is list or kind is tuple else value
+
+
+def _description(outputs: Any) -> Any:
+    """The outcome that instantiates to outputs like these."""
+    if type(outputs) is FakeTensor:
+        return outputs.spec
+    if isinstance(outputs, (list, tuple)):
+        return (list if isinstance(outputs, list) else tuple)(map(_description, outputs))
+    return _NOTHING if outputs is None else outputs
 
 
 def _with_originals(plan: CallPlan, outputs: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -13,7 +13,8 @@ import torch
 
 from pliant.errors import DataDependentError
 from pliant.graph.shape_rules.views import METADATA_WRITES
-from pliant.graph.tensor_spec import TensorSpec, row_major_strides
+from pliant.graph.tensor_spec import TensorSpec, row_major_strides, same_dim
+from pliant.graph.unsupported import UnsupportedOperator
 
 if TYPE_CHECKING:
     from pliant.graph.fake_tensor import FakeMode
@@ -42,6 +43,7 @@ def _unbacked_size(mode: FakeMode, func: Any, hi: Any = None) -> Any:
     if not mode.allow_unbacked or mode.shape_env is None:
         raise DataDependentError(f"the size of what `{func}` returns depends on values", kind="data-dependent")
     env = mode.shape_env
+    mode.unbacked_made += 1
     expr = env.create_unbacked(lo=0, hi=hi if type(hi) is int else None, origin=str(func))
     env.mark_size_like(expr)
     return env.wrap(expr)
@@ -52,6 +54,7 @@ def _item(mode: FakeMode, func: Any, x: Any) -> Any:
     if not mode.allow_unbacked or mode.shape_env is None or x.spec.dtype.is_complex:
         raise DataDependentError("the value of a tensor's element is needed", kind="data-dependent")
     env, dtype = mode.shape_env, x.spec.dtype
+    mode.unbacked_made += 1
     if dtype.is_floating_point:
         return env.wrap(env.create_unbacked(float, origin=str(func)))
     if dtype is torch.bool:
@@ -107,3 +110,60 @@ def _unique_dim(mode: FakeMode, func: Any, x: Any, *args: Any, **kwargs: Any) ->
 @_special(_aten.is_same_size.default)
 def _is_same_size(mode: FakeMode, func: Any, x: Any, other: Any) -> Any:
     return len(x.spec.size) == len(other.spec.size) and all(bool(a == b) for a, b in zip(x.spec.size, other.spec.size))
+
+
+@_special(_aten.index.Tensor)
+def _masked_index(mode: FakeMode, func: Any, x: Any, indices: Any) -> Any:
+    """`x[mask]`: one unbacked size in place of the dimensions that masks index."""
+    rest = x.spec.size
+    sizes: list[Any] = []
+    at = 0
+    for one in indices:
+        if one is None:
+            sizes.append(rest[at])
+            at += 1
+        elif one.spec.dtype in (torch.bool, torch.uint8) and len(sizes) == at:
+            sizes.append(_unbacked_size(mode, func))
+            at += one.dim()
+        else:
+            raise DataDependentError("indexing by a mask and other tensors at once", kind="data-dependent")
+        if one is not None and sum(i is not None for i in indices) > 1:
+            raise DataDependentError("indexing by several masks", kind="data-dependent")
+    return _fresh(mode, x, *sizes, *rest[at:])
+
+
+@_special(_aten._fused_sdp_choice.default)
+def _fused_sdp_choice(
+    mode: FakeMode, func: Any, query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
+    is_causal: bool = False, *, scale: Any = None, enable_gqa: bool = False,
+) -> int:  # fmt: skip
+    """The kernel that the CPU would take: flash attention (1) where its conditions hold, else the composition (0)."""
+    specs = [one.spec for one in (query, key, value)]
+    if any(spec.device.type != "cpu" for spec in specs):
+        raise UnsupportedOperator("attention kernels of this device", kind="attention-device")
+    usable = torch.backends.cuda.flash_sdp_enabled() and dropout_p == 0 and _flash_operands(specs, enable_gqa)
+    return int(usable and (attn_mask is None or _flash_mask(attn_mask, *specs[:2])))
+
+
+def _flash_operands(specs: list[TensorSpec], enable_gqa: bool) -> bool:
+    query, key, value = specs
+    if any(spec.ndim != 4 or spec.dtype is not query.dtype for spec in specs):
+        return False
+    if query.dtype not in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        return False
+    heads_match = enable_gqa or (same_dim(query.size[1], key.size[1]) and same_dim(key.size[1], value.size[1]))
+    dims_match = same_dim(query.size[3], key.size[3]) and same_dim(key.size[3], value.size[3])
+    batches_match = same_dim(query.size[0], key.size[0]) and same_dim(key.size[0], value.size[0])
+    lengths = (query.size[2], key.size[2])
+    dense = all(same_dim(spec.stride[3], 1) for spec in specs)
+    return heads_match and dims_match and batches_match and dense and not any(same_dim(n, 0) for n in lengths)
+
+
+def _flash_mask(mask: Any, query: TensorSpec, key: TensorSpec) -> bool:
+    if mask.requires_grad:
+        return False
+    wanted = (query.size[0], query.size[1], query.size[2], key.size[2])
+    size = mask.spec.size
+    if len(size) not in (2, 4):
+        return False
+    return all(same_dim(n, 1) or same_dim(n, want) for n, want in zip(size, wanted[4 - len(size) :]))

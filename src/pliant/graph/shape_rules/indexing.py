@@ -10,7 +10,7 @@ import torch
 from pliant.graph.layouts import elementwise_strides, preserved_strides
 from pliant.graph.shape_rules.factories import fits
 from pliant.graph.shape_rules.pointwise import common_device
-from pliant.graph.shape_rules.registry import rule
+from pliant.graph.shape_rules.registry import DependsOnValues, rule
 from pliant.graph.tensor_spec import (
     Dim,
     TensorSpec,
@@ -74,7 +74,7 @@ def take(x: TensorSpec, index: TensorSpec) -> TensorSpec:
 @rule(_aten.index.Tensor, _aten._unsafe_index.Tensor)
 def index(x: TensorSpec, indices: Sequence[TensorSpec | None]) -> TensorSpec:
     if any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices):
-        raise MaskedIndex
+        raise DependsOnValues
     for i in indices:
         if i is not None and i.dtype not in (torch.int64, torch.int32):
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
@@ -107,10 +107,6 @@ def _index_strides(
     if is_row_major(x) and all(is_row_major(i) for i in given) and not any(key_of(s) == 0 for s in size):
         return row_major_strides(size)
     return elementwise_strides(size, operands)
-
-
-class MaskedIndex(Exception):
-    """Indexing by a mask: the size of the result depends on its values."""
 
 
 @rule(_aten.index_put.default, _aten._unsafe_index_put.default)

@@ -4,7 +4,7 @@ In:     tensors of any sizes, numbers.
 Out:    the broadcast size, TensorIterator's strides, ATen's result dtype.
 
 The dtype of a result depends on the operands' dtypes, on whether they have dimensions, and on the numbers' types: it is
-asked of the operator's own kernel on meta tensors with at most one element, once per process and combination.
+asked of the operator's own kernel on tensors of one element, once per process and combination.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def _kind(value: Any) -> Any:
 
 def _ask(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with torch_adapter.below_python_dispatch():
-        tiny_args, tiny_kwargs = tree_map(_tiny, (args, kwargs))
+        # Meta kernels written in Python load the peer when first called; the CPU's do not. Random ones must not draw.
+        device = torch.device("meta" if torch.Tag.nondeterministic_seeded in func.tags else "cpu")
+        tiny_args, tiny_kwargs = tree_map(lambda value: _tiny(value, device), (args, kwargs))
         try:
             out = func(*tiny_args, **tiny_kwargs)
         except NotImplementedError as error:
@@ -67,13 +69,13 @@ def _ask(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return tuple([one.dtype for one in out]) if isinstance(out, (tuple, list)) else out.dtype
 
 
-def _tiny(value: Any) -> Any:
+def _tiny(value: Any, device: torch.device) -> Any:
     if type(value) is TensorSpec:
-        return torch.empty([1] if value.size else [], dtype=value.dtype, device="meta")
+        return torch.ones([1] if value.size else [], dtype=value.dtype, device=device)
     for symbolic, number in ((torch.SymInt, 2), (torch.SymFloat, 2.0), (torch.SymBool, True)):
         if isinstance(value, symbolic):
             return number
-    return torch.device("meta") if isinstance(value, torch.device) else value
+    return device if isinstance(value, torch.device) else value
 
 
 def pointwise_rule(func: Any) -> Rule:

@@ -23,3 +23,7 @@ def rule(*operators: Any) -> Callable[[Rule], Rule]:
         return function
 
     return register
+
+
+class DependsOnValues(Exception):
+    """Raised by a rule for arguments with which the size of the result depends on values: `special_calls.py` serves them."""

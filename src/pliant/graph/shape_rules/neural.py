@@ -1,0 +1,274 @@
+"""Normalization, convolution, attention, losses, dropout.
+
+Holds:  memory formats are those of the CPU kernels: a convolution is channels last if its input or weight is (not float64);
+        norms and pooling follow their input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from pliant.graph.layouts import preserved_strides
+from pliant.graph.shape_rules.registry import rule
+from pliant.graph.tensor_spec import (
+    DENSE_ORDERS,
+    Dim,
+    Sizes,
+    TensorSpec,
+    channels_last_strides,
+    holds,
+    key_of,
+    require,
+    require_same,
+)
+
+_aten = torch.ops.aten
+_Maybe = TensorSpec | None
+_Three = tuple[_Maybe, _Maybe, _Maybe]
+
+
+def suggests_channels_last(x: TensorSpec) -> bool:
+    """ATen's `suggest_memory_format()`: strides as of channels last, dense or not; ambiguous ones count as row-major."""
+    order = DENSE_ORDERS.get(x.ndim)
+    if order is None or key_of(x.stride[1]) == 0:
+        return False
+    least: Dim = 0
+    for d in order:
+        if key_of(x.size[d]) == 0 or holds(x.stride[d] < least) or (d == 0 and key_of(least) == x.stride_key[1]):
+            return False
+        least = x.stride[d]
+        if key_of(x.size[d]) != 1:
+            least = least * x.size[d]
+    return True
+
+
+def suggested(x: TensorSpec, size: Sizes | None = None, dtype: torch.dtype | None = None) -> TensorSpec:
+    """A fresh tensor in the memory format that `x` suggests."""
+    size = x.size if size is None else size
+    return x.like(size, channels_last_strides(size) if suggests_channels_last(x) else None, dtype)
+
+
+# -- normalization ----------------------------------------------------------------------------------------------------
+def _statistics_dtype(x: TensorSpec, weight: _Maybe) -> torch.dtype:
+    """Means are kept in float32 for half types: always on a GPU, on the CPU where the weight is."""
+    if x.dtype not in (torch.bfloat16, torch.float16):
+        return x.dtype
+    return torch.float32 if x.device.type != "cpu" or (weight is not None and weight.dtype != x.dtype) else x.dtype
+
+
+@rule(_aten.native_layer_norm.default)
+def layer_norm(
+    x: TensorSpec, shape: Sequence[Dim], weight: _Maybe, bias: _Maybe, eps: float
+) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
+    kept = x.ndim - len(shape)
+    require(kept >= 0, "layer_norm: normalized_shape has more dimensions than the input")
+    require_same(x.size[kept:], tuple(shape), "layer_norm: the input does not end in normalized_shape")
+    for parameter in (weight, bias):
+        if parameter is not None:
+            require_same(parameter.size, tuple(shape), "layer_norm: a parameter is not of normalized_shape")
+    mean = x.like((*x.size[:kept], *[1] * len(shape)), dtype=_statistics_dtype(x, weight))
+    return x.like(), mean, mean
+
+
+@rule(_aten.native_layer_norm_backward.default)
+def layer_norm_backward(
+    grad: TensorSpec, x: TensorSpec, shape: Sequence[Dim], mean: TensorSpec, rstd: TensorSpec, weight: _Maybe,
+    bias: _Maybe, mask: Sequence[bool],
+) -> _Three:  # fmt: skip
+    return (
+        x.like() if mask[0] else None,
+        weight.like() if mask[1] and weight is not None else None,
+        bias.like() if mask[2] and bias is not None else None,
+    )
+
+
+@rule(_aten.native_batch_norm.default, _aten._native_batch_norm_legit.default)
+def batch_norm(
+    x: TensorSpec, weight: _Maybe, bias: _Maybe, running_mean: _Maybe, running_var: _Maybe, training: bool,
+    momentum: float, eps: float,
+) -> tuple[TensorSpec, TensorSpec, TensorSpec]:  # fmt: skip
+    channels = x.size[1] if training else 0
+    saved = x.like((channels,), dtype=_statistics_dtype(x, weight))
+    for parameter in (weight, bias, running_mean, running_var):
+        if parameter is not None:
+            require_same(parameter.size, x.size[1:2], "batch_norm: a parameter does not have one element a channel")
+    return suggested(x), saved, saved
+
+
+@rule(_aten._native_batch_norm_legit.no_stats)
+def batch_norm_no_stats(
+    x: TensorSpec, weight: _Maybe, bias: _Maybe, training: bool, momentum: float, eps: float
+) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
+    return batch_norm(x, weight, bias, None, None, training, momentum, eps)
+
+
+@rule(_aten._native_batch_norm_legit_no_training.default)
+def batch_norm_no_training(
+    x: TensorSpec, weight: _Maybe, bias: _Maybe, mean: TensorSpec, var: TensorSpec, momentum: float, eps: float
+) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
+    return batch_norm(x, weight, bias, mean, var, False, momentum, eps)
+
+
+@rule(_aten._native_batch_norm_legit_functional.default)
+def batch_norm_functional(
+    x: TensorSpec, weight: _Maybe, bias: _Maybe, mean: TensorSpec, var: TensorSpec, training: bool, momentum: float,
+    eps: float,
+) -> tuple[TensorSpec, ...]:  # fmt: skip
+    return (*batch_norm(x, weight, bias, mean, var, training, momentum, eps), mean.like(), var.like())
+
+
+@rule(_aten.native_batch_norm_backward.default)
+def batch_norm_backward(
+    grad: TensorSpec, x: TensorSpec, weight: _Maybe, running_mean: _Maybe, running_var: _Maybe, save_mean: _Maybe,
+    save_invstd: _Maybe, train: bool, eps: float, mask: Sequence[bool],
+) -> _Three:  # fmt: skip
+    dtype = weight.dtype if weight is not None else _statistics_dtype(x, weight)
+    per_channel = x.like((x.size[1],), dtype=dtype)
+    return suggested(x) if mask[0] else None, per_channel if mask[1] else None, per_channel if mask[2] else None
+
+
+@rule(_aten.native_group_norm.default)
+def group_norm(
+    x: TensorSpec, weight: _Maybe, bias: _Maybe, n: Dim, c: Dim, hxw: Dim, group: int, eps: float
+) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
+    mean = x.like((n, group), dtype=_statistics_dtype(x, weight))
+    return suggested(x) if x.device.type == "cpu" else x.like(), mean, mean
+
+
+@rule(_aten.native_group_norm_backward.default)
+def group_norm_backward(
+    grad: TensorSpec, x: TensorSpec, mean: TensorSpec, rstd: TensorSpec, weight: _Maybe, n: Dim, c: Dim, hxw: Dim,
+    group: int, mask: Sequence[bool],
+) -> _Three:  # fmt: skip
+    per_channel = x.like((c,), dtype=weight.dtype if weight is not None else mean.dtype)
+    grad_input = suggested(x) if x.device.type == "cpu" else x.like()
+    return grad_input if mask[0] else None, per_channel if mask[1] else None, per_channel if mask[2] else None
+
+
+# -- convolution ------------------------------------------------------------------------------------------------------
+def _per_dim(values: Sequence[Dim], rank: int) -> list[Dim]:
+    return list(values) * rank if len(values) == 1 else list(values)
+
+
+def _convolved(
+    size: Sequence[Dim], kernel: Sequence[Dim], stride: Sequence[Dim], padding: Sequence[Dim], dilation: Sequence[Dim]
+) -> list[Dim]:
+    # out = floor((in + 2 p - d (k - 1) - 1) / s) + 1
+    reach = [d * (k - 1) for d, k in zip(dilation, kernel)]
+    for n, p, r in zip(size, padding, reach):
+        require(n + 2 * p - r >= 1, "convolution: the kernel is larger than the padded input")
+    return [(n + 2 * p - r - 1) // s + 1 for n, p, r, s in zip(size, padding, reach, stride)]
+
+
+def _transposed(
+    size: Sequence[Dim], kernel: Sequence[Dim], stride: Sequence[Dim], padding: Sequence[Dim],
+    dilation: Sequence[Dim], extra: Sequence[Dim],
+) -> list[Dim]:  # fmt: skip
+    # out = (in - 1) s - 2 p + d (k - 1) + extra + 1
+    many = zip(size, kernel, stride, padding, dilation, extra)
+    return [(n - 1) * s - 2 * p + d * (k - 1) + e + 1 for n, k, s, p, d, e in many]
+
+
+@rule(_aten.convolution.default)
+def convolution(
+    x: TensorSpec, weight: TensorSpec, bias: _Maybe, stride: Sequence[Dim], padding: Sequence[Dim],
+    dilation: Sequence[Dim], transposed: bool, output_padding: Sequence[Dim], groups: Dim,
+) -> TensorSpec:  # fmt: skip
+    rank = weight.ndim - 2
+    if x.dtype is not weight.dtype:
+        raise RuntimeError(f"convolution: input is {x.dtype} and weight {weight.dtype}")
+    require(x.ndim == weight.ndim, f"convolution: expected an input with {weight.ndim} dimensions")
+    geometry = [_per_dim(values, rank) for values in (stride, padding, dilation)]
+    if transposed:
+        require_same(x.size[1:2], weight.size[:1], "convolution: the channels of input and weight differ")
+        spatial = _transposed(x.size[2:], weight.size[2:], *geometry, _per_dim(output_padding, rank))
+        channels = weight.size[1] * groups
+    else:
+        require_same(x.size[1:2], (weight.size[1] * groups,), "convolution: the channels of input and weight differ")
+        spatial = _convolved(x.size[2:], weight.size[2:], *geometry)
+        channels = weight.size[0]
+    size = (x.size[0], channels, *spatial)
+    return x.like(size, channels_last_strides(size) if _runs_channels_last(x, weight) else None)
+
+
+def _runs_channels_last(x: TensorSpec, weight: TensorSpec) -> bool:
+    if x.dtype is torch.float64 and x.device.type == "cpu":
+        return False
+    return suggests_channels_last(x) or suggests_channels_last(weight)
+
+
+@rule(_aten.convolution_backward.default)
+def convolution_backward(
+    grad: TensorSpec, x: TensorSpec, weight: TensorSpec, bias_sizes: Any, stride: Sequence[Dim],
+    padding: Sequence[Dim], dilation: Sequence[Dim], transposed: bool, output_padding: Sequence[Dim], groups: Dim,
+    mask: Sequence[bool],
+) -> _Three:  # fmt: skip
+    last = _runs_channels_last(x, weight)
+
+    def fresh(like: TensorSpec) -> TensorSpec:
+        return like.like(stride=channels_last_strides(like.size) if last else None)
+
+    channels = grad.size[1]
+    return (
+        fresh(x) if mask[0] else None,
+        fresh(weight) if mask[1] else None,
+        grad.like((channels,)) if mask[2] else None,
+    )
+
+
+# -- attention --------------------------------------------------------------------------------------------------------
+def _heads_inside(like: TensorSpec, size: Sizes, dtype: torch.dtype) -> TensorSpec:
+    """A [batch, heads, length, ...] view of memory laid out [batch, length, heads, ...]."""
+    batch, heads, length, *rest = size
+    memory = like.like((batch, length, heads, *rest), dtype=dtype)
+    b, l, h, *inner = memory.stride
+    return TensorSpec(size, (b, h, l, *inner), dtype, like.device)
+
+
+@rule(_aten._scaled_dot_product_flash_attention_for_cpu.default)
+def flash_for_cpu(
+    query: TensorSpec, key: TensorSpec, value: TensorSpec, dropout_p: float = 0.0, is_causal: bool = False,
+    *, attn_mask: _Maybe = None, scale: float | None = None,
+) -> tuple[TensorSpec, TensorSpec]:  # fmt: skip
+    batch, heads, length, _ = query.size
+    wide = torch.float32 if query.dtype in (torch.bfloat16, torch.float16) else query.dtype
+    out = _heads_inside(query, (batch, heads, length, value.size[3]), query.dtype)
+    return out, _heads_inside(query, (batch, heads, length), wide)
+
+
+@rule(_aten._scaled_dot_product_flash_attention_for_cpu_backward.default)
+def flash_for_cpu_backward(
+    grad: TensorSpec, query: TensorSpec, key: TensorSpec, value: TensorSpec, *_: Any, **__: Any
+) -> tuple[TensorSpec, ...]:
+    return tuple([TensorSpec(x.size, preserved_strides(x), x.dtype, x.device) for x in (query, key, value)])
+
+
+# -- losses -----------------------------------------------------------------------------------------------------------
+@rule(_aten.nll_loss_forward.default, _aten.nll_loss2d_forward.default)
+def nll_loss(
+    x: TensorSpec, target: TensorSpec, weight: _Maybe, reduction: int, ignore_index: Dim
+) -> tuple[TensorSpec, TensorSpec]:
+    if x.ndim > 1:
+        batch = (x.size[0], *x.size[2:])
+        require_same(target.size, batch, "nll_loss: input and target do not match")
+    return x.like(target.size if reduction == 0 and x.ndim > 1 else ()), x.like(())
+
+
+@rule(_aten.nll_loss_backward.default, _aten.nll_loss2d_backward.default)
+def nll_loss_backward(grad: TensorSpec, x: TensorSpec, *_: Any) -> TensorSpec:
+    return x.like()
+
+
+@rule(_aten.glu.default)
+def glu(x: TensorSpec, dim: int = -1) -> TensorSpec:
+    d = dim % x.ndim
+    require(x.size[d] % 2 == 0, "glu: the halved dimension must be even")
+    return x.like((*x.size[:d], x.size[d] // 2, *x.size[d + 1 :]))
+
+
+@rule(_aten.glu_backward.default)
+def glu_backward(grad: TensorSpec, x: TensorSpec, dim: int) -> TensorSpec:
+    return x.like()
