@@ -48,6 +48,10 @@ class SymNode:
         return self.shape_env.hint(self._expr)
 
     @property
+    def _hint(self) -> Number | None:
+        return self.hint  # torch's `statically_known_true` reads this name (2.13)
+
+    @property
     def constant(self) -> Number | None:
         e = self._expr
         return e.value if isinstance(e, x.Constant) else None
