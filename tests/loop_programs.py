@@ -32,7 +32,9 @@ class Program:
     def __init__(self) -> None:
         self.program = LoopProgram([], [], [])
 
-    def tensor(self, *shape: int | Expr, dtype: torch.dtype = torch.float32, strides: tuple[int, ...] | None = None) -> Buffer:
+    def tensor(
+        self, *shape: int | Expr, dtype: torch.dtype = torch.float32, strides: tuple[int, ...] | None = None
+    ) -> Buffer:
         sizes = tuple(lit(s) for s in shape)
         steps = tuple(lit(s) for s in strides) if strides else contiguous(sizes)
         b = Buffer(f"in{len(self.program.inputs)}", dtype, sizes, steps, torch.device("cpu"), "input")
@@ -57,7 +59,12 @@ class Program:
         return out
 
     def reduce(
-        self, op: str, shape: tuple[int | Expr, ...], over: tuple[int | Expr, ...], value: Value, dtype: torch.dtype | None = None
+        self,
+        op: str,
+        shape: tuple[int | Expr, ...],
+        over: tuple[int | Expr, ...],
+        value: Value,
+        dtype: torch.dtype | None = None,
     ) -> Buffer:
         """out[i] = op over r of value(*i, *r)"""
         sizes = tuple(lit(s) for s in shape)

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from loop_programs import Program, gelu, get, layer_norm, softmax
 
+from loop_programs import Program, gelu, get, layer_norm, softmax
 from pliant.ir.interpret import run
 from pliant.ir.loops import Axis, LoopProgram, Pointwise
 from pliant.ir.scalar import apply, cast, const, index_value, load, where
@@ -231,7 +231,10 @@ def test_unaligned_and_strided_inputs():
 def test_long_sums_are_as_exact_as_eager():
     p = Program()
     x = p.tensor(3, 100_000)
-    sums = [p.reduce("sum", (3,), (100_000,), lambda i, j: get(x, i, j)), p.reduce("sum", (), (3, 100_000), lambda i, j: get(x, i, j))]
+    sums = [
+        p.reduce("sum", (3,), (100_000,), lambda i, j: get(x, i, j)),
+        p.reduce("sum", (), (3, 100_000), lambda i, j: get(x, i, j)),
+    ]
     data = torch.randn(3, 100_000) + 1
     got = compile_program(p.done(*sums))([data])
     exact = [data.double().sum(1), data.double().sum()]

@@ -1,8 +1,8 @@
 """Equal kernels are written once; many kernels are split over translation units."""
 
 import torch
-from loop_programs import Program, get
 
+from loop_programs import Program, get
 from pliant.codegen import native
 from pliant.ir.scalar import apply
 from pliant.runtime.compile_program import compile_program

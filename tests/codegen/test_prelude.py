@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.special
 import torch
-from loop_programs import Program, get
 
+from loop_programs import Program, get
 from pliant.ir.scalar import apply
 from pliant.runtime.compile_program import compile_program
 
@@ -16,7 +16,24 @@ EXACT = {
     "log1p": np.log1p, "tanh": np.tanh, "erf": scipy.special.erf, "sigmoid": scipy.special.expit,
     "sin": np.sin, "cos": np.cos,
 }  # fmt: skip
-EDGES = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1e-38, 88.7, 88.73, -103.0, -104.5, 3.4e38, -3.4e38]
+EDGES = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    np.inf,
+    -np.inf,
+    np.nan,
+    1e-45,
+    -1e-45,
+    1e-38,
+    88.7,
+    88.73,
+    -103.0,
+    -104.5,
+    3.4e38,
+    -3.4e38,
+]
 
 
 def samples() -> np.ndarray:

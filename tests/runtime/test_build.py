@@ -6,8 +6,8 @@ import sys
 
 import pytest
 import torch
-from loop_programs import softmax
 
+from loop_programs import softmax
 from pliant import config
 from pliant.errors import CompileError
 from pliant.runtime import build as building

@@ -1,8 +1,8 @@
 """What is fused, in which order, and what lives in memory."""
 
 import torch
-from loop_programs import Program, get, layer_norm, softmax
 
+from loop_programs import Program, get, layer_norm, softmax
 from pliant import config
 from pliant.ir.loops import Extern, View
 from pliant.ir.scalar import apply, const

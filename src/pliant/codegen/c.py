@@ -25,6 +25,7 @@ from pliant.symbolic.expr import ONE, Expr, Symbol
 
 MAX_PARTS = 64  # threads that share one split reduction
 SUM_BLOCK = 512  # terms summed before they are added to the total
+PART_ARGUMENTS = "void** p, const int64_t* n, int64_t begin, int64_t end, int64_t slot, int32_t* p_error"
 GRAIN = 1 << 17  # work, in additions, that is worth a thread
 RECOMPUTE = 10  # values cheaper than this are computed again in each pass
 SCRATCH = 16384  # elements of a row kept between passes
@@ -102,13 +103,15 @@ class _Writer:
         text = "\n".join(
             [
                 *self._comments(),
-                "static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64_t slot, int32_t* p_error) {",
+                f"static void @_part({PART_ARGUMENTS}) {{",
                 *head, *body, "}",
                 "static void @(void** p, const int64_t* n, int32_t* p_error) {",
                 *driver, "}", "",
             ]
         )  # fmt: skip
-        return KernelText(text, tuple(self.names.buffers), tuple(self.names.sizes), self._written(), total(self.kernel.axes))
+        return KernelText(
+            text, tuple(self.names.buffers), tuple(self.names.sizes), self._written(), total(self.kernel.axes)
+        )
 
     def _comments(self) -> list[str]:
         origins = dict.fromkeys(m.loops.origin for m in self.kernel.members if m.loops.origin)
@@ -126,7 +129,9 @@ class _Writer:
 
     def _sizes(self) -> list[str]:
         return [
-            f"  const int64_t n{k} = n[{k}];" if s.kind is int else f"  double n{k}; __builtin_memcpy(&n{k}, n + {k}, 8);"
+            f"  const int64_t n{k} = n[{k}];"
+            if s.kind is int
+            else f"  double n{k}; __builtin_memcpy(&n{k}, n + {k}, 8);"
             for k, s in enumerate(self.names.sizes)
         ]
 
@@ -134,7 +139,9 @@ class _Writer:
         """Work at one point, in additions."""
         cost = 1
         for m in self.kernel.members:
-            cost += 1 + sum(OPS[s.op].cost if isinstance(s, Apply) else isinstance(s, Load) for s in walk(m.loops.value))
+            cost += 1 + sum(
+                OPS[s.op].cost if isinstance(s, Apply) else isinstance(s, Load) for s in walk(m.loops.value)
+            )
         return cost
 
     def _driver(self) -> list[str]:
@@ -176,7 +183,11 @@ class _Writer:
                 self.line(f"const int64_t {name} = {item};")
             else:
                 self.line(f"const int64_t {name}b = ({item}) * {block};")
-                self.line(f"const int64_t {name}e = p_min({name}b + {block}, {self.names.text(axis.extent)});")
+                extent = axis.extent.as_int()
+                whole = extent is not None and extent % block == 0
+                stop = f"{name}b + {block}"
+                stop = stop if whole else f"p_min({stop}, {self.names.text(axis.extent)})"
+                self.line(f"const int64_t {name}e = {stop};")
             if k > 0:
                 self.line(f"const int64_t q{k} = {rest} / ({count});")
                 rest = f"q{k}"
@@ -271,7 +282,9 @@ class _Writer:
 
     def _statements(self, vector: Axis | None) -> Statements:
         self.known = {}
-        self.open = Statements(self.names, vector.symbol if vector else None, self.kernel.axes, self._resolve, self.counter)
+        self.open = Statements(
+            self.names, vector.symbol if vector else None, self.kernel.axes, self._resolve, self.counter
+        )
         return self.open
 
     # -- values ----------------------------------------------------------------------------------------------------
@@ -341,7 +354,9 @@ class _Writer:
         if loops.accumulate == "sum":
             wide = torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
             text = f"{cast_text(old, dtype, wide)} + {cast_text(value, dtype, wide)}"
-            s.body.append(f"{element} = {cast_text(f'({text})', wide, dtype)};" if wide is not dtype else f"{element} = {text};")
+            s.body.append(
+                f"{element} = {cast_text(f'({text})', wide, dtype)};" if wide is not dtype else f"{element} = {text};"
+            )
             return
         sign = ">" if loops.accumulate == "max" else "<"
         nan = f"{value} != {value} || " if dtype.is_floating_point else ""
@@ -366,7 +381,11 @@ class _Writer:
         width = COLUMN_BLOCK if self.columns else 1
         for m in self.kernel.members:
             out = m.loops.out
-            later = any(out in (x.buffer for x in loads_of(o.loops)) and o.phase > m.phase for o in self.kernel.members if o.inner)
+            later = any(
+                out in (x.buffer for x in loads_of(o.loops)) and o.phase > m.phase
+                for o in self.kernel.members
+                if o.inner
+            )
             if not later or out in self.kernel.stored or not m.inner or isinstance(m.loops, Reduction):
                 continue
             cost = sum(OPS[s.op].cost for s in walk(m.loops.value) if isinstance(s, Apply))
@@ -524,12 +543,15 @@ class _Writer:
     # -- reductions shared by threads ------------------------------------------------------------------------------
 
     def _split_part(self) -> None:
-        """One thread's share: partial results of every outer point, in `part` arrays that the driver passes after the buffers."""
+        """One thread's share: partial results of every outer point, in arrays that the driver passes after the buffers."""
         for axis, _ in self.plan.parallel:
             self.loop(axis)
         self._pass([m for m in self.kernel.members if m.inner], ("begin", "end"))
         for k, (acc, v) in enumerate(self._parts()):
-            self.line(f"(({v.ctype}*)p[PARTS + {k}])[slot * {self._points_outside()} + {self._outer_flat()}] = {acc.name}{v.suffix};")
+            self.line(
+                f"(({v.ctype}*)p[PARTS + {k}])[slot * {self._points_outside()} + {self._outer_flat()}]"
+                f" = {acc.name}{v.suffix};"
+            )
         for _ in self.plan.parallel:
             self.end()
         buffers = len(self.names.buffers)

@@ -147,7 +147,9 @@ Resolve = Callable[[Load, Member], "str | None"]
 class Statements:
     """Statements of one loop body. `vector` is the symbol of the innermost loop; `resolve` may know a load's value."""
 
-    def __init__(self, names: Names, vector: Symbol | None, axes: list[Axis], resolve: Resolve, counter: list[int]) -> None:
+    def __init__(
+        self, names: Names, vector: Symbol | None, axes: list[Axis], resolve: Resolve, counter: list[int]
+    ) -> None:
         self.names = names
         self.vector = vector
         self.axes = {a.symbol: a for a in axes}
@@ -197,7 +199,9 @@ class Statements:
             found = f"t{self.counter[0]}"
             self.counter[0] += 1
             self.values[text] = found
-            (self.body if varying or self.vector is None else self.before).append(f"const {register_type(dtype)} {found} = {text};")
+            (self.body if varying or self.vector is None else self.before).append(
+                f"const {register_type(dtype)} {found} = {text};"
+            )
             if varying:
                 self.varying.add(found)
         return found
@@ -212,10 +216,7 @@ class Statements:
 
     def _depends(self, e: Expr) -> bool:
         """Whether an index changes along the vectorized loop."""
-        for s in e.free:
-            if s is self.vector or self.indirect_names.get(s) in self.varying:
-                return True
-        return False
+        return any(s is self.vector or self.indirect_names.get(s) in self.varying for s in e.free)
 
     def _index_value(self, x: IndexValue, member: Member) -> str:
         e = member.at(x.expr)
@@ -233,7 +234,7 @@ class Statements:
             return Interval(0, number) if number is not None else ALL
 
         found = bounds(e, known)
-        return -(2**31) < found.lo and found.hi < 2**31
+        return found.lo > -(2**31) and found.hi < 2**31
 
     def index(self, e: Expr, indirect: tuple[tuple[Symbol, Scalar], ...], member: Member) -> str:
         """An index expression of the member as text; looked-up symbols are computed first."""

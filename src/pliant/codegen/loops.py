@@ -31,7 +31,7 @@ TILE = 32
 
 @dataclass(slots=True)
 class LoopPlan:
-    """`parallel`: (axis, block or None) over threads, outermost first; `inner`: loops inside, the vectorized one last."""
+    """`parallel`: (axis, block or None) over threads, outermost first; `inner`: loops inside, vectorized one last."""
 
     kind: str
     kernel: Kernel
@@ -85,7 +85,9 @@ def merged(kernel: Kernel) -> Kernel:
                 break
             if found:
                 break
-    members = [Member(m.loops, {s: substitute(e, late) for s, e in m.place.items()}, m.inner, m.phase) for m in kernel.members]
+    members = [
+        Member(m.loops, {s: substitute(e, late) for s, e in m.place.items()}, m.inner, m.phase) for m in kernel.members
+    ]
     return Kernel(axes, reduced, members, kernel.stored)
 
 
@@ -125,7 +127,9 @@ def plan_loops(kernel: Kernel) -> LoopPlan:
         inner = [a for a in inner if a is not vector] + [vector]
         return LoopPlan("rows", kernel, vector, [(a, None) for a in outer], inner)
     rest = [a for a in outer if a is not vector]
-    return LoopPlan("columns", kernel, vector, [*((a, None) for a in rest), (vector, COLUMN_BLOCK)], inner)
+    columns = vector.extent.as_int()
+    block = COLUMN_BLOCK if columns is None or columns >= 8 * COLUMN_BLOCK else COLUMN_BLOCK // 4
+    return LoopPlan("columns", kernel, vector, [*((a, None) for a in rest), (vector, block)], inner)
 
 
 def _points(kernel: Kernel, axes: list[Axis], vector: Axis, weighted: list[tuple[Expr, int]]) -> LoopPlan:
@@ -155,7 +159,7 @@ def _ordered(kernel: Kernel) -> LoopPlan:
     member = kernel.members[0]
     index = member.store_index
     apart = [a for a in kernel.axes if len(kernel.members) == 1 and _keeps_apart(index, a)]
-    vector = next((a for a in apart if linear_coefficient(index, a.symbol).as_int() == 1), None)  # type: ignore[union-attr]
+    vector = next((a for a in apart if step_along(index, a) == 1), None)
     rest = [a for a in kernel.axes if a is not vector]
     if vector is None:
         return LoopPlan("ordered", kernel, None, [], rest)
@@ -163,7 +167,7 @@ def _ordered(kernel: Kernel) -> LoopPlan:
 
 
 def _keeps_apart(index: Expr, a: Axis) -> bool:
-    """Whether points that differ along `a` store to different elements: all other steps are whole multiples of its span."""
+    """Whether points that differ along `a` store to different elements: all other steps are multiples of its span."""
     step = linear_coefficient(index, a.symbol)
     if step is None or step is ZERO:
         return False

@@ -2,8 +2,9 @@
 
 In:     runs of consecutive kernels, as `KernelText`s.
 Out:    `NativeCode`: translation units, and for each run its entry's name and arguments.
-Holds:  kernels with equal text are one C function; an entry runs all kernels of its run in order, holds the GIL only while
-        it reads its arguments (or throughout, where the work is small), and raises IndexError if a lookup was out of range.
+Holds:  kernels with equal text are one C function; an entry runs all kernels of its run in order, holds the GIL only
+        while it reads its arguments (or throughout, where the work is small), and raises IndexError if a lookup was out
+        of range.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ static void p_share(void* data) {
   const int64_t end = begin + j->range / parts + (k < j->range % parts);
   j->f(j->p, j->n, begin, end, k, j->error);
 }
-P_HIDDEN int64_t p_run(p_part f, void** p, const int64_t* n, int64_t range, int64_t grain, int64_t most, int32_t* error) {
+P_HIDDEN int64_t p_run(
+    p_part f, void** p, const int64_t* n, int64_t range, int64_t grain, int64_t most, int32_t* error) {
   int64_t parts = range / grain;
   if (parts > 1) parts = p_min(parts, p_min(most, p_maximum ? p_maximum() : 1));
   if (parts <= 1) { f(p, n, 0, range, 0, error); return 1; }
@@ -136,7 +138,9 @@ def _units(names: dict[str, str], bodies: list[str]) -> tuple[str, ...]:
         return (_unit("static", kernels, "".join(bodies), main=True),)
     count = min(4, -(-len(texts) // PART_KERNELS))
     ranked = sorted(texts, key=len, reverse=True)
-    units = [_unit("P_HIDDEN", "".join(_shared(t, names[t]) for t in ranked[k::count]), "", main=False) for k in range(count)]
+    units = [
+        _unit("P_HIDDEN", "".join(_shared(t, names[t]) for t in ranked[k::count]), "", main=False) for k in range(count)
+    ]
     declared = "".join(f"P_HIDDEN void {names[t]}(void** p, const int64_t* n, int32_t* p_error);\n" for t in texts)
     return (_unit("P_HIDDEN", declared, "".join(bodies), main=True), *units)
 
@@ -152,7 +156,7 @@ def _shared(text: str, name: str) -> str:
 
 def _unit(linkage: str, kernels: str, entries: str, *, main: bool) -> str:
     hidden = '#define P_HIDDEN __attribute__((visibility("hidden")))\n'
-    run = "P_HIDDEN int64_t p_run(p_part f, void** p, const int64_t* n, int64_t range, int64_t grain, int64_t most, int32_t* error);\n"
+    run = "P_HIDDEN int64_t p_run(p_part, void**, const int64_t*, int64_t, int64_t, int64_t, int32_t*);\n"
     parts = [prelude.text_for(kernels + entries), hidden, PARALLEL]
     parts += [RUN, BIND, READER] if main else [run]
     return "".join([*parts, "\n", kernels, entries])
@@ -169,7 +173,11 @@ def _entry(name: str, kernels: list[KernelText], names: dict[str, str]) -> tuple
     sizes += [s for s in naming.sizes if s not in sizes]
     work_text = Names({s: f"n[{k}]" for k, s in enumerate(sizes)}).text(work)
     lines = [f"PyObject* {name}(PyObject* self, PyObject* const* args, int64_t count) {{"]
-    lines += [f"  void* b[{max(1, len(buffers))}];", f"  int64_t n[{max(1, len(sizes))}] = {{0}};", "  int32_t error = 0;"]
+    lines += [
+        f"  void* b[{max(1, len(buffers))}];",
+        f"  int64_t n[{max(1, len(sizes))}] = {{0}};",
+        "  int32_t error = 0;",
+    ]
     lines.append(f"  for (int k = 0; k < {len(buffers)}; k++) if (p_address(args[k], &b[k])) return 0;")
     lines += [_number(s, k, len(buffers)) for k, s in enumerate(sizes)]
     if sizes:

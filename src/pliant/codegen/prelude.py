@@ -1,11 +1,11 @@
 """C snippets that generated kernels use, each written out only where it is used.
 
 In:     the names a kernel's text mentions.
-Out:    `text_for(names)`: the snippets and what they need, in order; no header is ever included, which keeps builds short.
+Out:    `text_for(names)`: the snippets and what they need, in order; no header is included, which keeps builds short.
 Holds:  float functions are branch-free so that compilers vectorize them; errors against float64, measured by
-        tests/codegen/test_prelude.py over the whole range with denormals, infinities and NaN: exp, expm1, exp2, log, log1p,
-        log2, log10, tanh, erf, sigmoid: 3 ulp; what comes from the C library (sin, cos, pow...; its vector variants where it
-        has them): 4 ulp. Doubles come from the C library.
+        tests/codegen/test_prelude.py over the whole range with denormals, infinities and NaN: exp, expm1, exp2, log,
+        log1p, log2, log10, tanh, erf, sigmoid: 3 ulp; what comes from the C library (sin, cos, pow...; its vector
+        variants where it has them): 4 ulp. Doubles come from the C library.
 Source: coefficients are least-squares fits over Chebyshev nodes in 40 digits; reductions are the textbook ones.
 """
 
@@ -19,7 +19,8 @@ import re
 
 BASE = """\
 typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;
-typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t; typedef unsigned long long uint64_t;
+typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
 #define P_INLINE static inline __attribute__((always_inline))
 #if defined(__FMA__) || defined(__aarch64__)
 #define P_FMA(a, b, c) __builtin_fmaf(a, b, c)
@@ -38,7 +39,11 @@ P_INLINE int64_t p_floordiv(int64_t a, int64_t b) { int64_t q = a / b; return q 
 P_INLINE int64_t p_mod(int64_t a, int64_t b) { int64_t r = a % b; return r + ((r != 0) & ((r ^ b) < 0) ? b : 0); }
 P_INLINE int64_t p_min(int64_t a, int64_t b) { return a < b ? a : b; }
 P_INLINE int64_t p_max(int64_t a, int64_t b) { return a > b ? a : b; }
-P_INLINE int64_t p_pow(int64_t a, int64_t b) { int64_t r = 1; for (; b > 0; b >>= 1, a *= a) if (b & 1) r *= a; return r; }
+P_INLINE int64_t p_pow(int64_t a, int64_t b) {
+  int64_t r = 1;
+  for (; b > 0; b >>= 1, a *= a) if (b & 1) r *= a;
+  return r;
+}
 """
 
 SNIPPETS: dict[str, str] = {
@@ -255,7 +260,12 @@ P_INLINE int64_t p_checked(int64_t i, int64_t n, int32_t* error) {
 """,
     "p_f16": """\
 P_INLINE float p_from_f16(uint16_t x) { _Float16 h; __builtin_memcpy(&h, &x, 2); return (float)h; }
-P_INLINE uint16_t p_to_f16(float x) { const _Float16 h = (_Float16)x; uint16_t r; __builtin_memcpy(&r, &h, 2); return r; }
+P_INLINE uint16_t p_to_f16(float x) {
+  const _Float16 h = (_Float16)x;
+  uint16_t r;
+  __builtin_memcpy(&r, &h, 2);
+  return r;
+}
 """,
     "p_bf16": """\
 P_INLINE float p_from_bf16(uint16_t x) { return p_float((int32_t)((uint32_t)x << 16)); }
@@ -291,7 +301,8 @@ RENAMED = {
     **{f"p_{n}f": f"{n}f" for n in "sin cos pow".split()},
 }
 
-_VECTOR_1 = "sin cos tan asin acos atan sinh cosh asinh acosh atanh tanh exp exp2 exp10 expm1 log log2 log10 log1p erf erfc cbrt"
+_VECTOR_1 = "sin cos tan asin acos atan sinh cosh asinh acosh atanh tanh exp exp2 exp10 expm1 log log2 log10 "
+_VECTOR_1 += "log1p erf erfc cbrt"
 _VECTOR_2 = "pow atan2 hypot"
 LIBM_1 = frozenset(f"{_VECTOR_1} lgamma tgamma".split())
 LIBM_2 = frozenset(f"{_VECTOR_2} fmod nextafter remainder".split())

@@ -58,7 +58,10 @@ class Accumulator:
                 found = [Variable("", ctype if self.dtype is not torch.bool else "int32_t", self._worst(), self.op)]
                 return [*found, Variable("n", "int32_t", "0", "|")] if self.dtype.is_floating_point else found
             case "argmax" | "argmin":
-                return [Variable("", ctype, self._worst(), ""), Variable("k", "int64_t", "INT64_C(9223372036854775807)", "")]
+                return [
+                    Variable("", ctype, self._worst(), ""),
+                    Variable("k", "int64_t", "INT64_C(9223372036854775807)", ""),
+                ]
             case _:
                 raise NoCForm(f"reduction `{self.op}` has no C form")
 
@@ -107,7 +110,10 @@ class Accumulator:
                 return [f"{acc} = {value} {sign} {acc} ? {value} : {acc};", *nan]
             case "argmax" | "argmin":
                 taken = f"{other}k{other_at}"
-                return [f"if ({taken} != INT64_C(9223372036854775807)) {self._update_arg(value, self.name, at, taken, sign)}"]
+                return [
+                    f"if ({taken} != INT64_C(9223372036854775807)) "
+                    f"{self._update_arg(value, self.name, at, taken, sign)}"
+                ]
             case _:
                 return self.update(value, at)
 

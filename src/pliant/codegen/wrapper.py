@@ -2,7 +2,7 @@
 
 In:     a `LoopProgram`, its `Schedule`, the entries of its native code.
 Out:    `WrapperCode`: readable source of `call(args)`, one line a step, and the objects that its names stand for.
-Holds:  the argument list is emptied at once and tensors are deleted after their last use, so memory is freed as in eager;
+Holds:  the argument list is emptied at once and tensors deleted after their last use, so memory is freed as in eager;
         outputs are tensors of their own; sizes come from symbol arguments or from the shapes of tensors.
 """
 
@@ -62,7 +62,9 @@ def conform(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int]) ->
     return result.copy_(tensor)
 
 
-def write_wrapper(program: LoopProgram, schedule: Schedule, entries: Sequence[Entry], takes_tensors: bool) -> WrapperCode:
+def write_wrapper(
+    program: LoopProgram, schedule: Schedule, entries: Sequence[Entry], takes_tensors: bool
+) -> WrapperCode:
     """The wrapper's source."""
     return _Writer(program, schedule, entries, takes_tensors).write()
 
@@ -72,7 +74,7 @@ def compile_wrapper(code: WrapperCode, name: str) -> Callable[[list[Any]], list[
     filename = f"<pliant {name} {next(_serial)}>"
     linecache.cache[filename] = (len(code.source), None, code.source.splitlines(keepends=True), filename)
     names = dict(code.names)
-    exec(compile(code.source, filename, "exec"), names)  # noqa: S102  # our own text
+    exec(compile(code.source, filename, "exec"), names)  # our own text
     call: Callable[[list[Any]], list[Any]] = names["call"]
     return call
 
@@ -198,7 +200,9 @@ class _Writer:
             self._line(call)
             return
         many = len(extern.outs) > 1 or len(extern.target._schema.returns) > 1
-        list_result = str(extern.target._schema.returns[0].type).startswith("List") if extern.target._schema.returns else False
+        list_result = (
+            str(extern.target._schema.returns[0].type).startswith("List") if extern.target._schema.returns else False
+        )
         self._line(f"result = {call}")
         for k, b in enumerate(extern.outs):
             if b is not None:
@@ -279,4 +283,3 @@ class _Writer:
 
     def _output(self, value: Any) -> str:
         return self._argument(value)
-

@@ -109,7 +109,9 @@ def _run(command: list[str], options: config.Build, texts: Sequence[str]) -> Non
         done = subprocess.run(command, capture_output=True, text=True, timeout=options.build_timeout, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CompileError(
-            f"the C compiler did not finish: {error}", kind="c-compiler", why="it could not run or took too long",
+            f"the C compiler did not finish: {error}",
+            kind="c-compiler",
+            why="it could not run or took too long",
             do="check PLIANT_CC and the option build_timeout",
         ) from error
     if done.returncode != 0:

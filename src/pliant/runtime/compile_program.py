@@ -25,7 +25,9 @@ class CompiledGraph:
 
     __slots__ = ("call", "kernels", "name", "native", "wrapper_source")
 
-    def __init__(self, name: str, call: Callable[[list[Any]], list[Any]], native: NativeCode, wrapper_source: str) -> None:
+    def __init__(
+        self, name: str, call: Callable[[list[Any]], list[Any]], native: NativeCode, wrapper_source: str
+    ) -> None:
         self.name, self.call, self.native, self.wrapper_source = name, call, native, wrapper_source
         self.kernels = native.kernels
 

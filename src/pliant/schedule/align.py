@@ -2,7 +2,7 @@
 
 In:     two lists of axes and a pair of index expressions into one buffer (the anchor).
 Out:    `Alignment`: the common refinement of both spaces, and each side's symbols over it.
-Holds:  both maps are bijections of the iteration spaces; extents are compared exactly (products divide without remainder).
+Holds:  both maps are bijections of the iteration spaces; extents are compared exactly (quotients have no remainder).
 
     (i < a*b, j < c)  with  (p < a, q < b, r < c)   ->   i = b*p + q, j = r
 """

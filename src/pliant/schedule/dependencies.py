@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, View
+from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Pointwise, View
 from pliant.schedule.kernel import loads_of
-from pliant.ir.loops import Pointwise
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 In:     a `LoopProgram` and its dependencies.
 Out:    the steps: kernels and extern calls in a valid order.
-Holds:  every step comes after the steps it depends on; inside a kernel each value is read only at the point that wrote it.
-Method: computations in program order; each joins the latest kernel, not before its last dependency, with which it shares
-        data and whose iteration space fits (exactly, after splitting axes), else it starts a new step. Vertical fusion
+Holds:  every step comes after those it depends on; inside a kernel each value is read only at the point that wrote it.
+Method: computations in program order; each joins the latest kernel, not before its last dependency, with which it
+        shares data and whose iteration space fits (exactly, after splitting axes), else it starts a new step. Vertical fusion
         (producer and consumer), reductions with producers and epilogues, and siblings are the same operation here.
 """
 
@@ -54,7 +54,9 @@ def _without_unit_reduction(loops: Loops) -> Loops:
         return loops
     value = const(0, loops.out.dtype) if loops.op.startswith("arg") else cast(loops.value, loops.out.dtype)
     unit: dict[Symbol, Expr] = {a.symbol: ZERO for a in loops.reduce_axes}
-    return Pointwise(loops.out, (*loops.axes, *loops.reduce_axes), substitute(loops.index, unit), value, origin=loops.origin)
+    return Pointwise(
+        loops.out, (*loops.axes, *loops.reduce_axes), substitute(loops.index, unit), value, origin=loops.origin
+    )
 
 
 def _join_any(steps: list[Step], earliest: int, loops: Loops, options: config.Schedule) -> int | None:
@@ -144,7 +146,7 @@ def _trials(kernel: Kernel, loops: Loops) -> list[_Trial]:
 
 
 def _anchors(kernel: Kernel, loops: Loops) -> list[tuple[Expr, Expr]]:
-    """Pairs of index expressions into a common buffer: (the computation's, the kernel's), those with most axes first."""
+    """Pairs of indices into a common buffer: (the computation's, the kernel's), those with most axes first."""
     theirs: dict[Buffer, list[Expr]] = {}
     for member in kernel.members:
         for load in loads_of(member.loops):
@@ -214,7 +216,11 @@ def _phase(kernel: Kernel, member: Member, moved: dict[Symbol, Expr]) -> int | N
     for other in kernel.members:
         for load in loads_of(other.loops):
             if load.buffer is out:
-                if load.indirect or substitute(other.at(load.index), moved) is not store or not (other.inner <= member.inner):
+                if (
+                    load.indirect
+                    or substitute(other.at(load.index), moved) is not store
+                    or not (other.inner <= member.inner)
+                ):
                     return None
                 shares = True
                 phase = max(phase, other.phase)

@@ -45,7 +45,7 @@ class Member:
 
 @dataclass(slots=True, eq=False)
 class Kernel:
-    """Fused computations; see the module's docstring. `stored`: buffers written to memory, not only kept in registers."""
+    """Fused computations; see the module's docstring. `stored`: buffers written to memory, not kept in registers."""
 
     axes: list[Axis]
     reduced: set[Symbol]

@@ -38,7 +38,9 @@ def plan(program: LoopProgram, steps: list[Step], options: config.Schedule) -> S
     return Schedule(steps, allocate, free, taken)
 
 
-def _reuse(steps: list[Step], allocate: list[list[Buffer]], last: dict[Buffer, int], kept: set[Buffer]) -> dict[Buffer, Buffer]:
+def _reuse(
+    steps: list[Step], allocate: list[list[Buffer]], last: dict[Buffer, int], kept: set[Buffer]
+) -> dict[Buffer, Buffer]:
     """Buffers that take over the memory of one that died before they are first written, of the same size and layout."""
     taken: dict[Buffer, Buffer] = {}
     dead: dict[object, list[Buffer]] = {}
