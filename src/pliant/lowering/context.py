@@ -173,7 +173,8 @@ class Lowering:
         """Where the elements of `t` lie; emits the loop that computes them if they are not in memory yet."""
         if t.view is not None:
             return t.view
-        t.view = t.materialize() if t.materialize is not None else self.store(t, self.layout(t))
+        make = t.materialize or t.rebase
+        t.view = make() if make is not None else self.store(t, self.layout(t))
         return t.view
 
     def layout(self, t: Tensor) -> Shape | None:

@@ -41,10 +41,11 @@ class Tensor:
 
     `weight`: cost of computing an element anew, in the operator table's units. `uses`: how many computations read it.
     `materialize`: puts the elements in memory in its own way (a reduction); None: a loop that stores `at`.
+    `rebase`: puts the tensor that this is a view of in memory (reading elements alone does not need it).
     `source`: a tensor of the same elements that may be read instead (a clone's original).
     """
 
-    __slots__ = ("low", "dtype", "shape", "_at", "view", "weight", "uses", "fake", "materialize", "source", "origin")
+    __slots__ = ("low", "dtype", "shape", "_at", "view", "weight", "uses", "fake", "materialize", "source", "origin", "rebase")
 
     def __init__(
         self, low: Lowering, dtype: torch.dtype, shape: Shape, at: At | None = None, *, weight: int = 0, view: View | None = None
@@ -60,11 +61,12 @@ class Tensor:
         self.materialize: Callable[[], View] | None = None
         self.source: Tensor | None = None
         self.origin = low.origin
+        self.rebase: Callable[[], View] | None = None
 
     def at(self, index: Index) -> Scalar:
         """The scalar at `index`: of `dtype`, or f32 for half types."""
         view = self.view
-        if view is None and (self.materialize is not None or (self.uses > 1 and self.weight > self.low.share_limit)):
+        if view is None and self.rebase is None and (self.materialize is not None or (self.uses > 1 and self.weight > self.low.share_limit)):
             view = self.low.realize(self)
         if view is not None:
             return self.low.load(view, index)
