@@ -201,7 +201,7 @@ class Lowering:
     def store(self, t: Tensor, strides: Shape | None = None) -> View:
         """A new buffer with the elements of `t`."""
         view = self.temporary(t.dtype, t.shape, self.device_of(t), strides)
-        self.store_into(view, t.exact_at, t.origin)
+        self.store_into(view, t.computed_at, t.origin)
         return view
 
     def store_into(self, view: View, at: At, origin: str) -> None:

@@ -77,6 +77,11 @@ class Tensor:
         """The scalar at `index`, rounded to `dtype`."""
         return cast(self.at(index), self.dtype)
 
+    def computed_at(self, index: Index) -> Scalar:
+        """As `exact_at`, computed anew even where the elements are to be kept in memory: what stores them calls this."""
+        assert self._at is not None
+        return cast(self._at(index), self.dtype)
+
     def math_at(self, index: Index) -> Scalar:
         """The scalar at `index` in the dtype in which eager computes."""
         return cast(self.at(index), opmath(self.dtype))
