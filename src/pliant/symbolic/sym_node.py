@@ -253,9 +253,20 @@ class SymNode:
         def __getattr__(self, name: Any) -> Callable[..., SymNode]: ...
 
 
+_MEMO_LIMIT = 1 << 14
+
+
 def _binary(function: Callable[[Expr, Expr], Expr]) -> Callable[[SymNode, SymNode], SymNode]:
+    memo: dict[tuple[Expr, Expr], Expr] = {}  # ATen compares the same few sizes thousands of times a trace
+
     def method(self: SymNode, other: SymNode) -> SymNode:
-        return SymNode(function(self.expr, other.expr), self.shape_env)
+        key = (self.expr, other.expr)
+        found = memo.get(key)
+        if found is None:
+            if len(memo) >= _MEMO_LIMIT:
+                memo.clear()
+            found = memo[key] = function(*key)
+        return SymNode(found, self.shape_env)
 
     return method
 
