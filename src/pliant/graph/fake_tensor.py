@@ -146,7 +146,7 @@ class FakeMode(TorchDispatchMode):
     def _fake(self, spec: TensorSpec, requires_grad: bool = False) -> FakeTensor:
         fake: FakeTensor = _make_wrapper(
             FakeTensor, spec.size, strides=spec.stride, storage_offset=spec.offset, dtype=spec.dtype,
-            device=spec.device, requires_grad=requires_grad,
+            device=spec.device, requires_grad=requires_grad, storage_size=spec.storage_bytes(),
         )  # fmt: skip
         fake.fake_mode = self
         fake.spec = spec

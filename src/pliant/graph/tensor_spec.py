@@ -19,7 +19,7 @@ Sizes: TypeAlias = tuple[Dim, ...]
 class TensorSpec:
     """`size`, `stride`, `offset` in elements; `contiguous`: whether the layout was recognised as row-major."""
 
-    __slots__ = ("size", "stride", "dtype", "device", "offset", "size_key", "stride_key", "row_major")
+    __slots__ = ("size", "stride", "dtype", "device", "offset", "size_key", "stride_key", "row_major", "_bytes")
     row_major: bool | None
 
     def __init__(
@@ -33,6 +33,16 @@ class TensorSpec:
         self.size_key = keys_of(size)
         self.stride_key = keys_of(stride)
         self.row_major = None
+        self._bytes: Dim = None
+
+    def storage_bytes(self) -> Dim:
+        """Bytes from the start of the storage to the last element; known once per spec, as C++ would ask it per tensor."""
+        if self._bytes is None:
+            last = self.offset
+            for extent, stride in zip(self.size, self.stride):
+                last = last + (extent - 1) * stride
+            self._bytes = 0 if 0 in self.size_key else (last + 1) * self.dtype.itemsize
+        return self._bytes
 
     @property
     def ndim(self) -> int:
