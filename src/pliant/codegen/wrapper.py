@@ -90,6 +90,7 @@ class _Writer:
         self.lines: list[str] = []
         self.next_entry = 0
         self.inputs: set[Buffer] = set()
+        self.waiting: set[Buffer] = set()  # dead, kept because another buffer will take their memory
 
     def write(self) -> WrapperCode:
         self._unpack()
@@ -165,15 +166,24 @@ class _Writer:
         else:
             self._native()
         dead = [b for k in range(start, stop) for b in self.schedule.free[k] if b in self.names.buffers]
-        dead = [b for b in dead if b not in self.program.constants]
+        dead = [b for b in dead if b not in self.program.constants and not self._waits_for_taker(b)]
         if dead and stop < len(self.schedule.steps):
             self._line("del " + ", ".join(self.names.buffers[b] for b in dict.fromkeys(dead)))
+
+    def _waits_for_taker(self, b: Buffer) -> bool:
+        """Whether the dead buffer's memory is taken over by one that is not allocated yet."""
+        if all(old is not b or new in self.names.buffers for new, old in self.schedule.in_place.items()):
+            return False
+        self.waiting.add(b)
+        return True
 
     def _allocate(self, b: Buffer) -> None:
         old = self.schedule.in_place.get(b)
         name = self.names.buffer(b)
         if old is not None:
             self._line(f"{name} = {self.names.buffer(old)}  # its memory is free again")
+            if old in self.waiting:
+                self._line(f"del {self.names.buffer(old)}")
             return
         dtype = str(b.dtype).removeprefix("torch.")
         self.bound[dtype] = b.dtype

@@ -1,0 +1,27 @@
+"""Buffers of equal layout take over the memory of dead ones, across extern calls and inside a run of kernels."""
+
+import torch
+
+import pliant
+
+
+def alternating(x, w):
+    """Kernels between extern calls, all results of one layout."""
+    for _ in range(5):
+        x = torch.relu((x + 1) @ w) * 0.5
+    return x
+
+
+def test_values_survive_reuse():
+    x, w = torch.randn(16, 16), torch.randn(16, 16) / 4
+    compiled = pliant.compile(alternating, fullgraph=True)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x, w), alternating(x, w))
+    assert pliant.stats()["fallbacks"] == 0
+
+
+def test_inputs_are_not_overwritten():
+    x, w = torch.randn(16, 16), torch.randn(16, 16) / 4
+    before = x.clone(), w.clone()
+    pliant.compile(alternating)(x, w)
+    assert torch.equal(x, before[0]) and torch.equal(w, before[1])
