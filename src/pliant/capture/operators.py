@@ -216,6 +216,8 @@ def truth(t: Tracer, value: Any) -> Any:
     if cls is bool or value is None or cls is torch.SymBool:
         return value is not None and value
     if cls is FakeTensor:
+        if value.constant is not None:
+            return t.native(bool, value)
         raise GraphBreak("data-dependent", "a branch on the value of a tensor")
     if cls in (torch.SymInt, torch.SymFloat):
         return value != 0

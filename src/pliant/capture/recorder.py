@@ -20,6 +20,7 @@ from pliant.capture.world import SYMBOLIC_TYPES
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.source import SourceLocation
+from pliant.torch_adapter import below_python_dispatch
 
 Tensor = torch.Tensor
 # Calls that read an element: what follows depends on data.
@@ -53,7 +54,7 @@ class Recorder(TorchFunctionMode):
         self.count = 0
         self.constants: dict[str, Any] = {}
         self.symbols = SymbolNodes(graph, inputs)
-        self._allowed: set[int] = set()
+        self._constants: list[FakeTensor] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -65,6 +66,11 @@ class Recorder(TorchFunctionMode):
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func in _REFUSED:
             raise GraphBreak(*_REFUSED[func])
+        if func in _DATA_DEPENDENT or func is Tensor.item:
+            known = _constant_of(args[0])
+            if known is not None:
+                with torch._C.DisableTorchFunction(), below_python_dispatch():
+                    return func(known, *args[1:], **kwargs)
         if func in _DATA_DEPENDENT:
             raise GraphBreak("data-dependent", f"{func.__name__} of a tensor whose value is being computed")
         name = getattr(func, "__name__", "")
@@ -77,6 +83,7 @@ class Recorder(TorchFunctionMode):
         if func is Tensor.item or func is torch.Tensor.item:
             return self._item(func, args)
         result = self._run(func, args, kwargs)
+        self._keep_constant(func, args, kwargs, result)
         if func not in _NOT_RECORDED and _has_tensor(result):
             self.record(func, args, kwargs, result)
         elif result is None and _has_tensor(args):
@@ -85,6 +92,28 @@ class Recorder(TorchFunctionMode):
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return func(*args, **kwargs)
+
+    def _keep_constant(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """Numbers that pass through 0-d tensors on the CPU stay known (`torch.div(seq_len, 2)` used as a size)."""
+        if type(result) is not FakeTensor or result.size_ != () or result.device_.type != "cpu" or func in _RANDOM:
+            return
+        name = getattr(func, "__name__", "")
+        if name.rstrip("_") != name and not name.endswith("__") or "out" in kwargs or (name.startswith("__i") and name != "__invert__"):
+            self._forget_constants()  # who shares the written memory is not tracked
+            return
+        known = _known((args, kwargs))
+        if known is None:
+            return
+        with torch._C.DisableTorchFunction(), below_python_dispatch():
+            made = func(*known[0], **known[1])
+        if isinstance(made, Tensor) and made.dim() == 0:
+            result.constant = made
+            self._constants.append(result)
+
+    def _forget_constants(self) -> None:
+        for fake in self._constants:
+            fake.constant = None
+        self._constants.clear()
 
     def _item(self, func: Any, args: tuple[Any, ...]) -> Any:
         raise GraphBreak("data-dependent", "Tensor.item")
@@ -173,6 +202,27 @@ class Recorder(TorchFunctionMode):
         if node is None or node.graph is not self.graph:
             raise GraphBreak("unsupported-tensor", "a tensor that was not made by a recorded call")
         return node
+
+
+_RANDOM = frozenset((torch.rand, torch.randn, torch.randint, torch.normal, torch.bernoulli, torch.empty, Tensor.random_, Tensor.new_empty))
+
+
+def _constant_of(value: Any) -> Tensor | None:
+    return value.constant if type(value) is FakeTensor else None
+
+
+def _known(value: Any) -> Any:
+    """The arguments with constants in place of fakes; None if one is not known."""
+    if type(value) is FakeTensor:
+        return value.constant
+    if type(value) in (tuple, list):
+        items = [v if v is None else _known(v) for v in value]
+        unknown = any(new is None and old is not None for new, old in zip(items, value))
+        return None if unknown else type(value)(items)
+    if type(value) is dict:
+        found = {k: v if v is None else _known(v) for k, v in value.items()}
+        return None if any(found[k] is None and value[k] is not None for k in value) else found
+    return value if isinstance(value, (int, float, bool, str, torch.dtype, torch.device)) else None
 
 
 def _has_tensor(value: Any) -> bool:

@@ -27,6 +27,8 @@ _dtypes: dict[tuple[Any, ...], tuple[torch.dtype, ...] | torch.dtype] = {}
 
 def common_device(specs: Sequence[TensorSpec]) -> torch.device:
     """The device of a result: the operands' own; numbers in 0-d tensors on the CPU follow the others."""
+    if not specs:  # only numbers
+        return torch.get_default_device()
     device = specs[0].device
     for spec in specs:
         if spec.device == device:
@@ -84,8 +86,8 @@ def pointwise_rule(func: Any) -> Rule:
     def infer(*args: Any, **kwargs: Any) -> Any:
         specs = [v for v in (*args, *kwargs.values()) if type(v) is TensorSpec]
         dtypes = result_dtypes(func, args, kwargs)
-        size = broadcast(*[spec.size for spec in specs]) if len(specs) > 1 else specs[0].size
-        stride = elementwise_strides(size, specs)
+        size = broadcast(*[spec.size for spec in specs]) if len(specs) > 1 else specs[0].size if specs else ()
+        stride = elementwise_strides(size, specs) if specs else ()
         device = common_device(specs)
         if type(dtypes) is tuple:
             return tuple([TensorSpec(size, stride, dtype, device) for dtype in dtypes])
