@@ -33,9 +33,10 @@ SCRATCH = 16384  # elements of a row kept between passes
 
 @dataclass(frozen=True, slots=True)
 class KernelText:
-    """C text with `@` for the kernel's name; `buffers` and `sizes` are its arguments in order."""
+    """C text with `@` for the kernel's name; `comment` names the operators in it; `buffers` and `sizes` are its arguments in order."""
 
     text: str
+    comment: str
     buffers: tuple[Buffer, ...]
     sizes: tuple[Symbol, ...]
     written: frozenset[Buffer]
@@ -102,20 +103,19 @@ class _Writer:
         head = self._head()
         text = "\n".join(
             [
-                *self._comments(),
                 f"static void @_part({PART_ARGUMENTS}) {{",
                 *head, *body, "}",
                 "static void @(void** p, const int64_t* n, int32_t* p_error) {",
                 *driver, "}", "",
             ]
         )  # fmt: skip
-        return KernelText(
-            text, tuple(self.names.buffers), tuple(self.names.sizes), self._written(), total(self.kernel.axes)
-        )
+        buffers, sizes = tuple(self.names.buffers), tuple(self.names.sizes)
+        return KernelText(text, self._comment(), buffers, sizes, self._written(), total(self.kernel.axes))
 
-    def _comments(self) -> list[str]:
+    def _comment(self) -> str:
+        """Lines that name what the kernel computes; not part of the text, so that layers share kernels."""
         origins = dict.fromkeys(m.loops.origin for m in self.kernel.members if m.loops.origin)
-        return [f"// src {origin}".replace("\n", " ") for origin in origins]
+        return "".join(f"// src {origin}".replace("\n", " ") + "\n" for origin in origins)
 
     def _written(self) -> frozenset[Buffer]:
         return frozenset(b for b in self.names.buffers if b in self.kernel.stored)

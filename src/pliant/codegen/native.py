@@ -118,28 +118,31 @@ class NativeCode:
 def write_native(runs: Sequence[Sequence[Kernel]]) -> NativeCode:
     """The code of all runs."""
     names: dict[str, str] = {}
+    comments: dict[str, str] = {}
     entries: list[Entry] = []
     bodies: list[str] = []
     for k, run in enumerate(runs):
         written = [write_kernel(kernel) for kernel in run]
         for kernel_text in written:
             names.setdefault(kernel_text.text, f"k{len(names)}")
+            comments.setdefault(names[kernel_text.text], kernel_text.comment)
         entry, body = _entry(f"entry{k}", written, names)
         entries.append(entry)
         bodies.append(body)
-    return NativeCode(_units(names, bodies), tuple(entries), len(names))
+    return NativeCode(_units(names, comments, bodies), tuple(entries), len(names))
 
 
-def _units(names: dict[str, str], bodies: list[str]) -> tuple[str, ...]:
+def _units(names: dict[str, str], comments: dict[str, str], bodies: list[str]) -> tuple[str, ...]:
     """Translation units: one, or several with the entries in the first, where there are many kernels."""
     texts = list(names)
     if len(texts) <= PART_KERNELS:
-        kernels = "".join(_named(t, names[t]) for t in texts)
+        kernels = "".join(comments[names[t]] + _named(t, names[t]) for t in texts)
         return (_unit("static", kernels, "".join(bodies), main=True),)
     count = min(4, -(-len(texts) // PART_KERNELS))
     ranked = sorted(texts, key=len, reverse=True)
     units = [
-        _unit("P_HIDDEN", "".join(_shared(t, names[t]) for t in ranked[k::count]), "", main=False) for k in range(count)
+        _unit("P_HIDDEN", "".join(comments[names[t]] + _shared(t, names[t]) for t in ranked[k::count]), "", main=False)
+        for k in range(count)
     ]
     declared = "".join(f"P_HIDDEN void {names[t]}(void** p, const int64_t* n, int32_t* p_error);\n" for t in texts)
     return (_unit("P_HIDDEN", declared, "".join(bodies), main=True), *units)
