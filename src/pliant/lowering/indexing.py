@@ -1,6 +1,182 @@
-"""Rules to come."""
+"""Loads at positions that other tensors hold: embedding, index, gather, and the loss that picks a class.
+
+In:     data, and integer tensors of positions.
+Out:    tensors whose loads use indirect symbols (`Lowering.indirect`).
+Holds:  positions are checked where they are used (`check_index`): outside the data, the kernel reports an index error.
+        Writes at positions (index_put, scatter, embedding's gradient) are extern calls: eager's kernels handle duplicates well.
+"""
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
-RULES: dict[Any, Any] = {}
+import torch
+
+from pliant.errors import Unsupported
+from pliant.ir.scalar import Const, IndexValue, Scalar, apply, cast, const, where
+from pliant.lowering.context import Lowering
+from pliant.lowering.reduction import rounded
+from pliant.lowering.tensors import Index, Tensor, broadcast_index, opmath
+from pliant.lowering.views import dim_of
+from pliant.symbolic.expr import ONE, ZERO, Expr
+
+aten = torch.ops.aten
+
+
+def position(low: Lowering, value: Scalar, size: Expr, wraps: bool) -> Expr:
+    """An index expression for the position `value` in a dimension of `size`; negative positions wrap or are errors."""
+    value = cast(value, torch.int64)
+    if isinstance(value, IndexValue) and low.known(value.expr.ge(0)) and low.known(value.expr.lt(size)):
+        return value.expr
+    limit = low.number(size)
+    if isinstance(value, Const) and isinstance(limit, Const) and 0 <= value.value < limit.value:
+        return low.size(int(value.value))
+    if not wraps:  # a negative position becomes one past the end, which the check refuses
+        value = where(apply("lt", value, const(0, torch.int64)), limit, value)
+    return low.indirect(apply("check_index", value, limit))
+
+
+def _needs_integers(*indices: Tensor) -> None:
+    for t in indices:
+        if t.dtype in (torch.bool, torch.uint8):
+            raise Unsupported("a mask as index")
+
+
+def _embedding(low: Lowering, out: torch.Tensor, table: Tensor, indices: Tensor, *_: Any) -> Tensor:
+    _needs_integers(indices)
+
+    def at(index: Index) -> Scalar:
+        row = position(low, indices.at(index[:-1]), table.shape[0], False)
+        return table.at([row, index[-1]])
+
+    return low.pointwise(out.dtype, low.shape_of(out), at, indices.weight + table.weight + 2)
+
+
+def _index(low: Lowering, out: torch.Tensor, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """Advanced indexing with integers: the broadcast index dimensions stand where the first index is, or in front."""
+    given = [d for d, t in enumerate(indices) if t is not None]
+    tensors = [t for t in indices if t is not None]
+    _needs_integers(*tensors)
+    rank = max(len(t.shape) for t in tensors)
+    adjacent = given == list(range(given[0], given[0] + len(given)))
+    first = given[0] if adjacent else 0
+    others = [d for d in range(len(x.shape)) if d not in given]
+    shape = low.shape_of(out)
+    index_shape = shape[first : first + rank]
+
+    def at(index: Index) -> Scalar:
+        inner = index[first : first + rank]
+        rest = iter([*index[:first], *index[first + rank :]])
+        source: list[Expr] = [ZERO] * len(x.shape)
+        for d, t in zip(given, tensors):
+            value = t.at(broadcast_index(t.shape, index_shape, inner))
+            source[d] = position(low, value, x.shape[d], True)
+        for d in others:
+            source[d] = next(rest)
+        return x.at(source)
+
+    return low.pointwise(out.dtype, shape, at, x.weight + 2 + sum([t.weight for t in tensors]))
+
+
+def _index_select(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, indices: Tensor) -> Tensor:
+    if not x.shape or not indices.shape:
+        raise Unsupported("0-dim tensors")
+    d = dim_of(dim, len(x.shape))
+
+    def at(index: Index) -> Scalar:
+        row = position(low, indices.at([ZERO if indices.shape[0] is ONE else index[d]]), x.shape[d], False)
+        return x.at([*index[:d], row, *index[d + 1 :]])
+
+    return low.pointwise(out.dtype, low.shape_of(out), at, x.weight + indices.weight + 2)
+
+
+def _gather(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, indices: Tensor, *_: Any, **__: Any) -> Tensor:
+    if not x.shape or not indices.shape:
+        raise Unsupported("0-dim tensors")
+    d = dim_of(dim, len(x.shape))
+
+    def at(index: Index) -> Scalar:
+        row = position(low, indices.at(index), x.shape[d], False)
+        return x.at([row if k == d else e for k, e in enumerate(index)])
+
+    return low.pointwise(out.dtype, low.shape_of(out), at, x.weight + indices.weight + 2)
+
+
+# -- negative log likelihood ------------------------------------------------------------------------------------------
+
+
+class _Classes:
+    """The target class of each row, with rows to ignore."""
+
+    def __init__(self, low: Lowering, x: Tensor, target: Tensor, weight: Tensor | None, ignore: int) -> None:
+        if len(x.shape) != 2 or weight is not None:
+            raise Unsupported("weights, or one row only")
+        self.low, self.x, self.target, self.dtype = low, x, target, opmath(x.dtype)
+        self.ignore = const(ignore, torch.int64)
+
+    def wanted(self, row: Expr) -> Scalar:
+        """Whether the row counts."""
+        return apply("ne", cast(self.target.at([row]), torch.int64), self.ignore)
+
+    def column(self, row: Expr) -> Expr:
+        """The row's class; 0 where it is ignored."""
+        value = where(self.wanted(row), cast(self.target.at([row]), torch.int64), const(0, torch.int64))
+        return position(self.low, value, self.x.shape[1], False)
+
+    def losses(self) -> Tensor:
+        def at(index: Index) -> Scalar:
+            picked = cast(self.x.at([index[0], self.column(index[0])]), self.dtype)
+            return where(self.wanted(index[0]), apply("neg", picked), const(0, self.dtype))
+
+        return self.low.pointwise(self.dtype, self.x.shape[:1], at, 6)
+
+    def number_of_rows(self) -> Tensor:
+        rows = Tensor(self.low, self.dtype, self.x.shape[:1], lambda i: cast(self.wanted(i[0]), self.dtype), weight=2)
+        total = self.low.reduce(rows, [0], "sum", self.dtype, self.dtype)
+        total.uses = 2
+        return total
+
+
+def _nll_loss(
+    low: Lowering, out: Sequence[torch.Tensor], x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore: int
+) -> list[Tensor]:
+    classes = _Classes(low, x, target, weight, ignore)
+    losses, dtype = classes.losses(), classes.dtype
+    if reduction == 0:
+        zero = Tensor(low, out[1].dtype, (), lambda i: const(0, dtype))
+        return [rounded(losses, out[0].dtype), zero]
+    rows = classes.number_of_rows()
+    total = low.reduce(losses, [0], "sum", dtype, dtype)
+    if reduction == 1:
+        summed = total
+        total = low.pointwise(dtype, (), lambda i: apply("div", summed.at(i), rows.at(i)), 4)
+    return [rounded(total, out[0].dtype), rounded(rows, out[1].dtype)]
+
+
+def _nll_loss_backward(
+    low: Lowering, out: torch.Tensor, grad: Tensor, x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore: int,
+    total: Tensor,
+) -> Tensor:  # fmt: skip
+    classes = _Classes(low, x, target, weight, ignore)
+    dtype = classes.dtype
+
+    def at(index: Index) -> Scalar:
+        row = cast(classes.target.at([index[0]]), torch.int64)
+        hit = apply("bit_and", apply("eq", low.number(index[1]), row), classes.wanted(index[0]))
+        slope = apply("neg", cast(grad.at([] if not grad.shape else [index[0]]), dtype))
+        if reduction == 1:
+            slope = apply("div", slope, cast(total.at([]), dtype))
+        return where(hit, slope, const(0, dtype))
+
+    return low.pointwise(out.dtype, low.shape_of(out), at, 8)
+
+
+RULES: dict[Any, Callable[..., Any]] = {
+    aten.embedding.default: _embedding,
+    aten.index.Tensor: _index,
+    aten._unsafe_index.Tensor: _index,
+    aten.index_select.default: _index_select,
+    aten.gather.default: _gather,
+    aten.nll_loss_forward.default: _nll_loss,
+    aten.nll_loss_backward.default: _nll_loss_backward,
+}

@@ -1,6 +1,160 @@
-"""Rules to come."""
+"""Tensors made from pieces of others: cat, stack, padding, repeat, roll, writes into a part.
+
+In:     pieces, and where they go.
+Out:    a tensor that chooses the piece by position. A `where` evaluates only its chosen argument, so no load is out of range.
+"""
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
-RULES: dict[Any, Any] = {}
+import torch
+
+from pliant.errors import Unsupported
+from pliant.ir.scalar import Scalar, apply, cast, where
+from pliant.lowering.context import Lowering
+from pliant.lowering.pointwise import number
+from pliant.lowering.tensors import Index, Tensor, opmath
+from pliant.lowering.views import dim_of, slice_start, unsqueeze
+from pliant.symbolic.expr import ONE, ZERO, Expr, lit
+
+aten = torch.ops.aten
+_MAX_PIECES = 4  # more pieces are copied one by one by the operator itself
+
+
+def cat(low: Lowering, out: torch.Tensor, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    pieces = [t for t in tensors if not (len(t.shape) == 1 and t.shape[0] is ZERO and out.dim() != 1)]  # legacy empties
+    if len(pieces) > _MAX_PIECES or all(t.view is not None for t in pieces) and len(pieces) > 2:
+        raise Unsupported("many pieces")
+    d = dim_of(dim, out.dim())
+    dtype = opmath(out.dtype)
+
+    def at(index: Index) -> Scalar:
+        start: Expr = ZERO
+        starts = []
+        for t in pieces:
+            starts.append(start)
+            start = start + t.shape[d]
+        result = _piece(pieces[-1], index, d, starts[-1], dtype)
+        for t, begin, end in reversed(list(zip(pieces, starts, starts[1:]))):
+            inside = apply("lt", low.number(index[d]), low.number(end))
+            result = where(inside, _piece(t, index, d, begin, dtype), result)
+        return result
+
+    weight = len(pieces) + sum([t.weight for t in pieces if t.view is None])
+    return low.pointwise(out.dtype, low.shape_of(out), at, weight)
+
+
+def _piece(t: Tensor, index: Index, d: int, start: Expr, dtype: torch.dtype) -> Scalar:
+    local = list(index)
+    local[d] = ZERO if t.shape[d] is ONE else index[d] - start
+    return cast(t.at(local), dtype)
+
+
+def _stack(low: Lowering, out: torch.Tensor, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    d = dim_of(dim, out.dim())
+    return cat(low, out, [unsqueeze(low, None, t, d) for t in tensors], d)
+
+
+def _all_of(conditions: Sequence[Scalar]) -> Scalar:
+    result = conditions[0]
+    for c in conditions[1:]:
+        result = apply("bit_and", result, c)
+    return result
+
+
+def _between(low: Lowering, e: Expr, start: Expr, end: Expr, size: Expr) -> list[Scalar]:
+    """start <= e < end, for 0 <= e < size; without the conditions that always hold."""
+    position = low.number(e)
+    found = [] if start is ZERO else [apply("ge", position, low.number(start))]
+    return found if end is size else [*found, apply("lt", position, low.number(end))]
+
+
+def _pad(low: Lowering, out: torch.Tensor, x: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
+    if len(pad) % 2 or any(not isinstance(p, int) for p in pad):
+        raise Unsupported("symbolic padding")
+    rank, shape = len(x.shape), low.shape_of(out)
+    before = [0] * rank
+    for k in range(len(pad) // 2):
+        before[rank - 1 - k] = pad[2 * k]
+    padding = number(low, value, opmath(out.dtype))
+
+    def at(index: Index) -> Scalar:
+        local = [e - before[d] if x.shape[d] is not ONE else ZERO for d, e in enumerate(index)]
+        conditions: list[Scalar] = []
+        for d, e in enumerate(index):
+            if shape[d] is not x.shape[d] or before[d]:
+                conditions += _between(low, e, lit(before[d]), x.shape[d] + before[d], shape[d])
+        # a negative amount cuts off: the lower condition then always holds
+        return where(_all_of(conditions), x.math_at(local), padding) if conditions else x.math_at(local)
+
+    return low.pointwise(out.dtype, shape, at, x.weight + 3)
+
+
+def _slice_scatter(
+    low: Lowering, out: torch.Tensor, x: Tensor, source: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+) -> Tensor:
+    d = dim_of(dim, len(x.shape))
+    if step != 1:
+        raise Unsupported("a step")
+    first = slice_start(low, x.shape[d], 0 if start is None else start)
+    last = first + source.shape[d]
+    dtype = opmath(out.dtype)
+
+    def at(index: Index) -> Scalar:
+        conditions = _between(low, index[d], first, last, x.shape[d])
+        new = _piece(source, index, d, first, dtype)
+        return where(_all_of(conditions), new, x.math_at(index)) if conditions else new
+
+    return low.pointwise(out.dtype, low.shape_of(out), at, x.weight + source.weight + 2)
+
+
+def _select_scatter(low: Lowering, out: torch.Tensor, x: Tensor, source: Tensor, dim: int, position: Any) -> Tensor:
+    d = dim_of(dim, len(x.shape))
+    if not isinstance(position, int):
+        raise Unsupported("a symbolic position")
+    chosen = x.shape[d] + position if position < 0 else lit(position)
+    dtype = opmath(out.dtype)
+
+    def at(index: Index) -> Scalar:
+        hit = apply("eq", low.number(index[d]), low.number(chosen))
+        new = cast(source.at([e for k, e in enumerate(index) if k != d]), dtype)
+        return where(hit, new, x.math_at(index))
+
+    return low.pointwise(out.dtype, low.shape_of(out), at, x.weight + source.weight + 2)
+
+
+def _select_backward(low: Lowering, out: torch.Tensor, grad: Tensor, sizes: Any, dim: int, position: Any) -> Tensor:
+    zero = number(low, 0, out.dtype)
+    empty = Tensor(low, out.dtype, low.shape_of(out), lambda i: zero)
+    return _select_scatter(low, out, empty, grad, dim, position)
+
+
+def _slice_backward(low: Lowering, out: torch.Tensor, grad: Tensor, sizes: Any, dim: int, start: Any, end: Any, step: Any) -> Tensor:
+    zero = number(low, 0, out.dtype)
+    empty = Tensor(low, out.dtype, low.shape_of(out), lambda i: zero)
+    return _slice_scatter(low, out, empty, grad, dim, start, end, step)
+
+
+def _repeat(low: Lowering, out: torch.Tensor, x: Tensor, repeats: Sequence[Any]) -> Tensor:
+    skip = out.dim() - len(x.shape)
+
+    def at(index: Index) -> Scalar:
+        return x.at([ZERO if n is ONE else index[skip + d] % n for d, n in enumerate(x.shape)])
+
+    low.for_broadcast(x, low.shape_of(out))
+    if any(not low.known(n.ge(1)) for n in x.shape):
+        raise Unsupported("a size that may be 0")
+    return low.pointwise(out.dtype, low.shape_of(out), at, x.weight)
+
+
+RULES: dict[Any, Callable[..., Any]] = {
+    aten.cat.default: cat,
+    aten.stack.default: _stack,
+    aten.constant_pad_nd.default: _pad,
+    aten.slice_scatter.default: _slice_scatter,
+    aten.select_scatter.default: _select_scatter,
+    aten.select_backward.default: _select_backward,
+    aten.slice_backward.default: _slice_backward,
+    aten.repeat.default: _repeat,
+}

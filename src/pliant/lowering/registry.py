@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pliant.lowering import creation, foreach, indexing, joining, matmul, normalization, pointwise, random, reduction, views, windows
+from pliant.lowering import creation, foreach, indexing, joining, matmul, normalization, pointwise, reduction, views
 
 Rule = Callable[..., Any]
 
@@ -21,9 +21,7 @@ RULES: dict[Any, Rule] = {
     **normalization.RULES,
     **indexing.RULES,
     **joining.RULES,
-    **windows.RULES,
     **matmul.RULES,
-    **random.RULES,
 }
 RULES.update(foreach.rules(RULES))
 VIEW_OPS: frozenset[Any] = frozenset(views.RULES)
