@@ -15,6 +15,7 @@ Holds:  each arrow is one function with typed input and output, timed by `debug.
 
 from __future__ import annotations
 
+import ctypes
 import difflib
 import time
 from collections.abc import Callable, Sequence
@@ -22,10 +23,12 @@ from typing import Any
 
 from torch import fx
 
+from pliant import config
 from pliant.debug import dump, events
 from pliant.debug.repro import crash_report
-from pliant.errors import ConfigError
+from pliant.errors import CompileError, ConfigError
 from pliant.graph.contracts import AtenGraph, CapturedGraph, Runnable
+from pliant.guards import watch
 
 GraphCallable = Callable[[list[Any]], Sequence[Any]]
 GraphCompiler = Callable[[CapturedGraph], GraphCallable]
@@ -57,6 +60,21 @@ def eager(captured: CapturedGraph) -> GraphCallable:
     forward = captured.module.forward
     return lambda inputs: forward(*inputs)  # type: ignore[no-any-return]
 
+
+def _build_watch(text: str) -> int:
+    """Address of the native part of guards; 0 where there is no C compiler."""
+    from pliant.runtime.build import build
+
+    try:
+        library = ctypes.CDLL(str(build([text], config.get().build)))
+    except (CompileError, OSError):
+        return 0
+    _libraries.append(library)
+    return ctypes.cast(library.pliant_watch, ctypes.c_void_p).value or 0
+
+
+_libraries: list[ctypes.CDLL] = []
+watch.use_builder(_build_watch)
 
 BACKENDS: dict[str, GraphCompiler] = {"pliant": compile_captured, "eager": eager, "aot_eager": aot_eager}
 

@@ -39,7 +39,8 @@ from pliant.capture.trace import (
 )
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.guards.codegen import MISS, READ_ERRORS, GuardWriter, Step
+from pliant.guards.codegen import HELD, MISS, READ_ERRORS, GuardWriter, Step, rank
+from pliant.guards.held_section import HeldSection, HeldState, never
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.names import Names
 from pliant.guards.sources import Source
@@ -102,16 +103,36 @@ def make_entry(
     writer = GuardWriter(names, _symbol_sources(trace))
     guards = [*extra_guards, *trace.guards, *_shape_guards(trace)]
     writer.require(shape.failing_test(), None)
-    writer.add_all(guards)
-    checks = list(writer.steps)
+    section, place = _write_guards(writer, guards)
+    checks = [*writer.steps[:place], *(section.steps if section else []), *writer.steps[place:]]
     count = max(trace.outputs.values()) + 1 if trace.outputs else 0
     outputs = [names.fresh(f"out{i}") for i in range(count)]
     tail = _Body(trace, Rebuilder(trace, writer, outputs), resume).statements()
     call = _graph_call(trace, writer, graph, outputs) if graph is not None else []
-    text = _function_text(writer.steps, [*call, *tail])
-    run = _define(text, names, name)
+    steps = [step.text for step in writer.steps]
+    steps[place:place] = section.use() if section else []
+    text = (section.text() + "\n" if section else "") + _function_text(steps, [*call, *tail])
+    run = _define(text, names, name, section)
     end = "return" if isinstance(trace.end, Return) else trace.end.reason.kind
     return Entry(run, name, text, checks, names, guards, end, trace.graph)
+
+
+def _write_guards(writer: GuardWriter, guards: list[Guard]) -> tuple[HeldSection | None, int]:
+    """Write all guards, those on held objects in a section of their own if there are many. Also where its use belongs."""
+    ordered = sorted(guards, key=rank)
+    held_ones = [g for g in ordered if rank(g) == HELD]
+    section = writer.section = HeldSection(writer.names) if len(held_ones) > _FEW else None
+    for guard in ordered:
+        if rank(guard) < HELD:
+            writer.add(guard)
+    place = len(writer.steps)
+    for guard in ordered:
+        if rank(guard) >= HELD and not (section is not None and rank(guard) == HELD and section.add(guard)):
+            writer.add(guard)
+    return section, place
+
+
+_FEW = 12  # so many guards cost less than looking whether they must be checked
 
 
 def _computes(captured: CapturedGraph) -> bool:
@@ -146,17 +167,19 @@ def _graph_call(trace: Trace, writer: GuardWriter, graph: GraphCallable, outputs
     return [f"[{', '.join(outputs)}] = {call}" if outputs else call]
 
 
-def _function_text(steps: list[Step], tail: list[str]) -> str:
-    lines = ["try:", *(f"    {s.text}" for s in steps), "except READ_ERRORS:", "    return MISS", *tail]
+def _function_text(steps: list[str], tail: list[str]) -> str:
+    lines = ["try:", *(f"    {step}" for step in steps), "except READ_ERRORS:", "    return MISS", *tail]
     return "def entry(args, kwargs):\n" + textwrap.indent("\n".join(lines), "    ") + "\n"
 
 
-def _define(text: str, names: Names, name: str) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+def _define(text: str, names: Names, name: str, section: HeldSection | None) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
     """The function of the text, which tracebacks can show."""
     file = f"<pliant {name} {next(_serial)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    scope = {**names.values, "MISS": MISS, "READ_ERRORS": READ_ERRORS}
+    scope = {**names.values, "MISS": MISS, "READ_ERRORS": READ_ERRORS, "unchanged": never}
     exec(compile(text, file, "exec"), scope)
+    if section is not None:
+        scope["recheck"] = HeldState(section, scope).recheck
     entry: Callable[[tuple[Any, ...], dict[str, Any]], Any] = scope["entry"]
     return entry
 

@@ -12,27 +12,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from pliant.guards import facts
 from pliant.guards.kinds import MISSING, Guard, Kind, TensorFacts
 from pliant.guards.names import Names
+from pliant.guards.parts import Local, dict_of, root_of, shape_of, shared, stride_of
 from pliant.guards.sources import (
     ArgSource,
-    AttributeSource,
     ChainedSource,
-    DictAttributeSource,
     HeldSource,
     ItemSource,
     KwargSource,
-    ModuleMemberSource,
-    Namer,
-    SizeSource,
     Source,
     StateSource,
-    StrideSource,
     TypeSource,
 )
 from pliant.guards.state import READERS
@@ -54,65 +49,18 @@ READ_ERRORS = (KeyError, AttributeError, IndexError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
-class _Local(Source):
-    """A local variable of the generated function: a source that has been read."""
-
-    name: str
-
-    def code(self, hold: Namer) -> str:
-        return self.name
-
-    def describe(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True, slots=True)
-class _Part(ChainedSource):
-    """An intermediate value shared by sources: the sizes or the strides of the parent."""
-
-    suffix: str
-    hint: str
-
-    def code(self, hold: Namer) -> str:
-        return self.parent.code(hold) + self.suffix
-
-    def describe(self) -> str:
-        return f"{self.parent.describe()}_{self.hint}"
-
-
-def _dict_of(parent: Source) -> Source:
-    return AttributeSource(parent, "__dict__")
-
-
-def _shape_of(parent: Source) -> Source:
-    return _Part(parent, ".shape", "shape")  # 0.1 µs less than .size(dim), and read once
-
-
-def _stride_of(parent: Source) -> Source:
-    return _Part(parent, ".stride()", "stride")
-
-
-def _shared(source: Source) -> Source:
-    """The same value by way of intermediate values that other sources share."""
-    match source:
-        case DictAttributeSource(parent, name):
-            return ItemSource(_dict_of(parent), name)
-        case ModuleMemberSource(parent, table, name):
-            return ItemSource(ItemSource(_dict_of(parent), table), name)
-        case SizeSource(parent, dim):
-            return ItemSource(_shape_of(parent), dim)
-        case StrideSource(parent, dim):
-            return ItemSource(_stride_of(parent), dim)
-        case _:
-            return source
-
-
-@dataclass(frozen=True, slots=True)
 class Step:
     """One statement of the check; `guard` is None for a statement that only reads."""
 
     text: str
     guard: Guard | None
+
+
+class Section(Protocol):
+    """Text beside the writer's own that reads some of the sources (`held_section`)."""
+
+    def read(self, source: Source) -> str | None:
+        """The variable that will hold the source's value, or None if the section does not read it."""
 
 
 class GuardWriter:
@@ -122,6 +70,8 @@ class GuardWriter:
         self.names = names
         self.steps: list[Step] = []
         self.locals: dict[Source, str] = {}
+        self._by_id: dict[int, tuple[Source, str]] = {}  # hashing a source takes as long as its chain is deep
+        self.section: Section | None = None
         self._symbol_sources = symbol_sources or {}
         self._written: set[str] = set()
         self._proxies: dict[type, str] = {}
@@ -129,18 +79,23 @@ class GuardWriter:
 
     def read(self, source: Source) -> str:
         """The local variable that holds the value of the source, reading it first if need be."""
+        known = self._by_id.get(id(source))
+        if known is not None:
+            return known[1]
         name = self.locals.get(source)
         if name is None:
-            name = self._read_now(source)
+            name = self.section.read(source) if self.section is not None else None
+            name = name or self._read_now(source)
             self.locals[source] = name
+        self._by_id[id(source)] = (source, name)
         return name
 
     def _read_now(self, source: Source) -> str:
-        shared = _shared(source)
-        if shared is not source:
-            return self.read(shared)
+        step = shared(source)
+        if step is not source:
+            return self.read(step)
         if isinstance(source, ChainedSource):
-            source = replace(source, parent=_Local(self.read(source.parent)))
+            source = replace(source, parent=Local(self.read(source.parent)))
         code = source.code(self.names)
         if code.isidentifier():
             return code  # held objects are globals of the generated function already
@@ -180,7 +135,7 @@ class GuardWriter:
         return proxy
 
     def add_all(self, guards: Iterable[Guard]) -> None:
-        for guard in sorted(guards, key=_rank):
+        for guard in sorted(guards, key=rank):
             self.add(guard)
 
     def expression(self, expr: Expr) -> str:
@@ -196,28 +151,25 @@ def _hint(source: Source, code: str) -> str:
         return source.key
     if isinstance(source, ItemSource) and isinstance(source.key, int):
         return f"{source.parent.describe()}_{source.key}"
-    return code if isinstance(source, _Local) else source.describe().rpartition(".")[2]
+    return code if isinstance(source, Local) else source.describe().rpartition(".")[2]
 
 
-def _root(source: Source) -> Source:
-    while source.base is not None:
-        source = source.base
-    return source
+ARGUMENT, STATE, HELD, SHAPE, RELATION = range(5)  # ranks
 
 
-def _rank(guard: Guard) -> int:
-    """Arguments first (they change most), then global state, held objects, relations between values."""
+def rank(guard: Guard) -> int:
+    """Arguments first (they change most), then global state, held objects, sizes, relations between values."""
     if guard.kind in (Kind.SAME_AS, Kind.DISTINCT):
-        return 4
+        return RELATION
     if guard.kind in (Kind.SHAPE, Kind.EXPRESSION):
-        return 3
-    match _root(guard.source):
+        return SHAPE
+    match root_of(guard.source):
         case ArgSource() | KwargSource():
-            return 0
+            return ARGUMENT
         case StateSource():
-            return 1
+            return STATE
         case _:
-            return 2
+            return HELD
 
 
 # ---- one function a kind: the text of a test that is true when the guard FAILS
@@ -277,11 +229,11 @@ def _items(w: GuardWriter, g: Guard) -> str:
 
 
 def _has_attribute(w: GuardWriter, g: Guard) -> str:
-    return f"{g.expected!r} not in {w.read(_dict_of(g.source))}"
+    return f"{g.expected!r} not in {w.read(dict_of(g.source))}"
 
 
 def _no_attribute(w: GuardWriter, g: Guard) -> str:
-    return f"{g.expected!r} in {w.read(_dict_of(g.source))}"
+    return f"{g.expected!r} in {w.read(dict_of(g.source))}"
 
 
 def _empty(w: GuardWriter, g: Guard) -> str:
@@ -371,13 +323,13 @@ def _tensor(w: GuardWriter, g: Guard) -> str:
     tests.append(f"{'not ' * e.requires_grad}{v}.requires_grad")
     if None in e.sizes:  # shape guards read the open sizes, and reading is safe only once the type is known
         w.require(" or ".join(tests), g)
-        tests = _extents(e.sizes, w.read(_shape_of(g.source)))
+        tests = _extents(e.sizes, w.read(shape_of(g.source)))
     else:
         tests.append(f"{v}.shape != {tuple(e.sizes)!r}")
     if e.strides is not None:
         if None in e.strides:
             w.require(" or ".join(tests), g)
-            tests = _extents(e.strides, w.read(_stride_of(g.source)))
+            tests = _extents(e.strides, w.read(stride_of(g.source)))
         else:
             tests.append(f"{v}.stride() != {tuple(e.strides)!r}")
     if e.storage_offset_zero is not None:

@@ -12,7 +12,7 @@ import keyword
 import re
 from typing import Any
 
-_RESERVED = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | {"args", "kwargs", "check", "entry", "graph", "out"}
+_RESERVED = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | {"args", "kwargs", "check", "entry", "graph", "out", "load", "held", "unchanged", "recheck"}
 _NOT_IDENTIFIER = re.compile(r"\W+")
 
 

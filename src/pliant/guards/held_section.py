@@ -1,0 +1,130 @@
+"""The part of an entry's check that starts at held objects: modules, functions, globals.
+
+In:     guards and sources whose root the entry holds.
+Out:    `text()`: a function that checks them all and returns the values the entry needs; `HeldState`: runs it only when something
+        that it reads has changed.
+Holds:  what memory cannot tell (`watch.CannotWatch`) stays in the entry and is checked at each call.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pliant.guards import watch
+from pliant.guards.codegen import READ_ERRORS, GuardWriter, Step
+from pliant.guards.kinds import Guard
+from pliant.guards.names import Names
+from pliant.guards.parts import root_of
+from pliant.guards.sources import HeldSource, Source
+from pliant.guards.watch import CannotWatch, Watch
+
+
+class HeldSection:
+    """Collects guards and reads; `exports` are the variables that the entry gets."""
+
+    def __init__(self, names: Names) -> None:
+        self.writer = GuardWriter(names)
+        self.exports: dict[str, Source] = {}
+        self.guards: list[Guard] = []
+        self.watch = Watch()
+
+    def add(self, guard: Guard) -> bool:
+        """Take the guard, if memory tells when it may have changed."""
+        try:
+            self.watch.hold(guard)
+        except (CannotWatch, *READ_ERRORS):
+            return False
+        self.writer.add(guard)
+        self.guards.append(guard)
+        return True
+
+    def read(self, source: Source) -> str | None:
+        """The variable of a source that can be watched."""
+        if isinstance(source, HeldSource) or not isinstance(root_of(source), HeldSource):
+            return None
+        try:
+            self.watch.pin(source)
+        except (CannotWatch, *READ_ERRORS):
+            return None
+        name = self.writer.read(source)
+        if name not in self.writer.names.values:  # else it is a global of the generated code
+            self.exports[name] = source
+        return name
+
+    @property
+    def steps(self) -> list[Step]:
+        return self.writer.steps
+
+    def text(self) -> str:
+        """The function `load()`: the exported values, or None if a guard fails."""
+        body = [step.text.replace("return MISS", "return None") for step in self.steps]
+        body.append(f"return ({''.join(f'{name}, ' for name in self.exports)})")
+        lines = ["try:", *(f"    {line}" for line in body), "except READ_ERRORS:", "    return None"]
+        return "def load():\n" + textwrap.indent("\n".join(lines), "    ") + "\n"
+
+    def use(self) -> list[str]:
+        """Statements of the entry that get the values."""
+        unpack = [f"({''.join(f'{name}, ' for name in self.exports)}) = held"] if self.exports else []
+        return ["held = unchanged()", "if held is None:", "    held = recheck()", "    if held is None: return MISS", *unpack]
+
+
+def never() -> None:
+    """Stands for a native check that is not there: something may have changed."""
+
+
+class HeldState:
+    """Runs `load` when the watched memory has changed, and watches anew.
+
+    A state that changes at every call is watched ever more rarely: looking at all of it costs more than checking it.
+    """
+
+    def __init__(self, section: HeldSection, scope: dict[str, Any]) -> None:
+        self._guards = section.guards
+        self._sources = list(section.exports.values())
+        self._scope = scope
+        self._load: Callable[[], tuple[Any, ...] | None] = scope["load"]
+        self._first: Watch | None = section.watch
+        self._rechecks = 0
+        self._next = 1
+        self._since = 0.0
+
+    def recheck(self) -> tuple[Any, ...] | None:
+        """The values, if all guards hold."""
+        values = self._load()
+        if values is None:
+            return None
+        self._rechecks += 1
+        if self._rechecks >= self._next and watch.available():
+            now = time.monotonic()
+            self._next = 1 if now - self._since > _LONG else 2 * self._next
+            self._rechecks, self._since = 0, now
+            self._scope["unchanged"] = self._new_check() or never
+        return values
+
+    def _new_check(self) -> Callable[[], Any] | None:
+        """Look at memory, then check the guards, then see that memory has not changed meanwhile."""
+        try:
+            found = self._first or self._look()
+        except (CannotWatch, *READ_ERRORS):
+            return None
+        finally:
+            self._first = None
+        values = self._load()
+        if values is None:
+            return None
+        check = watch.native_check(found, values)
+        return check if check() is values else None
+
+    def _look(self) -> Watch:
+        found = Watch()
+        for guard in self._guards:
+            found.hold(guard)
+        for source in self._sources:
+            found.pin(source)
+        return found
+
+
+_LONG = 0.5  # seconds after which a watch was worth its while

@@ -1,0 +1,83 @@
+"""Sources as steps that share intermediate values: an object's dictionary, a tensor's sizes.
+
+In:     a source as capture made it.
+Out:    `shared(source)`: the same value, reached through parts that other sources use too.
+Holds:  a part reads what the source would read, no more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pliant.guards.sources import (
+    AttributeSource,
+    ChainedSource,
+    DictAttributeSource,
+    ItemSource,
+    ModuleMemberSource,
+    Namer,
+    SizeSource,
+    Source,
+    StrideSource,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Local(Source):
+    """A local variable of the generated function: a source that has been read."""
+
+    name: str
+
+    def code(self, hold: Namer) -> str:
+        return self.name
+
+    def describe(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Part(ChainedSource):
+    """An intermediate value shared by sources: the sizes or the strides of the parent."""
+
+    suffix: str
+    hint: str
+
+    def code(self, hold: Namer) -> str:
+        return self.parent.code(hold) + self.suffix
+
+    def describe(self) -> str:
+        return f"{self.parent.describe()}_{self.hint}"
+
+
+def dict_of(parent: Source) -> Source:
+    return AttributeSource(parent, "__dict__")
+
+
+def shape_of(parent: Source) -> Source:
+    return Part(parent, ".shape", "shape")  # 0.1 µs less than .size(dim), and read once
+
+
+def stride_of(parent: Source) -> Source:
+    return Part(parent, ".stride()", "stride")
+
+
+def shared(source: Source) -> Source:
+    """The same value by way of intermediate values that other sources share."""
+    match source:
+        case DictAttributeSource(parent, name):
+            return ItemSource(dict_of(parent), name)
+        case ModuleMemberSource(parent, table, name):
+            return ItemSource(ItemSource(dict_of(parent), table), name)
+        case SizeSource(parent, dim):
+            return ItemSource(shape_of(parent), dim)
+        case StrideSource(parent, dim):
+            return ItemSource(stride_of(parent), dim)
+        case _:
+            return source
+
+
+def root_of(source: Source) -> Source:
+    """The source that the chain starts from."""
+    while source.base is not None:
+        source = source.base
+    return source

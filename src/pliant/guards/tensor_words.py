@@ -1,0 +1,174 @@
+"""Which words of a tensor's memory tell that a fact about it changed.
+
+In:     a tensor.
+Out:    (address, words) such that, while all hold, its class' object, dtype, device, sizes, strides and requires_grad are the same.
+Holds:  nothing is assumed of PyTorch's layout: at first use the words are found by experiment on small tensors, among the bytes
+        that the allocator gave to the object, and every kind of change is tried; if one goes unseen nothing is offered (None).
+        Words may change without a fact changing (then a check runs once more), never the other way round.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+WORD = 8
+_MOST_WORDS = 26  # read of the tensor's object
+_MOST_META_WORDS = 64  # read of its autograd record
+_INLINE_DIMS = 5  # up to this rank sizes and strides lie inside the object
+
+Words = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Word numbers in the tensor's object that stay as long as its facts do, and where its autograd record is."""
+
+    stable: tuple[int, ...]
+    autograd: int  # word that points to the autograd record, 0 if there is none
+    requires_grad: int  # word of that record
+
+    @property
+    def runs(self) -> list[tuple[int, int]]:
+        """(first, count) of the stretches of stable words."""
+        starts = [i for i in self.stable if i - 1 not in self.stable]
+        return [(i, next(n for n in range(1, len(self.stable) + 1) if i + n not in self.stable)) for i in starts]
+
+
+def words_of(tensor: torch.Tensor) -> list[tuple[int, Words]] | None:
+    """(address, words from there on) to watch, in this order; None if the tensor cannot be watched."""
+    layout = _layout()
+    if layout is None or tensor.dim() > _INLINE_DIMS or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return None
+    address = tensor._cdata
+    found = [(address + WORD * first, _read(address + WORD * first, count)) for first, count in layout.runs]
+    record = _word(address + WORD * layout.autograd)
+    if record:
+        place = record + WORD * layout.requires_grad
+        found.append((place, (_word(place),)))
+    return found
+
+
+def _word(address: int) -> int:
+    return ctypes.c_uint64.from_address(address).value
+
+
+def _read(address: int, count: int) -> Words:
+    return tuple((ctypes.c_uint64 * count).from_address(address))
+
+
+def _usable(address: int, most: int) -> int:
+    """Words that the allocator says belong to the object, 0 if it does not say."""
+    try:
+        usable = ctypes.CDLL(None).malloc_usable_size
+    except (OSError, AttributeError):
+        return 0
+    usable.restype, usable.argtypes = ctypes.c_size_t, [ctypes.c_void_p]
+    return min(int(usable(address)) // WORD, most)
+
+
+@functools.cache
+def _layout() -> _Layout | None:
+    """The layout found by experiment; None if an experiment fails."""
+    with torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.no_grad():
+        probe = torch.zeros(3, 5)
+        count = _usable(probe._cdata, _MOST_WORDS)
+        if count < 20:
+            return None
+        autograd = _autograd_word(count)
+        if autograd is None:
+            return None
+        requires_grad = _requires_grad_word(autograd)
+        if requires_grad is None:
+            return None
+        layout = _Layout(_stable_words(count), autograd, requires_grad)
+        return layout if all(_seen(layout, change) for change in _CHANGES) else None
+
+
+def _autograd_word(count: int) -> int | None:
+    """The word that becomes a pointer when a tensor first requires grad."""
+    t = torch.zeros(3, 5)
+    before = _read(t._cdata, count)
+    t.requires_grad_(True)
+    after = _read(t._cdata, count)
+    changed = [i for i in range(2, count) if before[i] == 0 and after[i] > 1 << 16]
+    return changed[0] if len(changed) == 1 else None
+
+
+def _requires_grad_word(autograd: int) -> int | None:
+    """The word of the autograd record that follows requires_grad, there and back."""
+    t = torch.nn.Parameter(torch.zeros(3, 5))
+    record = _word(t._cdata + WORD * autograd)
+    count = _usable(record, _MOST_META_WORDS)
+    states = []
+    for flag in (True, False, True, False):
+        t.requires_grad_(flag)
+        states.append(_read(record, count))
+    on, off = states[0], states[1]
+    changed = [i for i in range(count) if on[i] != off[i]]
+    steady = states[2] == on and states[3] == off
+    return changed[0] if len(changed) == 1 and steady else None
+
+
+def _stable_words(count: int) -> tuple[int, ...]:
+    """Words that ordinary use of a parameter leaves alone (its reference count, for one, does not belong to them)."""
+    p = torch.nn.Parameter(torch.zeros(3, 5))
+    first = _read(p._cdata, count)
+    unstable: set[int] = set()
+
+    def note() -> None:
+        unstable.update(i for i, (a, b) in enumerate(zip(first, _read(p._cdata, count))) if a != b)
+
+    kept = []
+    for _ in range(3):
+        with torch.enable_grad():
+            kept += [p.detach(), p.view(15), p * 2, p.t()]
+            note()
+            (p * 3).sum().backward()
+        note()
+        p.add_(1)
+        note()
+    del kept
+    p.grad = None
+    note()
+    return tuple(i for i in range(count) if i not in unstable)
+
+
+def _set_data(other: Callable[[], torch.Tensor]) -> Callable[[torch.Tensor], object]:
+    def change(t: torch.Tensor) -> None:
+        t.data = other()
+
+    return change
+
+
+# What must be seen. Each is tried on a fresh tensor of shape (3, 5).
+_CHANGES: tuple[Callable[[torch.Tensor], object], ...] = (
+    lambda t: t.requires_grad_(True),
+    _set_data(lambda: torch.zeros(5, 3)),
+    _set_data(lambda: torch.zeros(5, 3).t()),
+    _set_data(lambda: torch.zeros(15)),
+    _set_data(lambda: torch.zeros(3, 5, dtype=torch.float64)),
+    _set_data(lambda: torch.zeros(3, 5, dtype=torch.bfloat16)),
+    _set_data(lambda: torch.zeros(3, 10)[:, ::2]),
+    _set_data(lambda: torch.zeros(16)[1:].view(3, 5)),
+    lambda t: t.resize_(2, 5),
+    lambda t: t.t_(),
+    lambda t: t.unsqueeze_(0),
+)
+
+
+def _seen(layout: _Layout, change: Callable[[torch.Tensor], object]) -> bool:
+    """Whether the watched words tell of the change. The probe has an autograd record and requires no grad."""
+    p = torch.zeros(3, 5).requires_grad_(True).requires_grad_(False)
+
+    def now() -> list[int]:
+        record = _word(p._cdata + WORD * layout.autograd)
+        return [*(_word(p._cdata + WORD * i) for i in layout.stable), _word(record + WORD * layout.requires_grad)]
+
+    before = now()
+    change(p)
+    return now() != before

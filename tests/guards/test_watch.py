@@ -1,0 +1,207 @@
+"""Watching memory: while nothing changed the guards are not run; every change is seen; results are as without watching."""
+
+import collections
+import types
+
+import pytest
+import torch
+
+from pliant.guards import watch
+from pliant.guards.codegen import READ_ERRORS
+from pliant.guards.held_section import HeldSection, HeldState, never
+from pliant.guards.kinds import Guard, Kind, TensorFacts
+from pliant.guards.names import Names
+from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSource, ItemSource, ModuleMemberSource, TypeSource, held
+
+pliant = pytest.importorskip("pliant.compiler")  # brings the builder of the native part
+needs_native = pytest.mark.skipif(not watch.available(), reason="no native check on this interpreter or without a C compiler")
+
+
+class Watched:
+    """A section that has been checked and is being watched."""
+
+    def __init__(self, guards, sources=()):
+        section = HeldSection(Names())
+        assert all(section.add(g) for g in guards)
+        assert all(section.read(s) for s in sources)
+        self.scope = {**section.writer.names.values, "READ_ERRORS": READ_ERRORS, "unchanged": never}
+        exec(section.text(), self.scope)
+        self.state = HeldState(section, self.scope)
+        self.runs = 0
+        load = self.state._load
+
+        def counted():
+            self.runs += 1
+            return load()
+
+        self.state._load = counted
+        assert self() is not None
+
+    def __call__(self):
+        found = self.scope["unchanged"]()
+        return self.state.recheck() if found is None else found
+
+    def quiet(self):
+        """Whether nothing has to be checked."""
+        return self.scope["unchanged"]() is not None
+
+
+class Owner:
+    limit = 3
+
+    def method(self):
+        return 1
+
+
+def module():
+    return torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+
+
+def facts(t):
+    return TensorFacts(type(t), t.dtype, t.device, t.requires_grad, tuple(t.shape), t.stride())
+
+
+@needs_native
+def test_unchanged_state_is_not_checked_again():
+    m = module()
+    root = held(m, "m")
+    weight = ModuleMemberSource(ModuleMemberSource(root, "_modules", "0"), "_parameters", "weight")
+    w = Watched([Guard(weight, Kind.TENSOR, facts(m[0].weight))], [weight])
+    runs = w.runs
+    for _ in range(5):
+        assert w() == (m[0].weight,)
+        m[0].weight.data.add_(1)
+    assert w.runs == runs
+
+
+MODULE_CHANGES = {
+    "training": lambda m: m.eval(),
+    "parameter": lambda m: setattr(m[0], "weight", torch.nn.Parameter(torch.zeros(2, 2))),
+    "requires_grad": lambda m: m[0].weight.requires_grad_(False),
+    "data": lambda m: setattr(m[0].weight, "data", torch.zeros(5, 7)),
+    "dtype": lambda m: m.double(),
+    "submodule": lambda m: m.__setitem__(0, torch.nn.Linear(3, 3)),
+    "hook": lambda m: m[0].register_forward_hook(lambda *a: None),
+    "class": lambda m: setattr(m[0], "__class__", torch.nn.Identity),
+    "dict": lambda m: setattr(m[0], "__dict__", dict(m[0].__dict__, training=False)),
+    "shadow": lambda m: m[0].__dict__.update(forward=len),
+    "buffer": lambda m: m[1].register_buffer("running_mean", torch.zeros(4)),
+}
+
+
+@needs_native
+@pytest.mark.parametrize("name", MODULE_CHANGES)
+def test_changes_of_modules_are_seen(name):
+    m = module()
+    root = held(m, "m")
+    first, second = (ModuleMemberSource(root, "_modules", k) for k in "01")
+    weight, mean = ModuleMemberSource(first, "_parameters", "weight"), ModuleMemberSource(second, "_buffers", "running_mean")
+    w = Watched([
+        Guard(first, Kind.TYPE, torch.nn.Linear), Guard(DictAttributeSource(first, "training"), Kind.EQUALS, True),
+        Guard(DictAttributeSource(first, "_forward_hooks"), Kind.EMPTY, None), Guard(first, Kind.NO_ATTRIBUTE, "forward"),
+        Guard(weight, Kind.TENSOR, facts(m[0].weight)), Guard(mean, Kind.TENSOR, facts(m[1].running_mean)),
+    ])  # fmt: skip
+    assert w.quiet()
+    MODULE_CHANGES[name](m)
+    assert not w.quiet() and w() is None
+
+
+@needs_native
+def test_functions_cells_lists_and_classes():
+    count = 1
+
+    def f():
+        return count
+
+    def g():
+        return -count
+
+    owner, items, nested, table = Owner(), [1, 2], [[2]], {"k": 1}
+    root, names = held(f, "f"), held(items, "items")
+    cell = CellSource(ItemSource(AttributeSource(root, "__closure__"), 0))
+    cls = TypeSource(held(owner, "owner"))
+    guards = {
+        "code": Guard(AttributeSource(root, "__code__"), Kind.IDENTITY, f.__code__),
+        "cell": Guard(cell, Kind.EQUALS, 1),
+        "item": Guard(ItemSource(names, 0), Kind.EQUALS, 1),
+        "length": Guard(names, Kind.LENGTH, 2),
+        "inner": Guard(ItemSource(held(nested, "nested"), 0), Kind.LENGTH, 1),
+        "class": Guard(cls, Kind.TYPE_LOOKUP, ("method", Owner.method)),
+        "keys": Guard(held(table, "table"), Kind.KEYS, ("k",)),
+    }
+
+    def rebind():
+        nonlocal count
+        count = 2
+
+    changes = {
+        "code": lambda: setattr(f, "__code__", g.__code__), "cell": rebind, "item": lambda: items.__setitem__(0, 5),
+        "length": lambda: items.append(3), "inner": lambda: nested[0].append(1), "class": lambda: setattr(Owner, "method", len),
+        "keys": lambda: table.update(z=1),
+    }  # fmt: skip
+    watched = {name: Watched([guard]) for name, guard in guards.items()}
+    original = Owner.method
+    for name, w in watched.items():
+        assert w.quiet() or name == "length", name  # the change before touched its list
+        changes[name]()
+        assert not w.quiet() and w() is None, name
+    Owner.method = original
+
+
+@needs_native
+def test_harmless_changes_are_checked_and_watched_again():
+    owner = Owner()
+    owner.a, owner.b = 1, 1
+    w = Watched([Guard(DictAttributeSource(held(owner, "owner"), "a"), Kind.EQUALS, 1)])
+    owner.b = 2
+    assert not w.quiet() and w() == ()
+    for _ in range(4):
+        w()
+    assert w.quiet()
+    owner.a = 2
+    assert w() is None
+    owner.a = 1
+    assert w() == ()
+
+
+@needs_native
+def test_restless_state_is_watched_ever_more_rarely():
+    owner = Owner()
+    owner.a, owner.n = 1, 0
+    w = Watched([Guard(DictAttributeSource(held(owner, "owner"), "a"), Kind.EQUALS, 1)])
+    runs = w.runs
+    for _ in range(100):
+        owner.n += 1
+        assert w() == ()
+    assert w.runs - runs < 110  # one check a call, and a second one where memory was looked at
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        Guard(held({1}, "s"), Kind.ITEMS, {1}),
+        Guard(held(collections.OrderedDict(a=1), "o"), Kind.KEYS, ("a",)),
+        Guard(AttributeSource(held(lambda: 1, "f"), "__closure__"), Kind.IDENTITY, None),
+        Guard(ItemSource(held([[1]], "l"), 0), Kind.EQUALS, [1]),
+    ],
+)
+def test_what_memory_does_not_tell_is_left_to_the_entry(guard):
+    assert not HeldSection(Names()).add(guard)
+
+
+def test_compiled_modules_notice_changes():
+    """The whole way, with more guards than are checked inline."""
+    import pliant
+
+    m = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(6)))
+    c, x = pliant.compile(m, backend="eager"), torch.randn(2, 4)
+    for change in (lambda: None, lambda: None, lambda: m.__setitem__(2, torch.nn.Tanh()), lambda: m[0].weight.data.zero_(),
+                   lambda: setattr(m[3], "bias", None), lambda: m[5].requires_grad_(False), lambda: m.append(torch.nn.ReLU()),
+                   lambda: setattr(m[1], "forward", lambda x: x + 1), lambda: m.double() and m.float()):  # fmt: skip
+        change()
+        for _ in range(3):
+            assert torch.equal(c(x), m(x))
+    from pliant.capture.compiled_function import dispatcher_of
+
+    if watch.available():
+        assert isinstance(dispatcher_of(c).hot.__globals__["unchanged"], types.BuiltinFunctionType)
