@@ -27,6 +27,7 @@ from pliant.debug import events
 from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, Runnable
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.interpret import eager
+from pliant.graph.printer import graph_text
 from pliant.torch_adapter import any_autocast, no_autocast
 
 Call = Callable[[list[Any]], tuple[Any, ...]]
@@ -37,8 +38,12 @@ def build(captured: CapturedGraph, compile_aten: AtenCompiler, config: Any = Non
     """The callable. Raises `Unsupported` (or the program's own error) if the program cannot be traced."""
     with events.stage("joint"):
         joint = trace_joint(captured)
+    if events.wants("joint"):
+        events.record("joint", name=captured.name, text=graph_text(joint.graph))
     with events.stage("partition"):
         parts = partition(joint)
+    if events.wants("partition"):
+        events.record("partition", name=captured.name, text=_partition_text(parts))
     run = _outside_autocast(compile_aten(parts.forward))
     if joint.constants:
         run = _with_constants(run, joint.constants)
@@ -58,6 +63,12 @@ def _outside_autocast(run: Runnable) -> Runnable:
             return run(inputs)
 
     return call
+
+
+def _partition_text(parts: Partition) -> str:
+    """Both parts; the forward returns its results and then what it saves."""
+    halves = [part for part in (parts.forward, parts.backward) if part is not None]
+    return "\n\n".join(f"# {part.name}\n{graph_text(part.graph)}" for part in halves)
 
 
 def _with_constants(run: Runnable, constants: list[torch.Tensor]) -> Runnable:

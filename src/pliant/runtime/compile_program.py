@@ -47,6 +47,8 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
     with events.stage("codegen", graph=program.name):
         native = write_native(runs_of(planned))
         wrapper = write_wrapper(program, planned, native.entries, takes_tensors())
+    if events.wants("output_code"):
+        events.record("output_code", name=program.name, text="\n".join([*native.texts, wrapper.source]))
     with events.stage("build", graph=program.name):
         if native.entries:
             path = build(native.texts, options.build)
