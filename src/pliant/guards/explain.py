@@ -1,7 +1,8 @@
 """Why an entry does not serve a call, in words.
 
 In:     the statements of the entry's check and the call's arguments.
-Out:    `Failure`: the fact that does not hold with old and new value, the guard with its user line, and how to avoid the recompile.
+Out:    `Failure`: the fact that does not hold with old and new value, the guard with its user line, and how to avoid
+        the recompile.
 Holds:  the statements themselves are run again, so the explanation cannot disagree with the check. Nothing is raised.
 """
 
@@ -118,6 +119,13 @@ def describe_guard(guard: Guard) -> str:
             return "different objects: " + ", ".join(f"`{s.describe()}`" for s in e)
         case Kind.SAME_AS:
             return f"`{guard.source.describe()}` is `{e.describe()}`"
+        case Kind.EXPRESSION:
+            return f"`{guard.source.describe()}` is {e}"
+        case Kind.STATE | Kind.EQUALS:
+            return f"`{guard.source.describe()}` is {_short(e)}"
+        case Kind.IDENTITY:
+            name = getattr(e, "__name__", "")
+            return f"`{guard.source.describe()}` is the same {type(e).__qualname__} {name}".rstrip()
         case _:
             return f"`{guard.source.describe()}` {guard.kind.name.lower().replace('_', ' ')} {_short(e)}"
 
