@@ -386,8 +386,19 @@ def _batch_norm_backward(mode: FunctionalMode, func: Any, args: Sequence[Any], k
     return _pure(mode, func, args, kwargs)
 
 
-def _refuse_view_write(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    raise UnsupportedMutation(f"`{func}` changes the shape of a tensor in place", kind="metadata-mutation")
+def _restride(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """`t_`, `as_strided_`...: an intermediate becomes the view that the operator's pure form gives."""
+    tensor = args[0]
+    if type(tensor) is not FakeTensor or _alias_of(tensor).base.input is not None:
+        raise UnsupportedMutation(f"`{func}` changes the shape of an input in place", kind="metadata-mutation")
+    seen = _view(mode, _pure_form(func), args, kwargs)
+    tensor.node = seen.node
+    return mode.restrided(tensor, seen.spec)
+
+
+def _pure_form(func: Any) -> Any:
+    packet, _, overload = func.name().removeprefix("aten::").partition(".")
+    return getattr(getattr(_aten, packet.removesuffix("_")), overload or "default")
 
 
 _handlers: dict[Any, Handler] = {
@@ -405,7 +416,7 @@ def _classify(func: Any) -> Handler:
 
 def _by_schema(func: Any) -> Handler:
     if torch.Tag.inplace_view in func.tags:
-        return _refuse_view_write
+        return _restride
     if plan_of(func).written:
         return _write
     aliased = any(value.alias_info is not None for value in func._schema.returns)
