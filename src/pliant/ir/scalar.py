@@ -246,6 +246,8 @@ def _where_rule(args: tuple[Scalar, ...], dtype: torch.dtype) -> Scalar | None:
     condition, x, y = args
     if type(condition) is Const:
         return x if condition.value else y
+    if type(x) is Const and type(y) is Const and dtype is torch.bool and x.value != y.value:
+        return condition if x.value else apply("bit_not", condition)
     return x if x is y else None
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from pliant.errors import InternalError
 from pliant.lowering.context import Lowering
 from pliant.lowering.tensors import Tensor
 
@@ -29,6 +30,8 @@ def lower_call(
     low: Lowering, target: Any, value: Any, args: Sequence[Any], kwargs: dict[str, Any], out_variant: Any = None
 ) -> Any:
     """The results of an extern call of `target`, nested as the operator returns them."""
+    if getattr(getattr(target, "_schema", None), "is_mutable", False):
+        raise InternalError(f"`{target}` writes its arguments inside a functional graph", kind="lower")
     fakes = flatten(value)
     results = low.extern(target, args, kwargs, fakes, out_variant)
     flat: list[Any] = [r if r is not None or not isinstance(f, _NUMBERS) else low.size(f) for r, f in zip(results, fakes)]

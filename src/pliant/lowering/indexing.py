@@ -49,7 +49,7 @@ def _embedding(low: Lowering, out: torch.Tensor, table: Tensor, indices: Tensor,
         row = position(low, indices.at(index[:-1]), table.shape[0], False)
         return table.at([row, index[-1]])
 
-    return low.pointwise(out.dtype, low.shape_of(out), at, indices.weight + table.weight + 2)
+    return low.pointwise(out.dtype, low.shape_of(out), at, indices.weight + table.weight + 4)
 
 
 def _index(low: Lowering, out: torch.Tensor, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
@@ -75,7 +75,7 @@ def _index(low: Lowering, out: torch.Tensor, x: Tensor, indices: Sequence[Tensor
             source[d] = next(rest)
         return x.at(source)
 
-    return low.pointwise(out.dtype, shape, at, x.weight + 2 + sum([t.weight for t in tensors]))
+    return low.pointwise(out.dtype, shape, at, x.weight + 4 + sum([t.weight for t in tensors]))
 
 
 def _index_select(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, indices: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ def _index_select(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, indices
         row = position(low, indices.at([ZERO if indices.shape[0] is ONE else index[d]]), x.shape[d], False)
         return x.at([*index[:d], row, *index[d + 1 :]])
 
-    return low.pointwise(out.dtype, low.shape_of(out), at, x.weight + indices.weight + 2)
+    return low.pointwise(out.dtype, low.shape_of(out), at, x.weight + indices.weight + 4)
 
 
 def _gather(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, indices: Tensor, *_: Any, **__: Any) -> Tensor:
@@ -99,7 +99,7 @@ def _gather(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, indices: Tens
         row = position(low, indices.at(index), x.shape[d], False)
         return x.at([row if k == d else e for k, e in enumerate(index)])
 
-    return low.pointwise(out.dtype, low.shape_of(out), at, x.weight + indices.weight + 2)
+    return low.pointwise(out.dtype, low.shape_of(out), at, x.weight + indices.weight + 4)
 
 
 # -- negative log likelihood ------------------------------------------------------------------------------------------

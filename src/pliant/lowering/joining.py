@@ -15,7 +15,7 @@ from pliant.ir.scalar import Scalar, apply, cast, where
 from pliant.lowering.context import Lowering
 from pliant.lowering.pointwise import number
 from pliant.lowering.tensors import Index, Tensor, opmath
-from pliant.lowering.views import dim_of, slice_start, unsqueeze
+from pliant.lowering.views import dim_of, flip, slice_start, unsqueeze
 from pliant.symbolic.expr import ONE, ZERO, Expr, lit
 
 aten = torch.ops.aten
@@ -24,9 +24,10 @@ _MAX_PIECES = 4  # more pieces are copied one by one by the operator itself
 
 def cat(low: Lowering, out: torch.Tensor, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     pieces = [t for t in tensors if not (len(t.shape) == 1 and t.shape[0] is ZERO and out.dim() != 1)]  # legacy empties
-    if len(pieces) > _MAX_PIECES or all(t.view is not None for t in pieces) and len(pieces) > 2:
-        raise Unsupported("many pieces")
     d = dim_of(dim, out.dim())
+    copied = all(t.view is not None for t in pieces) and len(pieces) > 2 and d == out.dim() - 1
+    if len(pieces) > _MAX_PIECES or copied or not pieces:
+        raise Unsupported("many pieces")
     dtype = opmath(out.dtype)
 
     def at(index: Index) -> Scalar:
@@ -148,6 +149,21 @@ def _repeat(low: Lowering, out: torch.Tensor, x: Tensor, repeats: Sequence[Any])
     return low.pointwise(out.dtype, low.shape_of(out), at, x.weight)
 
 
+def _roll(low: Lowering, out: torch.Tensor, x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
+    amounts = shifts if isinstance(shifts, list) else [shifts]
+    axes = dims if isinstance(dims, list) else [dims]
+    if not dims or any(not low.known(n.ge(1)) for n in x.shape):
+        raise Unsupported("a roll over all elements, or of a size that may be 0")
+    moved = {dim_of(d, len(x.shape)): lit(s) for d, s in zip(axes, amounts)}
+    if len(moved) < len(axes):
+        raise Unsupported("a dimension rolled twice")
+
+    def at(index: Index) -> Scalar:
+        return x.at([(e - moved[d]) % x.shape[d] if d in moved else e for d, e in enumerate(index)])
+
+    return low.pointwise(out.dtype, low.shape_of(out), at, x.weight)
+
+
 RULES: dict[Any, Callable[..., Any]] = {
     aten.cat.default: cat,
     aten.stack.default: _stack,
@@ -157,4 +173,6 @@ RULES: dict[Any, Callable[..., Any]] = {
     aten.select_backward.default: _select_backward,
     aten.slice_backward.default: _slice_backward,
     aten.repeat.default: _repeat,
+    aten.flip.default: flip,
+    aten.roll.default: _roll,
 }

@@ -118,6 +118,17 @@ def only_floats(rule: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return checked
 
 
+def _full_floats(rule: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The rule, for f32 and f64 only: its formula depends on the limits of the dtype."""
+
+    def checked(low: Lowering, out: torch.Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if out.dtype not in (torch.float32, torch.float64):
+            raise Unsupported("a half")
+        return rule(low, out, *args, **kwargs)
+
+    return checked
+
+
 def identity_for_integers(rule: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """floor, ceil...: integers are themselves."""
 
@@ -355,7 +366,7 @@ RULES: dict[Any, Callable[..., Any]] = {
     **_overloads("where", _where, "self", "ScalarSelf", "ScalarOther", "Scalar"),
     **_overloads("masked_fill", _masked_fill, *_BOTH),
     **_overloads("_to_copy", _to_copy),
-    **_overloads("clone", convert),
+    **_overloads("clone lift_fresh_copy", convert),
     **_overloads("copy", _copy_values),
     **_overloads("clamp clip", _clamp, "default", "Tensor"),
     **_overloads("clamp_min", _clamp_min, "default", "Tensor"),
@@ -379,7 +390,7 @@ RULES: dict[Any, Callable[..., Any]] = {
         elements(low, out[0], (x,), opmath(out[0].dtype), formulas.log_sigmoid, 32),
         elements(low, out[1], (), torch.float32, lambda: const(0, torch.float32)),
     )),
-    **_overloads("nan_to_num", only_floats(by_formula(formulas.nan_to_num, 6))),
+    **_overloads("nan_to_num", _full_floats(by_formula(formulas.nan_to_num, 6))),
     # gradients: (grad, ...)
     **_overloads("threshold_backward", by_formula(formulas.threshold_backward, 2, 2)),
     **_overloads("gelu_backward", by_formula(formulas.gelu_backward, 45, 2)),
