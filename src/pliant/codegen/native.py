@@ -2,7 +2,7 @@
 
 In:     runs of consecutive kernels, as `KernelText`s.
 Out:    `NativeCode`: translation units, and for each run its entry's name and arguments.
-Holds:  kernels with equal text are one C function; an entry runs all kernels of its run in order, holds the GIL only
+Holds:  kernels with equal text are one C function, and so are entries; an entry runs all kernels of its run in order, holds the GIL only
         while it reads its arguments (or throughout, where the work is small), and raises IndexError if a lookup was out
         of range.
 """
@@ -10,7 +10,7 @@ Holds:  kernels with equal text are one C function; an entry runs all kernels of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pliant.codegen import prelude
 from pliant.codegen.c import KernelText, write_kernel
@@ -120,16 +120,16 @@ def write_native(runs: Sequence[Sequence[Kernel]]) -> NativeCode:
     names: dict[str, str] = {}
     comments: dict[str, str] = {}
     entries: list[Entry] = []
-    bodies: list[str] = []
-    for k, run in enumerate(runs):
+    bodies: dict[str, str] = {}
+    for run in runs:
         written = [write_kernel(kernel) for kernel in run]
         for kernel_text in written:
             names.setdefault(kernel_text.text, f"k{len(names)}")
             comments.setdefault(names[kernel_text.text], kernel_text.comment)
-        entry, body = _entry(f"entry{k}", written, names)
-        entries.append(entry)
-        bodies.append(body)
-    return NativeCode(_units(names, comments, bodies), tuple(entries), len(names))
+        entry, body = _entry(written, names)
+        name = bodies.setdefault(body, f"entry{len(bodies)}")
+        entries.append(replace(entry, name=name))
+    return NativeCode(_units(names, comments, [_named(body, name) for body, name in bodies.items()]), tuple(entries), len(names))
 
 
 def _units(names: dict[str, str], comments: dict[str, str], bodies: list[str]) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ def _unit(linkage: str, kernels: str, entries: str, *, main: bool) -> str:
     return "".join([*parts, "\n", kernels, entries])
 
 
-def _entry(name: str, kernels: list[KernelText], names: dict[str, str]) -> tuple[Entry, str]:
+def _entry(kernels: list[KernelText], names: dict[str, str]) -> tuple[Entry, str]:
     buffers = list(dict.fromkeys(b for k in kernels for b in k.buffers))
     sizes = list(dict.fromkeys(s for k in kernels for s in k.sizes))
     work: Expr = ZERO
@@ -175,7 +175,7 @@ def _entry(name: str, kernels: list[KernelText], names: dict[str, str]) -> tuple
     work_text = naming.text(work)
     sizes += [s for s in naming.sizes if s not in sizes]
     work_text = Names({s: f"n[{k}]" for k, s in enumerate(sizes)}).text(work)
-    lines = [f"PyObject* {name}(PyObject* self, PyObject* const* args, int64_t count) {{"]
+    lines = ["PyObject* @(PyObject* self, PyObject* const* args, int64_t count) {"]
     lines += [
         f"  void* b[{max(1, len(buffers))}];",
         f"  int64_t n[{max(1, len(sizes))}] = {{0}};",
@@ -190,7 +190,7 @@ def _entry(name: str, kernels: list[KernelText], names: dict[str, str]) -> tuple
     lines.append("  if (state) PyEval_RestoreThread(state);")
     lines.append('  if (error) { PyErr_SetString(PyExc_IndexError, "index out of range in self"); return 0; }')
     lines += ["  Py_IncRef(&_Py_NoneStruct);", "  return &_Py_NoneStruct;", "}", ""]
-    return Entry(name, tuple(buffers), tuple(sizes)), "\n".join(lines)
+    return Entry("", tuple(buffers), tuple(sizes)), "\n".join(lines)
 
 
 def _number(s: Symbol, k: int, first: int) -> str:
