@@ -2,7 +2,8 @@
 
 In:     functions, modules, tensors, names of options.
 Out:    compiled functions and modules; marks; statistics.
-Holds:  wrong arguments raise a `ConfigError` that says what to pass. Names are those torch uses where it has the feature.
+Holds:  wrong arguments raise a `ConfigError` that says what to pass. Names are those torch uses where it has the
+        feature.
 """
 
 from __future__ import annotations
@@ -39,16 +40,26 @@ Fn = Callable[..., Any]
 
 @overload
 def compile(
-    fn: None = None, *, backend: str | UserBackend | None = ..., fullgraph: bool = ..., dynamic: bool | None = ...,
-    mode: str | None = ..., options: Mapping[str, object] | None = ...,
-) -> Callable[[Any], Any]: ...  # fmt: skip
+    fn: None = None,
+    *,
+    backend: str | UserBackend | None = ...,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    mode: str | None = ...,
+    options: Mapping[str, object] | None = ...,
+) -> Callable[[Any], Any]: ...
 
 
 @overload
 def compile(
-    fn: Any, *, backend: str | UserBackend | None = ..., fullgraph: bool = ..., dynamic: bool | None = ...,
-    mode: str | None = ..., options: Mapping[str, object] | None = ...,
-) -> Any: ...  # fmt: skip
+    fn: Any,
+    *,
+    backend: str | UserBackend | None = ...,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    mode: str | None = ...,
+    options: Mapping[str, object] | None = ...,
+) -> Any: ...
 
 
 def compile(
@@ -62,7 +73,8 @@ def compile(
 ) -> Any:
     """`fn`, compiled at its first calls: a function, method, module or any callable. Without `fn`, a decorator.
 
-    fullgraph: an error instead of a graph break. dynamic: sizes are symbols always (True), never (False), once they vary (None).
+    fullgraph: an error instead of a graph break. dynamic: sizes are symbols always (True), never (False), once they
+    vary (None).
     """
     arguments: dict[str, Any] = {
         "backend": backend,
@@ -82,14 +94,17 @@ def compile(
         return compiled_module(fn, compilation)
     if not callable(fn):
         raise ConfigError(
-            f"cannot compile {fn!r}", kind="not-callable", why=f"a {type(fn).__name__} cannot be called",
+            f"cannot compile {fn!r}",
+            kind="not-callable",
+            why=f"a {type(fn).__name__} cannot be called",
             do="pass a function, a module or another callable",
-        )  # fmt: skip
+        )
     return compiled_callable(fn, compilation)
 
 
 def compile_(module: torch.nn.Module, **arguments: Any) -> torch.nn.Module:
-    """Compile the calls of this very module, so that its own methods (`generate`...) use the compiled code. Returns it."""
+    """Compile the calls of this very module, so that its own methods (`generate`...) use the compiled code. Returns
+    it."""
     if not isinstance(module, torch.nn.Module):
         raise ConfigError(
             f"compile_ cannot take {module!r}",
@@ -115,7 +130,7 @@ def _compilation(
     _check_flag("dynamic", dynamic, (bool, type(None)), "True, False or None")
     _check_flag("mode", mode, (str, type(None)), "a name or None")
     _check_flag("options", options, (Mapping, type(None)), "a dictionary of option names and values")
-    known = dict(options or {})
+    known: dict[str, Any] = dict(options or {})
     guard_filter = known.pop("guard_filter_fn", None)
     return Compilation(
         compile_graph=graph_compiler(backend),
@@ -147,7 +162,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         return functools.partial(disable, recursive=recursive, reason=reason)
     original = original_of(fn)
     if isinstance(original, torch.nn.Module):
-        original.forward = disable(original.forward, recursive)  # type: ignore[method-assign]
+        original.forward = disable(original.forward, recursive)
         return original
 
     @functools.wraps(original)
@@ -159,7 +174,8 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """Calls of the function become one node of the graph; it must be free of side effects. Also takes a list of functions."""
+    """Calls of the function become one node of the graph; it must be free of side effects. Also takes a list of
+    functions."""
     return _mark_each(fn, markers.Mark.IN_GRAPH)
 
 
@@ -214,9 +230,11 @@ def _mark(tensor: Any, index: int | Iterable[int], mark: DimMark) -> None:
     for dim in (index,) if isinstance(index, int) else tuple(index):
         if not -tensor.dim() <= dim < tensor.dim():
             raise ConfigError(
-                f"cannot mark dimension {dim}", kind="wrong-dimension", why=f"the tensor has {tensor.dim()} dimensions",
+                f"cannot mark dimension {dim}",
+                kind="wrong-dimension",
+                why=f"the tensor has {tensor.dim()} dimensions",
                 do=f"pass a dimension below {tensor.dim()}",
-            )  # fmt: skip
+            )
         tensor.__dict__.setdefault(MARKS, {})[dim % tensor.dim()] = mark
 
 
@@ -259,7 +277,8 @@ def stats() -> dict[str, object]:
 
 
 def explain(fn: Any, **arguments: Any) -> Callable[..., Explanation]:
-    """`explain(fn)(*args)` compiles `fn` afresh, calls it once, and returns graphs, breaks, guards, seconds. Print it."""
+    """`explain(fn)(*args)` compiles `fn` afresh, calls it once, and returns graphs, breaks, guards, seconds. Print
+    it."""
     return explaining(functools.partial(compile, **arguments), original_of(fn))
 
 
@@ -269,7 +288,24 @@ def list_backends() -> list[str]:
 
 
 __all__ = [
-    "UserError", "allow_in_graph", "assume_constant_result", "compile", "compile_", "disable", "disallow_in_graph", "explain", "graph_break",
-    "is_compiling", "list_backends", "lookup_backend", "mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic",
-    "reset", "set_stance", "stats", "substitute_in_graph",
-]  # fmt: skip
+    "UserError",
+    "allow_in_graph",
+    "assume_constant_result",
+    "compile",
+    "compile_",
+    "disable",
+    "disallow_in_graph",
+    "explain",
+    "graph_break",
+    "is_compiling",
+    "list_backends",
+    "lookup_backend",
+    "mark_dynamic",
+    "mark_static",
+    "mark_unbacked",
+    "maybe_mark_dynamic",
+    "reset",
+    "set_stance",
+    "stats",
+    "substitute_in_graph",
+]

@@ -97,9 +97,11 @@ def graph_compiler(backend: str | UserBackend | None) -> GraphCompiler:
         chosen = from_user(backend)
     else:
         raise ConfigError(
-            f"backend cannot be {backend!r}", kind="wrong-type", why="it must be a name or a callable (graph module, inputs) -> callable",
+            f"backend cannot be {backend!r}",
+            kind="wrong-type",
+            why="it must be a name or a callable (graph module, inputs) -> callable",
             do="pass one of " + ", ".join(BACKENDS),
-        )  # fmt: skip
+        )
     return _recorded(chosen)
 
 

@@ -61,13 +61,41 @@ class Word(str):
 @pytest.mark.parametrize(
     "value",
     [
-        None, True, 3, -2.5, 1j, "text", b"bytes", ..., (), [], {}, set(), (1,), (1, (2, [3])), {"a": [1, {2: 3}]}, {1, 2}, frozenset({3}),
-        slice(1, None, 2), range(2, 9, 3), float("inf"), -0.0, torch.float32, torch.Size([2, 3]), Point(1, [2]), int, len, torch.relu,
-        collections.deque([1, 2], maxlen=3), collections.OrderedDict([("b", 1), ("a", 2)]), collections.defaultdict(list, {1: [2]}),
-        collections.Counter("hello"), types.SimpleNamespace(a=1, b=[2]),
+        None,
+        True,
+        3,
+        -2.5,
+        1j,
+        "text",
+        b"bytes",
+        ...,
+        (),
+        [],
+        {},
+        set(),
+        (1,),
+        (1, (2, [3])),
+        {"a": [1, {2: 3}]},
+        {1, 2},
+        frozenset({3}),
+        slice(1, None, 2),
+        range(2, 9, 3),
+        float("inf"),
+        -0.0,
+        torch.float32,
+        torch.Size([2, 3]),
+        Point(1, [2]),
+        int,
+        len,
+        torch.relu,
+        collections.deque([1, 2], maxlen=3),
+        collections.OrderedDict([("b", 1), ("a", 2)]),
+        collections.defaultdict(list, {1: [2]}),
+        collections.Counter("hello"),
+        types.SimpleNamespace(a=1, b=[2]),
     ],
     ids=lambda value: repr(value).partition(" of type object at")[0],
-)  # fmt: skip
+)
 def test_equal_values(value):
     made = rebuilt(value)
     assert type(made) is type(value) and repr(made) == repr(value)
@@ -159,9 +187,18 @@ def test_methods_and_partials():
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: iter([1, 2, 3]), lambda: iter((1, 2, 3)), lambda: iter(range(4)), lambda: enumerate("abc"), lambda: zip([1, 2], [3, 4]),
-     lambda: map(str, [1, 2]), lambda: reversed([1, 2, 3]), lambda: iter({1: 2, 3: 4}.items()), lambda: filter(None, [0, 1, 2])],
-)  # fmt: skip
+    [
+        lambda: iter([1, 2, 3]),
+        lambda: iter((1, 2, 3)),
+        lambda: iter(range(4)),
+        lambda: enumerate("abc"),
+        lambda: zip([1, 2], [3, 4]),
+        lambda: map(str, [1, 2]),
+        lambda: reversed([1, 2, 3]),
+        lambda: iter({1: 2, 3: 4}.items()),
+        lambda: filter(None, [0, 1, 2]),
+    ],
+)
 def test_iterators_go_on_where_they_were(make):
     iterator, same = make(), make()
     next(iterator), next(same)
@@ -206,8 +243,11 @@ def test_effects_on_objects():
     origins = [(target.__dict__, ArgSource(0, "d")), (table, ArgSource(1, "t")), (items, ArgSource(2, "i"))]
     made = [7]
     effects = [
-        SetItem(target.__dict__, "b", made), SetItem(table, "x", DELETED), SetItem(table, "z", made), ReplaceContents(items, [items, made]),
-    ]  # fmt: skip
+        SetItem(target.__dict__, "b", made),
+        SetItem(table, "x", DELETED),
+        SetItem(table, "z", made),
+        ReplaceContents(items, [items, made]),
+    ]
     e = entry(made, effects=effects, origins=origins, count=3)
     result = e.run((target.__dict__, table, items), {})
     assert target.b is result and table == {"y": 2, "z": [7]} and items[0] is items and items[1] is result
@@ -236,9 +276,16 @@ def test_effects_on_cells_slots_and_classes():
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [([1], [2, 3]), ({1: 2}, {3: 4}), ({1}, {2, 3}), (collections.deque([1]), collections.deque([2])), (bytearray(b"a"), bytearray(b"bc")),
-     (collections.OrderedDict(a=1), collections.OrderedDict(c=1, b=2)), (collections.Counter("a"), collections.Counter("bb"))],
-)  # fmt: skip
+    [
+        ([1], [2, 3]),
+        ({1: 2}, {3: 4}),
+        ({1}, {2, 3}),
+        (collections.deque([1]), collections.deque([2])),
+        (bytearray(b"a"), bytearray(b"bc")),
+        (collections.OrderedDict(a=1), collections.OrderedDict(c=1, b=2)),
+        (collections.Counter("a"), collections.Counter("bb")),
+    ],
+)
 def test_replaced_contents(before, after):
     entry(None, effects=[ReplaceContents(before, after)], origins=[(before, held(before, "b"))]).run((), {})
     assert before == after and list(before) == list(after)

@@ -90,23 +90,32 @@ def test_fact(kind, expected, hits, misses):
 
 
 def facts_of(t, **changes):
-    known = dict(
-        cls=type(t),
-        dtype=t.dtype,
-        device=t.device,
-        requires_grad=t.requires_grad,
-        sizes=tuple(t.shape),
-        strides=t.stride(),
-    )
+    known = {
+        "cls": type(t),
+        "dtype": t.dtype,
+        "device": t.device,
+        "requires_grad": t.requires_grad,
+        "sizes": tuple(t.shape),
+        "strides": t.stride(),
+    }
     return TensorFacts(**{**known, **changes})
 
 
 def test_tensor_facts():
     guard = Guard(V, Kind.TENSOR, facts_of(torch.zeros(2, 3), is_leaf=True, storage_offset_zero=True))
     assert holds(guard, torch.ones(2, 3))
-    changed = [torch.zeros(2, 4), torch.zeros(3, 2).t(), torch.zeros(2, 3, dtype=torch.float64), torch.zeros(6), 3, None,
-               torch.zeros(2, 3, requires_grad=True), torch.nn.Parameter(torch.zeros(2, 3)), torch.zeros(2, 3, device="meta"),
-               torch.zeros(7)[1:].view(2, 3)]  # fmt: skip
+    changed = [
+        torch.zeros(2, 4),
+        torch.zeros(3, 2).t(),
+        torch.zeros(2, 3, dtype=torch.float64),
+        torch.zeros(6),
+        3,
+        None,
+        torch.zeros(2, 3, requires_grad=True),
+        torch.nn.Parameter(torch.zeros(2, 3)),
+        torch.zeros(2, 3, device="meta"),
+        torch.zeros(7)[1:].view(2, 3),
+    ]
     assert not any(holds(guard, value) for value in changed)
 
 
@@ -236,8 +245,13 @@ def test_cells():
 def test_arguments_are_checked_first():
     writer = GuardWriter(Names())
     module = held(torch.nn.ReLU(), "self")
-    writer.add_all([Guard(DictAttributeSource(module, "training"), Kind.EQUALS, True), Guard(StateSource("grad_enabled"), Kind.STATE, True),
-                    Guard(V, Kind.EQUALS, 1)])  # fmt: skip
+    writer.add_all(
+        [
+            Guard(DictAttributeSource(module, "training"), Kind.EQUALS, True),
+            Guard(StateSource("grad_enabled"), Kind.STATE, True),
+            Guard(V, Kind.EQUALS, 1),
+        ]
+    )
     tests = [s.guard.source for s in writer.steps if s.guard]
     assert tests[0] == V and isinstance(tests[1], StateSource)
 

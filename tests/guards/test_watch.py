@@ -1,4 +1,5 @@
-"""Watching memory: while nothing changed the guards are not run; every change is seen; results are as without watching."""
+"""Watching memory: while nothing changed the guards are not run; every change is seen; results are as without
+watching."""
 
 import collections
 import types
@@ -11,10 +12,20 @@ from pliant.guards.codegen import READ_ERRORS
 from pliant.guards.held_section import HeldSection, HeldState, never
 from pliant.guards.kinds import Guard, Kind, TensorFacts
 from pliant.guards.names import Names
-from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSource, ItemSource, ModuleMemberSource, TypeSource, held
+from pliant.guards.sources import (
+    AttributeSource,
+    CellSource,
+    DictAttributeSource,
+    ItemSource,
+    ModuleMemberSource,
+    TypeSource,
+    held,
+)
 
 pliant = pytest.importorskip("pliant.compiler")  # brings the builder of the native part
-needs_native = pytest.mark.skipif(not watch.available(), reason="no native check on this interpreter or without a C compiler")
+needs_native = pytest.mark.skipif(
+    not watch.available(), reason="no native check on this interpreter or without a C compiler"
+)
 
 
 class Watched:
@@ -95,12 +106,20 @@ def test_changes_of_modules_are_seen(name):
     m = module()
     root = held(m, "m")
     first, second = (ModuleMemberSource(root, "_modules", k) for k in "01")
-    weight, mean = ModuleMemberSource(first, "_parameters", "weight"), ModuleMemberSource(second, "_buffers", "running_mean")
-    w = Watched([
-        Guard(first, Kind.TYPE, torch.nn.Linear), Guard(DictAttributeSource(first, "training"), Kind.EQUALS, True),
-        Guard(DictAttributeSource(first, "_forward_hooks"), Kind.EMPTY, None), Guard(first, Kind.NO_ATTRIBUTE, "forward"),
-        Guard(weight, Kind.TENSOR, facts(m[0].weight)), Guard(mean, Kind.TENSOR, facts(m[1].running_mean)),
-    ])  # fmt: skip
+    weight, mean = (
+        ModuleMemberSource(first, "_parameters", "weight"),
+        ModuleMemberSource(second, "_buffers", "running_mean"),
+    )
+    w = Watched(
+        [
+            Guard(first, Kind.TYPE, torch.nn.Linear),
+            Guard(DictAttributeSource(first, "training"), Kind.EQUALS, True),
+            Guard(DictAttributeSource(first, "_forward_hooks"), Kind.EMPTY, None),
+            Guard(first, Kind.NO_ATTRIBUTE, "forward"),
+            Guard(weight, Kind.TENSOR, facts(m[0].weight)),
+            Guard(mean, Kind.TENSOR, facts(m[1].running_mean)),
+        ]
+    )
     assert w.quiet()
     MODULE_CHANGES[name](m)
     assert not w.quiet() and w() is None
@@ -135,10 +154,14 @@ def test_functions_cells_lists_and_classes():
         count = 2
 
     changes = {
-        "code": lambda: setattr(f, "__code__", g.__code__), "cell": rebind, "item": lambda: items.__setitem__(0, 5),
-        "length": lambda: items.append(3), "inner": lambda: nested[0].append(1), "class": lambda: setattr(Owner, "method", len),
+        "code": lambda: setattr(f, "__code__", g.__code__),
+        "cell": rebind,
+        "item": lambda: items.__setitem__(0, 5),
+        "length": lambda: items.append(3),
+        "inner": lambda: nested[0].append(1),
+        "class": lambda: setattr(Owner, "method", len),
         "keys": lambda: table.update(z=1),
-    }  # fmt: skip
+    }
     watched = {name: Watched([guard]) for name, guard in guards.items()}
     original = Owner.method
     for name, w in watched.items():
@@ -195,9 +218,17 @@ def test_compiled_modules_notice_changes():
 
     m = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(6)))
     c, x = pliant.compile(m, backend="eager"), torch.randn(2, 4)
-    for change in (lambda: None, lambda: None, lambda: m.__setitem__(2, torch.nn.Tanh()), lambda: m[0].weight.data.zero_(),
-                   lambda: setattr(m[3], "bias", None), lambda: m[5].requires_grad_(False), lambda: m.append(torch.nn.ReLU()),
-                   lambda: setattr(m[1], "forward", lambda x: x + 1), lambda: m.double() and m.float()):  # fmt: skip
+    for change in (
+        lambda: None,
+        lambda: None,
+        lambda: m.__setitem__(2, torch.nn.Tanh()),
+        lambda: m[0].weight.data.zero_(),
+        lambda: setattr(m[3], "bias", None),
+        lambda: m[5].requires_grad_(False),
+        lambda: m.append(torch.nn.ReLU()),
+        lambda: setattr(m[1], "forward", lambda x: x + 1),
+        lambda: m.double() and m.float(),
+    ):
         change()
         for _ in range(3):
             assert torch.equal(c(x), m(x))

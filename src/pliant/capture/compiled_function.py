@@ -3,7 +3,8 @@
 In:     any callable and a `Compilation`.
 Out:    `compiled_callable(fn, compilation)`: a plain function (so it binds as a method, keeps name, doc and signature);
         `compiled_module(module, compilation)`: a module that shares the original's attributes and compiles its call.
-Holds:  the hot path is one call of the most recently used entry. `dispatcher_of` and `markers.original_of` find the parts again.
+Holds:  the hot path is one call of the most recently used entry. `dispatcher_of` and `markers.original_of` find the
+        parts again.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def location_of(fn: Any) -> SourceLocation | None:
     elif not isinstance(fn, (types.FunctionType, types.MethodType, type)) and not isinstance(
         fn, types.BuiltinFunctionType
     ):
-        fn = getattr(type(fn), "__call__", fn)
+        fn = type(fn).__dict__.get("__call__", fn)
     code = getattr(fn, "__code__", None)
     if not isinstance(code, types.CodeType):
         return None
@@ -84,7 +85,8 @@ def location_of(fn: Any) -> SourceLocation | None:
 class CompiledModule:
     """Mixed into a subclass of the module's own class; instances share the original's `__dict__`.
 
-    So every attribute, parameter, hook and flag is the original's, whichever of the two sets it, and `isinstance` holds.
+    So every attribute, parameter, hook and flag is the original's, whichever of the two sets it, and `isinstance`
+    holds.
     """
 
     __slots__ = ()

@@ -2,7 +2,8 @@
 
 In:     the frame, Python texts of its stack values, and the text of a function that takes any arguments.
 Out:    the texts with the callee replaced by that function and the arguments by placeholders.
-Holds:  the operation then calls exactly that function, once, and pushes what it returns. Operations other than calls raise
+Holds:  the operation then calls exactly that function, once, and pushes what it returns. Operations other than calls
+        raise
         `CannotReconstruct`, so that capture breaks in the outer frame instead.
 """
 

@@ -2,13 +2,16 @@
 
 In:     calls `(args, kwargs)`; a root for the tracer; what the eager program does; a `Compilation`.
 Out:    the result. `make_callable(dispatcher, like)` is the function a user or a step calls.
-Holds:  entries are tried most recently used first and never change; captures are serialized per dispatcher; a call that arrives
-        while this thread captures runs eagerly. Whatever fails inside the compiler ends as eager with an event, unless strict.
+Holds:  entries are tried most recently used first and never change; captures are serialized per dispatcher; a call
+        that arrives
+        while this thread captures runs eagerly. Whatever fails inside the compiler ends as eager with an event,
+        unless strict.
         An entry whose guards fail has done nothing, so the next may be tried.
 """
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -80,11 +83,17 @@ def is_capturing() -> bool:
 
 @contextmanager
 def _capture_scope() -> Iterator[None]:
+    """Marks the thread, and holds off garbage collection: walking a large program's heap costs more than all that is
+    made here."""
+    collects = gc.isenabled()
+    gc.disable()
     _capturing.active = True
     try:
         yield
     finally:
         _capturing.active = False
+        if collects:
+            gc.enable()
 
 
 def _always_miss(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -94,8 +103,20 @@ def _always_miss(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 class Dispatcher:
     """The entries of one callable. `hot` is the most recently used entry's function."""
 
-    __slots__ = ("__weakref__", "_failures", "_lock", "compilation", "eager", "entries", "given_up", "hot", "location", "name",
-                 "policy", "root")  # fmt: skip
+    __slots__ = (
+        "__weakref__",
+        "_failures",
+        "_lock",
+        "compilation",
+        "eager",
+        "entries",
+        "given_up",
+        "hot",
+        "location",
+        "name",
+        "policy",
+        "root",
+    )
 
     def __init__(
         self,

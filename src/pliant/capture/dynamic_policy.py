@@ -1,8 +1,11 @@
 """Which sizes and numbers of a compiled function become symbols.
 
-In:     a source and the value seen there, asked by capture for each input of each capture; marks on tensors; configuration.
-Out:    per dimension "static", "dynamic" or "marked", the last two also as (how, lo, hi); per number "static" or "dynamic".
-Holds:  automatic mode starts static; what differs from an earlier capture is dynamic from then on, so a value that keeps
+In:     a source and the value seen there, asked by capture for each input of each capture; marks on tensors;
+        configuration.
+Out:    per dimension "static", "dynamic" or "marked", the last two also as (how, lo, hi); per number "static" or
+        "dynamic".
+Holds:  automatic mode starts static; what differs from an earlier capture is dynamic from then on, so a value that
+        keeps
         changing costs one recompile. Parameters and buffers of modules are never asked about.
 """
 

@@ -2,8 +2,10 @@
 
 In:     a `Trace`, how to compile its graph, and how to get the resume function of a frame.
 Out:    `Entry.run(args, kwargs)`: the result, or MISS if a guard does not hold (nothing has happened then).
-Holds:  the text is straight-line and readable: guards and loads, the graph, values made anew, effects in order, the end.
-        Every load comes before the graph and every value is made before the first effect, so stores cannot disturb them.
+Holds:  the text is straight-line and readable: guards and loads, the graph, values made anew, effects in order, the
+        end.
+        Every load comes before the graph and every value is made before the first effect, so stores cannot disturb
+        them.
 Reads on: `reconstruct.py` for values, `resume_function.py` for what follows a break.
 """
 
@@ -39,7 +41,7 @@ from pliant.capture.trace import (
 )
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.guards.codegen import HELD, MISS, READ_ERRORS, GuardWriter, Step, rank
+from pliant.guards.codegen import ARGUMENT, HELD, MISS, READ_ERRORS, RELATION, SHAPE, STATE, GuardWriter, Step, rank
 from pliant.guards.held_section import HeldSection, HeldState, never
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.names import Names
@@ -118,17 +120,19 @@ def make_entry(
 
 
 def _write_guards(writer: GuardWriter, guards: list[Guard]) -> tuple[HeldSection | None, int]:
-    """Write all guards, those on held objects in a section of their own if there are many. Also where its use belongs."""
-    ordered = sorted(guards, key=rank)
-    held_ones = [g for g in ordered if rank(g) == HELD]
+    """Write all guards, those on held objects in a section of their own if there are many. Also where its use
+    belongs."""
+    by_rank: dict[int, list[Guard]] = {}
+    for guard in guards:
+        by_rank.setdefault(rank(guard), []).append(guard)
+    held_ones = by_rank.get(HELD, [])
     section = writer.section = HeldSection(writer.names) if len(held_ones) > _FEW else None
-    for guard in ordered:
-        if rank(guard) < HELD:
-            writer.add(guard)
+    for early in (ARGUMENT, STATE):
+        writer.add_each(by_rank.get(early, []))
     place = len(writer.steps)
-    for guard in ordered:
-        if rank(guard) >= HELD and not (section is not None and rank(guard) == HELD and section.add(guard)):
-            writer.add(guard)
+    writer.add_each(g for g in held_ones if section is None or not section.add(g))
+    for late in (SHAPE, RELATION):
+        writer.add_each(by_rank.get(late, []))
     return section, place
 
 
@@ -172,7 +176,9 @@ def _function_text(steps: list[str], tail: list[str]) -> str:
     return "def entry(args, kwargs):\n" + textwrap.indent("\n".join(lines), "    ") + "\n"
 
 
-def _define(text: str, names: Names, name: str, section: HeldSection | None) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+def _define(
+    text: str, names: Names, name: str, section: HeldSection | None
+) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
     """The function of the text, which tracebacks can show."""
     file = f"<pliant {name} {next(_serial)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
@@ -239,7 +245,8 @@ class _Body:
 
     # ---- breaks
     def _break(self, stop: Break) -> list[str]:
-        """The innermost frame's step runs first, as the callee of the call at which the next outer frame stands, and so on out."""
+        """The innermost frame's step runs first, as the callee of the call at which the next outer frame stands, and
+        so on out."""
         run = ""
         lines: list[str] = []
         for depth, frame in enumerate(reversed(stop.frames)):

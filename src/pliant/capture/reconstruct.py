@@ -2,7 +2,8 @@
 
 In:     a value as the traced program saw it (`capture.trace` says what may be inside).
 Out:    `Rebuilder.value(obj)`: an expression; the statements it needs are appended to `lines`.
-Holds:  what existed before the trace is loaded by its source, once; what the trace made is made anew, with its identity, sharing
+Holds:  what existed before the trace is loaded by its source, once; what the trace made is made anew, with its
+        identity, sharing
         and cycles; no user code runs (no `__init__`, `__setitem__`, `__setattr__` of the program's classes).
         Anything else raises `CannotReconstruct`.
 """
@@ -41,15 +42,26 @@ class _ImmutableCycle(CannotReconstruct):
 
 # Kept by reference: immutable, or global by nature.
 _ATOMS: tuple[type, ...] = (
-    *PLAIN, complex, type, enum.Enum, types.ModuleType, types.CodeType, re.Pattern, types.GenericAlias,
-    torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch.finfo, torch.iinfo,
-)  # fmt: skip
+    *PLAIN,
+    complex,
+    type,
+    enum.Enum,
+    types.ModuleType,
+    types.CodeType,
+    re.Pattern,
+    types.GenericAlias,
+    torch._ops.OpOverload,
+    torch._ops.OpOverloadPacket,
+    torch.finfo,
+    torch.iinfo,
+)
 
 _LITERAL = frozenset({int, bool, str, bytes, type(None)})
 
 
 class Rebuilder:
-    """Statements that make the values of one trace; `writer` loads what existed, `outputs` names what the graph returns."""
+    """Statements that make the values of one trace; `writer` loads what existed, `outputs` names what the graph
+    returns."""
 
     def __init__(self, trace: Trace, writer: GuardWriter, outputs: list[str]) -> None:
         self.lines: list[str] = []
@@ -109,14 +121,16 @@ class Rebuilder:
 
     # ---- what recipes use
     def bind(self, obj: Any, text: str, hint: str = "") -> str:
-        """Emit `name = text` as the object; from here on it can be referred to, so mutable objects are bound before they are filled."""
+        """Emit `name = text` as the object; from here on it can be referred to, so mutable objects are bound before
+        they are filled."""
         name = self.names.fresh(hint or _name_of(type(obj)))
         self.lines.append(f"{name} = {text}")
         self._made[id(obj)] = name
         return name
 
     def bind_contents(self, obj: Any, contents: Callable[[], str], literal: str, fill: str) -> str:
-        """Emit `name = [contents]`, or fill the one that a cycle bound early. `literal` and `fill` have a `{}` for the contents."""
+        """Emit `name = [contents]`, or fill the one that a cycle bound early. `literal` and `fill` have a `{}` for
+        the contents."""
         try:
             text = contents()
         except _ImmutableCycle:
@@ -128,7 +142,8 @@ class Rebuilder:
         return name
 
     def fill(self, statement: Callable[[], str]) -> None:
-        """Emit a statement that fills a bound object; later, if it needs an immutable object that is still being made."""
+        """Emit a statement that fills a bound object; later, if it needs an immutable object that is still being
+        made."""
         try:
             self.lines.append(statement())
         except _ImmutableCycle:
@@ -470,12 +485,38 @@ def _slots(obj: Any) -> Iterable[tuple[str, Any]]:
 
 
 _ITERATORS: tuple[type, ...] = (
-    type(iter([])), type(iter(())), type(iter(range(0))), type(iter(range(1 << 70))), type(iter({})), type(iter({}.values())),
-    type(iter({}.items())), type(iter(set())), type(iter("")), type(iter("é")), type(iter(b"")), type(reversed([])),
-    enumerate, zip, map, filter, reversed, itertools.count, itertools.repeat, itertools.chain, itertools.cycle,
-    itertools.islice, itertools.accumulate, itertools.product, itertools.permutations, itertools.combinations,
-    itertools.starmap, itertools.takewhile, itertools.dropwhile, itertools.compress, itertools.zip_longest,
-)  # fmt: skip
+    type(iter([])),
+    type(iter(())),
+    type(iter(range(0))),
+    type(iter(range(1 << 70))),
+    type(iter({})),
+    type(iter({}.values())),
+    type(iter({}.items())),
+    type(iter(set())),
+    type(iter("")),
+    type(iter("é")),
+    type(iter(b"")),
+    type(reversed([])),
+    enumerate,
+    zip,
+    map,
+    filter,
+    reversed,
+    itertools.count,
+    itertools.repeat,
+    itertools.chain,
+    itertools.cycle,
+    itertools.islice,
+    itertools.accumulate,
+    itertools.product,
+    itertools.permutations,
+    itertools.combinations,
+    itertools.starmap,
+    itertools.takewhile,
+    itertools.dropwhile,
+    itertools.compress,
+    itertools.zip_longest,
+)
 
 _RECIPES: dict[type, Recipe] = {
     float: _float,
@@ -508,9 +549,12 @@ _RECIPES: dict[type, Recipe] = {
 }
 
 _DESCRIPTORS = (
-    types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
     types.ClassMethodDescriptorType,
-)  # fmt: skip
+)
 
 
 def _recipe(obj: Any) -> Recipe:

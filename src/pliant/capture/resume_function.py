@@ -2,7 +2,8 @@
 
 In:     a resume point, the frame's globals and name, and the `Compilation` it belongs to.
 Out:    a function `(cells, *stack values, *locals)` that runs the rest of the frame and returns its result.
-Holds:  one per point and globals in each compilation. Eagerly it is the resume code itself, run with the cells as closure.
+Holds:  one per point and globals in each compilation. Eagerly it is the resume code itself, run with the cells as
+        closure.
 """
 
 from __future__ import annotations

@@ -53,14 +53,17 @@ def _put(stance: Stance) -> None:
 
 
 class set_stance(contextlib.ContextDecorator):
-    """Set the stance: at once as a call, until the end of the block as a context manager, for each call as a decorator."""
+    """Set the stance: at once as a call, until the end of the block as a context manager, for each call as a
+    decorator."""
 
     def __init__(self, stance: Stance = "default") -> None:
         if stance not in get_args(Stance):
             raise ConfigError(
-                f"unknown stance {stance!r}", kind="unknown-stance", why="the stances are " + ", ".join(get_args(Stance)),
+                f"unknown stance {stance!r}",
+                kind="unknown-stance",
+                why="the stances are " + ", ".join(get_args(Stance)),
                 do="pass one of these",
-            )  # fmt: skip
+            )
         self.stance = stance
         self._before: list[Stance] = [_current]
         _put(stance)

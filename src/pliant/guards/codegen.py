@@ -3,7 +3,8 @@
 In:     guards in the order capture found them, shape guards, and the sources of symbols.
 Out:    `GuardWriter.steps` (text, guard); `compile_guards` makes a function `check(args, kwargs)` of them alone;
         `capture.entry` goes on in the same function, so that values read for guards need not be read again.
-Holds:  each source is read once, into a local variable; a read that fails (KeyError, AttributeError...) is a miss; facts about
+Holds:  each source is read once, into a local variable; a read that fails (KeyError, AttributeError...) is a miss;
+        facts about
         arguments come before global state, then held objects, then relations. Checks run no user code.
 """
 
@@ -134,9 +135,14 @@ class GuardWriter:
             proxy = self._proxies[cls] = self.names(cls.__dict__, f"{cls.__name__}_dict")
         return proxy
 
-    def add_all(self, guards: Iterable[Guard]) -> None:
-        for guard in sorted(guards, key=rank):
+    def add_each(self, guards: Iterable[Guard]) -> None:
+        """Write guards in the order given."""
+        for guard in guards:
             self.add(guard)
+
+    def add_all(self, guards: Iterable[Guard]) -> None:
+        """Write guards by rank."""
+        self.add_each(sorted(guards, key=rank))
 
     def expression(self, expr: Expr) -> str:
         """Python text of a symbolic expression over variables that hold its symbols' values."""
@@ -284,7 +290,8 @@ def _expression(w: GuardWriter, g: Guard) -> str:
 
 
 def _type_lookup(w: GuardWriter, g: Guard) -> str:
-    """A class' dictionary proxy is a live view, so it can be held; the classes before the one that has the name must lack it."""
+    """A class' dictionary proxy is a live view, so it can be held; the classes before the one that has the name must
+    lack it."""
     name, value = g.expected
     cls = w.class_of(g.source)
     if cls is None:

@@ -145,8 +145,11 @@ def _tensor(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
         return f"{_name(g)} was a tensor, is {_short(v)}", "pass a tensor each time"
     if type(v) is not e.cls:
         return f"{_name(g)} was a {e.cls.__qualname__}, is a {type(v).__qualname__}", "pass tensors of one class"
-    for fact, advice in (("dtype", "convert before the call"), ("device", "move it before the call"),
-                         ("requires_grad", "call it with requires_grad always set, or never")):  # fmt: skip
+    for fact, advice in (
+        ("dtype", "convert before the call"),
+        ("device", "move it before the call"),
+        ("requires_grad", "call it with requires_grad always set, or never"),
+    ):
         if (old := getattr(e, fact)) != (new := getattr(v, fact)):
             return f"{fact} of {_name(g)} was {old}, is {new}", advice
     return _sizes(g, e, v)

@@ -15,9 +15,21 @@ import torch
 
 # Types whose `==` between two instances of exactly that type is right as it is.
 PLAIN: frozenset[type] = frozenset(
-    {int, bool, str, bytes, type(None), type(...), type(NotImplemented), range, torch.dtype, torch.device, torch.layout,
-     torch.memory_format}
-)  # fmt: skip
+    {
+        int,
+        bool,
+        str,
+        bytes,
+        type(None),
+        type(...),
+        type(NotImplemented),
+        range,
+        torch.dtype,
+        torch.device,
+        torch.layout,
+        torch.memory_format,
+    }
+)
 
 
 def _same_float(a: float, b: float) -> bool:

@@ -1,7 +1,8 @@
 """The part of an entry's check that starts at held objects: modules, functions, globals.
 
 In:     guards and sources whose root the entry holds.
-Out:    `text()`: a function that checks them all and returns the values the entry needs; `HeldState`: runs it only when something
+Out:    `text()`: a function that checks them all and returns the values the entry needs; `HeldState`: runs it only
+        when something
         that it reads has changed.
 Holds:  what memory cannot tell (`watch.CannotWatch`) stays in the entry and is checked at each call.
 """
@@ -68,7 +69,13 @@ class HeldSection:
     def use(self) -> list[str]:
         """Statements of the entry that get the values."""
         unpack = [f"({''.join(f'{name}, ' for name in self.exports)}) = held"] if self.exports else []
-        return ["held = unchanged()", "if held is None:", "    held = recheck()", "    if held is None: return MISS", *unpack]
+        return [
+            "held = unchanged()",
+            "if held is None:",
+            "    held = recheck()",
+            "    if held is None: return MISS",
+            *unpack,
+        ]
 
 
 def never() -> None:

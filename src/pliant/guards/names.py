@@ -12,7 +12,11 @@ import keyword
 import re
 from typing import Any
 
-_RESERVED = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | {"args", "kwargs", "check", "entry", "graph", "out", "load", "held", "unchanged", "recheck"}
+_RESERVED = (
+    frozenset(keyword.kwlist)
+    | frozenset(dir(builtins))
+    | {"args", "kwargs", "check", "entry", "graph", "out", "load", "held", "unchanged", "recheck"}
+)
 _NOT_IDENTIFIER = re.compile(r"\W+")
 
 
@@ -41,8 +45,8 @@ class Names:
         return f"{base}_{number}"
 
     def __call__(self, value: object, hint: str = "") -> str:
-        if isinstance(value, type) and builtins.__dict__.get(value.__name__) is value:
-            return str(value.__name__)
+        if isinstance(value, type) and _is_builtin(value):
+            return value.__name__
         name = self._held.get(id(value))
         if name is None:
             name = self.fresh(hint or _hint(value))
@@ -56,6 +60,11 @@ class Names:
             self.values[name] = value
             self._taken.setdefault(name, 1)
         return name
+
+
+def _is_builtin(cls: type) -> bool:
+    found: object = builtins.__dict__.get(cls.__name__)
+    return found is cls
 
 
 def _hint(value: object) -> str:

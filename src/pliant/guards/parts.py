@@ -19,9 +19,11 @@ from pliant.guards.sources import (
     SizeSource,
     Source,
     StrideSource,
+    source_class,
 )
 
 
+@source_class
 @dataclass(frozen=True, slots=True)
 class Local(Source):
     """A local variable of the generated function: a source that has been read."""
@@ -35,6 +37,7 @@ class Local(Source):
         return self.name
 
 
+@source_class
 @dataclass(frozen=True, slots=True)
 class Part(ChainedSource):
     """An intermediate value shared by sources: the sizes or the strides of the parent."""

@@ -2,22 +2,48 @@
 
 In:     capture makes one for each value it reads from outside the trace.
 Out:    `source.code(namer)` is a Python expression; guards, inputs, side effects and explanations all use it.
-Holds:  sources are interned by value (equal sources are equal), so they are dictionary keys. Reading a source never runs
-        user code: attributes are read through `__dict__`, items only from exact builtin containers (or their base class' method).
+Holds:  sources are interned by value (equal sources are equal), so they are dictionary keys. Reading a source never
+        runs
+        user code: attributes are read through `__dict__`, items only from exact builtin containers (or their base
+        class' method).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 Namer = Callable[[object], str]  # gives a variable name under which the entry holds an object
+
+
+def source_class(cls: type[T]) -> type[T]:
+    """Class decorator: the hash, which follows the whole chain, is computed once; pickles do not carry it (it differs
+    by process)."""
+    plain: Callable[[Any], int] = cls.__hash__
+    names = tuple(f.name for f in fields(cls) if f.init)  # type: ignore[arg-type]  # a dataclass
+
+    def cached_hash(self: Any) -> int:
+        found: int = self._hash
+        if not found:
+            found = plain(self) or 1
+            object.__setattr__(self, "_hash", found)
+        return found
+
+    def reduce(self: Any) -> tuple[type, tuple[Any, ...]]:
+        return cls, tuple(getattr(self, name) for name in names)
+
+    type.__setattr__(cls, "__hash__", cached_hash)
+    type.__setattr__(cls, "__reduce__", reduce)
+    return cls
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """Base. `code`: Python text over `args` (tuple), `kwargs` (dict) and held objects. `describe`: for people."""
+
+    _hash: int = field(init=False, compare=False, repr=False, default=0)
 
     def code(self, hold: Namer) -> str:
         raise NotImplementedError
@@ -30,6 +56,7 @@ class Source:
         return None
 
 
+@source_class
 @dataclass(frozen=True, slots=True)
 class ArgSource(Source):
     """args[index] of the call; `name` is the parameter's name (for people)."""
@@ -44,6 +71,7 @@ class ArgSource(Source):
         return self.name
 
 
+@source_class
 @dataclass(frozen=True, slots=True)
 class KwargSource(Source):
     """kwargs[name] of the call."""
@@ -72,6 +100,7 @@ class _Held:
         return id(self.value)
 
 
+@source_class
 @dataclass(frozen=True, slots=True)
 class HeldSource(Source):
     """An object the entry keeps alive (the compiled function, a globals dict, a class). `name` is for people."""
@@ -90,6 +119,7 @@ def held(value: Any, name: str) -> HeldSource:
     return HeldSource(_Held(value), name)
 
 
+@source_class
 @dataclass(frozen=True, slots=True)
 class ChainedSource(Source):
     parent: Source
@@ -99,6 +129,7 @@ class ChainedSource(Source):
         return self.parent
 
 
+@source_class
 @dataclass(frozen=True, slots=True)
 class DictAttributeSource(ChainedSource):
     """parent.__dict__[name]: an instance attribute (of an object or a module object)."""
@@ -112,9 +143,11 @@ class DictAttributeSource(ChainedSource):
         return f"{self.parent.describe()}.{self.name}"
 
 
+@source_class
 @dataclass(frozen=True, slots=True)
 class AttributeSource(ChainedSource):
-    """parent.name read by a getset/member descriptor of a type implemented in C (`__class__`, `__closure__`, slots): runs no user code."""
+    """parent.name read by a getset/member descriptor of a type implemented in C (`__class__`, `__closure__`, slots):
+    runs no user code."""
 
     name: str
 
@@ -125,6 +158,7 @@ class AttributeSource(ChainedSource):
         return f"{self.parent.describe()}.{self.name}"
 
 
+@source_class
 @dataclass(frozen=True, slots=True)
 class ModuleMemberSource(ChainedSource):
     """parent.__dict__[table][name] of an nn.Module; table is "_parameters", "_buffers" or "_modules"."""
@@ -139,9 +173,11 @@ class ModuleMemberSource(ChainedSource):
         return f"{self.parent.describe()}.{self.name}"
 
 
+@source_class
 @dataclass(frozen=True, slots=True)
 class ItemSource(ChainedSource):
-    """parent[key] for builtin list, tuple, dict (exact, or through the base class' __getitem__ where `via` names it)."""
+    """parent[key] for builtin list, tuple, dict (exact, or through the base class' __getitem__ where `via` names
+    it)."""
 
     key: Any
     via: str | None = None  # "list" | "tuple" | "dict" for subclasses
@@ -156,6 +192,7 @@ class ItemSource(ChainedSource):
         return f"{self.parent.describe()}[{self.key!r}]"
 
 
+@source_class
 @dataclass(frozen=True, slots=True)
 class CellSource(ChainedSource):
     """Contents of a closure cell; parent is the cell."""
@@ -167,6 +204,7 @@ class CellSource(ChainedSource):
         return self.parent.describe()
 
 
+@source_class
 @dataclass(frozen=True, slots=True)
 class TypeSource(ChainedSource):
     """type(parent)."""
@@ -178,6 +216,7 @@ class TypeSource(ChainedSource):
         return f"type({self.parent.describe()})"
 
 
+@source_class
 @dataclass(frozen=True, slots=True)
 class SizeSource(ChainedSource):
     """parent.size(dim) of a tensor: what a size symbol is bound to."""
@@ -191,6 +230,7 @@ class SizeSource(ChainedSource):
         return f"{self.parent.describe()}.size({self.dim})"
 
 
+@source_class
 @dataclass(frozen=True, slots=True)
 class StrideSource(ChainedSource):
     """parent.stride(dim) of a tensor."""
@@ -204,6 +244,7 @@ class StrideSource(ChainedSource):
         return f"{self.parent.describe()}.stride({self.dim})"
 
 
+@source_class
 @dataclass(frozen=True, slots=True)
 class GradSource(ChainedSource):
     """parent.grad of a tensor."""
@@ -215,9 +256,11 @@ class GradSource(ChainedSource):
         return f"{self.parent.describe()}.grad"
 
 
+@source_class
 @dataclass(frozen=True, slots=True)
 class StateSource(Source):
-    """A piece of global state, by name (a row of guards.state: "grad_enabled", "autocast_cpu", "default_dtype", ...)."""
+    """A piece of global state, by name (a row of guards.state: "grad_enabled", "autocast_cpu", "default_dtype",
+    ...)."""
 
     name: str
 

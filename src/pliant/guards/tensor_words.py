@@ -1,9 +1,12 @@
 """Which words of a tensor's memory tell that a fact about it changed.
 
 In:     a tensor.
-Out:    (address, words) such that, while all hold, its class' object, dtype, device, sizes, strides and requires_grad are the same.
-Holds:  nothing is assumed of PyTorch's layout: at first use the words are found by experiment on small tensors, among the bytes
-        that the allocator gave to the object, and every kind of change is tried; if one goes unseen nothing is offered (None).
+Out:    (address, words) such that, while all hold, its class' object, dtype, device, sizes, strides and requires_grad
+        are the same.
+Holds:  nothing is assumed of PyTorch's layout: at first use the words are found by experiment on small tensors, among
+        the bytes
+        that the allocator gave to the object, and every kind of change is tried; if one goes unseen nothing is
+        offered (None).
         Words may change without a fact changing (then a check runs once more), never the other way round.
 """
 
@@ -128,7 +131,7 @@ def _stable_words(count: int) -> tuple[int, ...]:
         with torch.enable_grad():
             kept += [p.detach(), p.view(15), p * 2, p.t()]
             note()
-            (p * 3).sum().backward()
+            (p * 3).sum().backward()  # type: ignore[no-untyped-call]  # untyped in torch
         note()
         p.add_(1)
         note()

@@ -1,15 +1,21 @@
 """Watching memory in place of re-checking: "nothing that these guards read has changed" in about a microsecond.
 
 In:     guards and sources that start at held objects (modules, functions, globals), and the values they lead to.
-Out:    `Watch.pin`, `Watch.hold`: facts (address, words); `native_check(watch, result)`: a builtin function that returns `result`
+Out:    `Watch.pin`, `Watch.hold`: facts (address, words); `native_check(watch, result)`: a builtin function that
+        returns `result`
         while all facts hold, else None.
-Holds:  a fact is about memory of an object that the watch keeps alive, or of one that earlier facts prove alive, and facts are
-        compared in order, so no dead memory is read. If all facts hold, every source leads to the object it led to, and every guard
-        that held still holds. Facts may fail without need (then the guards themselves decide), never the other way round.
+Holds:  a fact is about memory of an object that the watch keeps alive, or of one that earlier facts prove alive, and
+        facts are
+        compared in order, so no dead memory is read. If all facts hold, every source leads to the object it led to,
+        and every guard
+        that held still holds. Facts may fail without need (then the guards themselves decide), never the other way
+        round.
         CPython 3.11 to 3.13 with the global lock; elsewhere, or without a C compiler, nothing is watched.
 
-What a change shows in: a dict in its version tag, an instance's class and dict in the object's header, a list in its length, its
-array and the array's entries, members of C types (`__code__`, cell contents...) in the word that refers to the value, a class in
+What a change shows in: a dict in its version tag, an instance's class and dict in the object's header, a list in its
+length, its
+array and the array's entries, members of C types (`__code__`, cell contents...) in the word that refers to the value,
+a class in
 its dictionary's version and its `__mro__`, a tensor as `tensor_words` says.
 """
 
@@ -31,13 +37,29 @@ from pliant.guards.parts import shared
 from pliant.guards.sources import AttributeSource, CellSource, HeldSource, ItemSource, Source, TypeSource
 from pliant.guards.tensor_words import words_of
 
-# Offsets in CPython's objects (64 bits, with the global lock). `supported` compares them with what the objects say of themselves.
+# Offsets in CPython's objects (64 bits, with the global lock). `supported` compares them with what the objects say of
+# themselves.
 _TYPE, _DICT_VERSION, _LIST_SIZE, _LIST_ITEMS = 8, 24, 16, 24
 _MANAGED_DICT = -24
+_TYPE_SIZE: int = type.__dict__["__basicsize__"].__get__(type) - 7
 _TPFLAGS_MANAGED_DICT, _TPFLAGS_HEAPTYPE = 1 << 4, 1 << 9
 
-_IMMUTABLE = (int, float, complex, str, bytes, bool, type(None), range, type(...), type(NotImplemented), torch.dtype, torch.device,
-              torch.layout, torch.memory_format)  # fmt: skip
+_IMMUTABLE = (
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    bool,
+    type(None),
+    range,
+    type(...),
+    type(NotImplemented),
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+)
 
 
 # Attributes of C types that are one pointer of the object to the value itself.
@@ -59,7 +81,8 @@ class Watch:
     def __init__(self) -> None:
         self.facts: dict[int, tuple[int, ...]] = {}  # address -> words from there on, in order of comparison
         self.kept: list[Any] = []
-        self._by_id: dict[int, tuple[Source, Any]] = {}  # by identity: hashing a source takes as long as its chain is deep
+        # by identity: hashing a source takes as long as its chain is deep
+        self._by_id: dict[int, tuple[Source, Any]] = {}
 
     # ---- sources
     def pin(self, source: Source) -> Any:
@@ -93,7 +116,8 @@ class Watch:
             self.kept.append(owner)
 
     def _class_of(self, obj: Any) -> type:
-        if type(obj).__flags__ & _TPFLAGS_HEAPTYPE or isinstance(obj, types.ModuleType):  # others cannot change their class
+        # others cannot change their class
+        if type(obj).__flags__ & _TPFLAGS_HEAPTYPE or isinstance(obj, types.ModuleType):
             self._note(obj, id(obj) + _TYPE, id(type(obj)))
         return type(obj)
 
@@ -129,7 +153,9 @@ class Watch:
         if name == "__class__":
             return self._class_of(obj)
         descriptor = _static_attribute(type(obj), name)
-        is_slot = isinstance(descriptor, types.MemberDescriptorType) and descriptor.__objclass__.__flags__ & _TPFLAGS_HEAPTYPE
+        is_slot = (
+            isinstance(descriptor, types.MemberDescriptorType) and descriptor.__objclass__.__flags__ & _TPFLAGS_HEAPTYPE
+        )
         if not is_slot and name not in _POINTERS.get(type(obj), ()):
             raise CannotWatch
         value = descriptor.__get__(obj, type(obj))
@@ -199,14 +225,18 @@ class Watch:
                 return
 
     def _member_of_type(self, cls: type, value: Any) -> None:
-        found = [a for a in range(id(cls) + 16, id(cls) + type.__basicsize__ - 7, 8) if _word(a) == id(value)]
+        found = [a for a in range(id(cls) + 16, id(cls) + _TYPE_SIZE, 8) if _word(a) == id(value)]
         if not found:
             raise CannotWatch
         for address in found:
             self._note(cls, address, id(value))
 
     def _tensor(self, tensor: Any, guard: Guard) -> None:
-        if guard.expected.is_leaf is not None or guard.expected.dispatch_keys is not None or not isinstance(tensor, torch.Tensor):
+        if (
+            guard.expected.is_leaf is not None
+            or guard.expected.dispatch_keys is not None
+            or not isinstance(tensor, torch.Tensor)
+        ):
             raise CannotWatch
         self._class_of(tensor)
         words = words_of(tensor)
@@ -246,8 +276,8 @@ def _immutable(value: Any) -> bool:
 
 C_TEXT = """\
 #include <stdint.h>
-/* self: a tuple (table, unchanged, kept). table: bytes of the objects to return (unchanged, changed), the number of words,
-   and runs (address, count, words...). */
+/* self: a tuple (table, unchanged, kept). table: bytes of the objects to return (unchanged, changed), the number
+   of words, and runs (address, count, words...). */
 void *pliant_watch(void *self, void *unused)
 {
     const char *bytes = *(const char **)((char *)self + 24);
@@ -274,7 +304,12 @@ void *pliant_watch(void *self, void *unused)
 class _MethodDef(ctypes.Structure):
     """CPython's PyMethodDef."""
 
-    _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
 
 
 _METH_NOARGS = 4
@@ -326,8 +361,15 @@ def supported() -> bool:
 def _dict_versions_work() -> bool:
     """Every kind of change moves the version; reading does not."""
     d = {"a": 1, "b": 2}
-    changes = (lambda: d.get("a"), lambda: d.update(a=3), lambda: d.pop("b"), lambda: d.update(c=1),
-               lambda: d.setdefault("e", 2), lambda: d.popitem(), lambda: d.clear())  # fmt: skip
+    changes = (
+        lambda: d.get("a"),
+        lambda: d.update(a=3),
+        lambda: d.pop("b"),
+        lambda: d.update(c=1),
+        lambda: d.setdefault("e", 2),
+        lambda: d.popitem(),
+        lambda: d.clear(),
+    )
     seen = []
     for change in changes:
         before = _word(id(d) + _DICT_VERSION)
@@ -337,7 +379,8 @@ def _dict_versions_work() -> bool:
 
 
 def _instance_stores_work() -> bool:
-    """Stores by bytecode, adapted to the class or not, show in the version of the instance's dict; so do stores to a class."""
+    """Stores by bytecode, adapted to the class or not, show in the version of the instance's dict; so do stores to a
+    class."""
 
     class Probe:
         def __init__(self) -> None:
