@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import torch
 
+from pliant import torch_adapter
 from pliant.graph.tensor_spec import (
     Dim,
     Sizes,
@@ -110,8 +111,9 @@ def preserved_strides(spec: TensorSpec) -> Sizes:
 
 
 def _preserved_empty(spec: TensorSpec) -> Sizes:
-    meta = torch.empty(0, device="meta").as_strided(spec.size, spec.stride)
-    return torch.empty_like(meta).stride()
+    with torch_adapter.below_python_dispatch():
+        sizes, strides = [int(n) for n in spec.size], [int(s) for s in spec.stride]
+        return torch.empty_like(torch.empty(0, device="meta").as_strided(sizes, strides)).stride()
 
 
 def format_strides(spec: TensorSpec, memory_format: torch.memory_format | None) -> Sizes:

@@ -69,6 +69,15 @@ def _fresh(mode: FakeMode, x: Any, *size: Any, dtype: torch.dtype | None = None,
     return mode.new(size, row_major_strides(size) if stride is None else stride, dtype or spec.dtype, spec.device)
 
 
+@_special(_aten.equal.default, _aten.is_nonzero.default, _aten.allclose.default)
+def _truth(mode: FakeMode, func: Any, *_: Any, **__: Any) -> Any:
+    """A Python truth value computed from elements."""
+    if not mode.allow_unbacked or mode.shape_env is None:
+        raise DataDependentError(f"what `{func}` says depends on values", kind="data-dependent")
+    mode.unbacked_made += 1
+    return mode.shape_env.wrap(mode.shape_env.create_unbacked(bool, origin=str(func)))
+
+
 @_special(_aten.nonzero.default)
 def _nonzero(mode: FakeMode, func: Any, x: Any) -> Any:
     many = _unbacked_size(mode, func)

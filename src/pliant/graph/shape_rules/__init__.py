@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pliant.graph.shape_rules import factories, indexing, matmul, neural, reductions, views
+from pliant.graph.shape_rules import factories, indexing, linear_algebra, matmul, neural, reductions, views
 from pliant.graph.shape_rules.pointwise import generic_rule
 from pliant.graph.shape_rules.registry import RULES, DependsOnValues, Rule
 
 __all__ = ["FAMILIES", "RULES", "DependsOnValues", "Rule", "find_rule"]
 
-FAMILIES = (views, factories, matmul, reductions, indexing, neural)  # imported for their entries in `RULES`
+FAMILIES = (views, factories, matmul, reductions, indexing, neural, linear_algebra)  # imported for their entries in `RULES`
 _absent: set[Any] = set()
 
 

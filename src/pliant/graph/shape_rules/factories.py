@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from pliant import torch_adapter
 from pliant.graph.layouts import format_strides, preserved_strides, strides_of_format
 from pliant.graph.shape_rules.registry import rule
 from pliant.graph.tensor_spec import Dim, Sizes, TensorSpec, broadcast, require, require_same, row_major_strides
@@ -98,8 +99,8 @@ def arange_step(start: Any, end: Any, step: Any = 1, **options: Any) -> TensorSp
 
 
 def _float_length(start: float, end: float, step: float, dtype: torch.dtype | None) -> int:
-    meta = torch.arange(start, end, step, dtype=dtype, device="meta")
-    return meta.shape[0]
+    with torch_adapter.below_python_dispatch():
+        return torch.arange(start, end, step, dtype=dtype, device="meta").shape[0]
 
 
 @rule(_aten.linspace.default, _aten.logspace.default)
@@ -134,12 +135,30 @@ def randperm(n: Dim, *, generator: Any = None, **options: Any) -> TensorSpec:
     return fresh((n,), options, torch.int64)
 
 
-@rule(_aten.tril_indices.default, _aten.triu_indices.default)
-def triangle_indices(rows: Dim, columns: Dim, offset: int = 0, **options: Any) -> TensorSpec:
+def _triangle_indices(function: Any, rows: Dim, columns: Dim, offset: Dim, options: dict[str, Any]) -> TensorSpec:
     if any(type(value) is not int for value in (rows, columns, offset)):
         raise UnsupportedOperator("triangle indices of symbolic sizes", kind="no-shape-rule")
-    many = torch.tril_indices(rows, columns, offset, device="meta").shape[1]
+    with torch_adapter.below_python_dispatch():
+        many = function(rows, columns, offset, device="meta").shape[1]
     return fresh((2, many), options, torch.int64)
+
+
+@rule(_aten.tril_indices.default)
+def tril_indices(rows: Dim, columns: Dim, offset: int = 0, **options: Any) -> TensorSpec:
+    return _triangle_indices(torch.tril_indices, rows, columns, offset, options)
+
+
+@rule(_aten.triu_indices.default)
+def triu_indices(rows: Dim, columns: Dim, offset: int = 0, **options: Any) -> TensorSpec:
+    return _triangle_indices(torch.triu_indices, rows, columns, offset, options)
+
+
+@rule(_aten.empty_permuted.default)
+def empty_permuted(size: Sequence[Dim], physical_layout: Sequence[int], **options: Any) -> TensorSpec:
+    found = fresh(size, options)
+    inside = row_major_strides([size[d] for d in physical_layout])
+    stride = [inside[physical_layout.index(d)] for d in range(len(size))]
+    return found.view(found.size, tuple(stride))
 
 
 # -- like another tensor ----------------------------------------------------------------------------------------------

@@ -11,12 +11,14 @@ from pliant.graph.layouts import elementwise_strides, preserved_strides
 from pliant.graph.shape_rules.factories import fits
 from pliant.graph.shape_rules.pointwise import common_device
 from pliant.graph.shape_rules.registry import DependsOnValues, rule
+from pliant.graph.shape_rules.views import expand
 from pliant.graph.tensor_spec import (
     Dim,
     TensorSpec,
     broadcast,
     channels_last_strides,
     is_channels_last,
+    is_empty,
     is_row_major,
     key_of,
     require,
@@ -31,6 +33,8 @@ _aten = torch.ops.aten
 @rule(_aten.gather.default)
 def gather(x: TensorSpec, dim: int, index: TensorSpec, *, sparse_grad: bool = False) -> TensorSpec:
     d = wrap_dim(dim, x.ndim)
+    if is_empty(index):
+        return x.like(index.size)
     if max(x.ndim, 1) != max(index.ndim, 1):
         raise RuntimeError("index tensor must have the same number of dimensions as input tensor")
     if index.dtype not in (torch.int64, torch.int32):
@@ -43,7 +47,8 @@ def gather(x: TensorSpec, dim: int, index: TensorSpec, *, sparse_grad: bool = Fa
 
 @rule(_aten.scatter.src, _aten.scatter.value, _aten.scatter_add.default, _aten.scatter.reduce,
       _aten.scatter.value_reduce, _aten.scatter_reduce.two, _aten.index_add.default, _aten.index_copy.default,
-      _aten.index_fill.int_Scalar, _aten.index_fill.int_Tensor, _aten.masked_scatter.default)  # fmt: skip
+      _aten.index_fill.int_Scalar, _aten.index_fill.int_Tensor, _aten.put.default,
+      _aten.as_strided_scatter.default)  # fmt: skip
 def scattered(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
     return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
 
@@ -54,6 +59,17 @@ def scattered(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
       _aten._index_put_impl_.default)  # fmt: skip
 def written(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
     return x
+
+
+@rule(_aten.masked_scatter.default)
+def masked_scatter(x: TensorSpec, mask: TensorSpec, source: TensorSpec) -> TensorSpec:
+    x = expand(x, broadcast(x.size, mask.size))
+    return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
+
+
+@rule(_aten.nonzero_static.default)
+def nonzero_static(x: TensorSpec, *, size: Dim, fill_value: int = -1) -> TensorSpec:
+    return x.like((size, x.ndim), dtype=torch.int64)
 
 
 @rule(_aten.index_select.default)
@@ -186,6 +202,8 @@ def constant_pad(x: TensorSpec, pad: Sequence[Dim], value: Any = 0) -> TensorSpe
         size[d] = size[d] + pad[2 * i] + pad[2 * i + 1]
         require(size[d] >= 0, "padding makes a size negative")
     full = tuple(size)
+    if all(type(amount) is int and amount <= 0 for amount in pad):  # only cuts: a copy of a part of the input
+        return TensorSpec(full, preserved_strides(x.view(full, x.stride)), x.dtype, x.device)
     return x.like(full, stride=channels_last_strides(full) if _pads_channels_last(x) else None)
 
 

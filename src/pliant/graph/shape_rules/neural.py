@@ -7,10 +7,12 @@ Holds:  memory formats are those of the CPU kernels: a convolution is channels l
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
 
+from pliant import torch_adapter
 from pliant.graph.layouts import preserved_strides
 from pliant.graph.shape_rules.registry import rule
 from pliant.graph.tensor_spec import (
@@ -21,9 +23,12 @@ from pliant.graph.tensor_spec import (
     channels_last_strides,
     holds,
     key_of,
+    keys_of,
     require,
     require_same,
+    row_major_strides,
 )
+from pliant.graph.unsupported import UnsupportedOperator
 
 _aten = torch.ops.aten
 _Maybe = TensorSpec | None
@@ -223,9 +228,27 @@ def convolution_backward(
 def _heads_inside(like: TensorSpec, size: Sizes, dtype: torch.dtype) -> TensorSpec:
     """A [batch, heads, length, ...] view of memory laid out [batch, length, heads, ...]."""
     batch, heads, length, *rest = size
-    memory = like.like((batch, length, heads, *rest), dtype=dtype)
-    b, l, h, *inner = memory.stride
+    b, l, h, *inner = row_major_strides((batch, length, heads, *rest))
     return TensorSpec(size, (b, h, l, *inner), dtype, like.device)
+
+
+@cache
+def _flash_follows_query() -> tuple[bool, bool]:
+    """Whether the results of flash attention, and its gradients, keep the operands' strides: releases differ."""
+    with torch_adapter.below_python_dispatch(), torch.no_grad():
+        x = torch.zeros(1, 2, 3, 4)
+        out, logsumexp = _aten._scaled_dot_product_flash_attention_for_cpu.default(x, x, x)
+        backward = _aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+        grad = backward(out, x, x, x, out, logsumexp, 0.0, False)[0]
+        return out.stride() == x.stride(), grad.stride() == x.stride()
+
+
+def _flash_result(x: TensorSpec, size: Sizes, follows: bool) -> TensorSpec:
+    if follows and x.size_key == keys_of(size):
+        return TensorSpec(size, preserved_strides(x), x.dtype, x.device)
+    if follows:
+        raise UnsupportedOperator("attention with another head size for values", kind="attention-sizes")
+    return _heads_inside(x, size, x.dtype)
 
 
 @rule(_aten._scaled_dot_product_flash_attention_for_cpu.default)
@@ -235,7 +258,7 @@ def flash_for_cpu(
 ) -> tuple[TensorSpec, TensorSpec]:  # fmt: skip
     batch, heads, length, _ = query.size
     wide = torch.float32 if query.dtype in (torch.bfloat16, torch.float16) else query.dtype
-    out = _heads_inside(query, (batch, heads, length, value.size[3]), query.dtype)
+    out = _flash_result(query, (batch, heads, length, value.size[3]), _flash_follows_query()[0])
     return out, _heads_inside(query, (batch, heads, length), wide)
 
 
@@ -243,7 +266,8 @@ def flash_for_cpu(
 def flash_for_cpu_backward(
     grad: TensorSpec, query: TensorSpec, key: TensorSpec, value: TensorSpec, *_: Any, **__: Any
 ) -> tuple[TensorSpec, ...]:
-    return tuple([TensorSpec(x.size, preserved_strides(x), x.dtype, x.device) for x in (query, key, value)])
+    follows = _flash_follows_query()[1]
+    return tuple([_flash_result(x, x.size, follows) for x in (query, key, value)])
 
 
 # -- losses -----------------------------------------------------------------------------------------------------------
@@ -272,3 +296,43 @@ def glu(x: TensorSpec, dim: int = -1) -> TensorSpec:
 @rule(_aten.glu_backward.default)
 def glu_backward(grad: TensorSpec, x: TensorSpec, dim: int) -> TensorSpec:
     return x.like()
+
+
+# -- resampling, unpooling, bags of embeddings ------------------------------------------------------------------------
+@rule(_aten.upsample_nearest1d_backward.default, _aten._upsample_nearest_exact1d_backward.default,
+      _aten.upsample_nearest2d_backward.default, _aten._upsample_nearest_exact2d_backward.default,
+      _aten.upsample_linear1d_backward.default, _aten.upsample_bilinear2d_backward.default,
+      _aten.upsample_bicubic2d_backward.default, _aten.upsample_trilinear3d_backward.default,
+      _aten._upsample_bilinear2d_aa_backward.default, _aten._upsample_bicubic2d_aa_backward.default)  # fmt: skip
+def upsample_backward(grad: TensorSpec, output_size: Sequence[Dim], size: Sequence[Dim], *_: Any) -> TensorSpec:
+    return suggested(grad, tuple(size))
+
+
+@rule(_aten.upsample_nearest3d_backward.default, _aten._upsample_nearest_exact3d_backward.default)
+def upsample_nearest3d_backward(
+    grad: TensorSpec, output_size: Sequence[Dim], size: Sequence[Dim], *_: Any
+) -> TensorSpec:
+    return grad.like(tuple(size))
+
+
+@rule(_aten.max_unpool2d.default)
+def max_unpool2d(x: TensorSpec, indices: TensorSpec, output_size: Sequence[Dim]) -> TensorSpec:
+    require_same(x.size, indices.size, "max_unpool2d: input and indices differ in size")
+    return suggested(x, (*x.size[:-2], *output_size))
+
+
+@rule(_aten._embedding_bag.default, _aten._embedding_bag_forward_only.default)
+def embedding_bag(
+    weight: TensorSpec, indices: TensorSpec, offsets: TensorSpec, scale_grad_by_freq: bool = False, mode: int = 0,
+    sparse: bool = False, per_sample_weights: _Maybe = None, include_last_offset: bool = False, padding_idx: int = -1,
+) -> tuple[TensorSpec, ...]:  # fmt: skip
+    if weight.device.type != "cpu":
+        raise UnsupportedOperator("embedding_bag on this device", kind="embedding-bag-device")
+    bags = offsets.size[0] - int(include_last_offset)
+    narrow = weight.dtype in (torch.float32, torch.float16, torch.bfloat16)
+    dense = holds(weight.stride[1] == 1)
+    dense = dense and (per_sample_weights is None or holds(per_sample_weights.stride[0] == 1))
+    fused = mode == 0 and narrow and dense and padding_idx < 0  # sums the rows at once and keeps no map to bags
+    count = offsets.like((bags,))
+    best = offsets.like((bags, weight.size[1])) if mode == 2 else count
+    return weight.like((bags, weight.size[1])), indices.like((0,) if fused else indices.size), count, best

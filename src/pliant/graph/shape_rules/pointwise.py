@@ -120,10 +120,41 @@ def masked_fill(self: TensorSpec, mask: TensorSpec, value: Any) -> TensorSpec:
     return TensorSpec(size, stride, self.dtype, self.device)
 
 
+def out_rule(func: Any) -> Rule:
+    """The rule of a variant that writes into `out`, which must have the result's size already."""
+
+    def infer(*args: Any, **kwargs: Any) -> Any:
+        outs = {name: kwargs.pop(name) for name in [a.name for a in func._schema.arguments if a.is_out]}
+        size = broadcast(*[v.size for v in (*args, *kwargs.values()) if type(v) is TensorSpec])
+        for out in outs.values():
+            if len(out.size) != len(size):
+                raise UnsupportedOperator(f"`{func}` resizes its output", kind="resize")
+            require_same(size, out.size, "out has another size")
+        return tuple(outs.values()) if len(outs) > 1 else next(iter(outs.values()))
+
+    return infer
+
+
+# TensorIterator operators that torch does not tag.
+_UNTAGGED = frozenset(
+    {
+        "complex", "polar", "hardshrink_backward", "softshrink_backward", "elu_backward", "leaky_relu_backward",
+        "hardtanh_backward", "hardswish", "hardswish_", "hardswish_backward", "hardsigmoid_backward",
+        "softplus_backward", "mish_backward", "_conj_physical", "log_sigmoid_backward",
+    }
+)  # fmt: skip
+
+
 def generic_rule(func: Any) -> Rule | None:
     """The rule that the tag `pointwise` gives an operator, if it has it."""
-    if torch.Tag.pointwise not in func.tags or any(argument.is_out for argument in func._schema.arguments):
+    name = func._schema.name.removeprefix("aten::")
+    if torch.Tag.pointwise not in func.tags and name not in _UNTAGGED:
         return None
-    name = func._schema.name
-    in_place = name.endswith("_") and not name.endswith("__") or name.startswith("aten::__i")
+    if any(str(value.type) != "Tensor" for value in func._schema.returns):
+        return None  # `equal` carries the tag and returns a truth value
+    arguments = func._schema.arguments
+    if any(argument.is_out for argument in arguments):
+        kinds = [str(argument.type) for argument in arguments if argument.is_out]
+        return out_rule(func) if all(kind == "Tensor" for kind in kinds) else None
+    in_place = name.endswith("_") and not name.endswith("__") or name.startswith("__i")
     return in_place_rule(func) if in_place else pointwise_rule(func)

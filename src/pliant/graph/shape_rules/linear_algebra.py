@@ -1,0 +1,95 @@
+"""Fourier transforms and matrix factorizations: results in the layouts that MKL and LAPACK leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cmp_to_key
+from typing import Any
+
+import torch
+
+from pliant.graph.shape_rules.registry import rule
+from pliant.graph.tensor_spec import Dim, Sizes, TensorSpec, holds, require, row_major_strides, strides_in_order, wrap_dim
+from pliant.graph.unsupported import UnsupportedOperator
+
+_aten = torch.ops.aten
+
+
+# -- Fourier transforms -----------------------------------------------------------------------------------------------
+def _by_stride(x: TensorSpec, dims: Sequence[int]) -> list[int]:
+    """Dimensions by falling stride, ties in order."""
+
+    def compare(a: int, b: int) -> int:
+        return -1 if holds(x.stride[a] > x.stride[b]) else 1 if holds(x.stride[a] < x.stride[b]) else 0
+
+    return sorted(dims, key=cmp_to_key(compare))
+
+
+def _transformed(x: TensorSpec, dims: Sequence[int], size: Sizes, dtype: torch.dtype) -> TensorSpec:
+    """The kernel packs batch dimensions outermost and transformed ones innermost, the last of `dims` last."""
+    if x.device.type != "cpu" or not torch.backends.mkl.is_available():
+        raise UnsupportedOperator("strides of Fourier transforms on this device", kind="fft-device")
+    batch = _by_stride(x, [d for d in range(x.ndim) if d not in dims])
+    return x.like(size, strides_in_order(size, [*batch, *dims][::-1]), dtype)
+
+
+def _dims(x: TensorSpec, dim: Sequence[int]) -> list[int]:
+    return [wrap_dim(d, x.ndim) for d in dim]
+
+
+@rule(_aten._fft_c2c.default)
+def fft_c2c(x: TensorSpec, dim: Sequence[int], normalization: int, forward: bool) -> TensorSpec:
+    if not dim:
+        return x
+    return _transformed(x, _by_stride(x, _dims(x, dim)), x.size, x.dtype)
+
+
+@rule(_aten._fft_r2c.default)
+def fft_r2c(x: TensorSpec, dim: Sequence[int], normalization: int, onesided: bool) -> TensorSpec:
+    *first, last = _dims(x, dim)
+    size = x.size
+    if onesided:
+        size = (*size[:last], size[last] // 2 + 1, *size[last + 1 :])
+    return _transformed(x, [*_by_stride(x, first), last], size, x.dtype.to_complex())
+
+
+@rule(_aten._fft_c2r.default)
+def fft_c2r(x: TensorSpec, dim: Sequence[int], normalization: int, last_dim_size: Dim) -> TensorSpec:
+    *first, last = _dims(x, dim)
+    if first:
+        x = fft_c2c(x, first, normalization, False)
+    require(last_dim_size >= 1, "invalid number of data points")
+    size = (*x.size[:last], last_dim_size, *x.size[last + 1 :])
+    return _transformed(x, [last], size, x.dtype.to_real())
+
+
+# -- factorizations ---------------------------------------------------------------------------------------------------
+def column_major(x: TensorSpec, size: Sizes, dtype: torch.dtype | None = None) -> TensorSpec:
+    """A batch of matrices, each stored by columns."""
+    flipped = row_major_strides((*size[:-2], size[-1], size[-2]))
+    return x.like(size, (*flipped[:-2], flipped[-1], flipped[-2]), dtype)
+
+
+def _real(x: TensorSpec) -> torch.dtype:
+    return x.dtype.to_real() if x.dtype.is_complex else x.dtype
+
+
+@rule(_aten._linalg_svd.default)
+def svd(
+    x: TensorSpec, full_matrices: bool = False, compute_uv: bool = True, *, driver: Any = None
+) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
+    if x.device.type != "cpu":
+        raise UnsupportedOperator("strides of factorizations on this device", kind="linalg-device")
+    *batch, m, n = x.size
+    k = m if holds(m <= n) else n
+    singular = x.like((*batch, k), dtype=_real(x))
+    if not compute_uv:
+        return x.like((0,)), singular, x.like((0,))
+    u = column_major(x, (*batch, m, m if full_matrices else k))
+    return u, singular, column_major(x, (*batch, n if full_matrices else k, n))
+
+
+@rule(_aten.linalg_eig.default)
+def eig(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
+    dtype = x.dtype.to_complex() if not x.dtype.is_complex else x.dtype
+    return x.like(x.size[:-1], dtype=dtype), column_major(x, x.size, dtype)
