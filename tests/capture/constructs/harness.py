@@ -95,4 +95,4 @@ def check(item: Program, backend: str = "eager") -> None:
     assert stats["fallbacks"] == 0, stats
     if item.whole:
         assert stats["graph_breaks"] == 0, stats["break_reasons"]
-        assert stats["graphs"] >= 1, stats
+        assert stats["calls"]["entry"] >= 1, stats  # a graph too, if it computes with tensors
