@@ -35,6 +35,7 @@ class Lowering:
         self.computations: list[Computation] = []
         self.constants: list[Buffer] = []
         self.origin = ""
+        self.exact_layout = False  # while outputs are made: a view lies in its base as eager has it
         self.defined: set[Symbol] = set()
         self.ranges = IndexRanges(shape_env)
         self._sizes: dict[Expr, Expr] = {}

@@ -26,7 +26,7 @@ aten = torch.ops.aten
 def position(low: Lowering, value: Scalar, size: Expr, wraps: bool) -> Expr:
     """An index expression for the position `value` in a dimension of `size`; negative positions wrap or are errors."""
     value = cast(value, torch.int64)
-    if isinstance(value, IndexValue) and low.known(value.expr.ge(0)) and low.known(value.expr.lt(size)):
+    if isinstance(value, IndexValue) and low.ranges.below(value.expr, size):
         return value.expr
     limit = low.number(size)
     if isinstance(value, Const) and isinstance(limit, Const) and 0 <= value.value < limit.value:

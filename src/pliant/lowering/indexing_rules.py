@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pliant.ir.loops import Axis
-from pliant.symbolic.expr import ONE, ZERO, Expr, FloorDiv, Mod, Symbol, atoms_of
+from pliant.symbolic.expr import ONE, ZERO, Expr, FloorDiv, Integer, Mod, Sum, Symbol, atoms_of
 from pliant.symbolic.shape_env import ShapeEnv
 from pliant.symbolic.traverse import rebuild
 
@@ -58,13 +58,24 @@ class IndexRanges:
 
     def _simplify(self, e: Expr) -> Expr:
         e = rebuild(e, self.simplify)
-        if type(e) is FloorDiv and self._below(*e.args):
+        if type(e) is FloorDiv and self.below(*e.args):
             return ZERO
-        if type(e) is Mod and self._below(*e.args):
+        if type(e) is Mod and self.below(*e.args):
             return e.args[0]
-        return e
+        return self._without_remainders(e) if type(e) is Sum else e
 
-    def _below(self, a: Expr, b: Expr) -> bool:
+    def _without_remainders(self, e: Expr) -> Expr:
+        """With a % b written as a - b*(a // b), if all divisions then cancel: 4*(i // 4) + 2*(i//2 % 2) + i % 2 is i."""
+        total: Expr = Integer(e.const)
+        for mono, coef in e.terms:
+            atoms = atoms_of(mono)
+            part: Expr = Integer(coef)
+            for atom in atoms:
+                part = part * (atom.args[0] - atom.args[1] * (atom.args[0] // atom.args[1]) if type(atom) is Mod else atom)
+            total = total + part
+        return e if self._has_division(total) else total
+
+    def below(self, a: Expr, b: Expr) -> bool:
         """0 <= a < b at every point of the loops."""
         largest = self._largest(a)
         if largest is None:

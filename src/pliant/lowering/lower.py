@@ -131,7 +131,9 @@ class _GraphLowering:
     def _finish(self, outputs: Sequence[Any]) -> list[Any]:
         """Outputs in memory first, then the stores to inputs, which nothing may read after."""
         updated = {_buffer(target) for target, _ in self.epilogue}
+        self.low.exact_layout = True
         results = [self._output(o, updated) for o in outputs]
+        self.low.exact_layout = False
         pending = [(target, self._ready_source(target, source, updated)) for target, source in self.epilogue]
         for target, source in pending:
             if source.view is not target.view:

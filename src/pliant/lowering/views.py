@@ -60,7 +60,7 @@ def virtual(
     low = t.low
 
     def materialize() -> View:
-        if t.view is None and shrinks and t.uses <= 1 and t.materialize is None:
+        if t.view is None and shrinks and not low.exact_layout and t.uses <= 1 and t.materialize is None:
             return low.store(result)
         low.realize(t)
         seen = again(t)

@@ -1,0 +1,43 @@
+"""Eager and the reference interpreter agree, row by row, with fixed and with symbolic sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from lowering.tracing import check
+from ops.samples import ROWS, values
+
+from pliant.errors import Unsupported
+
+# bf16 results are rounded once where eager rounds after each step
+TOLERANCE = {torch.bfloat16: 2e-2, torch.float16: 2e-3, torch.float64: 1e-7}
+
+
+def _arguments(sample: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(values(a) if isinstance(a, torch.dtype) else a for a in sample)
+
+
+def _tolerance(args: tuple[Any, ...]) -> float:
+    return max([TOLERANCE.get(a.dtype, 2e-6) for a in args if isinstance(a, torch.Tensor)])
+
+
+CASES = [pytest.param(name, k, id=f"{name}-{k}") for name, (_, samples) in ROWS.items() for k in range(len(samples))]
+
+
+@pytest.mark.parametrize(("name", "k"), CASES)
+def test_values_with_fixed_sizes(name: str, k: int) -> None:
+    function, samples = ROWS[name]
+    args = _arguments(samples[k])
+    check(function, *args, rtol=_tolerance(args), atol=_tolerance(args))
+
+
+@pytest.mark.parametrize(("name", "k"), CASES)
+def test_values_with_symbolic_sizes(name: str, k: int) -> None:
+    function, samples = ROWS[name]
+    args = _arguments(samples[k])
+    try:
+        check(function, *args, dynamic=True, rtol=_tolerance(args), atol=_tolerance(args))
+    except Unsupported as refused:  # the fake mode has no rule for symbolic sizes
+        pytest.skip(str(refused))
