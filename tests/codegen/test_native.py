@@ -34,8 +34,9 @@ def test_repeated_layers_share_functions():
 
 def test_many_kernels_are_compiled_in_several_units(monkeypatch):
     program = layers([(9, 33), (8, 33), (7, 33)]).program
+    monkeypatch.setattr(native, "PART_TEXT", 1_000_000)
     whole = compile_program(program)
-    monkeypatch.setattr(native, "PART_KERNELS", 2)
+    monkeypatch.setattr(native, "PART_TEXT", 1000)
     parts = compile_program(program)
     assert len(whole.native.texts) == 1 and len(parts.native.texts) > 2
     x = [torch.randn(n, 33) for n in (9, 8, 7)]

@@ -20,7 +20,8 @@ from pliant.schedule.kernel import Kernel
 from pliant.symbolic.expr import ZERO, Expr, Symbol
 
 RELEASE_GIL = 1 << 16  # points of a run from which on the GIL is released
-PART_KERNELS = 24  # distinct kernels in one translation unit; more are compiled in parallel
+PART_TEXT = 4000  # characters of kernels in one translation unit; more are split into units compiled in parallel
+MAX_UNITS = 4
 
 RUN = """\
 typedef struct _object PyObject;
@@ -135,10 +136,10 @@ def write_native(runs: Sequence[Sequence[Kernel]]) -> NativeCode:
 def _units(names: dict[str, str], comments: dict[str, str], bodies: list[str]) -> tuple[str, ...]:
     """Translation units: one, or several with the entries in the first, where there are many kernels."""
     texts = list(names)
-    if len(texts) <= PART_KERNELS:
+    count = min(MAX_UNITS, len(texts), 1 + sum(map(len, texts)) // PART_TEXT)
+    if count <= 1:
         kernels = "".join(comments[names[t]] + _named(t, names[t]) for t in texts)
         return (_unit("static", kernels, "".join(bodies), main=True),)
-    count = min(4, -(-len(texts) // PART_KERNELS))
     ranked = sorted(texts, key=len, reverse=True)
     units = [
         _unit("P_HIDDEN", "".join(comments[names[t]] + _shared(t, names[t]) for t in ranked[k::count]), "", main=False)

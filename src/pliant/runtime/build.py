@@ -65,7 +65,10 @@ def find_compiler(wanted: str) -> Compiler:
 
 def flags_of(options: config.Build) -> tuple[str, ...]:
     """All flags a text is built with."""
-    return (*options.opt_flags, *MEANING_FLAGS, *LINK_FLAGS)
+    wanted = options.opt_flags
+    if "clang" in find_compiler(options.compiler).identity:
+        wanted = tuple(f for f in wanted if not f.startswith("-fvect-cost-model"))
+    return (*wanted, *MEANING_FLAGS, *LINK_FLAGS)
 
 
 def key_of(texts: Sequence[str], options: config.Build) -> Key:
