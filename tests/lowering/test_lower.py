@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from lowering.tracing import check, lowered, trace
 
+from lowering.tracing import check, lowered, trace
 from pliant.ir.interpret import run
 from pliant.ir.loops import Extern, Pointwise, Reduction
 from pliant.ir.printer import program_text
@@ -34,7 +34,9 @@ def test_symbolic_sizes_stay_symbols():
 
 
 def test_views_are_index_arithmetic():
-    assert body(lambda x: x.t()[1:] * 2, x34) == ["buf1[i0 < 3, i1 < 3 -> i0 + 3*i1] = mul(load(buf0, i0 + 4*i1 + 1), 2.0)"]
+    assert body(lambda x: x.t()[1:] * 2, x34) == [
+        "buf1[i0 < 3, i1 < 3 -> i0 + 3*i1] = mul(load(buf0, i0 + 4*i1 + 1), 2.0)"
+    ]
     assert kinds(lambda x: x.view(2, 6).t().unsqueeze(0).expand(5, 6, 2) * 2, x34) == [Pointwise]
 
 

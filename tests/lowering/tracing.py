@@ -55,7 +55,9 @@ def lowered(f: Function, *args: Any, dynamic: bool = False) -> LoopProgram:
     return program
 
 
-def check(f: Function, *args: Any, dynamic: bool = False, atol: float | None = None, rtol: float | None = None) -> LoopProgram:
+def check(
+    f: Function, *args: Any, dynamic: bool = False, atol: float | None = None, rtol: float | None = None
+) -> LoopProgram:
     """`f` lowered and interpreted gives eager's values, dtypes and strides."""
     program = lowered(f, *args, dynamic=dynamic)
     tensors = [a for a in args if isinstance(a, torch.Tensor)]

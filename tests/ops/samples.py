@@ -38,23 +38,42 @@ def ramp(*shape: int, dtype: torch.dtype = f32) -> torch.Tensor:
 FLOATS = [(f32,), (f64,), (bf16,), (ramp(4, 3).t(),), (torch.empty(0, 3),)]
 DENSE = [(f32,), (f64,), (bf16,), (torch.empty(0, 3),)]
 ANY = [*FLOATS, (i64,)]
-PAIRS = [(f32, f32), (f32, ramp(5)), (f64, f64), (bf16, bf16), (i64, i64), (f32, i64), (ramp(3, 1), ramp(1, 4)), (ramp(0, 2), ramp(2))]
+PAIRS = [
+    (f32, f32),
+    (f32, ramp(5)),
+    (f64, f64),
+    (bf16, bf16),
+    (i64, i64),
+    (f32, i64),
+    (ramp(3, 1), ramp(1, 4)),
+    (ramp(0, 2), ramp(2)),
+]
 FLOAT_PAIRS = [p for p in PAIRS if i64 not in p]
 
 Row = tuple[Callable[..., Any], list[tuple[Any, ...]]]
 
 _UNARY = (
-    "sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sigmoid tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh "
-    "erf erfc lgamma reciprocal"
+    "sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sigmoid tanh sin cos tan asin acos atan sinh cosh asinh acosh "
+    "atanh erf erfc lgamma reciprocal"
 )
 
 ROWS: dict[str, Row] = {
     **{name: (getattr(torch, name), ANY if name != "lgamma" else FLOATS) for name in _UNARY.split()},
-    **{name: (getattr(torch, name), ANY) for name in "floor ceil trunc round abs neg sign square isnan isinf isfinite".split()},
+    **{
+        name: (getattr(torch, name), ANY)
+        for name in "floor ceil trunc round abs neg sign square isnan isinf isfinite".split()
+    },
     **{name: (getattr(torch, name), PAIRS) for name in "add sub mul div eq ne lt le gt ge minimum maximum".split()},
-    **{name: (getattr(torch, name), FLOAT_PAIRS) for name in "atan2 hypot copysign fmin fmax floor_divide remainder fmod pow".split()},
-    **{f"bitwise_{k}": (getattr(torch, f"bitwise_{k}"), [(i64, i64), (boolean, boolean)]) for k in ("and", "or", "xor")},
-    **{f"logical_{k}": (getattr(torch, f"logical_{k}"), [(f32, i64), (boolean, boolean)]) for k in ("and", "or", "xor")},
+    **{
+        name: (getattr(torch, name), FLOAT_PAIRS)
+        for name in "atan2 hypot copysign fmin fmax floor_divide remainder fmod pow".split()
+    },
+    **{
+        f"bitwise_{k}": (getattr(torch, f"bitwise_{k}"), [(i64, i64), (boolean, boolean)]) for k in ("and", "or", "xor")
+    },
+    **{
+        f"logical_{k}": (getattr(torch, f"logical_{k}"), [(f32, i64), (boolean, boolean)]) for k in ("and", "or", "xor")
+    },
     "bitwise_not": (torch.bitwise_not, [(i64,), (boolean,)]),
     "logical_not": (torch.logical_not, [(f32,), (i64,), (boolean,)]),
     "add alpha": (lambda x, y: torch.add(x, y, alpha=2), PAIRS),
@@ -68,11 +87,17 @@ ROWS: dict[str, Row] = {
     "pow of a number": (lambda x: 2**x, DENSE),
     "logsigmoid": (F.logsigmoid, DENSE),
     "pow integers": (lambda x: (x**2, x**5), [(i64,)]),
-    "where": (lambda c, x, y: torch.where(c, x, y), [(boolean, f32, f32), (boolean, f32, i64), (boolean, ramp(5), ramp(3, 1))]),
+    "where": (
+        lambda c, x, y: torch.where(c, x, y),
+        [(boolean, f32, f32), (boolean, f32, i64), (boolean, ramp(5), ramp(3, 1))],
+    ),
     "masked_fill": (lambda x, m: x.masked_fill(m, -inf), [(f32, boolean), (bf16, boolean)]),
     "clamp": (lambda x: (x.clamp(-1, 2), x.clamp(min=0), x.clamp(max=1.5)), ANY),
     "lerp": (lambda x, y: (torch.lerp(x, y, 0.3), torch.lerp(x, y, 0.7)), [(ramp(3, 4), ramp(3, 4))]),
-    "addcmul": (lambda x, y: (torch.addcmul(x, y, y, value=0.5), torch.addcdiv(x, y, y, value=2)), [(ramp(3, 4), ramp(3, 4))]),
+    "addcmul": (
+        lambda x, y: (torch.addcmul(x, y, y, value=0.5), torch.addcdiv(x, y, y, value=2)),
+        [(ramp(3, 4), ramp(3, 4))],
+    ),
     "casts": (lambda x: (x.to(bf16), x.to(f64), x.bool(), x.to(bf16).float()), [(f32,), (i64,), (bf16,), (boolean,)]),
     "nan_to_num": (torch.nan_to_num, FLOATS),
     # activations
@@ -83,13 +108,27 @@ ROWS: dict[str, Row] = {
     "gelu tanh": (lambda x: F.gelu(x, approximate="tanh"), FLOATS),
     "threshold": (lambda x: F.threshold(x, 0.1, 20), FLOATS),
     **{
-        f"{name}_backward": (lambda g, x, op=getattr(aten, f"{name}_backward"), rest=rest: op(g, x, *rest), [(f32, f32), (bf16, bf16), (f64, f64)])
+        f"{name}_backward": (
+            lambda g, x, op=getattr(aten, f"{name}_backward"), rest=rest: op(g, x, *rest),
+            [(f32, f32), (bf16, bf16), (f64, f64)],
+        )
         for name, rest in {
-            "threshold": (0.5,), "gelu": (), "silu": (), "sigmoid": (), "tanh": (), "leaky_relu": (0.1, False),
-            "hardtanh": (-1, 1), "hardsigmoid": (), "hardswish": (), "softplus": (1, 20),
+            "threshold": (0.5,),
+            "gelu": (),
+            "silu": (),
+            "sigmoid": (),
+            "tanh": (),
+            "leaky_relu": (0.1, False),
+            "hardtanh": (-1, 1),
+            "hardsigmoid": (),
+            "hardswish": (),
+            "softplus": (1, 20),
         }.items()
     },
-    "gelu_backward tanh": (lambda g, x: aten.gelu_backward(g, x, approximate="tanh"), [(ramp(3, 4), ramp(3, 4)), (bf16, bf16)]),
+    "gelu_backward tanh": (
+        lambda g, x: aten.gelu_backward(g, x, approximate="tanh"),
+        [(ramp(3, 4), ramp(3, 4)), (bf16, bf16)],
+    ),
     "elu_backward": (lambda g, x: aten.elu_backward(g, 1.5, 1, 1, False, x), [(f32, f32)]),
     # made from nothing
     "full": (lambda x: x + torch.full((5,), 2.5) + torch.zeros_like(x), [(f32,)]),
@@ -97,7 +136,10 @@ ROWS: dict[str, Row] = {
     "tril": (lambda x: (x.tril(), x.triu(1), x.tril(-1)), [(f32,), (i64,), (ramp(2, 3, 4),)]),
     # views
     "transpose": (lambda x: (x.t() * 2, x.permute(1, 0) + 1), [(f32,), (ramp(4, 3).t(),)]),
-    "reshape": (lambda x: (x.reshape(2, 6) * 2, (x * 2).reshape(-1), (x + 1).t().reshape(6, 2)), [(ramp(4, 3),), (ramp(3, 4).t(),)]),
+    "reshape": (
+        lambda x: (x.reshape(2, 6) * 2, (x * 2).reshape(-1), (x + 1).t().reshape(6, 2)),
+        [(ramp(4, 3),), (ramp(3, 4).t(),)],
+    ),
     "reshape groups": (lambda x: (x + 1).view(2, 3, 2, 2).permute(0, 2, 1, 3).reshape(4, 6).exp(), [(ramp(6, 4),)]),
     "slice": (lambda x: (x[1:] * 2, x[:, ::2] + 1, x[-2:, :-1], x[:, 3]), [(f32,), (ramp(3, 5, 2),)]),
     "expand": (lambda x: x.unsqueeze(1).expand(3, 4, 5) * 2, [(ramp(3, 5),)]),
@@ -107,25 +149,51 @@ ROWS: dict[str, Row] = {
     "unfold": (lambda x: x.unfold(0, 3, 2) * 2, [(ramp(9),)]),
     "flip roll": (lambda x: (x.flip(0, 1), x.roll(1, 0), x.roll((1, -2), (0, 1))), [(ramp(3, 4),)]),
     # reductions
-    "sum": (lambda x: (x.sum(), x.sum(0), x.sum((0, 1), keepdim=True)), [(ramp(3, 5),), (i64,), (boolean,), (bf16,), (torch.empty(0, 3),)]),
-    "mean": (lambda x: (x.mean(), x.mean(1, keepdim=True)), [(ramp(3, 5),), (ramp(3, 5, dtype=bf16),), (torch.empty(0, 3),)]),
+    "sum": (
+        lambda x: (x.sum(), x.sum(0), x.sum((0, 1), keepdim=True)),
+        [(ramp(3, 5),), (i64,), (boolean,), (bf16,), (torch.empty(0, 3),)],
+    ),
+    "mean": (
+        lambda x: (x.mean(), x.mean(1, keepdim=True)),
+        [(ramp(3, 5),), (ramp(3, 5, dtype=bf16),), (torch.empty(0, 3),)],
+    ),
     "amax": (lambda x: (x.amax(1), x.amin(0), x.max(), x.min()), [(f32,), (i64,), (bf16,), (ramp(4, 3).t(),)]),
     "max dim": (lambda x: (*x.max(1), *x.min(0, keepdim=True)), [(f32,), (i64,), (torch.ones(3, 4),)]),
     "argmax": (lambda x: (x.argmax(), x.argmax(1), x.argmin(0)), [(f32,), (i64,), (torch.ones(3, 4),)]),
     "any": (lambda x: (x.any(), x.any(1), x.all(), x.all(0)), [(boolean,), (f32,), (torch.empty(0, 3),)]),
     "prod": (lambda x: (x.prod(), x.prod(1)), [(ramp(3, 5),), (i64,)]),
-    "var": (lambda x: (x.var(), x.std(1), x.var(0, correction=0), *torch.var_mean(x, 1, keepdim=True)), [(ramp(3, 5),), (ramp(3, 5, dtype=f64),)]),
+    "var": (
+        lambda x: (x.var(), x.std(1), x.var(0, correction=0), *torch.var_mean(x, 1, keepdim=True)),
+        [(ramp(3, 5),), (ramp(3, 5, dtype=f64),)],
+    ),
     "var of one": (lambda x: (x.var(1), x.var(0)), [(ramp(3, 1),)]),
     "logsumexp": (lambda x: torch.logsumexp(x, 1), [(ramp(3, 5),), (torch.full((2, 3), -inf),)]),
-    "norm": (lambda x: (x.norm(), torch.linalg.vector_norm(x, 2, 1), torch.linalg.vector_norm(x, 1, 0)), [(ramp(3, 5),)]),
-    "softmax": (lambda x: (x.softmax(1), x.log_softmax(0)), [(ramp(3, 5),), (ramp(3, 5, dtype=bf16),), (torch.empty(0, 3),), (ramp(2, 3, 4),)]),
-    "softmax_backward": (lambda g, y: aten._softmax_backward_data(g, y, 1, y.dtype), [(ramp(3, 5), ramp(3, 5).softmax(1))]),
-    "log_softmax_backward": (lambda g, y: aten._log_softmax_backward_data(g, y, 1, y.dtype), [(ramp(3, 5), ramp(3, 5).log_softmax(1))]),
+    "norm": (
+        lambda x: (x.norm(), torch.linalg.vector_norm(x, 2, 1), torch.linalg.vector_norm(x, 1, 0)),
+        [(ramp(3, 5),)],
+    ),
+    "softmax": (
+        lambda x: (x.softmax(1), x.log_softmax(0)),
+        [(ramp(3, 5),), (ramp(3, 5, dtype=bf16),), (torch.empty(0, 3),), (ramp(2, 3, 4),)],
+    ),
+    "softmax_backward": (
+        lambda g, y: aten._softmax_backward_data(g, y, 1, y.dtype),
+        [(ramp(3, 5), ramp(3, 5).softmax(1))],
+    ),
+    "log_softmax_backward": (
+        lambda g, y: aten._log_softmax_backward_data(g, y, 1, y.dtype),
+        [(ramp(3, 5), ramp(3, 5).log_softmax(1))],
+    ),
     # normalization
-    "layer_norm": (lambda x, w, b: F.layer_norm(x, (5,), w, b), [(ramp(3, 5), ramp(5), ramp(5)), (ramp(2, 3, 5), ramp(5), ramp(5))]),
+    "layer_norm": (
+        lambda x, w, b: F.layer_norm(x, (5,), w, b),
+        [(ramp(3, 5), ramp(5), ramp(5)), (ramp(2, 3, 5), ramp(5), ramp(5))],
+    ),
     "layer_norm plain": (lambda x: F.layer_norm(x, x.shape[1:]), [(ramp(3, 4, 2),)]),
     "layer_norm_backward": (
-        lambda g, x, w: aten.native_layer_norm_backward(g, x, [5], x.mean(1, True), x.std(1, keepdim=True), w, w, [True, True, True]),
+        lambda g, x, w: aten.native_layer_norm_backward(
+            g, x, [5], x.mean(1, True), x.std(1, keepdim=True), w, w, [True, True, True]
+        ),
         [(ramp(3, 5), ramp(3, 5), ramp(5))],
     ),
     "batch_norm": (
@@ -137,21 +205,39 @@ ROWS: dict[str, Row] = {
         [(ramp(4, 3), ramp(3), ramp(3), ramp(3)), (ramp(2, 3, 2, 2), ramp(3), ramp(3), ramp(3))],
     ),
     "batch_norm_backward": (
-        lambda g, x, w: aten.native_batch_norm_backward(g, x, w, None, None, x.mean((0, 2)), x.std((0, 2)), True, 1e-5, [True] * 3),
+        lambda g, x, w: aten.native_batch_norm_backward(
+            g, x, w, None, None, x.mean((0, 2)), x.std((0, 2)), True, 1e-5, [True] * 3
+        ),
         [(ramp(2, 3, 4), ramp(2, 3, 4), ramp(3))],
     ),
     "group_norm": (lambda x, w: F.group_norm(x, 2, w, w), [(ramp(2, 4, 3), ramp(4)), (ramp(2, 4, 3, 3), ramp(4))]),
-    "mse_loss": (lambda x, y: (F.mse_loss(x, y), F.mse_loss(x, y, reduction="none"), F.mse_loss(x, y, reduction="sum")), [(ramp(3, 4), ramp(4, 3).t())]),
+    "mse_loss": (
+        lambda x, y: (F.mse_loss(x, y), F.mse_loss(x, y, reduction="none"), F.mse_loss(x, y, reduction="sum")),
+        [(ramp(3, 4), ramp(4, 3).t())],
+    ),
     # positions in tensors
-    "embedding": (lambda w, i: F.embedding(i, w), [(ramp(7, 3), torch.tensor([[1, 6], [0, 1]])), (ramp(7, 3), torch.empty(0, dtype=i64))]),
-    "index": (lambda x, i: (x[i], x[:, i], x[i, i], x[-i]), [(ramp(4, 4), torch.tensor([1, 0, 3])), (ramp(4, 4, 2), torch.tensor([[1], [2]]))]),
+    "embedding": (
+        lambda w, i: F.embedding(i, w),
+        [(ramp(7, 3), torch.tensor([[1, 6], [0, 1]])), (ramp(7, 3), torch.empty(0, dtype=i64))],
+    ),
+    "index": (
+        lambda x, i: (x[i], x[:, i], x[i, i], x[-i]),
+        [(ramp(4, 4), torch.tensor([1, 0, 3])), (ramp(4, 4, 2), torch.tensor([[1], [2]]))],
+    ),
     "index apart": (lambda x, i: x[i, :, i], [(ramp(4, 3, 4), torch.tensor([1, 0, -1]))]),
     "gather": (lambda x, i: torch.gather(x, 1, i), [(ramp(3, 4), torch.tensor([[1, 0], [3, 3], [0, 2]]))]),
     "index_select": (lambda x, i: torch.index_select(x, 1, i), [(ramp(3, 4), torch.tensor([1, 3, 3]))]),
-    "scatter": (lambda x, i: (x.scatter(1, i, 1.5), x.scatter_add(1, i, x)), [(ramp(3, 4), torch.tensor([[1, 0], [3, 3], [0, 2]]))]),
+    "scatter": (
+        lambda x, i: (x.scatter(1, i, 1.5), x.scatter_add(1, i, x)),
+        [(ramp(3, 4), torch.tensor([[1, 0], [3, 3], [0, 2]]))],
+    ),
     "index_put": (lambda x, i: torch.index_put(x, [i], x[i], accumulate=True), [(ramp(4, 3), torch.tensor([1, 1, 0]))]),
     "cross_entropy": (
-        lambda x, t: (F.cross_entropy(x, t), F.cross_entropy(x, t, reduction="none"), F.cross_entropy(x, t, reduction="sum")),
+        lambda x, t: (
+            F.cross_entropy(x, t),
+            F.cross_entropy(x, t, reduction="none"),
+            F.cross_entropy(x, t, reduction="sum"),
+        ),
         [(ramp(3, 5), torch.tensor([4, 0, -100])), (ramp(2, 5, 3), torch.tensor([[4, 0, 1], [1, 2, 3]]))],
     ),
     "nll_loss_backward": (
@@ -159,11 +245,20 @@ ROWS: dict[str, Row] = {
         [(torch.tensor(0.5), ramp(3, 5), torch.tensor([4, 0, -100]))],
     ),
     # joining
-    "cat": (lambda x, y: (torch.cat([x, y], 1), torch.cat([x * 2, y + 1, x], 1)), [(ramp(3, 4), ramp(3, 2)), (ramp(3, 0), ramp(3, 2))]),
+    "cat": (
+        lambda x, y: (torch.cat([x, y], 1), torch.cat([x * 2, y + 1, x], 1)),
+        [(ramp(3, 4), ramp(3, 2)), (ramp(3, 0), ramp(3, 2))],
+    ),
     "cat dtypes": (lambda x, y: torch.cat([x, y]), [(f32, i64), (bf16, f32)]),
     "stack": (lambda x, y: (torch.stack([x, y], 1), torch.stack([x * 2, y], -1)), [(ramp(3, 4), ramp(3, 4))]),
-    "pad": (lambda x: (F.pad(x, (1, 2, -1, 1), value=3.0), F.pad(x, (0, 1)), F.pad(x, (-1, -1))), [(ramp(3, 4),), (i64,)]),
-    "slice_scatter": (lambda x, y: (x.slice_scatter(y, 1, 1, 3), x.select_scatter(y[:, 0], 1, -1)), [(ramp(3, 4), ramp(3, 2))]),
+    "pad": (
+        lambda x: (F.pad(x, (1, 2, -1, 1), value=3.0), F.pad(x, (0, 1)), F.pad(x, (-1, -1))),
+        [(ramp(3, 4),), (i64,)],
+    ),
+    "slice_scatter": (
+        lambda x, y: (x.slice_scatter(y, 1, 1, 3), x.select_scatter(y[:, 0], 1, -1)),
+        [(ramp(3, 4), ramp(3, 2))],
+    ),
     "repeat": (lambda x: (x.repeat(2, 3), x.repeat(2, 1, 1)), [(ramp(3, 4),), (ramp(1, 4),)]),
     # library calls
     "mm": (lambda x, y: torch.relu(x @ y) + 1, [(ramp(3, 4), ramp(4, 5)), (ramp(4, 3).t(), ramp(4, 5))]),

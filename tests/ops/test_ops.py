@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+
 from lowering.tracing import check
 from ops.samples import ROWS, values
-
 from pliant.errors import Unsupported
 
 # bf16 results are rounded once where eager rounds after each step

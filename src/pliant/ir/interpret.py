@@ -6,6 +6,7 @@ Holds:  computations run in program order, each over its whole iteration space a
         program must give, up to the rounding of sums and of library functions. Loads outside a buffer raise, except in
         the argument that a `where` does not choose.
 """
+
 from __future__ import annotations
 
 import functools
@@ -141,7 +142,7 @@ class _State:
             if isinstance(result, torch.Tensor) and out is not None:
                 for expected, actual in zip(out.shape, result.shape):
                     if expected in c.defines:
-                        self.sizes[expected] = actual  # type: ignore[index]  # members of `defines` are symbols
+                        self.sizes[expected] = actual
             elif not isinstance(result, torch.Tensor):
                 self.sizes[c.defines[0]] = result
 

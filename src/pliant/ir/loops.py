@@ -6,6 +6,7 @@ Holds:  extents, strides and indices are `symbolic.Expr`; each buffer is written
         updated in place excepted: their `Pointwise` store comes after every other read of them in program order).
 Text:   `buf1[i0 < s0] = sum(r0 < 64) load(buf0, 64*i0 + r0)`.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -21,8 +22,10 @@ from pliant.symbolic.expr import Expr, Symbol
 class Buffer:
     """A dense or strided region of memory; identity is equality.
 
-    shape and strides are in elements. `role`: "input" (given by the caller), "constant" (a tensor known when compiling),
-    "temporary" (allocated by the program; may become a register or part of an arena), or "extern" (result of an extern call).
+    shape and strides are in elements. `role`: "input" (given by the caller), "constant" (a tensor known when
+    compiling),
+    "temporary" (allocated by the program; may become a register or part of an arena), or "extern" (result of an extern
+    call).
     """
 
     name: str
@@ -58,7 +61,8 @@ class Pointwise:
     """out[index] = value (or, with `accumulate`, out[index] += value / max / min) for all points of `axes`.
 
     text:   buf1[i0 < s0, i1 < 64] = add(load(buf0, 64*i0 + i1), 1)
-    checks: without `accumulate` no two points store to one index unless `indirect` says so; `index` uses axes, size symbols and `indirect` symbols only.
+    checks: without `accumulate` no two points store to one index unless `indirect` says so; `index` uses axes, size
+    symbols and `indirect` symbols only.
     """
 
     out: Buffer
@@ -74,7 +78,8 @@ class Pointwise:
 class Reduction:
     """out[index] = op over all points of `reduce_axes` of value, for all points of `axes`.
 
-    op: sum, prod, max, min (NaN-propagating), any, all, argmax, argmin (first index of the flattened reduce space, NaN wins).
+    op: sum, prod, max, min (NaN-propagating), any, all, argmax, argmin (first index of the flattened reduce space, NaN
+    wins).
     text:   buf1[i0 < s0] = sum(r0 < 64) load(buf0, 64*i0 + r0)
     """
 
@@ -93,9 +98,11 @@ class Extern:
     """outs = target(*args, **kwargs), an eager ATen call.
 
     args hold `View`s in place of tensors and `Expr`s in place of symbolic integers, nested as the schema has them.
-    `outs[i]` is None where the operator returns a non-tensor or the result is unused. `mutates`: buffers written in place.
+    `outs[i]` is None where the operator returns a non-tensor or the result is unused. `mutates`: buffers written in
+    place.
     `out_variant`: overload that writes into preallocated `outs`, where one exists (mm.out, addmm.out, bmm.out...).
-    `defines`: unbacked symbols bound by this call (for `.item()`-like: the integer result; for nonzero-like: sizes of outs).
+    `defines`: unbacked symbols bound by this call (for `.item()`-like: the integer result; for nonzero-like: sizes of
+    outs).
     """
 
     target: Any

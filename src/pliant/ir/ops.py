@@ -2,12 +2,13 @@
 
 In:     nothing; this is a table.
 Out:    `OPS[name]`: arity, kind of result, reference meaning on torch tensors, spelling in C (and in Triton).
-Holds:  arguments have one common dtype (except `where`'s condition), which is never bf16 or f16: those are computed in f32.
-        Integers wrap around (C code needs -fwrapv). No division of integers by zero is ever lowered to this table.
-C:      a template may use an argument more than once, so arguments are printed as names or literals. `{t}` is the C type
-        of the result. Names that start with `p_` are functions of the C prelude; with the suffix `f` for float, as libm has it.
+Holds:  arguments have one common dtype (except `where`'s condition), which is never bf16 or f16: those are computed in
+        f32. Integers wrap around (C code needs -fwrapv). No division of integers by zero is ever lowered to this table.
+C:      a template may use an argument more than once, so arguments are printed as names or literals. `{t}` is the C
+        type of the result. Names that start with `p_` are functions of the C prelude, with the suffix `f` for float.
 Adding: one row here, one row in `lowering/pointwise.py`, one row in `tests/ops/samples.py`.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -24,7 +25,8 @@ class ScalarOp:
     """One operator.
 
     result: "same" (as the first argument), "bool", or "second" (as the second argument).
-    `c_float`, `c_double`, `c_int`, `c_bool`: templates by the dtype of the *second* argument for `where`, else of the first;
+    `c_float`, `c_double`, `c_int`, `c_bool`: templates by the dtype of the *second* argument for `where`, else of the
+    first;
     None: not defined for that kind. `c_int` serves all integer types, signed or not.
     `cost`: rough number of cycles a vector lane spends, in units of one addition.
     """
@@ -49,7 +51,9 @@ class ScalarOp:
         return self.c_bool if dtype is torch.bool else self.c_int
 
 
-def _same(name: str, text: str, meaning: Meaning, *, kinds: str = "fdi", result: str = "same", cost: int = 1) -> ScalarOp:
+def _same(
+    name: str, text: str, meaning: Meaning, *, kinds: str = "fdi", result: str = "same", cost: int = 1
+) -> ScalarOp:
     """A row whose C text is the same for all `kinds` (f, d, i, b)."""
     arity = 1 + max(int(c) for c in "0123" if "{" + c + "}" in text)
     f, d, i, b = (text if k in kinds else None for k in "fdib")
@@ -99,14 +103,45 @@ _ROWS: tuple[ScalarOp, ...] = (
     _same("div", "{0} / {1}", torch.true_divide, kinds="fd", cost=4),
     ScalarOp("floordiv", 2, "same", _floored, "p_floordivf({0}, {1})", "p_floordiv({0}, {1})", _INT_FLOORDIV, cost=10),
     ScalarOp("truncdiv", 2, "same", _truncated, "truncf({0} / {1})", "trunc({0} / {1})", "{0} / {1}", cost=8),
-    ScalarOp("remainder", 2, "same", torch.remainder, "p_remainderf({0}, {1})", "p_remainder({0}, {1})", _INT_REMAINDER, cost=15),
+    ScalarOp(
+        "remainder",
+        2,
+        "same",
+        torch.remainder,
+        "p_remainderf({0}, {1})",
+        "p_remainder({0}, {1})",
+        _INT_REMAINDER,
+        cost=15,
+    ),
     ScalarOp("fmod", 2, "same", torch.fmod, "fmodf({0}, {1})", "fmod({0}, {1})", "{0} % {1}", cost=20),
     _same("neg", "-{0}", torch.neg),
     ScalarOp("abs", 1, "same", torch.abs, "fabsf({0})", "fabs({0})", "({0} < 0 ? -{0} : {0})"),
-    ScalarOp("minimum", 2, "same", torch.minimum, _nan_extremum("<"), _nan_extremum("<"), "({0} < {1} ? {0} : {1})", "{0} & {1}"),
-    ScalarOp("maximum", 2, "same", torch.maximum, _nan_extremum(">"), _nan_extremum(">"), "({0} > {1} ? {0} : {1})", "{0} | {1}"),
-    ScalarOp("fmin", 2, "same", torch.fmin, "fminf({0}, {1})", "fmin({0}, {1})", "({0} < {1} ? {0} : {1})", "{0} & {1}"),
-    ScalarOp("fmax", 2, "same", torch.fmax, "fmaxf({0}, {1})", "fmax({0}, {1})", "({0} > {1} ? {0} : {1})", "{0} | {1}"),
+    ScalarOp(
+        "minimum",
+        2,
+        "same",
+        torch.minimum,
+        _nan_extremum("<"),
+        _nan_extremum("<"),
+        "({0} < {1} ? {0} : {1})",
+        "{0} & {1}",
+    ),
+    ScalarOp(
+        "maximum",
+        2,
+        "same",
+        torch.maximum,
+        _nan_extremum(">"),
+        _nan_extremum(">"),
+        "({0} > {1} ? {0} : {1})",
+        "{0} | {1}",
+    ),
+    ScalarOp(
+        "fmin", 2, "same", torch.fmin, "fminf({0}, {1})", "fmin({0}, {1})", "({0} < {1} ? {0} : {1})", "{0} & {1}"
+    ),
+    ScalarOp(
+        "fmax", 2, "same", torch.fmax, "fmaxf({0}, {1})", "fmax({0}, {1})", "({0} > {1} ? {0} : {1})", "{0} | {1}"
+    ),
     ScalarOp("sqrt", 1, "same", torch.sqrt, "sqrtf({0})", "sqrt({0})", cost=5),
     ScalarOp("rsqrt", 1, "same", torch.rsqrt, "1.0f / sqrtf({0})", "1.0 / sqrt({0})", cost=9),
     _libm("copysign", "copysign", torch.copysign, 2, cost=2),

@@ -4,6 +4,7 @@ In:     any object of `scalar.py` or `loops.py`.
 Out:    text, one line a computation, made for reading, for golden tests and for the debug folder.
 Holds:  structurally equal programs print the same text; a store index is shown only where it is not the row-major one.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -2,12 +2,14 @@
 
 In:     lowering builds them with `const`, `index_value`, `load`, `apply`, `cast`.
 Out:    interned immutable trees (`is` is equality), walked by the interpreter, the scheduler and the C printer.
-Holds:  every node has a torch dtype; an operator's arguments were already promoted, `cast` (`Apply("cast", (x,))`) is explicit.
+Holds:  every node has a torch dtype; an operator's arguments were already promoted, `cast` (`Apply("cast", (x,))`) is
+        explicit.
         `where(c, x, y)` evaluates only the chosen one of x and y: a load in the other may be out of its buffer's range.
         bf16 and f16 values occur only as loads, constants and casts; operators compute in f32.
         Constructors simplify only where IEEE arithmetic gives the same bits (NaN payloads aside).
 Text:   `load(buf0, 64*i0 + r0)`, `add(x, y)`, `cast<f32>(x)`.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -229,7 +231,12 @@ def _div(args: tuple[Scalar, ...], dtype: torch.dtype) -> Scalar | None:
     if y.value == 1:
         return x
     # x / 2**k = x * 2**-k: both are the rounded value of the same real number
-    if y.value != 0 and math.isfinite(y.value) and abs(math.frexp(y.value)[0]) == 0.5 and 2.0**-60 < abs(y.value) < 2.0**60:
+    if (
+        y.value != 0
+        and math.isfinite(y.value)
+        and abs(math.frexp(y.value)[0]) == 0.5
+        and 2.0**-60 < abs(y.value) < 2.0**60
+    ):
         return apply("mul", x, const(1.0 / y.value, dtype))
     return None
 

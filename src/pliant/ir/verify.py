@@ -4,6 +4,7 @@ In:     a `LoopProgram`, and the name of the pass that made it.
 Out:    nothing, or `VerifyError` that shows the offending computation in its printed form.
 Holds:  the interpreter and the code generators assume what is checked here and check nothing again.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -2,9 +2,10 @@
 
 In:     rules call `reduce`, `realize`, `extern`, `load`, `indirect`.
 Out:    `computations` in a valid order.
-Holds:  sizes are simplified once with what the shape environment knows; nothing here asks it to decide, so no guard is added.
-        A tensor's loop is emitted when its first reader needs it, after the loops that it reads itself.
+Holds:  sizes are simplified once with what the shape environment knows; nothing here asks it to decide, so no guard is
+        added. A tensor's loop is emitted when its first reader needs it, after the loops that it reads itself.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
@@ -257,7 +258,13 @@ class Lowering:
         return t
 
     def _trivial_reduction(
-        self, x: Tensor, op: str, dtype: torch.dtype, shape: Shape, index_of: Callable[[Index, Index], Index], acc: torch.dtype
+        self,
+        x: Tensor,
+        op: str,
+        dtype: torch.dtype,
+        shape: Shape,
+        index_of: Callable[[Index, Index], Index],
+        acc: torch.dtype,
     ) -> Tensor:
         """A reduction over dimensions of size 1."""
         if op in ("argmax", "argmin"):
@@ -266,10 +273,18 @@ class Lowering:
         if op in ("any", "all"):
             return Tensor(self, dtype, shape, lambda i: cast(x.at(index_of(i, single)), torch.bool), weight=x.weight)
         final = opmath(dtype)
-        return Tensor(self, dtype, shape, lambda i: cast(cast(x.math_at(index_of(i, single)), acc), final), weight=x.weight)
+        return Tensor(
+            self, dtype, shape, lambda i: cast(cast(x.math_at(index_of(i, single)), acc), final), weight=x.weight
+        )
 
     def _emit_reduction(
-        self, t: Tensor, x: Tensor, dims: Sequence[int], op: str, acc: torch.dtype, index_of: Callable[[Index, Index], Index]
+        self,
+        t: Tensor,
+        x: Tensor,
+        dims: Sequence[int],
+        op: str,
+        acc: torch.dtype,
+        index_of: Callable[[Index, Index], Index],
     ) -> View:
         view = self.temporary(t.dtype, t.shape, self.device_of(t), self.layout(t))
         axes, outer = self.axes(t.shape)
@@ -294,9 +309,7 @@ class Lowering:
         with self.ranges.over(axes):
             value = cast(at(index), out.dtype)
             flat = self.ranges.simplify(target(index))
-        self.computations.append(
-            Pointwise(out.buffer, axes, flat, value, accumulate, self.bindings(flat), self.origin)
-        )
+        self.computations.append(Pointwise(out.buffer, axes, flat, value, accumulate, self.bindings(flat), self.origin))
 
     # -- externs ------------------------------------------------------------------------------------------------------
     def argument(self, value: Any) -> Any:

@@ -1,4 +1,5 @@
 """Tensors made from nothing: filled, counted, masked by position. They are never kept in memory unless they must."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -25,7 +26,9 @@ def _constant(value: float) -> Callable[..., Tensor]:
 
 
 def _arange(low: Lowering, out: torch.Tensor, start: Any, end: Any, step: Any = 1, **kwargs: Any) -> Tensor:
-    if out.dtype.is_floating_point or not all(isinstance(v, int) or getattr(v, "kind", None) is int for v in (start, step)):
+    if out.dtype.is_floating_point or not all(
+        isinstance(v, int) or getattr(v, "kind", None) is int for v in (start, step)
+    ):
         return _float_arange(low, out, start, step)
     first, by = lit(start), lit(step)
     return Tensor(low, out.dtype, low.shape_of(out), lambda i: low.number(first + i[0] * by, out.dtype))

@@ -4,6 +4,7 @@ In:     an overload with its arguments and fake results.
 Out:    tensors that lie where the call puts its results; numbers as expressions.
 Holds:  always correct; sizes and strides of results are those of the fakes (the wrapper checks them where not sure).
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -34,7 +35,9 @@ def lower_call(
         raise InternalError(f"`{target}` writes its arguments inside a functional graph", kind="lower")
     fakes = flatten(value)
     results = low.extern(target, args, kwargs, fakes, out_variant)
-    flat: list[Any] = [r if r is not None or not isinstance(f, _NUMBERS) else low.size(f) for r, f in zip(results, fakes)]
+    flat: list[Any] = [
+        r if r is not None or not isinstance(f, _NUMBERS) else low.size(f) for r, f in zip(results, fakes)
+    ]
     return flat if isinstance(value, (list, tuple)) else flat[0] if flat else None
 
 

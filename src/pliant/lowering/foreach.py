@@ -1,4 +1,5 @@
 """Operators on lists of tensors: one result for each position, by the rule of the operator on single tensors."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -15,7 +16,10 @@ Rule = Callable[..., Any]
 # (foreach operator, its overloads, the single operator's overload)
 _ROWS: tuple[tuple[str, str, str, str], ...] = (
     *[(name, "List Scalar ScalarList Tensor", name, "Tensor") for name in ("add", "sub", "mul", "div")],
-    *[(name, "default", name, "default") for name in ("sqrt", "rsqrt", "exp", "log", "neg", "abs", "sigmoid", "tanh", "reciprocal", "sign")],
+    *[
+        (name, "default", name, "default")
+        for name in ("sqrt", "rsqrt", "exp", "log", "neg", "abs", "sigmoid", "tanh", "reciprocal", "sign")
+    ],
     *[(name, "Scalar ScalarList", name, "default") for name in ("addcmul", "addcdiv")],
     ("pow", "Scalar", "pow", "Tensor_Scalar"),
     ("pow", "List", "pow", "Tensor_Tensor"),

@@ -4,6 +4,7 @@ In:     scalars of one floating-point dtype, and Python numbers.
 Out:    a scalar of the same dtype.
 Holds:  infinities and NaN come out as in eager; branches are `where`s.
 """
+
 from __future__ import annotations
 
 import math

@@ -3,8 +3,10 @@
 In:     data, and integer tensors of positions.
 Out:    tensors whose loads use indirect symbols (`Lowering.indirect`).
 Holds:  positions are checked where they are used (`check_index`): outside the data, the kernel reports an index error.
-        Writes at positions (index_put, scatter, embedding's gradient) are extern calls: eager's kernels handle duplicates well.
+        Writes at positions (index_put, scatter, embedding's gradient) are extern calls: eager's kernels handle
+        duplicates well.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -138,7 +140,13 @@ class _Classes:
 
 
 def _nll_loss(
-    low: Lowering, out: Sequence[torch.Tensor], x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore: int
+    low: Lowering,
+    out: Sequence[torch.Tensor],
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore: int,
 ) -> list[Tensor]:
     classes = _Classes(low, x, target, weight, ignore)
     losses, dtype = classes.losses(), classes.dtype
@@ -154,7 +162,8 @@ def _nll_loss(
 
 
 def _nll_loss_backward(
-    low: Lowering, out: torch.Tensor, grad: Tensor, x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore: int,
+    low: Lowering, out: torch.Tensor, grad: Tensor, x: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
+    ignore: int,
     total: Tensor,
 ) -> Tensor:  # fmt: skip
     classes = _Classes(low, x, target, weight, ignore)

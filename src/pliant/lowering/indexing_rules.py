@@ -4,6 +4,7 @@ In:     an index expression, and the axes that are being emitted.
 Out:    an equal expression with fewer divisions: `(64*i0 + i1) // 64` is `i0` where `i1 < 64`.
 Holds:  a rewrite is made only where the range is proved for all sizes; sizes are never decided here.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -65,13 +66,15 @@ class IndexRanges:
         return self._without_remainders(e) if type(e) is Sum else e
 
     def _without_remainders(self, e: Expr) -> Expr:
-        """With a % b written as a - b*(a // b), if all divisions then cancel: 4*(i // 4) + 2*(i//2 % 2) + i % 2 is i."""
+        """With a % b written as a - b*(a // b), if all divisions then cancel: 2*(i // 2) + i % 2 is i."""
         total: Expr = Integer(e.const)
         for mono, coef in e.terms:
             atoms = atoms_of(mono)
             part: Expr = Integer(coef)
             for atom in atoms:
-                part = part * (atom.args[0] - atom.args[1] * (atom.args[0] // atom.args[1]) if type(atom) is Mod else atom)
+                part = part * (
+                    atom.args[0] - atom.args[1] * (atom.args[0] // atom.args[1]) if type(atom) is Mod else atom
+                )
             total = total + part
         return e if self._has_division(total) else total
 

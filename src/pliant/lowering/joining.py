@@ -1,8 +1,10 @@
 """Tensors made from pieces of others: cat, stack, padding, repeat, roll, writes into a part.
 
 In:     pieces, and where they go.
-Out:    a tensor that chooses the piece by position. A `where` evaluates only its chosen argument, so no load is out of range.
+Out:    a tensor that chooses the piece by position. A `where` evaluates only its chosen argument, so no load is out of
+        range.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -93,7 +95,14 @@ def _pad(low: Lowering, out: torch.Tensor, x: Tensor, pad: Sequence[Any], value:
 
 
 def _slice_scatter(
-    low: Lowering, out: torch.Tensor, x: Tensor, source: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+    low: Lowering,
+    out: torch.Tensor,
+    x: Tensor,
+    source: Tensor,
+    dim: int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: Any = 1,
 ) -> Tensor:
     d = dim_of(dim, len(x.shape))
     if step != 1:
@@ -131,7 +140,9 @@ def _select_backward(low: Lowering, out: torch.Tensor, grad: Tensor, sizes: Any,
     return _select_scatter(low, out, empty, grad, dim, position)
 
 
-def _slice_backward(low: Lowering, out: torch.Tensor, grad: Tensor, sizes: Any, dim: int, start: Any, end: Any, step: Any) -> Tensor:
+def _slice_backward(
+    low: Lowering, out: torch.Tensor, grad: Tensor, sizes: Any, dim: int, start: Any, end: Any, step: Any
+) -> Tensor:
     zero = number(low, 0, out.dtype)
     empty = Tensor(low, out.dtype, low.shape_of(out), lambda i: zero)
     return _slice_scatter(low, out, empty, grad, dim, start, end, step)

@@ -2,10 +2,11 @@
 
 In:     an `AtenGraph`.
 Out:    a `LoopProgram` with the same results, strides of outputs included.
-Holds:  no guard is added: what is not statically known is computed by code that is right for all sizes. An operator without a
-        row in the registry, or with arguments that its row does not take, is an extern call of itself.
+Holds:  no guard is added: what is not statically known is computed by code that is right for all sizes. An operator
+        without a row in the registry, or with arguments that its row does not take, is an extern call of itself.
 Reads on: `context.py` (when a value is kept in memory), `registry.py` (the rows), `fallback.py`.
 """
+
 from __future__ import annotations
 
 import operator
@@ -19,12 +20,12 @@ from pliant.config import Config
 from pliant.errors import InternalError, Unsupported
 from pliant.graph.contracts import AtenGraph
 from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction, View
-from pliant.ir.scalar import loads
+from pliant.ir.scalar import Scalar, cast, const, loads
 from pliant.lowering import fallback
 from pliant.lowering.context import Lowering, whole
 from pliant.lowering.registry import RULES, VIEW_OPS
-from pliant.lowering.tensors import COMPUTED, Tensor, contiguous_strides
-from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol
+from pliant.lowering.tensors import COMPUTED, Index, Tensor, contiguous_strides
+from pliant.symbolic.expr import ONE, ZERO, Symbol
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _COPY = torch.ops.aten.copy_.default
@@ -145,17 +146,16 @@ class _GraphLowering:
         low = self.low
         low.origin = "copy_"
 
-        def at(index: Any) -> Any:
-            value = source.exact_at(_aligned(source, target, index))
-            return value if value.dtype is target.dtype else low_cast(value, target.dtype)
+        def at(index: Index) -> Scalar:
+            return cast(source.exact_at(_aligned(source, target, index)), target.dtype)
 
         low.store_into(target.view, at, "copy_")
 
-    def _ready_source(self, target: Tensor, source: Any, updated: set[Buffer]) -> Tensor:
-        """`source`, put in memory unless storing it reads no updated buffer except its own element."""
-        if not isinstance(source, Tensor):
-            number = source
-            source = Tensor(self.low, target.dtype, (), lambda i: low_const(number, target.dtype))
+    def _ready_source(self, target: Tensor, new: Any, updated: set[Buffer]) -> Tensor:
+        """The new value, put in memory unless storing it reads no updated buffer except its own element."""
+        number = None if isinstance(new, Tensor) else new
+        source = new if isinstance(new, Tensor) else Tensor(self.low, target.dtype, (), lambda i: literal)
+        literal = const(0 if number is None else number, target.dtype)
         if source.view is not None and source.view.buffer not in updated:
             return source
         if source.view is None:
@@ -195,19 +195,7 @@ class _GraphLowering:
         return self.low.store(copy, self.low.layout(copy) or contiguous_strides(t.shape))
 
 
-def low_cast(value: Any, dtype: torch.dtype) -> Any:
-    from pliant.ir.scalar import cast
-
-    return cast(value, dtype)
-
-
-def low_const(value: Any, dtype: torch.dtype) -> Any:
-    from pliant.ir.scalar import const
-
-    return const(value, dtype)
-
-
-def _aligned(source: Tensor, target: Tensor, index: Any) -> Any:
+def _aligned(source: Tensor, target: Tensor, index: Index) -> Index:
     skip = len(target.shape) - len(source.shape)
     return [ZERO if n is ONE else index[skip + k] for k, n in enumerate(source.shape)]
 
@@ -283,6 +271,3 @@ def _views(tree: Any) -> list[View]:
     if isinstance(tree, (list, tuple)):
         return [v for item in tree for v in _views(item)]
     return []
-
-
-__all__ = ["Expr", "lower"]

@@ -1,7 +1,9 @@
-"""Products and other operators that vendor libraries do best: extern calls that write into planned memory where they can.
+"""Products and other operators that vendor libraries do best: extern calls that write into planned memory where they
+can.
 
 `out` overloads run the same kernel as the functional ones and need no allocation of their own.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -4,6 +4,7 @@ In:     ATen's native_* calls.
 Out:    moments by two reductions, then pointwise work that the scheduler fuses with them.
 Holds:  everything is computed in f32 (f64 for doubles); saved mean and rstd have the dtypes eager gives them.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ import torch
 from pliant.errors import Unsupported
 from pliant.ir.scalar import Scalar, apply, const
 from pliant.lowering.context import Lowering
+from pliant.lowering.creation import filled
 from pliant.lowering.pointwise import elements, number, reader
 from pliant.lowering.reduction import count, keep, mapped, mean_of, rounded, variance_of
 from pliant.lowering.tensors import Shape, Tensor, opmath
@@ -43,7 +45,9 @@ def _rstd(low: Lowering, variance: Tensor, eps: Any) -> Tensor:
     return result
 
 
-def _combined(low: Lowering, dtype: torch.dtype, shape: Shape, tensors: Sequence[Tensor], f: Callable[..., Scalar], cost: int = 4) -> Tensor:
+def _combined(
+    low: Lowering, dtype: torch.dtype, shape: Shape, tensors: Sequence[Tensor], f: Callable[..., Scalar], cost: int = 4
+) -> Tensor:
     """f of the elements of tensors that broadcast to `shape` (dimensions aligned at the end), in `dtype`."""
     readers = [reader(low, t, dtype, shape) for t in tensors]
     weight = cost + sum([t.weight for t in tensors if t.view is None])
@@ -54,7 +58,13 @@ def _combined(low: Lowering, dtype: torch.dtype, shape: Shape, tensors: Sequence
 
 
 def _layer_norm(
-    low: Lowering, out: Sequence[torch.Tensor], x: Tensor, normalized: Sequence[Any], weight: Tensor | None, bias: Tensor | None, eps: float
+    low: Lowering,
+    out: Sequence[torch.Tensor],
+    x: Tensor,
+    normalized: Sequence[Any],
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
 ) -> list[Tensor]:
     rank = len(x.shape)
     dims = list(range(rank - len(normalized), rank))
@@ -107,7 +117,9 @@ def _layer_norm_backward(
     return results
 
 
-def _normalized_gradient(low: Lowering, scaled: Tensor, hat: Tensor, rstd: Tensor, dims: Sequence[int], dtype: torch.dtype) -> Tensor:
+def _normalized_gradient(
+    low: Lowering, scaled: Tensor, hat: Tensor, rstd: Tensor, dims: Sequence[int], dtype: torch.dtype
+) -> Tensor:
     """rstd * (g - mean(g) - hat * mean(g * hat)), means over `dims`; rstd broadcasts."""
     first = keep(mean_of(low, scaled, dims, dtype), dims)
     second = keep(mean_of(low, _combined(low, dtype, scaled.shape, (scaled, hat), mul, 1), dims, dtype), dims)
@@ -140,7 +152,9 @@ def _batch_norm_training(
     variance, mean = variance_of(low, x, dims, dtype, 0)
     variance.uses = 2
     rstd = _rstd(low, variance, eps)
-    result = _affine(low, x, _spread_(mean, rank), _spread_(rstd, rank), _spread(weight, rank), _spread(bias, rank), dtype)
+    result = _affine(
+        low, x, _spread_(mean, rank), _spread_(rstd, rank), _spread(weight, rank), _spread(bias, rank), dtype
+    )
     return result, mean, rstd, variance
 
 
@@ -149,7 +163,9 @@ def _batch_norm_eval(
 ) -> Tensor:
     rank, dtype = len(x.shape), opmath(x.dtype)
     rstd = _rstd(low, mapped(low, variance, dtype, lambda v: v, 0), eps)
-    return _affine(low, x, _spread_(mean, rank), _spread_(rstd, rank), _spread(weight, rank), _spread(bias, rank), dtype)
+    return _affine(
+        low, x, _spread_(mean, rank), _spread_(rstd, rank), _spread(weight, rank), _spread(bias, rank), dtype
+    )
 
 
 def _moving(low: Lowering, running: Tensor, value: Tensor, momentum: float, dtype: torch.dtype) -> Tensor:
@@ -187,7 +203,7 @@ def _batch_norm(
         return [rounded(result, out[0].dtype), rounded(mean, out[1].dtype), rounded(rstd, out[2].dtype)]
     assert running_mean is not None and running_var is not None
     result = _batch_norm_eval(low, x, weight, bias, running_mean, running_var, eps)
-    empty = [Tensor(low, f.dtype, low.shape_of(f), lambda i, d=f.dtype: const(0, d)) for f in out[1:3]]
+    empty = [filled(low, f, 0) for f in out[1:3]]  # eager saves nothing
     return [rounded(result, out[0].dtype), *empty]
 
 
@@ -205,7 +221,8 @@ def _batch_norm_inference(
 
 def _batch_norm_backward(
     low: Lowering, out: Sequence[Any], grad: Tensor, x: Tensor, weight: Tensor | None, running_mean: Tensor | None,
-    running_var: Tensor | None, saved_mean: Tensor | None, saved_rstd: Tensor | None, training: bool, eps: float, mask: Sequence[bool],
+    running_var: Tensor | None, saved_mean: Tensor | None, saved_rstd: Tensor | None, training: bool, eps: float, mask:
+    Sequence[bool],
 ) -> list[Tensor | None]:  # fmt: skip
     rank, dtype = len(x.shape), opmath(x.dtype)
     dims = [d for d in range(rank) if d != 1]
@@ -216,7 +233,9 @@ def _batch_norm_backward(
         assert running_mean is not None and running_var is not None
         mean, rstd = running_mean, _rstd(low, mapped(low, running_var, dtype, lambda v: v, 0), eps)
     grad.uses, x.uses = max(grad.uses, 3), max(x.uses, 2)
-    hat = _combined(low, dtype, x.shape, (x, _spread_(mean, rank), _spread_(rstd, rank)), lambda a, m, r: mul(sub(a, m), r), 2)
+    hat = _combined(
+        low, dtype, x.shape, (x, _spread_(mean, rank), _spread_(rstd, rank)), lambda a, m, r: mul(sub(a, m), r), 2
+    )
     products = _combined(low, dtype, x.shape, (grad, hat), mul, 1)
     dot, total = low.reduce(products, dims, "sum", dtype, dtype), low.reduce(grad, dims, "sum", dtype, dtype)
     results: list[Tensor | None] = [None, None, None]
@@ -230,7 +249,8 @@ def _batch_norm_backward(
 
 
 def _batch_input_gradient(
-    low: Lowering, grad: Tensor, hat: Tensor, rstd: Tensor, weight: Tensor | None, dot: Tensor, total: Tensor, dims: Sequence[int],
+    low: Lowering, grad: Tensor, hat: Tensor, rstd: Tensor, weight: Tensor | None, dot: Tensor, total: Tensor, dims:
+    Sequence[int],
     training: bool,
 ) -> Tensor:  # fmt: skip
     dtype = hat.dtype
@@ -254,7 +274,8 @@ def _batch_input_gradient(
 
 
 def _group_norm(
-    low: Lowering, out: Sequence[torch.Tensor], x: Tensor, weight: Tensor | None, bias: Tensor | None, n: Any, c: Any, hw: Any,
+    low: Lowering, out: Sequence[torch.Tensor], x: Tensor, weight: Tensor | None, bias: Tensor | None, n: Any, c: Any,
+    hw: Any,
     groups: Any, eps: float,
 ) -> list[Tensor]:  # fmt: skip
     n_, c_, hw_, g_ = (low.size(v) for v in (n, c, hw, groups))

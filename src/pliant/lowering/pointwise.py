@@ -2,8 +2,10 @@
 
 In:     tensors and numbers.
 Out:    a tensor whose element is a scalar expression of the arguments' elements.
-Holds:  arguments are converted to one dtype as eager does, halves are computed in f32. Numbers are literals of that dtype.
+Holds:  arguments are converted to one dtype as eager does, halves are computed in f32. Numbers are literals of that
+        dtype.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -301,7 +303,7 @@ def _float_unary(op: str) -> Callable[..., Tensor]:
     return only_floats(simple(op))
 
 
-def _overloads(names: str, rule: Callable[..., Tensor], *overloads: str) -> dict[Any, Callable[..., Tensor]]:
+def _overloads(names: str, rule: Callable[..., Any], *overloads: str) -> dict[Any, Callable[..., Any]]:
     """One rule for several overloads of several operators, as far as this torch has them."""
     found = {}
     for name in names.split():
@@ -322,15 +324,26 @@ def _elu_backward(
     return elements(low, out, (grad, x), opmath(out.dtype), formula, 18)
 
 
+def _log_sigmoid(low: Lowering, out: Sequence[torch.Tensor], x: Tensor) -> list[Tensor]:
+    """The result, and the buffer that eager's CPU kernel would save: the gradient here does not read it."""
+    result = elements(low, out[0], (x,), opmath(out[0].dtype), formulas.log_sigmoid, 32)
+    unused = Tensor(low, out[1].dtype, low.shape_of(out[1]), lambda i: const(0, opmath(out[1].dtype)))
+    return [result, unused]
+
+
 _BOTH = ("Tensor", "Scalar")
 _UNARY = (
-    "sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sigmoid sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
-    "erf erfc lgamma"
+    "sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sigmoid sin cos tan asin acos atan sinh cosh tanh asinh acosh "
+    "atanh erf erfc lgamma"
 )
 
 RULES: dict[Any, Callable[..., Any]] = {
     **{k: v for op in _UNARY.split() for k, v in _overloads(op, _float_unary(op)).items()},
-    **{k: v for op in ("floor", "ceil", "trunc", "round") for k, v in _overloads(op, identity_for_integers(simple(op))).items()},
+    **{
+        k: v
+        for op in ("floor", "ceil", "trunc", "round")
+        for k, v in _overloads(op, identity_for_integers(simple(op))).items()
+    },
     **{k: v for op in ("eq", "ne", "lt", "le", "gt", "ge") for k, v in _overloads(op, comparison(op), *_BOTH).items()},
     **{k: v for op in ("minimum", "maximum", "fmin", "fmax") for k, v in _overloads(op, simple(op)).items()},
     **_overloads("atan2", only_floats(simple("atan2"))),
@@ -386,10 +399,7 @@ RULES: dict[Any, Callable[..., Any]] = {
     **_overloads("hardswish", by_formula(formulas.hardswish, 5)),
     **_overloads("threshold", by_formula(formulas.threshold, 2)),
     **_overloads("logit", only_floats(by_formula(formulas.logit, 20))),
-    **_overloads("log_sigmoid_forward", lambda low, out, x: (
-        elements(low, out[0], (x,), opmath(out[0].dtype), formulas.log_sigmoid, 32),
-        elements(low, out[1], (), torch.float32, lambda: const(0, torch.float32)),
-    )),
+    **_overloads("log_sigmoid_forward", _log_sigmoid),
     **_overloads("nan_to_num", _full_floats(by_formula(formulas.nan_to_num, 6))),
     # gradients: (grad, ...)
     **_overloads("threshold_backward", by_formula(formulas.threshold_backward, 2, 2)),
@@ -403,8 +413,16 @@ RULES: dict[Any, Callable[..., Any]] = {
     **_overloads("hardsigmoid_backward", by_formula(formulas.hardsigmoid_backward, 3, 2)),
     **_overloads("hardswish_backward", by_formula(formulas.hardswish_backward, 6, 2)),
     **_overloads("softplus_backward", by_formula(formulas.softplus_backward, 20, 2)),
-    **_overloads("log_sigmoid_backward", lambda low, out, grad, x, buffer: elements(
-        low, out, (grad, x), opmath(out.dtype), formulas.log_sigmoid_backward, 20)),
-    **_overloads("native_dropout_backward", lambda low, out, grad, mask, scale: elements(
-        low, out, (grad, mask, scale), opmath(out.dtype), lambda g, m, s: apply("mul", apply("mul", g, m), s), 2)),
+    **_overloads(
+        "log_sigmoid_backward",
+        lambda low, out, grad, x, buffer: elements(
+            low, out, (grad, x), opmath(out.dtype), formulas.log_sigmoid_backward, 20
+        ),
+    ),
+    **_overloads(
+        "native_dropout_backward",
+        lambda low, out, grad, mask, scale: elements(
+            low, out, (grad, mask, scale), opmath(out.dtype), lambda g, m, s: apply("mul", apply("mul", g, m), s), 2
+        ),
+    ),
 }

@@ -1,4 +1,5 @@
 """Type promotion as eager does it: dimensioned tensors, then 0-dim tensors, then Python numbers."""
+
 from __future__ import annotations
 
 import functools

@@ -4,6 +4,7 @@ In:     a tensor and the dimensions to reduce.
 Out:    tensors whose elements are made by `Reduction` computations, and pointwise work on them.
 Holds:  halves accumulate in f32. Variances take two passes over the data (mean first), so they do not cancel.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -54,7 +55,15 @@ def mapped(low: Lowering, x: Tensor, dtype: torch.dtype, f: Callable[[Scalar], S
     return low.pointwise(dtype, x.shape, lambda i: f(cast(x.at(i), dtype)), weight)
 
 
-def along(low: Lowering, x: Tensor, dims: Sequence[int], dtype: torch.dtype, f: Callable[..., Scalar], *rows: Tensor, cost: int = 1) -> Tensor:
+def along(
+    low: Lowering,
+    x: Tensor,
+    dims: Sequence[int],
+    dtype: torch.dtype,
+    f: Callable[..., Scalar],
+    *rows: Tensor,
+    cost: int = 1,
+) -> Tensor:
     """f(element of x, elements of `rows`), where `rows` lack the dimensions `dims`. Kept as `dtype`."""
     for row in rows:
         if row.view is None and row.weight > 1:
@@ -73,8 +82,9 @@ def rounded(t: Tensor, dtype: torch.dtype) -> Tensor:
     if t.dtype is dtype:
         return t
     final = opmath(dtype)
-    result = Tensor(t.low, dtype, t.shape, lambda i: cast(t.at(i), final), weight=t.weight if t.materialize is None else 0)
-    return result
+    return Tensor(
+        t.low, dtype, t.shape, lambda i: cast(t.at(i), final), weight=t.weight if t.materialize is None else 0
+    )
 
 
 def count(low: Lowering, x: Tensor, dims: Sequence[int]) -> Expr:
@@ -84,7 +94,9 @@ def count(low: Lowering, x: Tensor, dims: Sequence[int]) -> Expr:
 # -- plain reductions -------------------------------------------------------------------------------------------------
 
 
-def _sum(low: Lowering, out: torch.Tensor, x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+def _sum(
+    low: Lowering, out: torch.Tensor, x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Tensor:
     dims = dims_of(dim, len(x.shape))
     return _result(low.reduce(x, dims, "sum", out.dtype, opmath(out.dtype)), dims, keepdim)
 
@@ -99,7 +111,9 @@ def mean_of(low: Lowering, x: Tensor, dims: Sequence[int], dtype: torch.dtype) -
     return low.pointwise(dtype, total.shape, lambda i: apply("div", total.at(i), n), 4)
 
 
-def _mean(low: Lowering, out: torch.Tensor, x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+def _mean(
+    low: Lowering, out: torch.Tensor, x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Tensor:
     dims = dims_of(dim, len(x.shape))
     mean = rounded(mean_of(low, x, dims, opmath(out.dtype)), out.dtype)
     return _result(mean, dims, keepdim)
@@ -155,7 +169,9 @@ def _condition(op: str) -> Callable[..., Tensor]:
     return rule
 
 
-def _prod(low: Lowering, out: torch.Tensor, x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+def _prod(
+    low: Lowering, out: torch.Tensor, x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Tensor:
     dims = dims_of(dim, len(x.shape))
     return _result(low.reduce(x, dims, "prod", out.dtype, opmath(out.dtype)), dims, keepdim)
 
@@ -175,7 +191,9 @@ def _square(a: Scalar) -> Scalar:
     return apply("mul", a, a)
 
 
-def variance_of(low: Lowering, x: Tensor, dims: Sequence[int], dtype: torch.dtype, correction: Any) -> tuple[Tensor, Tensor]:
+def variance_of(
+    low: Lowering, x: Tensor, dims: Sequence[int], dtype: torch.dtype, correction: Any
+) -> tuple[Tensor, Tensor]:
     """(variance, mean); the divisor max(n - correction, 0) gives NaN or inf for too few elements, as in eager."""
     mean, squares = moments(low, x, dims, dtype)
     n = low.number(count(low, x, dims), dtype)
@@ -185,7 +203,7 @@ def variance_of(low: Lowering, x: Tensor, dims: Sequence[int], dtype: torch.dtyp
 
 
 def _correction(options: Sequence[Any], correction: Any) -> tuple[Any, Any, bool]:
-    """(dim, correction, keepdim) of the overloads var(unbiased), var.dim(dim, unbiased, keepdim), var.correction(dim)."""
+    """(dim, correction, keepdim) of var(unbiased), var.dim(dim, unbiased, keepdim), var.correction(dim)."""
     if len(options) and isinstance(options[0], bool):
         return None, float(options[0]), False
     dim = options[0] if options else None
@@ -244,7 +262,9 @@ def _log_softmax(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, half_to_
 def _softmax_backward(low: Lowering, out: torch.Tensor, grad: Tensor, y: Tensor, dim: int, dtype: Any) -> Tensor:
     dims = dims_of(dim, len(y.shape))
     math = opmath(y.dtype)
-    products = low.pointwise(math, y.shape, lambda i: apply("mul", cast(grad.at(i), math), cast(y.at(i), math)), 2 + grad.weight)
+    products = low.pointwise(
+        math, y.shape, lambda i: apply("mul", cast(grad.at(i), math), cast(y.at(i), math)), 2 + grad.weight
+    )
     products.uses = 2
     total = low.reduce(products, dims, "sum", math, math)
 
@@ -267,7 +287,13 @@ def _log_softmax_backward(low: Lowering, out: torch.Tensor, grad: Tensor, y: Ten
 
 
 def _with_rows(
-    low: Lowering, full: Sequence[Tensor], dims: Sequence[int], dtype: torch.dtype, f: Callable[..., Scalar], *rows: Tensor, cost: int = 2
+    low: Lowering,
+    full: Sequence[Tensor],
+    dims: Sequence[int],
+    dtype: torch.dtype,
+    f: Callable[..., Scalar],
+    *rows: Tensor,
+    cost: int = 2,
 ) -> Tensor:
     """f(elements of `full`, elements of `rows` without the dimensions `dims`)."""
     dropped = set(dims)
@@ -300,7 +326,9 @@ def _logsumexp(low: Lowering, out: torch.Tensor, x: Tensor, dim: Any, keepdim: b
 # -- norms ------------------------------------------------------------------------------------------------------------
 
 
-def _norm(low: Lowering, out: torch.Tensor, x: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+def _norm(
+    low: Lowering, out: torch.Tensor, x: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Tensor:
     dims = dims_of(dim, len(x.shape))
     math = opmath(out.dtype)
     if p == 2:

@@ -1,9 +1,11 @@
 """All lowering rules: ATen overload -> function that makes its result.
 
-A rule takes `(low, out, *args, **kwargs)`: the lowering, the fake result (or results), and the call's arguments with tensors as
+A rule takes `(low, out, *args, **kwargs)`: the lowering, the fake result (or results), and the call's arguments with
+tensors as
 `Tensor`s and symbolic numbers as expressions. It raises `Unsupported` for arguments that it does not serve.
 `VIEW_OPS`: operators whose result has no memory of its own.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -5,6 +5,7 @@ Out:    `at(index)`: the scalar at a point. `view`: where the elements lie, once
 Holds:  asking for an element of a tensor that must be in memory (a reduction, a shared value) puts it there first.
         The scalar of a bf16 or f16 tensor may be the f32 value before rounding; `exact_at` rounds it.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -45,10 +46,30 @@ class Tensor:
     `source`: a tensor of the same elements that may be read instead (a clone's original).
     """
 
-    __slots__ = ("low", "dtype", "shape", "_at", "view", "weight", "uses", "fake", "materialize", "source", "origin", "rebase")
+    __slots__ = (
+        "low",
+        "dtype",
+        "shape",
+        "_at",
+        "view",
+        "weight",
+        "uses",
+        "fake",
+        "materialize",
+        "source",
+        "origin",
+        "rebase",
+    )
 
     def __init__(
-        self, low: Lowering, dtype: torch.dtype, shape: Shape, at: At | None = None, *, weight: int = 0, view: View | None = None
+        self,
+        low: Lowering,
+        dtype: torch.dtype,
+        shape: Shape,
+        at: At | None = None,
+        *,
+        weight: int = 0,
+        view: View | None = None,
     ) -> None:
         self.low = low
         self.dtype = dtype
@@ -66,7 +87,11 @@ class Tensor:
     def at(self, index: Index) -> Scalar:
         """The scalar at `index`: of `dtype`, or f32 for half types."""
         view = self.view
-        if view is None and self.rebase is None and (self.materialize is not None or (self.uses > 1 and self.weight > self.low.share_limit)):
+        if (
+            view is None
+            and self.rebase is None
+            and (self.materialize is not None or (self.uses > 1 and self.weight > self.low.share_limit))
+        ):
             view = self.low.realize(self)
         if view is not None:
             return self.low.load(view, index)
@@ -78,7 +103,7 @@ class Tensor:
         return cast(self.at(index), self.dtype)
 
     def computed_at(self, index: Index) -> Scalar:
-        """As `exact_at`, computed anew even where the elements are to be kept in memory: what stores them calls this."""
+        """As `exact_at`, computed anew even if the elements are to be kept in memory: what stores them calls it."""
         assert self._at is not None
         return cast(self._at(index), self.dtype)
 

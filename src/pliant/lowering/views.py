@@ -5,8 +5,10 @@ Out:    the same elements under other indices; in memory, another `View` of the 
 Holds:  most views are affine: each dimension of the result steps through some dimensions of the source (`affine`).
         `reshape` splits and merges groups of dimensions whose products agree.
 """
+
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -53,7 +55,11 @@ def _affine_view(view: View, shape: Shape, mapping: Sequence[Steps], starts: dic
 
 
 def virtual(
-    t: Tensor, shape: Shape, index_of: Callable[[Index], Index], again: Callable[[Tensor], Tensor], shrinks: bool = False
+    t: Tensor,
+    shape: Shape,
+    index_of: Callable[[Index], Index],
+    again: Callable[[Tensor], Tensor],
+    shrinks: bool = False,
 ) -> Tensor:
     """A view of a tensor that is not in memory. In memory, it is a view of `t` in memory if that is possible."""
     result = Tensor(t.low, t.dtype, shape, lambda index: t.at(index_of(index)))
@@ -113,7 +119,13 @@ def squeeze_dims(t: Tensor, dims: Sequence[int]) -> Tensor:
 
 def _squeeze(low: Lowering, out: torch.Tensor, t: Tensor, dim: Any = None) -> Tensor:
     rank = len(t.shape)
-    asked = range(rank) if dim is None else [dim_of(d, rank) for d in (dim if isinstance(dim, list) else [dim])] if rank else []
+    asked = (
+        range(rank)
+        if dim is None
+        else [dim_of(d, rank) for d in (dim if isinstance(dim, list) else [dim])]
+        if rank
+        else []
+    )
     dims = [d for d in asked if t.shape[d] is ONE]
     if rank - len(dims) != out.dim():
         raise Unsupported("a size that is 1 by a guard only")
@@ -129,7 +141,9 @@ def expand(low: Lowering, out: torch.Tensor, t: Tensor, *_: Any, **__: Any) -> T
     return affine(t, shape, mapping, {})
 
 
-def _slice(low: Lowering, out: torch.Tensor, t: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Tensor:
+def _slice(
+    low: Lowering, out: torch.Tensor, t: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+) -> Tensor:
     d = dim_of(dim, len(t.shape))
     shape = low.shape_of(out)
     first = slice_start(low, t.shape[d], 0 if start is None else start)
@@ -178,7 +192,8 @@ def _unbind(low: Lowering, out: Sequence[torch.Tensor], t: Tensor, dim: int = 0)
 
 def split(low: Lowering, out: Sequence[torch.Tensor], t: Tensor, sizes: Any, dim: int = 0) -> list[Tensor]:
     d = dim_of(dim, len(t.shape))
-    pieces, start = [], ZERO
+    pieces: list[Tensor] = []
+    start: Expr = ZERO
     for fake in out:
         shape = low.shape_of(fake)
         mapping: list[Steps] = [[(k, _1)] for k in range(len(shape))]
@@ -294,7 +309,7 @@ def _reshaped_strides(t: Tensor, shape: Shape, groups: list[Group]) -> Shape | N
     old = t.view.strides
     strides: list[Expr] = [ONE] * len(shape)
     for left, right in groups:
-        for outer, inner in zip(left, left[1:]):
+        for outer, inner in itertools.pairwise(left):
             if old[outer] is not old[inner] * t.shape[inner]:
                 return None
         step = old[left[-1]] if left else ONE
