@@ -82,7 +82,7 @@ def shape_functions() -> tuple[dict[Any, Any], ...]:
     global _shape_functions
     if _shape_functions is None:
         import torch._decomp as decompositions
-        import torch._meta_registrations
+        import torch._meta_registrations  # noqa: F401  # fills the table of meta functions
 
         tables = decompositions.global_decomposition_table
         _shape_functions = (tables["meta"], tables["post_autograd"], tables["pre_autograd"])
@@ -97,3 +97,13 @@ def gradients(outputs: list[torch.Tensor], inputs: list[torch.Tensor], tangents:
     from torch.autograd.graph import _engine_run_backward
 
     return _engine_run_backward(tuple(outputs), tuple(tangents), False, False, tuple(inputs), True, accumulate_grad=False)  # type: ignore[no-any-return]
+
+
+def has_mkl() -> bool:
+    """Whether this build transforms with MKL, whose results have other strides than pocketfft's."""
+    return bool(torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]
+
+
+def flash_attention_enabled() -> bool:
+    """Whether the program lets attention use its fused kernel (the CPU's too, in spite of its name)."""
+    return bool(torch.backends.cuda.flash_sdp_enabled())  # type: ignore[no-untyped-call]

@@ -38,7 +38,7 @@ class FakeTensor(torch.Tensor):
     """A tensor that has everything but elements.
 
     `spec`: its description; `size_`, `stride_`... read it, faster than `size()` and `stride()` do.
-    `node`: free for whoever records (an fx node, a functional value). `constant`: the real tensor this stands for, if any.
+    `node`: free for whoever records (an fx node, a functional value). `constant`: the real tensor behind it, if any.
     """
 
     fake_mode: FakeMode
@@ -47,7 +47,7 @@ class FakeTensor(torch.Tensor):
     constant: torch.Tensor | None = None
     is_parameter_: bool = False
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
@@ -77,15 +77,15 @@ class FakeTensor(torch.Tensor):
     def device_(self) -> torch.device:
         return self.spec.device
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         return torch.nn.Parameter if self.is_parameter_ else torch.Tensor
 
     @property
-    def _is_param(self) -> bool:
+    def _is_param(self) -> bool:  # type: ignore[override]
         return self.is_parameter_
 
-    def __repr__(self, *, tensor_contents: object = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         sizes = ", ".join(map(str, self.size_))
         return f"Fake {_DTYPE_NAMES.get(self.dtype_, str(self.dtype_))}[{sizes}] {self.device_}"
 
@@ -113,7 +113,7 @@ def find_mode(args: Sequence[Any], kwargs: dict[str, Any]) -> FakeMode:
     raise AssertionError("no fake tensor among the arguments")
 
 
-class FakeMode(TorchDispatchMode):
+class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Computes on fakes; factory functions called under it make fakes."""
 
     @classmethod
@@ -122,7 +122,7 @@ class FakeMode(TorchDispatchMode):
         return False
 
     def __init__(self, shape_env: ShapeEnv | None = None, allow_unbacked: bool = False) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.shape_env = shape_env
         self.allow_unbacked = allow_unbacked
         self.intern = Interner()
@@ -170,7 +170,7 @@ class FakeMode(TorchDispatchMode):
     def _as_non_leaf(self, fake: FakeTensor) -> FakeTensor:
         """A fake with a `grad_fn`, as real intermediate results have."""
         with torch.enable_grad():
-            made: FakeTensor = _Identity.apply(fake)
+            made: FakeTensor = _Identity.apply(fake)  # type: ignore[no-untyped-call]
         return made
 
     # -- calls --------------------------------------------------------------------------------------------------------
@@ -297,15 +297,15 @@ class _Identity(torch.autograd.Function):
     """A result of the same description (overlapping strides too), whose gradient is its input's."""
 
     @staticmethod
-    def forward(ctx: Any, fake: FakeTensor) -> FakeTensor:  # type: ignore[override]
+    def forward(ctx: Any, fake: FakeTensor) -> FakeTensor:
         return fake.fake_mode.new(fake.size_, fake.stride_, fake.dtype_, fake.device_, offset=fake.offset_)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
         return grad
 
 
-class ShapeOnlyMode(TorchDispatchMode):
+class ShapeOnlyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sends every call to `compute` of a fake mode."""
 
     @classmethod
@@ -314,7 +314,7 @@ class ShapeOnlyMode(TorchDispatchMode):
         return False
 
     def __init__(self, owner: FakeMode) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.owner = owner
 
     def __torch_dispatch__(

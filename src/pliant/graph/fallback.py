@@ -2,8 +2,8 @@
 
 In:     an operator and arguments whose tensors are fakes.
 Out:    fakes of its results; arguments that the operator returns keep their identity.
-Holds:  static sizes: the operator's meta kernel. Symbolic sizes: torch's Python meta function, decomposition or reference,
-        run on the fakes below a mode that records nothing. Otherwise `UnsupportedOperator`.
+Holds:  static sizes: the operator's meta kernel. Symbolic sizes: torch's Python meta function, decomposition or
+        reference, run on the fakes below a mode that records nothing. Otherwise `UnsupportedOperator`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def run(mode: FakeMode, plan: CallPlan, args: Sequence[Any], kwargs: dict[str, A
     if torch.Tag.data_dependent_output in plan.tags or torch.Tag.dynamic_output_shape in plan.tags:
         raise DataDependentError(f"`{plan.func}` needs the values of its input", kind="data-dependent")
     flat, tree = tree_flatten((tuple(args), kwargs))
-    specs = [value.spec for value in flat if isinstance(value, torch.Tensor)]
+    specs: list[TensorSpec] = [value.spec for value in flat if isinstance(value, torch.Tensor)]  # type: ignore[attr-defined]
     device = common_device(flat)
     if any(map(_is_symbolic, specs)) or any(isinstance(value, _SYMBOLIC) for value in flat):
         outputs = _run_symbolic(mode, plan, args, kwargs)

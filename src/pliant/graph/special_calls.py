@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pliant import torch_adapter
 from pliant.errors import DataDependentError
 from pliant.graph.shape_rules.views import METADATA_WRITES
 from pliant.graph.tensor_spec import TensorSpec, row_major_strides, same_dim
@@ -60,7 +61,7 @@ def _item(mode: FakeMode, func: Any, x: Any) -> Any:
     if dtype is torch.bool:
         return env.wrap(env.create_unbacked(bool, origin=str(func)))
     limits = torch.iinfo(dtype)
-    bounds = {} if dtype is torch.int64 else {"lo": limits.min, "hi": limits.max}
+    bounds: dict[str, Any] = {} if dtype is torch.int64 else {"lo": limits.min, "hi": limits.max}
     return env.wrap(env.create_unbacked(origin=str(func), **bounds))
 
 
@@ -92,7 +93,8 @@ def _masked_select(mode: FakeMode, func: Any, x: Any, mask: Any) -> Any:
 
 @_special(_aten.repeat_interleave.Tensor)
 def _repeat_interleave(mode: FakeMode, func: Any, repeats: Any, *, output_size: Any = None) -> Any:
-    return _fresh(mode, repeats, output_size if output_size is not None else _unbacked_size(mode, func), dtype=torch.int64)
+    many = output_size if output_size is not None else _unbacked_size(mode, func)
+    return _fresh(mode, repeats, many, dtype=torch.int64)
 
 
 @_special(_aten.bincount.default)
@@ -150,7 +152,7 @@ def _fused_sdp_choice(
     specs = [one.spec for one in (query, key, value)]
     if any(spec.device.type != "cpu" for spec in specs):
         raise UnsupportedOperator("attention kernels of this device", kind="attention-device")
-    usable = torch.backends.cuda.flash_sdp_enabled() and dropout_p == 0 and _flash_operands(specs, enable_gqa)
+    usable = torch_adapter.flash_attention_enabled() and dropout_p == 0 and _flash_operands(specs, enable_gqa)
     return int(usable and (attn_mask is None or _flash_mask(attn_mask, *specs[:2])))
 
 

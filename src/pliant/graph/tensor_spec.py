@@ -22,9 +22,7 @@ class TensorSpec:
     __slots__ = ("size", "stride", "dtype", "device", "offset", "size_key", "stride_key", "row_major", "_bytes")
     row_major: bool | None
 
-    def __init__(
-        self, size: Sizes, stride: Sizes, dtype: torch.dtype, device: torch.device, offset: Dim = 0
-    ) -> None:
+    def __init__(self, size: Sizes, stride: Sizes, dtype: torch.dtype, device: torch.device, offset: Dim = 0) -> None:
         self.size = size
         self.stride = stride
         self.dtype = dtype
@@ -36,7 +34,7 @@ class TensorSpec:
         self._bytes: Dim = None
 
     def storage_bytes(self) -> Dim:
-        """Bytes from the start of the storage to the last element; known once per spec, as C++ would ask it per tensor."""
+        """Bytes from the start of the storage to the last element; kept, since C++ would ask for it per tensor."""
         if self._bytes is None:
             last = self.offset
             for extent, stride in zip(self.size, self.stride):
@@ -101,7 +99,7 @@ def at_least_one(extent: Dim) -> Dim:
     node = extent.node
     if node.shape_env.statically_known(node.expr.ge(1)) is True or node.shape_env.unbacked_symbols(node.expr):
         return extent
-    return torch.sym_max(extent, 1)
+    return torch.sym_max(extent, 1)  # type: ignore[no-untyped-call]
 
 
 def product(dims: Sequence[Dim]) -> Dim:
@@ -157,6 +155,18 @@ def holds(condition: Any) -> bool:
         return condition
     node = condition.node
     return bool(node.shape_env.evaluate(node.expr, fallback=False))
+
+
+def unlikely(condition: Any) -> bool:
+    """The truth of a condition that is taken to be false, and checked at run time, where only running could tell."""
+    if type(condition) is bool:
+        return condition
+    node = condition.node
+    env, expr = node.shape_env, node.expr
+    if env.unbacked_symbols(env.simplify(expr)) and env.statically_known(expr) is None:
+        env.expect_true(expr.not_())
+        return False
+    return holds(condition)
 
 
 def require(condition: Any, message: str = "sizes do not match") -> None:

@@ -13,7 +13,8 @@ from pliant.graph.shape_rules.registry import RULES, DependsOnValues, Rule
 
 __all__ = ["FAMILIES", "RULES", "DependsOnValues", "Rule", "find_rule"]
 
-FAMILIES = (views, factories, matmul, reductions, indexing, neural, linear_algebra)  # imported for their entries in `RULES`
+# Imported for their entries in `RULES`.
+FAMILIES = (views, factories, matmul, reductions, indexing, neural, linear_algebra)
 _absent: set[Any] = set()
 
 

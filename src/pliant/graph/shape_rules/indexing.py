@@ -216,7 +216,8 @@ def part_scatter(x: TensorSpec, source: TensorSpec, *_: Any, **__: Any) -> Tenso
     return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
 
 
-@rule(_aten.slice_backward.default, _aten.select_backward.default, _aten.diagonal_backward.default, _aten.unfold_backward.default)
+@rule(_aten.slice_backward.default, _aten.select_backward.default, _aten.diagonal_backward.default,
+      _aten.unfold_backward.default)  # fmt: skip
 def part_backward(grad: TensorSpec, size: Sequence[Dim], *_: Any) -> TensorSpec:
     return grad.like(tuple(size))
 

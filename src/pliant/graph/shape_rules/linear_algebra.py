@@ -8,8 +8,18 @@ from typing import Any
 
 import torch
 
+from pliant import torch_adapter
 from pliant.graph.shape_rules.registry import rule
-from pliant.graph.tensor_spec import Dim, Sizes, TensorSpec, holds, require, row_major_strides, strides_in_order, wrap_dim
+from pliant.graph.tensor_spec import (
+    Dim,
+    Sizes,
+    TensorSpec,
+    holds,
+    require,
+    row_major_strides,
+    strides_in_order,
+    wrap_dim,
+)
 from pliant.graph.unsupported import UnsupportedOperator
 
 _aten = torch.ops.aten
@@ -27,7 +37,7 @@ def _by_stride(x: TensorSpec, dims: Sequence[int]) -> list[int]:
 
 def _transformed(x: TensorSpec, dims: Sequence[int], size: Sizes, dtype: torch.dtype) -> TensorSpec:
     """The kernel packs batch dimensions outermost and transformed ones innermost, the last of `dims` last."""
-    if x.device.type != "cpu" or not torch.backends.mkl.is_available():
+    if x.device.type != "cpu" or not torch_adapter.has_mkl():
         raise UnsupportedOperator("strides of Fourier transforms on this device", kind="fft-device")
     batch = _by_stride(x, [d for d in range(x.ndim) if d not in dims])
     return x.like(size, strides_in_order(size, [*batch, *dims][::-1]), dtype)

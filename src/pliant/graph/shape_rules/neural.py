@@ -1,7 +1,7 @@
 """Normalization, convolution, attention, losses, dropout.
 
-Holds:  memory formats are those of the CPU kernels: a convolution is channels last if its input or weight is (not float64);
-        norms and pooling follow their input.
+Holds:  memory formats are those of the CPU kernels: a convolution is channels last if its input or weight is (float64
+        never); norms and pooling follow their input.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Three = tuple[_Maybe, _Maybe, _Maybe]
 
 
 def suggests_channels_last(x: TensorSpec) -> bool:
-    """ATen's `suggest_memory_format()`: strides as of channels last, dense or not; ambiguous ones count as row-major."""
+    """ATen's `suggest_memory_format()`: strides as of channels last, dense or not; ambiguous ones are row-major."""
     order = DENSE_ORDERS.get(x.ndim)
     if order is None or key_of(x.stride[1]) == 0:
         return False
@@ -158,9 +158,11 @@ def _per_dim(values: Sequence[Dim], rank: int) -> list[Dim]:
     return list(values) * rank if len(values) == 1 else list(values)
 
 
-def _convolved(
-    size: Sequence[Dim], kernel: Sequence[Dim], stride: Sequence[Dim], padding: Sequence[Dim], dilation: Sequence[Dim]
-) -> list[Dim]:
+_Geometry = Sequence[Sequence[Dim]]  # stride, padding, dilation: one number a spatial dimension
+
+
+def _convolved(size: Sequence[Dim], kernel: Sequence[Dim], geometry: _Geometry) -> list[Dim]:
+    stride, padding, dilation = geometry
     # out = floor((in + 2 p - d (k - 1) - 1) / s) + 1
     reach = [d * (k - 1) for d, k in zip(dilation, kernel)]
     for n, p, r in zip(size, padding, reach):
@@ -168,10 +170,8 @@ def _convolved(
     return [(n + 2 * p - r - 1) // s + 1 for n, p, r, s in zip(size, padding, reach, stride)]
 
 
-def _transposed(
-    size: Sequence[Dim], kernel: Sequence[Dim], stride: Sequence[Dim], padding: Sequence[Dim],
-    dilation: Sequence[Dim], extra: Sequence[Dim],
-) -> list[Dim]:  # fmt: skip
+def _transposed(size: Sequence[Dim], kernel: Sequence[Dim], geometry: _Geometry, extra: Sequence[Dim]) -> list[Dim]:
+    stride, padding, dilation = geometry
     # out = (in - 1) s - 2 p + d (k - 1) + extra + 1
     many = zip(size, kernel, stride, padding, dilation, extra)
     return [(n - 1) * s - 2 * p + d * (k - 1) + e + 1 for n, k, s, p, d, e in many]
@@ -189,11 +189,11 @@ def convolution(
     geometry = [_per_dim(values, rank) for values in (stride, padding, dilation)]
     if transposed:
         require_same(x.size[1:2], weight.size[:1], "convolution: the channels of input and weight differ")
-        spatial = _transposed(x.size[2:], weight.size[2:], *geometry, _per_dim(output_padding, rank))
+        spatial = _transposed(x.size[2:], weight.size[2:], geometry, _per_dim(output_padding, rank))
         channels = weight.size[1] * groups
     else:
         require_same(x.size[1:2], (weight.size[1] * groups,), "convolution: the channels of input and weight differ")
-        spatial = _convolved(x.size[2:], weight.size[2:], *geometry)
+        spatial = _convolved(x.size[2:], weight.size[2:], geometry)
         channels = weight.size[0]
     size = (x.size[0], channels, *spatial)
     return x.like(size, channels_last_strides(size) if _runs_channels_last(x, weight) else None)

@@ -1,6 +1,6 @@
 """Views: which elements, in which strides.
 
-Holds:  no view copies; a size that cannot be viewed raises, as in eager. Comparisons of sizes that decide strides guard.
+Holds:  no view copies; a size that cannot be viewed raises, as in eager. Comparisons that decide strides guard.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pliant.graph.tensor_spec import (
     require_same,
     row_major_strides,
     same_dim,
+    unlikely,
     wrap_dim,
     wrap_dims,
 )
@@ -57,7 +58,7 @@ def infer_size(size: Sequence[Dim], numel: Dim) -> Sizes:
 def view_strides(x: TensorSpec, size: Sizes) -> Sizes | None:
     """Strides that show the elements of `x` in another size, or None if a copy is needed.
 
-    Each run of input dimensions that lie densely one after the other is split into output dimensions from its inner end.
+    Each run of input dimensions that lie densely one in the other is split into output dimensions from its inner end.
     """
     if x.size_key == keys_of(size):
         return x.stride
@@ -218,20 +219,18 @@ def _clamped(index: Dim, extent: Dim, lowest: Dim) -> Dim:
     """A slice bound counted from the front and clamped to [lowest, extent]; conditions on sizes are guarded."""
     if type(index) is int and type(extent) is int:
         return min(max(index + extent if index < 0 else index, lowest), extent) if type(lowest) is int else index
-    if holds(index < 0):
+    if unlikely(index < 0):
         index = index + extent
-    if holds(index < lowest):
+    if unlikely(index < lowest):
         return lowest
-    return extent if holds(index > extent) else index
+    return extent if unlikely(index > extent) else index
 
 
 _FAR = 2**63 - 1
 
 
 @rule(_aten.slice.Tensor)
-def slice_(
-    x: TensorSpec, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: Dim = 1
-) -> TensorSpec:
+def slice_(x: TensorSpec, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: Dim = 1) -> TensorSpec:
     if not x.size:
         raise RuntimeError("slice() cannot be applied to a 0-dim tensor")
     d = wrap_dim(dim, x.ndim)
@@ -242,7 +241,7 @@ def slice_(
     if end is None or key_of(end) == _FAR or key_of(end) == key_of(extent):
         last = extent
         if type(first) is not int or type(extent) is not int:
-            last = extent if not holds(first > extent) else first
+            last = first if unlikely(first > extent) else extent
     else:
         last = _clamped(end, extent, first)
         if type(last) is int and type(first) is int:
@@ -263,10 +262,8 @@ def select(x: TensorSpec, dim: int, index: Dim) -> TensorSpec:
     extent = x.size[d]
     if not holds_in_range(index, extent):
         raise IndexError(f"select(): index {index} out of range for a dimension of size {extent}")
-    index = index + extent if holds(index < 0) else index
-    return x.view(
-        x.size[:d] + x.size[d + 1 :], x.stride[:d] + x.stride[d + 1 :], x.offset + index * x.stride[d]
-    )
+    index = index + extent if unlikely(index < 0) else index
+    return x.view(x.size[:d] + x.size[d + 1 :], x.stride[:d] + x.stride[d + 1 :], x.offset + index * x.stride[d])
 
 
 def holds_in_range(index: Dim, extent: Dim) -> bool:
@@ -365,8 +362,6 @@ def view_as_complex(x: TensorSpec) -> TensorSpec:
     require(x.stride[-1] == 1, "view_as_complex: the last dimension must have stride 1")
     stride = tuple([s // 2 for s in x.stride[:-1]])
     return TensorSpec(x.size[:-1], stride, x.dtype.to_complex(), x.device, x.offset // 2)
-
-
 
 
 def broadcast_to(x: TensorSpec, size: Sizes) -> TensorSpec:

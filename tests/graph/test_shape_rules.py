@@ -1,0 +1,23 @@
+"""Fakes agree with eager on size, strides, dtype, device and offset, for every ATen call that torch's samples make."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from .opinfo import check_all
+
+
+@pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
+def test_samples_of_every_operator(symbolic: bool) -> None:
+    check = check_all(symbolic, (torch.float32, torch.int64), samples=1, seconds=60)
+    assert not check.wrong, dict(check.wrong)
+    assert len(check.right) > 350
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
+def test_all_samples_of_every_operator(symbolic: bool) -> None:
+    dtypes = (torch.float32, torch.int64, torch.bool, torch.float64)
+    check = check_all(symbolic, dtypes, samples=200, seconds=280)
+    assert not check.wrong, {name: calls[0] for name, calls in check.wrong.items()}
