@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._pytree import tree_flatten
 
-from lowering.tracing import check
+from lowering.tracing import check, trace
 from ops.samples import ROWS, values
 from pliant.errors import Unsupported
+from pliant.runtime.compile_graph import compile_graph
 
 # bf16 results are rounded once where eager rounds after each step
 TOLERANCE = {torch.bfloat16: 2e-2, torch.float16: 2e-3, torch.float64: 1e-7}
@@ -41,3 +43,20 @@ def test_values_with_symbolic_sizes(name: str, k: int) -> None:
         check(function, *args, dynamic=True, rtol=_tolerance(args), atol=_tolerance(args))
     except Unsupported as refused:  # the fake mode has no rule for symbolic sizes
         pytest.skip(str(refused))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(("name", "k"), CASES)
+def test_values_of_compiled_code(name: str, k: int, dynamic: bool) -> None:
+    function, samples = ROWS[name]
+    args = _arguments(samples[k])
+    try:
+        compiled = compile_graph(trace(function, args, dynamic))
+    except Unsupported as refused:
+        pytest.skip(str(refused))
+    actual = compiled([a.clone() for a in args if isinstance(a, torch.Tensor)])
+    expected, _ = tree_flatten(function(*args))
+    tolerance = _tolerance(args)
+    for a, e in zip(actual, expected, strict=True):
+        torch.testing.assert_close(a, e, rtol=tolerance, atol=tolerance, equal_nan=True)
