@@ -240,3 +240,25 @@ def test_long_sums_are_as_exact_as_eager():
     exact = [data.double().sum(1), data.double().sum()]
     for g, e in zip(got, exact):
         assert ((g - e).abs() / e.abs()).max() < 5e-7
+
+
+def test_update_of_an_input_in_a_later_pass():
+    """x -= exp(x) / sum(exp(x)): the exponentials must be those of the old x."""
+    p = Program()
+    x = p.tensor(40, 30)
+    e = p.pointwise((40, 30), lambda i, j: apply("exp", get(x, i, j)))
+    total = p.reduce("sum", (40,), (30,), lambda i, j: get(e, i, j))
+    p.pointwise((40, 30), lambda i, j: apply("sub", get(x, i, j), apply("div", get(e, i, j), get(total, i))), out=x)
+    out = p.pointwise((40, 30), lambda i, j: apply("add", get(e, i, j), get(x, i, j)))
+    data = torch.randn(40, 30)
+    want = data - data.softmax(1)
+    expected = data.exp() + want
+    (got,) = compile_program(p.done(out))([data])
+    torch.testing.assert_close(data, want)
+    torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("columns", [100, 20_000])
+def test_rows_of_any_length_are_kept_between_passes(columns):
+    assert "malloc" in compile_program(softmax(64, 20_000)).source
+    check(softmax(64, columns), torch.randn(64, columns))

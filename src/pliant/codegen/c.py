@@ -60,6 +60,7 @@ class _Writer:
         self.order = {id(m): k for k, m in enumerate(self.kernel.members)}
         self.cross: dict[Buffer, str] = {}
         self.scratch: dict[Buffer, str] = {}
+        self.allocated: list[str] = []
         self.staged: dict[tuple[Buffer, Expr], str] = {}
         self.accumulators: dict[int, Accumulator] = {}
         self.known: dict[Buffer, str] = {}
@@ -374,24 +375,38 @@ class _Writer:
             if members:
                 self._pass(members)
         self.end()
+        for name in self.allocated:
+            self.line(f"free({name});")
 
     def _choose_scratch(self) -> None:
         """Rows worth keeping between passes; what is cheap is computed again instead."""
-        size = total(self.plan.inner).as_int()
+        points = total(self.plan.inner)
+        size = points.as_int()
         width = COLUMN_BLOCK if self.columns else 1
+        costs: dict[Buffer, int] = {}
         for m in self.kernel.members:
             out = m.loops.out
-            later = any(
-                out in (x.buffer for x in loads_of(o.loops)) and o.phase > m.phase
-                for o in self.kernel.members
-                if o.inner
-            )
-            if not later or out in self.kernel.stored or not m.inner or isinstance(m.loops, Reduction):
+            if out in self.kernel.stored or not m.inner or isinstance(m.loops, Reduction):
                 continue
-            cost = sum(OPS[s.op].cost for s in walk(m.loops.value) if isinstance(s, Apply))
-            if cost >= RECOMPUTE and size is not None and size * width <= SCRATCH:
-                self.scratch[out] = f"w{len(self.scratch)}"
-                self.line(f"{register_type(out.dtype)} {self.scratch[out]}[{size * width}];")
+            own = sum(OPS[s.op].cost for s in walk(m.loops.value) if isinstance(s, Apply))
+            costs[out] = own + sum(costs.get(x.buffer, 0) for x in loads_of(m.loops))
+            if costs[out] < RECOMPUTE or not self._is_used_later(m):
+                continue
+            ctype, name = register_type(out.dtype), f"w{len(self.scratch)}"
+            if size is not None and size * width <= SCRATCH:
+                self.line(f"{ctype} {name}[{size * width}];")
+            elif not self.columns:
+                self.line(f"{ctype}* const {name} = malloc(sizeof({ctype}) * ({self.names.text(points)}));")
+                self.allocated.append(name)
+            else:
+                continue
+            self.scratch[out] = name
+            costs[out] = 0
+
+    def _is_used_later(self, m: Member) -> bool:
+        """Whether a later pass reads what this member computes."""
+        readers = (o for o in self.kernel.members if o.inner and o.phase > m.phase)
+        return any(m.loops.out is x.buffer for o in readers for x in loads_of(o.loops))
 
     def _outer_members(self, phase: int) -> None:
         """Statements of members that run once per outer point, and of reductions that have just ended."""

@@ -38,8 +38,10 @@ extern void PyEval_RestoreThread(void*);
 """
 
 PARALLEL = """\
+extern void* malloc(unsigned long);
+extern void free(void*);
 typedef void (*p_part)(void**, const int64_t*, int64_t, int64_t, int64_t, int32_t*);
-typedef struct { p_part f; void** p; const int64_t* n; int64_t range; int32_t* error; } p_job;
+typedef struct { p_part f; void** p; const int64_t* n; int64_t range; int32_t* error; int64_t parts; } p_job;
 extern P_HIDDEN int (*p_reader)(void*, void*);
 extern P_HIDDEN void (*p_parallel)(void (*)(void*), void*, unsigned, unsigned);
 extern P_HIDDEN int (*p_thread)(void);
@@ -60,7 +62,9 @@ void pliant_bind(void** table) {
 }
 static void p_share(void* data) {
   p_job* j = data;
-  const int64_t parts = p_threads(), k = p_thread();
+  const int64_t parts = p_min(j->parts, p_threads()), k = p_thread();
+  if (k >= parts) return;
+  if (k == 0) j->parts = parts;
   const int64_t begin = j->range / parts * k + p_min(k, j->range % parts);
   const int64_t end = begin + j->range / parts + (k < j->range % parts);
   j->f(j->p, j->n, begin, end, k, j->error);
@@ -70,9 +74,10 @@ P_HIDDEN int64_t p_run(
   int64_t parts = range / grain;
   if (parts > 1) parts = p_min(parts, p_min(most, p_maximum ? p_maximum() : 1));
   if (parts <= 1) { f(p, n, 0, range, 0, error); return 1; }
-  p_job job = {f, p, n, range, error};
-  p_parallel(p_share, &job, (unsigned)parts, 0);
-  return parts;
+  // Always the whole team: a team of another size than the last one's makes the runtime end and start threads.
+  p_job job = {f, p, n, range, error, parts};
+  p_parallel(p_share, &job, 0, 0);
+  return job.parts;
 }
 """
 
@@ -130,7 +135,9 @@ def write_native(runs: Sequence[Sequence[Kernel]]) -> NativeCode:
         entry, body = _entry(written, names)
         name = bodies.setdefault(body, f"entry{len(bodies)}")
         entries.append(replace(entry, name=name))
-    return NativeCode(_units(names, comments, [_named(body, name) for body, name in bodies.items()]), tuple(entries), len(names))
+    return NativeCode(
+        _units(names, comments, [_named(body, name) for body, name in bodies.items()]), tuple(entries), len(names)
+    )
 
 
 def _units(names: dict[str, str], comments: dict[str, str], bodies: list[str]) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from pliant.debug import events
 from pliant.ir.loops import LoopProgram
 from pliant.runtime.build import build
 from pliant.runtime.load import load, takes_tensors
+from pliant.schedule.kernel import forget_loads
 from pliant.schedule.schedule import schedule
 
 
@@ -54,4 +55,5 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
             path = build(native.texts, options.build)
             functions = load(path, [entry.name for entry in native.entries], threaded=options.build.openmp)
             wrapper.names.update({entry.name: f for entry, f in zip(native.entries, functions, strict=True)})
+    forget_loads()
     return CompiledGraph(program.name, compile_wrapper(wrapper, program.name), native, wrapper.source)

@@ -10,10 +10,11 @@ Method: computations in program order; each joins the latest kernel, not before 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pliant import config
-from pliant.ir.loops import Axis, Buffer, Extern, LoopProgram, Pointwise, Reduction
+from pliant.ir.loops import Axis, Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction
 from pliant.ir.scalar import Load, cast, const
 from pliant.schedule.align import Alignment, align, fresh_axis
 from pliant.schedule.dependencies import dependencies
@@ -30,22 +31,52 @@ MAX_BUFFERS = 48  # distinct buffers in one kernel
 
 def fuse(program: LoopProgram, options: config.Schedule) -> list[Step]:
     """The steps of the program."""
-    before = dependencies(program)
-    steps: list[Step] = []
-    position: dict[int, int] = {}
-    for k, computation in enumerate(program.computations):
-        earliest = max((position[d] for d in before[k]), default=0)
+    return _Fuser(program, options).run()
+
+
+class _Fuser:
+    """The steps so far; `touching`: for each buffer the positions of the kernels that read or write it."""
+
+    def __init__(self, program: LoopProgram, options: config.Schedule) -> None:
+        self.program, self.options = program, options
+        self.steps: list[Step] = []
+        self.touching: dict[Buffer, set[int]] = {}
+
+    def run(self) -> list[Step]:
+        before = dependencies(self.program)
+        position: list[int] = []
+        for k, computation in enumerate(self.program.computations):
+            earliest = max((position[d] for d in before[k]), default=0)
+            position.append(self._add(computation, earliest))
+        return self.steps
+
+    def _add(self, computation: Computation, earliest: int) -> int:
+        """Put a computation in a step at or after `earliest`; the step's position."""
         if isinstance(computation, Extern):
-            steps.append(ExternCall(computation))
-            position[k] = len(steps) - 1
-            continue
+            self.steps.append(ExternCall(computation))
+            return len(self.steps) - 1
         loops = _without_unit_reduction(computation)
-        found = _join_any(steps, earliest, loops, options) if options.fuse else None
+        found = self._joined(loops, earliest) if self.options.fuse and not accumulates(loops) else None
         if found is None:
-            steps.append(_alone(loops))
-            found = len(steps) - 1
-        position[k] = found
-    return steps
+            self.steps.append(_alone(loops))
+            found = len(self.steps) - 1
+        for b in (loops.out, *[load.buffer for load in loads_of(loops)]):
+            self.touching.setdefault(b, set()).add(found)
+        return found
+
+    def _joined(self, loops: Loops, earliest: int) -> int | None:
+        """The kernel that takes the computation in: the latest one, those that feed it first."""
+        reads = {load.buffer for load in loads_of(loops)}
+        related = {k for b in (loops.out, *reads) for k in self.touching.get(b, ()) if k >= earliest}
+        ranked: list[tuple[bool, int, Kernel]] = []
+        for k in related:
+            step = self.steps[k]
+            if isinstance(step, Kernel) and len(step.members) < self.options.fusion_limit:
+                ranked.append((any(m.loops.out in reads for m in step.members), k, step))
+        for _, k, step in sorted(ranked, key=lambda r: r[:2], reverse=True):
+            if join(step, loops):
+                return k
+        return None
 
 
 def _without_unit_reduction(loops: Loops) -> Loops:
@@ -57,26 +88,6 @@ def _without_unit_reduction(loops: Loops) -> Loops:
     return Pointwise(
         loops.out, (*loops.axes, *loops.reduce_axes), substitute(loops.index, unit), value, origin=loops.origin
     )
-
-
-def _join_any(steps: list[Step], earliest: int, loops: Loops, options: config.Schedule) -> int | None:
-    """The position of the step that takes the computation in, the latest first; kernels that feed it come first."""
-    if accumulates(loops):
-        return None
-    reads = {load.buffer for load in loads_of(loops)}
-    related: list[tuple[bool, int]] = []
-    for k in range(earliest, len(steps)):
-        step = steps[k]
-        if isinstance(step, Kernel) and len(step.members) < options.fusion_limit:
-            feeds = any(m.loops.out in reads for m in step.members)
-            if feeds or not reads.isdisjoint(touched(step)) or loops.out in touched(step):
-                related.append((feeds, k))
-    for _, k in sorted(related, reverse=True):
-        step = steps[k]
-        assert isinstance(step, Kernel)
-        if join(step, loops):
-            return k
-    return None
 
 
 def touched(kernel: Kernel) -> set[Buffer]:
@@ -131,9 +142,8 @@ def join(kernel: Kernel, loops: Loops) -> bool:
     return False
 
 
-def _trials(kernel: Kernel, loops: Loops) -> list[_Trial]:
+def _trials(kernel: Kernel, loops: Loops) -> Iterator[_Trial]:
     """Alignments worth checking, the most promising anchors first."""
-    found: list[_Trial] = []
     anchors = _anchors(kernel, loops)
     domains = [(True, kernel.axes)]
     if kernel.reduced and isinstance(loops, Pointwise):
@@ -141,8 +151,7 @@ def _trials(kernel: Kernel, loops: Loops) -> list[_Trial]:
     for inner, axes in domains:
         for own, theirs in anchors[:6]:
             for alignment in align(all_axes(loops), own, axes, theirs):
-                found.append(_Trial(alignment, inner))
-    return found
+                yield _Trial(alignment, inner)
 
 
 def _anchors(kernel: Kernel, loops: Loops) -> list[tuple[Expr, Expr]]:

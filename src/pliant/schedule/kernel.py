@@ -10,6 +10,7 @@ Holds:  a member reads what an earlier member wrote only at the point where it w
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -95,9 +96,15 @@ def scalars(loops: Loops) -> Iterator[Scalar]:
             yield from walk(value)
 
 
-def loads_of(loops: Loops) -> list[Load]:
-    """The distinct loads of a computation, in order."""
-    return list(dict.fromkeys(s for s in scalars(loops) if isinstance(s, Load)))
+@functools.cache
+def loads_of(loops: Loops) -> tuple[Load, ...]:
+    """The distinct loads of a computation, in order. Remembered until `forget_loads`."""
+    return tuple(dict.fromkeys(s for s in scalars(loops) if isinstance(s, Load)))
+
+
+def forget_loads() -> None:
+    """Let go of computations; called when a program has been compiled."""
+    loads_of.cache_clear()
 
 
 def all_axes(loops: Loops) -> tuple[Axis, ...]:

@@ -97,6 +97,18 @@ def _decide_stores(steps: list[Step], kept: set[Buffer]) -> None:
                 outside = readers.get(out, set()) - {k}
                 if out in kept or outside or out.role != "temporary":
                     step.stored.add(out)
+            if _overwrites(step):
+                step.stored.update(m.loops.out for m in step.members)
+
+
+def _overwrites(kernel: Kernel) -> bool:
+    """Whether a member stores over what an earlier one reads: then nothing may be computed again in a later pass."""
+    read: set[Buffer] = set()
+    for member in kernel.members:
+        read.update(load.buffer for load in loads_of(member.loops))
+        if member.loops.out in read and kernel.reduced:
+            return True
+    return False
 
 
 def _reads(step: Step) -> set[Buffer]:
