@@ -1,4 +1,4 @@
-"""Settings of all tests: a private cache, verifiers on, fast tests first, the device tests only where there is a device."""
+"""Settings of all tests: a private cache, verifiers on, fast tests first, device tests only where there is a device."""
 
 import os
 import shutil

@@ -50,7 +50,7 @@ def test_unknown_option_suggests_the_near_miss():
     assert str(caught.value) == (
         "ConfigError [unknown-option]: unknown option `recompile_limits`\n"
         "  why  no option has this name\n"
-        "  do   did you mean `recompile_limit`? see `python -m pliant.config` for every option, its type and its default"
+        "  do   did you mean `recompile_limit`? see `python -m pliant.config` for every option, its type and its default"  # noqa: E501 - the text as it is printed
     )
 
 
