@@ -262,6 +262,7 @@ ROWS: dict[str, Row] = {
     "repeat": (lambda x: (x.repeat(2, 3), x.repeat(2, 1, 1)), [(ramp(3, 4),), (ramp(1, 4),)]),
     # library calls
     "mm": (lambda x, y: torch.relu(x @ y) + 1, [(ramp(3, 4), ramp(4, 5)), (ramp(4, 3).t(), ramp(4, 5))]),
+    "matmul": (torch.matmul, [(ramp(3), ramp(3, 5)), (ramp(2, 3, 4), ramp(4, 5)), (ramp(3, 4), ramp(4))]),
     "addmm": (lambda b, x, y: torch.addmm(b, x * 2, y), [(ramp(5), ramp(3, 4), ramp(4, 5))]),
     "bmm": (lambda x, y: torch.bmm(x, y.transpose(1, 2)), [(ramp(2, 3, 4), ramp(2, 5, 4))]),
     "conv": (lambda x, w: F.conv2d(x, w, padding=1).relu(), [(ramp(2, 3, 6, 6), ramp(4, 3, 3, 3))]),

@@ -392,6 +392,11 @@ def _restride(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict
     if type(tensor) is not FakeTensor or _alias_of(tensor).base.input is not None:
         raise UnsupportedMutation(f"`{func}` changes the shape of an input in place", kind="metadata-mutation")
     seen = _view(mode, _pure_form(func), args, kwargs)
+    before = mode.read(_alias_of(tensor))
+    if before.meta["val"] is tensor:  # the node keeps the description that its own result had
+        before.meta["val"] = mode.new(
+            tensor.size_, tensor.stride_, tensor.dtype_, tensor.device_, offset=tensor.offset_
+        )
     tensor.node = seen.node
     return mode.restrided(tensor, seen.spec)
 
