@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -15,7 +16,15 @@ from .eager_check import EagerCheck
 
 
 def check_all(symbolic: bool, dtypes: tuple[torch.dtype, ...], samples: int, seconds: float) -> EagerCheck:
-    """Every operator of the database with a few samples each, until the time is over."""
+    """Every operator of the database with a few samples each, until the time is over.
+
+    In a thread of its own: torch notes the whole call stack for every sample, and a test runner's is deep.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(_check_all, symbolic, dtypes, samples, seconds).result()
+
+
+def _check_all(symbolic: bool, dtypes: tuple[torch.dtype, ...], samples: int, seconds: float) -> EagerCheck:
     check = EagerCheck(symbolic)
     end = time.monotonic() + seconds
     threads = torch.get_num_threads()

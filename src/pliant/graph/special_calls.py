@@ -178,3 +178,8 @@ def _flash_mask(mask: Any, query: TensorSpec, key: TensorSpec) -> bool:
     if len(size) not in (2, 4):
         return False
     return all(same_dim(n, 1) or same_dim(n, want) for n, want in zip(size, wanted[4 - len(size) :]))
+
+
+@_special(_aten._conj.default, _aten._neg_view.default)
+def _lazy_view(mode: FakeMode, func: Any, x: Any) -> Any:
+    raise UnsupportedOperator(f"`{func}`: a fake cannot say that it is conjugated or negated", kind="lazy-view")
