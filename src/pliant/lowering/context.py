@@ -326,11 +326,11 @@ class Lowering:
         """Where elements equal to those of `t` may be read, in the layout eager gives `t`."""
         if t.view is None and t.source is not None:
             source = self.realize_readable(t.source)
-            if t.fake is None or self._same_layout(source, t):
+            if t.fake is None or self.same_layout(source, t):
                 return source
         return self.realize(t)
 
-    def _same_layout(self, view: View, t: Tensor) -> bool:
+    def same_layout(self, view: View, t: Tensor) -> bool:
         wanted = self.strides_of(t.fake)
         return all(a is b or n is ONE for n, a, b in zip(view.shape, view.strides, wanted))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from pliant.errors import Unsupported
+from pliant.errors import InternalError, Unsupported
 from pliant.ir.loops import View
 from pliant.lowering.context import Lowering
 from pliant.lowering.tensors import Index, Shape, Tensor, contiguous_strides, numel
@@ -335,12 +335,11 @@ def _unfold(low: Lowering, out: torch.Tensor, t: Tensor, dim: int, size: int, st
 
 
 def _as_strided(low: Lowering, out: torch.Tensor, t: Tensor, size: Any, stride: Any, offset: Any = None) -> Tensor:
+    """Positions count from the start of the storage, so the memory must be laid out as the program believes."""
     view = low.realize(t)
-    if t.fake is None or not low._same_layout(view, t) or view.offset is not ZERO:
-        raise Unsupported("as_strided of memory that is laid out differently")
-    start = ZERO if offset is None else lit(offset)
-    if view.buffer.role == "input" and low.size(t.fake.storage_offset()) is not start and offset is not None:
-        start = start - low.size(t.fake.storage_offset())
+    if t.fake is None or not low.same_layout(view, t) or view.offset is not ZERO:
+        raise InternalError("as_strided of memory that is laid out differently", kind="lower")
+    start = ZERO if offset is None else lit(offset) - low.size(t.fake.storage_offset())
     shape = low.shape_of(out)
     return Tensor(low, t.dtype, shape, view=View(view.buffer, shape, low.strides_of(out), start, t.dtype))
 
