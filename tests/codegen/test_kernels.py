@@ -262,3 +262,20 @@ def test_update_of_an_input_in_a_later_pass():
 def test_rows_of_any_length_are_kept_between_passes(columns):
     assert "malloc" in compile_program(softmax(64, 20_000)).source
     check(softmax(64, columns), torch.randn(64, columns))
+
+
+@pytest.mark.parametrize("shape", [(6000, 16), (5000, 200), (6000, 1)])
+@pytest.mark.parametrize("op", ["sum", "max", "argmin"])
+def test_few_columns_share_their_rows_over_threads(shape, op):
+    p = Program()
+    x = p.tensor(*shape)
+    found = p.reduce(op, (shape[1],), (shape[0],), lambda j, i: get(x, i, j))
+    doubled = p.pointwise((shape[1],), lambda j: apply("add", get(found, j), get(found, j)))
+    check(p.done(found, doubled), torch.randn(shape))
+
+
+def test_middle_axis_is_reduced():
+    p = Program()
+    x = p.tensor(20, 70, 300)
+    found = p.reduce("sum", (20, 300), (70,), lambda i, j, k: get(x, i, k, j))
+    check(p.done(found), torch.randn(20, 70, 300))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from pliant.codegen.expressions import MEMORY_TYPES, Names, Statements, cast_text, register_type
-from pliant.codegen.loops import COLUMN_BLOCK, TILE, LoopPlan, flat_reduced, plan_loops, step_along
+from pliant.codegen.loops import TILE, LoopPlan, flat_reduced, plan_loops, step_along
 from pliant.codegen.reductions import Accumulator, Variable
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction
 from pliant.ir.ops import OPS
@@ -65,7 +65,7 @@ class _Writer:
         self.accumulators: dict[int, Accumulator] = {}
         self.known: dict[Buffer, str] = {}
         self.open: Statements | None = None
-        self.columns = plan.kind == "columns"
+        self.columns = bool(plan.kernel.reduced) and plan.vector in plan.kernel.outer
         for k, axis in enumerate(dict.fromkeys([a for a, _ in plan.parallel] + plan.inner)):
             self.names.symbols[axis.symbol] = f"i{k}"
 
@@ -323,7 +323,7 @@ class _Writer:
             flat = flat * axis.extent + axis.symbol
         text = self.names.text(flat)
         if self.columns:
-            text = f"({text}) * {COLUMN_BLOCK} + {self._column()}"
+            text = f"({text}) * {self.plan.width} + {self._column()}"
         element = f"{self.scratch[b]}[{text}]"
         if self.open is not None:
             self.open.varying.add(element)
@@ -382,7 +382,7 @@ class _Writer:
         """Rows worth keeping between passes; what is cheap is computed again instead."""
         points = total(self.plan.inner)
         size = points.as_int()
-        width = COLUMN_BLOCK if self.columns else 1
+        width = self.plan.width if self.columns else 1
         costs: dict[Buffer, int] = {}
         for m in self.kernel.members:
             out = m.loops.out
@@ -436,7 +436,7 @@ class _Writer:
         out = m.loops.out
         name = f"r{len(self.cross)}"
         if self.columns:
-            self._before_loops(f"{register_type(out.dtype)} {name}[{COLUMN_BLOCK}];")
+            self._before_loops(f"{register_type(out.dtype)} {name}[{self.plan.width}];")
             s.body.append(f"{name}[{self._column()}] = {value};")
             self.cross[out] = f"{name}[{self._column()}]"
         else:
@@ -457,7 +457,7 @@ class _Writer:
         for m in reductions:
             self._start(m)
         if self.columns:
-            self._column_pass(members)
+            self._column_pass(members, first)
         else:
             self._row_pass(members, reductions, first)
 
@@ -469,8 +469,8 @@ class _Writer:
         self.accumulators[id(m)] = acc
         for v in acc.variables():
             if self.columns:
-                self.line(f"{v.ctype} {acc.name}{v.suffix}[{COLUMN_BLOCK}];")
-                self.line(f"for (int64_t j = 0; j < {COLUMN_BLOCK}; j++) {acc.name}{v.suffix}[j] = {v.start};")
+                self.line(f"{v.ctype} {acc.name}{v.suffix}[{self.plan.width}];")
+                self.line(f"for (int64_t j = 0; j < {self.plan.width}; j++) {acc.name}{v.suffix}[j] = {v.start};")
             else:
                 self.line(f"{v.ctype} {acc.name}{v.suffix} = {v.start};")
 
@@ -485,10 +485,10 @@ class _Writer:
         extent = self.plan.vector.extent.as_int()
         return len(self.plan.inner) > 1 or extent is None or extent > SUM_BLOCK
 
-    def _column_pass(self, members: list[Member]) -> None:
+    def _column_pass(self, members: list[Member], first: tuple[str, str] | None) -> None:
         assert self.plan.vector is not None
-        for axis in self.plan.inner:
-            self.loop(axis)
+        for k, axis in enumerate(self.plan.inner):
+            self.loop(axis, *(first if first and k == 0 else ()))
         s = self._statements(self.plan.vector)
         at = f"[{self._column()}]"
         for m in members:
@@ -559,21 +559,29 @@ class _Writer:
 
     def _split_part(self) -> None:
         """One thread's share: partial results of every outer point, in arrays that the driver passes after the buffers."""
-        for axis, _ in self.plan.parallel:
+        loops = [a for a, _ in self.plan.parallel if not self.columns or a is not self.plan.vector]
+        for axis in loops:
             self.loop(axis)
+        vector, at = self.plan.vector, ""
+        assert vector is not None
+        if self.columns:
+            name = self.names.symbols[vector.symbol]
+            self.line(f"const int64_t {name}b = 0, {name}e = {self.names.text(vector.extent)};")
+            at = f"[{self._column()}]"
         self._pass([m for m in self.kernel.members if m.inner], ("begin", "end"))
+        if self.columns:
+            self._block_loop(vector)
         for k, (acc, v) in enumerate(self._parts()):
             self.line(
                 f"(({v.ctype}*)p[PARTS + {k}])[slot * {self._points_outside()} + {self._outer_flat()}]"
-                f" = {acc.name}{v.suffix};"
+                f" = {acc.name}{v.suffix}{at};"
             )
-        for _ in self.plan.parallel:
+        for _ in range(len(loops) + self.columns):
             self.end()
-        buffers = len(self.names.buffers)
+        self.columns = False  # what follows the parts runs point by point
         outside = [b for b in self.kernel.stored if b not in self.names.buffers]
         for b in sorted(outside, key=lambda b: self.order[id(self.writers[b])]):
             self.names.buffer(b)
-        del buffers
         self._more_outer_loads()
         self.lines = [text.replace("p[PARTS + ", f"p[{len(self.names.buffers)} + ") for text in self.lines]
 

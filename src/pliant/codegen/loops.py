@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from pliant.ir.loops import Axis, Reduction
 from pliant.ir.scalar import IndexValue, Load
 from pliant.schedule.align import fresh_axis, quotient
-from pliant.schedule.fuse import is_split
+from pliant.schedule.fuse import SPLIT_INNER, is_split, total
 from pliant.schedule.kernel import Kernel, Member, accumulates, scalars
 from pliant.symbolic.expr import ZERO, Expr, Symbol
 from pliant.symbolic.traverse import linear_coefficient, substitute
 
 COLUMN_BLOCK = 64
+SPLIT_COLUMNS = 256  # with at most this many columns, threads share the rows instead
 POINT_BLOCK = 4096
 TILE = 32
 
@@ -38,6 +39,14 @@ class LoopPlan:
     vector: Axis | None
     parallel: list[tuple[Axis, int | None]]
     inner: list[Axis]
+
+    @property
+    def width(self) -> int:
+        """Elements of an array that holds one value for each column of a block."""
+        assert self.vector is not None
+        block = self.parallel[-1][1]
+        extent = self.vector.extent.as_int()
+        return block if block is not None else extent or 0
 
 
 def flat_reduced(member: Member) -> Expr:
@@ -127,9 +136,26 @@ def plan_loops(kernel: Kernel) -> LoopPlan:
         inner = [a for a in inner if a is not vector] + [vector]
         return LoopPlan("rows", kernel, vector, [(a, None) for a in outer], inner)
     rest = [a for a in outer if a is not vector]
+    one_pass = all(m.phase == 0 or not m.inner for m in kernel.members)
+    if one_pass and _at_most(outer, SPLIT_COLUMNS) and not _at_most(inner, SPLIT_INNER):
+        return LoopPlan("split", kernel, vector, [*((a, None) for a in rest), (vector, None)], inner)
+    return LoopPlan(
+        "columns", kernel, vector, [*((a, None) for a in rest), (vector, _column_block(rest, vector))], inner
+    )
+
+
+def _at_most(axes: list[Axis], limit: int) -> bool:
+    """Whether a loop nest is known to have at most so many points."""
+    points = total(axes).as_int()
+    return points is not None and points <= limit
+
+
+def _column_block(rest: list[Axis], vector: Axis) -> int:
+    """Columns that one thread takes at a time: whole rows where other loops give work to all threads."""
     columns = vector.extent.as_int()
-    block = COLUMN_BLOCK if columns is None or columns >= 8 * COLUMN_BLOCK else COLUMN_BLOCK // 4
-    return LoopPlan("columns", kernel, vector, [*((a, None) for a in rest), (vector, block)], inner)
+    if columns is not None and columns <= SPLIT_COLUMNS * 2 and not _at_most(rest, 7):
+        return columns
+    return COLUMN_BLOCK if columns is None or columns >= 8 * COLUMN_BLOCK else COLUMN_BLOCK // 4
 
 
 def _points(kernel: Kernel, axes: list[Axis], vector: Axis, weighted: list[tuple[Expr, int]]) -> LoopPlan:
