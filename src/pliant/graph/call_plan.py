@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from pliant import torch_adapter
 
 
@@ -63,7 +61,3 @@ def argument(key: tuple[int, str], args: Any, kwargs: dict[str, Any]) -> Any:
     """The argument at a (position, name)."""
     position, name = key
     return args[position] if position < len(args) else kwargs.get(name)
-
-
-def is_tensor(value: object) -> bool:
-    return isinstance(value, torch.Tensor)
