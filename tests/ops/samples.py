@@ -176,6 +176,10 @@ ROWS: dict[str, Row] = {
         lambda x: (x.softmax(1), x.log_softmax(0)),
         [(ramp(3, 5),), (ramp(3, 5, dtype=bf16),), (torch.empty(0, 3),), (ramp(2, 3, 4),)],
     ),
+    "safe softmax": (
+        lambda x: aten._safe_softmax(x, 1),
+        [(ramp(3, 5),), (torch.full((2, 3), -inf),), (ramp(3, 5, dtype=bf16),)],
+    ),
     "softmax_backward": (
         lambda g, y: aten._softmax_backward_data(g, y, 1, y.dtype),
         [(ramp(3, 5), ramp(3, 5).softmax(1))],

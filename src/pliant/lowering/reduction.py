@@ -236,15 +236,29 @@ def _maximum_along(low: Lowering, x: Tensor, dims: Sequence[int], dtype: torch.d
     return low.reduce(mapped(low, x, dtype, lambda a: a, 0), dims, "max", dtype)
 
 
-def _softmax(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, half_to_float: Any = False) -> Tensor:
-    dims = dims_of(dim, len(x.shape))
-    dtype = opmath(out.dtype)
+def _softmax_and_maxima(low: Lowering, x: Tensor, dims: Sequence[int], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     x.uses = max(x.uses, 2)
     top = _maximum_along(low, x, dims, dtype)
     powers = along(low, x, dims, dtype, lambda a, m: apply("exp", apply("sub", a, m)), top, cost=13)
     powers.uses = 2  # summed, then divided
     total = low.reduce(powers, dims, "sum", dtype, dtype)
-    return rounded(along(low, powers, dims, dtype, lambda p, s: apply("div", p, s), total, cost=4), out.dtype)
+    return along(low, powers, dims, dtype, lambda p, s: apply("div", p, s), total, cost=4), top
+
+
+def _softmax(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, half_to_float: Any = False) -> Tensor:
+    result, _ = _softmax_and_maxima(low, x, dims_of(dim, len(x.shape)), opmath(out.dtype))
+    return rounded(result, out.dtype)
+
+
+def _safe_softmax(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    """softmax, but zeros where a whole row is -inf."""
+    dims, math = dims_of(dim, len(x.shape)), opmath(out.dtype)
+    plain, top = _softmax_and_maxima(low, x, dims, math)
+
+    def formula(p: Scalar, m: Scalar) -> Scalar:
+        return where(apply("eq", m, const(-torch.inf, math)), const(0, math), p)
+
+    return rounded(along(low, plain, dims, math, formula, top, cost=2), out.dtype)
 
 
 def _log_softmax(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, half_to_float: Any = False) -> Tensor:
@@ -375,6 +389,7 @@ RULES: dict[Any, Callable[..., Any]] = {
     aten.var_mean.correction: _var(False, True),
     aten.std_mean.correction: _var(True, True),
     aten._softmax.default: _softmax,
+    aten._safe_softmax.default: _safe_softmax,
     aten._log_softmax.default: _log_softmax,
     aten._softmax_backward_data.default: _softmax_backward,
     aten._log_softmax_backward_data.default: _log_softmax_backward,
