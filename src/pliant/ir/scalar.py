@@ -73,7 +73,10 @@ _interned: dict[tuple[Any, ...], Scalar] = {}
 
 
 def clear_interned() -> None:
-    """Forget interned nodes; called between graphs so that buffers can be freed."""
+    """Forget interned nodes, so that buffers can be freed. Nodes made before and after are equal but not the same.
+
+    Lowering calls it when a program is complete: within a program sharing is exact unless another thread ends one.
+    """
     _interned.clear()
 
 

@@ -20,7 +20,7 @@ from pliant.config import Config
 from pliant.errors import InternalError, Unsupported
 from pliant.graph.contracts import AtenGraph
 from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction, View
-from pliant.ir.scalar import Scalar, cast, const, loads
+from pliant.ir.scalar import Scalar, cast, clear_interned, const, loads
 from pliant.lowering import fallback
 from pliant.lowering.context import Lowering, whole
 from pliant.lowering.registry import RULES, VIEW_OPS
@@ -33,7 +33,10 @@ _COPY = torch.ops.aten.copy_.default
 
 def lower(aten: AtenGraph, config: Config | None = None) -> LoopProgram:
     """The loop program of `aten`."""
-    return _GraphLowering(aten).run()
+    try:
+        return _GraphLowering(aten).run()
+    finally:
+        clear_interned()  # the table would keep the buffers, and with them constants, alive
 
 
 class _GraphLowering:
