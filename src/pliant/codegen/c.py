@@ -24,7 +24,9 @@ from pliant.schedule.kernel import Kernel, Member, loads_of
 from pliant.symbolic.expr import ONE, Expr, Symbol
 
 MAX_PARTS = 64  # threads that share one split reduction
-SUM_BLOCK = 512  # terms summed before they are added to the total
+SUM_BLOCK = 2048  # terms summed before they are added to the total
+STREAMS = 4  # parts of a row that are reduced side by side, so that additions need not wait for one another
+STREAM_COST = 16  # work at one point up to which that pays
 PART_ARGUMENTS = "void** p, const int64_t* n, int64_t begin, int64_t end, int64_t slot, int32_t* p_error"
 GRAIN = 1 << 17  # work, in additions, that is worth a thread
 RECOMPUTE = 10  # values cheaper than this are computed again in each pass
@@ -528,7 +530,10 @@ class _Writer:
             bounds = ("b", "be")
             opened += 1
         partial = blocked or self._has_partial_sums()
-        self._row_loop(members, bounds, vectorized, partial and vectorized)
+        if vectorized and self._is_light(members):
+            self._streams(members, bounds)
+        else:
+            self._row_loop(members, bounds, vectorized, partial and vectorized)
         for _ in range(opened):
             self.end()
 
@@ -554,6 +559,78 @@ class _Writer:
         self._emit(s, self.plan.vector, bounds, f"#pragma omp simd{texts}" if vectorized else "")
         for text in after:
             self.line(text)
+
+    def _is_light(self, members: list[Member]) -> bool:
+        """Whether waiting for the last addition would dominate a pass: little work a point, long rows, nothing stored."""
+        assert self.plan.vector is not None
+        extent = self.plan.vector.extent.as_int()
+        kept = any(m.loops.out in self.kernel.stored or m.loops.out in self.scratch for m in members if m.inner)
+        stores = kept and any(not isinstance(m.loops, Reduction) for m in members)
+        cost = sum(OPS[s.op].cost for m in members for s in walk(m.loops.value) if isinstance(s, Apply))
+        return not stores and cost <= STREAM_COST and (extent is None or extent >= 32 * STREAMS)
+
+    def _streams(self, members: list[Member], bounds: tuple[str, str]) -> None:
+        """The vectorized loop over several parts of the range at once, each with partial results of its own."""
+        vector = self.plan.vector
+        assert vector is not None
+        name = self.names.symbols[vector.symbol]
+        start, stop = bounds
+        self.begin("")
+        self.line(f"const int64_t q = ({stop} - {start}) / {STREAMS};")
+        clauses: dict[str, list[str]] = {}
+        before: list[str] = []
+        bodies: list[list[str]] = []
+        for k in range(STREAMS):
+            self.names.symbols[vector.symbol] = f"({name} + {k}*q)" if k else name
+            s = self._partial_body(members, f"s{k}", clauses)
+            before += s.before
+            bodies.append(s.body)
+        self.names.symbols[vector.symbol] = name
+        for text in before:
+            self.line(text)
+        self._simd_loop(vector, (start, f"{start} + q"), clauses, bodies)
+        rest: dict[str, list[str]] = {}
+        s = self._partial_body(members, "s0", rest, declare=False)
+        for text in s.before:
+            self.line(text)
+        self._simd_loop(vector, (f"{start} + {STREAMS}*q", stop), rest, [s.body])
+        for k in range(STREAMS):
+            for m in members:
+                if isinstance(m.loops, Reduction):
+                    acc = self.accumulators[id(m)]
+                    for text in acc.merge(f"s{k}{acc.name}", "", ""):
+                        self.line(text)
+        self.end()
+
+    def _partial_body(
+        self, members: list[Member], prefix: str, clauses: dict[str, list[str]], *, declare: bool = True
+    ) -> Statements:
+        """Statements of a pass that reduce into partial results of this prefix."""
+        s = self._statements(self.plan.vector)
+        for m in members:
+            if not isinstance(m.loops, Reduction):
+                self._run(m, s)
+                continue
+            acc = self.accumulators[id(m)]
+            for v in replace(acc, wide=False).variables():
+                clauses.setdefault(v.clause, []).append(f"{prefix}{acc.name}{v.suffix}")
+                if declare:
+                    self.line(f"{v.ctype} {prefix}{acc.name}{v.suffix} = {v.start};")
+            s.body += acc.update(self._reduced_value(m, s, acc), "", "0", f"{prefix}{acc.name}")
+        return s
+
+    def _simd_loop(
+        self, vector: Axis, bounds: tuple[str, str], clauses: dict[str, list[str]], bodies: list[list[str]]
+    ) -> None:
+        texts = "".join(f" reduction({op}:{', '.join(names)})" for op, names in clauses.items())
+        self.line(f"#pragma omp simd{texts}")
+        self.loop(vector, *bounds)
+        for body in bodies:
+            self.begin("")
+            for text in body:
+                self.line(text)
+            self.end()
+        self.end()
 
     # -- reductions shared by threads ------------------------------------------------------------------------------
 
