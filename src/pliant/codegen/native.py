@@ -2,9 +2,9 @@
 
 In:     runs of consecutive kernels, as `KernelText`s.
 Out:    `NativeCode`: translation units, and for each run its entry's name and arguments.
-Holds:  kernels with equal text are one C function, and so are entries; an entry runs all kernels of its run in order, holds the GIL only
-        while it reads its arguments (or throughout, where the work is small), and raises IndexError if a lookup was out
-        of range.
+Holds:  kernels with equal text are one C function, and so are entries; an entry runs all kernels of its run in order,
+        holds the GIL only while it reads its arguments (or throughout, where the work is small), and raises IndexError
+        if a lookup was out of range.
 """
 
 from __future__ import annotations

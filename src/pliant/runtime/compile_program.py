@@ -14,7 +14,8 @@ from pliant import config
 from pliant.codegen.native import NativeCode, write_native
 from pliant.codegen.wrapper import compile_wrapper, runs_of, write_wrapper
 from pliant.debug import events
-from pliant.ir.loops import LoopProgram
+from pliant.errors import CompileError
+from pliant.ir.loops import Extern, LoopProgram
 from pliant.runtime.build import build
 from pliant.runtime.load import load, takes_tensors
 from pliant.schedule.kernel import forget_loads
@@ -40,9 +41,22 @@ class CompiledGraph:
         return "\n".join(self.native.texts)
 
 
+def _check_devices(program: LoopProgram) -> None:
+    """Kernels are C for CPU memory; other devices have no code generator here."""
+    for computation in program.computations:
+        if not isinstance(computation, Extern) and computation.out.device.type != "cpu":
+            raise CompileError(
+                f"no kernels for device {computation.out.device}",
+                kind="device",
+                why="this code generator writes C for CPU memory only",
+                do="the graph runs eagerly",
+            )
+
+
 def compile_program(program: LoopProgram, options: config.Config | None = None) -> CompiledGraph:
     """Compile a loop program."""
     options = options or config.get()
+    _check_devices(program)
     with events.stage("schedule", graph=program.name):
         planned = schedule(program, options.schedule)
     with events.stage("codegen", graph=program.name):

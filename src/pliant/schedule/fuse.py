@@ -4,8 +4,9 @@ In:     a `LoopProgram` and its dependencies.
 Out:    the steps: kernels and extern calls in a valid order.
 Holds:  every step comes after those it depends on; inside a kernel each value is read only at the point that wrote it.
 Method: computations in program order; each joins the latest kernel, not before its last dependency, with which it
-        shares data and whose iteration space fits (exactly, after splitting axes), else it starts a new step. Vertical fusion
-        (producer and consumer), reductions with producers and epilogues, and siblings are the same operation here.
+        shares data and whose iteration space fits (exactly, after splitting axes), else it starts a new step.
+        Vertical fusion (producer and consumer), reductions with producers and epilogues, and siblings are the same
+        operation here.
 """
 
 from __future__ import annotations

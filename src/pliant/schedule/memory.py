@@ -43,6 +43,7 @@ def _reuse(
 ) -> dict[Buffer, Buffer]:
     """Buffers that take over the memory of one that died before they are first written, of the same size and layout."""
     taken: dict[Buffer, Buffer] = {}
+    shared = _aliased(steps)
     dead: dict[object, list[Buffer]] = {}
     owned: set[Buffer] = set()
     dying: dict[int, list[Buffer]] = {}
@@ -54,9 +55,20 @@ def _reuse(
             owned.add(b)
             dying.setdefault(last[b], []).append(b)
         for b in dying.get(k, ()):
-            if b not in kept and b in owned:
+            if b not in kept and b not in shared and b in owned:
                 dead.setdefault((b.dtype, b.shape, b.strides), []).append(b)
     return taken
+
+
+def _aliased(steps: list[Step]) -> set[Buffer]:
+    """Buffers that an eager operator may have returned a view of: they live on under another name."""
+    found: set[Buffer] = set()
+    for step in steps:
+        if isinstance(step, ExternCall) and step.extern.out_variant is None:
+            schema = getattr(step.extern.target, "_schema", None)
+            if schema is None or any(r.alias_info is not None for r in schema.returns):
+                found |= access(step.extern).reads
+    return found
 
 
 def _made_by_extern(step: Step, buffer: Buffer) -> bool:

@@ -1,0 +1,297 @@
+"""Write kernels with reductions whose outer loops run in parallel: rows and columns.
+
+In:     a `LoopPlan` of kind `rows` or `columns`.
+Out:    lines of C: for each phase the statements of the outer loops, then one pass over the inner loops.
+Holds:  in `rows` what passes share is in locals, in `columns` in arrays with an element a column of the block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from pliant.codegen.expressions import Statements, cast_text, register_type
+from pliant.codegen.kernel_writer import KernelWriter
+from pliant.codegen.loops import flat_reduced
+from pliant.codegen.reductions import Accumulator
+from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction
+from pliant.ir.ops import OPS
+from pliant.ir.scalar import Apply, walk
+from pliant.schedule.fuse import total
+from pliant.schedule.kernel import Member, loads_of
+
+SUM_BLOCK = 2048  # terms summed before they are added to the total
+STREAMS = 4  # parts of a row that are reduced side by side, so that additions need not wait for one another
+STREAM_COST = 16  # work at one point up to which that pays
+RECOMPUTE = 10  # values cheaper than this are computed again in each pass
+SCRATCH = 16384  # elements of a row kept between passes on the stack
+
+
+class ReducingWriter(KernelWriter):
+    """Adds passes over the inner loops."""
+
+    def _reducing(self) -> None:
+        self._choose_scratch()
+        self._decompose()
+        phases = max(m.phase for m in self.kernel.members) + 2
+        for phase in range(phases):
+            self._outer_members(phase)
+            members = [m for m in self.kernel.members if m.inner and m.phase == phase]
+            if members:
+                self._pass(members)
+        self.end()
+        for name in self.allocated:
+            self.line(f"free({name});")
+
+    def _choose_scratch(self) -> None:
+        """Rows worth keeping between passes; what is cheap is computed again instead."""
+        points = total(self.plan.inner)
+        size = points.as_int()
+        width = self.plan.width if self.columns else 1
+        costs: dict[Buffer, int] = {}
+        for m in self.kernel.members:
+            out = m.loops.out
+            if out in self.kernel.stored or not m.inner or isinstance(m.loops, Reduction):
+                continue
+            own = sum(OPS[s.op].cost for s in walk(m.loops.value) if isinstance(s, Apply))
+            costs[out] = own + sum(costs.get(x.buffer, 0) for x in loads_of(m.loops))
+            if costs[out] < RECOMPUTE or not self._is_used_later(m):
+                continue
+            ctype, name = register_type(out.dtype), f"w{len(self.scratch)}"
+            if size is not None and size * width <= SCRATCH:
+                self.line(f"{ctype} {name}[{size * width}];")
+            elif not self.columns:
+                self.line(f"{ctype}* const {name} = malloc(sizeof({ctype}) * ({self.names.text(points)}));")
+                self.allocated.append(name)
+            else:
+                continue
+            self.scratch[out] = name
+            costs[out] = 0
+
+    def _is_used_later(self, m: Member) -> bool:
+        """Whether a later pass reads what this member computes."""
+        readers = (o for o in self.kernel.members if o.inner and o.phase > m.phase)
+        return any(m.loops.out is x.buffer for o in readers for x in loads_of(o.loops))
+
+    def _outer_members(self, phase: int) -> None:
+        """Statements of members that run once per outer point, and of reductions that have just ended."""
+        ended = [m for m in self.kernel.members if isinstance(m.loops, Reduction) and m.phase == phase - 1]
+        members = [m for m in self.kernel.members if not m.inner and m.phase == phase]
+        if not ended and not members:
+            return
+        vector = self.plan.vector if self.columns else None
+        s = self._statements(vector)
+        for m in ended:
+            acc = self.accumulators[id(m)]
+            at = f"[{self._column()}]" if self.columns else ""
+            self._finish(m, s, cast_text(acc.final(at), acc.result_dtype, m.loops.out.dtype))
+        for m in members:
+            self._finish(m, s, s.value(m.loops.value, m))
+        self._emit_outer(s, vector)
+
+    def _emit_outer(self, s: Statements, vector: Axis | None) -> None:
+        if vector is None:
+            self._emit(s, None, None, "")
+            return
+        name = self.names.symbols[vector.symbol]
+        self._emit(s, vector, (f"{name}b", f"{name}e"), "#pragma omp simd")
+
+    def _finish(self, m: Member, s: Statements, value: str) -> None:
+        """Name a value of the outer loops so that later passes can use it, and store it if somebody else needs it."""
+        out = m.loops.out
+        name = f"r{len(self.cross)}"
+        if self.columns:
+            self._before_loops(f"{register_type(out.dtype)} {name}[{self.plan.width}];")
+            s.body.append(f"{name}[{self._column()}] = {value};")
+            self.cross[out] = f"{name}[{self._column()}]"
+        else:
+            s.body.append(f"const {register_type(out.dtype)} {name} = {value};")
+            self.cross[out] = name
+        self._mark(self.cross[out])
+        if out in self.kernel.stored:
+            indirect = m.loops.indirect if isinstance(m.loops, Pointwise) else ()
+            s.body.append(f"{self.names.buffer(out)}[{s.index(m.loops.index, indirect, m)}] = {self.cross[out]};")
+
+    def _before_loops(self, text: str) -> None:
+        """Declare at this place, before the section's loop opens."""
+        self.line(text)
+
+    def _pass(self, members: list[Member], first: tuple[str, str] | None = None) -> None:
+        """One walk over the inner loops; `first`: bounds of the outermost of them."""
+        reductions = [m for m in members if isinstance(m.loops, Reduction)]
+        for m in reductions:
+            self._start(m)
+        if self.columns:
+            self._column_pass(members, first)
+        else:
+            self._row_pass(members, reductions, first)
+
+    def _start(self, m: Member) -> None:
+        assert isinstance(m.loops, Reduction)
+        dtype = m.loops.value.dtype if m.loops.op.startswith("arg") else m.loops.accumulate_dtype
+        wide = dtype is torch.float32 and m.loops.op in ("sum", "prod") and self._is_long()
+        acc = Accumulator(m.loops.op, dtype, f"acc{len(self.accumulators)}", wide)
+        self.accumulators[id(m)] = acc
+        for v in acc.variables():
+            if self.columns:
+                self.line(f"{v.ctype} {acc.name}{v.suffix}[{self.plan.width}];")
+                self.line(f"for (int64_t j = 0; j < {self.plan.width}; j++) {acc.name}{v.suffix}[j] = {v.start};")
+            else:
+                self.line(f"{v.ctype} {acc.name}{v.suffix} = {v.start};")
+
+    def _is_long(self) -> bool:
+        """Whether so many terms are summed that the total needs more digits than the terms."""
+        count = total(self.plan.inner).as_int()
+        return (count is None or count > SUM_BLOCK) and (self.columns or self._has_partial_sums())
+
+    def _has_partial_sums(self) -> bool:
+        """Whether each run of the vectorized loop is summed alone and then added to the total."""
+        assert self.plan.vector is not None
+        extent = self.plan.vector.extent.as_int()
+        return len(self.plan.inner) > 1 or extent is None or extent > SUM_BLOCK
+
+    def _column_pass(self, members: list[Member], first: tuple[str, str] | None) -> None:
+        assert self.plan.vector is not None
+        for k, axis in enumerate(self.plan.inner):
+            self.loop(axis, *(first if first and k == 0 else ()))
+        s = self._statements(self.plan.vector)
+        at = f"[{self._column()}]"
+        for m in members:
+            if isinstance(m.loops, Reduction):
+                acc = self.accumulators[id(m)]
+                value = self._reduced_value(m, s, acc)
+                s.body += acc.update(value, at, f"({self._flat(m)})")
+            else:
+                self._run(m, s)
+        name = self.names.symbols[self.plan.vector.symbol]
+        self._emit(s, self.plan.vector, (f"{name}b", f"{name}e"), "#pragma omp simd")
+        for _ in self.plan.inner:
+            self.end()
+
+    def _reduced_value(self, m: Member, s: Statements, acc: Accumulator) -> str:
+        value = s.value(m.loops.value, m)
+        return cast_text(value, m.loops.value.dtype, acc.dtype) if m.loops.value.dtype is not acc.dtype else value
+
+    def _flat(self, m: Member) -> str:
+        acc = self.accumulators[id(m)]
+        return self.names.text(flat_reduced(m)) if acc.is_arg else "0"
+
+    def _row_pass(self, members: list[Member], reductions: list[Member], first: tuple[str, str] | None) -> None:
+        vector = self.plan.vector
+        assert vector is not None
+        opened = 0
+        for axis in self.plan.inner[:-1]:
+            self.loop(axis, *(first if first and opened == 0 else ()))
+            opened += 1
+        bounds = first if first and opened == 0 else ("0", self.names.text(vector.extent))
+        vectorized = all(self.accumulators[id(m)].vectorizes for m in reductions)
+        extent = vector.extent.as_int()
+        blocked = any(self.accumulators[id(m)].rounds for m in reductions) and (extent is None or extent > SUM_BLOCK)
+        if blocked:
+            self.begin(f"for (int64_t b = {bounds[0]}; b < {bounds[1]}; b += {SUM_BLOCK})")
+            self.line(f"const int64_t be = p_min(b + {SUM_BLOCK}, {bounds[1]});")
+            bounds = ("b", "be")
+            opened += 1
+        partial = blocked or self._has_partial_sums()
+        if vectorized and self._is_light(members):
+            self._streams(members, bounds)
+        else:
+            self._row_loop(members, bounds, vectorized, partial and vectorized)
+        for _ in range(opened):
+            self.end()
+
+    def _row_loop(self, members: list[Member], bounds: tuple[str, str], vectorized: bool, partial: bool) -> None:
+        """The vectorized loop; with `partial`, sums of their own are added to the totals after it."""
+        s = self._statements(self.plan.vector)
+        clauses: dict[str, list[str]] = {}
+        after: list[str] = []
+        for m in members:
+            if not isinstance(m.loops, Reduction):
+                self._run(m, s)
+                continue
+            acc = self.accumulators[id(m)]
+            prefix = f"s{acc.name}" if partial else acc.name
+            for v in replace(acc, wide=False).variables() if vectorized else ():
+                clauses.setdefault(v.clause, []).append(prefix + v.suffix)
+                if partial:
+                    self.line(f"{v.ctype} {prefix}{v.suffix} = {v.start};")
+            s.body += acc.update(self._reduced_value(m, s, acc), "", f"({self._flat(m)})", prefix)
+            if partial:
+                after += acc.merge(prefix, "", "")
+        texts = "".join(f" reduction({op}:{', '.join(names)})" for op, names in clauses.items())
+        self._emit(s, self.plan.vector, bounds, f"#pragma omp simd{texts}" if vectorized else "")
+        for text in after:
+            self.line(text)
+
+    def _is_light(self, members: list[Member]) -> bool:
+        """Whether waiting for the last addition would dominate a pass: little work a point, long rows, no stores."""
+        assert self.plan.vector is not None
+        extent = self.plan.vector.extent.as_int()
+        kept = any(m.loops.out in self.kernel.stored or m.loops.out in self.scratch for m in members if m.inner)
+        stores = kept and any(not isinstance(m.loops, Reduction) for m in members)
+        cost = sum(OPS[s.op].cost for m in members for s in walk(m.loops.value) if isinstance(s, Apply))
+        return not stores and cost <= STREAM_COST and (extent is None or extent >= 32 * STREAMS)
+
+    def _streams(self, members: list[Member], bounds: tuple[str, str]) -> None:
+        """The vectorized loop over several parts of the range at once, each with partial results of its own."""
+        vector = self.plan.vector
+        assert vector is not None
+        name = self.names.symbols[vector.symbol]
+        start, stop = bounds
+        self.begin("")
+        self.line(f"const int64_t q = ({stop} - {start}) / {STREAMS};")
+        clauses: dict[str, list[str]] = {}
+        before: list[str] = []
+        bodies: list[list[str]] = []
+        for k in range(STREAMS):
+            self.names.symbols[vector.symbol] = f"({name} + {k}*q)" if k else name
+            s = self._partial_body(members, f"s{k}", clauses)
+            before += s.before
+            bodies.append(s.body)
+        self.names.symbols[vector.symbol] = name
+        for text in before:
+            self.line(text)
+        self._simd_loop(vector, (start, f"{start} + q"), clauses, bodies)
+        rest: dict[str, list[str]] = {}
+        s = self._partial_body(members, "s0", rest, declare=False)
+        for text in s.before:
+            self.line(text)
+        self._simd_loop(vector, (f"{start} + {STREAMS}*q", stop), rest, [s.body])
+        for k in range(STREAMS):
+            for m in members:
+                if isinstance(m.loops, Reduction):
+                    acc = self.accumulators[id(m)]
+                    for text in acc.merge(f"s{k}{acc.name}", "", ""):
+                        self.line(text)
+        self.end()
+
+    def _partial_body(
+        self, members: list[Member], prefix: str, clauses: dict[str, list[str]], *, declare: bool = True
+    ) -> Statements:
+        """Statements of a pass that reduce into partial results of this prefix."""
+        s = self._statements(self.plan.vector)
+        for m in members:
+            if not isinstance(m.loops, Reduction):
+                self._run(m, s)
+                continue
+            acc = self.accumulators[id(m)]
+            for v in replace(acc, wide=False).variables():
+                clauses.setdefault(v.clause, []).append(f"{prefix}{acc.name}{v.suffix}")
+                if declare:
+                    self.line(f"{v.ctype} {prefix}{acc.name}{v.suffix} = {v.start};")
+            s.body += acc.update(self._reduced_value(m, s, acc), "", "0", f"{prefix}{acc.name}")
+        return s
+
+    def _simd_loop(
+        self, vector: Axis, bounds: tuple[str, str], clauses: dict[str, list[str]], bodies: list[list[str]]
+    ) -> None:
+        texts = "".join(f" reduction({op}:{', '.join(names)})" for op, names in clauses.items())
+        self.line(f"#pragma omp simd{texts}")
+        self.loop(vector, *bounds)
+        for body in bodies:
+            self.begin("")
+            for text in body:
+                self.line(text)
+            self.end()
+        self.end()
