@@ -3,18 +3,19 @@
 In:     a resume point, the frame's globals and name, and the `Compilation` it belongs to.
 Out:    a function `(cells, *stack values, *locals)` that runs the rest of the frame and returns its result.
 Holds:  one per point and globals in each compilation. Eagerly it is the resume code itself, run with the cells as
-        closure.
+        closure. Where resume functions nest too deeply, the rest runs eagerly.
 """
 
 from __future__ import annotations
 
+import threading
 import types
 from collections.abc import Callable
 from typing import Any
 
 from pliant.capture.bytecode.resume import ResumePoint, resume_code
 from pliant.capture.compiled_function import make_callable
-from pliant.capture.dispatch import Compilation, Dispatcher
+from pliant.capture.dispatch import DISPATCHER, Compilation, Dispatcher
 from pliant.capture.roots import ResumeRoot
 from pliant.source import SourceLocation
 
@@ -39,4 +40,27 @@ def _make(compilation: Compilation, point: ResumePoint, globals_: dict[str, Any]
     line = next((line for start, end, line in point.code.co_lines() if start <= point.offset < end and line), None)
     location = SourceLocation(point.code.co_filename, line or point.code.co_firstlineno, point.code.co_name)
     root = ResumeRoot(point, globals_, name)
-    return make_callable(Dispatcher(root, eager, f"{name} (resumed at line {location.line})", location, compilation))
+    dispatcher = Dispatcher(root, eager, f"{name} (resumed at line {location.line})", location, compilation)
+    compiled = make_callable(dispatcher)
+
+    def resume(*values: Any) -> Any:
+        if _depth.now >= _MAX_DEPTH:
+            return eager(*values)
+        _depth.now += 1
+        try:
+            return compiled(*values)
+        finally:
+            _depth.now -= 1
+
+    resume.__dict__[DISPATCHER] = dispatcher
+    return resume
+
+
+class _Depth(threading.local):
+    """How many resume functions are active on this thread: a loop that breaks in each turn nests one in another."""
+
+    now = 0
+
+
+_depth = _Depth()
+_MAX_DEPTH = 50  # the rest runs eagerly, well before Python's own limit on recursion
