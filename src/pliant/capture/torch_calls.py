@@ -64,7 +64,7 @@ def constant_answers() -> dict[Any, Any]:
     answers: dict[Any, Any] = {torch.compiler.is_compiling: True, torch.jit.is_scripting: False, torch.jit.is_tracing: False}
     for owner, name, answer in (
         (torch.compiler, "is_dynamo_compiling", True), (torch.compiler, "is_exporting", False), (torch._jit_internal, "is_scripting", False),
-        (torch._C, "_get_tracing_state", None), (torch, "is_inference_mode_enabled", None), (torch.onnx, "is_in_onnx_export", False),
+        (torch._C, "_get_tracing_state", None), (torch, "is_inference_mode_enabled", None),
         (torch._C, "_is_tracing", False), (torch.jit, "_is_tracing", False), (torch.cuda, "is_current_stream_capturing", False),
         (torch.overrides, "is_tensor_like", None),
     ):
