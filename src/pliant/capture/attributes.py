@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import enum
 import functools
+import threading
 import types
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
 _LRU_CACHE = type(functools.lru_cache(len))
+# Classes in C that look attributes up by rules of their own: another thread, or another object, has others.
+_OWN_LOOKUP = (threading.local, weakref.ProxyType, weakref.CallableProxyType)
 _C_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _NATIVE_TYPES: frozenset[type] = frozenset(
     (*CONSTANT_TYPES, *SYMBOLIC_TYPES, *MUTABLE_CONTAINERS, int, float, tuple, frozenset, slice, range, torch.Size, types.CodeType, torch.finfo, torch.iinfo, TracedGenerator,
@@ -74,6 +78,8 @@ def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
     hook = t.world.type_lookup(cls, "__getattribute__")
     if isinstance(hook, types.FunctionType):
         return _with_getattr(t, obj, name, lambda: t.call(hook, (obj, name), {}))
+    if hook is not object.__getattribute__ and isinstance(obj, _OWN_LOOKUP):
+        raise GraphBreak("unknown-object", f"the attributes of a {cls.__name__}")
     return _with_getattr(t, obj, name, lambda: generic_get_attr(t, obj, name))
 
 

@@ -265,7 +265,10 @@ def _new_object(t: Tracer, cls: type, new: Any, args: tuple[Any, ...], kwargs: d
     if new is object.__new__:
         if getattr(cls, "__abstractmethods__", None):
             raise GraphBreak("bad-call", f"the abstract class {cls.__name__} is instantiated")
-        return t.native(object.__new__, cls)
+        try:
+            return object.__new__(cls)
+        except TypeError as error:  # its layout comes from a base written in C
+            raise GraphBreak("unknown-object", str(error)) from None
     if issubclass(cls, BaseException):
         return t.native(new, cls, *args)
     if issubclass(cls, (list, dict, set)) and new in (list.__new__, dict.__new__, set.__new__):

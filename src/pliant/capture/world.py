@@ -52,6 +52,7 @@ IDENTITY_TYPES: tuple[type, ...] = (
     functools.cached_property,
 )
 _ADOPT_LIMIT = 100_000
+_CHANGED: tuple[()] = ()  # unequal to every snapshot of a container
 
 
 class World:
@@ -228,7 +229,10 @@ class World:
     def dict_set(self, mapping: dict[Any, Any], key: Any, value: Any) -> None:
         """Store (or DELETED) into a foreign dict, replayed at the end."""
         entry = self._dict_changes.setdefault(id(mapping), (mapping, {}))
-        entry[1].pop(key, None)
+        if entry[1].pop(key, None) is DELETED and value is not DELETED and type(mapping) in DICT_TYPES and id(mapping) not in self._owner_of_dict:
+            entry[1][key] = DELETED  # stored again, a deleted key goes to the end: no single store does that
+            self.adopt(mapping)[key] = value
+            return
         entry[1][key] = value
 
     def needs_guards(self, value: Any) -> bool:
@@ -253,8 +257,10 @@ class World:
             return value
         if len(value) > _ADOPT_LIMIT:
             raise GraphBreak("unknown-object", f"a {type(value).__name__} of {len(value)} entries is used as a whole")
+        stored = bool(self._dict_changes.get(id(value), (value, {}))[1])
         shadow = self._copy_in(value, self.origins[id(value)][1])
-        self._shadows[id(value)] = (value, shadow, _frozen(shadow))
+        # Stores that happened before are part of the copy: it differs from the original from the start.
+        self._shadows[id(value)] = (value, shadow, _CHANGED if stored else _frozen(shadow))
         self.set_origin(shadow, self.origins[id(value)][1])
         # `shadow` must not be taken for a foreign container that still needs adopting.
         self._shadows[id(shadow)] = (value, shadow, None)
