@@ -191,6 +191,7 @@ def _make_function(
         @staticmethod
         def backward(ctx: Any, *given: Any) -> tuple[Any, ...]:
             arguments = [*ctx.numbers, *ctx.saved_tensors]
+            ctx.maybe_clear_saved_tensors()  # so that each is freed after its last use, as eager's are (unless retain_graph)
             for position, layout in zip(tangents, ctx.layouts):
                 arguments.append(_laid_out(given[position], layout))
             gradients: list[Any] = [None] * n_inputs
