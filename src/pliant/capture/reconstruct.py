@@ -446,6 +446,15 @@ def _builtin_base(cls: type) -> type:
     return base
 
 
+def _is_plain(cls: type) -> bool:
+    """Whether `object.__new__` can make an instance; extension classes on the heap refuse it."""
+    try:
+        object.__new__(cls)
+    except TypeError:
+        return False
+    return True
+
+
 def _instance(b: Rebuilder, obj: Any) -> str:
     base = _builtin_base(type(obj))
     if isinstance(obj, BaseException):
@@ -453,6 +462,8 @@ def _instance(b: Rebuilder, obj: Any) -> str:
     elif base in _BASES:
         make, fill = _BASES[base]
     else:
+        raise CannotReconstruct("builtin-instance", obj)
+    if base is object and not _is_plain(type(obj)):
         raise CannotReconstruct("builtin-instance", obj)
     name = b.bind(obj, make(b, obj))
     fill(b, obj, name)

@@ -142,6 +142,8 @@ class Tracer:
             raise GraphBreak("data-dependent", str(error).splitlines()[0]) from None
         except Unsupported as error:
             raise GraphBreak("unsupported-operator", str(error).splitlines()[0]) from None
+        except AssertionError as error:  # never C code's own: a check inside torch or Pliant, not the program's
+            raise GraphBreak("unsupported-operator", f"an internal check failed: {error}") from error
         except Exception as error:
             if any(isinstance(a, FakeTensor) for a in args) and not isinstance(error, (AttributeError, StopIteration)):
                 name = getattr(function, "__name__", str(function))

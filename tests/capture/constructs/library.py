@@ -175,7 +175,7 @@ def nested_contexts(x, y):
     return x, log
 
 
-@area
+@broken
 def exit_stack(x, y):
     log = []
     with contextlib.ExitStack() as stack:
@@ -234,7 +234,7 @@ def autocast(x, y):
     return z.float()
 
 
-@area
+@broken
 def cached_property_read(x, y):
     c = Cached()
     return x * c.value, c.value, c.calls
@@ -266,7 +266,7 @@ def reduce_operator(x, y):
     return functools.reduce(operator.add, [x, y, x]), operator.itemgetter(1)([1, 2])
 
 
-@area
+@broken
 def itertools_forms(x, y):
     out = list(itertools.chain([1], [2, 3]))
     out += list(itertools.islice(itertools.count(5), 2))
@@ -305,17 +305,17 @@ def math_functions(x, y):
     return x * math.sqrt(4.0) + math.floor(2.5) + math.prod([1, 2, 3]) + math.gcd(4, 6), math.isclose(1.0, 1.0), math.pi
 
 
-@area
+@broken
 def json_forms(x, y):
     return x * json.loads("[1, 2]")[1], json.dumps({"a": 1})
 
 
-@area
+@broken
 def regular_expressions(x, y):
     return x * len(re.findall("a+", "aabca")), re.sub("a", "b", "cat"), re.match(r"(\d+)", "12x").group(1)
 
 
-@area
+@broken
 def thread_local(x, y):
     return x * LOCAL.value
 
@@ -331,7 +331,7 @@ def typing_forms(x, y):
     return x if hint is None else typing.cast(int, hint), typing.cast(int, 3)
 
 
-@area
+@broken
 def copies_of_containers(x, y):
     a = {"k": [1, 2], "t": x}
     b = copy.copy(a)
@@ -340,7 +340,7 @@ def copies_of_containers(x, y):
     return b["k"] is a["k"], c, b["t"]
 
 
-@area
+@broken
 def weak_reference(x, y):
     p = Pair(x)
     r = weakref.ref(p)
@@ -355,7 +355,7 @@ def prints(x, y):
     return z
 
 
-@area
+@broken
 def warns(x, y):
     warnings.warn("careful", stacklevel=2)
     return x + 1

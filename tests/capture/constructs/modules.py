@@ -88,7 +88,7 @@ def sequential(x, y):
     return SEQUENTIAL(x)
 
 
-@area
+@broken
 def sequential_index_and_slice(x, y):
     return SEQUENTIAL[0](x), SEQUENTIAL[:2](y), len(SEQUENTIAL)
 
@@ -134,19 +134,19 @@ def parameter_dict(x, y):
     return (x * PARAMETER_DICT["w"] + PARAMETER_DICT["v"]).detach()
 
 
-@area
+@broken
 def lstm(x, y):
     out, (h, c) = LSTM(x.unsqueeze(0))
     return out, h, c
 
 
-@area
+@broken
 def gru(x, y):
     out, h = GRU(x.unsqueeze(1))
     return out, h
 
 
-@area
+@broken
 def lstm_cell(x, y):
     h, c = CELL(x)
     return CELL(y, (h, c))
@@ -233,12 +233,12 @@ def functional_call(x, y):
     return torch.func.functional_call(LINEAR, {"weight": y.T @ y, "bias": y[0]}, (x,))
 
 
-@area
+@broken
 def custom_function(x, y):
     return Double.apply(x, 3.0)
 
 
-@area
+@broken
 def parameter_made_inside(x, y):
     return (nn.Parameter(torch.ones(4)) * x).detach()
 

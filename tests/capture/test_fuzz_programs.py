@@ -1,0 +1,60 @@
+"""Random programs behave compiled as they do eagerly; so do small programs that once did not."""
+import threading
+
+import pytest
+import torch
+
+import pliant
+from tests.capture.fuzz_programs import disagreement
+
+LOCAL = threading.local()
+LOCAL.value = 3
+
+
+@pytest.mark.parametrize("first", range(0, 100, 10))
+def test_random_programs_agree_with_eager(first):
+    with pliant.config.patch(strict=True):
+        for seed in range(first, first + 10):
+            assert disagreement(seed) == ""
+
+
+def _store_then_iterate(x, d):
+    d[x.shape[0]] = 1
+    return x + 1, sorted(d, key=str)
+
+
+def _delete_and_store_again(x, d):
+    del d["a"]
+    d["a"] = x.shape[0]
+    return x + 1
+
+
+def _divide_a_known_size(x, d):
+    n = int(str(x.shape[0]))
+    return x + n, format(x.shape[0] / 2, ".2f")
+
+
+def _thread_local(x, d):
+    return x * getattr(LOCAL, "value", 7), hasattr(LOCAL, "value")
+
+
+@pytest.mark.parametrize("function", [_store_then_iterate, _delete_and_store_again, _divide_a_known_size, _thread_local])
+def test_program_that_once_differed(function):
+    compiled = pliant.compile(function, backend="eager")
+    for rows in (4, 5, 6):
+        want_dict, got_dict = {"a": 1, "b": 2}, {"a": 1, "b": 2}
+        want, got = function(torch.ones(rows), want_dict), compiled(torch.ones(rows), got_dict)
+        assert list(got_dict.items()) == list(want_dict.items())
+        torch.testing.assert_close(got[0], want[0])
+        assert str(got) == str(want)
+
+
+def test_a_loop_that_breaks_in_each_turn_does_not_overflow_the_stack():
+    def loop(x, n):
+        for _ in range(n):
+            x = x + 1
+            if x.sum().item() > 1e9:
+                x = x - 1
+        return x
+
+    torch.testing.assert_close(pliant.compile(loop, backend="eager")(torch.zeros(2), 2000), torch.full((2,), 2000.0))
