@@ -5,6 +5,7 @@ from tests.capture.constructs import containers, control, library, modules, obje
 from tests.capture.constructs.harness import PROGRAMS, check
 
 
+@pytest.mark.filterwarnings("ignore:.*has been compiled 8 times")  # a comprehension that breaks in each turn
 @pytest.mark.parametrize("item", PROGRAMS, ids=lambda p: p.name)
 def test_construct(item):
     check(item)
