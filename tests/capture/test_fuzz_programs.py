@@ -58,3 +58,19 @@ def test_a_loop_that_breaks_in_each_turn_does_not_overflow_the_stack():
         return x
 
     torch.testing.assert_close(pliant.compile(loop, backend="eager")(torch.zeros(2), 2000), torch.full((2,), 2000.0))
+
+
+def test_method_of_a_list_alive_at_a_break():
+    """The list is reached only through its bound `append`, which stands on the stack while the argument breaks."""
+
+    def program(x, items):
+        items.append(float(x.sum().item()))
+        return x + 1
+
+    eager, captured = [], []
+    x = torch.ones(3)
+    compiled = pliant.compile(program, backend="eager")
+    for _ in range(2):
+        program(x, eager)
+        compiled(x, captured)
+    assert captured == eager

@@ -51,6 +51,9 @@ IDENTITY_TYPES: tuple[type, ...] = (
     types.GenericAlias, types.UnionType, torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator, torch.Generator, functools.singledispatchmethod,
     functools.cached_property,
 )
+# Methods bound to an object: what they do depends on it, so it is read like any other object from outside.
+_BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)
+_BOUND_TO = MUTABLE_CONTAINERS
 _ADOPT_LIMIT = 100_000
 _CHANGED: tuple[()] = ()  # unequal to every snapshot of a container
 
@@ -121,6 +124,10 @@ class World:
             function = self.bring(value.__func__, AttributeSource(source, "__func__"), trusted)
             receiver = self.bring(value.__self__, AttributeSource(source, "__self__"), trusted)
             return types.MethodType(function, receiver)
+        if cls in _BOUND_IN_C and type(value.__self__) in _BOUND_TO:
+            guard(source, Kind.TYPE, cls)
+            receiver = self.bring(value.__self__, AttributeSource(source, "__self__"), trusted)
+            return getattr(receiver, self.bring(value.__name__, AttributeSource(source, "__name__"), trusted))
         if cls is slice:
             guard(source, Kind.TYPE, cls)
             return slice(*(self.bring(getattr(value, n), AttributeSource(source, n), trusted) for n in ("start", "stop", "step")))
