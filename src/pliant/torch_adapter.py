@@ -96,7 +96,9 @@ def gradients(outputs: list[torch.Tensor], inputs: list[torch.Tensor], tangents:
     """`torch.autograd.grad` of tensors whose tangents fit; the public function checks that by importing the peer's shape engine."""
     from torch.autograd.graph import _engine_run_backward
 
-    return _engine_run_backward(tuple(outputs), tuple(tangents), False, False, tuple(inputs), True, accumulate_grad=False)  # type: ignore[no-any-return]
+    return _engine_run_backward(
+        tuple(outputs), tuple(tangents), False, False, tuple(inputs), True, accumulate_grad=False
+    )
 
 
 def has_mkl() -> bool:

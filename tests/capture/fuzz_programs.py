@@ -2,6 +2,7 @@
 
 `python -m tests.capture.fuzz_programs --count 5000 --first 0` prints each disagreement with its program.
 """
+
 import argparse
 import copy
 import itertools
@@ -10,9 +11,9 @@ import random
 import types
 
 import torch
+from tests.capture.constructs.harness import observe, same
 
 import pliant
-from tests.capture.constructs.harness import observe, same
 
 PRELUDE = """
 import contextlib
@@ -60,26 +61,84 @@ def outer(t, n):
 """
 
 SIMPLE = (
-    "a = a + {k}", "a = a * b.mean() + {k}", "b = torch.relu(b) - a.mean()", "n += {k}", "n = n * 2 - a.shape[0]", "a = a[:max(1, a.shape[0] - {k})]",
-    "a = torch.cat([a, a], 0)[:x.shape[0]]", "x.add_({k})", "x[0] = {k}", "v = x.view(-1); v[{k}] += 1", "a = a.clone(); a.mul_(2)", "items.append(n)",
-    "items.insert(0, a.shape[0])", "items.extend(range({k}))", "items.sort()", "del items[:1]", "d['k{k}'] = n", "d.setdefault('s', []).append({k})",
-    "d.pop('k{k}', None)", "n += len(d) + len(items)", "STATE['n'] += {k}", "STATE['items'].append(n)", "COUNT += 1", "BOX.grow({k})",
-    "box = Box(a); box.grow({k}); a = box.doubled", "box = SubBox(n) + {k}; n = box.value", "n += BOX.doubled + len(BOX)",
-    "print('n', n, {k})", "print(f'{{n}} {{a.shape[0]}} {{tuple(a.shape)}}')", "items.append(str(x.shape[0]) + '{{}}'.format(x.shape[1]))",
-    "items_text.append(f'{{x.shape[0]:>4}}|%d' % x.numel())", "items_text.append('%s' % (n,))", "items.extend(t.shape[0] for t in gen(a, {k}))",
-    "parts = list(gen(a, {k})); a = parts[-1] if parts else a", "parts = [*outer(a, {k})]; a = parts[-1]", "g = gen(a, 3); next(g); a = g.send({k})",
-    "a = sum((a * i for i in range({k})), a)", "a = torch.stack([a, a + 1]).sum(0)", "f = lambda t, k={k}: t * k + n; a = f(a)",
-    "a, b = b[:1] + a, a.mean() * b", "n = sum(i for i in items if i % 2)", "a = a if n % 2 else a + 1", "log.append([i for i in items[-{k}:]])",
-    "d = {{**d, 'u': n}}", "s = {{i % 3 for i in items}}; n += len(s)", "first, *rest = [n, {k}, 2]; n = first + len(rest)", "n = int(a.sum().item() > 0) + n",
-    "nums = [x.shape[0] * i for i in range(3)]; n = max(nums) - min(nums)", "items = items[::-1][:5]", "y.mul_(1.5) if y.shape[0] > {k} else y.add_(1)",
-    "w = x.t(); w[0] += 1", "a = a.reshape(-1).sum() + a", "n ^= {k}", "n = -n if n > 20 else n + 1", "a = a.to(torch.float64).float()",
-    "c = counter(); n += c", "a = a / x.shape[0]", "a = a.mean() * x.shape[1] + a", "items_text.append(repr(x.shape[0]) + str(list(x.shape)))",
-    "n = n // 2 + n % 3", "items_text.append(type(x.shape[0]).__name__)", "items.append(hash(x.shape[0]))", "d[x.shape[0]] = 1",
-    "a = a.unsqueeze(0).squeeze(0)", "n += isinstance(x.shape[0], int)", "items_text.append(format(x.shape[0] / 2, '.2f'))",
+    "a = a + {k}",
+    "a = a * b.mean() + {k}",
+    "b = torch.relu(b) - a.mean()",
+    "n += {k}",
+    "n = n * 2 - a.shape[0]",
+    "a = a[:max(1, a.shape[0] - {k})]",
+    "a = torch.cat([a, a], 0)[:x.shape[0]]",
+    "x.add_({k})",
+    "x[0] = {k}",
+    "v = x.view(-1); v[{k}] += 1",
+    "a = a.clone(); a.mul_(2)",
+    "items.append(n)",
+    "items.insert(0, a.shape[0])",
+    "items.extend(range({k}))",
+    "items.sort()",
+    "del items[:1]",
+    "d['k{k}'] = n",
+    "d.setdefault('s', []).append({k})",
+    "d.pop('k{k}', None)",
+    "n += len(d) + len(items)",
+    "STATE['n'] += {k}",
+    "STATE['items'].append(n)",
+    "COUNT += 1",
+    "BOX.grow({k})",
+    "box = Box(a); box.grow({k}); a = box.doubled",
+    "box = SubBox(n) + {k}; n = box.value",
+    "n += BOX.doubled + len(BOX)",
+    "print('n', n, {k})",
+    "print(f'{{n}} {{a.shape[0]}} {{tuple(a.shape)}}')",
+    "items.append(str(x.shape[0]) + '{{}}'.format(x.shape[1]))",
+    "items_text.append(f'{{x.shape[0]:>4}}|%d' % x.numel())",
+    "items_text.append('%s' % (n,))",
+    "items.extend(t.shape[0] for t in gen(a, {k}))",
+    "parts = list(gen(a, {k})); a = parts[-1] if parts else a",
+    "parts = [*outer(a, {k})]; a = parts[-1]",
+    "g = gen(a, 3); next(g); a = g.send({k})",
+    "a = sum((a * i for i in range({k})), a)",
+    "a = torch.stack([a, a + 1]).sum(0)",
+    "f = lambda t, k={k}: t * k + n; a = f(a)",
+    "a, b = b[:1] + a, a.mean() * b",
+    "n = sum(i for i in items if i % 2)",
+    "a = a if n % 2 else a + 1",
+    "log.append([i for i in items[-{k}:]])",
+    "d = {{**d, 'u': n}}",
+    "s = {{i % 3 for i in items}}; n += len(s)",
+    "first, *rest = [n, {k}, 2]; n = first + len(rest)",
+    "n = int(a.sum().item() > 0) + n",
+    "nums = [x.shape[0] * i for i in range(3)]; n = max(nums) - min(nums)",
+    "items = items[::-1][:5]",
+    "y.mul_(1.5) if y.shape[0] > {k} else y.add_(1)",
+    "w = x.t(); w[0] += 1",
+    "a = a.reshape(-1).sum() + a",
+    "n ^= {k}",
+    "n = -n if n > 20 else n + 1",
+    "a = a.to(torch.float64).float()",
+    "c = counter(); n += c",
+    "a = a / x.shape[0]",
+    "a = a.mean() * x.shape[1] + a",
+    "items_text.append(repr(x.shape[0]) + str(list(x.shape)))",
+    "n = n // 2 + n % 3",
+    "items_text.append(type(x.shape[0]).__name__)",
+    "items.append(hash(x.shape[0]))",
+    "d[x.shape[0]] = 1",
+    "a = a.unsqueeze(0).squeeze(0)",
+    "n += isinstance(x.shape[0], int)",
+    "items_text.append(format(x.shape[0] / 2, '.2f'))",
 )
 FAILING = (
-    "raise ValueError('v', n)", "raise KeyError('k')", "{{}}['missing']", "[][3]", "1 // (n - n)", "torch.zeros(2) + torch.zeros(3)", "a.nothing", "int('x')",
-    "x.view(7, 7, 7)", "raise RuntimeError('r') from KeyError('c')",
+    "raise ValueError('v', n)",
+    "raise KeyError('k')",
+    "{{}}['missing']",
+    "[][3]",
+    "1 // (n - n)",
+    "torch.zeros(2) + torch.zeros(3)",
+    "a.nothing",
+    "int('x')",
+    "x.view(7, 7, 7)",
+    "raise RuntimeError('r') from KeyError('c')",
 )
 CAUGHT = ("ValueError", "KeyError", "(IndexError, ZeroDivisionError)", "RuntimeError", "Exception", "LookupError")
 
@@ -112,32 +171,87 @@ class Generator:
         return self.random.choice(table).format(k=self.random.randint(1, 4))
 
     def branch(self, depth: int, indent: str, inner: str, loop: bool) -> list[str]:
-        test = self.random.choice(("n % 2", "x.shape[0] > 3", "len(items) > 2", "a.dim() == 2 and n", "x.shape[0] % 2 == 0", "'k1' in d", "a.sum() > 0"))
-        return [f"{indent}if {test}:", *self.block(depth, inner, loop), f"{indent}else:", *self.block(depth, inner, loop)]
+        test = self.random.choice(
+            (
+                "n % 2",
+                "x.shape[0] > 3",
+                "len(items) > 2",
+                "a.dim() == 2 and n",
+                "x.shape[0] % 2 == 0",
+                "'k1' in d",
+                "a.sum() > 0",
+            )
+        )
+        return [
+            f"{indent}if {test}:",
+            *self.block(depth, inner, loop),
+            f"{indent}else:",
+            *self.block(depth, inner, loop),
+        ]
 
     def loop(self, depth: int, indent: str, inner: str, loop: bool) -> list[str]:
-        head = self.random.choice(("range(3)", "list(items)[:3]", "range(min(x.shape[0], 3))", "enumerate('ab')", "zip(range(2), 'ab')", "sorted(d, key=str)[:2]"))
+        head = self.random.choice(
+            (
+                "range(3)",
+                "list(items)[:3]",
+                "range(min(x.shape[0], 3))",
+                "enumerate('ab')",
+                "zip(range(2), 'ab')",
+                "sorted(d, key=str)[:2]",
+            )
+        )
         end = [f"{indent}else:", f"{inner}log.append('else')"] if self.random.random() < 0.3 else []
-        return [f"{indent}for i in {head}:", f"{inner}i = i if isinstance(i, int) else len(i)", *self.block(depth, inner, True), *end]
+        return [
+            f"{indent}for i in {head}:",
+            f"{inner}i = i if isinstance(i, int) else len(i)",
+            *self.block(depth, inner, True),
+            *end,
+        ]
 
     def handled(self, depth: int, indent: str, inner: str, loop: bool) -> list[str]:
         name = f"e{next(self.names)}"
         end = [f"{indent}finally:", f"{inner}log.append('finally')"] if self.random.random() < 0.4 else []
         fail = [inner + self.random.choice(FAILING).format(k=1)] if self.random.random() < 0.5 else []
-        return [f"{indent}try:", *self.block(depth, inner, loop), *fail, f"{indent}except {self.random.choice(CAUGHT)} as {name}:",
-                f"{inner}log.append(type({name}).__name__)", *self.block(depth, inner, loop), *end]
+        return [
+            f"{indent}try:",
+            *self.block(depth, inner, loop),
+            *fail,
+            f"{indent}except {self.random.choice(CAUGHT)} as {name}:",
+            f"{inner}log.append(type({name}).__name__)",
+            *self.block(depth, inner, loop),
+            *end,
+        ]
 
     def context(self, depth: int, indent: str, inner: str, loop: bool) -> list[str]:
-        head = self.random.choice(("scope(log, 's')", "Box(n)", "contextlib.suppress(KeyError, IndexError)", "torch.no_grad()", "contextlib.nullcontext()"))
+        head = self.random.choice(
+            (
+                "scope(log, 's')",
+                "Box(n)",
+                "contextlib.suppress(KeyError, IndexError)",
+                "torch.no_grad()",
+                "contextlib.nullcontext()",
+            )
+        )
         fail = [inner + self.random.choice(FAILING).format(k=1)] if self.random.random() < 0.3 else []
         return [f"{indent}with {head}:", *self.block(depth, inner, loop), *fail]
 
     def program(self) -> str:
         lines = [line for _ in range(self.random.randint(3, 7)) for line in self.statement(3, "    ", False)]
-        return "\n".join((
-            PRELUDE, "def f(x, y, d, items):", "    global COUNT", "    a, b, n, log, items_text, i = x + 0, y * 1, 1, [], [], 0",
-            "    def counter():", "        nonlocal n", "        n += 1", "        return n", *lines,
-            "    return a, b, n, log, items_text, d, items", ""))
+        return "\n".join(
+            (
+                PRELUDE,
+                "def f(x, y, d, items):",
+                "    global COUNT",
+                "    a, b, n, log, items_text, i = x + 0, y * 1, 1, [], [], 0",
+                "    def counter():",
+                "        nonlocal n",
+                "        n += 1",
+                "        return n",
+                *lines,
+                "    return a, b, n, log, items_text, d, items",
+                "",
+            )
+        )
 
 
 def load(source: str, name: str) -> types.ModuleType:

@@ -1,11 +1,12 @@
 """Random programs behave compiled as they do eagerly; so do small programs that once did not."""
+
 import threading
 
 import pytest
 import torch
+from tests.capture.fuzz_programs import disagreement
 
 import pliant
-from tests.capture.fuzz_programs import disagreement
 
 LOCAL = threading.local()
 LOCAL.value = 3
@@ -38,7 +39,9 @@ def _thread_local(x, d):
     return x * getattr(LOCAL, "value", 7), hasattr(LOCAL, "value")
 
 
-@pytest.mark.parametrize("function", [_store_then_iterate, _delete_and_store_again, _divide_a_known_size, _thread_local])
+@pytest.mark.parametrize(
+    "function", [_store_then_iterate, _delete_and_store_again, _divide_a_known_size, _thread_local]
+)
 def test_program_that_once_differed(function):
     compiled = pliant.compile(function, backend="eager")
     for rows in (4, 5, 6):

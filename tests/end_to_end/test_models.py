@@ -1,4 +1,5 @@
 """Models of the ecosystem with random weights: one graph, right values and gradients, sizes that change."""
+
 import pytest
 import torch
 
@@ -13,15 +14,31 @@ def tokens(batch, length, seed=0):
 
 def language_model(name, **config):
     made = getattr(transformers, f"{name}Config")(vocab_size=128, **config)
-    kinds = {"Bert": "BertForMaskedLM", "GPT2": "GPT2LMHeadModel", "Llama": "LlamaForCausalLM", "DistilBert": "DistilBertForMaskedLM"}
+    kinds = {
+        "Bert": "BertForMaskedLM",
+        "GPT2": "GPT2LMHeadModel",
+        "Llama": "LlamaForCausalLM",
+        "DistilBert": "DistilBertForMaskedLM",
+    }
     return getattr(transformers, kinds[name])(made)
 
 
 MODELS = {
-    "bert": lambda: language_model("Bert", hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64),
-    "gpt2": lambda: language_model("GPT2", n_embd=32, n_layer=2, n_head=2, n_positions=64, use_cache=False, bos_token_id=1, eos_token_id=2),
-    "llama": lambda: language_model("Llama", hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-                                    num_key_value_heads=2, use_cache=False),
+    "bert": lambda: language_model(
+        "Bert", hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
+    ),
+    "gpt2": lambda: language_model(
+        "GPT2", n_embd=32, n_layer=2, n_head=2, n_positions=64, use_cache=False, bos_token_id=1, eos_token_id=2
+    ),
+    "llama": lambda: language_model(
+        "Llama",
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        use_cache=False,
+    ),
     "distilbert": lambda: language_model("DistilBert", dim=32, hidden_dim=64, n_layers=2, n_heads=2),
 }
 
@@ -44,7 +61,9 @@ def test_inference_with_changing_sizes(name):
     with torch.no_grad():
         for batch, length in ((2, 16), (2, 16), (3, 12), (4, 20), (5, 9)):
             ids = tokens(batch, length)
-            torch.testing.assert_close(compiled(input_ids=ids).logits, model(input_ids=ids).logits, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(
+                compiled(input_ids=ids).logits, model(input_ids=ids).logits, rtol=1e-4, atol=1e-5
+            )
     stats = pliant.stats()
     assert stats["graph_breaks"] == 0, stats["break_reasons"]
     assert stats["fallbacks"] == 0, stats["fallback_reasons"]
@@ -64,7 +83,9 @@ def test_training_step(name):
         for loss in losses:
             loss.backward()
     for (key, want), got in zip(eager.named_parameters(), model.parameters()):
-        torch.testing.assert_close(got.grad, want.grad, rtol=1e-3, atol=1e-5, msg=lambda text, key=key: f"{key}: {text}")
+        torch.testing.assert_close(
+            got.grad, want.grad, rtol=1e-3, atol=1e-5, msg=lambda text, key=key: f"{key}: {text}"
+        )
     assert pliant.stats()["fallbacks"] == 0
 
 

@@ -121,7 +121,7 @@ class _Tracer:
         self.mode.stage = "backward"
         versions = self._versions()
         with self.mode:
-            found = iter(torch_adapter.gradients(roots, wanted, tangents))
+            found = iter(torch_adapter.gradients(roots, wanted, tangents))  # type: ignore[arg-type]
         if versions != self._versions():
             raise UnsupportedAliasing("the backward pass writes an input", kind="backward-mutation")
         return [None if leaf is None else next(found) for leaf in self.leaves]

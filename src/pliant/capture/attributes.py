@@ -5,6 +5,7 @@ Out:    the traced attribute; `Raised(AttributeError)` where eager raises it.
 Holds:  user code (properties, descriptors, `__getattr__`) runs in the interpreter; nothing outside is changed.
 Source: Python's data model, "Invoking Descriptors".
 """
+
 from __future__ import annotations
 
 import enum
@@ -39,8 +40,27 @@ _LRU_CACHE = type(functools.lru_cache(len))
 _OWN_LOOKUP = (threading.local, weakref.ProxyType, weakref.CallableProxyType)
 _C_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _NATIVE_TYPES: frozenset[type] = frozenset(
-    (*CONSTANT_TYPES, *SYMBOLIC_TYPES, *MUTABLE_CONTAINERS, int, float, tuple, frozenset, slice, range, torch.Size, types.CodeType, torch.finfo, torch.iinfo, TracedGenerator,
-     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.CellType, types.GetSetDescriptorType)
+    (
+        *CONSTANT_TYPES,
+        *SYMBOLIC_TYPES,
+        *MUTABLE_CONTAINERS,
+        int,
+        float,
+        tuple,
+        frozenset,
+        slice,
+        range,
+        torch.Size,
+        types.CodeType,
+        torch.finfo,
+        torch.iinfo,
+        TracedGenerator,
+        types.BuiltinFunctionType,
+        types.MethodDescriptorType,
+        types.WrapperDescriptorType,
+        types.CellType,
+        types.GetSetDescriptorType,
+    )
 )
 
 
@@ -149,7 +169,9 @@ def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
             return found.__func__
         case _ if isinstance(found, _C_DESCRIPTORS):
             return _c_descriptor(t, found, obj, name)
-        case _ if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)):
+        case _ if isinstance(
+            found, (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+        ):
             return t.native(getattr, obj, name)
     getter = getattr(type(found), "__get__", None)
     if getter is None:
@@ -183,7 +205,7 @@ def bring_class(t: Tracer, obj: Any) -> type:
     """type(obj); tensors answer for what they stand for."""
     cls = obj.__class__ if type(obj) is FakeTensor else _PYTHON_NUMBER.get(type(obj), type(obj))
     t.world.set_origin(cls, held(cls, cls.__qualname__))
-    return cls  # type: ignore[no-any-return]
+    return cls
 
 
 _PYTHON_NUMBER: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
@@ -300,7 +322,13 @@ def _class_attribute(t: Tracer, cls: type, name: str) -> Any:
     if found is MISSING or isinstance(found, _C_DESCRIPTORS):
         return _metaclass_attribute(t, cls, name, meta)
     match found:
-        case types.FunctionType() | types.MethodDescriptorType() | types.WrapperDescriptorType() | types.BuiltinFunctionType() | property():
+        case (
+            types.FunctionType()
+            | types.MethodDescriptorType()
+            | types.WrapperDescriptorType()
+            | types.BuiltinFunctionType()
+            | property()
+        ):
             world.set_origin(found, held(found, f"{cls.__qualname__}.{name}"))
             return found
         case classmethod():
@@ -379,8 +407,9 @@ def set_attr(t: Tracer, obj: Any, name: str, value: Any) -> None:
         setter = _plain_module_store(t, obj, name)
     if isinstance(setter, types.FunctionType):
         t.call(setter, (obj, name, value), {})
-        return
+        return None
     generic_set_attr(t, obj, name, value)
+    return None
 
 
 def _plain_module_store(t: Tracer, module: Any, name: str) -> Any:
@@ -458,8 +487,17 @@ def _set_tensor_attribute(t: Tracer, fake: FakeTensor, name: str, value: Any) ->
 
 
 def _set_namespace(t: Tracer, obj: Any, name: str, value: Any) -> None:
-    if isinstance(obj, types.FunctionType) and name in ("__code__", "__defaults__", "__kwdefaults__", "__name__", "__qualname__", "__doc__",
-                                                        "__module__", "__annotations__", "__dict__"):
+    if isinstance(obj, types.FunctionType) and name in (
+        "__code__",
+        "__defaults__",
+        "__kwdefaults__",
+        "__name__",
+        "__qualname__",
+        "__doc__",
+        "__module__",
+        "__annotations__",
+        "__dict__",
+    ):
         if t.world.is_foreign(obj):
             raise GraphBreak("mutated-global-state", f"assignment to {name} of a function from outside")
         t.native(setattr, obj, name, value)
@@ -484,5 +522,3 @@ def _set_class_attribute(t: Tracer, cls: type, name: str, value: Any) -> None:
         t.world.slot_set(cls, name, value, "type")
         return
     t.native(setattr, cls, name, value)
-
-

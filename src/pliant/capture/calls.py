@@ -4,6 +4,7 @@ In:     a traced callable and traced arguments.
 Out:    the traced result. `linked` calls are those whose result is the current CALL operation's result.
 Holds:  C code runs during the trace only if a table says that it is free of side effects, and never on unguarded outside objects.
 """
+
 from __future__ import annotations
 
 import functools
@@ -61,15 +62,24 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     return _call_object(t, function, args, kwargs, linked)
 
 
-_C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
-                types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType)
+_C_FUNCTIONS = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+)
 _OURS = (TracedGenerator, TracedIterator)
 _LRU_CACHE = type(functools.lru_cache(len))
 _OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 
 # ---- Python functions
-def _call_function(t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
+def _call_function(
+    t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool
+) -> Any:
     if is_torch_leaf(function):
         return call_torch(t, function, args, kwargs)
     if "registry" in function.__dict__ and "dispatch" in function.__dict__ and args:  # functools.singledispatch
@@ -79,7 +89,9 @@ def _call_function(t: Tracer, function: types.FunctionType, args: tuple[Any, ...
     return inline(t, function, args, kwargs, linked)
 
 
-def inline(t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool = False) -> Any:
+def inline(
+    t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool = False
+) -> Any:
     """Interpret the function's body."""
     if len(t.frames) > _MAX_DEPTH:
         raise GraphBreak("recursion", f"{function.__qualname__} is nested {_MAX_DEPTH} calls deep")
@@ -95,7 +107,9 @@ def inline(t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwarg
     return result.value
 
 
-def make_frame(t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Frame:
+def make_frame(
+    t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool
+) -> Frame:
     """The frame of a call, its parameters bound, its cells made."""
     world = t.world
     code = function.__code__
@@ -115,8 +129,15 @@ def make_frame(t: Tracer, function: types.FunctionType, args: tuple[Any, ...], k
     return Frame(t, code, function.__globals__, local, cells, function.__qualname__, linked)
 
 
-def bind_arguments(t: Tracer, function: types.FunctionType, code: types.CodeType, args: tuple[Any, ...], kwargs: dict[str, Any],
-                   source: Any, trusted: bool) -> dict[str, Any]:
+def bind_arguments(
+    t: Tracer,
+    function: types.FunctionType,
+    code: types.CodeType,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    source: Any,
+    trusted: bool,
+) -> dict[str, Any]:
     """Parameters by name. A call that does not fit is left to eager, which words the error."""
     count = code.co_argcount
     names = code.co_varnames
@@ -128,7 +149,9 @@ def bind_arguments(t: Tracer, function: types.FunctionType, code: types.CodeType
         local[names[position]] = tuple(args[count:])
         position += 1
     elif len(args) > count:
-        raise GraphBreak("bad-call", f"{function.__qualname__}() takes {count} positional arguments but {len(args)} were given")
+        raise GraphBreak(
+            "bad-call", f"{function.__qualname__}() takes {count} positional arguments but {len(args)} were given"
+        )
     for name in keyword_names[code.co_posonlyargcount :]:
         if name in rest:
             if name in local:
@@ -137,12 +160,16 @@ def bind_arguments(t: Tracer, function: types.FunctionType, code: types.CodeType
     if code.co_flags & inspect.CO_VARKEYWORDS:
         local[names[position]] = rest
     elif rest:
-        raise GraphBreak("bad-call", f"{function.__qualname__}() got an unexpected keyword argument '{next(iter(rest))}'")
+        raise GraphBreak(
+            "bad-call", f"{function.__qualname__}() got an unexpected keyword argument '{next(iter(rest))}'"
+        )
     _fill_defaults(t, function, code, local, source, trusted)
     return local
 
 
-def _fill_defaults(t: Tracer, function: types.FunctionType, code: types.CodeType, local: dict[str, Any], source: Any, trusted: bool) -> None:
+def _fill_defaults(
+    t: Tracer, function: types.FunctionType, code: types.CodeType, local: dict[str, Any], source: Any, trusted: bool
+) -> None:
     world = t.world
     defaults = function.__defaults__ or ()
     first = code.co_argcount - len(defaults)
@@ -197,12 +224,14 @@ def _call_object(t: Tracer, obj: Any, args: tuple[Any, ...], kwargs: dict[str, A
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-def _call_module(t: Tracer, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
+def _call_module(
+    t: Tracer, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool
+) -> Any:
     """Without hooks a module's call is its `forward`; with hooks nn.Module's own code is interpreted."""
     if isinstance(module, torch.jit.ScriptModule):
         raise GraphBreak("unknown-call", "a TorchScript module")
     if _has_hooks(t, module):
-        return inline(t, torch.nn.Module._call_impl, (module, *args), kwargs, linked)
+        return inline(t, torch.nn.Module._call_impl, (module, *args), kwargs, linked)  # type: ignore[arg-type]
     if module.__dict__.get("_compiled_call_impl") is not None:
         t.world.dict_get(t.world.instance_dict(module), "_compiled_call_impl", trusted=True)
     return call(t, t.get_attr(module, "forward"), args, kwargs, linked)
@@ -211,8 +240,14 @@ def _call_module(t: Tracer, module: torch.nn.Module, args: tuple[Any, ...], kwar
 def _has_hooks(t: Tracer, module: torch.nn.Module) -> bool:
     import torch.nn.modules.module as nn_module
 
-    if any((nn_module._global_backward_hooks, nn_module._global_backward_pre_hooks, nn_module._global_forward_hooks,
-            nn_module._global_forward_pre_hooks)):
+    if any(
+        (
+            nn_module._global_backward_hooks,
+            nn_module._global_backward_pre_hooks,
+            nn_module._global_forward_hooks,
+            nn_module._global_forward_pre_hooks,
+        )
+    ):
         return True
     if not t.world.is_foreign(module):
         return any(module.__dict__.get(name) for name in _HOOKS)
@@ -231,7 +266,7 @@ def _has_hooks(t: Tracer, module: torch.nn.Module) -> bool:
 def _call_class(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """cls(*args, **kwargs): the metaclass' __call__, then __new__ and __init__."""
     meta_call = MISSING if type(cls) is type else t.world.type_lookup(type(cls), "__call__")
-    if isinstance(meta_call, types.FunctionType) and type(cls) is not torch.nn.parameter._ParameterMeta:
+    if isinstance(meta_call, types.FunctionType) and type(cls) is not torch.nn.parameter._ParameterMeta:  # type: ignore[attr-defined]
         if trusted_class(type(cls)) and not trusted_class(cls) and hasattr(cls, "__members__"):
             return handlers.call_enum(t, cls, args, kwargs)
         return call(t, meta_call, (cls, *args), kwargs)
@@ -274,7 +309,10 @@ def _new_object(t: Tracer, cls: type, new: Any, args: tuple[Any, ...], kwargs: d
     if issubclass(cls, (list, dict, set)) and new in (list.__new__, dict.__new__, set.__new__):
         return t.native(new, cls)
     if issubclass(cls, (tuple, frozenset, str, int, float)):
-        return t.native(new, cls, *(t.iterable(a) if issubclass(cls, (tuple, frozenset)) else t.concrete_tree(a) for a in args), **kwargs)
+        return t.native(
+            new,
+            cls,
+            *(t.iterable(a) if issubclass(cls, (tuple, frozenset)) else t.concrete_tree(a) for a in args),
+            **kwargs,
+        )
     raise GraphBreak("unknown-object", f"an object of the class {cls.__qualname__} is made, which is implemented in C")
-
-

@@ -2,12 +2,24 @@
 
 Holds:  found by a dry run of the code that rebuilds values, so both always agree; CannotReconstruct comes up here first.
 """
+
 from __future__ import annotations
 
 from typing import Any
 
 from pliant.capture.reconstruct import Rebuilder
-from pliant.capture.trace import DELETED, NULL, Break, CallEffect, Effect, ReplaceContents, Return, SetAttribute, SetItem, Trace
+from pliant.capture.trace import (
+    DELETED,
+    NULL,
+    Break,
+    CallEffect,
+    Effect,
+    ReplaceContents,
+    Return,
+    SetAttribute,
+    SetItem,
+    Trace,
+)
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.codegen import GuardWriter
 from pliant.guards.names import Names

@@ -105,7 +105,7 @@ class CompiledModule:
         return _recompiled(copy.deepcopy(self._orig_mod, memo), self._pliant_dispatcher.compilation.recipe)
 
     def __dir__(self) -> list[str]:
-        return [*torch.nn.Module.__dir__(self._orig_mod), "_orig_mod"]
+        return [*torch.nn.Module.__dir__(self._orig_mod), "_orig_mod"]  # type: ignore[no-untyped-call]
 
 
 _SLOTS = ("_orig_mod", "_pliant_dispatcher", "_pliant_call")
@@ -130,7 +130,7 @@ def _class_for(cls: type) -> type:
 def compiled_module(module: torch.nn.Module, compilation: Compilation) -> torch.nn.Module:
     """A module that shares everything with the original and compiles its call."""
     cls = _class_for(type(module))
-    made: Any = cls.__new__(cls)
+    made: Any = cls.__new__(cls)  # type: ignore[call-overload]
     object.__setattr__(made, "__dict__", module.__dict__)
     dispatcher = Dispatcher(CallableRoot(module), module, type(module).__qualname__, location_of(module), compilation)
     object.__setattr__(made, "_orig_mod", module)
@@ -142,7 +142,7 @@ def compiled_module(module: torch.nn.Module, compilation: Compilation) -> torch.
 
 def compile_in_place(module: torch.nn.Module, compilation: Compilation) -> None:
     """Calls of the module itself are compiled from now on: torch's modules look for such a function first."""
-    module._compiled_call_impl = compiled_callable(module._call_impl, compilation)  # type: ignore[assignment]
+    module._compiled_call_impl = compiled_callable(module._call_impl, compilation)
 
 
 def _recompiled(module: torch.nn.Module, recipe: Callable[[Any], Any] | None) -> Any:

@@ -4,6 +4,7 @@ In:     a decoded program, traced locals, cells.
 Out:    `run()` gives a `Returned` or `Yielded`; exceptions of the program leave as `Raised`, graph breaks as `GraphBreak`.
 Holds:  `stack` is CPython's stack, slot for slot (NULL included); `saved` is the stack before the current operation.
 """
+
 from __future__ import annotations
 
 import types
@@ -47,11 +48,37 @@ def opcode(*names: str) -> Callable[[Handler], Handler]:
 class Frame:
     """`linked`: the caller's current CALL operation returns exactly what this frame returns (so a break can split both)."""
 
-    __slots__ = ("tracer", "program", "code", "globals", "locals", "cells", "stack", "ip", "op", "saved", "steps_at_op", "linked", "exceptions",
-                 "name", "trusted", "builtins", "class_locals", "nodes_at_op")
+    __slots__ = (
+        "tracer",
+        "program",
+        "code",
+        "globals",
+        "locals",
+        "cells",
+        "stack",
+        "ip",
+        "op",
+        "saved",
+        "steps_at_op",
+        "linked",
+        "exceptions",
+        "name",
+        "trusted",
+        "builtins",
+        "class_locals",
+        "nodes_at_op",
+    )
 
-    def __init__(self, tracer: Tracer, code: types.CodeType, namespace: dict[str, Any], local: dict[str, Any],
-                 cells: dict[str, types.CellType], name: str, linked: bool) -> None:
+    def __init__(
+        self,
+        tracer: Tracer,
+        code: types.CodeType,
+        namespace: dict[str, Any],
+        local: dict[str, Any],
+        cells: dict[str, types.CellType],
+        name: str,
+        linked: bool,
+    ) -> None:
         self.tracer = tracer
         self.program: Program = decode(code)
         self.code = code

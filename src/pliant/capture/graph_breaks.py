@@ -4,6 +4,7 @@ In:     a handler meets something it cannot record: `raise GraphBreak("kind", "d
 Out:    a `BreakReason` with the user's line; `docs/graph-breaks.md` has one section for each kind.
 Holds:  `GraphBreak` derives from BaseException so that no `except Exception` of the traced program swallows it.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -24,29 +25,56 @@ class BreakKind:
 KINDS: dict[str, BreakKind] = {
     kind.id: kind
     for kind in (
-        BreakKind("data-dependent", "the value is computed by the graph being recorded and is not known yet",
-                  "branch with torch.where or torch.cond, or move the decision out of the compiled function"),
-        BreakKind("side-effect-call", "it acts on the world outside while the graph is being recorded",
-                  "move the call after the compiled function"),
-        BreakKind("unknown-call", "the function is implemented outside Python and is not known to be free of side effects",
-                  "declare it with pliant.allow_in_graph or pliant.assume_constant_result, or move it out"),
-        BreakKind("unknown-object", "the object's type is implemented outside Python and cannot be followed",
-                  "keep such objects out of the compiled function"),
-        BreakKind("user-request", "graph_break() or a disabled function was called", "remove the marker to capture across it"),
-        BreakKind("tensor-error", "the operation fails on the shapes and types seen; eager raises the error",
-                  "correct the operation"),
-        BreakKind("unsupported-operator", "no rule says what the operator's result looks like",
-                  "register a fake implementation (torch.library.register_fake)"),
-        BreakKind("unsupported-tensor", "tensors of this kind are not followed", "keep them out of the compiled function"),
+        BreakKind(
+            "data-dependent",
+            "the value is computed by the graph being recorded and is not known yet",
+            "branch with torch.where or torch.cond, or move the decision out of the compiled function",
+        ),
+        BreakKind(
+            "side-effect-call",
+            "it acts on the world outside while the graph is being recorded",
+            "move the call after the compiled function",
+        ),
+        BreakKind(
+            "unknown-call",
+            "the function is implemented outside Python and is not known to be free of side effects",
+            "declare it with pliant.allow_in_graph or pliant.assume_constant_result, or move it out",
+        ),
+        BreakKind(
+            "unknown-object",
+            "the object's type is implemented outside Python and cannot be followed",
+            "keep such objects out of the compiled function",
+        ),
+        BreakKind(
+            "user-request", "graph_break() or a disabled function was called", "remove the marker to capture across it"
+        ),
+        BreakKind(
+            "tensor-error",
+            "the operation fails on the shapes and types seen; eager raises the error",
+            "correct the operation",
+        ),
+        BreakKind(
+            "unsupported-operator",
+            "no rule says what the operator's result looks like",
+            "register a fake implementation (torch.library.register_fake)",
+        ),
+        BreakKind(
+            "unsupported-tensor", "tensors of this kind are not followed", "keep them out of the compiled function"
+        ),
         BreakKind("unsupported-opcode", "this statement is not captured", "rewrite the statement"),
         BreakKind("coroutine", "asynchronous code runs between other code", "compile the synchronous part"),
         BreakKind("exception", "the function raises", "none: exceptions are raised by the original code"),
         BreakKind("bad-call", "the arguments do not fit the function; eager raises the error", "correct the call"),
         BreakKind("recursion", "the function calls itself too deeply", "bound the recursion"),
         BreakKind("random-state", "the random generator's state is read or set", "seed outside the compiled function"),
-        BreakKind("cannot-rebuild", "a value alive here cannot be made again by generated code",
-                  "do not keep it across this point"),
-        BreakKind("mutated-global-state", "a global setting is changed in a way that is not recorded", "change it outside"),
+        BreakKind(
+            "cannot-rebuild",
+            "a value alive here cannot be made again by generated code",
+            "do not keep it across this point",
+        ),
+        BreakKind(
+            "mutated-global-state", "a global setting is changed in a way that is not recorded", "change it outside"
+        ),
     )
 }
 

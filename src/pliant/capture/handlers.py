@@ -4,6 +4,7 @@ In:     `find(function)` and `find_class(cls)` give the row of the table, if the
 Out:    traced results.
 Holds:  every C function that runs during a trace is listed here as pure, by itself, by its type or by its module.
 """
+
 from __future__ import annotations
 
 import builtins
@@ -88,7 +89,11 @@ def _check_class(t: Tracer, value: Any, wanted: Any) -> bool:
         return issubclass(attributes.bring_class(t, value), wanted)
     if cls is TracedGenerator:
         return bool(isinstance(wanted, type) and issubclass(types.GeneratorType, wanted))
-    hook = t.world.type_lookup(type(wanted), "__instancecheck__") if isinstance(wanted, type) and type(wanted) is not type else MISSING
+    hook = (
+        t.world.type_lookup(type(wanted), "__instancecheck__")
+        if isinstance(wanted, type) and type(wanted) is not type
+        else MISSING
+    )
     if isinstance(hook, types.FunctionType) and not hook.__module__.startswith(("abc", "torch", "typing", "enum")):
         return bool(operators.truth(t, t.call(hook, (wanted, value), {})))
     return bool(t.native(isinstance, value, wanted))
@@ -188,7 +193,7 @@ def _object_setattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 def _object_delattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     from pliant.capture.trace import DELETED
 
-    attributes.generic_set_attr(t, *args, DELETED)
+    attributes.generic_set_attr(t, *args, DELETED)  # type: ignore[call-arg]
 
 
 @handles(vars)
@@ -349,7 +354,7 @@ def _to_text(function: Any, special: str) -> Handler:
 
 def _refuse_address(value: Any) -> None:
     """Texts that contain an address differ from eager's when the object is made anew."""
-    if type(value).__repr__ is object.__repr__ and type(value).__str__ is object.__str__:
+    if type(value).__repr__ is object.__repr__ and type(value).__str__ is object.__str__:  # type: ignore[comparison-overlap]
         raise GraphBreak("unknown-call", f"text of a {type(value).__name__}, which contains its address")
 
 
@@ -400,12 +405,18 @@ def _symbolic_math(function: Any, symbolic: Any) -> Handler:
     return handler
 
 
-for _name, _symbolic in (("sqrt", torch.sym_sqrt if hasattr(torch, "sym_sqrt") else None), ("floor", math.floor), ("ceil", math.ceil),
-                         ("trunc", math.trunc)):
+for _name, _symbolic in (
+    ("sqrt", torch.sym_sqrt if hasattr(torch, "sym_sqrt") else None),
+    ("floor", math.floor),
+    ("ceil", math.ceil),
+    ("trunc", math.trunc),
+):
     _TABLE[getattr(math, _name)] = _symbolic_math(getattr(math, _name), _symbolic or getattr(torch, "_sym_sqrt", None))
 _TABLE[round] = _symbolic_math(round, round)
 _TABLE[abs] = lambda t, args, kwargs: _abs(t, args[0])
-_TABLE[pow] = lambda t, args, kwargs: operators.binary(t, "**", *args) if len(args) == 2 else t.native(pow, *map(concrete, args))
+_TABLE[pow] = lambda t, args, kwargs: (
+    operators.binary(t, "**", *args) if len(args) == 2 else t.native(pow, *map(concrete, args))
+)
 _TABLE[divmod] = lambda t, args, kwargs: (operators.binary(t, "//", *args), operators.binary(t, "%", *args))
 
 
@@ -417,10 +428,12 @@ def _abs(t: Tracer, value: Any) -> Any:
 # ---- the operator module goes through our protocols
 for _symbol, (_opname, _function) in operators._BINARY.items():
     _TABLE[_function] = functools.partial(lambda symbol, t, args, kwargs: operators.binary(t, symbol, *args), _symbol)
-    _TABLE[operators._INPLACE[_symbol]] = functools.partial(lambda symbol, t, args, kwargs: operators.binary(t, symbol + "=", *args), _symbol)
+    _TABLE[operators._INPLACE[_symbol]] = functools.partial(
+        lambda symbol, t, args, kwargs: operators.binary(t, symbol + "=", *args), _symbol
+    )
 for _symbol, (_, _, _function) in operators._COMPARE.items():
     _TABLE[_function] = functools.partial(lambda symbol, t, args, kwargs: operators.compare(t, symbol, *args), _symbol)
-for _unary, (_, _function) in operators._UNARY.items():
+for _unary, (_, _function) in operators._UNARY.items():  # type: ignore[assignment]
     _TABLE[_function] = functools.partial(lambda name, t, args, kwargs: operators.unary(t, name, *args), _unary)
 _TABLE[operator.getitem] = lambda t, args, kwargs: operators.subscript(t, *args)
 _TABLE[operator.setitem] = lambda t, args, kwargs: operators.store_subscript(t, *args)
@@ -447,7 +460,9 @@ def _snapshot(t: Tracer, value: Any) -> Any:
     if isinstance(value, (str, int, float, bool, type(None), bytes)):
         return value
     if isinstance(value, type) or t.world.is_foreign(value):
-        if isinstance(value, (type, types.ModuleType, types.FunctionType)) or not type(value).__module__.startswith("builtins"):
+        if isinstance(value, (type, types.ModuleType, types.FunctionType)) or not type(value).__module__.startswith(
+            "builtins"
+        ):
             return value
     raise GraphBreak("side-effect-call", f"output of a {type(value).__name__}")
 
@@ -465,7 +480,9 @@ def _warn(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     raise GraphBreak("side-effect-call", "warnings.warn")
 
 
-_LOG_OUTPUT = frozenset(("debug", "info", "warning", "warn", "error", "critical", "log", "warning_once", "info_once", "warning_advice"))
+_LOG_OUTPUT = frozenset(
+    ("debug", "info", "warning", "warn", "error", "critical", "log", "warning_once", "info_once", "warning_advice")
+)
 
 
 def log(t: Tracer, method: types.MethodType, args: Args, kwargs: Kwargs) -> Any:
@@ -487,8 +504,16 @@ def _set_grad_enabled(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 
 _AUTOCAST_STATE = tuple(
-    getattr(torch, name) for name in ("set_autocast_enabled", "set_autocast_dtype", "set_autocast_cache_enabled", "autocast_increment_nesting",
-                                      "autocast_decrement_nesting", "clear_autocast_cache") if hasattr(torch, name)
+    getattr(torch, name)
+    for name in (
+        "set_autocast_enabled",
+        "set_autocast_dtype",
+        "set_autocast_cache_enabled",
+        "autocast_increment_nesting",
+        "autocast_decrement_nesting",
+        "clear_autocast_cache",
+    )
+    if hasattr(torch, name)
 )
 
 
@@ -513,12 +538,22 @@ def _refuse(kind: str, detail: str) -> Handler:
     return handler
 
 
-for _function, _kind in (
-    (input, "side-effect-call"), (open, "side-effect-call"), (exec, "unknown-call"), (eval, "unknown-call"), (compile, "unknown-call"),
-    (breakpoint, "side-effect-call"), (torch.manual_seed, "random-state"), (torch.seed, "random-state"),
-    (torch.get_rng_state, "random-state"), (torch.set_rng_state, "random-state"), (torch.autograd.backward, "unsupported-operator"),
-    (torch.set_num_threads, "mutated-global-state"), (torch.set_default_dtype, "mutated-global-state"),
-    (torch.compiler.disable, "user-request"), (copy.deepcopy, "unknown-call"),
+for _function, _kind in (  # type: ignore[assignment, assignment, assignment, assignment, assignment, assignment, assignment, assignment]
+    (input, "side-effect-call"),
+    (open, "side-effect-call"),
+    (exec, "unknown-call"),
+    (eval, "unknown-call"),
+    (compile, "unknown-call"),
+    (breakpoint, "side-effect-call"),
+    (torch.manual_seed, "random-state"),
+    (torch.seed, "random-state"),
+    (torch.get_rng_state, "random-state"),
+    (torch.set_rng_state, "random-state"),
+    (torch.autograd.backward, "unsupported-operator"),
+    (torch.set_num_threads, "mutated-global-state"),
+    (torch.set_default_dtype, "mutated-global-state"),
+    (torch.compiler.disable, "user-request"),
+    (copy.deepcopy, "unknown-call"),
 ):
     _TABLE[_function] = _refuse(_kind, f"a call of {getattr(_function, '__qualname__', _function)}")
 
@@ -552,8 +587,11 @@ def _pairs_or_mapping(t: Tracer, value: Any) -> Any:
 
 def _construct_lazy(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     """zip, enumerate, reversed and itertools: lazily over traced iterables."""
-    return t.native(cls, *(a if isinstance(a, int) or type(a) in SYMBOLIC_TYPES else t.iterable(a) for a in map(_concrete, args)),
-                    **{k: concrete(v) for k, v in kwargs.items()})
+    return t.native(
+        cls,
+        *(a if isinstance(a, int) or type(a) in SYMBOLIC_TYPES else t.iterable(a) for a in map(_concrete, args)),
+        **{k: concrete(v) for k, v in kwargs.items()},
+    )
 
 
 def _concrete(value: Any) -> Any:
@@ -574,7 +612,11 @@ def _construct_reversed(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _construct_with_function(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    function = args[0] if args[0] is None and cls is filter else t.reentrant(args[0], truth=cls is not map and cls is not itertools.starmap)
+    function = (
+        args[0]
+        if args[0] is None and cls is filter
+        else t.reentrant(args[0], truth=cls is not map and cls is not itertools.starmap)
+    )
     return t.native(cls, function, *(t.iterable(a) for a in args[1:]))
 
 
@@ -605,8 +647,10 @@ def _method_accessor(t: Tracer, caller: Any, args: Args) -> Any:
     return t.call(t.get_attr(args[0], made[0].args[0]), made[1], made[0].keywords)
 
 
-_ACCESSORS: dict[Any, Callable[["Tracer", Any, Args], Any]] = {
-    operator.itemgetter: _item_accessor, operator.attrgetter: _attribute_accessor, operator.methodcaller: _method_accessor,
+_ACCESSORS: dict[Any, Callable[[Tracer, Any, Args], Any]] = {
+    operator.itemgetter: _item_accessor,
+    operator.attrgetter: _attribute_accessor,
+    operator.methodcaller: _method_accessor,
 }
 
 
@@ -616,7 +660,9 @@ def find_accessor(cls: type) -> Callable[[Tracer, Any, Args], Any] | None:
 
 
 def _construct_plain(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    return t.native(cls, *(t.concrete_tree(t.internalize(a)) for a in args), **{k: t.concrete_tree(v) for k, v in kwargs.items()})
+    return t.native(
+        cls, *(t.concrete_tree(t.internalize(a)) for a in args), **{k: t.concrete_tree(v) for k, v in kwargs.items()}
+    )
 
 
 def _construct_range(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -642,16 +688,56 @@ def _construct_object(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 _CLASSES: dict[Any, ClassHandler] = {
     **dict.fromkeys((list, tuple, set, frozenset, collections.deque), _construct_iterable),
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _construct_dict),
-    **dict.fromkeys((zip, enumerate, itertools.chain, itertools.islice, itertools.cycle, itertools.repeat, itertools.count, itertools.product,
-                     itertools.permutations, itertools.combinations, itertools.combinations_with_replacement, itertools.zip_longest,
-                     itertools.compress, itertools.pairwise), _construct_lazy),
-    **dict.fromkeys((map, filter, itertools.takewhile, itertools.dropwhile, itertools.filterfalse, itertools.starmap), _construct_with_function),
-    **dict.fromkeys((complex, bytes, torch.Size, torch.device, torch.finfo, torch.iinfo, torch.Generator, types.SimpleNamespace, memoryview, bytearray), _construct_plain),
+    **dict.fromkeys(
+        (
+            zip,
+            enumerate,
+            itertools.chain,
+            itertools.islice,
+            itertools.cycle,
+            itertools.repeat,
+            itertools.count,
+            itertools.product,
+            itertools.permutations,
+            itertools.combinations,
+            itertools.combinations_with_replacement,
+            itertools.zip_longest,
+            itertools.compress,
+            itertools.pairwise,
+        ),
+        _construct_lazy,
+    ),
+    **dict.fromkeys(
+        (map, filter, itertools.takewhile, itertools.dropwhile, itertools.filterfalse, itertools.starmap),
+        _construct_with_function,
+    ),
+    **dict.fromkeys(
+        (
+            complex,
+            bytes,
+            torch.Size,
+            torch.device,
+            torch.finfo,
+            torch.iinfo,
+            torch.Generator,
+            types.SimpleNamespace,
+            memoryview,
+            bytearray,
+        ),
+        _construct_plain,
+    ),
     **dict.fromkeys((operator.itemgetter, operator.attrgetter, operator.methodcaller), _construct_partial),
     itertools.accumulate: _construct_accumulate,
-    reversed: _construct_reversed, range: _construct_range, slice: _construct_slice, functools.partial: _construct_partial,
-    object: _construct_object, property: _construct_exception, staticmethod: _construct_exception, classmethod: _construct_exception,
-    types.MethodType: _construct_exception, types.CellType: _construct_exception,
+    reversed: _construct_reversed,
+    range: _construct_range,
+    slice: _construct_slice,
+    functools.partial: _construct_partial,
+    object: _construct_object,
+    property: _construct_exception,
+    staticmethod: _construct_exception,
+    classmethod: _construct_exception,
+    types.MethodType: _construct_exception,
+    types.CellType: _construct_exception,
 }
 
 
@@ -672,11 +758,46 @@ def call_enum(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 # ---- C functions and methods
 _PURE_MODULES = frozenset(
-    ("math", "cmath", "_operator", "operator", "itertools", "_bisect", "_heapq", "_collections", "_functools", "_struct", "_string", "_json", "unicodedata",
-     "_statistics", "binascii", "_sre", "zlib", "_abc", "_typing")
+    (
+        "math",
+        "cmath",
+        "_operator",
+        "operator",
+        "itertools",
+        "_bisect",
+        "_heapq",
+        "_collections",
+        "_functools",
+        "_struct",
+        "_string",
+        "_json",
+        "unicodedata",
+        "_statistics",
+        "binascii",
+        "_sre",
+        "zlib",
+        "_abc",
+        "_typing",
+    )
 )
 _PURE_BUILTINS = frozenset((bin, hex, oct, chr, ord, dir, issubclass, callable, divmod, pow))
-_PURE_SELF_TYPES = (str, bytes, int, float, bool, complex, tuple, frozenset, range, slice, type(None), torch.Size, torch.dtype, torch.device, types.MappingProxyType)
+_PURE_SELF_TYPES = (
+    str,
+    bytes,
+    int,
+    float,
+    bool,
+    complex,
+    tuple,
+    frozenset,
+    range,
+    slice,
+    type(None),
+    torch.Size,
+    torch.dtype,
+    torch.device,
+    types.MappingProxyType,
+)
 _OWN_SELF_TYPES = tuple(MUTABLE_CONTAINERS) + (TracedGenerator, TracedIterator)
 _READ_ONLY_DICT = frozenset(("get", "__getitem__", "__contains__"))
 
@@ -684,9 +805,7 @@ _READ_ONLY_DICT = frozenset(("get", "__getitem__", "__contains__"))
 def call_native(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """A function or method written in C."""
     receiver = getattr(function, "__self__", None)
-    if isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType)) or (
-        isinstance(function, types.GetSetDescriptorType | types.MemberDescriptorType)
-    ):
+    if isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType | types.MemberDescriptorType)):
         return _call_descriptor(t, function, args, kwargs)
     if receiver is None or isinstance(receiver, types.ModuleType):
         return _call_c_function(t, function, args, kwargs)
@@ -717,7 +836,10 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
         if handled is not NotImplemented:
             return handled
     if isinstance(receiver, _PURE_SELF_TYPES):
-        args = tuple(t.concrete_tree(t.internalize(a)) if not isinstance(a, (TracedGenerator, TracedIterator)) else a for a in args)
+        args = tuple(
+            t.concrete_tree(t.internalize(a)) if not isinstance(a, (TracedGenerator, TracedIterator)) else a
+            for a in args
+        )
         if name == "join" and isinstance(receiver, (str, bytes)):
             args = (t.sequence(args[0]),)
         t.refuse_opaque(*args)
@@ -733,7 +855,12 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
         return _ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)
     if getattr(bound, "__objclass__", None) is object and name in ("__init__", "__init_subclass__"):
         return None
-    if isinstance(receiver, (property, classmethod, staticmethod)) and name in ("setter", "getter", "deleter", "__get__"):
+    if isinstance(receiver, (property, classmethod, staticmethod)) and name in (
+        "setter",
+        "getter",
+        "deleter",
+        "__get__",
+    ):
         return t.native(bound, *args, **kwargs)
     if isinstance(receiver, BaseException) and name in ("__init__", "with_traceback", "add_note"):
         return t.native(bound, *args, **kwargs)
@@ -743,7 +870,9 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
 
 
 _ATTRIBUTE_METHODS = {
-    "__getattribute__": _object_getattribute, "__setattr__": _object_setattr, "__delattr__": _object_delattr,
+    "__getattribute__": _object_getattribute,
+    "__setattr__": _object_setattr,
+    "__delattr__": _object_delattr,
 }
 _ITERATOR_METHODS = frozenset(("__next__", "__iter__", "__length_hint__", "send", "throw", "close"))
 
@@ -759,7 +888,11 @@ def _call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwar
         if name == "__len__":
             return operators.length(t, receiver)
     if isinstance(receiver, list) and name == "__getitem__":
-        return operators.subscript(t, receiver, args[0]) if type(receiver) is list else t.native(list.__getitem__, receiver, concrete(args[0]))
+        return (
+            operators.subscript(t, receiver, args[0])
+            if type(receiver) is list
+            else t.native(list.__getitem__, receiver, concrete(args[0]))
+        )
     receiver = t.world.adopt(receiver)
     if t.world.is_opaque(receiver):
         if isinstance(receiver, dict) and name in ("keys", "values", "items"):
@@ -788,16 +921,36 @@ def _foreign_dict_view(t: Tracer, receiver: dict[Any, Any], name: str) -> Any:
 
 
 def _container_argument(t: Tracer, receiver: Any, name: str, index: int, value: Any) -> Any:
-    if isinstance(receiver, dict) and name in ("pop", "setdefault", "__setitem__", "__delitem__", "get", "move_to_end", "__getitem__") and index == 0:
+    if (
+        isinstance(receiver, dict)
+        and name in ("pop", "setdefault", "__setitem__", "__delitem__", "get", "move_to_end", "__getitem__")
+        and index == 0
+    ):
         return t.hashable(value)
     if isinstance(receiver, set) and name in ("add", "discard", "remove"):
         return t.hashable(value)
-    if name in ("extend", "extendleft", "__iadd__", "union", "intersection", "difference", "symmetric_difference", "issubset", "issuperset", "isdisjoint",
-                "intersection_update", "difference_update") or (name == "update" and isinstance(receiver, set)):
+    if name in (
+        "extend",
+        "extendleft",
+        "__iadd__",
+        "union",
+        "intersection",
+        "difference",
+        "symmetric_difference",
+        "issubset",
+        "issuperset",
+        "isdisjoint",
+        "intersection_update",
+        "difference_update",
+    ) or (name == "update" and isinstance(receiver, set)):
         return t.iterable(value)
     if name == "update":
         return _pairs_or_mapping(t, value)
-    if isinstance(receiver, (list, collections.deque)) and name in ("insert", "pop", "rotate", "__getitem__", "__delitem__") and index == 0:
+    if (
+        isinstance(receiver, (list, collections.deque))
+        and name in ("insert", "pop", "rotate", "__getitem__", "__delitem__")
+        and index == 0
+    ):
         return concrete(value)
     return value
 
@@ -817,7 +970,10 @@ def _read_foreign_dict(t: Tracer, receiver: dict[Any, Any], name: str, args: Arg
 def _str_format(t: Tracer, receiver: Any, args: Args, kwargs: Kwargs) -> Any:
     if not isinstance(receiver, str):
         return NotImplemented
-    values = [t.call(str, (a,), {}) if not isinstance(a, (str, int, float)) and type(a) not in SYMBOLIC_TYPES else concrete(a) for a in args]
+    values = [
+        t.call(str, (a,), {}) if not isinstance(a, (str, int, float)) and type(a) not in SYMBOLIC_TYPES else concrete(a)
+        for a in args
+    ]
     named = {k: concrete(v) for k, v in kwargs.items()}
     t.refuse_opaque(*named.values())
     return t.native(receiver.format, *values, **named)
@@ -853,7 +1009,14 @@ def _call_c_function(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
 @functools.cache
 def _torch_builtins() -> frozenset[Any]:
     found = set()
-    for owner in (torch._C._VariableFunctions, torch._C._nn, torch._C, torch._C._linalg, torch._C._special, torch._C._fft):
+    for owner in (
+        torch._C._VariableFunctions,
+        torch._C._nn,
+        torch._C,
+        torch._C._linalg,  # type: ignore[attr-defined]
+        torch._C._special,  # type: ignore[attr-defined]
+        torch._C._fft,  # type: ignore[attr-defined]
+    ):
         for name in dir(owner):
             value = getattr(owner, name, None)
             if isinstance(value, types.BuiltinFunctionType):
@@ -879,4 +1042,3 @@ def _call_c_classmethod(t: Tracer, function: Any, cls: type, args: Args, kwargs:
             return None if function.__name__ == "__init_subclass__" else NotImplemented
         return t.native(function, *map(concrete, args), **kwargs)
     raise GraphBreak("unknown-call", f"the class method {cls.__name__}.{function.__name__}")
-

@@ -4,6 +4,7 @@ In:     real values and their sources, from `World.bring`.
 Out:    `FakeTensor`s and `SymInt`/`SymFloat`s, placeholders in the graph, tensor guards.
 Holds:  one real tensor is one input, however many sources lead to it.
 """
+
 from __future__ import annotations
 
 import keyword
@@ -67,7 +68,9 @@ class Inputs:
         return self._examples.get(id(fake))
 
     def _make(self, value: torch.Tensor, source: Source) -> FakeTensor:
-        static = isinstance(value, torch.nn.Parameter) or (isinstance(source, ModuleMemberSource) and source.table == "_buffers")
+        static = isinstance(value, torch.nn.Parameter) or (
+            isinstance(source, ModuleMemberSource) and source.table == "_buffers"
+        )
         sizes, strides = tuple(value.shape), tuple(value.stride()) if value.layout is torch.strided else ()
         dims = ("static",) * value.dim() if static else self.policy.tensor_dims(source, value)
         try:
@@ -91,7 +94,7 @@ class Inputs:
             return size
         marked = how == "marked"
         expr = self.shape_env.create_symbol(size, SizeSource(source, dim), lo=lo, hi=hi, must_stay_dynamic=marked)
-        return self.wrap(expr)
+        return self.wrap(expr)  # type: ignore[no-any-return]
 
     def _strides(self, sizes: tuple[int, ...], strides: tuple[int, ...], fake: tuple[Any, ...]) -> tuple[Any, ...]:
         """Strides in terms of symbolic sizes where the tensor is dense; strides that follow no pattern stay numbers."""
@@ -114,8 +117,12 @@ class Inputs:
             return tuple(v if isinstance(v, int) else None for v in values)
 
         facts = TensorFacts(
-            cls=type(value), dtype=value.dtype, device=value.device, requires_grad=value.requires_grad,
-            sizes=fixed(sizes), strides=fixed(strides),
+            cls=type(value),
+            dtype=value.dtype,
+            device=value.device,
+            requires_grad=value.requires_grad,
+            sizes=fixed(sizes),
+            strides=fixed(strides),
         )
         self.world.guard(source, Kind.TENSOR, facts)
         for dim, stride in enumerate(strides):
@@ -138,7 +145,9 @@ class Inputs:
         return node
 
     def _fresh_name(self, source: Source) -> str:
-        base = "".join(c if c.isalnum() else "_" for c in source.describe()).strip("_")[-60:].lstrip("_0123456789") or "x"
+        base = (
+            "".join(c if c.isalnum() else "_" for c in source.describe()).strip("_")[-60:].lstrip("_0123456789") or "x"
+        )
         name, number = base, 0
         while name in self._names or keyword.iskeyword(name):
             number += 1

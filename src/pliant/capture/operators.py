@@ -5,6 +5,7 @@ Out:    traced results; symbolic numbers and fake tensors go through their own o
 Holds:  special methods written in Python run in the interpreter; containers from outside are read under guards.
 Source: Python's data model, "Emulating numeric types" and "Emulating container types".
 """
+
 from __future__ import annotations
 
 import collections
@@ -25,25 +26,52 @@ from pliant.guards.sources import ItemSource
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
-_PLAIN: frozenset[type] = frozenset((int, float, bool, complex, str, bytes, type(None), FakeTensor, *SYMBOLIC_TYPES, torch.dtype, torch.device))
+_PLAIN: frozenset[type] = frozenset(
+    (int, float, bool, complex, str, bytes, type(None), FakeTensor, *SYMBOLIC_TYPES, torch.dtype, torch.device)
+)
 _OURS: frozenset[type] = frozenset((TracedGenerator, TracedIterator))
 _BINARY = {
-    "+": ("add", operator.add), "-": ("sub", operator.sub), "*": ("mul", operator.mul), "/": ("truediv", operator.truediv),
-    "//": ("floordiv", operator.floordiv), "%": ("mod", operator.mod), "**": ("pow", operator.pow), "@": ("matmul", operator.matmul),
-    "&": ("and", operator.and_), "|": ("or", operator.or_), "^": ("xor", operator.xor), "<<": ("lshift", operator.lshift),
+    "+": ("add", operator.add),
+    "-": ("sub", operator.sub),
+    "*": ("mul", operator.mul),
+    "/": ("truediv", operator.truediv),
+    "//": ("floordiv", operator.floordiv),
+    "%": ("mod", operator.mod),
+    "**": ("pow", operator.pow),
+    "@": ("matmul", operator.matmul),
+    "&": ("and", operator.and_),
+    "|": ("or", operator.or_),
+    "^": ("xor", operator.xor),
+    "<<": ("lshift", operator.lshift),
     ">>": ("rshift", operator.rshift),
 }
 _INPLACE = {
-    "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv, "//": operator.ifloordiv, "%": operator.imod,
-    "**": operator.ipow, "@": operator.imatmul, "&": operator.iand, "|": operator.ior, "^": operator.ixor, "<<": operator.ilshift,
+    "+": operator.iadd,
+    "-": operator.isub,
+    "*": operator.imul,
+    "/": operator.itruediv,
+    "//": operator.ifloordiv,
+    "%": operator.imod,
+    "**": operator.ipow,
+    "@": operator.imatmul,
+    "&": operator.iand,
+    "|": operator.ior,
+    "^": operator.ixor,
+    "<<": operator.ilshift,
     ">>": operator.irshift,
 }
 _COMPARE = {
-    "<": ("lt", "gt", operator.lt), "<=": ("le", "ge", operator.le), ">": ("gt", "lt", operator.gt), ">=": ("ge", "le", operator.ge),
-    "==": ("eq", "eq", operator.eq), "!=": ("ne", "ne", operator.ne),
+    "<": ("lt", "gt", operator.lt),
+    "<=": ("le", "ge", operator.le),
+    ">": ("gt", "lt", operator.gt),
+    ">=": ("ge", "le", operator.ge),
+    "==": ("eq", "eq", operator.eq),
+    "!=": ("ne", "ne", operator.ne),
 }
 _UNARY = {
-    "UNARY_NEGATIVE": ("__neg__", operator.neg), "UNARY_INVERT": ("__invert__", operator.invert), "UNARY_POSITIVE": ("__pos__", operator.pos),
+    "UNARY_NEGATIVE": ("__neg__", operator.neg),
+    "UNARY_INVERT": ("__invert__", operator.invert),
+    "UNARY_POSITIVE": ("__pos__", operator.pos),
 }
 
 
@@ -89,7 +117,9 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
         if result is not NotImplemented:
             return result
     if methods and not _has_native(left, right, name):
-        raise Raised(TypeError(f"unsupported operand type(s) for {symbol}: '{type(left).__name__}' and '{type(right).__name__}'"))
+        raise Raised(
+            TypeError(f"unsupported operand type(s) for {symbol}: '{type(left).__name__}' and '{type(right).__name__}'")
+        )
     return _native_binary(t, function, left, right, inplace)
 
 
@@ -106,7 +136,10 @@ def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: boo
 
 
 def _has_native(left: Any, right: Any, name: str) -> bool:
-    return any(not isinstance(getattr(type(v), f"__{r}{name}__", None), (types.FunctionType, type(None))) for v, r in ((left, ""), (right, "r")))
+    return any(
+        not isinstance(getattr(type(v), f"__{r}{name}__", None), (types.FunctionType, type(None)))
+        for v, r in ((left, ""), (right, "r"))
+    )
 
 
 def _ordered_methods(t: Tracer, left: Any, right: Any, direct: str, reflected: str) -> list[tuple[Any, Any, Any]]:
@@ -129,7 +162,7 @@ def unary(t: Tracer, name: str, value: Any) -> Any:
     if method is not None:
         return t.call(method, (value,), {})
     t.refuse_opaque(value)
-    return t.native(function, value)
+    return t.native(function, value)  # type: ignore[arg-type]
 
 
 # ---- comparison
@@ -232,14 +265,18 @@ def truth(t: Tracer, value: Any) -> Any:
     size = python_method(t, value, "__len__")
     if size is not None:
         return concrete(t.call(size, (value,), {})) != 0
-    if t.world.is_foreign(value) and (hasattr(cls, "__len__") or hasattr(cls, "__bool__")) and not isinstance(value, (type, types.FunctionType)):
+    if (
+        t.world.is_foreign(value)
+        and (hasattr(cls, "__len__") or hasattr(cls, "__bool__"))
+        and not isinstance(value, (type, types.FunctionType))
+    ):
         return length(t, value) != 0 if hasattr(cls, "__len__") else t.opaque_truth(value)
     return bool(t.native(bool, value))
 
 
 def negation(t: Tracer, value: Any) -> Any:
     result = truth(t, value)
-    return torch.sym_not(result) if type(result) is torch.SymBool else not result
+    return torch.sym_not(result) if type(result) is torch.SymBool else not result  # type: ignore[no-untyped-call]
 
 
 def length(t: Tracer, value: Any) -> Any:
@@ -336,7 +373,7 @@ def _foreign_item(t: Tracer, container: Any, key: Any) -> Any:
         if type(container) is collections.defaultdict or type(container) is collections.Counter:
             return subscript(t, world.adopt(container), key)
         raise Raised(KeyError(key))
-    if isinstance(key, slice) or isinstance(key, FakeTensor):
+    if isinstance(key, (slice, FakeTensor)):
         return subscript(t, world.adopt(container), key)
     index = operator.index(concrete(key))
     raw = t.native(operator.getitem, container, index)
@@ -437,8 +474,8 @@ def _iterate_foreign(t: Tracer, value: Any) -> Any:
     if isinstance(value, dict):
         t.world.guard(t.world.source_of(value), Kind.KEYS, tuple(value))
         return iter(list(dict.keys(value)))
-    if isinstance(value, type) and isinstance(type(value).__iter__, types.FunctionType):
-        return t.call(type(value).__iter__, (value,), {})
+    if isinstance(value, type) and isinstance(type(value).__iter__, types.FunctionType):  # type: ignore[attr-defined]
+        return t.call(type(value).__iter__, (value,), {})  # type: ignore[attr-defined]
     raise GraphBreak("unknown-object", f"iteration over a {type(value).__name__} from outside")
 
 

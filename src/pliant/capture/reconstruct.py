@@ -460,7 +460,7 @@ def _instance(b: Rebuilder, obj: Any) -> str:
     if isinstance(obj, BaseException):
         make, fill = _new, _fill_exception
     elif base in _BASES:
-        make, fill = _BASES[base]
+        make, fill = _BASES[base]  # type: ignore[assignment, assignment]
     else:
         raise CannotReconstruct("builtin-instance", obj)
     if base is object and not _is_plain(type(obj)):

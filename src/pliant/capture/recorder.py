@@ -4,6 +4,7 @@ In:     every call of a torch function while the trace runs, from the interprete
 Out:    nodes (`call_function`, `call_method`) whose `meta["val"]` is the fake result and `meta["origin"]` the user's line.
 Holds:  the graph run on the inputs makes the same calls in the same order, in-place ones included.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -25,10 +26,21 @@ from pliant.torch_adapter import below_python_dispatch
 Tensor = torch.Tensor
 # Calls that read an element: what follows depends on data.
 _DATA_DEPENDENT = frozenset(
-    (Tensor.__bool__, Tensor.__int__, Tensor.__float__, Tensor.__index__, Tensor.__complex__, Tensor.tolist, Tensor.numpy, Tensor.__array__,
-     Tensor.__contains__)
+    (
+        Tensor.__bool__,
+        Tensor.__int__,
+        Tensor.__float__,
+        Tensor.__index__,
+        Tensor.__complex__,
+        Tensor.tolist,
+        Tensor.numpy,
+        Tensor.__array__,
+        Tensor.__contains__,
+    )
 )
-_NOT_RECORDED = frozenset((Tensor.__repr__, Tensor.__format__, Tensor.__hash__, Tensor.__len__, Tensor.__reversed__, Tensor.__dir__))
+_NOT_RECORDED = frozenset(
+    (Tensor.__repr__, Tensor.__format__, Tensor.__hash__, Tensor.__len__, Tensor.__reversed__, Tensor.__dir__)
+)
 _REFUSED = {
     Tensor.backward: ("unsupported-operator", "Tensor.backward inside a compiled function"),
     torch.autograd.backward: ("unsupported-operator", "torch.autograd.backward inside a compiled function"),
@@ -84,9 +96,7 @@ class Recorder(TorchFunctionMode):
             return self._item(func, args)
         result = self._run(func, args, kwargs)
         self._keep_constant(func, args, kwargs, result)
-        if func not in _NOT_RECORDED and _has_tensor(result):
-            self.record(func, args, kwargs, result)
-        elif result is None and _has_tensor(args):
+        if func not in _NOT_RECORDED and _has_tensor(result) or result is None and _has_tensor(args):
             self.record(func, args, kwargs, result)
         return result
 
@@ -98,7 +108,12 @@ class Recorder(TorchFunctionMode):
         if type(result) is not FakeTensor or result.size_ != () or result.device_.type != "cpu" or func in _RANDOM:
             return
         name = getattr(func, "__name__", "")
-        if name.rstrip("_") != name and not name.endswith("__") or "out" in kwargs or (name.startswith("__i") and name != "__invert__"):
+        if (
+            name.rstrip("_") != name
+            and not name.endswith("__")
+            or "out" in kwargs
+            or (name.startswith("__i") and name != "__invert__")
+        ):
             self._forget_constants()  # who shares the written memory is not tracked
             return
         known = _known((args, kwargs))
@@ -136,7 +151,7 @@ class Recorder(TorchFunctionMode):
         """Append the call's node and attach nodes to the fake tensors of its result."""
         node_args, node_kwargs = self.to_nodes(args), self.to_nodes(kwargs)
         if getattr(Tensor, getattr(func, "__name__", ""), None) is func:
-            node = self.graph.call_method(func.__name__, node_args, node_kwargs)
+            node = self.graph.call_method(func.__name__, node_args, node_kwargs)  # type: ignore[union-attr]
         else:
             node = self.graph.call_function(func, node_args, node_kwargs)
         node.meta["val"] = result
@@ -201,10 +216,21 @@ class Recorder(TorchFunctionMode):
         node = fake.node
         if node is None or node.graph is not self.graph:
             raise GraphBreak("unsupported-tensor", "a tensor that was not made by a recorded call")
-        return node
+        return node  # type: ignore[no-any-return]
 
 
-_RANDOM = frozenset((torch.rand, torch.randn, torch.randint, torch.normal, torch.bernoulli, torch.empty, Tensor.random_, Tensor.new_empty))
+_RANDOM = frozenset(
+    (
+        torch.rand,
+        torch.randn,
+        torch.randint,
+        torch.normal,
+        torch.bernoulli,
+        torch.empty,
+        Tensor.random_,
+        Tensor.new_empty,
+    )
+)
 
 
 def _constant_of(value: Any) -> Tensor | None:

@@ -1,4 +1,5 @@
 """Nodes of the captured graph that compute symbolic numbers from the symbols' placeholders."""
+
 from __future__ import annotations
 
 import math
@@ -33,7 +34,7 @@ class SymbolNodes:
         symbols = {s: f"v{i}" for i, s in enumerate(expr.free)}
         nodes = {name: self.inputs.symbol_node(s) for s, name in symbols.items()}
         if expr in symbols:
-            return nodes[symbols[expr]]  # type: ignore[index]
+            return nodes[symbols[expr]]
         proxies: dict[str, Any] = {name: fx.Proxy(node) for name, node in nodes.items()}
         with torch._C.DisableTorchFunction():
             made = eval(to_python(expr, symbols), {**proxies, **self._functions()})
@@ -46,8 +47,13 @@ class SymbolNodes:
             return lambda *args: fx.Proxy(self.graph.call_function(function, tuple(_bare(a) for a in args)))
 
         return {
-            "min": call(torch.sym_min), "max": call(torch.sym_max), "int": call(torch.sym_int), "float": call(torch.sym_float),
-            "round": call(round), "abs": call(abs), "math": _Math(call),
+            "min": call(torch.sym_min),
+            "max": call(torch.sym_max),
+            "int": call(torch.sym_int),
+            "float": call(torch.sym_float),
+            "round": call(round),
+            "abs": call(abs),
+            "math": _Math(call),
         }
 
 

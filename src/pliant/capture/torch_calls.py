@@ -2,6 +2,7 @@
 
 Holds:  a leaf is called natively while the recorder is active: it or what it calls is recorded.
 """
+
 from __future__ import annotations
 
 import functools
@@ -18,8 +19,21 @@ if TYPE_CHECKING:
 
 # Python functions of these modules are called as they are: each asks the active torch function mode first, or is made of such calls.
 _LEAF_MODULES = frozenset(
-    ("torch.nn.functional", "torch.functional", "torch._tensor", "torch._VF", "torch.nn.init", "torch._ops", "torch.special", "torch.linalg",
-     "torch.fft", "torch._refs", "torch._linalg_utils", "torch._lobpcg", "torch._C._nn")
+    (
+        "torch.nn.functional",
+        "torch.functional",
+        "torch._tensor",
+        "torch._VF",
+        "torch.nn.init",
+        "torch._ops",
+        "torch.special",
+        "torch.linalg",
+        "torch.fft",
+        "torch._refs",
+        "torch._linalg_utils",
+        "torch._lobpcg",
+        "torch._C._nn",
+    )
 )
 _OVERRIDABLE_MARKS = frozenset(("handle_torch_function", "has_torch_function"))
 
@@ -28,7 +42,11 @@ _OVERRIDABLE_MARKS = frozenset(("handle_torch_function", "has_torch_function"))
 def _leaf_code(code: types.CodeType, module: str) -> bool:
     if module in _LEAF_MODULES:
         return True
-    return module.startswith("torch.") and bool(_OVERRIDABLE_MARKS & set(code.co_names)) and not module.startswith("torch.nn.modules")
+    return (
+        module.startswith("torch.")
+        and bool(_OVERRIDABLE_MARKS & set(code.co_names))
+        and not module.startswith("torch.nn.modules")
+    )
 
 
 def is_torch_leaf(function: types.FunctionType) -> bool:
@@ -55,17 +73,28 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
         raise
     except Exception as error:
         name = getattr(function, "__name__", str(function))
-        raise GraphBreak("tensor-error", f"{name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
+        raise GraphBreak(
+            "tensor-error", f"{name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        ) from error
 
 
 @functools.cache
 def constant_answers() -> dict[Any, Any]:
     """Questions about the mode of execution and what they answer inside compiled code."""
-    answers: dict[Any, Any] = {torch.compiler.is_compiling: True, torch.jit.is_scripting: False, torch.jit.is_tracing: False}
+    answers: dict[Any, Any] = {
+        torch.compiler.is_compiling: True,
+        torch.jit.is_scripting: False,  # type: ignore[attr-defined]
+        torch.jit.is_tracing: False,  # type: ignore[attr-defined]
+    }
     for owner, name, answer in (
-        (torch.compiler, "is_dynamo_compiling", True), (torch.compiler, "is_exporting", False), (torch._jit_internal, "is_scripting", False),
-        (torch._C, "_get_tracing_state", None), (torch, "is_inference_mode_enabled", None),
-        (torch._C, "_is_tracing", False), (torch.jit, "_is_tracing", False), (torch.cuda, "is_current_stream_capturing", False),
+        (torch.compiler, "is_dynamo_compiling", True),
+        (torch.compiler, "is_exporting", False),
+        (torch._jit_internal, "is_scripting", False),
+        (torch._C, "_get_tracing_state", None),
+        (torch, "is_inference_mode_enabled", None),
+        (torch._C, "_is_tracing", False),
+        (torch.jit, "_is_tracing", False),
+        (torch.cuda, "is_current_stream_capturing", False),
         (torch.overrides, "is_tensor_like", None),
     ):
         function = getattr(owner, name, None)

@@ -7,6 +7,7 @@ Holds:  values inside (`Return.value`, effect values, frame stacks and locals) a
         An object with an entry in `origins` existed before the trace and is reached by its source; constants (None, numbers, strings,
         types, functions reached by source...) stand for themselves; every other object was made by the trace and is rebuilt.
 """
+
 from __future__ import annotations
 
 import types
@@ -15,9 +16,9 @@ from typing import Any
 
 from torch import fx
 
-from pliant.guards.sources import Source
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.guards.kinds import Guard
+from pliant.guards.sources import Source
 from pliant.source import SourceLocation
 
 
@@ -98,7 +99,7 @@ class Break:
     operation (operands still on the stack), which is to be executed with the callable replaced by the inner continuation."""
 
     frames: tuple[FrameState, ...]
-    reason: "BreakReason"
+    reason: BreakReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,10 @@ class Trace:
     effects: list[Effect]
     end: Return | Break
     origins: dict[int, tuple[Any, Source]]  # id -> (object kept alive, its source)
-    outputs: dict[int, int] = field(default_factory=dict)  # id(FakeTensor or SymInt...) -> position in the graph's outputs
-    input_of: dict[int, int] = field(default_factory=dict)  # id(fake) -> position in inputs, for tensors that are unchanged inputs
+    outputs: dict[int, int] = field(
+        default_factory=dict
+    )  # id(FakeTensor or SymInt...) -> position in the graph's outputs
+    input_of: dict[int, int] = field(
+        default_factory=dict
+    )  # id(fake) -> position in inputs, for tensors that are unchanged inputs
     output_nodes: list[fx.Node] = field(default_factory=list)

@@ -7,6 +7,7 @@ Holds:  values are ordinary Python objects; only tensors are fake and varying nu
         A graph break that is met in the middle of an operation restarts the trace, which then stops before that operation.
 Reads on: `frame.py` (the loop), `opcodes/`, `calls.py`, `handlers.py` (tables), `attributes.py`, `operators.py`, `world.py`, `inputs.py`, `recorder.py`.
 """
+
 from __future__ import annotations
 
 import types
@@ -236,7 +237,7 @@ class Tracer:
         frame.class_locals = namespace
         result = frame.run()
         assert isinstance(result, Returned)
-        if resolved is not bases and "__orig_bases__" not in namespace and tuple(bases) != tuple(resolved):
+        if resolved is not bases and "__orig_bases__" not in namespace and tuple(bases) != tuple(resolved):  # type: ignore[comparison-overlap]
             namespace["__orig_bases__"] = tuple(bases)
         made = self.native(meta, name, tuple(resolved), namespace, **keywords)
         if isinstance(result.value, types.CellType):
@@ -270,11 +271,20 @@ def _generated_eq(cls: type) -> bool:
 
 
 def _safe_outside(value: Any) -> bool:
-    return type(value).__module__.partition(".")[0] in ("torch", "builtins", "enum", "functools", "types", "re") and not isinstance(value, tuple(MUTABLE_CONTAINERS))
+    return type(value).__module__.partition(".")[0] in (
+        "torch",
+        "builtins",
+        "enum",
+        "functools",
+        "types",
+        "re",
+    ) and not isinstance(value, tuple(MUTABLE_CONTAINERS))
 
 
 # ---- one capture
-def trace(root: Root, args: tuple[Any, ...], kwargs: dict[str, Any], policy: DynamicPolicy, options: TraceOptions) -> Trace:
+def trace(
+    root: Root, args: tuple[Any, ...], kwargs: dict[str, Any], policy: DynamicPolicy, options: TraceOptions
+) -> Trace:
     """Capture a call. Nothing observable has happened when this returns or raises."""
     stop_at, reason = -1, None
     for _ in range(options.max_restarts):
@@ -316,7 +326,9 @@ class _Attempt:
             assert self.reason is not None
             found = self._frames_to_split(self.reason, clean=True)
         except Raised as raised:
-            raise CannotCapture(BreakReason("exception", f"{type(raised.error).__name__}: {raised.error}", None)) from None
+            raise CannotCapture(
+                BreakReason("exception", f"{type(raised.error).__name__}: {raised.error}", None)
+            ) from None
         finally:
             self.after_grad = torch.is_grad_enabled()
             torch._C._set_grad_enabled(grad)
@@ -451,7 +463,16 @@ def _state(frame: Frame, handled: BaseException | None) -> FrameState:
     except Unsupported as error:
         raise CannotCapture(BreakReason("unsupported-opcode", str(error), frame.location())) from None
     live = {name: frame.locals[name] for name in point.locals}
-    return FrameState(frame.code, frame.globals, frame.op.offset, tuple(frame.saved), live, cells, frame.name, handled if point.handled else None)
+    return FrameState(
+        frame.code,
+        frame.globals,
+        frame.op.offset,
+        tuple(frame.saved),
+        live,
+        cells,
+        frame.name,
+        handled if point.handled else None,
+    )
 
 
 def _parameter_names(fn: Any, count: int) -> list[str]:
@@ -470,5 +491,3 @@ def _root_name(root: Root) -> str:
             return str(getattr(fn, "__qualname__", type(fn).__qualname__))
         case ResumeRoot():
             return root.name
-
-

@@ -5,6 +5,7 @@ Out:    traced values (tensors become fake, numbers may become symbolic, the res
 Holds:  nothing outside changes while tracing: stores to dicts and cells are kept beside them (`_dict_changes`, `_cell_changes`),
         other containers are copied at first use that needs all of them (`adopt`), and the copy stands for the original.
 """
+
 from __future__ import annotations
 
 import collections
@@ -35,20 +36,63 @@ from pliant.guards.sources import (
 from pliant.source import SourceLocation
 
 CONSTANT_TYPES: frozenset[type] = frozenset(
-    (type(None), bool, str, bytes, complex, type(...), type(NotImplemented), torch.dtype, torch.layout, torch.device, torch.memory_format,
-     torch.qscheme)
+    (
+        type(None),
+        bool,
+        str,
+        bytes,
+        complex,
+        type(...),
+        type(NotImplemented),
+        torch.dtype,
+        torch.layout,
+        torch.device,
+        torch.memory_format,
+        torch.qscheme,
+    )
 )
 SYMBOLIC_TYPES: frozenset[type] = frozenset((torch.SymInt, torch.SymFloat, torch.SymBool))
 MUTABLE_CONTAINERS: frozenset[type] = frozenset(
-    (list, dict, set, collections.OrderedDict, collections.defaultdict, collections.deque, collections.Counter, bytearray)
+    (
+        list,
+        dict,
+        set,
+        collections.OrderedDict,
+        collections.defaultdict,
+        collections.deque,
+        collections.Counter,
+        bytearray,
+    )
 )
 DICT_TYPES: frozenset[type] = frozenset((dict, collections.OrderedDict, collections.defaultdict, collections.Counter))
 # Objects of these types never change what they mean: knowing which one it is is knowing it.
 IDENTITY_TYPES: tuple[type, ...] = (
-    type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.MethodDescriptorType, types.WrapperDescriptorType,
-    types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodWrapperType, types.CodeType,
-    property, classmethod, staticmethod, functools.partial, type(functools.lru_cache(len)), enum.Enum, re.Pattern, weakref.ref,
-    types.GenericAlias, types.UnionType, torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator, torch.Generator, functools.singledispatchmethod,
+    type,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.ModuleType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.MethodWrapperType,
+    types.CodeType,
+    property,
+    classmethod,
+    staticmethod,
+    functools.partial,
+    type(functools.lru_cache(len)),
+    enum.Enum,
+    re.Pattern,
+    weakref.ref,
+    types.GenericAlias,
+    types.UnionType,
+    torch._ops.OpOverload,
+    torch._ops.OpOverloadPacket,
+    torch._ops.HigherOrderOperator,
+    torch.Generator,
+    functools.singledispatchmethod,
     functools.cached_property,
 )
 # Methods bound to an object: what they do depends on it, so it is read like any other object from outside.
@@ -130,7 +174,9 @@ class World:
             return getattr(receiver, self.bring(value.__name__, AttributeSource(source, "__name__"), trusted))
         if cls is slice:
             guard(source, Kind.TYPE, cls)
-            return slice(*(self.bring(getattr(value, n), AttributeSource(source, n), trusted) for n in ("start", "stop", "step")))
+            return slice(
+                *(self.bring(getattr(value, n), AttributeSource(source, n), trusted) for n in ("start", "stop", "step"))
+            )
         if cls is range:
             guard(source, Kind.RANGE, (value.start, value.stop, value.step))
             return value
@@ -236,7 +282,12 @@ class World:
     def dict_set(self, mapping: dict[Any, Any], key: Any, value: Any) -> None:
         """Store (or DELETED) into a foreign dict, replayed at the end."""
         entry = self._dict_changes.setdefault(id(mapping), (mapping, {}))
-        if entry[1].pop(key, None) is DELETED and value is not DELETED and type(mapping) in DICT_TYPES and id(mapping) not in self._owner_of_dict:
+        if (
+            entry[1].pop(key, None) is DELETED
+            and value is not DELETED
+            and type(mapping) in DICT_TYPES
+            and id(mapping) not in self._owner_of_dict
+        ):
             entry[1][key] = DELETED  # stored again, a deleted key goes to the end: no single store does that
             self.adopt(mapping)[key] = value
             return
@@ -303,7 +354,9 @@ class World:
                 return items
 
     def _plain_key(self, key: Any) -> Any:
-        if isinstance(key, (str, int, float, bytes, type(None), type, enum.Enum, types.FunctionType, torch.dtype, torch.device)):
+        if isinstance(
+            key, (str, int, float, bytes, type(None), type, enum.Enum, types.FunctionType, torch.dtype, torch.device)
+        ):
             return key
         if isinstance(key, tuple):
             return tuple(self._plain_key(k) for k in key)

@@ -3,6 +3,7 @@
 Holds:  `CapturedGraph.module` is torch-level and runnable; its placeholders are `inputs` in order. `AtenGraph.graph` is
         functional ATen, except for `aten.copy_` (and `set_`-free) epilogue nodes that write inputs back at its end.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,4 +1,5 @@
 """Lists, dicts, sets, tuples, strings, numbers, itertools; mutation of what was there before."""
+
 import collections
 import copy
 import itertools
@@ -7,7 +8,6 @@ import random
 import string
 
 import torch
-
 from tests.capture.constructs.harness import program
 
 STATE = {"calls": 0, "items": []}
@@ -133,8 +133,13 @@ def zip_strict_error(x, y):
 
 @program("containers")
 def itertools_functions(x, y):
-    return (list(itertools.chain([1], [2, 3])), list(itertools.product([1, 2], repeat=2)), list(itertools.accumulate([1, 2, 3])),
-            list(itertools.islice(itertools.count(3), 2)), x)
+    return (
+        list(itertools.chain([1], [2, 3])),
+        list(itertools.product([1, 2], repeat=2)),
+        list(itertools.accumulate([1, 2, 3])),
+        list(itertools.islice(itertools.count(3), 2)),
+        x,
+    )
 
 
 @program("containers")
@@ -171,7 +176,20 @@ def math_module(x, y):
 
 @program("containers")
 def numbers(x, y):
-    return 7 // 2, -7 // 2, 7 % 3, -7 % 3, 2**10, divmod(7, 2), round(2.5), abs(-3), int("12"), float("1.5"), bool([]), x
+    return (
+        7 // 2,
+        -7 // 2,
+        7 % 3,
+        -7 % 3,
+        2**10,
+        divmod(7, 2),
+        round(2.5),
+        abs(-3),
+        int("12"),
+        float("1.5"),
+        bool([]),
+        x,
+    )
 
 
 @program("containers")
@@ -187,8 +205,10 @@ def bit_operations(x, y):
 @program("containers")
 def mutate_argument_list_inside(x, y):
     items = [x]
+
     def add(into):
         into.append(y)
+
     add(items)
     return items
 
@@ -327,6 +347,7 @@ def grad_mode_decorator(x, y):
     @torch.no_grad()
     def f(v):
         return v + 1
+
     return f(x)
 
 

@@ -1,6 +1,5 @@
 """Control flow, loops, comprehensions, generators, exceptions, pattern matching."""
 import torch
-
 from tests.capture.constructs.harness import program
 
 

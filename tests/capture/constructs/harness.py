@@ -3,6 +3,7 @@
 A program is a function `f(x, y)` on two float tensors of shape [3, 4]. It returns any nested structure.
 `whole` programs must be captured as one graph; the others may break but must still be right.
 """
+
 import contextlib
 import copy
 import io
@@ -59,8 +60,13 @@ def observe(function, arguments):
 def same(a, b) -> bool:
     """Equal values, types and structure; tensors equal with dtype, shape and requires_grad."""
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
-        return (type(a) is type(b) and a.dtype == b.dtype and a.shape == b.shape and a.requires_grad == b.requires_grad
-                and torch.allclose(a.detach(), b.detach(), equal_nan=True))
+        return (
+            type(a) is type(b)
+            and a.dtype == b.dtype
+            and a.shape == b.shape
+            and a.requires_grad == b.requires_grad
+            and torch.allclose(a.detach(), b.detach(), equal_nan=True)
+        )
     if type(a) is not type(b):
         return False
     if isinstance(a, (list, tuple)):
@@ -69,7 +75,9 @@ def same(a, b) -> bool:
         return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
     if isinstance(a, float):
         return a == b or (a != a and b != b)
-    if isinstance(a, (int, str, bool, bytes, type(None), type, set, frozenset, range, slice, torch.dtype, torch.device, complex)):
+    if isinstance(
+        a, (int, str, bool, bytes, type(None), type, set, frozenset, range, slice, torch.dtype, torch.device, complex)
+    ):
         return a == b
     if hasattr(a, "__dict__"):
         return same(vars(a), vars(b))

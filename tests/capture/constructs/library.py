@@ -1,4 +1,5 @@
 """The standard library, torch's own styles of calling, context managers, effects."""
+
 import collections
 import contextlib
 import copy
@@ -19,7 +20,6 @@ import warnings
 import weakref
 
 import torch
-
 from tests.capture.constructs.harness import program
 
 LOCAL = threading.local()
@@ -224,6 +224,7 @@ def no_grad_decorator(x, y):
     @torch.no_grad()
     def f(a):
         return a * 2
+
     return f(x)
 
 
@@ -327,7 +328,7 @@ def inspect_signature(x, y):
 
 @area
 def typing_forms(x, y):
-    hint: typing.Optional[int] = None
+    hint: int | None = None
     return x if hint is None else typing.cast(int, hint), typing.cast(int, 3)
 
 
@@ -375,18 +376,42 @@ def sort_with_key(x, y):
 @area
 def string_forms(x, y):
     n = x.dim()
-    return x, f"{n:>4}|{n!r}", "%d %s" % (n, "a"), "{} {a}".format(n, a=1), "a,b".split(","), "-".join(str(i) for i in range(3))
+    return (
+        x,
+        f"{n:>4}|{n!r}",
+        "%d %s" % (n, "a"),
+        "{} {a}".format(n, a=1),
+        "a,b".split(","),
+        "-".join(str(i) for i in range(3)),
+    )
 
 
 @area
 def torch_factories(x, y):
-    return (torch.zeros(2, 3), torch.ones_like(x), torch.full((2,), 3.0), torch.arange(0, 6, 2), torch.eye(2), torch.linspace(0, 1, 3),
-            x.new_zeros(2), torch.tensor([1.0, 2.0]))
+    return (
+        torch.zeros(2, 3),
+        torch.ones_like(x),
+        torch.full((2,), 3.0),
+        torch.arange(0, 6, 2),
+        torch.eye(2),
+        torch.linspace(0, 1, 3),
+        x.new_zeros(2),
+        torch.tensor([1.0, 2.0]),
+    )
 
 
 @area
 def torch_styles(x, y):
-    return torch.add(x, y, alpha=2), x.add(y), x.__add__(y), torch.Tensor.add(x, y), operator.add(x, y), 1 + x, 2 - x, 1 / (x * x + 1)
+    return (
+        torch.add(x, y, alpha=2),
+        x.add(y),
+        x.__add__(y),
+        torch.Tensor.add(x, y),
+        operator.add(x, y),
+        1 + x,
+        2 - x,
+        1 / (x * x + 1),
+    )
 
 
 @area
@@ -405,7 +430,14 @@ def torch_multiple_results(x, y):
 
 @area
 def torch_dtypes(x, y):
-    return x.to(torch.float64), x.half().float(), x.int(), x.dtype == torch.float32, x.type(torch.int64), torch.finfo(x.dtype).eps
+    return (
+        x.to(torch.float64),
+        x.half().float(),
+        x.int(),
+        x.dtype == torch.float32,
+        x.type(torch.int64),
+        torch.finfo(x.dtype).eps,
+    )
 
 
 @area
@@ -415,12 +447,29 @@ def torch_devices(x, y):
 
 @area
 def torch_queries(x, y):
-    return x, x.dim(), x.ndim, x.is_floating_point(), x.is_contiguous(), torch.is_tensor(x), x.requires_grad, x.T.is_contiguous()
+    return (
+        x,
+        x.dim(),
+        x.ndim,
+        x.is_floating_point(),
+        x.is_contiguous(),
+        torch.is_tensor(x),
+        x.requires_grad,
+        x.T.is_contiguous(),
+    )
 
 
 @area
 def torch_indexing(x, y):
-    return x[0], x[:, 1:], x[..., -1], x[None], x[x > 0].sum() if False else x[torch.tensor([0, 1])], x[[0, 2]], x[1:, ::2]
+    return (
+        x[0],
+        x[:, 1:],
+        x[..., -1],
+        x[None],
+        x[x > 0].sum() if False else x[torch.tensor([0, 1])],
+        x[[0, 2]],
+        x[1:, ::2],
+    )
 
 
 @area
@@ -463,7 +512,13 @@ def torch_unpacking(x, y):
 
 @area
 def torch_einsum(x, y):
-    return torch.einsum("ij,kj->ik", x, y), x @ y.T, torch.where(x > 0, x, y), torch.cat([x, y], dim=1), torch.stack([x, y])
+    return (
+        torch.einsum("ij,kj->ik", x, y),
+        x @ y.T,
+        torch.where(x > 0, x, y),
+        torch.cat([x, y], dim=1),
+        torch.stack([x, y]),
+    )
 
 
 @area
@@ -532,6 +587,7 @@ def break_in_inlined_call(x, y):
     def inner(a):
         b = a + 1
         return b * float(b.sum())
+
     return inner(x) + inner(y)
 
 

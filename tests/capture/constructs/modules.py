@@ -2,10 +2,9 @@
 import copy
 
 import torch
+from tests.capture.constructs.harness import program
 from torch import nn
 from torch.nn import functional as F
-
-from tests.capture.constructs.harness import program
 
 
 def _fixed(module):

@@ -8,7 +8,6 @@ import operator
 import typing
 
 import torch
-
 from tests.capture.constructs.harness import program
 
 

@@ -1,4 +1,5 @@
 """Prints how many one-construct programs of each area run whole, with breaks, or are refused: `python -m tests.capture.constructs.summary`."""
+
 import collections
 import contextlib
 import importlib
@@ -6,9 +7,10 @@ import io
 import pkgutil
 import warnings
 
-import pliant
 from tests.capture import constructs
 from tests.capture.constructs.harness import PROGRAMS, Program, inputs
+
+import pliant
 
 
 def outcome(item: Program) -> str:

@@ -1,4 +1,5 @@
 """Building and taking apart: containers, strings, functions, slices, unpacking."""
+
 from __future__ import annotations
 
 import types
@@ -116,10 +117,21 @@ def call_intrinsic_1(frame: Frame, op: Op) -> None:
     raise GraphBreak("unsupported-opcode", f"the interpreter operation {op.arg}")
 
 
-@opcode("CALL_INTRINSIC_2", "ASYNC_GEN_WRAP", "PREP_RERAISE_STAR", "CHECK_EG_MATCH", "GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "END_ASYNC_FOR",
-        "BEFORE_ASYNC_WITH")
+@opcode(
+    "CALL_INTRINSIC_2",
+    "ASYNC_GEN_WRAP",
+    "PREP_RERAISE_STAR",
+    "CHECK_EG_MATCH",
+    "GET_AWAITABLE",
+    "GET_AITER",
+    "GET_ANEXT",
+    "END_ASYNC_FOR",
+    "BEFORE_ASYNC_WITH",
+)
 def not_captured(frame: Frame, op: Op) -> None:
-    raise GraphBreak("coroutine" if "A" in op.name[:5] else "unsupported-opcode", f"the interpreter operation {op.name}")
+    raise GraphBreak(
+        "coroutine" if "A" in op.name[:5] else "unsupported-opcode", f"the interpreter operation {op.name}"
+    )
 
 
 # ---- strings
@@ -169,7 +181,9 @@ def _function(frame: Frame, code: types.CodeType, parts: dict[str, Any]) -> type
         function.__kwdefaults__ = parts["kwdefaults"]
     if parts.get("annotations"):
         pairs = parts["annotations"]
-        function.__annotations__ = dict(zip(pairs[::2], pairs[1::2], strict=True)) if isinstance(pairs, tuple) else pairs
+        function.__annotations__ = (
+            dict(zip(pairs[::2], pairs[1::2], strict=True)) if isinstance(pairs, tuple) else pairs
+        )
     return function
 
 
@@ -182,7 +196,9 @@ def set_function_attribute(frame: Frame, op: Op) -> None:
         case "kwdefaults":
             function.__kwdefaults__ = value
         case "annotations":
-            function.__annotations__ = dict(zip(value[::2], value[1::2], strict=True)) if isinstance(value, tuple) else value
+            function.__annotations__ = (
+                dict(zip(value[::2], value[1::2], strict=True)) if isinstance(value, tuple) else value
+            )
         case _:
             parts = {"closure": value, "defaults": function.__defaults__, "kwdefaults": function.__kwdefaults__}
             made = _function(frame, function.__code__, parts)
@@ -207,10 +223,10 @@ def unpack_sequence(frame: Frame, op: Op) -> None:
 def unpack_ex(frame: Frame, op: Op) -> None:
     before, after = op.arg  # type: ignore[misc]
     values = list(frame.tracer.sequence(frame.pop()))
-    if len(values) < before + after:
-        raise Raised(ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(values)})"))
-    end = len(values) - after
-    parts = [*values[:before], values[before:end], *values[end:]]
+    if len(values) < before + after:  # type: ignore[has-type, has-type]
+        raise Raised(ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(values)})"))  # type: ignore[has-type, has-type]
+    end = len(values) - after  # type: ignore[has-type]
+    parts = [*values[:before], values[before:end], *values[end:]]  # type: ignore[has-type]
     frame.stack.extend(reversed(parts))
 
 
@@ -265,7 +281,9 @@ def _match_class(frame: Frame, subject: Any, cls: Any, count: Any, names: tuple[
             values.append(subject)
             fields = ()
         elif fields is None or count > len(fields):
-            raise Raised(TypeError(f"{cls.__name__}() accepts {len(fields or ())} positional sub-patterns ({count} given)"))
+            raise Raised(
+                TypeError(f"{cls.__name__}() accepts {len(fields or ())} positional sub-patterns ({count} given)")
+            )
         names = (*fields[:count], *names)
     for name in names:
         try:

@@ -1,4 +1,5 @@
 """Loads and stores of names: locals, globals, cells, class bodies; and the shuffling of the stack."""
+
 from __future__ import annotations
 
 import builtins
@@ -54,10 +55,11 @@ def load_fast(frame: Frame, op: Op) -> None:
         frame.stack.append(frame.locals[op.arg])  # type: ignore[index]
     except KeyError:
         if op.arg in frame.cells:  # 3.13 loads cells as locals
-            frame.stack.append(frame.cells[op.arg])  # type: ignore[index]
+            frame.stack.append(frame.cells[op.arg])
             return
-        raise Raised(UnboundLocalError(
-            f"cannot access local variable '{op.arg}' where it is not associated with a value")) from None
+        raise Raised(
+            UnboundLocalError(f"cannot access local variable '{op.arg}' where it is not associated with a value")
+        ) from None
 
 
 @opcode("LOAD_FAST_AND_CLEAR")
@@ -85,8 +87,10 @@ def store_fast(frame: Frame, op: Op) -> None:
 @opcode("DELETE_FAST")
 def delete_fast(frame: Frame, op: Op) -> None:
     if op.arg not in frame.locals:
-        raise Raised(UnboundLocalError(f"cannot access local variable '{op.arg}' where it is not associated with a value"))
-    del frame.locals[op.arg]  # type: ignore[arg-type]
+        raise Raised(
+            UnboundLocalError(f"cannot access local variable '{op.arg}' where it is not associated with a value")
+        )
+    del frame.locals[op.arg]
 
 
 # ---- globals
@@ -163,7 +167,7 @@ def load_locals(frame: Frame, op: Op) -> None:
 def load_classderef(frame: Frame, op: Op) -> None:
     table = frame.stack.pop() if op.name == "LOAD_FROM_DICT_OR_DEREF" else frame.class_locals
     if table is not None and op.arg in table:
-        frame.stack.append(table[op.arg])
+        frame.stack.append(table[op.arg])  # type: ignore[index]
         return
     load_deref(frame, op)
 
@@ -184,8 +188,14 @@ def load_deref(frame: Frame, op: Op) -> None:
     value = frame.tracer.world.cell_get(frame.cells[name])
     if value is MISSING or value is DELETED:
         if name in frame.code.co_freevars:
-            raise Raised(NameError(f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"))
-        raise Raised(UnboundLocalError(f"cannot access local variable '{name}' where it is not associated with a value"))
+            raise Raised(
+                NameError(
+                    f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
+                )
+            )
+        raise Raised(
+            UnboundLocalError(f"cannot access local variable '{name}' where it is not associated with a value")
+        )
     frame.stack.append(frame.tracer.world.resolve(value))
 
 
@@ -241,5 +251,3 @@ def load_build_class(frame: Frame, op: Op) -> None:
 def load_assertion_error(frame: Frame, op: Op) -> None:
     frame.tracer.world.set_origin(AssertionError, held(AssertionError, "AssertionError"))
     frame.stack.append(AssertionError)
-
-

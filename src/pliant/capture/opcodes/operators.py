@@ -105,7 +105,7 @@ def delete_attr(frame: Frame, op: Op) -> None:
 
 @opcode("LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD")
 def load_super_attr(frame: Frame, op: Op) -> None:
-    function, cls, receiver = frame.popn(3)
+    _function, cls, receiver = frame.popn(3)
     value = frame.tracer.super_attr(cls, receiver, op.arg.name)  # type: ignore[attr-defined]
     if op.name == "LOAD_SUPER_ATTR":
         frame.push(value)
