@@ -46,6 +46,7 @@ $(VENV)/.torch-$(TORCH): $(VENV)/.created
 
 $(VENV)/.installed: $(VENV)/.torch-$(TORCH) constraints.txt pyproject.toml
 	$(PIP) install -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 env: $(VENV)/.installed
