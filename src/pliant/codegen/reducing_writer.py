@@ -23,7 +23,7 @@ from pliant.schedule.kernel import Member, loads_of
 
 SUM_BLOCK = 2048  # terms summed before they are added to the total
 STREAMS = 4  # parts of a row that are reduced side by side, so that additions need not wait for one another
-STREAM_COST = 16  # work at one point up to which that pays
+STREAM_COST = -1  # off: gcc 12 miscompiles conditional sums in several streams (cross entropy backward came out wrong)
 RECOMPUTE = 10  # values cheaper than this are computed again in each pass
 SCRATCH = 16384  # elements of a row kept between passes on the stack
 
