@@ -18,6 +18,5 @@ def test_samples_of_every_operator(symbolic: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
 def test_all_samples_of_every_operator(symbolic: bool) -> None:
-    dtypes = (torch.float32, torch.int64, torch.bool, torch.float64)
-    check = check_all(symbolic, dtypes, samples=200, seconds=280)
+    check = check_all(symbolic, (torch.float32, torch.int64), samples=12, seconds=60)
     assert not check.wrong, {name: calls[0] for name, calls in check.wrong.items()}
