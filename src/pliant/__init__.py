@@ -6,6 +6,8 @@ The names below are loaded at first use, so that importing a part (the bytecode 
 import importlib
 from typing import Any
 
+from pliant.gc_pause import GcPause
+
 __version__ = "0.1.0"
 
 _FROM_API = (
@@ -21,7 +23,8 @@ __all__ = [*_FROM_API, *_FROM_ERRORS, *_MODULES]
 
 def __getattr__(name: str) -> Any:
     if name in _FROM_API:
-        from pliant import api as module
+        with GcPause():
+            from pliant import api as module
     elif name in _MODULES:
         return importlib.import_module(f"pliant.{name}")
     elif name in _FROM_ERRORS:

@@ -24,6 +24,7 @@ from pliant.autograd.joint import JointGraph, trace_joint
 from pliant.autograd.outputs import OutputMaker
 from pliant.autograd.partition.split import Partition, partition
 from pliant.debug import events
+from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, Runnable
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.interpret import eager
@@ -132,7 +133,8 @@ class LazyBackward:
 
     def _compiled(self) -> Runnable:
         try:
-            return _outside_autocast(self.compile_aten(self.graph))
+            with GcPause():
+                return _outside_autocast(self.compile_aten(self.graph))
         except Exception as error:  # the fallback border: a gradient computed slowly is better than none
             events.record("fallback", name=self.graph.name, why=f"{type(error).__name__}: {error}")
             return _outside_autocast(eager(self.graph))

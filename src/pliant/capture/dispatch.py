@@ -11,7 +11,6 @@ Holds:  entries are tried most recently used first and never change; captures ar
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,6 +36,7 @@ from pliant.errors import (
     Unsupported,
     UserError,
 )
+from pliant.gc_pause import GcPause
 from pliant.guards.codegen import MISS
 from pliant.guards.explain import Failure, describe_guard, explain_miss
 from pliant.guards.kinds import Guard
@@ -83,17 +83,13 @@ def is_capturing() -> bool:
 
 @contextmanager
 def _capture_scope() -> Iterator[None]:
-    """Marks the thread, and holds off garbage collection: walking a large program's heap costs more than all that is
-    made here."""
-    collects = gc.isenabled()
-    gc.disable()
-    _capturing.active = True
-    try:
-        yield
-    finally:
-        _capturing.active = False
-        if collects:
-            gc.enable()
+    """Marks the thread, and holds off garbage collection."""
+    with GcPause():
+        _capturing.active = True
+        try:
+            yield
+        finally:
+            _capturing.active = False
 
 
 def _always_miss(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
