@@ -5,11 +5,11 @@ import torch
 from loop_programs import Program, get, layer_norm, softmax
 from pliant import config
 from pliant.ir.loops import Extern, View
-from pliant.ir.scalar import apply, const
+from pliant.ir.scalar import apply, const, load
 from pliant.runtime.compile_program import compile_program
 from pliant.schedule.kernel import ExternCall, Kernel
 from pliant.schedule.schedule import schedule
-from pliant.symbolic.expr import ZERO
+from pliant.symbolic.expr import ZERO, lit, symbol
 
 OPTIONS = config.Config().schedule
 
@@ -117,3 +117,17 @@ def test_memory_that_an_operator_may_alias_is_not_reused():
     (got,) = compile_program(p.done(out))([data])
     want = data + 1 + (data * data.sum(0)).sum(1, keepdim=True)
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-2)
+
+
+def test_a_flattened_symbolic_reduction_folds_loops_and_not_sizes():
+    """The map from the flattened loop to the kernel's has a size as its stride; the size is no loop to fold."""
+    a, b = symbol("a"), symbol("b")
+    p = Program()
+    p.program.inputs += [a, b]
+    x, y = p.tensor(a, b, 16), p.tensor(a, b, 16)
+    h = p.pointwise((a, b, 16), lambda i, j, k: apply("mul", get(x, i, j, k), get(y, i, j, k)))
+    total = p.reduce("sum", (16,), (a * b,), lambda k, r: load(h, r * lit(16) + k))
+    top = p.reduce("max", (16,), (a * b,), lambda k, r: load(h, r * lit(16) + k))
+    (kernel,) = schedule(p.done(h, total, top), OPTIONS).steps
+    assert isinstance(kernel, Kernel)
+    assert kernel.reduced <= {axis.symbol for axis in kernel.axes} and len(kernel.reduced) == 2

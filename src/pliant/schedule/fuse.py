@@ -11,7 +11,7 @@ Method: computations in program order; each joins the latest kernel, not before 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pliant import config
@@ -190,18 +190,20 @@ def _placed(kernel: Kernel, loops: Loops, trial: _Trial) -> Member | None:
 
 def _same_reduced(kernel: Kernel, loops: Reduction, alignment: Alignment) -> bool:
     """Whether the reduction folds the axes that the kernel folds already (or all pieces map cleanly if none yet)."""
-    mine = set[Symbol]()
-    for axis in loops.reduce_axes:
-        mine |= alignment.left[axis.symbol].free
-    others = set[Symbol]()
-    for axis in loops.axes:
-        others |= alignment.left[axis.symbol].free
+    mine = _pieces(loops.reduce_axes, alignment)
+    others = _pieces(loops.axes, alignment)
     if not mine or mine & others:
         return not mine and not kernel.reduced
     if not kernel.reduced:
         return not any(isinstance(m.loops, Reduction) for m in kernel.members)
     theirs = {piece.symbol for s in kernel.reduced for piece in alignment.right_axes[s]}
     return mine == theirs
+
+
+def _pieces(axes: Sequence[Axis], alignment: Alignment) -> set[Symbol]:
+    """The loops of the common space that these axes run over; sizes occur in the map as strides and are no loops."""
+    found = {s for axis in axes for s in alignment.left[axis.symbol].free}
+    return found & {a.symbol for a in alignment.axes}
 
 
 def _phase(kernel: Kernel, member: Member, moved: dict[Symbol, Expr]) -> int | None:
@@ -264,8 +266,7 @@ def _commit(kernel: Kernel, alignment: Alignment, member: Member) -> None:
             for piece in alignment.right_axes.get(axis_symbol, (_axis(axis_symbol),))
         }
     if isinstance(member.loops, Reduction) and not kernel.reduced:
-        for axis in member.loops.reduce_axes:
-            kernel.reduced |= member.place[axis.symbol].free
+        kernel.reduced = _pieces(member.loops.reduce_axes, alignment)
     kernel.members.append(member)
 
 
