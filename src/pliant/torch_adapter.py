@@ -7,6 +7,7 @@ Out:    small functions and aliases, each with the reason why the public interfa
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -37,6 +38,26 @@ def below_python_dispatch() -> AbstractContextManager[Any]:
     """Calls reach kernels directly: no dispatch mode and no `__torch_dispatch__` sees them (no public form)."""
     guard: AbstractContextManager[Any] = torch._C._DisableTorchDispatch()
     return guard
+
+
+# What C++ code says that asks a tensor or a list with symbols in it for plain numbers.
+_ASKS_FOR_NUMBERS = ("aten::size does not exist", "expected to contain only concrete integers")
+
+
+def call_on_fakes(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`func(*args, **kwargs)`, a second time by torch's Python kernels if its C++ one cannot work with symbolic sizes.
+
+    Operators that are compositions in C++ run before any dispatch mode sees them; for many of those with sizes in
+    their arguments (`upsample_bilinear2d.vec`) `torch._decomp` registers a Python kernel, which the dispatcher
+    takes while this guard is held (no public form). Holding it always would cost each call some microseconds.
+    """
+    try:
+        return func(*args, **kwargs)
+    except RuntimeError as error:
+        if not any(text in str(error) for text in _ASKS_FOR_NUMBERS):
+            raise
+    with torch._C._EnablePythonDispatcher():
+        return func(*args, **kwargs)
 
 
 def is_functorch_wrapped(tensor: torch.Tensor) -> bool:
@@ -92,12 +113,20 @@ def shape_functions() -> tuple[dict[Any, Any], ...]:
 _shape_functions: tuple[dict[Any, Any], ...] | None = None
 
 
-def gradients(outputs: list[torch.Tensor], inputs: list[torch.Tensor], tangents: list[torch.Tensor]) -> tuple[Any, ...]:
+def gradients(
+    outputs: list[torch.Tensor],
+    inputs: list[torch.Tensor],
+    tangents: list[torch.Tensor],
+    *,
+    retain_graph: bool = False,
+    create_graph: bool = False,
+    allow_unused: bool = True,
+) -> tuple[Any, ...]:
     """`torch.autograd.grad` of tensors whose tangents fit; the public function checks that by importing the peer's shape engine."""
     from torch.autograd.graph import _engine_run_backward
 
     return _engine_run_backward(
-        tuple(outputs), tuple(tangents), False, False, tuple(inputs), True, accumulate_grad=False
+        tuple(outputs), tuple(tangents), retain_graph, create_graph, tuple(inputs), allow_unused, accumulate_grad=False
     )
 
 

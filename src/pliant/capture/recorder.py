@@ -7,8 +7,9 @@ Holds:  the graph run on the inputs makes the same calls in the same order, in-p
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -21,7 +22,10 @@ from pliant.capture.world import SYMBOLIC_TYPES
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.source import SourceLocation
-from pliant.torch_adapter import below_python_dispatch
+from pliant.torch_adapter import below_python_dispatch, call_on_fakes
+
+if TYPE_CHECKING:
+    from pliant.capture.regions import Region
 
 Tensor = torch.Tensor
 # Calls that read an element: what follows depends on data.
@@ -66,6 +70,8 @@ class Recorder(TorchFunctionMode):
         self.count = 0
         self.constants: dict[str, Any] = {}
         self.symbols = SymbolNodes(graph, inputs)
+        self.region: Region | None = None  # the innermost part that is traced into a graph of its own
+        self.marks: dict[str, Any] = {}  # noted in the `meta` of every node that is recorded
         self._constants: list[FakeTensor] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -101,7 +107,7 @@ class Recorder(TorchFunctionMode):
         return result
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return func(*args, **kwargs)
+        return call_on_fakes(func, args, kwargs)
 
     def _keep_constant(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Numbers that pass through 0-d tensors on the CPU stay known (`torch.div(seq_len, 2)` used as a size)."""
@@ -150,19 +156,36 @@ class Recorder(TorchFunctionMode):
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
         """Append the call's node and attach nodes to the fake tensors of its result."""
         node_args, node_kwargs = self.to_nodes(args), self.to_nodes(kwargs)
-        if getattr(Tensor, getattr(func, "__name__", ""), None) is func:
-            node = self.graph.call_method(func.__name__, node_args, node_kwargs)  # type: ignore[union-attr]
+        name = func.__name__ if getattr(Tensor, getattr(func, "__name__", ""), None) is func else _RENAMED.get(func)
+        if name is not None:
+            node = self.graph.call_method(name, node_args, node_kwargs)
         else:
             node = self.graph.call_function(func, node_args, node_kwargs)
+        return self.append(node, result)
+
+    def append(self, node: fx.Node, result: Any) -> Any:
+        """Complete a new node, whose value is `result`."""
         node.meta["val"] = result
         node.meta["origin"] = self.location()
+        node.meta.update(self.marks)
         self.count += 1
         self._attach(node, result)
         return result
 
+    def submodule(self, module: torch.nn.Module, name: str) -> str:
+        """The target of calls of a module, which becomes part of the graph module."""
+        target = f"{name}_{len(self.constants)}"
+        self.constants[target] = module
+        return target
+
+    def _has_node(self, fake: FakeTensor) -> bool:
+        if fake.node is None:
+            return False
+        return fake.node.graph is self.graph or self.region is not None and fake.node.graph in self.region.readable
+
     def _attach(self, node: fx.Node, result: Any) -> None:
         if isinstance(result, FakeTensor):
-            if result.node is None or result.node.graph is not self.graph:
+            if not self._has_node(result):
                 result.node = node
         elif isinstance(result, (tuple, list)):
             self._attach_items(node, result)
@@ -172,7 +195,7 @@ class Recorder(TorchFunctionMode):
         import operator
 
         for i, item in enumerate(result):
-            if isinstance(item, FakeTensor) and (item.node is None or item.node.graph is not self.graph):
+            if isinstance(item, FakeTensor) and not self._has_node(item):
                 part = self.graph.call_function(operator.getitem, (node, i))
                 part.meta["val"] = item
                 item.node = part
@@ -214,11 +237,19 @@ class Recorder(TorchFunctionMode):
 
     def node_of(self, fake: FakeTensor) -> fx.Node:
         node = fake.node
-        if node is None or node.graph is not self.graph:
-            raise GraphBreak("unsupported-tensor", "a tensor that was not made by a recorded call")
-        return node  # type: ignore[no-any-return]
+        if node is not None and node.graph is self.graph:
+            return node  # type: ignore[no-any-return]
+        if self.region is not None:
+            return self.region.lift(fake)
+        raise GraphBreak("unsupported-tensor", "a tensor that was not made by a recorded call")
 
 
+# Methods whose function has another name: `Tensor.__pow__` wraps one called `pow`.
+_RENAMED: dict[Any, str] = {
+    method: name
+    for name, method in vars(Tensor).items()
+    if isinstance(method, types.FunctionType) and method.__name__ != name
+}
 _RANDOM = frozenset(
     (
         torch.rand,

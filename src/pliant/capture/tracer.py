@@ -19,6 +19,7 @@ import torch
 from torch import fx
 
 from pliant.capture import attributes, calls, opcodes, operators
+from pliant.capture.autodiff import custom_functions
 from pliant.capture.bytecode.cfg import layouts
 from pliant.capture.bytecode.decode import Op, Program
 from pliant.capture.bytecode.resume import point_at, resume_freevars, step_code
@@ -39,7 +40,7 @@ from pliant.guards.sources import ArgSource, ItemSource, KwargSource, held
 from pliant.source import SourceLocation
 from pliant.symbolic.shape_env import ShapeEnv
 
-assert opcodes  # importing it fills the table of handlers
+assert opcodes and custom_functions  # importing them fills the tables of handlers
 
 
 @dataclass(frozen=True, slots=True)

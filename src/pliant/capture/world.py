@@ -200,7 +200,7 @@ class World:
         if all(a is b for a, b in zip(items, tuple.__iter__(value), strict=True)):
             made = value
         else:
-            made = tuple.__new__(type(value), items) if type(value) is not torch.Size else tuple(items)
+            made = _tuple_of(type(value), items)
         self.set_origin(made, source)
         return made
 
@@ -405,6 +405,18 @@ class World:
         return value
 
     # ---- the end
+    def changes(self) -> list[tuple[Any, ...]]:
+        """What the trace did to the world so far, in a form to compare with later."""
+        found: list[tuple[Any, ...]] = [(len(self.effects_in_order),)]
+        found += [(id(cell), id(value)) for cell, value in self._cell_changes.values()]
+        found += [(id(slot.obj), slot.name, id(slot.value)) for slot in self._slot_changes.values()]
+        for mapping, changes in self._dict_changes.values():
+            found += [(id(mapping), id(key), id(value)) for key, value in changes.items()]
+        for original, shadow, before in self._shadows.values():
+            if before is not None and _frozen(shadow) != before:
+                found.append((id(original), _frozen(shadow)))
+        return found
+
     def effects(self) -> list[Effect]:
         """What the trace did to the world, to be replayed."""
         out: list[Effect] = list(self.effects_in_order)
@@ -493,3 +505,12 @@ def trusted_globals(namespace: dict[str, Any]) -> bool:
 
 def trusted_class(cls: type) -> bool:
     return all(trusted_module(base.__module__) for base in cls.__mro__ if isinstance(base.__module__, str))
+
+
+def _tuple_of(cls: type, items: list[Any]) -> Any:
+    """A tuple of the class, without running its own constructor."""
+    if cls is torch.Size:  # which takes no symbols
+        return tuple(items)
+    if hasattr(cls, "n_sequence_fields"):  # a struct sequence (torch.return_types), made by its type alone
+        return cls(items)
+    return tuple.__new__(cls, items)

@@ -1,0 +1,252 @@
+"""`torch.autograd.Function.apply`: forward and backward are traced into graphs of their own, one node calls both.
+
+In:     the class, traced arguments.
+Out:    the outputs; a `CustomFunction` module in the graph.
+Holds:  the backward has no side effects and is traced once for each pattern of gradients that it may be given. What it reads
+        of the forward (saved tensors, attributes of the context, closures) is what the forward's graph keeps for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers import handles
+from pliant.capture.regions import Region, record_module, tensors_in, without_effects
+from pliant.capture.world import SYMBOLIC_TYPES
+from pliant.graph.custom_function import Backward, CustomFunction, FunctionPlan, Pattern
+from pliant.graph.fake_tensor import FakeTensor
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+_MOST_OPTIONAL = 3  # outputs whose gradient may be missing: two to the power of this many backwards are traced
+_ONCE = once_differentiable(lambda ctx: None).__code__
+
+
+class Context(FunctionCtx):
+    """The `ctx` of a call while it is traced: what the program stores stays here."""
+
+    to_save: tuple[Any, ...] = ()
+    dirty_tensors: tuple[Any, ...] = ()
+    non_differentiable: tuple[Any, ...] = ()
+    materialize_grads: bool = True
+    needs_input_grad: tuple[bool, ...] = ()
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        return tuple(self.to_save)
+
+    saved_variables = saved_tensors
+
+
+@handles(torch.autograd.Function.apply.__func__)  # type: ignore[attr-defined]
+def _apply(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    cls, *given = args
+    inputs = [t.internalize(value) for value in given]
+    if _has_own_setup(t, cls):
+        inputs = _with_defaults(t, cls, inputs, kwargs)
+    elif kwargs:
+        raise GraphBreak("bad-call", f"{cls.__name__}.apply() takes no keyword arguments")
+    region = t.recorder.region
+    traced_by_transform = region is not None and region.differentiated
+    if traced_by_transform and not _has_own_setup(t, cls):
+        raise GraphBreak("tensor-error", f"{cls.__name__} inside a transform needs setup_context")
+    needs = torch.is_grad_enabled() and any(isinstance(i, FakeTensor) and i.requires_grad for i in inputs)
+    call = _Call(t, cls, inputs)
+    return call.differentiable() if needs or traced_by_transform else call.plain()
+
+
+_NO_SETUP = torch.autograd.function._SingleLevelFunction.__dict__["setup_context"]  # type: ignore[attr-defined]
+
+
+def _has_own_setup(t: Tracer, cls: type) -> bool:
+    return t.world.type_lookup(cls, "setup_context") is not _NO_SETUP
+
+
+def _with_defaults(t: Tracer, cls: Any, inputs: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """Arguments as `forward` takes them by position."""
+    import inspect
+
+    bound = t.native(inspect.signature(cls.forward).bind, *inputs, **kwargs)
+    bound.apply_defaults()
+    if bound.kwargs:
+        raise GraphBreak("bad-call", f"keyword-only arguments of {cls.__name__}.forward")
+    return list(bound.args)
+
+
+class _Call:
+    """One call of `apply`."""
+
+    def __init__(self, t: Tracer, cls: Any, inputs: list[Any]) -> None:
+        self.t = t
+        self.cls = cls
+        self.inputs = inputs
+        self.context = Context()
+        region = t.recorder.region
+        unknown = region is not None and region.differentiated
+        self.context.needs_input_grad = tuple(
+            [isinstance(i, FakeTensor) and (i.requires_grad or unknown and i.is_floating_point()) for i in inputs]
+        )
+
+    def _forward(self) -> Any:
+        """What `forward` returns; the context is set up."""
+        t, cls = self.t, self.cls
+        forward = t.get_attr(cls, "forward")
+        if not _has_own_setup(t, cls):
+            return t.call(forward, (self.context, *self.inputs), {})
+        outputs = t.call(forward, tuple(self.inputs), {})
+        t.call(t.get_attr(cls, "setup_context"), (self.context, tuple(self.inputs), outputs), {})
+        return outputs
+
+    def plain(self) -> Any:
+        """Nothing needs a gradient: the forward is part of the program around it."""
+        t = self.t
+        before = torch.is_grad_enabled()
+        if before:
+            t.call(torch._C._set_grad_enabled, (False,), {})
+        try:
+            outputs = self._forward()
+        finally:
+            if before:
+                t.call(torch._C._set_grad_enabled, (True,), {})
+        return self._views_of_inputs(outputs)
+
+    def _views_of_inputs(self, outputs: Any) -> Any:
+        """An input that is returned unchanged comes back as a view of itself."""
+        if isinstance(outputs, tuple):
+            return tuple(self._views_of_inputs(one) for one in outputs)
+        if isinstance(outputs, FakeTensor) and any(outputs is one for one in self.inputs):
+            if not any(outputs is one for one in self.context.dirty_tensors):
+                return self.t.call(torch.Tensor.view_as, (outputs, outputs), {})
+        return outputs
+
+    # ---- with gradients
+    def differentiable(self) -> Any:
+        t, cls = self.t, self.cls
+        self.region = Region(t.recorder)
+        before = torch.is_grad_enabled()
+        with self.region.active():
+            for one in self.inputs:
+                if isinstance(one, FakeTensor):
+                    self.region.lift(one)
+            torch._C._set_grad_enabled(False)
+            try:
+                outputs = self._forward()
+            finally:
+                torch._C._set_grad_enabled(before)
+        self.outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        if any(tensors_in(one) for one in self.outputs if not isinstance(one, FakeTensor)):
+            raise GraphBreak("unsupported-tensor", f"{cls.__name__} returns tensors inside containers")
+        made = self._record()
+        results = tuple([next(made) if isinstance(one, FakeTensor) else one for one in self.outputs])
+        return results if isinstance(outputs, tuple) else results[0]
+
+    def _record(self) -> Any:
+        """The node. Backwards come first, since they say what the forward must keep."""
+        tensors = [one for one in self.outputs if isinstance(one, FakeTensor)]
+        context, region = self.context, self.region
+        self.kept: list[Any] = []
+        backward = {pattern: self._backward(pattern) for pattern in self._patterns(tensors)}
+        saved = {id(one) for one in context.to_save if one is not None}
+        with region.active():
+            forward = region.close([*tensors, *self.kept], f"{self.cls.__name__}_forward")
+        plan = FunctionPlan(
+            name=self.cls.__name__,
+            forward=forward,
+            backward={pattern: self._padded(one) for pattern, one in backward.items()},
+            n_outputs=len(tensors),
+            saved=frozenset(i for i, one in enumerate(self.kept) if id(one) in saved),
+            dirty=self._positions(context.dirty_tensors, region.lifted),
+            non_differentiable=self._positions(context.non_differentiable, tensors),
+            materialize=context.materialize_grads,
+            once=self._once,
+        )
+        return iter(record_module(self.t, CustomFunction(plan), region.lifted, "function"))
+
+    def _padded(self, backward: Backward) -> Backward:
+        """With no gradients for inputs that were found to be needed later."""
+        later = len(self.region.lifted) - len(backward.gradients)
+        return replace(backward, gradients=backward.gradients + (None,) * later)
+
+    @staticmethod
+    def _positions(wanted: Any, among: list[Any]) -> tuple[int, ...]:
+        return tuple([next(i for i, one in enumerate(among) if one is tensor) for tensor in wanted or ()])
+
+    def _patterns(self, outputs: list[FakeTensor]) -> list[Pattern]:
+        """Which gradients may be missing: none, if torch fills them with zeros."""
+        context = self.context
+        if context.materialize_grads:
+            return [(False,) * len(outputs)]
+        fixed = [
+            not one.is_floating_point() and not one.is_complex() or any(one is n for n in context.non_differentiable)
+            for one in outputs
+        ]
+        if fixed.count(False) > _MOST_OPTIONAL:
+            raise GraphBreak("unsupported-operator", f"{self.cls.__name__} has many outputs without gradients")
+        choices = itertools.product(*[(True,) if never else (False, True) for never in fixed])
+        return [pattern for pattern in choices if not all(pattern)]
+
+    def _backward(self, pattern: Pattern) -> Backward:
+        """The backward on fakes of the gradients that are given."""
+        t, region = self.t, Region(self.t.recorder, beside=(self.region,))
+        name = f"{self.cls.__name__}.backward"
+        before = torch.is_grad_enabled()
+        with region.active(), without_effects(t, name):
+            torch._C._set_grad_enabled(False)
+            try:
+                given = self._gradients_of_outputs(pattern, region)
+                found = self._call_backward(given)
+            finally:
+                torch._C._set_grad_enabled(before)
+            found = found if isinstance(found, tuple) else (found,)
+            gradients, tensors = self._gradients_of_inputs(found)
+            module = region.close(tensors, f"{self.cls.__name__}_backward")
+        reads = region.lifted[len([g for g in given if g is not None]) :]
+        return Backward(module, tuple([self._keep(one) for one in reads]), gradients)
+
+    def _call_backward(self, given: list[Any]) -> Any:
+        """`backward` or `vjp`."""
+        t, cls = self.t, self.cls
+        function = t.get_attr(cls, "backward")
+        if function is torch.autograd.Function.backward:
+            function = t.get_attr(cls, "vjp")
+        self._once = getattr(function, "__code__", None) is _ONCE
+        return t.call(function, (self.context, *given), {})
+
+    def _gradients_of_outputs(self, pattern: Pattern, region: Region) -> list[Any]:
+        missing = iter(pattern)
+        return [
+            region.fresh(one) if isinstance(one, FakeTensor) and not next(missing) else None for one in self.outputs
+        ]
+
+    def _gradients_of_inputs(self, found: tuple[Any, ...]) -> tuple[tuple[int | None, ...], list[FakeTensor]]:
+        """For each lifted input the position of its gradient, and the gradients."""
+        if len(found) < len(self.inputs) or any(one is not None for one in found[len(self.inputs) :]):
+            raise GraphBreak("tensor-error", f"{self.cls.__name__}.backward returned {len(found)} gradients")
+        tensors: list[FakeTensor] = []
+        positions: dict[int, int] = {}
+        for one, gradient in zip(self.inputs, found):
+            if gradient is None:
+                continue
+            if not isinstance(gradient, FakeTensor) or not isinstance(one, FakeTensor):
+                raise GraphBreak("tensor-error", f"{self.cls.__name__}.backward returned a gradient for a non-tensor")
+            place = positions.setdefault(id(one), len(tensors))
+            tensors[place:] = [gradient if place == len(tensors) else tensors[place] + gradient]
+        return tuple([positions.get(id(one)) for one in self.region.lifted]), tensors
+
+    def _keep(self, value: Any) -> int:
+        """The position of a value among what the forward keeps."""
+        for position, known in enumerate(self.kept):
+            if known is value:
+                return position
+        with self.region.active():
+            if isinstance(value, FakeTensor) or type(value) in SYMBOLIC_TYPES:
+                self.t.recorder.to_nodes(value)
+        self.kept.append(value)
+        return len(self.kept) - 1

@@ -1,0 +1,141 @@
+"""A part of the program traced into a graph of its own: bodies of custom functions, hooks, transforms and branches.
+
+In:     a traced callable and its arguments; tensors and numbers of the graphs around it may be used freely.
+Out:    `Region.close(values)`: a `GraphModule` of the lifted values that returns the values.
+Holds:  a fake keeps the node of the graph that computed it; a region that uses it takes it as a parameter (`lifted`).
+        Inside a region `Recorder.graph` is the region's graph; leaving it, by an exception too, restores the outer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.symbol_nodes import SymbolNodes
+from pliant.capture.world import SYMBOLIC_TYPES
+from pliant.graph.fake_tensor import FakeTensor
+
+if TYPE_CHECKING:
+    from pliant.capture.recorder import Recorder
+    from pliant.capture.tracer import Tracer
+    from pliant.symbolic.expr import Symbol
+
+
+class Region:
+    """One graph inside another. `lifted`: the outer values that its placeholders stand for, in order."""
+
+    def __init__(self, recorder: Recorder, beside: Iterable[Region] = (), differentiated: bool = False) -> None:
+        self.recorder = recorder
+        self.shape_env = recorder.inputs.shape_env
+        self.graph = fx.Graph()
+        self.constants: dict[str, Any] = {}
+        self.symbols = SymbolNodes(self.graph, self)  # type: ignore[arg-type]  # asks for symbols only
+        self.parent = recorder.region
+        around = self.parent.readable if self.parent is not None else frozenset((recorder.graph,))
+        self.readable: frozenset[fx.Graph] = around | {self.graph} | {r.graph for r in beside}
+        # Whether what runs here may be differentiated by a transform around it, whatever its tensors say.
+        self.differentiated = differentiated or (self.parent is not None and self.parent.differentiated)
+        self.lifted: list[Any] = []
+        self._nodes: dict[int, fx.Node] = {}
+        self._last: fx.Node | None = None
+
+    # ---- parameters
+    def lift(self, value: Any) -> fx.Node:
+        """The placeholder of a value from outside."""
+        found = self._nodes.get(id(value))
+        if found is not None:
+            return found
+        if isinstance(value, FakeTensor) and (value.node is None or value.node.graph not in self.readable):
+            raise GraphBreak("unsupported-tensor", "a tensor of another part of the program")
+        return self.parameter(value)
+
+    def parameter(self, value: Any) -> fx.Node:
+        """A new placeholder, which stands for the value inside."""
+        name = f"arg{len(self.lifted)}"
+        first = self._last.next if self._last is not None else next(iter(self.graph.nodes), None)
+        if first is None:
+            node = self.graph.placeholder(name)
+        else:
+            with self.graph.inserting_before(first):
+                node = self.graph.placeholder(name)
+        node.meta["val"] = value
+        self._last = node
+        self.lifted.append(value)
+        self._nodes[id(value)] = node
+        return node
+
+    def symbol_node(self, symbol: Symbol) -> fx.Node:
+        """The placeholder of a symbolic size."""
+        for value in self.lifted:
+            if type(value) in SYMBOLIC_TYPES and self.shape_env.expr_of(value) is symbol:
+                return self._nodes[id(value)]
+        return self.parameter(self.shape_env.wrap(symbol))
+
+    def owns(self, fake: FakeTensor) -> bool:
+        """Whether the tensor was computed here, or is a parameter made for this region."""
+        return fake.node is not None and fake.node.graph is self.graph
+
+    # ---- entering and leaving
+    @contextmanager
+    def active(self) -> Iterator[Region]:
+        recorder = self.recorder
+        outer = recorder.graph, recorder.symbols, recorder.constants, recorder.region
+        recorder.graph, recorder.symbols, recorder.constants, recorder.region = (
+            self.graph,
+            self.symbols,
+            self.constants,
+            self,
+        )
+        try:
+            yield self
+        finally:
+            recorder.graph, recorder.symbols, recorder.constants, recorder.region = outer
+
+    def fresh(self, like: FakeTensor) -> FakeTensor:
+        """A tensor described like another, as a parameter of the region."""
+        fake = like.fake_mode.new(like.size_, like.stride_, like.dtype_, like.device_, offset=0)
+        fake.node = self.parameter(fake)
+        return fake
+
+    def close(self, values: Iterable[Any], name: str) -> fx.GraphModule:
+        """The module that computes the values (while the region is active)."""
+        self.graph.output(tuple([self.recorder.to_nodes(value) for value in values]))
+        return fx.GraphModule(self.constants, self.graph, name)
+
+
+@contextmanager
+def without_effects(t: Tracer, what: str) -> Iterator[None]:
+    """Break if what runs inside changes the world: it is to run at another time, or several times."""
+    before = t.world.changes()
+    yield
+    if t.world.changes() != before:
+        raise GraphBreak("side-effect-call", f"{what} has side effects")
+
+
+def tensors_in(value: Any) -> list[FakeTensor]:
+    """The tensors in nested builtin containers."""
+    if isinstance(value, FakeTensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [found for item in value for found in tensors_in(item)] if isinstance(value, (list, tuple, set)) else []
+
+
+def record_module(t: Tracer, module: torch.nn.Module, values: Iterable[Any], name: str) -> Any:
+    """A node that calls a module on values of the current graph, and what it returns on fakes."""
+    values = list(values)
+    recorder = t.recorder
+    nodes = tuple(recorder.to_nodes(value) for value in values)
+    with torch._C.DisableTorchFunction():
+        result = t.native(module, *values)
+    target = recorder.submodule(module, name)
+    recorder.append(recorder.graph.call_module(target, nodes), result)
+    return result
+
+
+Traced = Callable[..., Any]

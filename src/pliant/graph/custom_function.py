@@ -1,0 +1,87 @@
+"""An `autograd.Function` of the program as a module of the captured graph.
+
+In:     its forward and its backward as graph modules, and what it told its context (`FunctionPlan`).
+Out:    a module whose call applies them as one function of autograd: on real tensors, and on fakes in the joint stage.
+Holds:  the backward reads what it needs among the forward's results; a program without gradients keeps nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+Pattern = tuple[bool, ...]  # which gradients of outputs are missing
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Backward:
+    """The backward for one pattern of missing gradients.
+
+    `reads`: positions among the kept values, its arguments after the gradients. `gradients`: for each input of the forward the
+    position of its gradient in what `module` returns, or None.
+    """
+
+    module: fx.GraphModule
+    reads: tuple[int, ...]
+    gradients: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FunctionPlan:
+    """`forward` returns `n_outputs` outputs and then what is kept; `saved` are the kept ones under autograd's checks."""
+
+    name: str
+    forward: fx.GraphModule
+    backward: Mapping[Pattern, Backward]
+    n_outputs: int
+    saved: frozenset[int]
+    dirty: tuple[int, ...] = ()
+    non_differentiable: tuple[int, ...] = ()
+    materialize: bool = True
+    once: bool = False
+
+
+class CustomFunction(torch.nn.Module):
+    """Calls the function on tensors and numbers; returns the tuple of its tensor outputs."""
+
+    def __init__(self, plan: FunctionPlan) -> None:
+        super().__init__()
+        self.plan = plan
+        self.forward_graph = plan.forward
+        for number, variant in enumerate(plan.backward.values()):
+            self.add_module(f"backward_graph_{number}", variant.module)
+        self.function = _make_function(plan)
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.function.apply(*inputs)  # type: ignore[no-untyped-call]
+
+
+def _make_function(plan: FunctionPlan) -> type[torch.autograd.Function]:
+    def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
+        results = plan.forward(*inputs)
+        outputs, kept = tuple(results[: plan.n_outputs]), results[plan.n_outputs :]
+        if plan.dirty:
+            ctx.mark_dirty(*[inputs[i] for i in plan.dirty])
+        if plan.non_differentiable:
+            ctx.mark_non_differentiable(*[outputs[i] for i in plan.non_differentiable])
+        ctx.set_materialize_grads(plan.materialize)
+        ctx.save_for_backward(*[kept[i] for i in sorted(plan.saved)])
+        ctx.kept = [None if i in plan.saved else value for i, value in enumerate(kept)]
+        return outputs
+
+    def backward(ctx: Any, *given: Any) -> tuple[Any, ...]:
+        variant = plan.backward[tuple(g is None for g in given)]
+        kept = list(ctx.kept)
+        for position, tensor in zip(sorted(plan.saved), ctx.saved_tensors):
+            kept[position] = tensor
+        found = variant.module(*[g for g in given if g is not None], *[kept[i] for i in variant.reads])
+        return tuple([None if i is None else found[i] for i in variant.gradients])
+
+    if plan.once:
+        backward = torch.autograd.function.once_differentiable(backward)
+    members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    return type(plan.name, (torch.autograd.Function,), members)
