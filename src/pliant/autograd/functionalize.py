@@ -403,7 +403,9 @@ def _restride(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict
 
 def _pure_form(func: Any) -> Any:
     packet, _, overload = func.name().removeprefix("aten::").partition(".")
-    return getattr(getattr(_aten, packet.removesuffix("_")), overload or "default")
+    pure = getattr(_aten, packet.removesuffix("_"))
+    # `transpose_` has one overload, `transpose` has one for dimensions by number and one by name.
+    return getattr(pure, overload or ("default" if "default" in pure.overloads() else "int"))
 
 
 _handlers: dict[Any, Handler] = {

@@ -17,6 +17,7 @@ import torch
 from torch import fx
 
 from pliant.autograd.functional_ops import UnsupportedMutation
+from pliant.torch_adapter import call_on_fakes
 
 _VIEW_IN_PLACE = {
     name + "_": name
@@ -58,12 +59,12 @@ def _call(module: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], inp
     kwargs = fx.map_arg(node.kwargs, values.__getitem__)
     target: Any = node.target
     if node.op == "call_function":
-        return target(*args, **kwargs)
+        return call_on_fakes(target, args, kwargs)
     if node.op == "call_module":
         return module.get_submodule(target)(*args, **kwargs)
     if target in _VIEW_IN_PLACE:
         return _view_in_place(node, args, kwargs, values, inputs)
-    return getattr(args[0], target)(*args[1:], **kwargs)
+    return call_on_fakes(getattr(args[0], target), args[1:], kwargs)
 
 
 def _view_in_place(

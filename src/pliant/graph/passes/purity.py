@@ -20,6 +20,7 @@ _CHECKS = frozenset({
     "aten::_assert_async", "aten::_assert_scalar", "aten::_functional_assert_async", "aten::_functional_assert_scalar",
     "aten::_assert_tensor_metadata", "aten::sym_constrain_range", "aten::sym_constrain_range_for_size",
     "aten::_functional_sym_constrain_range", "aten::_print",
+    "aten::_linalg_check_errors",
 })  # fmt: skip
 
 

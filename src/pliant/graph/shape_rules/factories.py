@@ -94,13 +94,34 @@ def arange_step(start: Any, end: Any, step: Any = 1, **options: Any) -> TensorSp
     elif all(isinstance(value, (int, float)) for value in (start, end, step)):
         length = _float_length(start, end, step, dtype)
     else:
-        raise UnsupportedOperator("arange of symbolic floats", kind="symbolic-float-size")
+        length = _stepped_length(_as_whole(start), _as_whole(end), step, dtype)
     return fresh((length,), {**options, "dtype": dtype}, torch.int64)
 
 
 def _float_length(start: float, end: float, step: float, dtype: torch.dtype | None) -> int:
     with torch_adapter.below_python_dispatch():
         return torch.arange(start, end, step, dtype=dtype, device="meta").shape[0]
+
+
+def _as_whole(value: Any) -> Any:
+    """An integer of either kind for a number that is one."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, (int, torch.SymInt)):
+        return value
+    raise UnsupportedOperator("arange between symbolic floats", kind="symbolic-float-size")
+
+
+def _stepped_length(start: Any, end: Any, step: Any, dtype: torch.dtype | None) -> Dim:
+    """ceil((end - start) / step) in integers, for a float step p / q; the kernel's double division rounds to the same
+    as long as p is small: what is no integer is 1 / p away from one."""
+    if not isinstance(step, (int, float)) or dtype is not None and not dtype.is_floating_point and int(step) != step:
+        raise UnsupportedOperator("arange by a step that is no plain number of its type", kind="symbolic-float-size")
+    p, q = float(step).as_integer_ratio()
+    if max(abs(p), q) > 1 << 16:
+        raise UnsupportedOperator("arange of symbolic bounds by an uneven step", kind="symbolic-float-size")
+    require(end >= start if p > 0 else end <= start, "upper bound and lower bound inconsistent with step sign")
+    return -(((start - end) * q) // p)
 
 
 @rule(_aten.linspace.default, _aten.logspace.default)

@@ -103,3 +103,8 @@ def svd(
 def eig(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     dtype = x.dtype.to_complex() if not x.dtype.is_complex else x.dtype
     return x.like(x.size[:-1], dtype=dtype), column_major(x, x.size, dtype)
+
+
+@rule(_aten._linalg_check_errors.default)
+def check_errors(info: TensorSpec, name: str, *, is_matrix: bool) -> None:
+    """Returns nothing; raises at run time."""

@@ -1,0 +1,68 @@
+"""Operators whose results' sizes come from symbols: one graph for all sizes, the same as eager."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import pliant
+
+SIZES = [(2, 3, 8, 11), (4, 3, 10, 12), (5, 3, 9, 7)]
+
+PROGRAMS = {
+    "interpolate to a size": lambda x: F.interpolate(x, size=(16, 5), mode="bilinear", align_corners=False),
+    "interpolate to another's size": lambda x: F.interpolate(x[:, :, ::2], size=x.shape[2:], mode="bicubic"),
+    "interpolate by a factor": lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
+    "interpolate by a fraction": lambda x: F.interpolate(x, scale_factor=1.5, recompute_scale_factor=True),
+    "interpolate exactly": lambda x: F.interpolate(x, scale_factor=2.0, mode="nearest-exact"),
+    "interpolate smoothly": lambda x: F.interpolate(x, size=(7, 9), mode="bilinear", antialias=True),
+    "interpolate by area": lambda x: F.interpolate(x, size=(4, 4), mode="area"),
+    "interpolate lines": lambda x: F.interpolate(x.flatten(2), scale_factor=2, mode="linear"),
+    "interpolate volumes": lambda x: F.interpolate(x[:, None], scale_factor=2, mode="trilinear"),
+    "pool to a size": lambda x: F.adaptive_avg_pool2d(x, (3, 5)) + F.adaptive_max_pool2d(x, (3, 5)),
+    "count down in floats": lambda x: torch.arange(x.shape[2], -1, -1.0) + x.sum(),
+    "count by halves": lambda x: torch.arange(0, x.shape[2], 0.5) + x.sum(),
+    "count down in integers": lambda x: torch.arange(x.shape[2], -x.shape[3], -3.0, dtype=torch.int64) * x.mean(),
+    "columns and back": lambda x: F.fold(F.unfold(x, 3, padding=1), x.shape[2:], 3, padding=1),
+    "pad to a multiple": lambda x: F.pad(x, (0, (8 - x.shape[3] % 8) % 8)),
+    "transform": lambda x: torch.fft.irfft2(torch.fft.rfft2(x), s=x.shape[2:]),
+    "short-time transform": lambda x: torch.stft(
+        x.flatten(1), 16, return_complex=True, window=torch.hann_window(16)
+    ).abs(),
+    "inverse": lambda x: torch.linalg.inv(x.flatten(1) @ x.flatten(1).T + torch.eye(x.shape[0])),
+    "chunks": lambda x: torch.cat([c * 2 for c in x.chunk(3, 2)], 2),
+    "grid": lambda x: torch.stack(torch.meshgrid(torch.arange(x.shape[2]), torch.arange(x.shape[3]), indexing="ij")),
+    "roll": lambda x: torch.roll(x, (1, 2), (2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_graph_for_all_sizes(name):
+    pliant.reset()
+    program = PROGRAMS[name]
+    compiled = pliant.compile(program, fullgraph=True, dynamic=True)
+    for size in SIZES:
+        x = torch.randn(size)
+        torch.testing.assert_close(compiled(x), program(x))
+    assert pliant.stats()["recompiles"] == 0
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", ["inv", "cholesky"])
+def test_what_cannot_be_factored_is_the_error_of_eager(name, dynamic):
+    program = getattr(torch.linalg, name)
+    compiled = pliant.compile(program, fullgraph=True, dynamic=dynamic)
+    with pytest.raises(torch.linalg.LinAlgError):
+        compiled(-torch.zeros(3, 3))
+    torch.testing.assert_close(compiled(torch.eye(3)), torch.eye(3))
+
+
+def test_a_named_result_crosses_a_break():
+    def program(x):
+        largest = x.max(1)
+        pliant.graph_break()
+        return largest, largest.values * 2
+
+    x = torch.randn(3, 4)
+    (largest, doubled), expected = pliant.compile(program)(x), program(x)
+    assert type(largest) is torch.return_types.max
+    torch.testing.assert_close((largest, doubled), expected)
