@@ -7,8 +7,8 @@ Out:    small functions and aliases, each with the reason why the public interfa
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -138,3 +138,17 @@ def has_mkl() -> bool:
 def flash_attention_enabled() -> bool:
     """Whether the program lets attention use its fused kernel (the CPU's too, in spite of its name)."""
     return bool(torch.backends.cuda.flash_sdp_enabled())  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def without_saved_tensor_hooks() -> Iterator[None]:
+    """Hides the innermost `saved_tensors_hooks`, which would be given tensors without data (no public form)."""
+    if torch._C._autograd._top_saved_tensors_default_hooks(False) is None:
+        yield
+        return
+    with torch.autograd.graph.saved_tensors_hooks(_unchanged, _unchanged):
+        yield
+
+
+def _unchanged(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor

@@ -243,6 +243,8 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
     stored = t.world.slot_get(fake, name)
     if stored is not MISSING and stored is not DELETED:
         return stored
+    if name == "grad":
+        return None  # made by the trace, and no gradient was stored
     if example is not None and not hasattr(torch.Tensor, name) and name in example.__dict__:
         source = t.world.source_of(fake)
         assert source is not None
@@ -477,7 +479,7 @@ def delete_attr(t: Tracer, obj: Any, name: str) -> None:
 
 
 def _set_tensor_attribute(t: Tracer, fake: FakeTensor, name: str, value: Any) -> None:
-    if name == "grad" and t.inputs.example_of(fake) is not None:
+    if name == "grad":
         t.world.slot_set(fake, "grad", value, "plain")
         return
     if hasattr(torch.Tensor, name):

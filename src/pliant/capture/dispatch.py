@@ -43,6 +43,7 @@ from pliant.guards.kinds import Guard
 from pliant.guards.sources import ArgSource
 from pliant.guards.state import state_guards
 from pliant.source import SourceLocation
+from pliant.torch_adapter import without_saved_tensor_hooks
 
 DISPATCHER = "__pliant_dispatcher__"  # in the `__dict__` of a function made by `make_callable`
 
@@ -83,8 +84,8 @@ def is_capturing() -> bool:
 
 @contextmanager
 def _capture_scope() -> Iterator[None]:
-    """Marks the thread, and holds off garbage collection."""
-    with GcPause():
+    """Marks the thread, holds off garbage collection, and keeps hooks on saved tensors from the fakes."""
+    with GcPause(), without_saved_tensor_hooks():
         _capturing.active = True
         try:
             yield

@@ -6,6 +6,7 @@ Holds:  a leaf is called natively while the recorder is active: it or what it ca
 from __future__ import annotations
 
 import functools
+import re
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -57,8 +58,23 @@ def is_torch_leaf(function: types.FunctionType) -> bool:
     return _leaf_code(function.__code__, module)
 
 
+# C functions of torch that change a setting. Those that the graph records have handlers of their own.
+_SETTER = re.compile(
+    r"^_*(set|push|pop|enter|exit|enable|disable|increment|decrement|unset|begin|end|start|stop)_"
+    r"|^_saved_tensors_hooks_(enable|disable)|autocast_cache$"
+)
+
+
+def _changes_setting(function: Any) -> bool:
+    if type(function) is not types.BuiltinFunctionType or isinstance(function.__self__, torch.Tensor):
+        return False
+    return _SETTER.match(function.__name__) is not None
+
+
 def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a PyTorch function on traced values. Errors of shapes or types are left to eager, which words them."""
+    if _changes_setting(function):
+        raise GraphBreak("mutated-global-state", f"a call of {function.__module__}.{function.__name__}")
     args = tuple(t.internalize(a) for a in args)
     kwargs = {k: t.internalize(v) for k, v in kwargs.items()}
     try:

@@ -19,7 +19,7 @@ import torch
 from torch import fx
 
 from pliant.capture import attributes, calls, opcodes, operators
-from pliant.capture.autodiff import custom_functions
+from pliant.capture.autodiff import TABLES
 from pliant.capture.bytecode.cfg import layouts
 from pliant.capture.bytecode.decode import Op, Program
 from pliant.capture.bytecode.resume import point_at, resume_freevars, step_code
@@ -40,7 +40,7 @@ from pliant.guards.sources import ArgSource, ItemSource, KwargSource, held
 from pliant.source import SourceLocation
 from pliant.symbolic.shape_env import ShapeEnv
 
-assert opcodes and custom_functions  # importing them fills the tables of handlers
+assert opcodes and TABLES  # importing them fills the tables of handlers
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +426,10 @@ class _Attempt:
             why = f" (capture stopped: {end.reason.detail})" if isinstance(end, Break) else ""
             raise CannotCapture(BreakReason("cannot-rebuild", str(error) + why, self._break_location())) from error
         result.outputs = {id(fake): i for i, fake in enumerate(tensors)}
-        nodes = [t.recorder.node_of(fake) for fake in tensors]
+        try:
+            nodes = [t.recorder.node_of(fake) for fake in tensors]
+        except GraphBreak as error:  # a tensor escaped from the part of the program that computed it
+            raise CannotCapture(error.reason(None)) from None
         result.output_nodes = nodes
         if t.recorder.count or t.inputs.node_of_symbol or t.shape_env.sources:
             result.graph = self._graph(nodes, grad)

@@ -1,0 +1,197 @@
+"""`torch.autograd.grad` and `backward()` inside a program.
+
+In:     traced tensors, whose fakes have autograd histories of their own.
+Out:    a node that computes gradients; for `backward`, stores into the leaves' `.grad` as the engine makes them.
+Holds:  a history that leads out of the program, and hooks on the tensors that receive gradients, break: only the engine on real
+        tensors follows those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers import handles
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.gradients import gradients
+from pliant.guards.kinds import Kind
+from pliant.guards.sources import AttributeSource
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+_OUTSIDE = "_IdentityBackward"  # the history of a fake whose real tensor was computed before the program
+
+
+# ---- torch.autograd.grad
+@handles(torch.autograd.grad)
+def _grad(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return _grad_of(t, *args, **kwargs)
+
+
+def _grad_of(
+    t: Tracer,
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> Any:
+    if is_grads_batched or not only_inputs:
+        raise GraphBreak("unsupported-operator", "torch.autograd.grad with is_grads_batched")
+    roots, wanted = _tensors(t, outputs), _tensors(t, inputs)
+    given = _tensors(t, grad_outputs) if grad_outputs is not None else (None,) * len(roots)
+    _need_own_history(t, roots, wanted)
+    keep = create_graph if retain_graph is None else retain_graph
+    unused = bool(allow_unused) or materialize_grads
+    found = _record(t, roots, wanted, given, keep, create_graph, unused)
+    if materialize_grads:
+        found = tuple(torch.zeros_like(w, requires_grad=create_graph) if g is None else g for g, w in zip(found, wanted))
+    return found
+
+
+def _tensors(t: Tracer, value: Any) -> tuple[Any, ...]:
+    if isinstance(value, FakeTensor):
+        return (value,)
+    found = tuple(t.sequence(value))
+    if not all(one is None or isinstance(one, FakeTensor) for one in found):
+        raise GraphBreak("unsupported-operator", "gradients with respect to something other than tensors")
+    return found
+
+
+def _record(
+    t: Tracer, roots: Any, wanted: Any, given: Any, keep: bool, create_graph: bool, unused: bool
+) -> tuple[Any, ...]:
+    arguments = (list(roots), list(wanted), list(given), keep, create_graph, unused)
+    try:
+        with torch._C.DisableTorchFunction():
+            found: tuple[Any, ...] = t.native(gradients, *arguments)
+    except RuntimeError as error:
+        raise GraphBreak("tensor-error", str(error).splitlines()[0]) from None
+    t.recorder.record(gradients, arguments, {}, found)
+    return found
+
+
+# ---- where histories lead
+def _history(roots: Sequence[FakeTensor]) -> Iterator[Any]:
+    """Every node of autograd's graph behind the tensors."""
+    queue = [root.grad_fn for root in roots if root is not None and root.grad_fn is not None]
+    seen = set(queue)
+    for node in queue:
+        yield node
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                queue.append(following)
+
+
+def _need_own_history(t: Tracer, roots: Sequence[Any], wanted: Sequence[Any]) -> None:
+    """Break if a gradient may flow through what was computed before the program."""
+    outside = {node for node in _history(roots) if node.name() == _OUTSIDE}
+    if not outside:
+        return
+    asked = [one for one in wanted if t.inputs.example_of(one) is not None]
+    if len(asked) > 1 or len(outside) > 1 or (asked and asked[0].grad_fn not in outside):
+        raise GraphBreak("unsupported-operator", "gradients of a tensor that was computed before this function")
+
+
+# ---- backward
+@handles(torch.Tensor.backward)
+def _tensor_backward(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    _backward_of(t, *_as_roots(*args, **kwargs))
+
+
+def _as_roots(
+    tensor: Any, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False, inputs: Any = None
+) -> tuple[Any, ...]:
+    return (tensor,), (gradient,), retain_graph, create_graph, inputs
+
+
+@handles(torch.autograd.backward)
+def _autograd_backward(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    _backward_of(t, *_as_many(t, *args, **kwargs))
+
+
+def _as_many(
+    t: Tracer,
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> tuple[Any, ...]:
+    roots = _tensors(t, tensors)
+    given = (None,) * len(roots) if grad_tensors is None else _tensors(t, grad_tensors)
+    return roots, given, retain_graph, create_graph, inputs
+
+
+def _backward_of(t: Tracer, roots: Any, given: Any, retain_graph: Any, create_graph: bool, inputs: Any) -> None:
+    """The engine's pass, with its stores."""
+    region = t.recorder.region
+    if region is not None:
+        raise GraphBreak("unsupported-operator", "backward() inside a function that is differentiated or transformed")
+    if any(node.name() == _OUTSIDE for node in _history(roots)):
+        raise GraphBreak("unsupported-operator", "backward() through what was computed before this function")
+    leaves = _leaves(roots) if inputs is None else list(_tensors(t, inputs))
+    for leaf in leaves:
+        _need_no_hooks(t, leaf)
+    keep = create_graph if retain_graph is None else retain_graph
+    found = _record(t, roots, leaves, given, keep, create_graph, True)
+    made_elsewhere = {id(one) for one in given}
+    for leaf, gradient in zip(leaves, found):
+        if gradient is not None:
+            _accumulate(t, leaf, gradient, create_graph, made_elsewhere)
+
+
+def _leaves(roots: Sequence[FakeTensor]) -> list[FakeTensor]:
+    """Tensors whose `.grad` the engine fills."""
+    found = [root for root in roots if root.grad_fn is None and root.requires_grad]
+    for node in _history(roots):
+        leaf = getattr(node, "variable", None)
+        if leaf is not None and not any(leaf is one for one in found):
+            found.append(leaf)
+    if any(type(one) is not FakeTensor for one in found):
+        raise GraphBreak("unsupported-tensor", "backward() reaches a tensor that is not followed")
+    return found
+
+
+def _need_no_hooks(t: Tracer, leaf: FakeTensor) -> None:
+    if leaf.grad_fn is not None:
+        raise GraphBreak("unsupported-operator", "backward() with inputs that are no leaves")
+    example = t.inputs.example_of(leaf)
+    source = t.world.source_of(leaf)
+    if example is None or source is None:
+        return
+    for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+        if getattr(example, name, None):
+            raise GraphBreak("unsupported-operator", "backward() inside, where a tensor has hooks")
+        t.world.guard(AttributeSource(source, name), Kind.EMPTY)
+
+
+def _accumulate(t: Tracer, leaf: FakeTensor, gradient: FakeTensor, create_graph: bool, shared: set[int]) -> None:
+    """`leaf.grad` after the pass: the first gradient itself where it is laid out like the leaf and nobody else has it."""
+    before = torch.is_grad_enabled()
+    t.call(torch._C._set_grad_enabled, (create_graph,), {})
+    try:
+        current = t.get_attr(leaf, "grad")
+        if current is None:
+            if id(gradient) in shared or tuple(gradient.stride()) != tuple(leaf.stride()):
+                gradient = torch.empty_strided(
+                    leaf.size(), leaf.stride(), dtype=gradient.dtype, device=gradient.device
+                ).copy_(gradient)  # fmt: skip
+            shared.add(id(gradient))
+            t.set_attr(leaf, "grad", gradient)
+        elif create_graph:
+            t.set_attr(leaf, "grad", current + gradient)
+        else:
+            current.add_(gradient)
+    finally:
+        t.call(torch._C._set_grad_enabled, (before,), {})
