@@ -65,8 +65,9 @@ def collect_tensors(trace: Trace) -> list[FakeTensor]:
 
 def _effect_values(effect: Effect) -> list[Any]:
     match effect:
-        case SetAttribute(_, _, value):
-            return [] if value is DELETED else [value]
+        case SetAttribute(obj, _, value):
+            owner = [obj] if isinstance(obj, FakeTensor) else []
+            return owner if value is DELETED else [*owner, value]
         case SetItem(_, key, value):
             return [key] if value is DELETED else [key, value]
         case ReplaceContents(_, contents):

@@ -495,41 +495,6 @@ def log(t: Tracer, method: types.MethodType, args: Args, kwargs: Kwargs) -> Any:
     return None
 
 
-# ---- global modes that the graph records
-@handles(torch._C._set_grad_enabled)
-def _set_grad_enabled(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    t.recorder.graph.call_function(torch._C._set_grad_enabled, args)
-    t.recorder.count += 1
-    torch._C._set_grad_enabled(*args)
-
-
-_AUTOCAST_STATE = tuple(
-    getattr(torch, name)
-    for name in (
-        "set_autocast_enabled",
-        "set_autocast_dtype",
-        "set_autocast_cache_enabled",
-        "autocast_increment_nesting",
-        "autocast_decrement_nesting",
-        "clear_autocast_cache",
-    )
-    if hasattr(torch, name)
-)
-
-
-def _recorded_state(function: Any) -> Handler:
-    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        t.recorder.graph.call_function(function, args, kwargs)
-        t.recorder.count += 1
-        return function(*args, **kwargs)
-
-    return handler
-
-
-for _function in _AUTOCAST_STATE:
-    _TABLE[_function] = _recorded_state(_function)
-
-
 # ---- calls that are left out of the graph
 def _refuse(kind: str, detail: str) -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
@@ -549,7 +514,6 @@ for _function, _kind in (  # type: ignore[assignment, assignment, assignment, as
     (torch.seed, "random-state"),
     (torch.get_rng_state, "random-state"),
     (torch.set_rng_state, "random-state"),
-    (torch.autograd.backward, "unsupported-operator"),
     (torch.set_num_threads, "mutated-global-state"),
     (torch.set_default_dtype, "mutated-global-state"),
     (torch.compiler.disable, "user-request"),

@@ -31,6 +31,7 @@ from pliant.capture.inputs import Inputs
 from pliant.capture.reconstruct import CannotReconstruct
 from pliant.capture.recorder import Recorder
 from pliant.capture.roots import CallableRoot, ResumeRoot, Root
+from pliant.capture.settings import Settings
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
 from pliant.capture.world import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, World, concrete, trusted_globals
 from pliant.errors import DataDependentError, Unsupported
@@ -315,12 +316,10 @@ class _Attempt:
         self.reason = reason
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace | _Restart:
-        grad = torch.is_grad_enabled()
+        before = Settings()
         try:
             with self.t.mode, self.t.recorder:
-                value = self._start(args, kwargs)
-                self.after_grad = torch.is_grad_enabled()
-                return self._finish(Return(value), grad)
+                return self._finish(Return(self._start(args, kwargs)), before)
         except GraphBreak as stop:
             found = self._broken(stop.reason(self._break_location()))
         except _Stopped:
@@ -331,12 +330,12 @@ class _Attempt:
                 BreakReason("exception", f"{type(raised.error).__name__}: {raised.error}", None)
             ) from None
         finally:
-            self.after_grad = torch.is_grad_enabled()
-            torch._C._set_grad_enabled(grad)
+            self.after = Settings()
+            before.restore()
         if isinstance(found, _Restart):
             return found
         with self.t.mode, self.t.recorder:
-            return self._finish(found, grad)
+            return self._finish(found, before)
 
     # ---- starting
     def _start(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -414,11 +413,13 @@ class _Attempt:
         return len(frames)
 
     # ---- finishing
-    def _finish(self, end: Return | Break, grad: bool) -> Trace:
+    def _finish(self, end: Return | Break, before: Settings) -> Trace:
         t = self.t
         effects: list[Effect] = t.world.effects()
-        if isinstance(end, Break) and self.after_grad != grad:
-            effects.append(CallEffect(torch._C._set_grad_enabled, (self.after_grad,), {}))
+        after = self.after if isinstance(end, Break) else Settings()
+        effects += [CallEffect(setter, arguments, {}) for setter, arguments in after.calls_from(before)]
+        for setter, arguments in before.calls_from(after):
+            t.graph.call_function(setter, arguments)
         result = Trace(None, t.inputs.inputs, t.world.guards, effects, end, t.world.origins)
         try:
             tensors = collect_tensors(result)
@@ -432,7 +433,7 @@ class _Attempt:
             raise CannotCapture(error.reason(None)) from None
         result.output_nodes = nodes
         if t.recorder.count or t.inputs.node_of_symbol or t.shape_env.sources:
-            result.graph = self._graph(nodes, grad)
+            result.graph = self._graph(nodes, before.grad_enabled)
         return result
 
     def _graph(self, nodes: list[fx.Node], grad: bool) -> CapturedGraph:

@@ -315,14 +315,14 @@ def optimizer_step(x, y):
     return p.detach(), p.grad
 
 
-@broken
+@area
 def backward_inside(x, y):
     w = torch.ones(4, requires_grad=True)
     (w * x).sum().backward()
     return w.grad
 
 
-@broken
+@area
 def autograd_grad(x, y):
     w = torch.ones(4, requires_grad=True)
     return torch.autograd.grad((w * x).sum(), w)[0]

@@ -1,0 +1,96 @@
+"""Global settings of PyTorch that a program changes while it runs: autocast, attention kernels, grad mode.
+
+In:     the setters that the trace calls (rows of the table of handlers).
+Out:    nodes that call them; `Settings`, a snapshot, to restore what was set before the trace and to say what it left changed.
+Holds:  after a capture every setting is what it was. A graph that ends inside a block leaves settings as it found them; the
+        code behind it sets them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture.handlers import handles
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """`setter(*key, value)` stores what `getter(*key)` reads."""
+
+    getter: Callable[..., Any]
+    setter: Callable[..., Any]
+    key: tuple[Any, ...] = ()
+
+
+def _nesting() -> int:
+    """How deep autocast blocks are nested: leaving the outermost one forgets cast weights."""
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+def _set_nesting(depth: int) -> None:
+    """Enter or leave autocast blocks until the depth is this."""
+    now = _nesting()
+    for _ in range(depth - now):
+        torch.autocast_increment_nesting()
+    for _ in range(now - depth):
+        if torch.autocast_decrement_nesting() == 0:
+            torch.clear_autocast_cache()
+
+
+_C = torch._C
+_SETTINGS = (
+    _Setting(torch.is_grad_enabled, _C._set_grad_enabled),
+    *(_Setting(torch.is_autocast_enabled, torch.set_autocast_enabled, (d,)) for d in ("cpu", "cuda")),
+    *(_Setting(torch.get_autocast_dtype, torch.set_autocast_dtype, (d,)) for d in ("cpu", "cuda")),
+    _Setting(torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
+    _Setting(_nesting, _set_nesting),
+    _Setting(_C._get_flash_sdp_enabled, _C._set_sdp_use_flash),
+    _Setting(_C._get_mem_efficient_sdp_enabled, _C._set_sdp_use_mem_efficient),
+    _Setting(_C._get_math_sdp_enabled, _C._set_sdp_use_math),
+    _Setting(_C._get_cudnn_sdp_enabled, _C._set_sdp_use_cudnn),
+    _Setting(_C._get_overrideable_sdp_enabled, _C._set_sdp_use_overrideable),
+)
+_NESTED = (torch.autocast_increment_nesting, torch.autocast_decrement_nesting, torch.clear_autocast_cache)
+
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+class Settings:
+    """All settings as they are now."""
+
+    def __init__(self) -> None:
+        self.values = [one.getter(*one.key) for one in _SETTINGS]
+
+    @property
+    def grad_enabled(self) -> bool:
+        return bool(self.values[0])
+
+    def calls_from(self, other: Settings) -> list[Call]:
+        """The calls that make settings that were as in `other` what they are here."""
+        pairs = zip(_SETTINGS, self.values, other.values, strict=True)
+        return [(one.setter, (*one.key, value)) for one, value, was in pairs if value != was]
+
+    def restore(self) -> None:
+        for setter, arguments in self.calls_from(Settings()):
+            setter(*arguments)
+
+
+def _recorded(function: Callable[..., Any]) -> Callable[..., Any]:
+    def handler(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        t.recorder.graph.call_function(function, args, kwargs)
+        t.recorder.count += 1
+        return function(*args, **kwargs)
+
+    return handler
+
+
+for _function in (*_NESTED, *(one.setter for one in _SETTINGS if one.setter is not _set_nesting)):
+    handles(_function)(_recorded(_function))
