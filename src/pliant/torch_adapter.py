@@ -130,6 +130,19 @@ def gradients(
     )
 
 
+def engine_needs(node: Any) -> bool:
+    """Whether the running backward pass wants a gradient for this function of autograd's graph (no public form)."""
+    try:
+        return bool(torch._C._will_engine_execute_node(node))
+    except RuntimeError:  # a leaf that `autograd.grad` was asked for
+        return True
+
+
+def engine_keeps_graph() -> bool:
+    """Whether the running backward pass was called with `retain_graph` (no public form)."""
+    return bool(torch._C._autograd._get_current_graph_task_keep_graph())
+
+
 def has_mkl() -> bool:
     """Whether this build transforms with MKL, whose results have other strides than pocketfft's."""
     return bool(torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]
@@ -152,3 +165,15 @@ def without_saved_tensor_hooks() -> Iterator[None]:
 
 def _unchanged(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
+
+
+def _rnn_layer(*args: Any) -> Any:
+    """oneDNN's layer keeps the workspace that its backward reads only in grad mode, which compiled code runs without."""
+    with torch._C._AutoDispatchBelowAutograd(), torch.enable_grad():
+        return torch.ops.aten.mkldnn_rnn_layer.default(*args)
+
+
+# What compiled code calls in place of an operator that does other work without grad mode.
+RUNS_AS: dict[Any, Callable[..., Any]] = {torch.ops.aten.mkldnn_rnn_layer.default: _rnn_layer}
+# (operator, position) of results whose size only the operator itself knows.
+OPAQUE_RESULTS = frozenset([(torch.ops.aten.mkldnn_rnn_layer.default, 3)])

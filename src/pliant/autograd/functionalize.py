@@ -408,7 +408,19 @@ def _pure_form(func: Any) -> Any:
     return getattr(pure, overload or ("default" if "default" in pure.overloads() else "int"))
 
 
+# Operators whose results share memory though their schemas say nothing of it.
+_DISGUISED_VIEWS = {
+    _aten.unsafe_split.Tensor: _aten.split.Tensor,
+    _aten.unsafe_split_with_sizes.default: _aten.split_with_sizes.default,
+}
+
+
+def _disguised_view(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return _view(mode, _DISGUISED_VIEWS[func], args, kwargs)
+
+
 _handlers: dict[Any, Handler] = {
+    **dict.fromkeys(_DISGUISED_VIEWS, _disguised_view),
     _aten.copy_.default: _copy,
     _aten.lift_fresh.default: _lift_fresh,
     _aten.native_batch_norm.default: _batch_norm,

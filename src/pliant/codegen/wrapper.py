@@ -21,6 +21,7 @@ from pliant.ir.loops import Buffer, Extern, LoopProgram, View
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule
 from pliant.symbolic.expr import ZERO, Expr, Symbol
 from pliant.symbolic.printer import to_python
+from pliant.torch_adapter import OPAQUE_RESULTS, RUNS_AS
 
 # Functions that do the work of an overload with less to do before the call: measured 0.8 us less than the overload.
 _FAST_OUT: dict[str, Callable[..., Any]] = {
@@ -216,7 +217,11 @@ class _Writer:
         self._line(f"result = {call}")
         for k, b in enumerate(extern.outs):
             if b is not None:
-                self._bind_result(b, f"result[{k}]" if many or list_result else "result", extern)
+                text = f"result[{k}]" if many or list_result else "result"
+                if (extern.target, k) in OPAQUE_RESULTS:
+                    self._line(f"{self.names.buffer(b)} = {text}")
+                else:
+                    self._bind_result(b, text, extern)
         if extern.defines and not used:
             self._define(extern.defines[0], "result")
         self._line("del result")
@@ -250,9 +255,10 @@ class _Writer:
         base, _, overload = name.partition(".")
         fast = _FAST_OUT.get(base) if overload == "out" and getattr(target, "namespace", "") == "aten" else None
         name = name.replace(".", "_")
-        while name in self.bound and self.bound[name] not in (target, fast):
+        runs = fast or RUNS_AS.get(target, target)
+        while name in self.bound and self.bound[name] is not runs:
             name += "_"
-        self.bound[name] = fast or target
+        self.bound[name] = runs
         return name
 
     def _argument(self, value: Any) -> str:

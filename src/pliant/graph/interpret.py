@@ -19,6 +19,7 @@ from pliant.graph.contracts import AtenGraph, Runnable
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.traverse import evaluate
+from pliant.torch_adapter import RUNS_AS
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 Values = dict[Symbol, Any]
@@ -29,6 +30,8 @@ def bind_symbols(described: Any, value: Any, values: Values) -> None:
     if isinstance(described, _SYMBOLIC):
         _bind(described, value, values)
     elif type(described) is FakeTensor:
+        if value is None:  # a workspace that was not wanted
+            return
         for size, real in zip(described.size_, value.shape):
             _bind(size, real, values)
         for stride, real in zip(described.stride_, value.stride()):
@@ -88,7 +91,7 @@ class _Run:
         raise AssertionError("a graph without an output node")
 
     def call(self, node: fx.Node) -> Any:
-        target: Callable[..., Any] = node.target  # type: ignore[assignment]
+        target: Callable[..., Any] = RUNS_AS.get(node.target, node.target)  # type: ignore[assignment]
         return target(*[self.value(a) for a in node.args], **{k: self.value(v) for k, v in node.kwargs.items()})
 
     def note(self, node: fx.Node) -> None:

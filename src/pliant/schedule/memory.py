@@ -65,10 +65,21 @@ def _aliased(steps: list[Step]) -> set[Buffer]:
     found: set[Buffer] = set()
     for step in steps:
         if isinstance(step, ExternCall) and step.extern.out_variant is None:
-            schema = getattr(step.extern.target, "_schema", None)
-            if schema is None or any(r.alias_info is not None for r in schema.returns):
+            if _may_alias(step.extern.target):
                 found |= access(step.extern).reads
     return found
+
+
+# ATen operators that may return a view of an argument, or the argument itself, though their schemas do not say so.
+_UNDECLARED_ALIASES = ("aten::unsafe_", "aten::_unsafe_view", "aten::conj_physical", "aten::native_dropout")
+
+
+def _may_alias(target: object) -> bool:
+    """Whether an eager operator's result may share memory with its arguments; what users register may always."""
+    schema = getattr(target, "_schema", None)
+    if schema is None or not schema.name.startswith("aten::") or schema.name.startswith(_UNDECLARED_ALIASES):
+        return True
+    return any(r.alias_info is not None for r in schema.returns)
 
 
 def _made_by_extern(step: Step, buffer: Buffer) -> bool:
