@@ -104,15 +104,3 @@ def test_backward_twice():
     first = x.grad.clone()
     y.backward()
     assert torch.equal(x.grad, 2 * first)
-
-
-def test_second_derivative_is_refused():
-    run = check(lambda x: ((x**3).sum(),), [torch.randn(3, requires_grad=True)])
-    x = torch.randn(3, requires_grad=True)
-    (g,) = torch.autograd.grad(run(x)[0], x, create_graph=True)
-    try:
-        g.sum().backward()
-    except RuntimeError as error:
-        assert "not differentiable again" in str(error)
-    else:
-        raise AssertionError("no error")

@@ -20,6 +20,7 @@ from torch import fx
 from pliant import torch_adapter
 from pliant.autograd.aliasing import OutputPlan, UnsupportedAliasing, check_overlap, plan_outputs
 from pliant.autograd.functionalize import FunctionalMode, new_input, same_known
+from pliant.autograd.history import Root, find_roots, reached_by
 from pliant.autograd.run_module import run_module
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.graph.fake_tensor import FakeTensor
@@ -31,6 +32,8 @@ _aten = torch.ops.aten
 class JointGraph:
     """`results`, `gradients`: what the output node holds. `gradients` has one item for each captured input.
 
+    `reached_by`: for each captured input the tangents that lead to its gradient, as bits by their order in the plan.
+    `roots`: where the results that have tangents are found among outputs and inputs when the program runs again.
     `writes`: (placeholder of the input, node of its new value), done by `copy_` at the end of the forward graph.
     """
 
@@ -42,6 +45,8 @@ class JointGraph:
     tangents: list[fx.Node]
     results: list[Any]
     gradients: list[fx.Node | None]
+    reached_by: list[int] = field(default_factory=list)
+    roots: list[Root] = field(default_factory=list)
     writes: list[tuple[fx.Node, fx.Node]] = field(default_factory=list)
 
     @property
@@ -121,7 +126,7 @@ class _Tracer:
         self.mode.stage = "backward"
         versions = self._versions()
         with self.mode:
-            found = iter(torch_adapter.gradients(roots, wanted, tangents))  # type: ignore[arg-type]
+            found = iter(_gradients(roots, wanted, tangents))
         if versions != self._versions():
             raise UnsupportedAliasing("the backward pass writes an input", kind="backward-mutation")
         return [None if leaf is None else next(found) for leaf in self.leaves]
@@ -132,11 +137,15 @@ class _Tracer:
     # -- all ----------------------------------------------------------------------------------------------------------
     def run(self) -> JointGraph:
         mode = self.mode
-        plan = plan_outputs(self.forward(), self.inputs, self.histories)
+        outputs = self.forward()
+        plan = plan_outputs(outputs, self.inputs, self.histories)
         check_overlap(self.captured.inputs, {write.input for write in plan.writes})
         results = [self._result(value) for value in plan.results]
         writes = [(self.inputs[w.input].node.root(), w) for w in plan.writes if w.in_graph]
         new_values = [(self._placeholder(w.input), mode.read(root)) for root, w in writes]
+        differentiable = [plan.results[position] for position in plan.differentiable]
+        self.roots = find_roots(differentiable, outputs, self.inputs)
+        self.reached_by = reached_by(differentiable, self.leaves)
         tangents = self.tangents(plan)
         gradients = [None if g is None else mode.read(g.node) for g in self.backward(plan, tangents)]
         return self._finish(plan, results, new_values, gradients)
@@ -164,8 +173,19 @@ class _Tracer:
         graph.output((*results, *gradients))
         _release(graph, self.mode)
         return JointGraph(
-            graph, self.captured, plan, holders[:primals], constants, holders[primals:], results, gradients, writes
-        )
+            graph, self.captured, plan, holders[:primals], constants, holders[primals:], results, gradients,
+            self.reached_by, self.roots, writes,
+        )  # fmt: skip
+
+
+def _gradients(roots: list[Any], leaves: list[Any], tangents: list[Any]) -> tuple[Any, ...]:
+    try:
+        return torch_adapter.gradients(roots, leaves, tangents)
+    except RuntimeError as error:
+        if "modified by an inplace operation" not in str(error):
+            raise
+        # Eager raises this if backward is called, and only then.
+        raise UnsupportedAliasing(str(error).splitlines()[0], kind="saved-tensor-written") from None
 
 
 def new_tangent(node: fx.Node, fake: FakeTensor) -> None:

@@ -1,0 +1,118 @@
+"""Gradients that can be differentiated again: the gradient of a compiled program, as a program of its own.
+
+In:     a captured program, which of its results have tangents, and at each call its inputs and the tangents.
+Out:    gradients that carry an autograd history to the inputs and to the tangents.
+Holds:  the gradient program runs the captured one on the same inputs and random numbers and asks the engine for
+        gradients with a history, so `detach`, `no_grad` and custom functions mean in it what they mean in eager. It is
+        compiled by the way every program is: its own gradient is differentiable too, to any order. Symbolic sizes are
+        given as numbers, each set of sizes compiled apart; after `_VARIANTS` of them it runs operator by operator.
+Reads on: `training.py`, who calls it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant import torch_adapter
+from pliant.autograd.history import Root
+from pliant.autograd.run_module import run_module
+from pliant.debug import events
+from pliant.gc_pause import GcPause
+from pliant.graph.contracts import CapturedGraph, GraphInput
+from pliant.graph.fake_tensor import FakeMode, FakeTensor
+from pliant.symbolic.shape_env import ShapeEnv
+
+Program = Callable[[list[Any]], tuple[Any, ...]]
+Build = Callable[[CapturedGraph], Program]
+_VARIANTS = 8
+
+
+class GradientProgram:
+    """`program(inputs, tangents, needed)`: a gradient for each of `needed` (positions of inputs).
+
+    Variants are kept by everything that the trace depends on: sizes, and what of the tangents has a history.
+    """
+
+    def __init__(self, captured: CapturedGraph, roots: list[Root], written: frozenset[int], build: Build) -> None:
+        inputs = [dataclasses.replace(one, example=None) for one in captured.inputs]  # free the first call's tensors
+        self.captured = dataclasses.replace(captured, inputs=inputs)
+        self.roots, self.written, self.build = roots, written, build
+        self.variants: dict[Any, Program] = {}
+        self.lock = threading.Lock()
+
+    def __call__(self, inputs: list[Any], tangents: list[torch.Tensor], needed: tuple[int, ...]) -> tuple[Any, ...]:
+        values = [*inputs, *tangents]
+        key = (needed, *[_described(v) for v in values])
+        program = self.variants.get(key)
+        if program is None:
+            with self.lock:
+                program = self.variants.get(key)
+                if program is None:
+                    program = self.variants[key] = self._variant(values, needed)
+        return program(values)
+
+    def _variant(self, values: list[Any], needed: tuple[int, ...]) -> Program:
+        program = self._program(needed)
+        if len(self.variants) >= _VARIANTS:
+            return lambda values: program(*values)
+        try:
+            with GcPause(), torch.enable_grad():
+                compiled = self.build(_as_captured(program, self.captured, values, len(needed)))
+        except Exception as error:  # the fallback border, as for the first gradient
+            why = f"{type(error).__name__}: {error}"
+            events.record("fallback", name=f"{self.captured.name}_gradient", why=why)
+            return lambda values: program(*values)
+        return lambda values: compiled([v for v in values if isinstance(v, torch.Tensor)])
+
+    def _program(self, needed: tuple[int, ...]) -> Callable[..., tuple[Any, ...]]:
+        module, count = self.captured.module, len(self.captured.inputs)
+
+        def gradients(*values: Any) -> tuple[Any, ...]:
+            given = [v.clone() if i in self.written else v for i, v in enumerate(values[:count])]
+            outputs = _run(module, given)
+            roots = [root.find(outputs, given) for root in self.roots]
+            wanted = [values[i] for i in needed]
+            return torch_adapter.gradients(roots, wanted, list(values[count:]), retain_graph=True, create_graph=True)
+
+        return gradients
+
+
+def _run(module: fx.GraphModule, given: list[Any]) -> tuple[Any, ...]:
+    mode: Any = next((v.fake_mode for v in given if type(v) is FakeTensor), None)
+    if mode is None:
+        return tuple(module.forward(*given))
+    return run_module(module, given, lambda node: None, mode.constant)
+
+
+def _described(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.shape, value.stride(), value.dtype, value.device, value.requires_grad, value.is_leaf
+
+
+def _as_captured(
+    program: Callable[..., tuple[Any, ...]], first: CapturedGraph, values: list[Any], count: int
+) -> CapturedGraph:
+    """The gradient program as a captured one: a single call. Numbers are part of it, tensors have fixed sizes."""
+    graph, env, inputs = fx.Graph(), ShapeEnv(), list[GraphInput]()
+    mode = FakeMode(env)
+    arguments = []
+    for position, value in enumerate(values):
+        if not isinstance(value, torch.Tensor):
+            arguments.append(value)
+            continue
+        known = first.inputs[position] if position < len(first.inputs) else None
+        name = known.name if known is not None else f"tangent_of_{position - len(first.inputs)}"
+        arguments.append(graph.placeholder(name))
+        static = known is not None and known.static
+        inputs.append(GraphInput(name, "tensor", mode.from_real(value), None, None, static))
+    whole = graph.call_function(program, tuple(arguments))
+    graph.output(tuple(graph.call_function(operator.getitem, (whole, i)) for i in range(count)))
+    return CapturedGraph(fx.GraphModule({}, graph), inputs, env, f"{first.name}_gradient", grad_enabled=True)

@@ -1,0 +1,89 @@
+"""What autograd's graph of a traced program says: which result leads to which input, and where results are found.
+
+In:     the fakes that a traced program returned and those it was given.
+Out:    `reached_by`: for each input, the results whose gradient reaches it. `find_roots`: results in terms of outputs.
+Holds:  a gradient reaches an input exactly where eager's engine would carry one, zero or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pliant.graph.fake_tensor import FakeTensor
+
+Node = Any  # torch.autograd.graph.Node: a function of autograd's graph
+
+
+def reached_by(results: Sequence[torch.Tensor], inputs: Sequence[Any]) -> list[int]:
+    """For each input (a leaf, or None) the set of results whose gradient reaches it, as bits."""
+    bits: dict[Node, int] = {}
+    for position, result in enumerate(results):
+        assert result.grad_fn is not None
+        bits[result.grad_fn] = bits.get(result.grad_fn, 0) | 1 << position
+    leaves: dict[int, int] = {}
+    for node in _in_engine_order(list(bits)):
+        mine = bits.get(node, 0)
+        for following, _ in node.next_functions:
+            if following is not None:
+                bits[following] = bits.get(following, 0) | mine
+        variable = getattr(node, "variable", None)  # AccumulateGrad's
+        if variable is not None:
+            leaves[id(variable)] = leaves.get(id(variable), 0) | mine
+    return [0 if leaf is None else leaves.get(id(leaf), 0) for leaf in inputs]
+
+
+def _in_engine_order(roots: list[Node]) -> list[Node]:
+    """The functions behind the roots, each before those it leads to."""
+    order: list[Node] = []
+    seen: set[Node] = set()
+    stack: list[tuple[Node, bool]] = [(root, False) for root in roots]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            order.append(node)
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((following, False) for following, _ in node.next_functions if following is not None)
+    order.reverse()
+    return order
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """Where a result that has a tangent is found when the program ran: an output, its base, or a written input."""
+
+    kind: str
+    position: int
+
+    def find(self, outputs: tuple[Any, ...], given: list[Any]) -> torch.Tensor:
+        found: torch.Tensor
+        if self.kind == "input":
+            found = given[self.position]
+        elif self.kind == "output":
+            found = outputs[self.position]
+        else:
+            view = outputs[self.position]
+            base = view.node.base.fake if type(view) is FakeTensor else view._base
+            found = view if base is None else base
+        return found
+
+
+def find_roots(results: list[FakeTensor], outputs: tuple[Any, ...], inputs: list[Any]) -> list[Root]:
+    """Where these results of a traced program are found when it runs again."""
+    return [_find_root(value, outputs, inputs) for value in results]
+
+
+def _find_root(value: FakeTensor, outputs: tuple[Any, ...], inputs: list[Any]) -> Root:
+    for kind, tensors in (("input", inputs), ("output", outputs)):
+        for position, tensor in enumerate(tensors):
+            if tensor is value:
+                return Root(kind, position)
+    for position, tensor in enumerate(outputs):
+        if type(tensor) is FakeTensor and tensor.requires_grad and tensor.node.base.fake is value:
+            return Root("base", position)
+    raise AssertionError("a result that no output leads to")

@@ -1,0 +1,271 @@
+"""A compiled program as a function of torch's autograd.
+
+In:     the two compiled halves of a program, and the plan of its outputs.
+Out:    a callable of flat inputs whose results have a history: one function of autograd's graph.
+Holds:  a gradient is None where eager's is. The backward is compiled at once if it needs symbols, else when it first
+        runs; if that fails, it runs operator by operator and an event says so. Asked for gradients that can be
+        differentiated again, it leaves the work to `higher_order.py`, for which it keeps the inputs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pliant import torch_adapter
+from pliant.autograd.aliasing import OutputPlan
+from pliant.autograd.higher_order import GradientProgram
+from pliant.autograd.joint import JointGraph
+from pliant.autograd.outputs import OutputMaker
+from pliant.autograd.partition.split import Partition
+from pliant.debug import events
+from pliant.gc_pause import GcPause
+from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, Runnable
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.interpret import eager
+from pliant.graph.passes.purity import is_random
+from pliant.torch_adapter import any_autocast, no_autocast
+
+Call = Callable[[list[Any]], tuple[Any, ...]]
+Builder = Callable[[CapturedGraph, AtenCompiler], Call]
+
+
+def outside_autocast(run: Runnable) -> Runnable:
+    """Casts are in the graph already: `torch.autocast` around the call, or around the backward, must not cast again."""
+
+    def call(inputs: list[Any]) -> list[Any]:
+        if not any_autocast():
+            return run(inputs)
+        with no_autocast():
+            return run(inputs)
+
+    return call
+
+
+def written_in_graph(plan: OutputPlan) -> list[int]:
+    return [write.input for write in plan.writes if write.in_graph]
+
+
+def bump_versions(inputs: list[Any], written: list[int]) -> None:
+    for position in written:
+        if not inputs[position].is_inference():  # such a tensor has no version
+            torch.autograd.graph.increment_version(inputs[position])
+
+
+class LazyBackward:
+    """The backward, compiled once, by whichever thread comes first."""
+
+    def __init__(self, graph: AtenGraph, compile_aten: AtenCompiler) -> None:
+        self.graph, self.compile_aten = graph, compile_aten
+        self.lock = threading.Lock()
+        self.run: Runnable | None = None
+
+    def get(self) -> Runnable:
+        run = self.run
+        if run is None:
+            with self.lock:
+                run = self.run
+                if run is None:
+                    run = self.run = self._compiled()
+        return run
+
+    def _compiled(self) -> Runnable:
+        try:
+            with GcPause():
+                return outside_autocast(self.compile_aten(self.graph))
+        except Exception as error:  # the fallback border: a gradient computed slowly is better than none
+            events.record("fallback", name=self.graph.name, why=f"{type(error).__name__}: {error}")
+            return outside_autocast(eager(self.graph))
+
+
+def training(
+    captured: CapturedGraph,
+    joint: JointGraph,
+    parts: Partition,
+    run: Runnable,
+    maker: OutputMaker,
+    compile_aten: AtenCompiler,
+    build: Builder,
+) -> Call:
+    """The callable of a program that has a backward. `build` compiles the gradient as a program of its own."""
+    assert parts.backward is not None
+    backward = LazyBackward(parts.backward, compile_aten)
+    if parts.symbols:
+        backward.get()
+    kept = _KeptInputs(joint, parts)
+    written = frozenset(write.input for write in joint.plan.writes)
+    again = GradientProgram(captured, joint.roots, written, lambda program: build(program, compile_aten))
+    apply: Callable[..., tuple[Any, ...]] = _make_function(joint, parts, run, backward, kept, again).apply
+    bump = written_in_graph(joint.plan)
+    if maker.is_plain and not bump and not kept.copied:
+        return lambda inputs: apply(None, *inputs)
+
+    def call(inputs: list[Any]) -> tuple[Any, ...]:
+        results = apply(kept.before(inputs), *inputs)
+        bump_versions(inputs, bump)
+        return maker.make(inputs, results)
+
+    return call
+
+
+class _KeptInputs:
+    """What of its inputs a program keeps for gradients of higher order: the inputs, those it writes as they were.
+
+    `copied`: written inputs that results depend on. `unsaved`: inputs that autograd does not watch for writes, since
+    the backward does not read them.
+    """
+
+    def __init__(self, joint: JointGraph, parts: Partition) -> None:
+        written = {write.input for write in joint.plan.writes}
+        read = _read_by_results(joint)
+        self.copied = sorted(written & read)
+        self.dropped = sorted(w.input for w in joint.plan.writes if w.input not in read and not w.in_graph)
+        saved = {s.position for s in parts.saved if s.is_input}
+        tensors = [i for i, one in enumerate(joint.captured.inputs) if isinstance(one.fake, torch.Tensor)]
+        self.unsaved = [i for i in tensors if i in read and i not in saved and i not in written]
+        self.random = any(is_random(node.target) for node in joint.graph.nodes if node.op == "call_function")
+
+    def before(self, inputs: list[Any]) -> list[Any] | None:
+        """The inputs with copies of those that are going to be written; None where the inputs will do."""
+        if not self.copied and not self.dropped:
+            return None
+        kept = list(inputs)
+        for position in self.copied:
+            kept[position] = inputs[position].clone()
+        for position in self.dropped:  # not the object itself, which is going to hold this function in its history
+            kept[position] = inputs[position].detach()
+        return kept
+
+    def versions(self, inputs: Any) -> list[int]:
+        return [inputs[i]._version for i in self.unsaved]
+
+
+def _read_by_results(joint: JointGraph) -> set[int]:
+    """Positions of the inputs on which results that have gradients depend."""
+    values: Any = next(iter(joint.graph.find_nodes(op="output"))).args[0]
+    results = [values[position] for position in joint.plan.differentiable]
+    found, queue = set(results), list(results)
+    for node in queue:
+        for argument in _inputs_that_matter(node):
+            if argument not in found:
+                found.add(argument)
+                queue.append(argument)
+    return {position for position, node in enumerate(joint.primals) if node in found}
+
+
+def _inputs_that_matter(node: Any) -> list[Any]:
+    """Its arguments; in training, normalization's running statistics only lead to their own new values."""
+    if node.target is torch.ops.aten._native_batch_norm_legit_functional.default and node.args[5]:
+        return [a for a in node.all_input_nodes if a not in node.args[3:5]]
+    return list(node.all_input_nodes)
+
+
+def _make_function(
+    joint: JointGraph,
+    parts: Partition,
+    run: Runnable,
+    lazy: LazyBackward,
+    kept: _KeptInputs,
+    again: GradientProgram,
+) -> type[torch.autograd.Function]:
+    n_results, n_inputs = parts.n_results, len(joint.captured.inputs)
+    differentiable = set(parts.tangents)
+    plain = [i for i, v in enumerate(joint.plan.results) if i not in differentiable and isinstance(v, torch.Tensor)]
+    n_symbols, saved, wanted, tangents = len(parts.symbols), parts.saved, parts.wanted, parts.tangents
+    constants = joint.constants
+    layouts = [_static_layout(joint.plan.results[i]) for i in tangents]
+    reached = [joint.reached_by[i] for i in wanted]
+    tensors = [i for i, one in enumerate(joint.captured.inputs) if isinstance(one.fake, torch.Tensor)]
+    ordinal = {position: number for number, position in enumerate(tensors)}
+
+    class Compiled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, before: list[Any] | None, *inputs: Any) -> tuple[Any, ...]:
+            ctx.random_state = torch.get_rng_state() if kept.random else None
+            outputs = run(list(inputs))
+            ctx.set_materialize_grads(False)
+            results = tuple(outputs[:n_results])
+            if plain:
+                ctx.mark_non_differentiable(*[results[i] for i in plain])
+            ctx.numbers = outputs[n_results : n_results + n_symbols]
+            sources = inputs if not constants else (*inputs, *constants)
+            ctx.save_for_backward(*[sources[s.position] if s.is_input else outputs[s.position] for s in saved])
+            ctx.layouts = [known or _layout(results[i]) for i, known in zip(tangents, layouts)]
+            ctx.inputs = inputs if before is None else before
+            ctx.versions = kept.versions(inputs)
+            return results
+
+        @staticmethod
+        def backward(ctx: Any, *given: Any) -> tuple[Any, ...]:
+            arguments = [*ctx.numbers, *ctx.saved_tensors]
+            ctx.maybe_clear_saved_tensors()  # so that each is freed after its last use, as eager's are (unless retain_graph)
+            gradients: list[Any] = [None] * (1 + n_inputs)
+            missing = [position for position in tangents if given[position] is None]
+            unreached = _unreached(reached, tangents, given) if missing else ()
+            layouts = [_laid_out(given[position], layout) for position, layout in zip(tangents, ctx.layouts)]
+            if torch.is_grad_enabled():
+                edges = ctx.next_functions  # of the tensors among the inputs
+                asked = [i for n, i in enumerate(wanted) if n not in unreached]
+                needed = tuple(i for i in asked if torch_adapter.engine_needs(edges[ordinal[i]][0]))
+                found = _differentiable(ctx, kept, again, layouts, needed)
+                for index, value in zip(needed, found):
+                    gradients[1 + index] = value
+                return tuple(gradients)
+            arguments += layouts
+            layouts.clear()
+            if not torch_adapter.engine_keeps_graph():
+                ctx.inputs = ()
+            for number, (index, value) in enumerate(zip(wanted, lazy.get()(arguments))):
+                gradients[1 + index] = None if number in unreached else value
+            return tuple(gradients)
+
+    return Compiled
+
+
+def _unreached(reached: list[int], tangents: list[int], given: tuple[Any, ...]) -> frozenset[int]:
+    """Which of the gradients no given tangent leads to."""
+    defined = sum(1 << n for n, position in enumerate(tangents) if given[position] is not None)
+    return frozenset(number for number, bits in enumerate(reached) if not bits & defined)
+
+
+def _differentiable(
+    ctx: Any, kept: _KeptInputs, again: GradientProgram, tangents: list[torch.Tensor], needed: tuple[int, ...]
+) -> tuple[Any, ...]:
+    """Gradients with a history, computed from the inputs and with the random numbers that the forward drew."""
+    if kept.versions(ctx.inputs) != ctx.versions:
+        raise RuntimeError(
+            "one of the variables needed for gradient computation has been modified by an inplace operation: "
+            "an input of a compiled function was written after the call"
+        )
+    if ctx.random_state is None:
+        return again(list(ctx.inputs), tangents, needed)
+    now = torch.get_rng_state()
+    torch.set_rng_state(ctx.random_state)
+    try:
+        return again(list(ctx.inputs), tangents, needed)
+    finally:
+        torch.set_rng_state(now)
+
+
+def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+
+
+def _static_layout(fake: FakeTensor) -> tuple[Any, ...] | None:
+    """The layout of a result, if no symbol occurs in it."""
+    if all(type(number) is int for number in (*fake.size_, *fake.stride_)):
+        return fake.size_, fake.stride_, fake.dtype_, fake.device_
+    return None
+
+
+def _laid_out(tangent: torch.Tensor | None, layout: tuple[Any, ...]) -> torch.Tensor:
+    """The tangent with the strides the backward was traced for; zeros where there is none."""
+    shape, stride, dtype, device = layout
+    if tangent is None:
+        return torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
+    if tangent.stride() == stride and type(tangent) is torch.Tensor:
+        return tangent
+    return torch.empty_strided(shape, stride, dtype=dtype, device=device).copy_(tangent)
