@@ -292,3 +292,18 @@ def test_explanation_of_what_is_gone():
 
 def test_miss_prints_as_itself():
     assert repr(MISS) == "MISS" and math.pi
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
+def test_numbers_that_have_no_literal_are_compared(number):
+    import pliant
+
+    class Limits:
+        limit = number
+
+    limits = Limits()
+    compiled = pliant.compile(lambda x: x * 2 if limits.limit == number else x * 3, backend="eager")
+    plain = 2.0 if number == number else 3.0
+    assert compiled(torch.ones(2)).tolist() == [plain] * 2
+    limits.limit = 1.0
+    assert compiled(torch.ones(2)).tolist() == [3.0] * 2

@@ -191,6 +191,8 @@ def _identity(w: GuardWriter, g: Guard) -> str:
 
 
 def _literal(w: GuardWriter, value: Any) -> str:
+    if type(value) is float and not math.isfinite(value):  # `inf` is a name
+        return w.names(value)
     return repr(value) if type(value) in (int, bool, str, bytes, float, range) else w.names(value)
 
 
