@@ -59,6 +59,8 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         meta["stage"] = self.stage
         if self.origin is not None:
             meta["origin"] = self.origin
+            if "recompute" in self.origin.meta:  # in an activation checkpoint
+                meta["recompute"] = self.origin.meta["recompute"]
         return node
 
     def call(self, func: Any, *args: Any, **kwargs: Any) -> fx.Node:

@@ -46,9 +46,10 @@ _NOT_RECORDED = frozenset(
     (Tensor.__repr__, Tensor.__format__, Tensor.__hash__, Tensor.__len__, Tensor.__reversed__, Tensor.__dir__)
 )
 _REFUSED = {
-    Tensor.backward: ("unsupported-operator", "Tensor.backward inside a compiled function"),
-    torch.autograd.backward: ("unsupported-operator", "torch.autograd.backward inside a compiled function"),
-    Tensor.register_hook: ("unsupported-operator", "a tensor hook registered inside a compiled function"),
+    Tensor.backward: ("unsupported-operator", "Tensor.backward called by C code"),
+    torch.autograd.backward: ("unsupported-operator", "torch.autograd.backward called by C code"),
+    Tensor.register_hook: ("backward-hook", "a tensor hook registered by C code"),
+    Tensor.retain_grad: ("backward-hook", "Tensor.retain_grad"),
     Tensor.data_ptr: ("data-dependent", "Tensor.data_ptr"),
     Tensor.untyped_storage: ("unsupported-operator", "Tensor.untyped_storage"),
     Tensor.share_memory_: ("side-effect-call", "Tensor.share_memory_"),

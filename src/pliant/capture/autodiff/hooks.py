@@ -1,0 +1,60 @@
+"""Hooks that a program registers on tensors it computes.
+
+In:     `tensor.register_hook(function)` and its relatives, modules with backward hooks.
+Out:    a node that registers the function's graph, if the function only computes; else a graph break, behind which the hook is
+        registered on the real tensor and runs when the engine gets there.
+Holds:  a hook whose handle is used, or whose tensor comes from outside, is registered for real.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers import handles
+from pliant.capture.regions import Region, record_module, without_effects
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.tensor_hook import TensorHook
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+@handles(torch.Tensor.register_hook)
+def _register_hook(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    tensor, function = (*args, *kwargs.values())
+    if t.inputs.example_of(tensor) is not None:
+        raise GraphBreak("backward-hook", "a hook on a tensor from outside")
+    if not tensor.requires_grad:
+        raise GraphBreak("tensor-error", "a hook on a tensor that requires no gradient")
+    if not _result_is_dropped(t):
+        raise GraphBreak("backward-hook", "a hook whose handle is used")
+    region = Region(t.recorder)
+    before = torch.is_grad_enabled()
+    with region.active(), without_effects(t, "a tensor hook"):
+        torch._C._set_grad_enabled(False)
+        try:
+            gradient = region.fresh(tensor)
+            found = t.call(function, (gradient,), {})
+        finally:
+            torch._C._set_grad_enabled(before)
+        if found is None:
+            return None
+        if not isinstance(found, FakeTensor):
+            raise GraphBreak("tensor-error", "a tensor hook returned something other than a tensor")
+        body = region.close([found], "TensorHook")
+    record_module(t, TensorHook(body), [tensor, *region.lifted[1:]], "hook")
+    return None
+
+
+def _result_is_dropped(t: Tracer) -> bool:
+    """Whether the statement that called does nothing with the result."""
+    frame = t.frames[-1]
+    return frame.program.ops[frame.ip].name == "POP_TOP"
+
+
+@handles(torch.Tensor.register_post_accumulate_grad_hook)
+def _register_later(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    raise GraphBreak("backward-hook", "a hook behind the accumulation of a gradient")

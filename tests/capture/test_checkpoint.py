@@ -1,0 +1,99 @@
+"""Activation checkpoints are captured whole; their operators are marked for the partitioner."""
+
+import functools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    checkpoint_sequential,
+    create_selective_checkpoint_contexts,
+)
+
+import pliant
+from tests.capture.against_eager import WAYS, check
+
+X = torch.randn(4, 5, generator=torch.Generator().manual_seed(1), requires_grad=True)
+W = torch.randn(5, 5, generator=torch.Generator().manual_seed(2), requires_grad=True)
+
+
+def block(a, b, *, scale=1.0):
+    return torch.tanh(a @ b).sin() * scale
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_region(reentrant):
+    check(lambda x, w: checkpoint(block, x, w, use_reentrant=reentrant) * 2, X, W)
+
+
+def test_options():
+    def f(x, w):
+        return checkpoint(block, x, w, use_reentrant=False, preserve_rng_state=False, scale=3.0)
+
+    check(f, X, W)
+
+
+def test_nested():
+    def outer(a, b):
+        return checkpoint(block, a, b, use_reentrant=False) + a
+
+    check(lambda x, w: checkpoint(outer, x, w, use_reentrant=False), X, W)
+
+
+def test_sequential():
+    torch.manual_seed(0)
+    layers = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(5, 5), torch.nn.Tanh()) for _ in range(4)])
+    check(lambda m, x: checkpoint_sequential(m, 2, x, use_reentrant=False), layers, X)
+
+
+def test_dropout_is_the_same_in_forward_and_backward():
+    """Gradient of x * mask is the mask: it is seen in the forward's result."""
+
+    def f(x):
+        return checkpoint(lambda a: F.dropout(a, 0.5), x, use_reentrant=False)
+
+    x = torch.ones(64, requires_grad=True)
+    for way in WAYS:
+        x.grad = None
+        y = pliant.compile(f, fullgraph=True, **way)(x)
+        y.sum().backward()
+        torch.testing.assert_close(x.grad, y.detach())
+
+
+def test_selective_policy():
+    def policy(ctx, op, *args, **kwargs):
+        return CheckpointPolicy.MUST_SAVE if op is torch.ops.aten.mm.default else CheckpointPolicy.PREFER_RECOMPUTE
+
+    contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+    check(lambda x, w: checkpoint(block, x, w, use_reentrant=False, context_fn=contexts), X, W)
+
+
+def test_the_joint_graph_is_marked():
+    graphs = []
+
+    def backend(module, inputs):
+        graphs.append(module)
+        return module
+
+    def f(x, w):
+        y = checkpoint(block, x, w, use_reentrant=False)
+        z = checkpoint(block, y, w, use_reentrant=False)
+        return z.cos()
+
+    pliant.compile(f, backend=backend, fullgraph=True)(X, W)
+    marks = [node.meta.get("recompute") for node in graphs[0].graph.nodes if node.op.startswith("call")]
+    assert len(set(marks)) == 3
+    assert marks[-1] is None
+
+
+def test_reentrant_without_a_gradient_for_its_arguments():
+    layer = torch.nn.Linear(5, 5)
+
+    def f(x):
+        return checkpoint(layer, x, use_reentrant=True)
+
+    with pytest.warns(UserWarning, match="None of the inputs have requires_grad"):
+        y = pliant.compile(f)(X.detach())
+    assert not y.requires_grad

@@ -1,0 +1,188 @@
+"""Hooks on tensors and modules, registered inside and outside: same times, same order, same gradients."""
+
+import pytest
+import torch
+
+import pliant
+from tests.capture.against_eager import check
+
+X = torch.randn(4, 5, generator=torch.Generator().manual_seed(1), requires_grad=True)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = torch.nn.Linear(5, 5)
+        self.second = torch.nn.ReLU()
+
+    def forward(self, x):
+        return self.second(self.first(x)) * 2
+
+
+# ---- tensor hooks
+def test_a_hook_that_computes_is_captured():
+    def f(x, w):
+        h = x.sin()
+        h.register_hook(lambda g: g * 2 + w)
+        return h.exp()
+
+    check(f, X, torch.arange(5.0))
+
+
+def test_several_hooks_in_order():
+    def f(x):
+        h = x.sin()
+        h.register_hook(lambda g: g * 2)
+        h.register_hook(lambda g: g + 1)
+        h.register_hook(lambda g: None)
+        return h.exp()
+
+    check(f, X)
+
+
+def test_a_hook_counts_for_gradients_inside():
+    def f(x):
+        h = x.sin()
+        h.register_hook(lambda g: g * 3)
+        return torch.autograd.grad(h.sum(), x)[0]
+
+    check(f, X)
+
+
+def runs_alike(make):
+    """Loss, gradient and log of `make(log)`'s program, eagerly and compiled."""
+    found = []
+    for compiler in (lambda f: f, pliant.compile):
+        log = []
+        fn = compiler(make(log))
+        for _ in range(2):
+            x = X.detach().clone().requires_grad_()
+            loss = fn(x)
+            log.append("forward done")
+            loss.sum().backward()
+            log.append(x.grad)
+        found.append((loss.detach(), log))
+    (loss, log), (other, other_log) = found
+    torch.testing.assert_close(other, loss)
+    assert len(log) == len(other_log)
+    for a, b in zip(log, other_log, strict=True):
+        if isinstance(a, torch.Tensor):
+            torch.testing.assert_close(b, a)
+        else:
+            assert a == b
+
+
+def test_effects_happen_in_the_backward():
+    def make(log):
+        def f(x):
+            h = x.sin()
+            h.register_hook(lambda g: log.append(g.shape))
+            return h.exp()
+
+        return f
+
+    runs_alike(make)
+
+
+def test_handles():
+    def make(log):
+        def f(x):
+            h = x.sin()
+            handle = h.register_hook(lambda g: g * 100)
+            k = h * 2
+            handle.remove()
+            return k
+
+        return f
+
+    runs_alike(make)
+
+
+def test_hook_on_an_input():
+    def make(log):
+        def f(x):
+            x.register_hook(lambda g: g * 2)
+            return x.exp()
+
+        return f
+
+    runs_alike(make)
+
+
+def test_hooks_from_outside():
+    def f(x):
+        return x.sin() * 2
+
+    compiled = pliant.compile(f, fullgraph=True)
+    x, log = X.detach().clone().requires_grad_(), []
+    handle = x.register_hook(lambda g: log.append("leaf"))
+    x.register_post_accumulate_grad_hook(lambda p: log.append("accumulated"))
+    y = compiled(x)
+    y.register_hook(lambda g: log.append("output"))
+    y.sum().backward()
+    assert log == ["output", "leaf", "accumulated"]
+    handle.remove()
+    compiled(x).sum().backward()
+    assert log[3:] == ["accumulated"]
+
+
+def test_retain_grad():
+    def f(x):
+        h = x.sin()
+        h.retain_grad()
+        return h, h.exp()
+
+    x = X.detach().clone().requires_grad_()
+    h, y = pliant.compile(f)(x)
+    y.sum().backward()
+    torch.testing.assert_close(h.grad, h.exp().detach())
+
+
+# ---- module hooks
+FORWARD = {
+    "forward": lambda m: m.register_forward_hook(lambda m, args, out: out * 3),
+    "observing": lambda m: m.register_forward_hook(lambda m, args, out: None),
+    "kwargs": lambda m: m.register_forward_hook(lambda m, args, kwargs, out: out * 3, with_kwargs=True),
+    "always": lambda m: m.register_forward_hook(lambda m, args, out: out * 3, always_call=True),
+    "pre": lambda m: m.register_forward_pre_hook(lambda m, args: (args[0] * 3,), prepend=True),
+    "pre kwargs": lambda m: m.register_forward_pre_hook(lambda m, args, kw: ((args[0] * 3,), kw), with_kwargs=True),
+}
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_forward_hooks_are_captured(name):
+    net = Net()
+    FORWARD[name](net.first)
+    FORWARD[name](net)
+    check(lambda x: net(x), X)
+
+
+BACKWARD = {
+    "full": lambda m, log: m.register_full_backward_hook(lambda m, gi, go: log.append(type(m).__name__)),
+    "changing": lambda m, log: m.register_full_backward_hook(lambda m, gi, go: (gi[0] * 3,)),
+    "pre": lambda m, log: m.register_full_backward_pre_hook(lambda m, go: (go[0] * 3,)),
+}
+
+
+@pytest.mark.parametrize("where", ["", "first", "second"])
+@pytest.mark.parametrize("name", BACKWARD)
+def test_backward_hooks(name, where):
+    def make(log):
+        net = Net()
+        BACKWARD[name](net.get_submodule(where), log)
+        return lambda x: net(x)
+
+    runs_alike(make)
+
+
+def test_a_hook_added_later():
+    net, log = Net(), []
+    compiled = pliant.compile(net)
+    compiled(X)
+    handle = net.first.register_forward_hook(lambda m, args, out: log.append(1) or out * 2)
+    torch.testing.assert_close(compiled(X), net(X))
+    assert log == [1, 1]
+    handle.remove()
+    torch.testing.assert_close(compiled(X), net(X))
+    assert log == [1, 1]
