@@ -177,3 +177,20 @@ def _rnn_layer(*args: Any) -> Any:
 RUNS_AS: dict[Any, Callable[..., Any]] = {torch.ops.aten.mkldnn_rnn_layer.default: _rnn_layer}
 # (operator, position) of results whose size only the operator itself knows.
 OPAQUE_RESULTS = frozenset([(torch.ops.aten.mkldnn_rnn_layer.default, 3)])
+
+
+def registered_fake(func: Any) -> Callable[..., Any] | None:
+    """The Python function that `torch.library.register_fake` was given for an operator (stored without a public form)."""
+    import torch._library.simple_registry as registry
+
+    entry = registry.singleton.find(func.name().removesuffix(".default"))
+    kernel = entry.fake_impl.kernel
+    return None if kernel is None else kernel.func
+
+
+def fake_context(getter: Callable[[], Any]) -> AbstractContextManager[Any]:
+    """What `torch.library.get_ctx` returns meanwhile."""
+    import torch._library.fake_impl as fake_impl
+
+    context: AbstractContextManager[Any] = fake_impl.set_ctx_getter(getter)
+    return context

@@ -6,6 +6,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 import pliant
+from pliant.debug import events
 
 # The captured graph as it is, the joint stage on symbolic sizes, the whole compiler.
 WAYS = ({"backend": "eager"}, {"backend": "aot_eager", "dynamic": True}, {"backend": "pliant", "dynamic": False})
@@ -49,10 +50,12 @@ def check(fn, *inputs, whole=True, ways=WAYS, backward=True, tolerance=1e-5):
     expected = outcome(fn, inputs, backward)
     for way in ways:
         compiled = pliant.compile(fn, fullgraph=whole, **way)
-        for _ in range(2):
-            found = outcome(compiled, inputs, backward)
-            for what, value in expected.items():
-                assert_same(found[what], value, f"{what} ({way})", tolerance)
+        with events.collect("fallback", "skip") as failures:
+            for _ in range(2):
+                found = outcome(compiled, inputs, backward)
+                for what, value in expected.items():
+                    assert_same(found[what], value, f"{what} ({way})", tolerance)
+        assert not failures, f"ran eagerly ({way}): {failures}"
 
 
 def assert_same(found, expected, what, tolerance):

@@ -14,6 +14,7 @@ import torch
 
 from pliant.errors import Unsupported
 from pliant.graph.call_plan import CallPlan, plan_of
+from pliant.graph.custom_ops import functional_form
 
 _aten = torch.ops.aten
 # Renames that the schema does not show.
@@ -59,7 +60,9 @@ def _find(func: Any) -> FunctionalCall:
             kept = _takes_same(func, overload, plan)
             if kept is not None and len(overload._schema.returns) == fresh + len(plan.written):
                 return FunctionalCall(overload, fresh, plan, kept, _lost_defaults(func, overload))
-    raise UnsupportedMutation(f"`{func}` writes its arguments and has no functional form", kind="mutable-operator")
+    if namespace in ("aten", "prims"):
+        raise UnsupportedMutation(f"`{func}` writes its arguments and has no functional form", kind="mutable-operator")
+    return FunctionalCall(functional_form(func), fresh, plan, True, ())
 
 
 def _lost_defaults(func: Any, functional: Any) -> tuple[tuple[int, str, Any], ...]:

@@ -73,12 +73,12 @@ KINDS: dict[str, BreakKind] = {
             "do not keep it across this point",
         ),
         BreakKind(
+            "mutated-global-state", "a global setting is changed in a way that is not recorded", "change it outside"
+        ),
+        BreakKind(
             "backward-hook",
             "the hook runs while autograd's engine goes backward, with the tensors and at the time that the engine gives it",
             "register it outside, on a parameter or an output; a tensor hook that only computes is captured",
-        ),
-        BreakKind(
-            "mutated-global-state", "a global setting is changed in a way that is not recorded", "change it outside"
         ),
     )
 }

@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from pliant import torch_adapter
 from pliant.errors import DataDependentError
+from pliant.graph import custom_ops
 from pliant.graph.call_plan import CallPlan, argument
 from pliant.graph.tensor_spec import TensorSpec, require_same
 from pliant.graph.unsupported import UnsupportedOperator
@@ -24,11 +25,16 @@ if TYPE_CHECKING:
     from pliant.graph.fake_tensor import FakeMode
 
 _META = torch.device("meta")
+_OWN = ("aten", "prims")
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def run(mode: FakeMode, plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Fakes of the outputs of `plan.func`."""
+    if plan.func.namespace not in _OWN:
+        outputs = custom_ops.run_fake(mode, plan, args, kwargs)
+        if outputs is not NotImplemented:
+            return outputs
     if torch.Tag.data_dependent_output in plan.tags or torch.Tag.dynamic_output_shape in plan.tags:
         raise DataDependentError(f"`{plan.func}` needs the values of its input", kind="data-dependent")
     flat, tree = tree_flatten((tuple(args), kwargs))

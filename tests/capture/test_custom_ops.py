@@ -1,0 +1,204 @@
+"""Operators registered with `torch.library`: in graphs, with gradients, with fixed and symbolic sizes, writing arguments."""
+
+import numpy
+import pytest
+import torch
+
+import pliant
+from pliant.errors import GraphBreakError
+from tests.capture.against_eager import check
+
+X = torch.randn(4, 5, generator=torch.Generator().manual_seed(1), requires_grad=True)
+
+
+@torch.library.custom_op("pliant_tests::scaled_sin", mutates_args=())
+def scaled_sin(x: torch.Tensor, factor: float) -> torch.Tensor:
+    return torch.from_numpy(numpy.sin(x.detach().numpy())) * factor
+
+
+@scaled_sin.register_fake
+def _(x, factor):
+    return torch.empty_like(x)
+
+
+def _save(ctx, inputs, output):
+    ctx.save_for_backward(inputs[0])
+    ctx.factor = inputs[1]
+
+
+def _gradient(ctx, g):
+    (x,) = ctx.saved_tensors
+    return g * x.cos() * ctx.factor, None
+
+
+scaled_sin.register_autograd(_gradient, setup_context=_save)
+
+
+def test_forward_and_gradient():
+    check(lambda x: scaled_sin(x * 2, 3.0) + 1, X)
+    check(lambda x: scaled_sin(x * 2, 3.0) + 1, X.detach())
+
+
+def test_by_the_namespace():
+    check(lambda x: torch.ops.pliant_tests.scaled_sin(x * 2, 3.0) + 1, X)
+    check(lambda x: torch.ops.pliant_tests.scaled_sin.default(x * 2, factor=3.0) + 1, X)
+
+
+@torch.library.custom_op("pliant_tests::increment_", mutates_args=("x",))
+def increment_(x: torch.Tensor, by: int = 1) -> None:
+    x.add_(by)
+
+
+@torch.library.custom_op("pliant_tests::swap_scale", mutates_args=("a", "b"))
+def swap_scale(a: torch.Tensor, b: torch.Tensor | None, k: float) -> torch.Tensor:
+    old = a.clone()
+    a.copy_(a * k)
+    if b is not None:
+        b.add_(old)
+    return old.sum()
+
+
+@swap_scale.register_fake
+def _(a, b, k):
+    return a.new_empty(())
+
+
+@torch.library.custom_op("pliant_tests::fill_each", mutates_args=("tensors",))
+def fill_each(tensors: list[torch.Tensor], value: float) -> None:
+    for tensor in tensors:
+        tensor.fill_(value)
+
+
+def test_writes_to_intermediates():
+    def f(x):
+        y = x * 2
+        increment_(y, 3)
+        return y + 1
+
+    check(f, X.detach())
+
+
+def test_writes_to_inputs_and_views():
+    def f(x):
+        increment_(x)
+        row = x[1]
+        increment_(row, 10)
+        return x * 2
+
+    check(f, X.detach())
+
+
+def test_writes_two_and_returns():
+    def f(x):
+        y = x + 1
+        return swap_scale(x, y, 3.0), y, swap_scale(y, None, 2.0)
+
+    check(f, X.detach())
+
+
+def test_writes_lists():
+    def f(x):
+        parts = [x * 2, x[0] * 3]
+        fill_each(parts, 4.0)
+        return parts
+
+    check(f, X.detach())
+
+
+@torch.library.custom_op("pliant_tests::multiples", mutates_args=())
+def multiples(tensors: list[torch.Tensor], n: int, name: str = "a") -> list[torch.Tensor]:
+    return [x * n for x in tensors]
+
+
+@multiples.register_fake
+def _(tensors, n, name="a"):
+    return [torch.empty_like(x) for x in tensors]
+
+
+def test_lists():
+    check(lambda x: sum(multiples([x, x * 2], 3)), X.detach())
+
+
+@torch.library.custom_op("pliant_tests::split_stats", mutates_args=())
+def split_stats(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x.mean(0), x.t().contiguous()
+
+
+@split_stats.register_fake
+def _(x):
+    return x.new_empty(x.shape[1]), x.new_empty(x.shape[1], x.shape[0])
+
+
+def test_other_shapes():
+    def f(x):
+        mean, turned = split_stats(x * 2)
+        return mean * 2, turned + 1
+
+    check(f, X.detach())
+
+
+@torch.library.custom_op("pliant_tests::undescribed", mutates_args=())
+def undescribed(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def test_without_fake_implementation_breaks():
+    def f(x):
+        return undescribed(x.sin()) + 1
+
+    check(f, X.detach(), whole=False)
+    with pytest.raises(GraphBreakError, match="register_fake"):
+        pliant.compile(f, fullgraph=True)(X.detach())
+
+
+@torch.library.custom_op("pliant_tests::positives", mutates_args=())
+def positives(x: torch.Tensor) -> torch.Tensor:
+    return x[x > 0].clone()
+
+
+@positives.register_fake
+def _(x):
+    return x.new_empty(torch.library.get_ctx().new_dynamic_size())
+
+
+def test_sizes_from_values():
+    check(lambda x: positives(x * 2).sum() + 1, X.detach(), whole=False)
+
+
+LIBRARY = torch.library.Library("pliant_tests_lib", "DEF")
+LIBRARY.define("multiply(Tensor x, int k=2) -> Tensor")
+LIBRARY.impl("multiply", lambda x, k=2: x * k, "CompositeExplicitAutograd")
+torch.library.register_fake("pliant_tests_lib::multiply", lambda x, k=2: torch.empty_like(x), lib=LIBRARY)
+LIBRARY.define("composed(Tensor x) -> Tensor")
+LIBRARY.impl("composed", lambda x: x.sin() * 2, "CompositeImplicitAutograd")
+LIBRARY.define("double_(Tensor(a!) x) -> Tensor(a!)")
+LIBRARY.impl("double_", lambda x: x.mul_(2), "CPU")
+
+
+def test_library_definitions():
+    check(lambda x: torch.ops.pliant_tests_lib.multiply(x * 2) + 1, X.detach())
+    check(lambda x: torch.ops.pliant_tests_lib.multiply(x * 2, 5) + 1, X.detach())
+    check(lambda x: torch.ops.pliant_tests_lib.composed(x * 2) + 1, X)
+
+
+def test_library_definition_that_writes():
+    def f(x):
+        y = x * 2
+        z = torch.ops.pliant_tests_lib.double_(y)
+        return y, z is y
+
+    check(f, X.detach())
+
+
+def test_inside_custom_function():
+    class Through(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return torch.ops.pliant_tests.scaled_sin(x, 2.0)
+
+        @staticmethod
+        def backward(ctx, g):
+            return torch.ops.pliant_tests.scaled_sin(g, 1.0) + ctx.saved_tensors[0]
+
+    check(lambda x: Through.apply(x) * 2, X)
