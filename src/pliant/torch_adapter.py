@@ -130,6 +130,17 @@ def gradients(
     )
 
 
+def without_base(tensor: Any) -> Any:
+    """The tensor, or one in the same memory that autograd does not take for a view of another.
+
+    Views made while nothing records have rules of their own for writes; public code cannot make one without them.
+    """
+    if type(tensor) is not torch.Tensor or not tensor._is_view():
+        return tensor
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        return torch.ops.aten.alias.default(tensor)
+
+
 def engine_needs(node: Any) -> bool:
     """Whether the running backward pass wants a gradient for this function of autograd's graph (no public form)."""
     try:

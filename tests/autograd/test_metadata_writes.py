@@ -1,4 +1,5 @@
 """In-place changes of an intermediate's shape are views of it; those of an input are refused and run eagerly."""
+
 import pytest
 import torch
 

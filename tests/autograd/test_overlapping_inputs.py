@@ -1,4 +1,5 @@
 """Inputs whose elements overlap in memory keep their layout, and their gradients are those of eager."""
+
 import torch
 
 import pliant

@@ -150,9 +150,16 @@ def _plan_output(plan: OutputPlan, value: Any, inputs: list[Any], shared: set[in
         if value is inputs[base.input]:
             return FromInput(base.input)
         return _view_of(plan, FromInput(base.input), alias, base.fake)
-    if id(base) in shared and alias.parent is not None:
+    if alias.parent is not None and (id(base) in shared or _is_one_of_several(alias)):
         return _view_of(plan, FromResult(plan.add_result(base.fake)), alias, base.fake)
     return FromResult(plan.add_result(value), leaf=value.requires_grad and value.grad_fn is None)
+
+
+def _is_one_of_several(alias: Alias) -> bool:
+    """Whether autograd knows it as a result of a call with several views, which the caller may not write."""
+    if not alias.fake.requires_grad:
+        return False
+    return any(step.index is not None and step.grad_enabled for step in alias.steps())
 
 
 def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, base: FakeTensor) -> ViewOf:

@@ -410,6 +410,11 @@ def _pure_form(func: Any) -> Any:
     return getattr(pure, overload or ("default" if "default" in pure.overloads() else "int"))
 
 
+def _zeros(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Zeros without memory, which forward derivatives start from: kernels want memory."""
+    return _pure(mode, _aten.zeros.default, args, kwargs)
+
+
 # Operators whose results share memory though their schemas say nothing of it.
 _DISGUISED_VIEWS = {
     _aten.unsafe_split.Tensor: _aten.split.Tensor,
@@ -423,6 +428,7 @@ def _disguised_view(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs
 
 _handlers: dict[Any, Handler] = {
     **dict.fromkeys(_DISGUISED_VIEWS, _disguised_view),
+    _aten._efficientzerotensor.default: _zeros,
     _aten.copy_.default: _copy,
     _aten.lift_fresh.default: _lift_fresh,
     _aten.native_batch_norm.default: _batch_norm,

@@ -19,11 +19,14 @@ from torch import fx
 
 from pliant import torch_adapter
 from pliant.autograd.aliasing import OutputPlan, UnsupportedAliasing, check_overlap, plan_outputs
+from pliant.autograd.functional_ops import UnsupportedMutation
 from pliant.autograd.functionalize import FunctionalMode, new_input, same_known
 from pliant.autograd.history import Root, find_roots, reached_by
 from pliant.autograd.run_module import run_module
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.layouts import preserved_strides
+from pliant.graph.passes.purity import memory_root
 
 _aten = torch.ops.aten
 
@@ -66,6 +69,7 @@ class _Tracer:
         for position, one in enumerate(captured.inputs):
             self._add_input(position, one)
         self.histories = [one.grad_fn if type(one) is FakeTensor else None for one in self.inputs]
+        self.flags = [one.requires_grad if type(one) is FakeTensor else False for one in self.inputs]
 
     def _add_input(self, position: int, one: GraphInput) -> None:
         node = self.mode.last_primal = self.graph.placeholder(one.name)
@@ -104,12 +108,22 @@ class _Tracer:
         finally:
             torch._C._set_grad_enabled(before)
 
+    def _check_flags(self) -> None:
+        """Refuse `requires_grad_()` and `detach_()` of an input: the caller's tensor is to change."""
+        for fake, history, flag in zip(self.inputs, self.histories, self.flags):
+            if type(fake) is not FakeTensor:
+                continue
+            came = fake.requires_grad and not flag and fake.grad_fn is None
+            went = flag and not fake.requires_grad or history is not None and fake.grad_fn is None
+            if came or went or (fake.grad_fn is not history and fake.node.base.version == 0):
+                raise UnsupportedMutation("the autograd state of an input is changed", kind="metadata-mutation")
+
     # -- backward -----------------------------------------------------------------------------------------------------
     def tangents(self, plan: OutputPlan) -> list[FakeTensor]:
         made = []
         for position in plan.differentiable:
             like = plan.results[position]
-            fake = self.mode.new(like.size_, like.stride_, like.dtype_, like.device_)
+            fake = self.mode.new(like.size_, tangent_strides(like), like.dtype_, like.device_)
             node = self.graph.placeholder(f"tangent_{position}")
             node.meta.update(val=fake, stage="backward")
             fake.node = None
@@ -129,7 +143,16 @@ class _Tracer:
             found = iter(_gradients(roots, wanted, tangents))
         if versions != self._versions():
             raise UnsupportedAliasing("the backward pass writes an input", kind="backward-mutation")
+        self._mark_saved()
         return [None if leaf is None else next(found) for leaf in self.leaves]
+
+    def _mark_saved(self) -> None:
+        """Note the values that eager's autograd keeps: those that its formulas, run here, have read."""
+        for node in self.graph.nodes:
+            if node.op == "call_function" and node.meta["stage"] == "backward":
+                for argument in node.all_input_nodes:
+                    if argument.meta["stage"] == "forward":
+                        memory_root(argument).meta["eager_saves"] = True
 
     def _versions(self) -> list[int]:
         return [one.node.base.version for one in self.inputs if type(one) is FakeTensor]
@@ -138,6 +161,7 @@ class _Tracer:
     def run(self) -> JointGraph:
         mode = self.mode
         outputs = self.forward()
+        self._check_flags()
         plan = plan_outputs(outputs, self.inputs, self.histories)
         check_overlap(self.captured.inputs, {write.input for write in plan.writes})
         results = [self._result(value) for value in plan.results]
@@ -192,6 +216,11 @@ def new_tangent(node: fx.Node, fake: FakeTensor) -> None:
     """Make `fake` a value that no input's storage holds."""
     new_input(node, fake, -1)
     fake.node.base.input = None
+
+
+def tangent_strides(result: FakeTensor) -> Any:
+    """The result's strides if it is dense, else those of its clone: a gradient that overlaps itself cannot be made."""
+    return preserved_strides(result.spec)
 
 
 def _same_layout(one: FakeTensor, other: FakeTensor) -> bool:

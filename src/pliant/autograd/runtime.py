@@ -22,6 +22,7 @@ from pliant.autograd.training import bump_versions, outside_autocast, training, 
 from pliant.debug import events
 from pliant.graph.contracts import AtenCompiler, CapturedGraph, Runnable
 from pliant.graph.printer import graph_text
+from pliant.torch_adapter import without_base
 
 Call = Callable[[list[Any]], tuple[Any, ...]]
 _set_grad = torch._C._set_grad_enabled
@@ -73,11 +74,11 @@ def _inference(captured: CapturedGraph, joint: JointGraph, run: Runnable, maker:
 
     compute = without_grad if needs_guard else run
     if maker.is_plain and not bump:
-        return lambda inputs: tuple(compute(inputs))
+        return lambda inputs: tuple(map(without_base, compute(inputs)))
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
         kept = list(inputs)
-        results = compute(inputs)
+        results = list(map(without_base, compute(inputs)))
         bump_versions(kept, bump)
         return maker.make(kept, results)
 

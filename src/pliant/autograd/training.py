@@ -18,7 +18,7 @@ import torch
 from pliant import torch_adapter
 from pliant.autograd.aliasing import OutputPlan
 from pliant.autograd.higher_order import GradientProgram
-from pliant.autograd.joint import JointGraph
+from pliant.autograd.joint import JointGraph, tangent_strides
 from pliant.autograd.outputs import OutputMaker
 from pliant.autograd.partition.split import Partition
 from pliant.debug import events
@@ -27,7 +27,7 @@ from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, Runna
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.interpret import eager
 from pliant.graph.passes.purity import is_random
-from pliant.torch_adapter import any_autocast, no_autocast
+from pliant.torch_adapter import any_autocast, no_autocast, without_base
 
 Call = Callable[[list[Any]], tuple[Any, ...]]
 Builder = Callable[[CapturedGraph, AtenCompiler], Call]
@@ -176,7 +176,7 @@ def _make_function(
     plain = [i for i, v in enumerate(joint.plan.results) if i not in differentiable and isinstance(v, torch.Tensor)]
     n_symbols, saved, wanted, tangents = len(parts.symbols), parts.saved, parts.wanted, parts.tangents
     constants = joint.constants
-    layouts = [_static_layout(joint.plan.results[i]) for i in tangents]
+    layouts = [_layout_of_tangent(joint.plan.results[i]) for i in tangents]
     reached = [joint.reached_by[i] for i in wanted]
     tensors = [i for i, one in enumerate(joint.captured.inputs) if isinstance(one.fake, torch.Tensor)]
     ordinal = {position: number for number, position in enumerate(tensors)}
@@ -187,13 +187,13 @@ def _make_function(
             ctx.random_state = torch.get_rng_state() if kept.random else None
             outputs = run(list(inputs))
             ctx.set_materialize_grads(False)
-            results = tuple(outputs[:n_results])
+            results = tuple(map(without_base, outputs[:n_results]))
             if plain:
                 ctx.mark_non_differentiable(*[results[i] for i in plain])
             ctx.numbers = outputs[n_results : n_results + n_symbols]
             sources = inputs if not constants else (*inputs, *constants)
             ctx.save_for_backward(*[sources[s.position] if s.is_input else outputs[s.position] for s in saved])
-            ctx.layouts = [known or _layout(results[i]) for i, known in zip(tangents, layouts)]
+            ctx.layouts = [one if type(one) is tuple else one(results[i]) for i, one in zip(tangents, layouts)]
             ctx.inputs = inputs if before is None else before
             ctx.versions = kept.versions(inputs)
             return results
@@ -250,18 +250,26 @@ def _differentiable(
         torch.set_rng_state(now)
 
 
-def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
+Layout = tuple[Any, ...]  # size, strides, dtype, device
+
+
+def _layout_of_tangent(result: FakeTensor) -> Layout | Callable[[torch.Tensor], Layout]:
+    """The layout of a result's gradient, or, where symbols occur in it, how to tell it from the result."""
+    strides = tangent_strides(result)
+    if all(type(number) is int for number in (*result.size_, *strides)):
+        return result.size_, strides, result.dtype_, result.device_
+    return _layout if strides is result.stride_ else _layout_of_clone
+
+
+def _layout(tensor: torch.Tensor) -> Layout:
     return tensor.shape, tensor.stride(), tensor.dtype, tensor.device
 
 
-def _static_layout(fake: FakeTensor) -> tuple[Any, ...] | None:
-    """The layout of a result, if no symbol occurs in it."""
-    if all(type(number) is int for number in (*fake.size_, *fake.stride_)):
-        return fake.size_, fake.stride_, fake.dtype_, fake.device_
-    return None
+def _layout_of_clone(tensor: torch.Tensor) -> Layout:
+    return tensor.shape, torch.empty_like(tensor, device="meta").stride(), tensor.dtype, tensor.device
 
 
-def _laid_out(tangent: torch.Tensor | None, layout: tuple[Any, ...]) -> torch.Tensor:
+def _laid_out(tangent: torch.Tensor | None, layout: Layout) -> torch.Tensor:
     """The tangent with the strides the backward was traced for; zeros where there is none."""
     shape, stride, dtype, device = layout
     if tangent is None:

@@ -86,9 +86,14 @@ def test_no_more_is_saved_than_in_eager(make):
 
 
 def test_cheap_chain_is_computed_again():
-    parts = split(lambda x: ((x * 2 + 1).relu() * 3,), [leaf(100)])
+    parts = split(lambda x: ((x.sin() * 2 + 1).relu() * 3,), [leaf(100)])
     assert saved_bytes(parts) == 0
     assert "relu" in names(parts.backward) or "le" in names(parts.backward)
+
+
+def test_an_input_that_eager_does_not_keep_is_saved_by_value():
+    parts = split(lambda x: ((x * 2 + 1).relu() * 3,), [leaf(100)])
+    assert saved_bytes(parts) == 400 and not any(s.is_input for s in parts.saved)
 
 
 def test_product_is_not_computed_again():

@@ -24,6 +24,7 @@ from pliant.graph.contracts import AtenGraph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.cse import cse
 from pliant.graph.passes.dce import dce
+from pliant.graph.passes.purity import memory_root
 from pliant.graph.passes.separate import separate
 from pliant.graph.passes.simplify import simplify
 from pliant.symbolic.expr import Symbol
@@ -83,6 +84,12 @@ class _Split:
         self.results, self.gradients = list(values[:count]), list(values[count:])
         self.epilogue = [n for n in joint.graph.nodes if n.op == "call_function" and n.target is _aten.copy_.default]
         self.written = frozenset(joint.primals[w.input] for w in joint.plan.writes)
+        # The caller may write these until the backward runs, and eager, which does not keep them, would not mind.
+        self.exposed = {
+            root
+            for root in (*joint.primals[: len(joint.captured.inputs)], *map(memory_root, _nodes(self.results)))
+            if not root.meta.get("eager_saves")
+        }
         static = [i for i, one in enumerate(joint.captured.inputs) if one.static]
         self.static = frozenset([*static, *range(len(joint.captured.inputs), len(joint.primals))])
 
@@ -132,8 +139,8 @@ class _Split:
         for index in wanted:
             if self.gradients[index] not in in_backward:
                 read[self.gradients[index]] = None
-        kept = frozenset(_nodes(self.results))
-        self.free = frozenset(self.joint.primals[i] for i in self.static if self.joint.primals[i] not in self.written)
+        kept = frozenset(n for n in _nodes(self.results) if not self.by_value(n))
+        self.free = frozenset(self.joint.primals[i] for i in self.static if not self.by_value(self.joint.primals[i]))
         numbers = {n for n in read if isinstance(n.meta.get("val"), _SYMBOLIC)}
         needed = [n for n in read if n not in self.free and n not in numbers]
         return choose_saved(needed, in_backward, kept, self.free)
@@ -178,15 +185,31 @@ class _Split:
         for node in self.joint.graph.nodes:
             if node in needed and node.op == "call_function" and node.target is not _aten.copy_.default:
                 _copy(graph, node, copies)
-        kept_by_value = {n: _clone(graph, copies[n]) for n in saved if n in self.written}
-        for node in self.epilogue:
-            _copy(graph, node, copies)
+        kept_by_value = {n: _clone(graph, copies[n]) for n in saved if self.by_value(n)}
+        self._copy_epilogue(graph, copies)
         values = [*self.results, *extra]
         taken = [kept_by_value.get(v, copies[v]) if i >= len(self.results) and isinstance(v, fx.Node) else _mapped(v,
         copies)
                  for i, v in enumerate(values)]  # fmt: skip
         graph.output(tuple(taken))
         return AtenGraph(graph, self.joint.captured.shape_env, f"{self.joint.captured.name}_forward", self.static)
+
+    def _copy_epilogue(self, graph: fx.Graph, copies: dict[fx.Node, fx.Node]) -> None:
+        """The writes of inputs. A value that lies in an input written earlier is copied before all of them."""
+        written: set[fx.Node] = set()
+        values: list[fx.Node] = []
+        for node in self.epilogue:
+            target, value = node.all_input_nodes
+            values.append(_clone(graph, copies[value]) if memory_root(value) in written else copies[value])
+            written.add(target)
+        for node, value in zip(self.epilogue, values):
+            copy = graph.call_function(_aten.copy_.default, (copies[node.args[0]], value))  # type: ignore[index]
+            copy.meta = dict(node.meta)
+
+    def by_value(self, node: fx.Node) -> bool:
+        """Whether a saved value must not lie in memory that somebody may write."""
+        root = memory_root(node)
+        return root in self.written or root in self.exposed
 
     def effects(self) -> list[fx.Node]:
         """Calls that nothing reads but that must happen."""
@@ -223,14 +246,18 @@ class _Split:
     def finish(self, symbols: list[Any], saved: list[fx.Node], backward: AtenGraph, wanted: list[int]) -> Partition:
         """Say where each saved tensor is found: among the inputs, the results, or returned besides them."""
         count = len(self.results)
-        places = {node: Saved(False, i) for i, node in enumerate(self.results) if isinstance(node, fx.Node)}
-        places |= {node: Saved(True, i) for i, node in enumerate(self.joint.primals) if node not in self.written}
+        places = {n: Saved(False, i) for i, n in enumerate(self.results) if _is_node(n) and not self.by_value(n)}
+        places |= {n: Saved(True, i) for i, n in enumerate(self.joint.primals) if not self.by_value(n)}
         extra = [n for n in saved if n not in places]
         places |= {n: Saved(False, count + len(symbols) + i) for i, n in enumerate(extra)}
         forward = self.forward_graph(symbols, extra)
         numbers = list(range(count, count + len(symbols)))
         found = [places[n] for n in saved]
         return Partition(forward, backward, count, numbers, found, wanted, list(self.joint.plan.differentiable))
+
+
+def _is_node(value: Any) -> bool:
+    return isinstance(value, fx.Node)
 
 
 def _nodes(values: list[Any]) -> list[fx.Node]:
