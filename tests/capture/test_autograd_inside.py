@@ -4,9 +4,9 @@ import copy
 
 import pytest
 import torch
+from tests.capture.against_eager import check
 
 import pliant
-from tests.capture.against_eager import check
 
 X = torch.randn(4, 5, generator=torch.Generator().manual_seed(1), requires_grad=True)
 W = torch.randn(5, 5, generator=torch.Generator().manual_seed(2), requires_grad=True)
@@ -199,7 +199,6 @@ def test_a_later_hook_is_seen():
     compiled = pliant.compile(lambda x: x.sum().backward())
     compiled(x)
     x.grad = None
-
 
     def enlarge(p):
         p.grad.mul_(10)

@@ -5,6 +5,7 @@ import functools
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.capture.against_eager import WAYS, check
 from torch.utils.checkpoint import (
     CheckpointPolicy,
     checkpoint,
@@ -13,7 +14,6 @@ from torch.utils.checkpoint import (
 )
 
 import pliant
-from tests.capture.against_eager import WAYS, check
 
 X = torch.randn(4, 5, generator=torch.Generator().manual_seed(1), requires_grad=True)
 W = torch.randn(5, 5, generator=torch.Generator().manual_seed(2), requires_grad=True)

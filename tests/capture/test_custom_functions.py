@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from tests.capture.against_eager import check
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 import pliant
-from tests.capture.against_eager import check
 
 X = torch.randn(4, 5, generator=torch.Generator().manual_seed(1), requires_grad=True)
 W = torch.randn(5, generator=torch.Generator().manual_seed(2), requires_grad=True)

@@ -3,10 +3,10 @@
 import numpy
 import pytest
 import torch
+from tests.capture.against_eager import check
 
 import pliant
 from pliant.errors import GraphBreakError
-from tests.capture.against_eager import check
 
 X = torch.randn(4, 5, generator=torch.Generator().manual_seed(1), requires_grad=True)
 

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from tests.capture.against_eager import check
 
 import pliant
-from tests.capture.against_eager import check
 
 X = torch.randn(4, 5, generator=torch.Generator().manual_seed(1), requires_grad=True)
 

@@ -20,7 +20,7 @@ from pliant.capture.attributes import bring_class
 from pliant.capture.frame import Frame, Returned
 from pliant.capture.generators import TracedGenerator, TracedIterator
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.torch_calls import call_torch, is_torch_leaf
+from pliant.capture.torch_calls import call_torch, find_special, is_torch_leaf
 from pliant.capture.world import trusted_class, trusted_globals
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, held
@@ -82,6 +82,9 @@ def _call_function(
 ) -> Any:
     if is_torch_leaf(function):
         return call_torch(t, function, args, kwargs)
+    special = find_special(function)
+    if special is not None:
+        return special(t, function, args, kwargs)
     if "registry" in function.__dict__ and "dispatch" in function.__dict__ and args:  # functools.singledispatch
         chosen = function.__dict__["dispatch"](bring_class(t, args[0]))
         t.world.set_origin(chosen, held(chosen, function.__qualname__))

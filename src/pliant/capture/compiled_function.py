@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from pliant.capture.dispatch import DISPATCHER, Compilation, Dispatcher
-from pliant.capture.markers import ORIGINAL
+from pliant.capture.markers import ORIGINAL, is_ours
 from pliant.capture.roots import CallableRoot
 from pliant.guards.codegen import MISS
 from pliant.source import SourceLocation
@@ -49,7 +49,7 @@ def compiled_callable(fn: Callable[..., Any], compilation: Compilation) -> Calla
 def dispatcher_of(compiled: Any) -> Dispatcher | None:
     """The dispatcher behind a compiled function or module."""
     if isinstance(compiled, types.FunctionType):
-        return compiled.__dict__.get(DISPATCHER)
+        return compiled.__dict__.get(DISPATCHER) if is_ours(compiled) else None
     if isinstance(compiled, types.MethodType):
         return dispatcher_of(compiled.__func__)
     return compiled._pliant_dispatcher if isinstance(compiled, CompiledModule) else None

@@ -41,7 +41,7 @@ from pliant.guards.codegen import MISS
 from pliant.guards.explain import Failure, describe_guard, explain_miss
 from pliant.guards.kinds import Guard
 from pliant.guards.sources import ArgSource
-from pliant.guards.state import state_guards
+from pliant.guards.state import state_guards, transform_level
 from pliant.source import SourceLocation
 from pliant.torch_adapter import without_saved_tensor_hooks
 
@@ -151,6 +151,8 @@ class Dispatcher:
             if result is not MISS:
                 self._promote(entry)
                 return result
+        if transform_level():  # the arguments are a transform's wrappers, which only torch's own operators take
+            return self.eager(*args, **kwargs)
         if _capturing.active or self.given_up or not self._may_compile(args, kwargs):
             return self.eager(*args, **kwargs)
         return self._capture_and_run(args, kwargs, tried)

@@ -58,10 +58,15 @@ def substitute_of(fn: Any) -> Callable[..., Any] | None:
 ORIGINAL = "__pliant_original__"  # in the `__dict__` of a compiled function
 
 
+def is_ours(function: types.FunctionType) -> bool:
+    """Whether the compiler made it: one that `functools.wraps` made like it has its attributes, but not its globals."""
+    return function.__globals__.get("__name__") == "pliant.capture.compiled_function"
+
+
 def original_of(compiled: Any) -> Any:
     """What was compiled, if the object is a compiled function or module; else the object itself."""
     if type(compiled) is types.FunctionType:
-        return compiled.__dict__.get(ORIGINAL, compiled) if compiled.__dict__ else compiled
+        return compiled.__dict__.get(ORIGINAL, compiled) if is_ours(compiled) else compiled
     if getattr(type(compiled), "_pliant_is_compiled", False) is True:
         return compiled._orig_mod
     return compiled

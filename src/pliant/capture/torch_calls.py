@@ -8,12 +8,14 @@ from __future__ import annotations
 import functools
 import re
 import types
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.errors import DataDependentError, Unsupported
+from pliant.graph.fake_tensor import is_fake
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -58,6 +60,20 @@ def is_torch_leaf(function: types.FunctionType) -> bool:
     return _leaf_code(function.__code__, module)
 
 
+# For Python functions of these modules, a function that says how they are called (or None: interpreted as any other).
+SPECIAL_MODULES: dict[str, Callable[[types.FunctionType], Any]] = {}
+
+
+def find_special(function: types.FunctionType) -> Any:
+    """How a function is called whose module has rules of its own; None if it has none."""
+    module = function.__globals__.get("__name__")
+    if not isinstance(module, str) or not module.startswith("torch._"):
+        return None
+    package = ".".join(module.split(".")[:2])
+    find = SPECIAL_MODULES.get(package)
+    return None if find is None else find(function)
+
+
 # C functions of torch that change a setting. Those that the graph records have handlers of their own.
 _SETTER = re.compile(
     r"^_*(set|push|pop|enter|exit|enable|disable|increment|decrement|unset|begin|end|start|stop)_"
@@ -68,7 +84,26 @@ _SETTER = re.compile(
 def _changes_setting(function: Any) -> bool:
     if type(function) is not types.BuiltinFunctionType or isinstance(function.__self__, torch.Tensor):
         return False
+    if function.__module__ == "torch._C._functorch":  # the stack of transforms
+        return True
     return _SETTER.match(function.__name__) is not None
+
+
+_OVERRIDE_TESTS = frozenset(
+    (torch._C._has_torch_function, torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic)
+)
+
+
+def _is_overridden(values: Iterable[Any]) -> bool:
+    """What `has_torch_function` says without the mode that records."""
+    if torch._C._len_torch_function_stack() > 1:
+        return True
+    disabled = torch._C._disabled_torch_function_impl
+    return any(getattr(type(v), "__torch_function__", disabled) is not disabled for v in values if not _is_plain(v))
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) in (torch.Tensor, torch.nn.Parameter) or is_fake(value)
 
 
 def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -77,6 +112,8 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
         raise GraphBreak("mutated-global-state", f"a call of {function.__module__}.{function.__name__}")
     args = tuple(t.internalize(a) for a in args)
     kwargs = {k: t.internalize(v) for k, v in kwargs.items()}
+    if function in _OVERRIDE_TESTS:
+        return _is_overridden(args[0] if function is torch._C._has_torch_function else args)
     try:
         return function(*args, **kwargs)
     except GraphBreak:

@@ -118,6 +118,13 @@ def _unique_dim(mode: FakeMode, func: Any, x: Any, *args: Any, **kwargs: Any) ->
     raise DataDependentError(f"`{func}` has a size that depends on values", kind="data-dependent")
 
 
+@_special(_aten._has_same_storage_numel.default)
+def _same_storage(mode: FakeMode, func: Any, x: Any, other: Any) -> Any:
+    """Asked of a tangent before it is paired with its primal."""
+    sizes = [one.spec.storage_bytes() // one.spec.dtype.itemsize for one in (x, other)]
+    return bool(sizes[0] == sizes[1])
+
+
 @_special(_aten.is_same_size.default)
 def _is_same_size(mode: FakeMode, func: Any, x: Any, other: Any) -> Any:
     return len(x.spec.size) == len(other.spec.size) and all(bool(a == b) for a, b in zip(x.spec.size, other.spec.size))

@@ -268,6 +268,8 @@ def _state(w: GuardWriter, g: Guard) -> str:
         return f"{w.names(torch._C._is_any_autocast_enabled)}()"
     if name == "function_modes" and not g.expected:
         return f"{w.names(torch._C._len_torch_function_stack)}()"
+    if name == "transforms" and not g.expected:
+        return f"{w.names(torch._C._functorch.maybe_current_level)}() is not None"
     if name == "dispatch_modes" and not g.expected:
         return f"{w.names(torch._C._len_torch_dispatch_stack)}()"
     relation = "is not" if READERS[name].identity else "!="

@@ -54,7 +54,7 @@ def _default_device() -> Any:
     return devices[-1] if devices else None
 
 
-def _transforms() -> int:
+def transform_level() -> int:
     """Depth of the `torch.func` transforms (vmap, grad, ...) that surround the call."""
     level: int | None = torch._C._functorch.maybe_current_level()
     return level or 0
@@ -71,12 +71,14 @@ READERS: dict[str, Reader] = {
     "deterministic": Reader(
         torch.are_deterministic_algorithms_enabled, "choose deterministic algorithms once, at start"
     ),
-    "transforms": Reader(_transforms, "apply torch.func transforms inside the compiled function"),
+    "transforms": Reader(transform_level, "apply torch.func transforms inside the compiled function"),
     "config": Reader(lambda: config.get().code_key, "patch pliant.config once, before the first call", True),
 }
 
 # What every entry depends on. "default_device" is a function mode, so its type is in "function_modes" already.
-ALWAYS = ("grad_enabled", "inference_mode", "autocast", "default_dtype", "function_modes", "deterministic", "config")
+ALWAYS = (
+    "grad_enabled", "inference_mode", "autocast", "default_dtype", "function_modes", "deterministic", "transforms", "config",
+)  # fmt: skip
 
 
 def state_guards(names: tuple[str, ...] = ALWAYS) -> list[Guard]:

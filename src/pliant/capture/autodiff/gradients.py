@@ -53,7 +53,9 @@ def _grad_of(
     unused = bool(allow_unused) or materialize_grads
     found = _record(t, roots, wanted, given, keep, create_graph, unused)
     if materialize_grads:
-        found = tuple(torch.zeros_like(w, requires_grad=create_graph) if g is None else g for g, w in zip(found, wanted))
+        found = tuple(
+            torch.zeros_like(w, requires_grad=create_graph) if g is None else g for g, w in zip(found, wanted)
+        )
     return found
 
 

@@ -48,7 +48,7 @@ def empty(size: Sequence[Dim], *, memory_format: Any = None, **options: Any) -> 
     return found if memory_format is None else found.like(stride=strides_of_format(found.size, memory_format))
 
 
-@rule(_aten.zeros.default, _aten.ones.default, _aten.rand.default, _aten.randn.default, _aten.rand.generator,
+@rule(_aten.zeros.default, _aten._efficientzerotensor.default, _aten.ones.default, _aten.rand.default, _aten.randn.default, _aten.rand.generator,
       _aten.randn.generator)  # fmt: skip
 def filled(size: Sequence[Dim], *, generator: Any = None, **options: Any) -> TensorSpec:
     return fresh(size, options)

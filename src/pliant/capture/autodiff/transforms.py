@@ -1,0 +1,302 @@
+"""`torch.func` inside a program: the transformed function is traced into a graph, one node applies the transform to it.
+
+In:     calls of what `torch.func.grad`, `vmap`, `jacrev`... returned, made inside or outside; of `vjp` and `jvp`.
+Out:    results in eager's structure; a module of `graph.transforms` in the graph.
+Holds:  the function has no side effects. Inside it tensors are those of one sample (`vmap`) or of the level that is
+        differentiated; what it closes over is constant to the transform. Nothing of torch's transform stack is ever interpreted.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers import handles
+from pliant.capture.regions import Region, record_module, without_effects
+from pliant.capture.torch_calls import SPECIAL_MODULES
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.transforms import Gradient, Jacobian, Mapped, PulledBack, PushedForward
+from pliant.guards.sources import held
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from pliant.capture.tracer import Tracer
+
+_PACKAGE = "torch._functorch"
+_FOLLOWED = ("torch._functorch.functional_call", "torch._functorch.utils")  # plain Python
+
+
+def find(function: types.FunctionType) -> Callable[..., Any] | None:
+    """How a function that torch's transforms are made of is called; None for any other function."""
+    return None if function.__globals__["__name__"] in _FOLLOWED else _call
+
+
+SPECIAL_MODULES[_PACKAGE] = find
+
+
+def _call(t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    maker, _, rest = function.__code__.co_qualname.partition(".")
+    if not rest:
+        return _make(t, function, maker, args, kwargs)
+    apply = _APPLIED.get(maker)
+    if apply is None or not rest.startswith("<locals>.wrap"):
+        raise GraphBreak("unknown-call", f"torch.func.{maker}")
+    return apply(t, _options(t, function), args, kwargs)
+
+
+def _make(t: Tracer, function: types.FunctionType, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch.func.grad(f)`: only closes over what it is given."""
+    if name not in _APPLIED and name != "hessian":
+        raise GraphBreak("unknown-call", f"torch.func.{name}")
+    return t.native(function, *args, **kwargs)
+
+
+def _options(t: Tracer, function: types.FunctionType) -> dict[str, Any]:
+    """What the transform was made with."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    found = {name: cell.cell_contents for name, cell in cells}
+    inner = found["func"]
+    if t.world.source_of(function) is not None and t.world.source_of(inner) is None:
+        t.world.set_origin(inner, held(inner, getattr(inner, "__qualname__", "func")))
+    return found
+
+
+# ---- the traced function
+@dataclass(slots=True)
+class _Traced:
+    """`leaves`: the arguments, flat. `values`: what the graph takes. `outputs` and `auxiliary` are flat tensors."""
+
+    body: fx.GraphModule
+    leaves: list[Any]
+    values: list[Any]
+    outputs: list[Any]
+    out_spec: Any
+    auxiliary: list[Any]
+    aux_spec: Any
+
+    def place(self, leaf: int) -> int:
+        """The position of a leaf among the tensors of the leaves."""
+        return sum(isinstance(one, FakeTensor) for one in self.leaves[:leaf])
+
+
+def _flat(t: Tracer, value: Any) -> tuple[list[Any], Any]:
+    leaves, spec = pytree.tree_flatten(t.internalize(value))
+    return leaves, spec
+
+
+def _trace(
+    t: Tracer,
+    options: dict[str, Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    inner: Callable[[int, FakeTensor], FakeTensor] | None = None,
+) -> _Traced:
+    """The function's graph. `inner(leaf, tensor)`: what stands for a tensor of the arguments inside."""
+    leaves, spec = _flat(t, (args, kwargs))
+    region = Region(t.recorder, differentiated=True)
+    before = torch.is_grad_enabled()
+    with region.active(), without_effects(t, "a transformed function"):
+        given = [
+            region.fresh(one if inner is None else inner(i, one)) if isinstance(one, FakeTensor) else one
+            for i, one in enumerate(leaves)
+        ]
+        count = len(region.lifted)
+        inner_args, inner_kwargs = pytree.tree_unflatten(given, spec)
+        try:
+            result = t.call(options["func"], inner_args, inner_kwargs)
+        finally:
+            torch._C._set_grad_enabled(before)
+        result, auxiliary = _with_auxiliary(result) if options.get("has_aux") else (result, ())
+        outputs, out_spec = _flat(t, result)
+        aux, aux_spec = _flat(t, auxiliary)
+        if not all(isinstance(one, FakeTensor) for one in outputs):
+            raise GraphBreak("tensor-error", "a transformed function returned something other than tensors")
+        body = region.close([*outputs, *(one for one in aux if isinstance(one, FakeTensor))], "Function")
+    tensors = [one for one in leaves if isinstance(one, FakeTensor)]
+    return _Traced(body, leaves, [*tensors, *region.lifted[count:]], outputs, out_spec, aux, aux_spec)
+
+
+def _with_auxiliary(result: Any) -> tuple[Any, Any]:
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise GraphBreak("tensor-error", "a transformed function with has_aux must return (output, auxiliary)")
+    return result
+
+
+def _refilled(values: list[Any], tensors: list[Any], spec: Any) -> Any:
+    """A structure with its tensors replaced in order."""
+    remaining = iter(tensors)
+    return pytree.tree_unflatten([next(remaining) if isinstance(v, FakeTensor) else v for v in values], spec)
+
+
+def _chosen(t: Tracer, argnums: Any, args: tuple[Any, ...], traced: _Traced) -> tuple[list[list[int]], list[Any]]:
+    """For each argument that is differentiated its leaves (positions among all), and its structure."""
+    places, specs = [], []
+    starts = [0]
+    for one in args:
+        starts.append(starts[-1] + len(_flat(t, one)[0]))
+    for number in argnums if isinstance(argnums, tuple) else (argnums,):
+        number = range(len(args))[number]
+        leaves = list(range(starts[number], starts[number + 1]))
+        if not all(isinstance(traced.leaves[i], FakeTensor) for i in leaves):
+            raise GraphBreak("tensor-error", "an argument that is differentiated holds something other than tensors")
+        places.append([traced.place(i) for i in leaves])
+        specs.append(_flat(t, args[number])[1])
+    return places, specs
+
+
+def _by_argument(argnums: Any, flat: list[Any], specs: list[Any]) -> Any:
+    """One structure for each argument that is differentiated."""
+    found, at = [], 0
+    for spec in specs:
+        found.append(pytree.tree_unflatten(flat[at : at + spec.num_leaves], spec))
+        at += spec.num_leaves
+    return tuple(found) if isinstance(argnums, tuple) else found[0]
+
+
+# ---- derivatives
+def _gradient(t: Tracer, options: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    traced = _trace(t, options, args, kwargs)
+    if len(traced.outputs) != 1 or traced.outputs[0].dim() != 0:
+        raise GraphBreak("tensor-error", "torch.func.grad of a function whose result is not one number")
+    argnums = options["argnums"]
+    places, specs = _chosen(t, argnums, args, traced)
+    flat = tuple(place for group in places for place in group)
+    made = list(record_module(t, Gradient(traced.body, flat, 1), traced.values, "grad"))
+    gradients, value, auxiliary = made[: len(flat)], made[len(flat)], made[len(flat) + 1 :]
+    aux = _refilled(traced.auxiliary, auxiliary, traced.aux_spec)
+    return _by_argument(argnums, gradients, specs), value, aux
+
+
+def _grad(t: Tracer, options: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    gradients, _, aux = _gradient(t, options, args, kwargs)
+    return (gradients, aux) if options["has_aux"] else gradients
+
+
+def _grad_and_value(t: Tracer, options: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    gradients, value, aux = _gradient(t, options, args, kwargs)
+    return (gradients, (value, aux)) if options["has_aux"] else (gradients, value)
+
+
+def _jacobian(by: str, given: tuple[str, ...]) -> Callable[..., Any]:
+    def apply(t: Tracer, options: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        traced = _trace(t, options, args, kwargs)
+        argnums = options["argnums"]
+        places, specs = _chosen(t, argnums, args, traced)
+        flat = tuple(place for group in places for place in group)
+        count = len(traced.outputs)
+        more = {name: options[name] for name in given if name in options}
+        made = list(record_module(t, Jacobian(traced.body, flat, count, by=by, **more), traced.values, by))
+        rows = [_by_argument(argnums, made[i * len(flat) : (i + 1) * len(flat)], specs) for i in range(count)]
+        found = pytree.tree_unflatten(rows, traced.out_spec)
+        aux = _refilled(traced.auxiliary, made[count * len(flat) :], traced.aux_spec)
+        return (found, aux) if options["has_aux"] else found
+
+    return apply
+
+
+@handles(torch.func.jvp)
+def _jvp(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return _push(t, *args, **kwargs)
+
+
+def _push(t: Tracer, func: Any, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
+    traced = _trace(t, {"func": func, "has_aux": has_aux}, tuple(t.sequence(primals)), {})
+    given = _flat(t, tuple(t.sequence(tangents)))[0]
+    count = len(traced.outputs)
+    module = PushedForward(traced.body, tuple(range(len(given))), count)
+    made = list(record_module(t, module, [*traced.values, *given], "jvp"))
+    outputs = pytree.tree_unflatten(made[:count], traced.out_spec)
+    moved = pytree.tree_unflatten(made[count : 2 * count], traced.out_spec)
+    aux = _refilled(traced.auxiliary, made[2 * count :], traced.aux_spec)
+    return (outputs, moved, aux) if has_aux else (outputs, moved)
+
+
+class _Pullback:
+    """The function that `vjp` returns, while it is traced."""
+
+    def __init__(self, traced: _Traced, specs: list[Any]) -> None:
+        self.traced = traced
+        self.specs = specs
+
+    def __call__(self, cotangents: Any) -> Any:
+        raise AssertionError("called through the table of handlers")
+
+
+@handles(torch.func.vjp)
+def _vjp(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    func, *primals = args
+    has_aux = bool(kwargs.get("has_aux", False))
+    traced = _trace(t, {"func": func, "has_aux": has_aux}, tuple(primals), {})
+    made = list(record_module(t, traced.body, traced.values, "function"))
+    count = len(traced.outputs)
+    pullback = _Pullback(traced, [_flat(t, one)[1] for one in primals])
+    outputs = pytree.tree_unflatten(made[:count], traced.out_spec)
+    aux = _refilled(traced.auxiliary, made[count:], traced.aux_spec)
+    return (outputs, pullback, aux) if has_aux else (outputs, pullback)
+
+
+@handles(_Pullback.__call__)
+def _pull(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    pullback, cotangents = args
+    traced = pullback.traced
+    given = _flat(t, cotangents)[0]
+    places = tuple(range(len([one for one in traced.leaves if isinstance(one, FakeTensor)])))
+    module = PulledBack(traced.body, places, len(traced.outputs))
+    made = list(record_module(t, module, [*traced.values, *given], "vjp"))
+    return _by_argument((), made, pullback.specs)
+
+
+# ---- vmap
+def _vmap(t: Tracer, options: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    dims = _in_dims(t, options["in_dims"], args, kwargs)
+
+    def sample(leaf: int, tensor: FakeTensor) -> FakeTensor:
+        if dims[leaf] is None:
+            return tensor
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            return t.native(torch.select, tensor, dims[leaf], 0)  # type: ignore[no-any-return]
+
+    traced = _trace(t, options, args, kwargs, sample)
+    mapped = [dim for dim, one in zip(dims, traced.leaves, strict=True) if isinstance(one, FakeTensor)]
+    mapped += [None] * (len(traced.values) - len(mapped))
+    out_dims = pytree._broadcast_to_and_flatten(_tupled(options["out_dims"]), traced.out_spec)
+    if out_dims is None:
+        raise GraphBreak("tensor-error", "vmap: out_dims do not fit the result")
+    more = {"randomness": options["randomness"], "chunk_size": options["chunk_size"]}
+    module = Mapped(traced.body, tuple(mapped), tuple(out_dims), **more)
+    return pytree.tree_unflatten(list(record_module(t, module, traced.values, "vmap")), traced.out_spec)
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _in_dims(t: Tracer, in_dims: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int | None]:
+    """The mapped dimension of each leaf of (args, kwargs): keyword arguments are not mapped."""
+    leaves, spec = _flat(t, args)
+    dims = pytree._broadcast_to_and_flatten(_tupled(in_dims), spec)
+    if dims is None or any(dim is not None and not isinstance(one, FakeTensor) for dim, one in zip(dims, leaves)):
+        raise GraphBreak("tensor-error", "vmap: in_dims do not fit the arguments")
+    return [*dims, *[None] * len(_flat(t, kwargs)[0])]
+
+
+def _functionalized(t: Tracer, options: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Removing mutations is what the compiler does anyway."""
+    return t.call(options["func"], args, kwargs)
+
+
+_APPLIED: dict[str, Callable[..., Any]] = {
+    "grad": _grad,
+    "grad_and_value": _grad_and_value,
+    "jacrev": _jacobian("jacrev", ("chunk_size",)),
+    "jacfwd": _jacobian("jacfwd", ("randomness",)),
+    "vmap": _vmap,
+    "functionalize": _functionalized,
+}

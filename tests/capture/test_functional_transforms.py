@@ -1,0 +1,258 @@
+"""`torch.func` inside compiled functions is captured whole; around them it gives eager's answers."""
+
+import functools
+
+import pytest
+import torch
+from tests.capture.against_eager import check
+from torch.func import (
+    functional_call,
+    functionalize,
+    grad,
+    grad_and_value,
+    hessian,
+    jacfwd,
+    jacrev,
+    jvp,
+    stack_module_state,
+    vjp,
+    vmap,
+)
+
+import pliant
+
+GENERATOR = torch.Generator().manual_seed(1)
+X = torch.randn(4, 5, generator=GENERATOR)
+Y = torch.randn(4, 5, generator=GENERATOR)
+W = torch.randn(5, 5, generator=GENERATOR)
+XG, WG = X.clone().requires_grad_(), W.clone().requires_grad_()
+
+
+def loss(w, x):
+    return (x @ w).tanh().pow(2).sum()
+
+
+# ---- derivatives
+def test_grad():
+    check(lambda w, x: grad(loss)(w, x), W, X)
+    check(lambda w, x: grad(loss, argnums=1)(w, x), W, X)
+    check(lambda w, x: grad(loss, argnums=(0, 1))(w, x), W, X)
+
+
+def test_grad_and_value():
+    def with_aux(w, x):
+        y = x @ w
+        return y.pow(2).sum(), {"y": y, "n": [y * 2]}
+
+    check(lambda w, x: grad_and_value(loss)(w, x), W, X)
+    check(lambda w, x: grad(with_aux, has_aux=True)(w, x), W, X)
+    check(lambda w, x: grad_and_value(with_aux, has_aux=True)(w, x), W, X)
+
+
+def test_grad_of_structures():
+    def f(parameters, x):
+        return (x @ parameters["w"] + parameters["b"][0]).sin().sum()
+
+    check(lambda w, x: grad(f)({"w": w, "b": [x[0]]}, x), W, X)
+
+
+def test_closures_and_keywords():
+    def f(w, x):
+        return grad(lambda v, *, k: (x @ v * k).sin().sum())(w, k=2.0)
+
+    check(f, W, X)
+
+
+def test_nested():
+    check(lambda x: grad(lambda v: grad(lambda u: (u**3).sum())(v).sin().sum())(x), X)
+
+
+def test_the_result_is_differentiable():
+    check(lambda w, x: grad(loss)(w, x).pow(2).sum(), WG, XG)
+
+    def maml(w, x):
+        fast = w - 0.1 * grad(lambda v: (x @ v).pow(2).mean())(w)
+        return (x @ fast).pow(2).mean()
+
+    check(maml, WG, X)
+
+
+OUTSIDE = grad(lambda w, x: (x @ w).cos().sum())
+
+
+def test_made_outside():
+    check(lambda w, x: OUTSIDE(w, x) * 2, W, X)
+    check(grad(loss), W, X)
+
+
+def test_vjp():
+    def f(w, x):
+        out, pull = vjp(lambda a, b: (b @ a).sin(), w, x)
+        return out, pull(torch.ones_like(out)), pull(out * 2)[0]
+
+    check(f, W, X)
+
+    def with_aux(x):
+        out, pull, aux = vjp(lambda a: ({"s": a.sin(), "c": a.cos()}, a * 2), x, has_aux=True)
+        return aux, pull({"s": x, "c": x})
+
+    check(with_aux, X)
+
+
+def test_jvp():
+    check(lambda x, t: jvp(lambda a: a.sin() * 2, (x,), (t,)), X, Y)
+    check(lambda w, x: jvp(lambda a, b: (b @ a).pow(2), (w, x), (torch.ones_like(w), torch.ones_like(x))), W, X)
+
+
+@pytest.mark.parametrize("transform", [jacrev, jacfwd])
+def test_jacobians(transform):
+    check(lambda x: transform(lambda a: a.sin() @ a.t())(x), X)
+    check(lambda w, x: transform(lambda a, b: {"y": b @ a, "z": b.sum()}, argnums=(0, 1))(w, x), W, X)
+
+
+def test_jacrev_in_chunks():
+    check(lambda x: jacrev(lambda a: a.sin().sum(1), chunk_size=2)(x), X)
+
+
+def test_hessian():
+    check(lambda x: hessian(lambda a: (a**3).sum())(x), X[0])
+
+
+# ---- vmap
+def test_vmap():
+    check(lambda x: vmap(lambda row: row.sum() * row)(x), X)
+    check(lambda x: vmap(lambda row: row.sum() * row)(x), XG)
+    check(lambda x, y: torch.vmap(torch.dot)(x, y), X, Y)
+
+
+def test_vmap_dims():
+    check(lambda x, y: vmap(lambda a, b: a * b.sum(), in_dims=(0, None))(x, y), X, Y)
+    check(lambda x, y: vmap(lambda a, b: a * b, in_dims=1, out_dims=1)(x, y), X, Y)
+    check(lambda x: vmap(lambda d: d["a"] + d["b"][0], in_dims=({"a": 0, "b": [1]},))({"a": x, "b": [x.t()]}), X)
+    check(lambda x: vmap(lambda a: (a * 2, a.sum()), out_dims=(1, 0))(x), X)
+    check(lambda x: vmap(lambda a, k: a * k, in_dims=(0, None))(x, 3.0), X)
+
+
+def test_vmap_keywords_and_closures():
+    check(lambda x, y: vmap(lambda a, *, b: a * b + y.sum())(x, b=y), X, Y)
+
+
+def test_vmap_nested_and_chunked():
+    check(lambda x, y: vmap(lambda a: vmap(lambda b: a.dot(b))(y))(x), X, Y)
+    check(lambda x: vmap(lambda a: a.cumsum(0), chunk_size=3)(x), X)
+
+
+def test_vmap_with_branches_on_shapes():
+    def f(row):
+        return row * 2 if row.shape[0] > 3 else row * 3
+
+    check(lambda x: vmap(f)(x), X)
+
+
+def test_per_sample_gradients():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
+
+    def sample_loss(parameters, x, y):
+        out = functional_call(model, parameters, (x.unsqueeze(0),))
+        return ((out - y.sum()) ** 2).sum()
+
+    def f(x, y):
+        parameters = {k: v.detach() for k, v in model.named_parameters()}
+        return vmap(grad(sample_loss), in_dims=(None, 0, 0))(parameters, x, y)
+
+    check(f, X, Y)
+
+
+def test_ensemble():
+    torch.manual_seed(0)
+    models = [torch.nn.Linear(5, 2) for _ in range(3)]
+    parameters, buffers = stack_module_state(models)
+    base = torch.nn.Linear(5, 2)
+
+    def f(x):
+        def one(p, b, x):
+            return functional_call(base, (p, b), (x,))
+
+        return vmap(one, in_dims=(0, 0, None))(parameters, buffers, x)
+
+    check(f, X)
+
+
+def test_batched_jacobian():
+    check(lambda x: vmap(jacrev(lambda a: a.sin() * a.sum()))(x), X)
+
+
+def test_functional_call_and_functionalize():
+    layer = torch.nn.Linear(5, 5)
+
+    def f(x):
+        doubled = {k: v * 2 for k, v in layer.named_parameters()}
+        return functional_call(layer, doubled, (x,))
+
+    check(f, XG)
+    check(lambda x: functionalize(lambda a: a.clone().add_(1))(x), X)
+
+
+def test_custom_function_inside_a_transform():
+    class Tripled(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x):
+            return x * 2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3 * ctx.saved_tensors[0]
+
+    check(lambda x: grad(lambda a: Tripled.apply(a).sum())(x), X, whole=False)
+    check(lambda x: vmap(grad(lambda a: Tripled.apply(a).sum()))(x), X, whole=False)
+
+
+def test_side_effects_break():
+    log = []
+
+    def f(x):
+        return grad(lambda a: (log.append(1), a.sin().sum())[1])(x)
+
+    compiled = pliant.compile(f)
+    for n in (1, 2):
+        torch.testing.assert_close(compiled(X), X.cos())
+        assert log == [1] * n
+
+
+# ---- around compiled functions
+def body(x):
+    return x.sin() * 2
+
+
+@pytest.mark.parametrize("compiled_before", [True, False])
+def test_around(compiled_before):
+    compiled = pliant.compile(body)
+    total = pliant.compile(lambda x: (x**3).sum())
+    if compiled_before:
+        compiled(X), compiled(X[0]), total(X), compiled(XG)
+    torch.testing.assert_close(vmap(compiled)(X), body(X))
+    torch.testing.assert_close(grad(lambda x: compiled(x).sum())(X), 2 * X.cos())
+    torch.testing.assert_close(grad(total)(X), 3 * X**2)
+    torch.testing.assert_close(jvp(compiled, (X,), (Y,))[1], 2 * X.cos() * Y)
+    torch.testing.assert_close(jacrev(compiled)(X[0]), torch.diag(2 * X[0].cos()))
+    torch.testing.assert_close(vmap(grad(lambda a: compiled(a).sum()))(X), 2 * X.cos())
+    torch.testing.assert_close(compiled(X), body(X))
+
+
+def test_a_function_wrapped_like_a_compiled_one():
+    compiled = pliant.compile(body)
+    mapped = vmap(compiled)  # carries the attributes of `compiled`
+    torch.testing.assert_close(pliant.compile(lambda x: mapped(x) + 1)(X), body(X) + 1)
+
+    @functools.wraps(compiled)
+    def tripled(x):
+        return compiled(x) * 3
+
+    torch.testing.assert_close(pliant.compile(tripled)(X), body(X) * 3)
