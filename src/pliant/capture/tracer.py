@@ -5,7 +5,7 @@ Out:    a `Trace` (`capture.trace`), or `CannotCapture`.
 Holds:  values are ordinary Python objects; only tensors are fake and varying numbers symbolic. So C code of Python itself can work on
         them; what it may not see are unguarded objects from outside. Nothing outside changes during a trace.
         A graph break that is met in the middle of an operation restarts the trace, which then stops before that operation.
-Reads on: `frame.py` (the loop), `opcodes/`, `calls.py`, `handlers.py` (tables), `attributes.py`, `operators.py`, `world.py`, `inputs.py`, `recorder.py`.
+Reads on: `frame.py` (the loop), `opcodes/`, `calls.py`, `handlers/` (tables), `attributes.py`, `operators.py`, `world.py`, `inputs.py`, `recorder.py`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,16 @@
+"""Callables that are not simply interpreted: built-ins that need guards or re-entry, pure C functions, effects, refusals.
+
+In:     `find(function)` and `find_class(cls)` give the row of the table, if there is one; `call_native` decides for C functions.
+Out:    traced results.
+Holds:  one module a theme; importing this package fills the tables.
+"""
+
+from pliant.capture.handlers import classes, effects, iteration, questions, text_and_numbers
+from pliant.capture.handlers.c_functions import call_native
+from pliant.capture.handlers.classes import call_enum, find_accessor, find_class
+from pliant.capture.handlers.effects import log
+from pliant.capture.handlers.table import find, handles
+
+__all__ = ["call_enum", "call_native", "find", "find_accessor", "find_class", "handles", "log"]
+
+assert classes and effects and iteration and questions and text_and_numbers

@@ -1,0 +1,199 @@
+"""Functions and methods written in C: which are pure, and how the others are called.
+
+In:     `call_native(t, function, args, kwargs)`.
+Holds:  every C function that runs during a trace is known as pure, by itself, by its type or by its module.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import functools
+import itertools
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture.generators import TracedGenerator, TracedIterator
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers.containers import TEXT_METHODS, call_container_method
+from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
+from pliant.capture.handlers.table import Args, Kwargs
+from pliant.capture.torch_calls import call_torch
+from pliant.capture.world import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+# ---- C functions and methods
+_PURE_MODULES = frozenset(
+    (
+        "math",
+        "cmath",
+        "_operator",
+        "operator",
+        "itertools",
+        "_bisect",
+        "_heapq",
+        "_collections",
+        "_functools",
+        "_struct",
+        "_string",
+        "_json",
+        "unicodedata",
+        "_statistics",
+        "binascii",
+        "_sre",
+        "zlib",
+        "_abc",
+        "_typing",
+    )
+)
+_PURE_BUILTINS = frozenset((bin, hex, oct, chr, ord, dir, issubclass, callable, divmod, pow))
+_PURE_SELF_TYPES = (
+    str,
+    bytes,
+    int,
+    float,
+    bool,
+    complex,
+    tuple,
+    frozenset,
+    range,
+    slice,
+    type(None),
+    torch.Size,
+    torch.dtype,
+    torch.device,
+    types.MappingProxyType,
+)
+_OWN_SELF_TYPES = tuple(MUTABLE_CONTAINERS) + (TracedGenerator, TracedIterator)
+
+
+def call_native(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """A function or method written in C."""
+    receiver = getattr(function, "__self__", None)
+    if isinstance(
+        function,
+        (
+            types.MethodDescriptorType,
+            types.WrapperDescriptorType,
+            types.GetSetDescriptorType | types.MemberDescriptorType,
+        ),
+    ):
+        return _call_descriptor(t, function, args, kwargs)
+    if receiver is None or isinstance(receiver, types.ModuleType):
+        return _call_c_function(t, function, args, kwargs)
+    if isinstance(receiver, type):
+        return _call_c_classmethod(t, function, receiver, args, kwargs)
+    return call_method(t, receiver, function.__name__, function, args, kwargs)
+
+
+def _call_descriptor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """Class.method(self, ...) of a class written in C."""
+    owner = function.__objclass__
+    if issubclass(owner, torch._C.TensorBase):
+        return call_torch(t, function, args, kwargs)
+    if not args:
+        raise GraphBreak("bad-call", f"{function.__qualname__} without an object")
+    receiver = t.world.resolve(args[0])
+    bound = t.native(function.__get__, receiver, type(receiver))
+    return call_method(t, receiver, function.__name__, bound, args[1:], kwargs)
+
+
+def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    """A bound method written in C."""
+    if isinstance(receiver, torch.Tensor) or type(receiver) in SYMBOLIC_TYPES:
+        return call_torch(t, bound, args, kwargs)
+    special = TEXT_METHODS.get(name)
+    if special is not None:
+        handled = special(t, receiver, args, kwargs)
+        if handled is not NotImplemented:
+            return handled
+    if isinstance(receiver, _PURE_SELF_TYPES):
+        args = tuple(
+            t.concrete_tree(t.internalize(a)) if not isinstance(a, (TracedGenerator, TracedIterator)) else a
+            for a in args
+        )
+        if name == "join" and isinstance(receiver, (str, bytes)):
+            args = (t.sequence(args[0]),)
+        t.refuse_opaque(*args)
+        return t.native(bound, *args, **kwargs)
+    if isinstance(receiver, (*_OWN_SELF_TYPES, list, dict, set)):
+        return call_container_method(t, receiver, name, args, kwargs)
+    if name in _ITERATOR_METHODS and not t.world.is_opaque(receiver):
+        return t.native(bound, *args, **kwargs)
+    module = type(receiver).__module__
+    if module in ("re", "_sre", "datetime", "string", "torch._C") or type(receiver).__name__ in ("PyCapsule",):
+        return t.native(bound, *(t.concrete_tree(t.internalize(a)) for a in args), **kwargs)
+    if name in ATTRIBUTE_METHODS and not isinstance(receiver, type):
+        return ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)
+    if getattr(bound, "__objclass__", None) is object and name in ("__init__", "__init_subclass__"):
+        return None
+    if isinstance(receiver, (property, classmethod, staticmethod)) and name in (
+        "setter",
+        "getter",
+        "deleter",
+        "__get__",
+    ):
+        return t.native(bound, *args, **kwargs)
+    if isinstance(receiver, BaseException) and name in ("__init__", "with_traceback", "add_note"):
+        return t.native(bound, *args, **kwargs)
+    if name == "__eq__" or name == "__ne__":
+        return receiver is args[0] if name == "__eq__" else receiver is not args[0]
+    raise GraphBreak("unknown-call", f"the method {name} of a {type(receiver).__name__}")
+
+
+_ITERATOR_METHODS = frozenset(("__next__", "__iter__", "__length_hint__", "send", "throw", "close"))
+
+
+def _call_c_function(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    module = getattr(function, "__module__", None) or ""
+    if module.startswith("torch") or function in _torch_builtins():
+        return call_torch(t, function, args, kwargs)
+    if function in _PURE_BUILTINS or module in _PURE_MODULES:
+        args = tuple(t.concrete_tree(t.internalize(a)) for a in args)
+        t.refuse_opaque(*args)
+        return t.native(function, *args, **{k: concrete(v) for k, v in kwargs.items()})
+    if function is builtins.__build_class__:
+        return t.build_class(args, kwargs)
+    raise GraphBreak("unknown-call", f"the C function {module}.{function.__name__}")
+
+
+@functools.cache
+def _torch_builtins() -> frozenset[Any]:
+    found = set()
+    for owner in (
+        torch._C._VariableFunctions,
+        torch._C._nn,
+        torch._C,
+        torch._C._linalg,  # type: ignore[attr-defined]
+        torch._C._special,  # type: ignore[attr-defined]
+        torch._C._fft,  # type: ignore[attr-defined]
+    ):
+        for name in dir(owner):
+            value = getattr(owner, name, None)
+            if isinstance(value, types.BuiltinFunctionType):
+                with contextlib.suppress(TypeError):
+                    found.add(value)
+    return frozenset(found)
+
+
+def _call_c_classmethod(t: Tracer, function: Any, cls: type, args: Args, kwargs: Kwargs) -> Any:
+    """dict.fromkeys, object.__new__, int.from_bytes..."""
+    if function.__name__ == "__call__":
+        return t.instantiate(cls, args, kwargs)
+    if function.__name__ == "__new__":
+        return t.new_object(args[0], function, args[1:], kwargs)
+    if cls in DICT_TYPES and function.__name__ == "fromkeys":
+        return t.native(function, [t.hashable(k) for k in t.sequence(args[0])], *args[1:])
+    if issubclass(cls, torch._C.TensorBase):
+        return call_torch(t, function, args, kwargs)
+    if cls in (int, float, str, bytes, itertools.chain, object) or cls.__module__ == "datetime":
+        if function.__name__ == "from_iterable":
+            return t.native(function, [t.iterable(a) for a in t.sequence(args[0])])
+        if function.__name__ in ("__init_subclass__", "__subclasshook__"):
+            return None if function.__name__ == "__init_subclass__" else NotImplemented
+        return t.native(function, *map(concrete, args), **kwargs)
+    raise GraphBreak("unknown-call", f"the class method {cls.__name__}.{function.__name__}")

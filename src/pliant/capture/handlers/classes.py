@@ -1,0 +1,219 @@
+"""How classes written in C are instantiated.
+
+Holds:  iterables of the program are driven through the interpreter; numbers that C code needs are specialized.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+import operator
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture import operators
+from pliant.capture.handlers.table import CLASSES, Args, ClassHandler, Kwargs
+from pliant.capture.world import SYMBOLIC_TYPES, concrete
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.guards.sources import held
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+def _construct_iterable(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    args = tuple(t.iterable(a) if i == 0 else concrete(a) for i, a in enumerate(args))
+    if cls in (set, frozenset) and args:
+        args = ([t.hashable(v) for v in args[0]],)
+    return t.native(cls, *args, **kwargs)
+
+
+def _construct_dict(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    leading: Args = ()
+    if cls is collections.defaultdict:
+        leading, args = args[:1], args[1:]
+    sources = [pairs_or_mapping(t, a) for a in args]
+    return t.native(cls, *leading, *sources, **kwargs)
+
+
+def pairs_or_mapping(t: Tracer, value: Any) -> Any:
+    if value is None:
+        return value
+    if isinstance(value, dict) or operators.python_method(t, value, "keys") is not None:
+        return t.mapping(value)
+    return [tuple(t.sequence(pair)) for pair in t.sequence(value)]
+
+
+def _construct_lazy(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    """zip, enumerate, reversed and itertools: lazily over traced iterables."""
+    return t.native(
+        cls,
+        *(a if isinstance(a, int) or type(a) in SYMBOLIC_TYPES else t.iterable(a) for a in map(_concrete, args)),
+        **{k: concrete(v) for k, v in kwargs.items()},
+    )
+
+
+def _concrete(value: Any) -> Any:
+    return concrete(value)
+
+
+def _construct_reversed(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    value = t.world.adopt(t.world.resolve(args[0]))
+    method = operators.python_method(t, value, "__reversed__")
+    if method is not None:
+        return t.call(method, (value,), {})
+    if isinstance(value, FakeTensor):
+        return t.native(reversed, t.sequence(value))
+    if not hasattr(type(value), "__reversed__") and operators.python_method(t, value, "__getitem__"):
+        size = concrete(operators.length(t, value))
+        return iter([operators.subscript(t, value, i) for i in range(size - 1, -1, -1)])
+    return t.native(reversed, value)
+
+
+def _construct_with_function(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    function = (
+        args[0]
+        if args[0] is None and cls is filter
+        else t.reentrant(args[0], truth=cls is not map and cls is not itertools.starmap)
+    )
+    return t.native(cls, function, *(t.iterable(a) for a in args[1:]))
+
+
+def _construct_accumulate(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    function = args[1] if len(args) > 1 else kwargs.get("func")
+    rest = {k: v for k, v in kwargs.items() if k != "func"}
+    values = t.iterable(args[0])
+    step = t.reentrant(operator.add if function is None else function)
+    return t.native(cls, values, step, **rest)
+
+
+def _item_accessor(t: Tracer, getter: Any, args: Args) -> Any:
+    keys = getter.__reduce__()[1]
+    found = tuple(operators.subscript(t, args[0], k) for k in keys)
+    return found[0] if len(keys) == 1 else found
+
+
+def _attribute_accessor(t: Tracer, getter: Any, args: Args) -> Any:
+    names = getter.__reduce__()[1]
+    found = tuple(functools.reduce(t.get_attr, name.split("."), args[0]) for name in names)
+    return found[0] if len(names) == 1 else found
+
+
+def _method_accessor(t: Tracer, caller: Any, args: Args) -> Any:
+    made = caller.__reduce__()
+    if made[0] is operator.methodcaller:
+        return t.call(t.get_attr(args[0], made[1][0]), made[1][1:], {})
+    return t.call(t.get_attr(args[0], made[0].args[0]), made[1], made[0].keywords)
+
+
+_ACCESSORS: dict[Any, Callable[[Tracer, Any, Args], Any]] = {
+    operator.itemgetter: _item_accessor,
+    operator.attrgetter: _attribute_accessor,
+    operator.methodcaller: _method_accessor,
+}
+
+
+def find_accessor(cls: type) -> Callable[[Tracer, Any, Args], Any] | None:
+    """How objects of the operator module's classes are called."""
+    return _ACCESSORS.get(cls)
+
+
+def _construct_plain(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    return t.native(
+        cls, *(t.concrete_tree(t.internalize(a)) for a in args), **{k: t.concrete_tree(v) for k, v in kwargs.items()}
+    )
+
+
+def _construct_range(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    return t.native(range, *(concrete(operators._as_index(t, a)) for a in args))
+
+
+def _construct_slice(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    return slice(*args)
+
+
+def _construct_partial(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    return t.native(cls, *args, **kwargs)
+
+
+def _construct_exception(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    return t.native(cls, *args, **kwargs)
+
+
+def _construct_object(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    return object()
+
+
+CLASSES |= {
+    **dict.fromkeys((list, tuple, set, frozenset, collections.deque), _construct_iterable),
+    **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _construct_dict),
+    **dict.fromkeys(
+        (
+            zip,
+            enumerate,
+            itertools.chain,
+            itertools.islice,
+            itertools.cycle,
+            itertools.repeat,
+            itertools.count,
+            itertools.product,
+            itertools.permutations,
+            itertools.combinations,
+            itertools.combinations_with_replacement,
+            itertools.zip_longest,
+            itertools.compress,
+            itertools.pairwise,
+        ),
+        _construct_lazy,
+    ),
+    **dict.fromkeys(
+        (map, filter, itertools.takewhile, itertools.dropwhile, itertools.filterfalse, itertools.starmap),
+        _construct_with_function,
+    ),
+    **dict.fromkeys(
+        (
+            complex,
+            bytes,
+            torch.Size,
+            torch.device,
+            torch.finfo,
+            torch.iinfo,
+            torch.Generator,
+            types.SimpleNamespace,
+            memoryview,
+            bytearray,
+        ),
+        _construct_plain,
+    ),
+    **dict.fromkeys((operator.itemgetter, operator.attrgetter, operator.methodcaller), _construct_partial),
+    itertools.accumulate: _construct_accumulate,
+    reversed: _construct_reversed,
+    range: _construct_range,
+    slice: _construct_slice,
+    functools.partial: _construct_partial,
+    object: _construct_object,
+    property: _construct_exception,
+    staticmethod: _construct_exception,
+    classmethod: _construct_exception,
+    types.MethodType: _construct_exception,
+    types.CellType: _construct_exception,
+}
+
+
+def find_class(cls: type) -> ClassHandler | None:
+    """How a class implemented in C is instantiated, if it is one of those listed."""
+    found = CLASSES.get(cls)
+    if found is None and issubclass(cls, BaseException) and cls.__module__ == "builtins":
+        return _construct_exception
+    return found
+
+
+def call_enum(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    """Color(1): the member."""
+    member = t.native(cls, *(concrete(a) for a in args), **kwargs)
+    t.world.set_origin(member, held(member, str(member)))
+    return member

@@ -1,0 +1,143 @@
+"""Methods of mutable containers and of text.
+
+Holds:  reads of dicts from outside are guarded one key at a time; everything else adopts the container.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import operator
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pliant.capture import operators
+from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.handlers.classes import pairs_or_mapping
+from pliant.capture.handlers.iteration import need_plain_order, with_key
+from pliant.capture.handlers.table import Args, Kwargs
+from pliant.capture.world import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.guards.kinds import MISSING, Kind
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+_READ_ONLY_DICT = frozenset(("get", "__getitem__", "__contains__"))
+
+
+def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
+    """A method of a mutable container: reads of outside dicts are guarded one key at a time, the rest adopts the container."""
+    if isinstance(receiver, dict) and t.world.needs_guards(receiver):
+        if name in _READ_ONLY_DICT:
+            return _read_foreign_dict(t, receiver, name, args)
+        if name == "__setitem__":
+            t.world.dict_set(receiver, t.hashable(args[0]), args[1])
+            return None
+        if name == "__len__":
+            return operators.length(t, receiver)
+    if isinstance(receiver, list) and name == "__getitem__":
+        return (
+            operators.subscript(t, receiver, args[0])
+            if type(receiver) is list
+            else t.native(list.__getitem__, receiver, concrete(args[0]))
+        )
+    receiver = t.world.adopt(receiver)
+    if t.world.is_opaque(receiver):
+        if isinstance(receiver, dict) and name in ("keys", "values", "items"):
+            return _foreign_dict_view(t, receiver, name)
+        raise GraphBreak("unknown-object", f"the method {name} of a {type(receiver).__name__} from outside")
+    method = getattr(receiver, name)
+    if isinstance(method, types.MethodType):  # a subclass' own method: what was asked for is the base class'
+        method = functools.partial(getattr(_native_base(receiver), name), receiver)
+    args = tuple(_container_argument(t, receiver, name, i, a) for i, a in enumerate(args))
+    if name == "sort":
+        need_plain_order(t, receiver, kwargs)
+        kwargs = with_key(t, kwargs)
+    if name in ("index", "count", "remove", "__eq__", "__contains__"):
+        t.refuse_opaque(receiver, *args)
+    return t.native(method, *args, **kwargs)
+
+
+def _native_base(value: Any) -> type:
+    return next(base for base in type(value).__mro__ if base in MUTABLE_CONTAINERS)
+
+
+def _foreign_dict_view(t: Tracer, receiver: dict[Any, Any], name: str) -> Any:
+    t.world.guard(t.world.source_of(receiver), Kind.KEYS, tuple(dict.keys(receiver)))
+    items = {k: t.world.dict_get(receiver, k) for k in dict.keys(receiver)}
+    return getattr(items, name)()
+
+
+def _container_argument(t: Tracer, receiver: Any, name: str, index: int, value: Any) -> Any:
+    if (
+        isinstance(receiver, dict)
+        and name in ("pop", "setdefault", "__setitem__", "__delitem__", "get", "move_to_end", "__getitem__")
+        and index == 0
+    ):
+        return t.hashable(value)
+    if isinstance(receiver, set) and name in ("add", "discard", "remove"):
+        return t.hashable(value)
+    if name in (
+        "extend",
+        "extendleft",
+        "__iadd__",
+        "union",
+        "intersection",
+        "difference",
+        "symmetric_difference",
+        "issubset",
+        "issuperset",
+        "isdisjoint",
+        "intersection_update",
+        "difference_update",
+    ) or (name == "update" and isinstance(receiver, set)):
+        return t.iterable(value)
+    if name == "update":
+        return pairs_or_mapping(t, value)
+    if (
+        isinstance(receiver, (list, collections.deque))
+        and name in ("insert", "pop", "rotate", "__getitem__", "__delitem__")
+        and index == 0
+    ):
+        return concrete(value)
+    return value
+
+
+def _read_foreign_dict(t: Tracer, receiver: dict[Any, Any], name: str, args: Args) -> Any:
+    key = t.hashable(args[0])
+    if name == "__contains__":
+        return t.world.dict_contains(receiver, key)
+    value = t.world.dict_get(receiver, key)
+    if value is not MISSING:
+        return t.world.resolve(value)
+    if name == "get":
+        return args[1] if len(args) > 1 else None
+    raise Raised(KeyError(key))
+
+
+def _str_format(t: Tracer, receiver: Any, args: Args, kwargs: Kwargs) -> Any:
+    if not isinstance(receiver, str):
+        return NotImplemented
+    values = [
+        t.call(str, (a,), {}) if not isinstance(a, (str, int, float)) and type(a) not in SYMBOLIC_TYPES else concrete(a)
+        for a in args
+    ]
+    named = {k: concrete(v) for k, v in kwargs.items()}
+    t.refuse_opaque(*named.values())
+    return t.native(receiver.format, *values, **named)
+
+
+def _str_mod(t: Tracer, receiver: Any, args: Args, kwargs: Kwargs) -> Any:
+    if not isinstance(receiver, str):
+        return NotImplemented
+    value = t.concrete_tree(t.internalize(args[0]))
+    parts = value if isinstance(value, tuple) else (value,)
+    if any(isinstance(p, FakeTensor) for p in parts):
+        raise GraphBreak("data-dependent", "formatting a tensor")
+    t.refuse_opaque(value)
+    return t.native(operator.mod, receiver, value)
+
+
+TEXT_METHODS: dict[str, Callable[[Tracer, Any, Args, Kwargs], Any]] = {"format": _str_format, "__mod__": _str_mod}

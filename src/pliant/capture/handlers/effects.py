@@ -1,0 +1,99 @@
+"""Output that is replayed after the graph, and calls that are left out of it.
+
+Holds:  effects keep their order; their arguments are what they were at the time of the call.
+"""
+
+from __future__ import annotations
+
+import copy
+import types
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
+from pliant.capture.trace import CallEffect
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.guards.sources import held
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+# ---- effects, replayed after the graph
+def _effect(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> None:
+    """Call it at the end of the entry, with the arguments as they are now."""
+    args = tuple(_snapshot(t, a) for a in args)
+    kwargs = {k: _snapshot(t, v) for k, v in kwargs.items()}
+    t.world.effects_in_order.append(CallEffect(function, args, kwargs))
+
+
+def _snapshot(t: Tracer, value: Any) -> Any:
+    if isinstance(value, FakeTensor):
+        raise GraphBreak("side-effect-call", "output of a tensor's value")
+    value = t.concrete_tree(t.internalize(value))
+    if isinstance(value, (str, int, float, bool, type(None), bytes)):
+        return value
+    if isinstance(value, type) or t.world.is_foreign(value):
+        if isinstance(value, (type, types.ModuleType, types.FunctionType)) or not type(value).__module__.startswith(
+            "builtins"
+        ):
+            return value
+    raise GraphBreak("side-effect-call", f"output of a {type(value).__name__}")
+
+
+@handles(print)
+def _print(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    if any(v is not None for k, v in kwargs.items() if k == "file"):
+        raise GraphBreak("side-effect-call", "print to a file")
+    texts = tuple(t.call(str, (a,), {}) if not isinstance(a, (FakeTensor, str)) else a for a in args)
+    _effect(t, print, texts, kwargs)
+
+
+@handles(warnings.warn)
+def _warn(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    raise GraphBreak("side-effect-call", "warnings.warn")
+
+
+_LOG_OUTPUT = frozenset(
+    ("debug", "info", "warning", "warn", "error", "critical", "log", "warning_once", "info_once", "warning_advice")
+)
+
+
+def log(t: Tracer, method: types.MethodType, args: Args, kwargs: Kwargs) -> Any:
+    """A method of a logger: output is replayed after the graph, questions are answered by its code."""
+    name = getattr(method.__func__, "__name__", "")
+    if name not in _LOG_OUTPUT:
+        return t.call(method.__func__, (method.__self__, *args), kwargs)
+    t.world.set_origin(method.__func__, held(method.__func__, name))
+    _effect(t, method, args, kwargs)
+    return None
+
+
+# ---- calls that are left out of the graph
+def _refuse(kind: str, detail: str) -> Handler:
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        raise GraphBreak(kind, detail)
+
+    return handler
+
+
+for _function, _kind in (  # type: ignore[assignment, assignment, assignment, assignment, assignment, assignment, assignment, assignment]
+    (input, "side-effect-call"),
+    (open, "side-effect-call"),
+    (exec, "unknown-call"),
+    (eval, "unknown-call"),
+    (compile, "unknown-call"),
+    (breakpoint, "side-effect-call"),
+    (torch.manual_seed, "random-state"),
+    (torch.seed, "random-state"),
+    (torch.get_rng_state, "random-state"),
+    (torch.set_rng_state, "random-state"),
+    (torch.set_num_threads, "mutated-global-state"),
+    (torch.set_default_dtype, "mutated-global-state"),
+    (torch.compiler.disable, "user-request"),
+    (copy.deepcopy, "unknown-call"),
+):
+    TABLE[_function] = _refuse(_kind, f"a call of {getattr(_function, '__qualname__', _function)}")

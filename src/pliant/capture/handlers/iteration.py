@@ -1,0 +1,122 @@
+"""Built-ins that go through iterables: iter, next, any, all, sum, max, min, sorted, reduce.
+
+Holds:  keys and functions of the program run in the interpreter.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture import operators
+from pliant.capture.graph_breaks import Raised
+from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
+from pliant.capture.world import SYMBOLIC_TYPES, concrete
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+# ---- iteration
+@handles(iter)
+def _iter(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) == 2:
+        return t.native(iter, t.reentrant(args[0]), args[1])
+    return operators.iterate(t, args[0])
+
+
+@handles(next)
+def _next(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    try:
+        return operators.next_value(t, args[0])
+    except Raised as raised:
+        if len(args) == 2 and isinstance(raised.error, StopIteration):
+            return args[1]
+        raise
+
+
+def _quantifier(stop_at: bool) -> Handler:
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        iterator = operators.iterate(t, args[0])
+        while True:
+            try:
+                value = operators.next_value(t, iterator)
+            except Raised as raised:
+                if isinstance(raised.error, StopIteration):
+                    return not stop_at
+                raise
+            if bool(concrete(operators.truth(t, value))) == stop_at:
+                return stop_at
+
+    return handler
+
+
+TABLE[any] = _quantifier(True)
+TABLE[all] = _quantifier(False)
+
+
+@handles(sum)
+def _sum(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    total = args[1] if len(args) > 1 else kwargs.get("start", 0)
+    for value in t.sequence(args[0]):
+        total = operators.binary(t, "+", total, value)
+    return total
+
+
+def _extreme(symbol: str, symbolic: Any, name: str) -> Handler:
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        values = t.sequence(args[0]) if len(args) == 1 else args
+        if not values:
+            if "default" in kwargs:
+                return kwargs["default"]
+            raise Raised(ValueError(f"{name}() arg is an empty sequence"))
+        key = kwargs.get("key")
+        best = values[0]
+        mark = best if key is None else t.call(key, (best,), {})
+        for value in values[1:]:
+            rank = value if key is None else t.call(key, (value,), {})
+            if key is None and (type(value) in SYMBOLIC_TYPES or type(best) in SYMBOLIC_TYPES):
+                best = mark = t.native(symbolic, best, value)
+            elif concrete(operators.truth(t, operators.compare(t, symbol, rank, mark))):
+                best, mark = value, rank
+        return best
+
+    return handler
+
+
+TABLE[max] = _extreme(">", torch.sym_max, "max")
+TABLE[min] = _extreme("<", torch.sym_min, "min")
+
+
+@handles(sorted)
+def _sorted(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    values = [t.internalize(v) for v in t.sequence(args[0])]
+    need_plain_order(t, values, kwargs)
+    return t.native(sorted, values, **with_key(t, kwargs))
+
+
+def with_key(t: Tracer, kwargs: Kwargs) -> Kwargs:
+    out = {k: concrete(v) for k, v in kwargs.items()}
+    if out.get("key") is not None:
+        out["key"] = t.reentrant(out["key"])
+    return out
+
+
+def need_plain_order(t: Tracer, values: Any, kwargs: Kwargs) -> None:
+    if kwargs.get("key") is None:
+        t.refuse_opaque(*values)
+
+
+@handles(functools.reduce)
+def _reduce(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    values = list(t.sequence(args[1]))
+    if len(args) > 2:
+        values.insert(0, args[2])
+    if not values:
+        raise Raised(TypeError("reduce() of empty iterable with no initial value"))
+    total = values[0]
+    for value in values[1:]:
+        total = t.call(args[0], (total, value), {})
+    return total

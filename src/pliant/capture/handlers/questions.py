@@ -1,0 +1,192 @@
+"""Built-ins that ask about objects and their attributes, by name.
+
+Holds:  what is answered from an object outside is guarded.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from typing import TYPE_CHECKING, Any
+
+from pliant.capture import attributes, operators
+from pliant.capture.generators import TracedGenerator
+from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.handlers.table import Args, Kwargs, handles
+from pliant.capture.trace import DELETED
+from pliant.capture.world import SYMBOLIC_TYPES
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.guards.kinds import MISSING, Kind
+from pliant.guards.sources import held
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+# ---- questions about objects
+@handles(len)
+def _len(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return operators.length(t, args[0])
+
+
+@handles(bool)
+def _bool(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return operators.truth(t, args[0]) if args else False
+
+
+@handles(isinstance)
+def _isinstance(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    value, wanted = args
+    return _check_class(t, value, wanted)
+
+
+def _check_class(t: Tracer, value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, tuple):
+        return any(_check_class(t, value, w) for w in wanted)
+    cls = type(value)
+    if cls in SYMBOLIC_TYPES:
+        return issubclass(attributes.bring_class(t, value), wanted)
+    if cls is TracedGenerator:
+        return bool(isinstance(wanted, type) and issubclass(types.GeneratorType, wanted))
+    hook = (
+        t.world.type_lookup(type(wanted), "__instancecheck__")
+        if isinstance(wanted, type) and type(wanted) is not type
+        else MISSING
+    )
+    if isinstance(hook, types.FunctionType) and not hook.__module__.startswith(("abc", "torch", "typing", "enum")):
+        return bool(operators.truth(t, t.call(hook, (wanted, value), {})))
+    return bool(t.native(isinstance, value, wanted))
+
+
+@handles(issubclass)
+def _issubclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return t.native(issubclass, *args)
+
+
+@handles(type)
+def _type(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) == 1:
+        return attributes.bring_class(t, args[0])
+    return t.native(type, *args, **kwargs)
+
+
+@handles(callable)
+def _callable(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return callable(args[0])
+
+
+@handles(id)
+def _id(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    source = t.world.source_of(args[0])
+    if source is None or isinstance(args[0], FakeTensor):
+        raise GraphBreak("unknown-call", "id() of an object made here")
+    t.world.guard(source, Kind.IDENTITY, args[0])
+    return id(args[0])
+
+
+@handles(inspect.signature)
+def _signature(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """The signature of a function is a constant of its code, which calls of it guard."""
+    function = args[0]
+    if isinstance(function, types.MethodType):
+        function = function.__func__
+    if not isinstance(function, (types.FunctionType, type)):
+        raise GraphBreak("unknown-call", f"the signature of a {type(function).__name__}")
+    t.get_attr(function, "__code__" if isinstance(function, types.FunctionType) else "__init__")
+    return t.native(inspect.signature, args[0])
+
+
+@handles(hash)
+def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    method = operators.python_method(t, args[0], "__hash__")
+    if method is not None:
+        return t.call(method, args, {})
+    if isinstance(args[0], (str, int, float, tuple, type(None), bytes)):
+        return t.native(hash, t.hashable(args[0]))
+    raise GraphBreak("unknown-call", "hash() of an object without __hash__")
+
+
+# ---- attributes by name
+@handles(getattr)
+def _getattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    try:
+        return t.get_attr(args[0], args[1])
+    except Raised as raised:
+        if len(args) == 3 and isinstance(raised.error, AttributeError):
+            return args[2]
+        raise
+
+
+@handles(hasattr)
+def _hasattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    try:
+        t.get_attr(args[0], args[1])
+    except Raised as raised:
+        if isinstance(raised.error, AttributeError):
+            return False
+        raise
+    return True
+
+
+@handles(setattr)
+def _setattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    t.set_attr(*args)
+
+
+@handles(delattr)
+def _delattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    t.delete_attr(*args)
+
+
+@handles(object.__getattribute__)
+def _object_getattribute(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return attributes.generic_get_attr(t, *args)
+
+
+@handles(object.__setattr__)
+def _object_setattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    attributes.generic_set_attr(t, *args)
+
+
+@handles(object.__delattr__)
+def _object_delattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    attributes.generic_set_attr(t, *args, DELETED)  # type: ignore[call-arg]
+
+
+@handles(vars)
+def _vars(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    if not args:
+        return dict(t.frames[-1].locals)
+    return t.get_attr(args[0], "__dict__")
+
+
+@handles(globals)
+def _globals(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    t.world.set_origin(t.frames[-1].globals, held(t.frames[-1].globals, "globals()"))
+    return t.frames[-1].globals
+
+
+@handles(locals)
+def _locals(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    frame = t.frames[-1]
+    cells = {n: t.world.cell_get(c) for n, c in frame.cells.items()}
+    return {**frame.locals, **{n: v for n, v in cells.items() if v is not MISSING}}
+
+
+@handles(super)
+def _super(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    if not args:
+        frame = t.frames[-1]
+        first = frame.code.co_varnames[0]
+        receiver = frame.locals[first] if first in frame.locals else t.world.cell_get(frame.cells[first])
+        args = (t.world.cell_get(frame.cells["__class__"]), receiver)
+    if isinstance(args[1], FakeTensor):
+        raise GraphBreak("unknown-object", "super() of a tensor")
+    return t.native(super, *args)
+
+
+ATTRIBUTE_METHODS = {
+    "__getattribute__": _object_getattribute,
+    "__setattr__": _object_setattr,
+    "__delattr__": _object_delattr,
+}

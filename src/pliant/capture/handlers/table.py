@@ -1,0 +1,45 @@
+"""The tables of callables that are not simply interpreted, and how rows get there.
+
+In:     `handles(function, ...)` adds a row; `CLASSES` says how classes written in C are instantiated.
+Out:    `find(function)`: the row, if there is one.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pliant.capture.torch_calls import constant_answers
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+Handler = Callable[["Tracer", Args, Kwargs], Any]
+TABLE: dict[Any, Handler] = {}
+ClassHandler = Callable[["Tracer", Any, Args, Kwargs], Any]
+CLASSES: dict[Any, ClassHandler] = {}
+
+
+def handles(*functions: Any) -> Callable[[Handler], Handler]:
+    def add(handler: Handler) -> Handler:
+        for function in functions:
+            TABLE[function] = handler
+        return handler
+
+    return add
+
+
+def find(function: Any) -> Handler | None:
+    """The handler of this very callable."""
+    try:
+        found = TABLE.get(function)
+    except TypeError:  # unhashable callable
+        return None
+    if found is None and type(function) in (types.FunctionType, types.BuiltinFunctionType):
+        answers = constant_answers()
+        if function in answers:
+            return lambda t, args, kwargs: answers[function]
+    return found

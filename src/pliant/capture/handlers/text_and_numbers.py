@@ -1,0 +1,136 @@
+"""Text of values, conversions between numbers, and the operator module.
+
+Holds:  special methods written in Python run in the interpreter; text of a number specializes it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture import operators
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
+from pliant.capture.world import SYMBOLIC_TYPES, concrete
+from pliant.graph.fake_tensor import FakeTensor
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+# ---- text
+def _to_text(function: Any, special: str) -> Handler:
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        if not args:
+            return ""
+        value = args[0]
+        if isinstance(value, FakeTensor):
+            raise GraphBreak("data-dependent", f"{function.__name__}() of a tensor")
+        method = operators.python_method(t, value, special)
+        if method is None and special == "__str__":
+            method = operators.python_method(t, value, "__repr__")
+        if method is not None and not isinstance(value, BaseException):
+            return t.call(method, (value,), {})
+        value = t.concrete_tree(t.internalize(value))
+        t.refuse_opaque(value)
+        _refuse_address(value)
+        return t.native(function, value, *args[1:], **kwargs)
+
+    return handler
+
+
+def _refuse_address(value: Any) -> None:
+    """Texts that contain an address differ from eager's when the object is made anew."""
+    if type(value).__repr__ is object.__repr__ and type(value).__str__ is object.__str__:  # type: ignore[comparison-overlap]
+        raise GraphBreak("unknown-call", f"text of a {type(value).__name__}, which contains its address")
+
+
+TABLE[str] = _to_text(str, "__str__")
+TABLE[repr] = _to_text(repr, "__repr__")
+TABLE[ascii] = _to_text(ascii, "__repr__")
+
+
+@handles(format)
+def _format(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    value = args[0]
+    spec = args[1] if len(args) > 1 else ""
+    if isinstance(value, FakeTensor):
+        raise GraphBreak("data-dependent", "formatting a tensor")
+    method = operators.python_method(t, value, "__format__")
+    if method is not None:
+        return t.call(method, (value, spec), {})
+    if not spec and not isinstance(value, (int, float, str)) and type(value) not in SYMBOLIC_TYPES:
+        return t.call(str, (value,), {})
+    return t.native(format, concrete(value), spec)
+
+
+# ---- numbers
+def _convert(function: Any, symbolic: Any, special: str) -> Handler:
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        if args and type(args[0]) in SYMBOLIC_TYPES:
+            return t.native(symbolic, args[0])
+        if args:
+            method = operators.python_method(t, args[0], special)
+            if method is not None:
+                return t.call(method, args, {})
+            t.refuse_opaque(args[0])
+        return t.native(function, *args, **kwargs)
+
+    return handler
+
+
+TABLE[int] = _convert(int, torch.sym_int, "__int__")
+TABLE[float] = _convert(float, torch.sym_float, "__float__")
+
+
+def _symbolic_math(function: Any, symbolic: Any) -> Handler:
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        if symbolic is not None and any(type(a) in SYMBOLIC_TYPES for a in args):
+            return t.native(symbolic, *args)
+        return t.native(function, *(concrete(a) for a in args))
+
+    return handler
+
+
+for _name, _symbolic in (
+    ("sqrt", torch.sym_sqrt if hasattr(torch, "sym_sqrt") else None),
+    ("floor", math.floor),
+    ("ceil", math.ceil),
+    ("trunc", math.trunc),
+):
+    TABLE[getattr(math, _name)] = _symbolic_math(getattr(math, _name), _symbolic or getattr(torch, "_sym_sqrt", None))
+TABLE[round] = _symbolic_math(round, round)
+TABLE[abs] = lambda t, args, kwargs: _abs(t, args[0])
+TABLE[pow] = lambda t, args, kwargs: (
+    operators.binary(t, "**", *args) if len(args) == 2 else t.native(pow, *map(concrete, args))
+)
+TABLE[divmod] = lambda t, args, kwargs: (operators.binary(t, "//", *args), operators.binary(t, "%", *args))
+
+
+def _abs(t: Tracer, value: Any) -> Any:
+    method = operators.python_method(t, value, "__abs__")
+    return t.call(method, (value,), {}) if method is not None else t.native(abs, value)
+
+
+# ---- the operator module goes through our protocols
+for _symbol, (_opname, _function) in operators._BINARY.items():
+    TABLE[_function] = functools.partial(lambda symbol, t, args, kwargs: operators.binary(t, symbol, *args), _symbol)
+    TABLE[operators._INPLACE[_symbol]] = functools.partial(
+        lambda symbol, t, args, kwargs: operators.binary(t, symbol + "=", *args), _symbol
+    )
+for _symbol, (_, _, _function) in operators._COMPARE.items():
+    TABLE[_function] = functools.partial(lambda symbol, t, args, kwargs: operators.compare(t, symbol, *args), _symbol)
+for _unary, (_, _function) in operators._UNARY.items():  # type: ignore[assignment]
+    TABLE[_function] = functools.partial(lambda name, t, args, kwargs: operators.unary(t, name, *args), _unary)
+TABLE[operator.getitem] = lambda t, args, kwargs: operators.subscript(t, *args)
+TABLE[operator.setitem] = lambda t, args, kwargs: operators.store_subscript(t, *args)
+TABLE[operator.delitem] = lambda t, args, kwargs: operators.delete_subscript(t, *args)
+TABLE[operator.contains] = lambda t, args, kwargs: operators.contains(t, *args)
+TABLE[operator.truth] = lambda t, args, kwargs: operators.truth(t, *args)
+TABLE[operator.not_] = lambda t, args, kwargs: operators.negation(t, *args)
+TABLE[operator.is_] = lambda t, args, kwargs: operators.identical(t, *args)
+TABLE[operator.is_not] = lambda t, args, kwargs: not operators.identical(t, *args)
