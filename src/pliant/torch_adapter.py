@@ -130,6 +130,12 @@ def gradients(
     )
 
 
+def uncounted_writes() -> AbstractContextManager[Any]:
+    """Writes do not change the versions of tensors, as those through `.data` (no public form)."""
+    guard: AbstractContextManager[Any] = torch._C._AutoDispatchBelowADInplaceOrView()
+    return guard
+
+
 def without_base(tensor: Any) -> Any:
     """The tensor, or one in the same memory that autograd does not take for a view of another.
 
@@ -139,6 +145,11 @@ def without_base(tensor: Any) -> Any:
         return tensor
     with torch._C._AutoDispatchBelowADInplaceOrView():
         return torch.ops.aten.alias.default(tensor)
+
+
+def autograd_time() -> int:
+    """The number that the next function of autograd's graph gets in this thread (no public form)."""
+    return int(torch._C._autograd._get_sequence_nr())
 
 
 def engine_needs(node: Any) -> bool:

@@ -34,7 +34,7 @@ def captured(
     whole = graph.call_function(function, tuple(nodes))
     count = len(_run_for_count(function, inputs, grad))
     graph.output(tuple(graph.call_function(_item, (whole, i)) for i in range(count)))
-    return CapturedGraph(fx.GraphModule({}, graph), flat, env, "test", grad)
+    return CapturedGraph(fx.GraphModule({}, graph), flat, env, "test", grad, {"whole": True})
 
 
 def _item(values: tuple[Any, ...], index: int) -> Any:

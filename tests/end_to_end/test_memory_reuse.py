@@ -14,10 +14,11 @@ def alternating(x, w):
 
 def test_values_survive_reuse():
     x, w = torch.randn(16, 16), torch.randn(16, 16) / 4
+    before = pliant.stats()["fallbacks"]
     compiled = pliant.compile(alternating, fullgraph=True)
     for _ in range(2):
         torch.testing.assert_close(compiled(x, w), alternating(x, w))
-    assert pliant.stats()["fallbacks"] == 0
+    assert pliant.stats()["fallbacks"] == before
 
 
 def test_inputs_are_not_overwritten():

@@ -51,6 +51,7 @@ class Base:
     fake: FakeTensor
     version: int = 0
     input: int | None = None
+    counted: bool = False  # a write that the tensor's version shows: not through `.data`
 
 
 @dataclass(slots=True, eq=False)
@@ -63,6 +64,7 @@ class Alias:
     fake: FakeTensor
     node: fx.Node
     version: int
+    uncounted: bool = False  # `tensor.data`: its writes do not show in the version of the tensor
 
     def steps(self) -> tuple[ViewStep, ...]:
         """The views that lead from the base's own tensor to this one."""

@@ -73,11 +73,13 @@ Output = FromInput | FromResult | Literal | ViewOf | SameAs
 @dataclass(frozen=True, slots=True)
 class InputWrite:
     """An input that is to hold a new value. `in_graph`: nobody's autograd history records it, so the graph writes it;
-    otherwise the value is result `position` and the caller copies it under autograd."""
+    otherwise the value is result `position` and the caller copies it under autograd. `counted`: the tensor's version
+    is to show it."""
 
     input: int
     in_graph: bool
     position: int = -1
+    counted: bool = True
 
 
 @dataclass(slots=True, eq=False)
@@ -124,7 +126,7 @@ def _plan_writes(plan: OutputPlan, inputs: list[Any], histories: list[Any]) -> N
         if fake.requires_grad and fake.grad_fn is not history:
             plan.writes.append(InputWrite(position, in_graph=False, position=plan.add_result(fake)))
         else:
-            plan.writes.append(InputWrite(position, in_graph=True))
+            plan.writes.append(InputWrite(position, in_graph=True, counted=fake.node.base.counted))
 
 
 def _bases_of_several(outputs: tuple[Any, ...]) -> set[int]:

@@ -142,11 +142,14 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         value = self._fitted(target, value)
         own, base = value, alias.base
         place, whole = alias, True
+        counted = not alias.uncounted
         while place.parent is not None:
             assert place.step is not None
             whole = whole and place.step.is_identity
             value = write_through(self, place.step, place.parent, value)
             place = place.parent
+            counted = counted and not place.uncounted
+        base.counted = base.counted or counted
         base.node = self._restrided(base, value)
         base.version += 1
         alias.node, alias.version = (base.node if whole else own), base.version

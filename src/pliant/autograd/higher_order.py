@@ -115,4 +115,5 @@ def _as_captured(
         inputs.append(GraphInput(name, "tensor", mode.from_real(value), None, None, static))
     whole = graph.call_function(program, tuple(arguments))
     graph.output(tuple(graph.call_function(operator.getitem, (whole, i)) for i in range(count)))
-    return CapturedGraph(fx.GraphModule({}, graph), inputs, env, f"{first.name}_gradient", grad_enabled=True)
+    name, whole_only = f"{first.name}_gradient", {"whole": True}
+    return CapturedGraph(fx.GraphModule({}, graph), inputs, env, name, grad_enabled=True, attributes=whole_only)

@@ -25,7 +25,7 @@ def reached_by(results: Sequence[torch.Tensor], inputs: Sequence[Any]) -> list[i
         assert result.grad_fn is not None
         bits[result.grad_fn] = bits.get(result.grad_fn, 0) | 1 << position
     leaves: dict[int, int] = {}
-    for node in _in_engine_order(list(bits)):
+    for node in functions_behind(list(bits)):
         mine = bits.get(node, 0)
         for following, _ in node.next_functions:
             if following is not None:
@@ -36,7 +36,7 @@ def reached_by(results: Sequence[torch.Tensor], inputs: Sequence[Any]) -> list[i
     return [0 if leaf is None else leaves.get(id(leaf), 0) for leaf in inputs]
 
 
-def _in_engine_order(roots: list[Node]) -> list[Node]:
+def functions_behind(roots: Sequence[Node]) -> list[Node]:
     """The functions behind the roots, each before those it leads to."""
     order: list[Node] = []
     seen: set[Node] = set()

@@ -23,6 +23,7 @@ from pliant.autograd.functional_ops import UnsupportedMutation
 from pliant.autograd.functionalize import FunctionalMode, new_input, same_known
 from pliant.autograd.history import Root, find_roots, reached_by
 from pliant.autograd.run_module import run_module
+from pliant.autograd.segments import Cuts, Timeline, find_cuts
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.layouts import preserved_strides
@@ -37,6 +38,7 @@ class JointGraph:
 
     `reached_by`: for each captured input the tangents that lead to its gradient, as bits by their order in the plan.
     `roots`: where the results that have tangents are found among outputs and inputs when the program runs again.
+    `ends`: the fakes of the inputs and of the outputs, as they were when the program had run.
     `writes`: (placeholder of the input, node of its new value), done by `copy_` at the end of the forward graph.
     """
 
@@ -51,6 +53,7 @@ class JointGraph:
     reached_by: list[int] = field(default_factory=list)
     roots: list[Root] = field(default_factory=list)
     writes: list[tuple[fx.Node, fx.Node]] = field(default_factory=list)
+    ends: tuple[list[Any], tuple[Any, ...]] = ([], ())
 
     @property
     def has_backward(self) -> bool:
@@ -65,6 +68,7 @@ class _Tracer:
         self.graph = fx.Graph()
         self.mode = FunctionalMode(captured.shape_env, self.graph)
         self.leaves: list[Any] = []  # what gradients are asked for: a leaf for each tensor that requires grad
+        self.timeline = Timeline()
         self.inputs: list[Any] = []  # what the program is given
         for position, one in enumerate(captured.inputs):
             self._add_input(position, one)
@@ -96,15 +100,16 @@ class _Tracer:
         return fake, mode._as_non_leaf(fake)
 
     # -- forward ------------------------------------------------------------------------------------------------------
-    def _set_origin(self, node: fx.Node | None) -> None:
+    def _on_node(self, node: fx.Node | None) -> None:
         self.mode.origin = node
+        self.timeline.note()
 
     def forward(self) -> tuple[Any, ...]:
         before = torch.is_grad_enabled()
         torch._C._set_grad_enabled(self.captured.grad_enabled)
         try:
             with self.mode:
-                return run_module(self.captured.module, self.inputs, self._set_origin, self.mode.constant)
+                return run_module(self.captured.module, self.inputs, self._on_node, self.mode.constant)
         finally:
             torch._C._set_grad_enabled(before)
 
@@ -157,12 +162,25 @@ class _Tracer:
     def _versions(self) -> list[int]:
         return [one.node.base.version for one in self.inputs if type(one) is FakeTensor]
 
+    def _cuts(self, plan: OutputPlan, outputs: tuple[Any, ...]) -> Cuts:
+        results = [plan.results[position] for position in plan.differentiable]
+        written = [
+            one for one, h in zip(self.inputs, self.histories) if type(one) is FakeTensor and one.grad_fn is not h
+        ]
+        given = {id(one) for one in self.inputs}
+        seen = [one for one in outputs if type(one) is FakeTensor and one.requires_grad and id(one) not in given]
+        return find_cuts(results, [*seen, *written], self.timeline)
+
     # -- all ----------------------------------------------------------------------------------------------------------
-    def run(self) -> JointGraph:
+    def run(self) -> JointGraph | Cuts:
         mode = self.mode
         outputs = self.forward()
         self._check_flags()
         plan = plan_outputs(outputs, self.inputs, self.histories)
+        if not self.captured.attributes.get("whole"):
+            cuts = self._cuts(plan, outputs)
+            if cuts.before:
+                return cuts
         check_overlap(self.captured.inputs, {write.input for write in plan.writes})
         results = [self._result(value) for value in plan.results]
         writes = [(self.inputs[w.input].node.root(), w) for w in plan.writes if w.in_graph]
@@ -172,7 +190,9 @@ class _Tracer:
         self.reached_by = reached_by(differentiable, self.leaves)
         tangents = self.tangents(plan)
         gradients = [None if g is None else mode.read(g.node) for g in self.backward(plan, tangents)]
-        return self._finish(plan, results, new_values, gradients)
+        joint = self._finish(plan, results, new_values, gradients)
+        joint.ends = (self.inputs, outputs)
+        return joint
 
     def _placeholder(self, position: int) -> fx.Node:
         holders: list[fx.Node] = list(self.graph.find_nodes(op="placeholder"))
@@ -244,9 +264,9 @@ def _plain(fake: FakeTensor, mode: FunctionalMode) -> FakeTensor:
     return mode.new(fake.size_, fake.stride_, fake.dtype_, fake.device_, False, fake.offset_)
 
 
-def trace_joint(captured: CapturedGraph, *, grad: bool | None = None) -> JointGraph:
-    """The joint graph of a captured program. `grad`: whether to trace the backward; by default where something needs
-    it.
+def trace_joint(captured: CapturedGraph, *, grad: bool | None = None) -> JointGraph | Cuts:
+    """The joint graph of a captured program, or where to cut it first. `grad`: whether to trace the backward; by
+    default where something needs it.
     """
     tracer = _Tracer(captured)
     if grad is False:

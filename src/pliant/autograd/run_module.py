@@ -59,7 +59,10 @@ def _call(module: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], inp
     kwargs = fx.map_arg(node.kwargs, values.__getitem__)
     target: Any = node.target
     if node.op == "call_function":
-        return call_on_fakes(target, args, kwargs)
+        value = call_on_fakes(target, args, kwargs)
+        if target is getattr and args[1] == "data":
+            value.node.uncounted = True
+        return value
     if node.op == "call_module":
         return module.get_submodule(target)(*args, **kwargs)
     if target in _VIEW_IN_PLACE:

@@ -14,11 +14,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import fx
 
+from pliant.autograd.aliasing import UnsupportedAliasing
 from pliant.autograd.joint import JointGraph, trace_joint
 from pliant.autograd.outputs import OutputMaker
 from pliant.autograd.partition.split import Partition, partition
-from pliant.autograd.training import bump_versions, outside_autocast, training, written_in_graph
+from pliant.autograd.segments import Cuts, as_captured, split
+from pliant.autograd.training import bump_versions, outside_autocast, training, without_counting, written_in_graph
 from pliant.debug import events
 from pliant.graph.contracts import AtenCompiler, CapturedGraph, Runnable
 from pliant.graph.printer import graph_text
@@ -32,19 +35,66 @@ def build(captured: CapturedGraph, compile_aten: AtenCompiler, config: Any = Non
     """The callable. Raises `Unsupported` (or the program's own error) if the program cannot be traced."""
     with events.stage("joint"):
         joint = trace_joint(captured)
+    if isinstance(joint, Cuts):
+        return _in_segments(captured, joint, compile_aten)
+    return _build_whole(captured, joint, compile_aten)
+
+
+def _build_whole(captured: CapturedGraph, joint: JointGraph, compile_aten: AtenCompiler) -> Call:
     if events.wants("joint"):
         events.record("joint", name=captured.name, text=graph_text(joint.graph))
     with events.stage("partition"):
         parts = partition(joint)
     if events.wants("partition"):
         events.record("partition", name=captured.name, text=_partition_text(parts))
-    run = outside_autocast(compile_aten(parts.forward))
+    run = without_counting(outside_autocast(compile_aten(parts.forward)), joint.plan)
     if joint.constants:
         run = _with_constants(run, joint.constants)
     maker = OutputMaker(joint.plan, captured.inputs)
     if parts.backward is None:
         return _inference(captured, joint, run, maker)
     return training(captured, joint, parts, run, maker, compile_aten, build)
+
+
+def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler) -> Call:
+    """The segments of a program, run one after the other."""
+    nodes = list(captured.module.graph.nodes)
+    known: dict[fx.Node, Any] = {}
+    places = {node: place for place, node in enumerate(nodes)}
+    steps = []
+    for number, segment in enumerate(split(captured, cuts)):
+        program = as_captured(captured, segment, number, known)
+        with events.stage("joint"):
+            joint = trace_joint(program)
+        if isinstance(joint, Cuts):
+            raise UnsupportedAliasing("a returned tensor is used where it is made", kind="returned-intermediate")
+        for node, fake in zip((*segment.takes, *segment.gives), (*joint.ends[0], *joint.ends[1])):
+            known[node] = fake
+        run = _build_whole(program, joint, compile_aten)
+        steps.append((run, [places[n] for n in segment.takes], [places[n] for n in segment.gives]))
+    return _chain(steps, nodes[-1].args[0], len(captured.inputs), places)
+
+
+def _chain(
+    steps: list[tuple[Call, list[int], list[int]]], outputs: Any, n_inputs: int, places: dict[fx.Node, int]
+) -> Call:
+    """Run the steps on a list of places; a place is emptied after its last use."""
+    final = [places[node] if isinstance(node, fx.Node) else None for node in outputs]
+    constants = [None if isinstance(node, fx.Node) else node for node in outputs]
+    last_use = {place: number for number, (_, takes, _) in enumerate(steps) for place in takes}
+    emptied = [[p for p, n in last_use.items() if n == number and p not in final] for number in range(len(steps))]
+
+    def call(inputs: list[Any]) -> tuple[Any, ...]:
+        values = [*inputs, *[None] * (len(places) - n_inputs)]
+        for (run, takes, gives), empty in zip(steps, emptied):
+            given = [values[place] for place in takes]
+            for place in empty:
+                values[place] = None
+            for place, value in zip(gives, run(given)):
+                values[place] = value
+        return tuple(constant if place is None else values[place] for place, constant in zip(final, constants))
+
+    return call
 
 
 def _partition_text(parts: Partition) -> str:

@@ -10,10 +10,12 @@ Holds:  a gradient is None where eager's is. The backward is compiled at once if
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import fx
 
 from pliant import torch_adapter
 from pliant.autograd.aliasing import OutputPlan
@@ -26,9 +28,10 @@ from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, Runnable
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.interpret import eager
-from pliant.graph.passes.purity import is_random
+from pliant.graph.passes.purity import is_random, memory_root
 from pliant.torch_adapter import any_autocast, no_autocast, without_base
 
+_copy = torch.ops.aten.copy_.default
 Call = Callable[[list[Any]], tuple[Any, ...]]
 Builder = Callable[[CapturedGraph, AtenCompiler], Call]
 
@@ -46,7 +49,19 @@ def outside_autocast(run: Runnable) -> Runnable:
 
 
 def written_in_graph(plan: OutputPlan) -> list[int]:
-    return [write.input for write in plan.writes if write.in_graph]
+    return [write.input for write in plan.writes if write.in_graph and write.counted]
+
+
+def without_counting(run: Runnable, plan: OutputPlan) -> Runnable:
+    """`run`, its writes not counted where the program writes through `.data`: versions are set afterwards."""
+    if all(write.counted for write in plan.writes):
+        return run
+
+    def call(inputs: list[Any]) -> list[Any]:
+        with torch_adapter.uncounted_writes():
+            return run(inputs)
+
+    return call
 
 
 def bump_versions(inputs: list[Any], written: list[int]) -> None:
@@ -100,15 +115,58 @@ def training(
     again = GradientProgram(captured, joint.roots, written, lambda program: build(program, compile_aten))
     apply: Callable[..., tuple[Any, ...]] = _make_function(joint, parts, run, backward, kept, again).apply
     bump = written_in_graph(joint.plan)
-    if maker.is_plain and not bump and not kept.copied:
+    watched = _Watched(joint, parts)
+    first = parts.tangents[0]
+    if maker.is_plain and not bump and not kept.copied and not watched:
         return lambda inputs: apply(None, *inputs)
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
         results = apply(kept.before(inputs), *inputs)
+        function = results[first].grad_fn
         bump_versions(inputs, bump)
-        return maker.make(inputs, results)
+        outputs = maker.make(inputs, results)
+        function.watched = watched.versions(inputs, results)
+        return outputs
 
     return call
+
+
+class _Watched:
+    """Tensors in the caller's hands that eager's backward would find written, though ours does not read them."""
+
+    def __init__(self, joint: JointGraph, parts: Partition) -> None:
+        values: Any = next(iter(joint.graph.find_nodes(op="output"))).args[0]
+        saved_inputs = {s.position for s in parts.saved if s.is_input}
+        saved_results = {s.position for s in parts.saved if not s.is_input}
+        now = dict(enumerate(joint.primals[: len(joint.captured.inputs)]))
+        now |= {joint.primals.index(n.args[0]): n.args[1] for n in joint.graph.nodes if n.target is _copy}  # type: ignore[misc]
+        outside = {write.input for write in joint.plan.writes if not write.in_graph}
+        self.inputs = [i for i, n in now.items() if _eager_saves(n) and i not in saved_inputs and i not in outside]
+        results = enumerate(values[: parts.n_results])
+        self.results = [i for i, node in results if i not in saved_results and _eager_saves(node)]
+
+    def __bool__(self) -> bool:
+        return bool(self.inputs or self.results)
+
+    def versions(self, inputs: list[Any], results: Any) -> list[tuple[Any, int]]:
+        tensors = [*[inputs[i] for i in self.inputs], *[results[i] for i in self.results]]
+        return [(weakref.ref(tensor), tensor._version) for tensor in tensors]
+
+
+def _eager_saves(value: Any) -> bool:
+    is_tensor = isinstance(value, fx.Node) and isinstance(value.meta.get("val"), torch.Tensor)
+    return is_tensor and bool(memory_root(value).meta.get("eager_saves"))
+
+
+def _check_versions(watched: Any) -> None:
+    for reference, version in watched:
+        tensor = reference()
+        if tensor is not None and tensor._version != version:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                f"[{tensor.type()} {list(tensor.shape)}] is at version {tensor._version}; expected version {version} "
+                "instead. It is an input or an output of a compiled function."
+            )
 
 
 class _KeptInputs:
@@ -185,12 +243,14 @@ def _make_function(
         @staticmethod
         def forward(ctx: Any, before: list[Any] | None, *inputs: Any) -> tuple[Any, ...]:
             ctx.random_state = torch.get_rng_state() if kept.random else None
-            outputs = run(list(inputs))
+            outputs = list(run(list(inputs)))
             ctx.set_materialize_grads(False)
             results = tuple(map(without_base, outputs[:n_results]))
             if plain:
                 ctx.mark_non_differentiable(*[results[i] for i in plain])
             ctx.numbers = outputs[n_results : n_results + n_symbols]
+            ctx.watched = ()
+            outputs[:n_results] = results
             sources = inputs if not constants else (*inputs, *constants)
             ctx.save_for_backward(*[sources[s.position] if s.is_input else outputs[s.position] for s in saved])
             ctx.layouts = [one if type(one) is tuple else one(results[i]) for i, one in zip(tangents, layouts)]
@@ -201,6 +261,8 @@ def _make_function(
         @staticmethod
         def backward(ctx: Any, *given: Any) -> tuple[Any, ...]:
             arguments = [*ctx.numbers, *ctx.saved_tensors]
+            if ctx.watched:
+                _check_versions(ctx.watched)
             ctx.maybe_clear_saved_tensors()  # so that each is freed after its last use, as eager's are (unless retain_graph)
             gradients: list[Any] = [None] * (1 + n_inputs)
             missing = [position for position in tangents if given[position] is None]

@@ -1,0 +1,214 @@
+"""Cut a program where the caller gets a tensor that later results are computed from.
+
+In:     a captured program, and a trace of it on fakes with its autograd graph.
+Out:    `find_cuts`: before which nodes to cut; `split`: the programs between the cuts, and which values go where.
+Holds:  run one after the other the segments do what the program does. To autograd each is one function, so a returned
+        intermediate, or an input as it was after a write, can be asked for its gradient, have hooks and keep its
+        `.grad`, as in eager: what is computed from it lies in a later segment.
+Reads on: `runtime.py`, which builds the segments.
+"""
+
+from __future__ import annotations
+
+import bisect
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant import torch_adapter
+from pliant.autograd.aliasing import UnsupportedAliasing
+from pliant.autograd.history import Node, functions_behind
+from pliant.graph.contracts import CapturedGraph, GraphInput
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.symbolic.expr import Symbol
+
+_NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """Positions in the captured graph before which to cut, in order."""
+
+    before: tuple[int, ...]
+
+
+class Timeline:
+    """When each node of the captured graph ran, as autograd counts, and in which mode."""
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.modes: list[Any] = []
+
+    def note(self) -> None:
+        self.starts.append(torch_adapter.autograd_time())
+        self.modes.append((torch.is_grad_enabled(), torch_adapter.any_autocast()))
+
+    def position_of(self, function: Node) -> int:
+        """The graph node that made a function of autograd's graph."""
+        return bisect.bisect_right(self.starts, function._sequence_nr()) - 1
+
+
+def find_cuts(results: list[FakeTensor], seen: Iterable[FakeTensor], timeline: Timeline) -> Cuts:
+    """Where to cut so that no result is computed in the segment of a tensor that the caller sees.
+
+    `results`: what the program computes and has a gradient. `seen`: every tensor with a history that the caller gets.
+    """
+    readers: dict[tuple[Node, int], int] = {}
+    for function in functions_behind([one.grad_fn for one in results]):
+        for following, number in function.next_functions:
+            if following is not None:
+                key = (getattr(following, "variable", following), number)
+                readers[key] = min(readers.get(key, len(timeline.starts)), timeline.position_of(function))
+    spans = []
+    for tensor in seen:
+        made = tensor.grad_fn
+        reader = readers.get((tensor, 0) if made is None else (made, tensor.output_nr))
+        if reader is not None:
+            spans.append((-1 if made is None else min(timeline.position_of(made), reader - 1), reader))
+    return Cuts(tuple(_stab(sorted(spans, key=lambda span: span[1]), timeline)))
+
+
+def _stab(spans: list[tuple[int, int]], timeline: Timeline) -> list[int]:
+    """Few positions so that each span (after `first`, up to `last`) holds one, where modes are as at the start."""
+    found: list[int] = []
+    for first, last in spans:
+        if found and found[-1] > first:
+            continue
+        while last > first and timeline.modes[last] != timeline.modes[0]:
+            last -= 1
+        if last <= first:
+            raise UnsupportedAliasing(
+                "a returned tensor is used within a change of modes", kind="returned-intermediate"
+            )
+        found.append(last)
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------- splitting
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """`takes`, `gives`: nodes of the whole graph whose values come in and go out, in order."""
+
+    graph: fx.Graph
+    takes: list[fx.Node]
+    gives: list[fx.Node]
+
+
+def split(captured: CapturedGraph, cuts: Cuts) -> list[Segment]:
+    """The segments. Nodes that compute numbers are repeated where their numbers are needed."""
+    nodes = list(captured.module.graph.nodes)
+    number_of = _segment_numbers(nodes, cuts)
+    last = len(cuts.before)
+    needed: list[dict[fx.Node, None]] = [{} for _ in range(last + 1)]  # values each segment reads from before it
+    for node in nodes:
+        home = number_of[node]
+        for argument in _read(node, captured):
+            for later in range(number_of[argument] + 1 if argument.op != "placeholder" else 0, home + 1):
+                needed[later][argument] = None
+    return [_make_segment(captured, nodes, number_of, needed, n) for n in range(last + 1)]
+
+
+def _segment_numbers(nodes: list[fx.Node], cuts: Cuts) -> dict[fx.Node, int]:
+    found: dict[fx.Node, int] = {}
+    for position, node in enumerate(nodes):
+        found[node] = bisect.bisect_right(cuts.before, position)
+        if node.op == "placeholder":
+            found[node] = 0
+        elif node.target is operator.getitem and isinstance(node.args[0], fx.Node):
+            found[node] = found[node.args[0]]  # the items of a tuple are taken where it is made
+    return found
+
+
+def _is_number(node: fx.Node) -> bool:
+    return node.op not in ("placeholder", "get_attr", "output") and isinstance(node.meta.get("val"), _NUMBERS)
+
+
+def _read(node: fx.Node, captured: CapturedGraph) -> list[fx.Node]:
+    """What the node reads, through the numbers that are computed again wherever they are needed."""
+    found: dict[fx.Node, None] = {}
+    queue = list(node.all_input_nodes)
+    for argument in queue:
+        if argument.op == "get_attr":
+            continue
+        if _is_number(argument):
+            queue.extend(argument.all_input_nodes)
+        else:
+            found[argument] = None
+    return list(found)
+
+
+def _make_segment(
+    captured: CapturedGraph,
+    nodes: list[fx.Node],
+    number_of: dict[fx.Node, int],
+    needed: list[dict[fx.Node, None]],
+    number: int,
+) -> Segment:
+    graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
+    takes = [node for node in nodes if node in needed[number]]
+    for node in takes:
+        copies[node] = graph.placeholder(node.name)
+    copy = _copier(graph, copies)
+    for node in nodes:
+        if number_of[node] == number and node.op not in ("placeholder", "output", "get_attr") and not _is_number(node):
+            copy(node)
+    final = number == len(needed) - 1
+    later = nodes[-1].all_input_nodes if final else [n for n in needed[number + 1] if number_of[n] == number]
+    gives = [n for n in dict.fromkeys(later) if not final and n.op != "placeholder" or final]
+    graph.output(tuple(copy(node) for node in gives))
+    return Segment(graph, takes, gives)
+
+
+def _copier(graph: fx.Graph, copies: dict[fx.Node, fx.Node]) -> Callable[[fx.Node], fx.Node]:
+    def copy(node: fx.Node) -> fx.Node:
+        known = copies.get(node)
+        if known is None:
+            for argument in node.all_input_nodes:
+                copy(argument)
+            known = copies[node] = graph.node_copy(node, copies.__getitem__)
+        return known
+
+    return copy
+
+
+def as_captured(whole: CapturedGraph, segment: Segment, number: int, known: dict[fx.Node, Any]) -> CapturedGraph:
+    """A segment as a program. `known`: the descriptions of the values that it takes, as they are then."""
+    by_node = dict(zip(whole.module.graph.find_nodes(op="placeholder"), whole.inputs))
+    inputs = [_as_input(node, by_node.get(node), known.get(node)) for node in segment.takes]
+    _check_symbols(segment, inputs)
+    module = fx.GraphModule(whole.module, segment.graph)
+    return CapturedGraph(module, inputs, whole.shape_env, f"{whole.name}_{number}", whole.grad_enabled)
+
+
+def _as_input(node: fx.Node, given: GraphInput | None, fake: Any) -> GraphInput:
+    if given is None:
+        if not isinstance(fake, torch.Tensor):
+            raise UnsupportedAliasing("a value that is no tensor crosses a cut", kind="returned-intermediate")
+        return GraphInput(node.name, "tensor", fake, None, None)
+    if fake is None or not isinstance(given.fake, torch.Tensor):
+        return given
+    # The same object, perhaps written by then: only its history is new.
+    return GraphInput(given.name, given.kind, fake, given.source, None, given.static)
+
+
+def _check_symbols(segment: Segment, inputs: list[GraphInput]) -> None:
+    """Every symbol that the segment uses must be a size of something it takes."""
+    have: set[Symbol] = set()
+    used: set[Symbol] = set()
+    for one in inputs:
+        sizes = one.fake.size_ if isinstance(one.fake, FakeTensor) else (one.fake,)
+        exprs = [size.node.expr for size in sizes if isinstance(size, torch.SymInt | torch.SymFloat)]
+        have.update(e for e in exprs if isinstance(e, Symbol))
+        used.update(symbol for e in exprs for symbol in e.free)
+    for node in segment.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, FakeTensor):
+            used.update(s for size in value.size_ if isinstance(size, torch.SymInt) for s in size.node.expr.free)
+    if used - have:
+        raise UnsupportedAliasing("a size is not known behind a cut", kind="returned-intermediate")
