@@ -1,6 +1,6 @@
 """Write a backend: it gets the captured graph and returns what runs it.
 
-    python examples/backend.py
+python examples/backend.py
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """See where capture stops and why, then write the function so that it does not.
 
-    python examples/graph_breaks.py
+python examples/graph_breaks.py
 """
 
 import torch

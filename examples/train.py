@@ -1,6 +1,6 @@
 """Train a small classifier with a compiled model; batches differ in size.
 
-    python examples/train.py
+python examples/train.py
 """
 
 import torch

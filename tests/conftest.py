@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import tempfile
 
 import pytest
@@ -13,6 +14,8 @@ if _OWNER not in os.environ:
     os.environ["PLIANT_CACHE_DIR"] = tempfile.mkdtemp(prefix="pliant-tests-")
 os.environ.setdefault("PLIANT_VERIFY", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# transformers imports torchvision wherever it is installed: slow, not needed here, and it may not fit this torch.
+sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]
 
 
 def pytest_collection_modifyitems(items):

@@ -106,7 +106,8 @@ class Build:
     compiler: str = option("", "C compiler; empty: cc, gcc or clang, whichever is found", env=("PLIANT_CC", "CC"))
     opt_flags: tuple[str, ...] = option(
         ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-fno-math-errno"),
-        "flags that decide speed", env=("PLIANT_CFLAGS",)
+        "flags that decide speed",
+        env=("PLIANT_CFLAGS",),
     )
     threads: int = option(0, "threads of a kernel; 0: torch.get_num_threads()", env=("PLIANT_THREADS",))
     openmp: bool = option(True, "parallel loops with OpenMP", env=("PLIANT_OPENMP",))

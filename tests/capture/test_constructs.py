@@ -1,4 +1,5 @@
 """Every one-construct program of the tables behaves as in eager; those marked whole are one graph."""
+
 import pytest
 from tests.capture.constructs import containers, control, library, modules, objects  # noqa: F401  (fill the table)
 from tests.capture.constructs.harness import PROGRAMS, check

@@ -1,4 +1,5 @@
 """Losses over rows of several lengths: values and gradients of compiled code are eager's."""
+
 import pytest
 import torch
 

@@ -37,7 +37,7 @@ RANGES = {s: Interval(2, INF), n: Interval(-3, 5), f: Interval(0.5, 2.0)}
         (s.eq(7), 0, 1),
         (f.lt(0.25), 0, 0),
         (relations.select(s.ge(1), n, s), -3, 5),
-        (s**symbol("e"), 1, INF),
+        (s ** symbol("e"), 1, INF),
         (any_int, -INF, INF),
     ],
 )

@@ -11,8 +11,10 @@ from pliant.symbolic.shape_env import ShapeEnv
 SHAPES = {
     "layout": (lambda x, b, t: x.transpose(0, 1).contiguous(), "s1 s0 64"),
     "cat": (lambda x, b, t: torch.cat([x, torch.empty(b, t + 3, 64)], 1), "s0 2*s1+3 64"),
-    "conv": (lambda x, b, t: torch.conv2d(torch.empty(b, 3, t, t), torch.empty(16, 3, 3, 3), None, 2, 1),
-             "s0 16 (s1+1)//2 (s1+1)//2"),
+    "conv": (
+        lambda x, b, t: torch.conv2d(torch.empty(b, 3, t, t), torch.empty(16, 3, 3, 3), None, 2, 1),
+        "s0 16 (s1+1)//2 (s1+1)//2",
+    ),
     "pool": (lambda x, b, t: torch.max_pool2d(torch.empty(b, 3, t, t), 3, 2, 1), "s0 3 (s1+1)//2 (s1+1)//2"),
     "repeat": (lambda x, b, t: x.repeat(1, 2, 1), "s0 2*s1 64"),
     "sum": (lambda x, b, t: x.sum((0, 1)), "64"),

@@ -2,6 +2,7 @@
 
 Holds:  C code (`list`, `zip`, `sorted`...) may drive them; each step enters the interpreter again.
 """
+
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator

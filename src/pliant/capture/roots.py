@@ -1,4 +1,5 @@
 """What a capture starts from: a call of a callable, or a frame resumed in its middle."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -81,9 +81,10 @@ def operator_text(op: str, dtype: torch.dtype, result: torch.dtype, args: list[s
     template = OPS[op].c_template(dtype)
     if template is None:
         raise NoCForm(f"`{op}` on {dtype} has no C form")
-    text = template.format(*args, t=register_type(result))
-    suffix = "_d" if dtype is torch.float64 else ""
-    return _OWN_NAME.sub(lambda m: _function(f"p_{m[1]}{suffix}") + "(", text) if "p_" in template else text
+    if "p_" in template:  # the operator's own helper; those in its arguments have their names already
+        suffix = "_d" if dtype is torch.float64 else ""
+        template = _OWN_NAME.sub(lambda m: _function(f"p_{m[1]}{suffix}") + "(", template)
+    return template.format(*args, t=register_type(result))
 
 
 def _function(name: str) -> str:

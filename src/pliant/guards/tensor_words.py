@@ -78,14 +78,16 @@ def _usable(address: int, most: int) -> int:
 def _layout() -> _Layout | None:
     """The layout found by experiment; None if an experiment fails."""
     with torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.no_grad():
-        probe = torch.zeros(3, 5)
-        count = _usable(probe._cdata, _MOST_WORDS)
+        # The allocator rounds some blocks up to what was free there; words behind the object belong to others.
+        probes = [torch.nn.Parameter(torch.zeros(3, 5)) for _ in range(32)]
+        count = min(_usable(probe._cdata, _MOST_WORDS) for probe in probes)
         if count < 20:
             return None
         autograd = _autograd_word(count)
         if autograd is None:
             return None
-        requires_grad = _requires_grad_word(autograd)
+        records = [_word(probe._cdata + WORD * autograd) for probe in probes]
+        requires_grad = _requires_grad_word(autograd, min(_usable(record, _MOST_META_WORDS) for record in records))
         if requires_grad is None:
             return None
         layout = _Layout(_stable_words(count), autograd, requires_grad)
@@ -102,11 +104,10 @@ def _autograd_word(count: int) -> int | None:
     return changed[0] if len(changed) == 1 else None
 
 
-def _requires_grad_word(autograd: int) -> int | None:
+def _requires_grad_word(autograd: int, count: int) -> int | None:
     """The word of the autograd record that follows requires_grad, there and back."""
     t = torch.nn.Parameter(torch.zeros(3, 5))
     record = _word(t._cdata + WORD * autograd)
-    count = _usable(record, _MOST_META_WORDS)
     states = []
     for flag in (True, False, True, False):
         t.requires_grad_(flag)

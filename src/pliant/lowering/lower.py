@@ -24,7 +24,7 @@ from pliant.ir.scalar import Scalar, cast, clear_interned, const, loads
 from pliant.lowering import fallback
 from pliant.lowering.context import Lowering, whole
 from pliant.lowering.registry import RULES, VIEW_OPS
-from pliant.lowering.tensors import COMPUTED, Index, Tensor, contiguous_strides
+from pliant.lowering.tensors import COMPUTED, Index, Tensor
 from pliant.symbolic.expr import ONE, ZERO, Symbol
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -193,9 +193,12 @@ class _GraphLowering:
             return View(view.buffer, view.shape, strides, view.offset, view.dtype)
         if ZERO in view.shape:
             return View(view.buffer, view.shape, strides, view.offset, view.dtype)
-        copy = Tensor(self.low, t.dtype, t.shape, t.exact_at)
+        # Dimensions of stride 0 hold one element.
+        extents = tuple([ONE if s is ZERO else n for n, s in zip(t.shape, strides)])
+        copy = Tensor(self.low, t.dtype, extents, t.exact_at)
         copy.fake = fake
-        return self.low.store(copy, self.low.layout(copy) or contiguous_strides(t.shape))
+        stored = self.low.store(copy, strides)
+        return View(stored.buffer, t.shape, strides, stored.offset, stored.dtype)
 
 
 def _aligned(source: Tensor, target: Tensor, index: Index) -> Index:

@@ -227,7 +227,7 @@ class Symbol(Expr):
         found = _table.get(key)
         if found is None:
             prefix = name.rstrip("0123456789")
-            digits = name[len(prefix):]
+            digits = name[len(prefix) :]
             stable = zlib.crc32(f"{name}:{kind.__name__}".encode())
             node = _leaf(cls, (1, prefix, int(digits) if digits else -1, stable))
             node.name, node._kind = name, kind

@@ -33,6 +33,7 @@ class Facts:
         self.ranges: dict[Symbol, Interval] = {}
         self.replacements: dict[Expr, Expr] = {}
         self.solvable: Callable[[Symbol], bool] = lambda _: True
+        self.ordered: Callable[[Expr, Expr], bool] = lambda atom, rest: True  # may `rest` stand for `atom`?
         self._learnt: list[Expr] = []
         self._true: set[Expr] = set()
         self._known: dict[Expr, Interval] = {}
@@ -239,6 +240,8 @@ class Facts:
             self._replace(best[1], best[2])
 
     def _may_replace(self, atom: Expr, rest: Expr) -> bool:
+        if rest.free and not self.ordered(atom, rest):
+            return False
         if isinstance(atom, Symbol):
             return atom not in rest.free and (not rest.free or self.solvable(atom))
         return not rest.free or not contains(rest, atom) and not (atom.free <= rest.free)
@@ -303,4 +306,3 @@ def _solve_linear(allowed: Interval, others: Interval, coef: int) -> Interval:
 
 def _minus(a: Bound, b: Bound, unknown: Bound) -> Bound:
     return unknown if abs(a) == math.inf or abs(b) == math.inf else a - b
-

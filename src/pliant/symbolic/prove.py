@@ -230,5 +230,3 @@ def _relax_remainder(remainder: Expr, coef: int, rest: Expr, known: Knowledge) -
         yield [add(scale(b - 1, coef), rest)]  # a % b <= b - 1
         if known.range_of(a).lo >= 0:  # a % b <= a
             yield [add(scale(a, coef), rest)]
-
-

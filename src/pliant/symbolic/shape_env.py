@@ -44,6 +44,18 @@ class Specialization:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class RuntimeAssert:
+    """What a running graph checks as soon as the symbols of `expr` are known; `expr` is never simplified."""
+
+    expr: Expr
+    message: str
+    origin: SourceLocation | None
+
+    def __str__(self) -> str:
+        return str(self.expr)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class DynamicMark:
     """The range for which a marked size must stay unknown."""
 
@@ -60,11 +72,14 @@ class ShapeEnv:
         self.specialize_zero_one = specialize_zero_one
         self.facts = Facts()
         self.facts.solvable = self._is_solvable
+        self.facts.ordered = self._is_ordered
         self.sources: dict[Symbol, list[object]] = {}
         self.hints: dict[Symbol, Number] = {}
         self.origins: dict[Symbol, object] = {}
         self.guards: list[ShapeGuard] = []
-        self.runtime_asserts: list[ShapeGuard] = []
+        self.runtime_asserts: list[RuntimeAssert] = []
+        self.fresh: list[Symbol] = []  # unbacked symbols since whoever records calls last took them
+        self.replayed: list[Symbol] | None = None  # names of the unbacked symbols that come next, in a second trace
         self.specializations: list[Specialization] = []
         self.size_like: set[Symbol] = set()
         self.origin_callback: Callable[[], SourceLocation | None] | None = None
@@ -76,6 +91,7 @@ class ShapeEnv:
         self._hint_memo: dict[Expr, Number | None] = {}
         self._wrapped: dict[Expr, SymNumber] = {}
         self._shadows: dict[Symbol, Symbol] = {}
+        self._order: dict[Symbol, int] = {}  # of unbacked symbols
 
     # -- symbols ------------------------------------------------------------------------------------------------------
     def create_symbol(
@@ -119,8 +135,14 @@ class ShapeEnv:
         self, kind: Kind = int, lo: float | None = None, hi: float | None = None, origin: object = None
     ) -> Expr:
         """A symbol for a value that only running the graph computes; it has no hint."""
+        if self.replayed and self.replayed[0].kind is kind:
+            symbol = self.replayed.pop(0)
+            self.fresh.append(symbol)
+            return symbol
         symbol = self._fresh(_UNBACKED_PREFIX[kind], kind)
         self.origins[symbol] = origin
+        self._order[symbol] = len(self._order)
+        self.fresh.append(symbol)
         if kind is not bool:
             self._declare(symbol, -math.inf if lo is None else lo, math.inf if hi is None else hi)
         return symbol
@@ -143,6 +165,11 @@ class ShapeEnv:
 
     def _least_size(self, hint: int) -> int:
         return 2 if self.specialize_zero_one and hint >= 2 else 0
+
+    def take_fresh(self) -> list[Symbol]:
+        """The unbacked symbols that were made since the last call."""
+        found, self.fresh = self.fresh, []
+        return found
 
     def is_unbacked(self, symbol: Symbol) -> bool:
         return symbol not in self.hints
@@ -267,8 +294,9 @@ class ShapeEnv:
                 self.specializations.append(Specialization(atom, value.value, origin))
         self._check_marks(fact, origin)
 
-    def expect_true(self, e: Expr) -> bool:
+    def expect_true(self, e: Expr, message: str = "") -> bool:
         """`torch._check(e)`: learn it; where it depends on an unbacked symbol the graph checks it at run time."""
+        written = e
         known = self.statically_known(e)
         if known is not None:
             return known
@@ -280,7 +308,7 @@ class ShapeEnv:
             self.facts.learn(e)
         except Contradiction:
             return False
-        self.runtime_asserts.append(ShapeGuard(e, origin))
+        self.runtime_asserts.append(RuntimeAssert(written, message, origin))
         return True
 
     def freeze(self) -> None:
@@ -307,6 +335,13 @@ class ShapeEnv:
     # -- marked dynamic sizes -----------------------------------------------------------------------------------------
     def _is_solvable(self, symbol: Symbol) -> bool:
         return symbol not in self._marks
+
+    def _is_ordered(self, e: Expr, rest: Expr) -> bool:
+        """Whether all that `rest` needs is known to a running graph wherever `e` is."""
+        return self._known_after(rest) <= self._known_after(e)
+
+    def _known_after(self, e: Expr) -> int:
+        return max([self._order.get(s, -1) for s in e.free], default=-1)
 
     def _check_hint_in_mark(self, symbol: Symbol, hint: Number) -> None:
         mark = self._marks[symbol]

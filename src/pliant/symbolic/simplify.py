@@ -170,5 +170,3 @@ def needs_exact_integers(e: Expr) -> tuple[Expr, ...]:
     if isinstance(e, (x.Floor, x.ToInt, x.Ceil)) and isinstance(e.args[0], (x.IntTrueDiv, x.ToFloat)):
         return e.args[0].args
     return ()
-
-

@@ -1,4 +1,5 @@
 """Control flow, loops, comprehensions, generators, exceptions, pattern matching."""
+
 import torch
 from tests.capture.constructs.harness import program
 
@@ -91,6 +92,7 @@ def generator_function(x, y):
     def gen(n):
         for i in range(n):
             yield x + i
+
     return list(gen(3))
 
 
@@ -103,6 +105,7 @@ def generator_send(x, y):
             if got is None:
                 return
             total = total + got
+
     g = gen()
     next(g)
     g.send(1.0)
@@ -115,9 +118,11 @@ def yield_from_value(x, y):
         yield x
         yield y
         return 7
+
     def outer():
         n = yield from inner()
         yield x * n
+
     return list(outer())
 
 
@@ -125,18 +130,21 @@ def yield_from_value(x, y):
 def generator_star_args(x, y):
     def f(*args):
         return torch.stack(args)
+
     return f(*(x + i for i in range(3)))
 
 
 @program("control")
 def generator_try_finally(x, y):
     log = []
+
     def gen():
         try:
             yield x
             yield y
         finally:
             log.append("closed")
+
     g = gen()
     a = next(g)
     g.close()
@@ -150,6 +158,7 @@ def generator_throw(x, y):
             yield x
         except ValueError as error:
             yield y + len(str(error))
+
     g = gen()
     next(g)
     return g.throw(ValueError("abc"))
@@ -230,6 +239,7 @@ def return_in_finally(x, y):
             return x
         finally:
             y.sum()
+
     return f()
 
 
@@ -257,6 +267,7 @@ def custom_exception(x, y):
         def __init__(self, n):
             super().__init__(f"odd {n}")
             self.n = n
+
     try:
         raise Odd(3)
     except Odd as error:
@@ -292,8 +303,10 @@ def match_mapping(x, y):
 def match_class(x, y):
     class P:
         __match_args__ = ("a", "b")
+
         def __init__(self, a, b):
             self.a, self.b = a, b
+
     match P(x, 2):
         case P(a, b=2):
             return a * 2
@@ -333,6 +346,7 @@ def star_unpacking(x, y):
 def recursion(x, y):
     def f(n):
         return x if n == 0 else f(n - 1) + y
+
     return f(4)
 
 
@@ -360,6 +374,7 @@ def break_in_nested_call(x, y):
         if b.sum() > 100:
             b = b + 1
         return b * 3
+
     z = g(x) + 1
     return z * y
 

@@ -1,4 +1,5 @@
 """Modules, hooks, RNNs, optimizers, autograd functions, parameters, tensor subclasses."""
+
 import copy
 
 import torch

@@ -1,4 +1,5 @@
 """Classes, attributes, descriptors, dunder methods, dataclasses, enums, closures, calls."""
+
 import abc
 import collections
 import dataclasses
@@ -68,9 +69,11 @@ def property_and_setter(x, y):
         @property
         def v(self):
             return self._v + 1
+
         @v.setter
         def v(self, value):
             self._v = value * 2
+
     p = P()
     p.v = x
     return p.v
@@ -84,9 +87,11 @@ def classmethod_staticmethod(x, y):
             c = cls()
             c.v = v
             return c
+
         @staticmethod
         def twice(v):
             return v * 2
+
     return C.twice(C.make(x).v)
 
 
@@ -95,6 +100,7 @@ def getattr_fallback(x, y):
     class G:
         def __getattr__(self, name):
             return len(name)
+
     return x * G().abc
 
 
@@ -103,8 +109,10 @@ def descriptor(x, y):
     class D:
         def __get__(self, obj, owner):
             return obj.base + 1
+
     class C:
         d = D()
+
     c = C()
     c.base = x
     return c.d
@@ -114,8 +122,10 @@ def descriptor(x, y):
 def slots(x, y):
     class S:
         __slots__ = ("a", "b")
+
         def __init__(self, a, b):
             self.a, self.b = a, b
+
     s = S(x, y)
     s.a = s.a + 1
     return s.a * s.b
@@ -126,14 +136,19 @@ def operators_reflected(x, y):
     class V:
         def __init__(self, v):
             self.v = v
+
         def __add__(self, other):
             return V(self.v + (other.v if isinstance(other, V) else other))
+
         def __radd__(self, other):
             return V(other + self.v)
+
         def __mul__(self, other):
             return NotImplemented
+
         def __rmul__(self, other):
             return V(self.v * other)
+
     return (V(x) + V(y)).v, (1 + V(x)).v, (2 * V(y)).v
 
 
@@ -142,10 +157,13 @@ def comparison_dunders(x, y):
     class N:
         def __init__(self, n):
             self.n = n
+
         def __lt__(self, other):
             return self.n < other.n
+
         def __eq__(self, other):
             return self.n == other.n
+
     return x if N(1) < N(2) and N(1) == N(1) and N(1) != N(2) else y
 
 
@@ -154,16 +172,22 @@ def container_dunders(x, y):
     class Box:
         def __init__(self, items):
             self.items = items
+
         def __len__(self):
             return len(self.items)
+
         def __getitem__(self, i):
             return self.items[i]
+
         def __contains__(self, v):
             return v == 1
+
         def __iter__(self):
             return iter(self.items)
+
         def __bool__(self):
             return True
+
     box = Box([x, y])
     return box[0], len(box), 1 in box, [v + 1 for v in box], (x if box else y)
 
@@ -173,8 +197,10 @@ def callable_object(x, y):
     class F:
         def __init__(self, k):
             self.k = k
+
         def __call__(self, v, *, bias=0):
             return v * self.k + bias
+
     return F(3)(x, bias=1)
 
 
@@ -183,9 +209,11 @@ def abstract_base(x, y):
     class A(abc.ABC):
         @abc.abstractmethod
         def f(self, v): ...
+
     class B(A):
         def f(self, v):
             return v + 1
+
     return B().f(x)
 
 
@@ -196,9 +224,11 @@ def metaclass_call(x, y):
             obj = super().__call__(*args)
             obj.extra = 1
             return obj
+
     class C(metaclass=M):
         def __init__(self, v):
             self.v = v
+
     c = C(x)
     return c.v + c.extra
 
@@ -208,14 +238,18 @@ def multiple_inheritance(x, y):
     class A:
         def f(self):
             return [1]
+
     class B(A):
         def f(self):
             return [2] + super().f()
+
     class C(A):
         def f(self):
             return [3] + super().f()
+
     class D(B, C):
         pass
+
     return x, D().f()
 
 
@@ -265,18 +299,22 @@ def enum_dispatch(x, y):
 @program("objects")
 def closure_read(x, y):
     k = 3
+
     def f(v):
         return v * k
+
     return f(x)
 
 
 @program("objects")
 def closure_write(x, y):
     n = 0
+
     def f():
         nonlocal n
         n += 1
         return n
+
     f()
     f()
     return x * n
@@ -285,8 +323,10 @@ def closure_write(x, y):
 @program("objects")
 def returned_closure(x, y):
     k = x + 1
+
     def f(v):
         return v + k
+
     return f(y)
 
 
@@ -294,6 +334,7 @@ def returned_closure(x, y):
 def defaults_and_kwonly(x, y):
     def f(a, b=2, *args, c=3, **kwargs):
         return a * b + c + len(args) + len(kwargs)
+
     return f(x), f(x, 1, 2, 3, c=4, d=5)
 
 
@@ -323,11 +364,14 @@ def wraps_decorator(x, y):
         @functools.wraps(f)
         def inner(*args, **kwargs):
             return f(*args, **kwargs) + 1
+
         return inner
+
     @deco
     def g(v):
         """Doc."""
         return v * 2
+
     return g(x), g.__name__, g.__doc__
 
 
@@ -404,6 +448,7 @@ def user_list_subclass(x, y):
     class L(list):
         def total(self):
             return sum(self)
+
     v = L([x, y])
     v.append(x)
     return v.total(), len(v)
@@ -414,6 +459,7 @@ def user_dict_subclass(x, y):
     class D(dict):
         def __missing__(self, key):
             return key * 2
+
     d = D(a=x)
     return d["a"], d[4], dict(d)
 
@@ -423,6 +469,7 @@ def ordered_dict_subclass(x, y):
     class Out(collections.OrderedDict):
         def __getattr__(self, k):
             return self[k]
+
     out = Out(first=x)
     out["second"] = y
     return out.second, list(out)
@@ -431,13 +478,16 @@ def ordered_dict_subclass(x, y):
 @program("objects")
 def context_manager_class(x, y):
     log = []
+
     class C:
         def __enter__(self):
             log.append("in")
             return 5
+
         def __exit__(self, *exc):
             log.append("out")
             return True
+
     with C() as n:
         x = x + n
         raise ValueError
@@ -447,9 +497,11 @@ def context_manager_class(x, y):
 @program("objects")
 def contextmanager_decorator(x, y):
     import contextlib
+
     @contextlib.contextmanager
     def scope(n):
         yield n + 1
+
     with scope(2) as n:
         return x * n
 
@@ -472,6 +524,7 @@ def new_method(x, y):
             self = super().__new__(cls)
             self.v = v
             return self
+
     return C(x).v
 
 
@@ -480,6 +533,8 @@ def init_subclass(x, y):
     class A:
         def __init_subclass__(cls, **kw):
             cls.tag = kw.get("tag")
+
     class B(A, tag=4):
         pass
+
     return x * B.tag

@@ -1,4 +1,5 @@
 """Calls: operands off the stack, then `tracer.call`."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """Jumps, loops, returns, generators."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """Raising, catching, `with`."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -83,5 +84,3 @@ def with_except_start(frame: Frame, op: Op) -> None:
     error = frame.stack[-1]
     leave = frame.stack[-4]
     frame.push(frame.tracer.call(leave, (type(error), error, error.__traceback__), {}))
-
-

@@ -1,4 +1,5 @@
 """Operators, subscripts, attributes, comparisons: each asks the tracer, which knows the object model."""
+
 from __future__ import annotations
 
 from pliant.capture.bytecode.decode import Op

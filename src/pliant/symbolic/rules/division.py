@@ -213,7 +213,7 @@ def _cancel(a: Expr, b: Expr) -> tuple[Expr, Expr]:
 
 def exact_quotient(a: Expr, factor: Expr) -> Expr:
     """`a / factor`, where `factor` is a coefficient times a monomial and divides every term."""
-    (mono, coef), = factor.terms or ((ONE, factor.const),)
+    ((mono, coef),) = factor.terms or ((ONE, factor.const),)
     if mono is ONE:
         return from_terms(a.const // coef, {m: c // coef for m, c in a.terms})
     terms: dict[Expr, int] = {}
