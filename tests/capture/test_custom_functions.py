@@ -44,6 +44,22 @@ def test_without_gradients():
     check(f, X, W)
 
 
+class Mixed(Function):
+    @staticmethod
+    def forward(ctx, a, b, c):
+        ctx.save_for_backward(a, b, c)
+        return a * b + c * c
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b, c = ctx.saved_tensors
+        return g * b, g * a, 2 * g * c
+
+
+def test_the_same_tensor_twice_with_another_between():
+    check(lambda x, y: Mixed.apply(x, y, x), X, X.detach().clone().requires_grad_())
+
+
 class StraightThrough(Function):
     @staticmethod
     def forward(ctx, x):

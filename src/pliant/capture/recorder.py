@@ -157,7 +157,8 @@ class Recorder(TorchFunctionMode):
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
         """Append the call's node and attach nodes to the fake tensors of its result."""
         node_args, node_kwargs = self.to_nodes(args), self.to_nodes(kwargs)
-        name = func.__name__ if getattr(Tensor, getattr(func, "__name__", ""), None) is func else _RENAMED.get(func)
+        name: str | None = getattr(func, "__name__", "")
+        name = name if getattr(Tensor, name or "", None) is func else _RENAMED.get(func)
         if name is not None:
             node = self.graph.call_method(name, node_args, node_kwargs)
         else:

@@ -39,7 +39,7 @@ class Region:
         around = self.parent.readable if self.parent is not None else frozenset((recorder.graph,))
         self.readable: frozenset[fx.Graph] = around | {self.graph} | {r.graph for r in beside}
         # Whether what runs here may be differentiated by a transform around it, whatever its tensors say.
-        self.differentiated = differentiated or (self.parent is not None and self.parent.differentiated)
+        self.differentiated: bool = differentiated or (self.parent is not None and self.parent.differentiated)
         self.lifted: list[Any] = []
         self._nodes: dict[int, fx.Node] = {}
         self._last: fx.Node | None = None

@@ -81,7 +81,6 @@ def _make_function(plan: FunctionPlan) -> type[torch.autograd.Function]:
         found = variant.module(*[g for g in given if g is not None], *[kept[i] for i in variant.reads])
         return tuple([None if i is None else found[i] for i in variant.gradients])
 
-    if plan.once:
-        backward = torch.autograd.function.once_differentiable(backward)
-    members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    last: Any = torch.autograd.function.once_differentiable(backward) if plan.once else backward
+    members = {"forward": staticmethod(forward), "backward": staticmethod(last)}
     return type(plan.name, (torch.autograd.Function,), members)

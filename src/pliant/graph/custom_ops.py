@@ -80,7 +80,7 @@ def functional_form(func: Any) -> Any:
 def _define(func: Any) -> Any:
     global _library
     if _library is None:
-        _library = torch.library.Library(_LIBRARY, "DEF")  # lives as long as the process
+        _library = torch.library.Library(_LIBRARY, "DEF")  # type: ignore[no-untyped-call]  # lives as long as the process
     plan, schema = plan_of(func), func._schema
     name = re.sub(r"\W", "_", func.name())
     given = re.sub(r"\([a-z]\w*!?(?: -> \*)?\)", "", str(schema).split(" -> ")[0])

@@ -91,7 +91,7 @@ class _Run:
         raise AssertionError("a graph without an output node")
 
     def call(self, node: fx.Node) -> Any:
-        target: Callable[..., Any] = RUNS_AS.get(node.target, node.target)  # type: ignore[assignment]
+        target: Any = RUNS_AS.get(node.target, node.target)
         return target(*[self.value(a) for a in node.args], **{k: self.value(v) for k, v in node.kwargs.items()})
 
     def note(self, node: fx.Node) -> None:

@@ -22,4 +22,4 @@ class TensorHook(torch.nn.Module):
 
     def forward(self, tensor: torch.Tensor, *closure: Any) -> None:
         body = self.body
-        tensor.register_hook(lambda gradient: body(gradient, *closure)[0])
+        tensor.register_hook(lambda gradient: body(gradient, *closure)[0])  # type: ignore[no-untyped-call]

@@ -77,7 +77,8 @@ class PulledBack(Transformed):
     def forward(self, *arguments: Any) -> tuple[Any, ...]:
         count = len(arguments) - self.n_outputs
         function, chosen = self.split(arguments[:count])
-        _, pull, _ = torch.func.vjp(function, *chosen, has_aux=True)
+        results: Any = torch.func.vjp(function, *chosen, has_aux=True)
+        pull = results[1]
         return tuple(pull(tuple(arguments[count:])))
 
 
@@ -87,7 +88,8 @@ class PushedForward(Transformed):
     def forward(self, *arguments: Any) -> tuple[Any, ...]:
         count = len(arguments) - len(self.places)
         function, chosen = self.split(arguments[:count])
-        outputs, tangents, auxiliary = torch.func.jvp(function, tuple(chosen), tuple(arguments[count:]), has_aux=True)
+        results: Any = torch.func.jvp(function, tuple(chosen), tuple(arguments[count:]), has_aux=True)
+        outputs, tangents, auxiliary = results
         return (*outputs, *tangents, *auxiliary)
 
 
@@ -95,7 +97,7 @@ class Mapped(torch.nn.Module):
     """`torch.vmap` of a graph. `in_dims`: one for each argument."""
 
     def __init__(
-        self, body: fx.GraphModule, in_dims: tuple[int | None, ...], out_dims: tuple[int | None, ...], **options: Any
+        self, body: fx.GraphModule, in_dims: tuple[int | None, ...], out_dims: Any, **options: Any
     ) -> None:
         super().__init__()
         self.body = body

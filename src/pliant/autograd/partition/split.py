@@ -203,7 +203,7 @@ class _Split:
             values.append(_clone(graph, copies[value]) if memory_root(value) in written else copies[value])
             written.add(target)
         for node, value in zip(self.epilogue, values):
-            copy = graph.call_function(_aten.copy_.default, (copies[node.args[0]], value))  # type: ignore[index]
+            copy = graph.call_function(_aten.copy_.default, (copies[node.args[0]], value))
             copy.meta = dict(node.meta)
 
     def by_value(self, node: fx.Node) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch.autograd.function import FunctionCtx, once_differentiable
@@ -62,7 +62,7 @@ def _apply(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return call.differentiable() if needs or traced_by_transform else call.plain()
 
 
-_NO_SETUP = torch.autograd.function._SingleLevelFunction.__dict__["setup_context"]  # type: ignore[attr-defined]
+_NO_SETUP = torch.autograd.function._SingleLevelFunction.__dict__["setup_context"]
 
 
 def _has_own_setup(t: Tracer, cls: type) -> bool:
@@ -237,7 +237,10 @@ class _Call:
             if not isinstance(gradient, FakeTensor) or not isinstance(one, FakeTensor):
                 raise GraphBreak("tensor-error", f"{self.cls.__name__}.backward returned a gradient for a non-tensor")
             place = positions.setdefault(id(one), len(tensors))
-            tensors[place:] = [gradient if place == len(tensors) else tensors[place] + gradient]
+            if place == len(tensors):
+                tensors.append(gradient)
+            else:
+                tensors[place] = cast(FakeTensor, tensors[place] + gradient)
         return tuple([positions.get(id(one)) for one in self.region.lifted]), tensors
 
     def _keep(self, value: Any) -> int:

@@ -9,7 +9,7 @@ Holds:  a history that leads out of the program, and hooks on the tensors that r
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -186,9 +186,8 @@ def _accumulate(t: Tracer, leaf: FakeTensor, gradient: FakeTensor, create_graph:
         current = t.get_attr(leaf, "grad")
         if current is None:
             if id(gradient) in shared or tuple(gradient.stride()) != tuple(leaf.stride()):
-                gradient = torch.empty_strided(
-                    leaf.size(), leaf.stride(), dtype=gradient.dtype, device=gradient.device
-                ).copy_(gradient)  # fmt: skip
+                like: dict[str, Any] = {"dtype": gradient.dtype, "device": gradient.device}
+                gradient = cast(FakeTensor, torch.empty_strided(leaf.size(), leaf.stride(), **like).copy_(gradient))
             shared.add(id(gradient))
             t.set_attr(leaf, "grad", gradient)
         elif create_graph:

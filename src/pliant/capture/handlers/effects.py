@@ -80,7 +80,7 @@ def _refuse(kind: str, detail: str) -> Handler:
     return handler
 
 
-for _function, _kind in (  # type: ignore[assignment, assignment, assignment, assignment, assignment, assignment, assignment, assignment]
+for _function, _kind in (
     (input, "side-effect-call"),
     (open, "side-effect-call"),
     (exec, "unknown-call"),
