@@ -198,6 +198,14 @@ def _frozenset(b: Rebuilder, obj: frozenset[Any]) -> str:
     return b.bind(obj, f"frozenset(({b.items(obj)}{',' * (len(obj) == 1)}))")
 
 
+def _struct_sequence(b: Rebuilder, obj: Any) -> str:
+    """What `torch.max(x, 1)` returns: a tuple whose fields have names, made from all of them."""
+    contents, hidden = obj.__reduce__()[1]
+    if hidden:
+        raise CannotReconstruct("builtin-instance", obj)
+    return b.bind(obj, f"{b.hold(type(obj))}(({b.items(contents)},))")
+
+
 def _slice(b: Rebuilder, obj: slice) -> str:
     return b.bind(obj, f"slice({b.items((obj.start, obj.stop, obj.step))})")
 
@@ -577,4 +585,6 @@ def _recipe(obj: Any) -> Recipe:
         raise CannotReconstruct("unknown-tensor" if obj is not NULL else "null-on-stack", obj)
     if isinstance(obj, (*_ATOMS, *_DESCRIPTORS)):
         return _atom
+    if issubclass(cls, tuple) and hasattr(cls, "n_sequence_fields"):
+        return _struct_sequence
     return _instance
