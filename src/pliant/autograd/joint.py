@@ -55,10 +55,6 @@ class JointGraph:
     writes: list[tuple[fx.Node, fx.Node]] = field(default_factory=list)
     ends: tuple[list[Any], tuple[Any, ...]] = ([], ())
 
-    @property
-    def has_backward(self) -> bool:
-        return any(g is not None for g in self.gradients)
-
 
 class _Tracer:
     """One joint trace."""
@@ -164,10 +160,13 @@ class _Tracer:
 
     def _cuts(self, plan: OutputPlan, outputs: tuple[Any, ...]) -> Cuts:
         results = [plan.results[position] for position in plan.differentiable]
+        passing = self.captured.attributes.get("passing_inputs", ())
         written = [
-            one for one, h in zip(self.inputs, self.histories) if type(one) is FakeTensor and one.grad_fn is not h
-        ]
+            one for i, (one, h) in enumerate(zip(self.inputs, self.histories))
+            if type(one) is FakeTensor and one.grad_fn is not h and i not in passing
+        ]  # fmt: skip
         given = {id(one) for one in self.inputs}
+        given |= {id(outputs[i]) for i in self.captured.attributes.get("passing_outputs", ())}
         seen = [one for one in outputs if type(one) is FakeTensor and one.requires_grad and id(one) not in given]
         return find_cuts(results, [*seen, *written], self.timeline)
 
@@ -179,7 +178,7 @@ class _Tracer:
         plan = plan_outputs(outputs, self.inputs, self.histories)
         if not self.captured.attributes.get("whole"):
             cuts = self._cuts(plan, outputs)
-            if cuts.before:
+            if cuts.before or cuts.inside:
                 return cuts
         check_overlap(self.captured.inputs, {write.input for write in plan.writes})
         results = [self._result(value) for value in plan.results]

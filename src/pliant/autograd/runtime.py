@@ -17,6 +17,7 @@ import torch
 from torch import fx
 
 from pliant.autograd.aliasing import UnsupportedAliasing
+from pliant.autograd.expand import expanded
 from pliant.autograd.joint import JointGraph, trace_joint
 from pliant.autograd.outputs import OutputMaker
 from pliant.autograd.partition.split import Partition, partition
@@ -29,6 +30,7 @@ from pliant.torch_adapter import without_base
 
 Call = Callable[[list[Any]], tuple[Any, ...]]
 _set_grad = torch._C._set_grad_enabled
+_USED_WHERE_MADE = "a returned tensor is used where it is made"
 
 
 def build(captured: CapturedGraph, compile_aten: AtenCompiler, config: Any = None) -> Call:
@@ -36,7 +38,12 @@ def build(captured: CapturedGraph, compile_aten: AtenCompiler, config: Any = Non
     with events.stage("joint"):
         joint = trace_joint(captured)
     if isinstance(joint, Cuts):
-        return _in_segments(captured, joint, compile_aten)
+        if not joint.inside:
+            return _in_segments(captured, joint, compile_aten)
+        written_out = expanded(captured, joint.inside)
+        if written_out is None:
+            raise UnsupportedAliasing(_USED_WHERE_MADE, kind="returned-intermediate")
+        return build(written_out, compile_aten)
     return _build_whole(captured, joint, compile_aten)
 
 
@@ -67,7 +74,7 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
         with events.stage("joint"):
             joint = trace_joint(program)
         if isinstance(joint, Cuts):
-            raise UnsupportedAliasing("a returned tensor is used where it is made", kind="returned-intermediate")
+            raise UnsupportedAliasing(_USED_WHERE_MADE, kind="returned-intermediate")
         for node, fake in zip((*segment.takes, *segment.gives), (*joint.ends[0], *joint.ends[1])):
             known[node] = fake
         run = _build_whole(program, joint, compile_aten)

@@ -31,9 +31,10 @@ _NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Positions in the captured graph before which to cut, in order."""
+    """Positions in the captured graph before which to cut, in order; `inside`: of calls that must be cut within."""
 
     before: tuple[int, ...]
+    inside: tuple[int, ...] = ()
 
 
 class Timeline:
@@ -63,13 +64,17 @@ def find_cuts(results: list[FakeTensor], seen: Iterable[FakeTensor], timeline: T
             if following is not None:
                 key = (getattr(following, "variable", following), number)
                 readers[key] = min(readers.get(key, len(timeline.starts)), timeline.position_of(function))
-    spans = []
+    spans, inside = [], set()
     for tensor in seen:
         made = tensor.grad_fn
         reader = readers.get((tensor, 0) if made is None else (made, tensor.output_nr))
         if reader is not None:
-            spans.append((-1 if made is None else min(timeline.position_of(made), reader - 1), reader))
-    return Cuts(tuple(_stab(sorted(spans, key=lambda span: span[1]), timeline)))
+            first = -1 if made is None else timeline.position_of(made)
+            if first < reader:
+                spans.append((first, reader))
+            else:
+                inside.add(reader)
+    return Cuts(tuple(_stab(sorted(spans, key=lambda span: span[1]), timeline)), tuple(sorted(inside)))
 
 
 def _stab(spans: list[tuple[int, int]], timeline: Timeline) -> list[int]:
@@ -178,12 +183,22 @@ def _copier(graph: fx.Graph, copies: dict[fx.Node, fx.Node]) -> Callable[[fx.Nod
 
 
 def as_captured(whole: CapturedGraph, segment: Segment, number: int, known: dict[fx.Node, Any]) -> CapturedGraph:
-    """A segment as a program. `known`: the descriptions of the values that it takes, as they are then."""
+    """A segment as a program. `known`: the descriptions of the values that it takes, as they are then.
+
+    Its attributes say which of its inputs and outputs only pass from segment to segment: nobody can ask for gradients
+    of these, so no further cut is needed for them.
+    """
     by_node = dict(zip(whole.module.graph.find_nodes(op="placeholder"), whole.inputs))
     inputs = [_as_input(node, by_node.get(node), known.get(node)) for node in segment.takes]
     _check_symbols(segment, inputs)
     module = fx.GraphModule(whole.module, segment.graph)
-    return CapturedGraph(module, inputs, whole.shape_env, f"{whole.name}_{number}", whole.grad_enabled)
+    returned = set(next(iter(whole.module.graph.find_nodes(op="output"))).all_input_nodes)
+    passing = {
+        "passing_inputs": frozenset(i for i, n in enumerate(segment.takes) if n not in by_node and n not in returned),
+        "passing_outputs": frozenset(i for i, n in enumerate(segment.gives) if n not in returned),
+    }
+    name = f"{whole.name}_{number}"
+    return CapturedGraph(module, inputs, whole.shape_env, name, whole.grad_enabled, attributes=passing)
 
 
 def _as_input(node: fx.Node, given: GraphInput | None, fake: Any) -> GraphInput:

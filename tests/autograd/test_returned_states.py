@@ -1,0 +1,50 @@
+"""Programs that return states which their later results are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import pliant
+from pliant.debug import events
+
+
+class Steps(nn.Module):
+    """A recurrent cell stepped by a loop; the caller gets the last states too."""
+
+    def __init__(self, cell: type[nn.Module]) -> None:
+        super().__init__()
+        self.cell, self.out = cell(4, 4), nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        state: Any = (x.new_zeros(2, 4), x.new_zeros(2, 4)) if isinstance(self.cell, nn.LSTMCell) else None
+        found = []
+        for step in range(x.shape[1]):
+            state = self.cell(x[:, step], state)
+            found.append(self.out(state[0] if isinstance(state, tuple) else state))
+        return torch.stack(found, 1), state
+
+
+@pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
+@pytest.mark.parametrize("number_of_results", [1, 2, 3])
+def test_gradients_between_results(cell: type[nn.Module], number_of_results: int) -> None:
+    model = Steps(cell)
+    x = torch.randn(2, 3, 4)
+    with events.collect("fallback") as fallbacks:
+        found = _gradients(pliant.compile(model), model, x, number_of_results)
+    wanted = _gradients(model, model, x, number_of_results)
+    torch.testing.assert_close(found, wanted)
+    assert not fallbacks
+
+
+def _gradients(call: Callable[..., Any], model: nn.Module, x: torch.Tensor, count: int) -> list[Any]:
+    """Of a loss on the first results, in the states and in the parameters."""
+    outputs, state = call(x)
+    states = list(state) if isinstance(state, tuple) else [state]
+    results = [outputs, *states][:count]
+    loss = sum((r * r).sum() for r in results)
+    return list(torch.autograd.grad(loss, [*states, *model.parameters()], allow_unused=True))
