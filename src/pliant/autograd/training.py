@@ -139,7 +139,7 @@ class _Watched:
         saved_inputs = {s.position for s in parts.saved if s.is_input}
         saved_results = {s.position for s in parts.saved if not s.is_input}
         now = dict(enumerate(joint.primals[: len(joint.captured.inputs)]))
-        now |= {joint.primals.index(n.args[0]): n.args[1] for n in joint.graph.nodes if n.target is _copy}  # type: ignore[misc]
+        now |= {joint.primals.index(n.args[0]): n.args[1] for n in joint.graph.nodes if n.target is _copy}
         outside = {write.input for write in joint.plan.writes if not write.in_graph}
         self.inputs = [i for i, n in now.items() if _eager_saves(n) and i not in saved_inputs and i not in outside]
         results = enumerate(values[: parts.n_results])
@@ -297,6 +297,8 @@ def _differentiable(
     ctx: Any, kept: _KeptInputs, again: GradientProgram, tangents: list[torch.Tensor], needed: tuple[int, ...]
 ) -> tuple[Any, ...]:
     """Gradients with a history, computed from the inputs and with the random numbers that the forward drew."""
+    if not needed:
+        return ()
     if kept.versions(ctx.inputs) != ctx.versions:
         raise RuntimeError(
             "one of the variables needed for gradient computation has been modified by an inplace operation: "

@@ -28,6 +28,7 @@ from pliant.capture.trace import Break, BreakReason, Trace
 from pliant.capture.tracer import TraceOptions, trace
 from pliant.debug import events
 from pliant.errors import (
+    DataDependentError,
     FallbackWarning,
     GraphBreakError,
     PliantError,
@@ -245,8 +246,10 @@ class Dispatcher:
                     traced = trace(self.root, args, kwargs, self.policy, TraceOptions())
                 self._note_break(traced)
                 return self._entry_of(traced, CallShape.of(args, kwargs), ambient)
-        except UserError:
-            raise
+        except UserError as error:
+            if self.compilation.fullgraph or not isinstance(error, DataDependentError):
+                raise
+            self._fall_back(str(error), error.kind)  # a derivative needs values that the program does not
         except CannotCapture as stop:
             self._cannot_capture(stop.reason)
         except Unsupported as stop:

@@ -113,6 +113,11 @@ def _unique2(
     return _fresh(mode, x, many), inverse, counts
 
 
+@_special(_aten._unique.default)
+def _unique(mode: FakeMode, func: Any, x: Any, sorted: bool = True, return_inverse: bool = False) -> Any:
+    return _unique2(mode, func, x, sorted, return_inverse)[:2]
+
+
 @_special(_aten.unique_dim.default, _aten.unique_consecutive.default)
 def _unique_dim(mode: FakeMode, func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     raise DataDependentError(f"`{func}` has a size that depends on values", kind="data-dependent")
@@ -185,6 +190,11 @@ def _flash_mask(mask: Any, query: TensorSpec, key: TensorSpec) -> bool:
     if len(size) not in (2, 4):
         return False
     return all(same_dim(n, 1) or same_dim(n, want) for n, want in zip(size, wanted[4 - len(size) :]))
+
+
+@_special(_aten.resize_as_.default)
+def _resize_as(mode: FakeMode, func: Any, x: Any, other: Any, **_: Any) -> Any:
+    raise UnsupportedOperator(f"`{func}` resizes an argument", kind="resize")
 
 
 @_special(_aten._conj.default, _aten._neg_view.default)

@@ -24,7 +24,7 @@ from pliant.graph.contracts import AtenGraph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.cse import cse
 from pliant.graph.passes.dce import dce
-from pliant.graph.passes.purity import memory_root
+from pliant.graph.passes.purity import binds_symbols, memory_root
 from pliant.graph.passes.separate import separate
 from pliant.graph.passes.simplify import simplify
 from pliant.symbolic.expr import Symbol
@@ -95,14 +95,14 @@ class _Split:
 
     def run(self) -> Partition:
         wanted = [i for i, g in enumerate(self.gradients) if g is not None]
-        if not wanted:
+        if not wanted and not any(self.joint.reached_by):  # a formula may also say that no gradient reaches its input
             forward = self.forward_graph([], [])
             return Partition(forward, None, len(self.results))
-        in_forward = self.closure([*_nodes(self.results), *self.epilogue])
+        in_forward = self.closure([*_nodes(self.results), *self.epilogue, *self.binders("forward")])
         in_backward = self.backward_nodes(in_forward)
         saved = self.choose(in_forward, in_backward, wanted)
         body = self.backward_body(saved, wanted)
-        symbols = self.symbols_of([*saved, *body, *self.joint.tangents], [self.gradients[i] for i in wanted])
+        symbols = self.symbols_of([*saved, *self.joint.tangents], body)
         backward = self.backward_graph(symbols, saved, body, wanted)
         return self.finish(symbols, saved, backward, wanted)
 
@@ -149,7 +149,7 @@ class _Split:
         """The nodes backward runs, in graph order; parameters it reads join `saved`."""
         stop = {*saved, *self.joint.tangents}
         found: set[fx.Node] = set()
-        queue = [g for g in (self.gradients[i] for i in wanted) if g not in stop]
+        queue = [g for g in (self.gradients[i] for i in wanted) if g not in stop] + self.binders("backward")
         found.update(queue)
         for node in queue:
             for argument in node.all_input_nodes:
@@ -164,16 +164,34 @@ class _Split:
                 queue.append(argument)
         return [n for n in self.joint.graph.nodes if n in found and n.op == "call_function"]
 
-    def symbols_of(self, nodes: list[fx.Node], gradients: list[fx.Node]) -> list[Any]:
-        """The symbols in the sizes and arguments of these nodes, as symbolic numbers."""
-        free: dict[Symbol, None] = {}
-        for node in nodes:
-            _collect(node.meta.get("val"), free)
-            if node.op == "call_function":
-                _collect(node.args, free)
-                _collect(node.kwargs, free)
+    def symbols_of(self, given: list[fx.Node], body: list[fx.Node]) -> list[Any]:
+        """The symbols in what backward is given and in what it runs, as symbolic numbers."""
+        outside: dict[Symbol, None] = {}
+        for node in given:
+            _collect(node.meta.get("val"), outside)
+        inside: dict[Symbol, None] = {}
+        for node in body:
+            _collect([node.meta.get("val"), node.args, node.kwargs], inside)
+        for symbol in self.made_in(body):
+            inside.pop(symbol, None)
+        for node in self.binders("backward"):
+            for binding in node.meta["binds"]:
+                free.pop(binding.symbol, None)
         env = self.joint.captured.shape_env
-        return [env.wrap(symbol) for symbol in sorted(free, key=str)]
+        return [env.wrap(symbol) for symbol in sorted({**outside, **inside}, key=str)]
+
+    def made_in(self, body: list[fx.Node]) -> list[Symbol]:
+        """Unbacked symbols that calls of the backward bind."""
+        env, first = self.joint.captured.shape_env, dict[Symbol, fx.Node]()
+        if not env.has_unbacked:
+            return []
+        for node in self.joint.graph.nodes:
+            free: dict[Symbol, None] = {}
+            _collect(node.meta.get("val"), free)
+            for symbol in free:
+                first.setdefault(symbol, node)
+        bodies = set(body)
+        return [symbol for symbol, node in first.items() if env.is_unbacked(symbol) and node in bodies]
 
     # -- graphs -------------------------------------------------------------------------------------------------------
     def forward_graph(self, symbols: list[Any], saved: list[fx.Node]) -> AtenGraph:
@@ -213,10 +231,15 @@ class _Split:
 
     def effects(self) -> list[fx.Node]:
         """Calls that nothing reads but that must happen."""
-        return [
+        unread = [
             n for n in self.joint.graph.nodes
             if n.op == "call_function" and not n.users and n.meta.get("stage") == "forward"
         ]  # fmt: skip
+        return unread + self.binders("forward")
+
+    def binders(self, stage: str) -> list[fx.Node]:
+        """Calls whose results give unbacked symbols their values."""
+        return [n for n in self.joint.graph.nodes if binds_symbols(n) and n.meta.get("stage") == stage]
 
     def backward_graph(
         self, symbols: list[Any], saved: list[fx.Node], body: list[fx.Node], wanted: list[int]
