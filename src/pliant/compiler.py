@@ -25,6 +25,7 @@ from torch import fx
 
 from pliant import config
 from pliant.debug import dump, events
+from pliant.debug.first_run import checked
 from pliant.debug.repro import crash_report
 from pliant.errors import CompileError, ConfigError
 from pliant.graph.contracts import AtenGraph, CapturedGraph, Runnable
@@ -39,8 +40,15 @@ UserBackend = Callable[[fx.GraphModule, list[Any]], Callable[..., Sequence[Any]]
 def compile_captured(captured: CapturedGraph) -> GraphCallable:
     """From a captured graph to code that runs it."""
     from pliant.autograd.runtime import build
-    from pliant.runtime.compile_graph import compile_graph
+    from pliant.runtime.compile_graph import compile_graph, interpret_loops
 
+    match config.get().debug.stop_after:
+        case "graph":
+            return eager(captured)
+        case "joint":
+            return aot_eager(captured)
+        case "lower":
+            return build(captured, interpret_loops)
     return build(captured, compile_graph)
 
 
@@ -129,6 +137,8 @@ def _recorded(compile_graph: GraphCompiler) -> GraphCompiler:
             events.stage("graph", name=captured.name) as timer,
         ):
             compiled = compile_graph(captured)
+        if config.get().general.verify == "first":
+            compiled = checked(captured, compiled)
         events.record("graph", name=captured.name, nodes=len(operators), seconds=time.perf_counter() - timer.start)
         return compiled
 

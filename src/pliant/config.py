@@ -39,10 +39,7 @@ class General:
     verify: Literal["off", "first"] = option(
         "off", "compare each compiled graph with eager the first time it runs", env=("PLIANT_VERIFY_RESULT",)
     )
-    verify_passes: bool = option(False, "run the verifiers after each pass", env=("PLIANT_VERIFY",), code=False)
-    numerics: Literal["default", "eager-bitwise", "fast"] = option(
-        "default", "how closely results follow eager's rounding", env=("PLIANT_NUMERICS",)
-    )
+    verify_passes: bool = option(False, "verify the loop program of each graph", env=("PLIANT_VERIFY",), code=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +50,6 @@ class Capture:
         8, "entries per code object before it runs eagerly", env=("PLIANT_RECOMPILE_LIMIT",), code=False
     )
     inline_depth: int = option(200, "calls inlined into one another at most")
-    loop_limit: int = option(100_000, "iterations of a captured loop at most")
-    replay_output: bool = option(True, "print and logging calls are replayed after the graph instead of breaking it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +87,7 @@ class Schedule:
 
     fuse: bool = option(True, "fuse loop nests")
     fusion_limit: int = option(64, "computations in one kernel at most")
-    inplace: bool = option(True, "write results over inputs that die")
     reuse_buffers: bool = option(True, "plan memory so that dead buffers are reused")
-    freeze: bool = option(
-        False, "parameters are constants: fold and prepack them (inference only)", env=("PLIANT_FREEZE",)
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +104,6 @@ class Build:
     openmp: bool = option(True, "parallel loops with OpenMP", env=("PLIANT_OPENMP",))
     build_jobs: int = option(0, "compilers run at once; 0: one a core", env=("PLIANT_BUILD_JOBS",), code=False)
     build_timeout: float = option(300.0, "seconds before a C compiler is given up", code=False)
-    cuda_graphs: bool = option(False, "replay CUDA graphs where launches would dominate")
-    autotune: bool = option(False, "measure alternatives and keep the fastest")
-    background: bool = option(False, "eager serves while code compiles", env=("PLIANT_BACKGROUND",), code=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +126,10 @@ class Debug:
         "", "stages whose result is printed, e.g. guards,loops", env=("PLIANT_DEBUG",), code=False
     )
     debug_dir: str = option("", "folder that gets one numbered file a stage", env=("PLIANT_DEBUG_DIR",), code=False)
-    stop_after: Literal["", "graph", "joint", "partition", "lower", "schedule"] = option(
-        "", "run the rest eagerly after this stage", env=("PLIANT_STOP_AFTER",)
+    stop_after: Literal["", "graph", "joint", "lower"] = option(
+        "",
+        "run what this stage made: the captured graph, the ATen graphs or the loops, each by its interpreter",
+        env=("PLIANT_STOP_AFTER",),
     )
 
 
@@ -293,12 +283,12 @@ def from_environment(environ: Mapping[str, str]) -> Config:
 
 OPTIONS: dict[str, Option] = _collect()
 
-# What `compile(mode=...)` stands for.
+# What `compile(mode=...)` stands for. On the CPU there is nothing to trade: the modes of the ecosystem mean the default.
 MODES: dict[str, dict[str, object]] = {
     "default": {},
-    "reduce-overhead": {"cuda_graphs": True},
-    "max-autotune": {"cuda_graphs": True, "autotune": True},
-    "max-autotune-no-cudagraphs": {"autotune": True},
+    "reduce-overhead": {},
+    "max-autotune": {},
+    "max-autotune-no-cudagraphs": {},
 }
 
 

@@ -28,9 +28,6 @@ from pliant.guards.sources import AttributeSource, ItemSource, held
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
-_MAX_DEPTH = 200
-
-
 def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool = False) -> Any:
     """function(*args, **kwargs)"""
     function = marked.resolve(t, function)
@@ -96,8 +93,8 @@ def inline(
     t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool = False
 ) -> Any:
     """Interpret the function's body."""
-    if len(t.frames) > _MAX_DEPTH:
-        raise GraphBreak("recursion", f"{function.__qualname__} is nested {_MAX_DEPTH} calls deep")
+    if len(t.frames) > t.inline_depth:
+        raise GraphBreak("recursion", f"{function.__qualname__} is nested {t.inline_depth} calls deep")
     frame = make_frame(t, function, args, kwargs, linked)
     flags = frame.code.co_flags
     if flags & inspect.CO_GENERATOR:

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import torch
 from torch import fx
 
+from pliant import config
 from pliant.capture import attributes, calls, opcodes, operators
 from pliant.capture.autodiff import TABLES
 from pliant.capture.bytecode.cfg import layouts
@@ -87,7 +88,10 @@ class Tracer:
     instantiate = calls.instantiate
 
     def __init__(self, policy: DynamicPolicy, stop_at: int) -> None:
-        self.shape_env = ShapeEnv()
+        options = config.get()
+        shapes = options.shapes
+        self.shape_env = ShapeEnv(duck_shape=shapes.duck_sizing, specialize_zero_one=shapes.specialize_zero_one)
+        self.inline_depth = options.capture.inline_depth
         self.shape_env.origin_callback = self.location
         self.graph = fx.Graph()
         self.graph.output(())  # replaced at the end; placeholders and calls go before it

@@ -9,19 +9,34 @@ from __future__ import annotations
 
 from pliant import config
 from pliant.debug import events
-from pliant.graph.contracts import AtenGraph
+from pliant.graph.contracts import AtenGraph, Runnable
+from pliant.ir.interpret import run
+from pliant.ir.loops import LoopProgram
 from pliant.ir.printer import program_text
+from pliant.ir.verify import verify
 from pliant.lowering.lower import lower
 from pliant.runtime.compile_program import CompiledGraph, compile_program
 
 
 def compile_graph(graph: AtenGraph, options: config.Config | None = None) -> CompiledGraph:
     """Compile an ATen graph. Raises `CompilerNotFound` if there is no C compiler."""
+    return compile_program(_lowered(graph), options)
+
+
+def interpret_loops(graph: AtenGraph) -> Runnable:
+    """Run a graph's loops by the reference interpreter: what the stages before code generation say, slowly."""
+    program = _lowered(graph)
+    return lambda inputs: run(program, inputs)
+
+
+def _lowered(graph: AtenGraph) -> LoopProgram:
     with events.stage("lower", graph=graph.name):
         program = lower(graph)
+    if config.get().general.verify_passes:
+        verify(program)
     if events.wants("loops"):
         events.record("loops", name=graph.name, text=program_text(program))
-    return compile_program(program, options)
+    return program
 
 
 compile_aten = compile_graph
