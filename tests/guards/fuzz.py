@@ -1,0 +1,223 @@
+"""Programs over random reachable state: change one piece of it after compilation, and compare with eager; then change it back.
+
+`python -m tests.guards.fuzz --count 2000 --seed 0` prints each disagreement with its program and the change.
+"""
+
+import argparse
+import contextlib
+import copy
+import linecache
+import random
+import types
+import warnings
+from dataclasses import dataclass
+
+import torch
+from tests.guards.state_facets import FACETS
+
+import pliant
+from pliant.capture.compiled_function import dispatcher_of
+
+PRELUDE = "import copy, types\nimport torch\nfrom torch import nn\nimport torch.nn.functional as F\ntorch.manual_seed(0)\n"
+BALLAST = "ballast = nn.Sequential(*(nn.Linear(4, 4) for _ in range(4)))\n"  # enough guards for them to be watched
+
+# How the program reaches the expressions: in its own body, through helpers, methods, closures, modules.
+SHAPES = {
+    "plain": "def program(x):\n    a = x * 1\n{body}    return a\n",
+    "helper": "def helper(x, a):\n{body}    return a\n\ndef program(x):\n    return helper(x, x * 1) * 2\n",
+    "method": "class Program:\n    def step(self, x, a):\n{body2}        return a\n    def __call__(self, x): return self.step(x, x * 1)\n"
+    "program = Program()\n",
+    "closure": "def make():\n    scale = 2\n    def inner(x):\n        a = x * scale\n{body2}        return a\n    return inner\nprogram = make()\n",
+    "module": "class Program(nn.Module):\n    def forward(self, x):\n        a = x * 1\n{body2}        return a\nprogram = Program()\n",
+    "loop": "def program(x):\n    a = x * 1\n    for _ in range(2):\n{body2}        a = a * 0.5\n    return a\n",
+    "break": "def program(x):\n    a = x * 1\n    torch._pliant_break = None\n{body}    return a\n",
+}
+
+
+@dataclass
+class Case:
+    """One program, its state as text, and the changes to make."""
+
+    text: str
+    change: str
+    facet: str
+    before: int  # calls before the change
+    dynamic: bool | None
+
+
+def make_case(seed: int, only: str = "") -> Case:
+    rng = random.Random(seed)
+    chosen = rng.sample(FACETS, rng.choice((1, 2, 2, 3)))
+    if only:
+        chosen[0] = next(f for f in FACETS if f.name == only)
+    setups, lines = [], []
+    for number, facet in enumerate(chosen):
+        setups.append(facet.setup.replace("#", str(number)))
+        lines.append(f"a = a + ({facet.use.replace('#', str(number))})")
+    if rng.random() < 0.5:
+        setups.append(BALLAST)
+        lines.append("a = a + ballast(x)")
+    target = rng.randrange(len(chosen)) if not only else 0
+    change = rng.choice(chosen[target].changes).replace("#", str(target))
+    rng.shuffle(lines)
+    shape = SHAPES[rng.choice([s for s in SHAPES if s != "break"])]
+    body = "".join(f"    {line}\n" for line in lines)
+    body2 = "".join(f"        {line}\n" for line in lines)
+    text = PRELUDE + "\n".join(setups) + "\n" + shape.format(body=body, body2=body2)
+    return Case(text, change, chosen[target].name, rng.choice((1, 2, 3)), rng.choice((None, None, True)))
+
+
+class World:
+    """The state of one run: its namespace, and how to take changes back."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self.module = types.ModuleType(name)
+        self.ns = self.module.__dict__
+        self.undos = []
+        file = f"<{name} {id(self)}>"
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+        exec(compile(text, file, "exec"), self.ns)
+
+    def change(self, text: str) -> None:
+        names = {n: getattr(self, n) for n in ("put", "drop", "put_item", "drop_item", "after", "mode")}
+        # a namespace of its own, so that nothing but the change is seen in the program's
+        exec(text, {**self.ns, **names, "ns": self.ns, "undo": self.undos.append})
+
+    def undo(self) -> None:
+        while self.undos:
+            self.undos.pop()()
+
+    def put(self, obj, name, value):
+        if isinstance(obj, torch.Tensor) or not hasattr(obj, "__dict__") or name in ("__class__", "__code__", "__defaults__", "__kwdefaults__", "__bases__", "__name__"):
+            missing = not hasattr(obj, name)
+            old = None if missing else getattr(obj, name)
+            if isinstance(old, torch.Tensor) and name == "data":
+                old = old.detach()
+        else:
+            members = [obj.__dict__, *(obj.__dict__.get(m, {}) for m in ("_parameters", "_buffers", "_modules"))]
+            found = [m for m in members if name in m]
+            missing, old = not found, found[0][name] if found else getattr(obj, name, None)
+        setattr(obj, name, value)
+
+        def restore():
+            if missing:
+                with contextlib.suppress(AttributeError):  # a setter took it
+                    return delattr(obj, name)
+            setattr(obj, name, old)
+
+        self.undos.append(restore)
+
+    def drop(self, obj, name):
+        old = obj.__dict__[name] if hasattr(obj, "__dict__") else getattr(obj, name)
+        delattr(obj, name)
+        self.undos.append(lambda: setattr(obj, name, old))
+
+    def put_item(self, obj, key, value):
+        missing = hasattr(obj, "keys") and key not in obj
+        old = None if missing else copy.copy(obj[key]) if type(obj).__name__ == "ndarray" else obj[key] if not missing else None
+        obj[key] = value
+        self.undos.append((lambda: obj.__delitem__(key)) if missing else (lambda: obj.__setitem__(key, old)))
+
+    def drop_item(self, obj, key):
+        old = obj[key]
+        del obj[key]
+        self.undos.append(lambda: obj.__setitem__(key, old))
+
+    def after(self, function, *args):
+        """A change with no way back; containers that methods change are copied and restored."""
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, (list, dict, set)) or type(owner).__name__ == "deque":
+            kept = copy.copy(owner)
+
+            def restore():
+                owner.clear()
+                (owner.extend if hasattr(owner, "extend") else owner.update)(kept)
+
+            self.undos.append(restore)
+        function(*args)
+
+    def mode(self, manager):
+        manager.__enter__()
+        self.undos.append(lambda: manager.__exit__(None, None, None))
+
+
+def outcome(function, x):
+    """What a call gives: the tensor, or the exception."""
+    torch.manual_seed(1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            out = function(x)
+    except Exception as error:
+        return type(error).__name__, ""
+    return "ok", out
+
+
+def agree(got, want) -> bool:
+    if got[0] != want[0]:
+        return False
+    a, b = got[1], want[1]
+    if not isinstance(b, torch.Tensor):
+        return type(a) is type(b) and a == b
+    if type(a) is not type(b) or a.dtype != b.dtype or a.shape != b.shape or a.requires_grad != b.requires_grad:
+        return False
+    if b.layout is not torch.strided or b.device.type == "meta":
+        return a.layout is b.layout and a.device == b.device
+    return torch.allclose(a.detach(), b.detach(), rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+def show(outcome_) -> str:
+    kind, value = outcome_
+    if isinstance(value, torch.Tensor) and value.numel() and value.device.type != "meta":
+        with contextlib.suppress(Exception):
+            return f"{type(value).__name__} {tuple(value.shape)} {value.dtype} grad={value.requires_grad} first={value.flatten()[0].item():.4f}"
+    return f"{kind} {value!r}"[:100]
+
+
+def disagreement(seed: int, only: str = "", backend: str = "eager") -> str:
+    """What differs from eager in this case; empty if nothing does."""
+    case = make_case(seed, only)
+    eager, ours = World(case.text, "state"), World(case.text, "state")
+    x = torch.linspace(-1, 1, 12).reshape(3, 4)
+    compiled = pliant.compile(ours.ns["program"], backend=backend, dynamic=case.dynamic)
+    for when in ("first", "changed", "back"):
+        if when == "changed":
+            try:
+                eager.change(case.change)
+            except (TypeError, AttributeError, RuntimeError):  # Python or PyTorch refuses such a change
+                eager.undo()
+                return ""
+            want = [outcome(eager.ns["program"], x)]
+            want.append(outcome(eager.ns["program"], x))
+            eager.undo()
+            ours.change(case.change)
+            got = [outcome(compiled, x), outcome(compiled, x)]
+            ours.undo()
+        else:
+            want = [outcome(eager.ns["program"], x) for _ in range(case.before)]
+            got = [outcome(compiled, x) for _ in range(case.before)]
+        for g, w in zip(got, want, strict=True):
+            if not agree(g, w):
+                return f"seed {seed} [{case.facet}] {when}: {case.change}\n  eager    {show(w)}\n  compiled {show(g)}\n{case.text}"
+    return ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Change state behind compiled programs.")
+    parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--facet", default="", help="only changes of this facet")
+    parser.add_argument("--backend", default="eager")
+    options = parser.parse_args()
+    bad = 0
+    with pliant.config.patch(recompile_limit=64):
+        for seed in range(options.seed, options.seed + options.count):
+            found = disagreement(seed, options.facet, options.backend)
+            if found:
+                bad += 1
+                print(found, "-" * 80, sep="\n")
+    print(f"{options.count} cases, {bad} disagreements")
+
+
+if __name__ == "__main__":
+    main()
