@@ -22,8 +22,6 @@ from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Member, loads_of
 
 SUM_BLOCK = 2048  # terms summed before they are added to the total
-STREAMS = 4  # parts of a row that are reduced side by side, so that additions need not wait for one another
-STREAM_COST = -1  # off: gcc 12 miscompiles conditional sums in several streams (cross entropy backward came out wrong)
 RECOMPUTE = 10  # values cheaper than this are computed again in each pass
 SCRATCH = 16384  # elements of a row kept between passes on the stack
 
@@ -194,10 +192,7 @@ class ReducingWriter(KernelWriter):
             bounds = ("b", "be")
             opened += 1
         partial = blocked or self._has_partial_sums()
-        if vectorized and self._is_light(members):
-            self._streams(members, bounds)
-        else:
-            self._row_loop(members, bounds, vectorized, partial and vectorized)
+        self._row_loop(members, bounds, vectorized, partial and vectorized)
         for _ in range(opened):
             self.end()
 
@@ -223,75 +218,3 @@ class ReducingWriter(KernelWriter):
         self._emit(s, self.plan.vector, bounds, f"#pragma omp simd{texts}" if vectorized else "")
         for text in after:
             self.line(text)
-
-    def _is_light(self, members: list[Member]) -> bool:
-        """Whether waiting for the last addition would dominate a pass: little work a point, long rows, no stores."""
-        assert self.plan.vector is not None
-        extent = self.plan.vector.extent.as_int()
-        kept = any(m.loops.out in self.kernel.stored or m.loops.out in self.scratch for m in members if m.inner)
-        stores = kept and any(not isinstance(m.loops, Reduction) for m in members)
-        cost = sum(OPS[s.op].cost for m in members for s in walk(m.loops.value) if isinstance(s, Apply))
-        return not stores and cost <= STREAM_COST and (extent is None or extent >= 32 * STREAMS)
-
-    def _streams(self, members: list[Member], bounds: tuple[str, str]) -> None:
-        """The vectorized loop over several parts of the range at once, each with partial results of its own."""
-        vector = self.plan.vector
-        assert vector is not None
-        name = self.names.symbols[vector.symbol]
-        start, stop = bounds
-        self.begin("")
-        self.line(f"const int64_t q = ({stop} - {start}) / {STREAMS};")
-        clauses: dict[str, list[str]] = {}
-        before: list[str] = []
-        bodies: list[list[str]] = []
-        for k in range(STREAMS):
-            self.names.symbols[vector.symbol] = f"({name} + {k}*q)" if k else name
-            s = self._partial_body(members, f"s{k}", clauses)
-            before += s.before
-            bodies.append(s.body)
-        self.names.symbols[vector.symbol] = name
-        for text in before:
-            self.line(text)
-        self._simd_loop(vector, (start, f"{start} + q"), clauses, bodies)
-        rest: dict[str, list[str]] = {}
-        s = self._partial_body(members, "s0", rest, declare=False)
-        for text in s.before:
-            self.line(text)
-        self._simd_loop(vector, (f"{start} + {STREAMS}*q", stop), rest, [s.body])
-        for k in range(STREAMS):
-            for m in members:
-                if isinstance(m.loops, Reduction):
-                    acc = self.accumulators[id(m)]
-                    for text in acc.merge(f"s{k}{acc.name}", "", ""):
-                        self.line(text)
-        self.end()
-
-    def _partial_body(
-        self, members: list[Member], prefix: str, clauses: dict[str, list[str]], *, declare: bool = True
-    ) -> Statements:
-        """Statements of a pass that reduce into partial results of this prefix."""
-        s = self._statements(self.plan.vector)
-        for m in members:
-            if not isinstance(m.loops, Reduction):
-                self._run(m, s)
-                continue
-            acc = self.accumulators[id(m)]
-            for v in replace(acc, wide=False).variables():
-                clauses.setdefault(v.clause, []).append(f"{prefix}{acc.name}{v.suffix}")
-                if declare:
-                    self.line(f"{v.ctype} {prefix}{acc.name}{v.suffix} = {v.start};")
-            s.body += acc.update(self._reduced_value(m, s, acc), "", "0", f"{prefix}{acc.name}")
-        return s
-
-    def _simd_loop(
-        self, vector: Axis, bounds: tuple[str, str], clauses: dict[str, list[str]], bodies: list[list[str]]
-    ) -> None:
-        texts = "".join(f" reduction({op}:{', '.join(names)})" for op, names in clauses.items())
-        self.line(f"#pragma omp simd{texts}")
-        self.loop(vector, *bounds)
-        for body in bodies:
-            self.begin("")
-            for text in body:
-                self.line(text)
-            self.end()
-        self.end()
