@@ -40,24 +40,10 @@ def below_python_dispatch() -> AbstractContextManager[Any]:
     return guard
 
 
-# What C++ code says that asks a tensor or a list with symbols in it for plain numbers.
-_ASKS_FOR_NUMBERS = ("aten::size does not exist", "expected to contain only concrete integers")
-
-
-def call_on_fakes(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`func(*args, **kwargs)`, a second time by torch's Python kernels if its C++ one cannot work with symbolic sizes.
-
-    Operators that are compositions in C++ run before any dispatch mode sees them; for many of those with sizes in
-    their arguments (`upsample_bilinear2d.vec`) `torch._decomp` registers a Python kernel, which the dispatcher
-    takes while this guard is held (no public form). Holding it always would cost each call some microseconds.
-    """
-    try:
-        return func(*args, **kwargs)
-    except RuntimeError as error:
-        if not any(text in str(error) for text in _ASKS_FOR_NUMBERS):
-            raise
-    with torch._C._EnablePythonDispatcher():
-        return func(*args, **kwargs)
+def python_kernels() -> AbstractContextManager[Any]:
+    """The dispatcher takes kernels that `torch._decomp` registers in Python before those in C++ (no public form)."""
+    guard: AbstractContextManager[Any] = torch._C._EnablePythonDispatcher()
+    return guard
 
 
 def is_functorch_wrapped(tensor: torch.Tensor) -> bool:

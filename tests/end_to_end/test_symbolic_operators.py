@@ -46,6 +46,44 @@ def test_one_graph_for_all_sizes(name):
     assert pliant.stats()["recompiles"] == 0
 
 
+SPECIALIZING = {
+    "a composition in C++ that reads sizes": lambda x: torch.kron(x[0, 0], x[0, 1]),
+    "derivatives that read sizes": lambda x: torch.sgn(x.to(torch.complex64)).abs(),
+    "an operator without a rule for symbols": lambda x: F.bilinear(x, x, torch.ones(2, x.shape[3], x.shape[3])),
+    "a rule that resizes": lambda x: torch.linalg.solve_triangular(torch.eye(x.shape[2]), x, upper=True),
+}
+
+
+@pytest.mark.parametrize("name", SPECIALIZING)
+def test_what_needs_numbers_is_specialized_and_stays_whole(name):
+    program = SPECIALIZING[name]
+    compiled = pliant.compile(program, fullgraph=True, dynamic=True)
+    for size in SIZES:
+        x = torch.randn(size, requires_grad=True)
+        mine, expected = compiled(x), program(x)
+        torch.testing.assert_close(mine, expected)
+        torch.testing.assert_close(*(torch.autograd.grad(y.sum(), x) for y in (mine, expected)))
+
+
+@pytest.mark.parametrize("bound", [0.5, 0.75, 2.0])
+def test_parameters_of_activations_are_symbols(bound):
+    program = lambda x, b: F.hardtanh(x, -b, b) + F.softplus(x, b) + F.threshold(x, b, 0.0)  # noqa: E731
+    x = torch.randn(4, 5)
+    torch.testing.assert_close(pliant.compile(program, dynamic=True)(x, bound), program(x, bound))
+
+
+def test_a_size_of_minus_one_is_what_fits():
+    program = lambda x, n: (x.view(n, 2), x.reshape(2, n), x[:1].expand(4, n))  # noqa: E731
+    compiled = pliant.compile(program, dynamic=True, fullgraph=True)
+    for x, n in ((torch.randn(4, 6), -1), (torch.randn(2, 8), -1)):
+        torch.testing.assert_close(compiled(x, n), program(x, n))
+
+
+def test_results_that_are_reshaped_in_place_after_a_write():
+    x = torch.randn(3, 5)
+    torch.testing.assert_close(pliant.compile(torch.quantile)(x, 0.37), torch.quantile(x, 0.37))
+
+
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("name", ["inv", "cholesky"])
 def test_what_cannot_be_factored_is_the_error_of_eager(name, dynamic):

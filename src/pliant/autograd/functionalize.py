@@ -26,6 +26,7 @@ from pliant.autograd.functional_ops import FunctionalCall, UnsupportedMutation, 
 from pliant.autograd.scatter import write_through
 from pliant.errors import InternalError
 from pliant.graph.call_plan import argument, plan_of
+from pliant.graph.concrete_sizes import QUESTIONS
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
 from pliant.torch_adapter import append_node
 
@@ -397,11 +398,7 @@ def _restride(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict
     if type(tensor) is not FakeTensor or _alias_of(tensor).base.input is not None:
         raise UnsupportedMutation(f"`{func}` changes the shape of an input in place", kind="metadata-mutation")
     seen = _view(mode, _pure_form(func), args, kwargs)
-    before = mode.read(_alias_of(tensor))
-    if before.meta["val"] is tensor:  # the node keeps the description that its own result had
-        before.meta["val"] = mode.new(
-            tensor.size_, tensor.stride_, tensor.dtype_, tensor.device_, offset=tensor.offset_
-        )
+    _keep_description(mode, tensor)
     tensor.node = seen.node
     return mode.restrided(tensor, seen.spec)
 
@@ -421,6 +418,17 @@ def _zeros(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[st
 # Operators whose results share memory though their schemas say nothing of it.
 _DISGUISED_VIEWS = {
     _aten.unsafe_split.Tensor: _aten.split.Tensor,
+def _keep_description(mode: FunctionalMode, tensor: FakeTensor) -> None:
+    """The node that made a tensor, which later writes may have left behind, keeps the description of its own result."""
+    before = mode.new(tensor.size_, tensor.stride_, tensor.dtype_, tensor.device_, offset=tensor.offset_)
+    for node in mode.graph.nodes:
+        value = node.meta.get("val")
+        if value is tensor:
+            node.meta["val"] = before
+        elif isinstance(value, (tuple, list)) and any(one is tensor for one in value):
+            node.meta["val"] = type(value)([before if one is tensor else one for one in value])
+
+
     _aten.unsafe_split_with_sizes.default: _aten.split_with_sizes.default,
 }
 
@@ -444,7 +452,12 @@ def _classify(func: Any) -> Handler:
     return handler
 
 
+def _question(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return QUESTIONS[func](args[0])
+
+
 def _by_schema(func: Any) -> Handler:
+    **dict.fromkeys(QUESTIONS, _question),
     if torch.Tag.inplace_view in func.tags:
         return _restride
     if plan_of(func).written:

@@ -17,7 +17,8 @@ import torch
 from torch import fx
 
 from pliant.autograd.functional_ops import UnsupportedMutation
-from pliant.torch_adapter import call_on_fakes
+from pliant.graph.concrete_sizes import call_on_fakes
+from pliant.graph.unbacked import CHECKS
 
 _VIEW_IN_PLACE = {
     name + "_": name

@@ -20,9 +20,11 @@ from pliant.capture.inputs import Inputs
 from pliant.capture.symbol_nodes import SymbolNodes
 from pliant.capture.world import SYMBOLIC_TYPES
 from pliant.errors import DataDependentError, Unsupported
+from pliant.graph.concrete_sizes import call_on_fakes
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.source import SourceLocation
-from pliant.torch_adapter import below_python_dispatch, call_on_fakes
+from pliant.symbolic.shape_env import RuntimeAssert
+from pliant.torch_adapter import below_python_dispatch
 
 if TYPE_CHECKING:
     from pliant.capture.regions import Region

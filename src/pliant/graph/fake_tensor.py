@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_map_only
 from pliant import torch_adapter
 from pliant.graph import fallback
 from pliant.graph.call_plan import CallPlan, argument, plan_of
+from pliant.graph.concrete_sizes import QUESTIONS
 from pliant.graph.shape_rules import DependsOnValues, Rule, find_rule
 from pliant.graph.special_calls import SPECIAL
 from pliant.graph.tensor_spec import Dim, Interner, Sizes, TensorSpec
@@ -54,6 +55,8 @@ class FakeTensor(torch.Tensor):
         cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         # Reached outside the mode: below another mode, or from a decomposition that a shape rule runs. Never recorded.
+        if func in QUESTIONS:
+            return QUESTIONS[func](args[0])
         kwargs = kwargs or {}
         return find_mode(args, kwargs).compute(func, args, kwargs)
 
@@ -177,6 +180,8 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if func in QUESTIONS:
+            return QUESTIONS[func](args[0])
         kwargs = kwargs or {}
         plan = plan_of(func)
         if plan.composite:
@@ -320,6 +325,8 @@ class ShapeOnlyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if func in QUESTIONS:
+            return QUESTIONS[func](args[0])
         return self.owner.compute(func, args, kwargs or {})
 
 

@@ -3,7 +3,8 @@
 In:     an operator and arguments whose tensors are fakes.
 Out:    fakes of its results; arguments that the operator returns keep their identity.
 Holds:  static sizes: the operator's meta kernel. Symbolic sizes: torch's Python meta function, decomposition or
-        reference, run on the fakes below a mode that records nothing. Otherwise `UnsupportedOperator`.
+        reference, run on the fakes below a mode that records nothing; where none exists, the meta kernel on sizes that
+        are specialized. Otherwise `UnsupportedOperator`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pliant import torch_adapter
 from pliant.errors import DataDependentError
 from pliant.graph import custom_ops
 from pliant.graph.call_plan import CallPlan, argument
+from pliant.graph.concrete_sizes import concrete
 from pliant.graph.tensor_spec import TensorSpec, require_same
 from pliant.graph.unsupported import UnsupportedOperator
 
@@ -40,9 +42,10 @@ def run(mode: FakeMode, plan: CallPlan, args: Sequence[Any], kwargs: dict[str, A
     flat, tree = tree_flatten((tuple(args), kwargs))
     specs: list[TensorSpec] = [value.spec for value in flat if isinstance(value, torch.Tensor)]  # type: ignore[attr-defined]
     device = common_device(flat)
+    outputs = NotImplemented
     if any(map(_is_symbolic, specs)) or any(isinstance(value, _SYMBOLIC) for value in flat):
         outputs = _run_symbolic(mode, plan, args, kwargs)
-    else:
+    if outputs is NotImplemented:
         outputs = _run_static(plan, flat, tree)
     return _wrap(mode, plan, outputs, args, kwargs, device)
 
@@ -72,7 +75,7 @@ def _run_static(plan: CallPlan, flat: list[Any], tree: Any) -> Any:
         except NotImplementedError as error:
             raise UnsupportedOperator(f"`{plan.func}` has no meta kernel", kind="no-meta-kernel") from error
     for value, meta in zip(flat, metas):
-        if isinstance(meta, torch.Tensor) and tuple(meta.shape) != value.spec.size:
+        if isinstance(meta, torch.Tensor) and tuple(meta.shape) != concrete(value.spec.size):
             raise UnsupportedOperator(f"`{plan.func}` resizes an argument", kind="resize")
     return outputs
 
@@ -80,20 +83,25 @@ def _run_static(plan: CallPlan, flat: list[Any], tree: Any) -> Any:
 def _to_meta(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         spec = value.spec  # type: ignore[attr-defined]
-        return torch.empty(0, dtype=spec.dtype, device=_META).as_strided(spec.size, spec.stride, spec.offset)
-    return _META if isinstance(value, torch.device) else value
+        size, stride, offset = concrete((spec.size, spec.stride, spec.offset))
+        return torch.empty(0, dtype=spec.dtype, device=_META).as_strided(size, stride, offset)
+    return _META if isinstance(value, torch.device) else concrete(value)
 
 
 def _run_symbolic(mode: FakeMode, plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """The outputs by torch's Python functions, tried in the order of how exact they are about strides."""
+    """The outputs by torch's Python function; NotImplemented if there is none, or one that reaches such an operator."""
     function = _python_function(plan)
     if function is None:
-        raise UnsupportedOperator(f"no shape rule for `{plan.func}` with symbolic sizes", kind="no-shape-rule")
-    with mode.shape_only():
-        return function(*args, **kwargs)
+        return NotImplemented
+    try:
+        with mode.shape_only():
+            return function(*args, **kwargs)
+    except UnsupportedOperator:
+        return NotImplemented
 
 
 def _python_function(plan: CallPlan) -> Callable[..., Any] | None:
+    """Torch's Python function that describes the operator's results, the most exact one about strides."""
     for table in torch_adapter.shape_functions():
         function: Callable[..., Any] | None = table.get(plan.func)
         if function is not None:

@@ -181,6 +181,11 @@ def same_dim(one: Dim, other: Dim) -> bool:
     return one is other or key_of(one) == key_of(other) or holds(one == other)
 
 
+def with_known_sign(dims: Sequence[Dim]) -> Sizes:
+    """Wanted sizes with a symbolic one that is negative (-1: whatever fits) as the number, under a guard."""
+    return tuple([d if type(d) is int or not holds(d < 0) else int(d) for d in dims])
+
+
 def require_same(one: Sequence[Dim], other: Sequence[Dim], message: str = "sizes do not match") -> None:
     if len(one) != len(other):
         raise RuntimeError(message)

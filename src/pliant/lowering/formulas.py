@@ -14,12 +14,13 @@ from typing import Any
 import torch
 
 from pliant.errors import Unsupported
-from pliant.ir.scalar import Scalar, apply, cast, const, where
+from pliant.ir.scalar import Scalar, apply, cast, const, index_value, where
+from pliant.symbolic.expr import Expr
 
 
 def _lit(x: Scalar, value: Any) -> Scalar:
-    if not isinstance(value, (int, float)):
-        raise Unsupported("a symbolic parameter")
+    if isinstance(value, Expr):
+        return cast(index_value(value, torch.int64 if value.kind is int else torch.float64), x.dtype)
     return const(value, x.dtype)
 
 

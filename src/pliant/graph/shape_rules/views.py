@@ -27,6 +27,7 @@ from pliant.graph.tensor_spec import (
     row_major_strides,
     same_dim,
     unlikely,
+    with_known_sign,
     wrap_dim,
     wrap_dims,
 )
@@ -37,6 +38,7 @@ _aten = torch.ops.aten
 # -- same elements, other sizes ---------------------------------------------------------------------------------------
 def infer_size(size: Sequence[Dim], numel: Dim) -> Sizes:
     """`size` with its -1 worked out; raises if it does not have `numel` elements."""
+    size = with_known_sign(size)
     unknown = [d for d, extent in enumerate(size) if type(extent) is int and extent == -1]
     if not unknown:
         total = product(size)
@@ -135,6 +137,7 @@ def view_dtype(x: TensorSpec, dtype: torch.dtype) -> TensorSpec:
 
 @rule(_aten.expand.default)
 def expand(x: TensorSpec, size: Sequence[Dim], *, implicit: bool = False) -> TensorSpec:
+    size = with_known_sign(size)
     skip = len(size) - x.ndim
     if skip < 0:
         raise RuntimeError("expand: the number of sizes must be at least the number of dimensions")

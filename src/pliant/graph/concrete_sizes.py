@@ -1,0 +1,103 @@
+"""Calls of C++ code that cannot work with symbolic sizes.
+
+In:     a torch-level function and its arguments, fakes and symbols among them.
+Out:    its result.
+Holds:  sizes become numbers (under guards, each a `Specialization` of the shape environment) only where no other way
+        is left: the C++ composition as it is; then with torch's Python kernels in the place of C++ ones; then with the
+        sizes that C++ asks for; then with plain numbers for arguments, too. In code that is not called through
+        `call_on_fakes` (derivative formulas) C++ gets the sizes that it asks for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map_only
+
+from pliant.torch_adapter import python_kernels
+
+_aten = torch.ops.aten
+_ARGUMENTS_REFUSED = ("concrete integers", "SymInt", "SymFloat")
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class AsksForNumbers(RuntimeError):
+    """C++ asked a fake for plain sizes while another way may exist."""
+
+
+class _Refusing(threading.local):
+    active = False
+
+
+_refusing = _Refusing()
+
+
+def call_on_fakes(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`func(*args, **kwargs)`, specialized as little as C++ code allows.
+
+    Compositions in C++ run before any dispatch mode sees them; for many of those with sizes in their arguments
+    (`upsample_bilinear2d.vec`) `torch._decomp` registers a Python kernel, which the dispatcher takes while the second
+    attempt's guard is held. Holding it always would cost each call some microseconds.
+    """
+    outer, _refusing.active = _refusing.active, True
+    try:
+        return func(*args, **kwargs)
+    except (RuntimeError, TypeError) as error:
+        if not _wants_numbers(error):
+            raise
+        try:
+            with python_kernels():
+                return func(*args, **kwargs)
+        except (RuntimeError, TypeError) as again:
+            if not _wants_numbers(again):
+                raise
+    finally:
+        _refusing.active = outer
+    return _specialized(func, args, kwargs)
+
+
+def _specialized(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    outer, _refusing.active = _refusing.active, False
+    try:
+        return func(*args, **kwargs)
+    except (RuntimeError, TypeError) as error:
+        if not _wants_numbers(error):
+            raise
+        args, kwargs = concrete((args, kwargs))
+        return func(*args, **kwargs)
+    finally:
+        _refusing.active = outer
+
+
+def _wants_numbers(error: Exception) -> bool:
+    return type(error) is AsksForNumbers or any(text in str(error) for text in _ARGUMENTS_REFUSED)
+
+
+def concrete(tree: Any) -> Any:
+    """The tree with plain numbers for symbolic ones, under guards."""
+    return tree_map_only(_SYMBOLIC, _number, tree)
+
+
+def _number(value: Any) -> int | float | bool:
+    return value.node.shape_env.evaluate(value.node.expr)  # type: ignore[no-any-return]
+
+
+def _sizes(fake: Any) -> list[int]:
+    return _given(fake, fake.spec.size)
+
+
+def _strides(fake: Any) -> list[int]:
+    return _given(fake, fake.spec.stride)
+
+
+def _given(fake: Any, values: Any) -> list[int]:
+    if _refusing.active:
+        raise AsksForNumbers(f"plain numbers for the layout of {fake!r} are needed")
+    return [int(value) for value in values]
+
+
+# What C++ dispatches in order to ask a tensor for numbers: pseudo-operators of the language, in no dispatch table.
+QUESTIONS: dict[Any, Callable[[Any], list[int]]] = {_aten.size.default: _sizes, _aten.stride.default: _strides}
