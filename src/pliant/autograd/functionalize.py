@@ -403,6 +403,17 @@ def _restride(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict
     return mode.restrided(tensor, seen.spec)
 
 
+def _keep_description(mode: FunctionalMode, tensor: FakeTensor) -> None:
+    """The node that made a tensor, which later writes may have left behind, keeps the description of its own result."""
+    before = mode.new(tensor.size_, tensor.stride_, tensor.dtype_, tensor.device_, offset=tensor.offset_)
+    for node in mode.graph.nodes:
+        value = node.meta.get("val")
+        if value is tensor:
+            node.meta["val"] = before
+        elif isinstance(value, (tuple, list)) and any(one is tensor for one in value):
+            node.meta["val"] = type(value)([before if one is tensor else one for one in value])
+
+
 def _pure_form(func: Any) -> Any:
     packet, _, overload = func.name().removeprefix("aten::").partition(".")
     pure = getattr(_aten, packet.removesuffix("_"))
@@ -418,17 +429,6 @@ def _zeros(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[st
 # Operators whose results share memory though their schemas say nothing of it.
 _DISGUISED_VIEWS = {
     _aten.unsafe_split.Tensor: _aten.split.Tensor,
-def _keep_description(mode: FunctionalMode, tensor: FakeTensor) -> None:
-    """The node that made a tensor, which later writes may have left behind, keeps the description of its own result."""
-    before = mode.new(tensor.size_, tensor.stride_, tensor.dtype_, tensor.device_, offset=tensor.offset_)
-    for node in mode.graph.nodes:
-        value = node.meta.get("val")
-        if value is tensor:
-            node.meta["val"] = before
-        elif isinstance(value, (tuple, list)) and any(one is tensor for one in value):
-            node.meta["val"] = type(value)([before if one is tensor else one for one in value])
-
-
     _aten.unsafe_split_with_sizes.default: _aten.split_with_sizes.default,
 }
 
@@ -437,7 +437,12 @@ def _disguised_view(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs
     return _view(mode, _DISGUISED_VIEWS[func], args, kwargs)
 
 
+def _question(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return QUESTIONS[func](args[0])
+
+
 _handlers: dict[Any, Handler] = {
+    **dict.fromkeys(QUESTIONS, _question),
     **dict.fromkeys(_DISGUISED_VIEWS, _disguised_view),
     _aten._efficientzerotensor.default: _zeros,
     _aten.copy_.default: _copy,
@@ -452,12 +457,7 @@ def _classify(func: Any) -> Handler:
     return handler
 
 
-def _question(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    return QUESTIONS[func](args[0])
-
-
 def _by_schema(func: Any) -> Handler:
-    **dict.fromkeys(QUESTIONS, _question),
     if torch.Tag.inplace_view in func.tags:
         return _restride
     if plan_of(func).written:
