@@ -18,7 +18,6 @@ from torch import fx
 
 from pliant.autograd.functional_ops import UnsupportedMutation
 from pliant.graph.concrete_sizes import call_on_fakes
-from pliant.graph.unbacked import CHECKS
 
 _VIEW_IN_PLACE = {
     name + "_": name

@@ -23,7 +23,6 @@ from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.concrete_sizes import call_on_fakes
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.source import SourceLocation
-from pliant.symbolic.shape_env import RuntimeAssert
 from pliant.torch_adapter import below_python_dispatch
 
 if TYPE_CHECKING:
