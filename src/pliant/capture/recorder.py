@@ -22,6 +22,7 @@ from pliant.capture.world import SYMBOLIC_TYPES
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.concrete_sizes import call_on_fakes
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.passes.purity import is_random
 from pliant.source import SourceLocation
 from pliant.torch_adapter import below_python_dispatch
 
@@ -104,7 +105,9 @@ class Recorder(TorchFunctionMode):
             return self._item(func, args)
         result = self._run(func, args, kwargs)
         self._keep_constant(func, args, kwargs, result)
-        if func not in _NOT_RECORDED and _has_tensor(result) or result is None and _has_tensor(args):
+        if func not in _NOT_RECORDED and _has_tensor(result) or result is None and (
+            _has_tensor(args) or is_random(func)
+        ):
             self.record(func, args, kwargs, result)
         return result
 

@@ -13,6 +13,7 @@ import torch
 
 from pliant import torch_adapter
 from pliant.errors import DataDependentError
+from pliant.graph import random_state
 from pliant.graph.shape_rules.views import METADATA_WRITES
 from pliant.graph.tensor_spec import TensorSpec, row_major_strides, same_dim
 from pliant.graph.unsupported import UnsupportedOperator
@@ -190,6 +191,16 @@ def _flash_mask(mask: Any, query: TensorSpec, key: TensorSpec) -> bool:
     if len(size) not in (2, 4):
         return False
     return all(same_dim(n, 1) or same_dim(n, want) for n, want in zip(size, wanted[4 - len(size) :]))
+
+
+@_special(random_state.random_state)
+def _random_state(mode: FakeMode, func: Any) -> Any:
+    return mode.new((random_state.STATE_BYTES,), (1,), torch.uint8, torch.device("cpu"))
+
+
+@_special(random_state.set_random_state, random_state.seed)
+def _random_state_set(mode: FakeMode, func: Any, value: Any) -> None:
+    return None
 
 
 @_special(_aten.resize_as_.default)

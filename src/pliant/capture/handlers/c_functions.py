@@ -10,6 +10,7 @@ import builtins
 import contextlib
 import functools
 import itertools
+import re
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -83,11 +84,21 @@ def call_native(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         ),
     ):
         return _call_descriptor(t, function, args, kwargs)
-    if receiver is None or isinstance(receiver, types.ModuleType):
+    if receiver is None or isinstance(receiver, types.ModuleType) or _is_question(function, receiver):
         return _call_c_function(t, function, args, kwargs)
     if isinstance(receiver, type):
         return _call_c_classmethod(t, function, receiver, args, kwargs)
     return call_method(t, receiver, function.__name__, function, args, kwargs)
+
+
+# What functions that pybind11 made are called that only tell something.
+_QUESTION = re.compile(r"_*(get|is|has|are|can)_|_accelerator_(getAccelerator|deviceCount)$")
+
+
+def _is_question(function: Any, receiver: Any) -> bool:
+    """Whether it is one of torch's own, bound to a record of pybind11, and changes nothing."""
+    made_by_pybind = type(receiver).__name__.startswith(("pybind11_detail_function_record", "PyCapsule"))
+    return made_by_pybind and function in _torch_builtins() and _QUESTION.match(function.__name__) is not None
 
 
 def _call_descriptor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:

@@ -6,6 +6,7 @@ Holds:  iterables of the program are driven through the interpreter; numbers tha
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import itertools
 import operator
@@ -148,7 +149,13 @@ def _construct_object(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return object()
 
 
+def _construct_guard(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    """A guard against dispatch modes or transforms, of which a capture has none: an object that does nothing."""
+    return contextlib.nullcontext()
+
+
 CLASSES |= {
+    **dict.fromkeys((torch._C._DisableTorchDispatch, torch._C._DisableFuncTorch), _construct_guard),
     **dict.fromkeys((list, tuple, set, frozenset, collections.deque), _construct_iterable),
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _construct_dict),
     **dict.fromkeys(

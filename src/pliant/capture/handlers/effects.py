@@ -14,7 +14,9 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
+from pliant.capture.torch_calls import call_torch
 from pliant.capture.trace import CallEffect
+from pliant.graph import random_state
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.sources import held
 
@@ -72,6 +74,25 @@ def log(t: Tracer, method: types.MethodType, args: Args, kwargs: Kwargs) -> Any:
     return None
 
 
+# ---- the state of the random generators, which the graph reads and sets in its order among draws
+@handles(torch.get_rng_state)
+def _get_rng_state(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return call_torch(t, random_state.random_state, args, kwargs)
+
+
+@handles(torch.set_rng_state)
+def _set_rng_state(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return call_torch(t, random_state.set_random_state, (*args, *kwargs.values()), {})
+
+
+@handles(torch.manual_seed)
+def _manual_seed(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    call_torch(t, random_state.seed, (*args, *kwargs.values()), {})
+    generator = torch.default_generator
+    t.world.set_origin(generator, held(generator, "torch.default_generator"))
+    return generator
+
+
 # ---- calls that are left out of the graph
 def _refuse(kind: str, detail: str) -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
@@ -87,10 +108,7 @@ for _function, _kind in (
     (eval, "unknown-call"),
     (compile, "unknown-call"),
     (breakpoint, "side-effect-call"),
-    (torch.manual_seed, "random-state"),
     (torch.seed, "random-state"),
-    (torch.get_rng_state, "random-state"),
-    (torch.set_rng_state, "random-state"),
     (torch.set_num_threads, "mutated-global-state"),
     (torch.set_default_dtype, "mutated-global-state"),
     (torch.compiler.disable, "user-request"),

@@ -1,0 +1,57 @@
+"""Programs that read and set the state of the random generator draw what eager draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import pliant
+
+
+def _seeded(x: torch.Tensor) -> Any:
+    torch.manual_seed(3)
+    return F.dropout(x, 0.5)
+
+
+def _repeated(x: torch.Tensor) -> Any:
+    state = torch.get_rng_state()
+    first = torch.rand(3)
+    torch.set_rng_state(state)
+    return x + first, torch.rand(3), torch.bernoulli(x.sigmoid())
+
+
+def _forked(x: torch.Tensor) -> Any:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        inner = torch.rand(3)
+    return inner * x, torch.rand(2)
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager", "eager"])
+@pytest.mark.parametrize("program", [_seeded, _repeated, _forked])
+def test_draws_as_eager(program: Callable[..., Any], backend: str) -> None:
+    x = torch.randn(3, requires_grad=True)
+    compiled = pliant.compile(program, fullgraph=True, backend=backend)
+    for _ in range(2):
+        found = []
+        for function in (compiled, program):
+            torch.manual_seed(0)
+            found.append((function(x), torch.rand(2)))
+        torch.testing.assert_close(*found)
+
+
+def test_gradients_of_seeded_draws() -> None:
+    x = torch.randn(64, requires_grad=True)
+    compiled = pliant.compile(lambda x: (_seeded(x) ** 3).sum(), fullgraph=True)
+    for create_graph in (False, True):
+        (gradient,) = torch.autograd.grad(compiled(x), x, create_graph=create_graph)
+        torch.testing.assert_close(gradient, torch.autograd.grad((_seeded(x) ** 3).sum(), x)[0])
+
+
+def test_the_generator_is_returned() -> None:
+    assert pliant.compile(lambda: torch.manual_seed(5))() is torch.default_generator
+    assert torch.initial_seed() == 5
