@@ -29,7 +29,7 @@ from pliant.debug.first_run import checked
 from pliant.debug.repro import crash_report
 from pliant.errors import CompileError, ConfigError
 from pliant.graph.contracts import AtenGraph, CapturedGraph, Runnable
-from pliant.guards import watch
+from pliant.guards import native_watch
 
 GraphCallable = Callable[[list[Any]], Sequence[Any]]
 GraphCompiler = Callable[[CapturedGraph], GraphCallable]
@@ -69,20 +69,17 @@ def eager(captured: CapturedGraph) -> GraphCallable:
     return lambda inputs: forward(*inputs)
 
 
-def _build_watch(text: str) -> int:
-    """Address of the native part of guards; 0 where there is no C compiler."""
+def _build_watch(text: str) -> ctypes.PyDLL | None:
+    """The native part of guards; None where there is no C compiler."""
     from pliant.runtime.build import build
 
     try:
-        library = ctypes.CDLL(str(build([text], config.get().build)))
+        return ctypes.PyDLL(str(build([text], config.get().build)))
     except (CompileError, OSError):
-        return 0
-    _libraries.append(library)
-    return ctypes.cast(library.pliant_watch, ctypes.c_void_p).value or 0
+        return None
 
 
-_libraries: list[ctypes.CDLL] = []
-watch.use_builder(_build_watch)
+native_watch.use_builder(_build_watch)
 
 BACKENDS: dict[str, GraphCompiler] = {"pliant": compile_captured, "eager": eager, "aot_eager": aot_eager}
 

@@ -7,7 +7,7 @@ import types
 import pytest
 import torch
 
-from pliant.guards import watch
+from pliant.guards import native_watch
 from pliant.guards.codegen import READ_ERRORS
 from pliant.guards.held_section import HeldSection, HeldState, never
 from pliant.guards.kinds import Guard, Kind, TensorFacts
@@ -24,7 +24,7 @@ from pliant.guards.sources import (
 
 pliant = pytest.importorskip("pliant.compiler")  # brings the builder of the native part
 needs_native = pytest.mark.skipif(
-    not watch.available(), reason="no native check on this interpreter or without a C compiler"
+    not native_watch.available(), reason="no native check on this interpreter or without a C compiler"
 )
 
 
@@ -174,27 +174,30 @@ def test_functions_cells_lists_and_classes():
 @needs_native
 def test_harmless_changes_are_checked_and_watched_again():
     owner = Owner()
-    owner.a, owner.b = 1, 1
-    w = Watched([Guard(DictAttributeSource(held(owner, "owner"), "a"), Kind.EQUALS, 1)])
+    owner.a, owner.b = 1000, 1
+    w = Watched([Guard(DictAttributeSource(held(owner, "owner"), "a"), Kind.EQUALS, 1000)])
     owner.b = 2
+    owner.c = 3
+    assert w.quiet()  # the keys that matter are as they were
+    owner.a = int("1000")
     assert not w.quiet() and w() == ()
     for _ in range(4):
         w()
     assert w.quiet()
     owner.a = 2
     assert w() is None
-    owner.a = 1
+    owner.a = 1000
     assert w() == ()
 
 
 @needs_native
 def test_restless_state_is_watched_ever_more_rarely():
     owner = Owner()
-    owner.a, owner.n = 1, 0
-    w = Watched([Guard(DictAttributeSource(held(owner, "owner"), "a"), Kind.EQUALS, 1)])
+    owner.a = 1.5
+    w = Watched([Guard(DictAttributeSource(held(owner, "owner"), "a"), Kind.EQUALS, 1.5)])
     runs = w.runs
     for _ in range(100):
-        owner.n += 1
+        owner.a = float("1.5")
         assert w() == ()
     assert w.runs - runs < 110  # one check a call, and a second one where memory was looked at
 
@@ -234,5 +237,5 @@ def test_compiled_modules_notice_changes():
             assert torch.equal(c(x), m(x))
     from pliant.capture.compiled_function import dispatcher_of
 
-    if watch.available():
+    if native_watch.available():
         assert isinstance(dispatcher_of(c).hot.__globals__["unchanged"], types.BuiltinFunctionType)

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pliant.guards import watch
+from pliant.guards import native_watch
 from pliant.guards.codegen import READ_ERRORS, GuardWriter, Step
-from pliant.guards.kinds import Guard
+from pliant.guards.kinds import Guard, Kind
 from pliant.guards.names import Names
 from pliant.guards.parts import root_of
 from pliant.guards.sources import HeldSource, Source
@@ -34,6 +34,8 @@ class HeldSection:
 
     def add(self, guard: Guard) -> bool:
         """Take the guard, if memory tells when it may have changed."""
+        if guard.kind is Kind.NUMBER_TYPE:
+            return False  # a number that varies
         try:
             self.watch.hold(guard)
         except (CannotWatch, *READ_ERRORS):
@@ -104,7 +106,7 @@ class HeldState:
         if values is None:
             return None
         self._rechecks += 1
-        if self._rechecks >= self._next and watch.available():
+        if self._rechecks >= self._next and native_watch.available():
             now = time.monotonic()
             self._next = 1 if now - self._since > _LONG else 2 * self._next
             self._rechecks, self._since = 0, now
@@ -122,8 +124,7 @@ class HeldState:
         values = self._load()
         if values is None:
             return None
-        check = watch.native_check(found, values)
-        return check if check() is values else None
+        return native_watch.native_check(found.watched, values)
 
     def _look(self) -> Watch:
         found = Watch()

@@ -1,0 +1,380 @@
+"""The native part of watching: one builtin function that compares memory with what it was.
+
+In:     runs of words with the values they had, and dicts with the keys that matter of them (`Watched`).
+Out:    `native_check(watched, result)`: a builtin function that returns `result` while all is as it was, else None;
+        `version_place(d)`: the address of a word that changes whenever the dict does.
+Holds:  all objects are kept alive by the check, so no dead memory is read. A dict whose version moved is compared by
+        the keys that matter, so stores to others cost tens of nanoseconds and no check of guards.
+        CPython 3.11 to 3.13 with the global lock; elsewhere, or without a C compiler, nothing is watched
+        (`docs/decisions/0006-watching-state.md`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import gc
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+_DICT_VERSION, _DICT_VALUES, _LIST_SIZE, LIST_ITEMS = 24, 40, 16, 24  # offsets in CPython's objects (64 bits, with the global lock)
+
+ABSENT, PRESENT = 0, 1  # what a key is to be, where it is not one object
+
+C_TEXT = """\
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+typedef uint64_t u64;
+
+static void *(*get_item)(void *, void *); /* PyDict_GetItemWithError */
+static int (*watch)(int, void *);         /* PyDict_Watch */
+static int watcher = -1;
+
+void pliant_bind(void *get, void *watch_dict, int id)
+{
+    get_item = (void *(*)(void *, void *))get;
+    watch = (int (*)(int, void *))watch_dict;
+    watcher = id;
+}
+
+/* ---- versions of dicts where CPython keeps none: cells that a dict watcher moves. Called with the lock held. */
+struct cell { u64 version; void *dict; struct cell *next; };
+enum { BUCKETS = 1 << 14, DEALLOCATED = 5 };
+static struct cell *buckets[BUCKETS];
+
+static struct cell **find(void *dict)
+{
+    struct cell **place = &buckets[((uintptr_t)dict >> 4) * 0x9E3779B97F4A7C15u >> 50];
+    while (*place && (*place)->dict != dict)
+        place = &(*place)->next;
+    return place;
+}
+
+int pliant_event(int event, void *dict, void *key, void *value)
+{
+    struct cell **place = find(dict), *cell = *place;
+    if (cell) {
+        cell->version++;
+        if (event == DEALLOCATED) { /* no check refers to it: that would keep the dict alive */
+            *place = cell->next;
+            free(cell);
+        }
+    }
+    return 0;
+}
+
+void *pliant_cell(void *dict)
+{
+    struct cell **place = find(dict), *cell = *place;
+    if (!cell) {
+        if (watch(watcher, dict) < 0 || !(cell = malloc(sizeof *cell)))
+            return 0;
+        *cell = (struct cell){1, dict, 0};
+        *place = cell;
+    }
+    return cell;
+}
+
+/* ---- the check. details: dict, number of keys, (key, value)...; ~0 keys: every change matters. */
+static int same_items(const u64 *details)
+{
+    u64 count = details[1];
+    if (count == ~(u64)0)
+        return 0;
+    for (const u64 *item = details + 2, *end = item + 2 * count; item < end; item += 2) {
+        u64 found = (u64)get_item((void *)details[0], (void *)item[0]);
+        if (item[1] == 1 ? !found : found != item[1])
+            return 0;
+    }
+    return 1;
+}
+
+static int moved(const u64 *now, const u64 *before, u64 count)
+{
+    u64 differ = 0;
+    for (u64 i = 0; i < count; i++)
+        differ |= now[i] ^ before[i];
+    return differ != 0;
+}
+
+/* self: a tuple (table, ...). table: bytes of the objects to return (unchanged, changed), whether any change of a
+   dict counts, the number of words of the three lists; runs (address, count, words...); per dict (address of version,
+   version, index of details); runs of values inside objects (address, count, index of details, words...); details. */
+void *pliant_watch(void *self, void *unused)
+{
+    u64 *t = (u64 *)(*(char **)((char *)self + 24) + 32), *p = t + 6;
+    uint32_t *result = (uint32_t *)t[1];
+    for (u64 *end = p + t[3]; p < end; ) {
+        if (moved((u64 *)p[0], p + 2, p[1]))
+            goto done;
+        p += 2 + p[1];
+    }
+    for (u64 *end = p + t[4]; p < end; p += 3) {
+        u64 version = *(u64 *)p[0];
+        if (version != p[1]) {
+            if (t[2] || !same_items(t + p[2]))
+                goto done;
+            p[1] = version;
+        }
+    }
+    for (u64 *end = p + t[5]; p < end; p += 3 + p[1]) {
+        if (moved((u64 *)p[0], p + 3, p[1])) {
+            if (t[2] || !same_items(t + p[2]))
+                goto done;
+            memcpy(p + 3, (void *)p[0], 8 * p[1]);
+        }
+    }
+    result = (uint32_t *)t[0];
+done:
+    if ((int32_t)*result >= 0)  /* negative: immortal. No count comes near 2**31. */
+        ++*result;
+    return result;
+}
+"""
+
+
+@dataclass(slots=True)
+class DictFacts:
+    """What matters of a dict: the object or presence of some keys, or (`whole`) everything."""
+
+    mapping: Any
+    place: int
+    version: int
+    run: tuple[int, ...] = ()  # the words of values that lie inside the object whose `__dict__` it is
+    whole: bool = False
+    items: dict[Any, Any] = field(default_factory=dict)  # key -> ABSENT, PRESENT or [the object]
+
+    def details(self) -> list[int]:
+        """The words by which C compares the keys."""
+        if self.whole:
+            return [id(self.mapping), (1 << 64) - 1]
+        words = [id(self.mapping), len(self.items)]
+        for key, wanted in self.items.items():
+            words += [id(key), id(wanted[0]) if isinstance(wanted, list) else wanted]
+        return words
+
+
+@dataclass(slots=True)
+class Watched:
+    """Facts in memory, and what keeps the memory alive."""
+
+    words: dict[int, tuple[int, ...]] = field(default_factory=dict)  # address -> words from there on, in order
+    dicts: dict[int, DictFacts] = field(default_factory=dict)  # by the identity of the dict
+    kept: list[Any] = field(default_factory=list)
+
+    def note(self, owner: Any, address: int, *words: int) -> None:
+        """Words of an object's memory."""
+        if address not in self.words:
+            self.words[address] = words
+            self.kept.append(owner)
+
+    def of_dict(self, mapping: Any) -> DictFacts:
+        """The facts of a dict; its version is read before anything else of it."""
+        found = self.dicts.get(id(mapping))
+        if found is None:
+            place = version_place(mapping)
+            found = self.dicts[id(mapping)] = DictFacts(mapping, place, word(place), _inline_values(mapping))
+            if sys.version_info >= (3, 13):
+                values = id(mapping) + _DICT_VALUES
+                self.note(mapping, values, word(values))
+        return found
+
+
+def word(address: int) -> int:
+    return ctypes.c_uint64.from_address(address).value
+
+
+def _inline_values(mapping: Any) -> tuple[int, ...]:
+    """From CPython 3.13 on stores to an object write values inside the object, unseen by its dict: those words."""
+    values = word(id(mapping) + _DICT_VALUES) if sys.version_info >= (3, 13) else 0
+    if not values:
+        return ()
+    capacity, _, embedded, _ = ctypes.string_at(values, 4)  # also: entries in use, whether the values are valid
+    return tuple((ctypes.c_uint64 * (1 + capacity)).from_address(values)) if embedded else ()
+
+
+class _MethodDef(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+_METH_NOARGS = 4
+_build: Callable[[str], ctypes.PyDLL | None] | None = None
+_definition: _MethodDef | None = None  # shared by all checks; functions refer to it by address
+_library: ctypes.PyDLL | None = None
+_watching = False  # versions are kept by a dict watcher
+
+
+def use_builder(build: Callable[[str], ctypes.PyDLL | None]) -> None:
+    """Who compiles the native part (the C toolchain lies in a later layer)."""
+    global _build
+    _build = build
+
+
+@functools.cache
+def available() -> bool:
+    """Whether memory can be watched here; compiles the native part."""
+    global _definition, _library, _watching
+    _library = _build(C_TEXT) if _build is not None and _layouts_work() else None
+    if _library is None:
+        return False
+    _bind(0, -1)
+    if not _versions_work():
+        watch, identifier = _dict_watcher(_library)
+        _bind(watch, identifier)
+        _watching = True
+        if identifier < 0 or not _versions_work():
+            return False
+    _definition = _MethodDef(b"unchanged", _address(_library.pliant_watch), _METH_NOARGS, None)
+    return True
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def _bind(watch: int, identifier: int) -> None:
+    assert _library is not None
+    _library.pliant_bind.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
+    _library.pliant_bind.restype = None
+    _library.pliant_cell.argtypes, _library.pliant_cell.restype = [ctypes.py_object], ctypes.c_void_p
+    _library.pliant_bind(_address(ctypes.pythonapi.PyDict_GetItemWithError), watch, identifier)
+
+
+def _dict_watcher(library: ctypes.PyDLL) -> tuple[int, int]:
+    """Address of `PyDict_Watch` and the number of our watcher; -1 without one (there are eight)."""
+    try:
+        return _address(ctypes.pythonapi.PyDict_Watch), ctypes.pythonapi.PyDict_AddWatcher(library.pliant_event)
+    except (AttributeError, RuntimeError):
+        return 0, -1
+
+
+def version_place(mapping: dict[Any, Any]) -> int:
+    """The address of a word that changes whenever the dict does, while the dict lives."""
+    if not _watching:
+        return id(mapping) + _DICT_VERSION
+    assert _library is not None
+    found = _library.pliant_cell(mapping)
+    if not found:
+        raise MemoryError
+    return int(found)
+
+
+_STRICT = 32 + 2 * 8  # where a table says that any change of a dict counts
+
+
+def native_check(watched: Watched, result: Any) -> Callable[[], Any] | None:
+    """A builtin function: `result` while the facts hold, else None. None if they do not hold now."""
+    assert available() and _definition is not None
+    dicts = list(watched.dicts.values())
+    runs = [value for place, values in watched.words.items() for value in (place, len(values), *values)]
+    inside = [facts for facts in dicts if facts.run]
+    sizes = len(runs), 3 * len(dicts), sum(3 + len(facts.run) for facts in inside)
+    heads, tails, details = [], [], []
+    for facts in dicts:
+        index = 6 + sum(sizes) + len(details)
+        heads += [facts.place, facts.version, index]
+        if facts.run:
+            tails += [word(id(facts.mapping) + _DICT_VALUES), len(facts.run), index, *facts.run]
+        details += facts.details()
+    table = [id(result), id(None), 1, *sizes, *runs, *heads, *tails, *details]
+    data = bytes((ctypes.c_uint64 * len(table))(*table))
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    check: Callable[[], Any] = make(ctypes.addressof(_definition), (data, result, watched), None)
+    if check() is not result:
+        return None
+    ctypes.c_uint64.from_address(id(data) + _STRICT).value = 0
+    return check
+
+
+# ---- whether this interpreter is as this module says
+
+
+def _layouts_work() -> bool:
+    """Whether objects lie in memory as assumed."""
+    if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info[:2] <= (3, 13):
+        return False
+    if ctypes.sizeof(ctypes.c_void_p) != 8 or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return False
+    return ctypes.string_at(id(b"words") + 32, 5) == b"words" and _tuples_work() and _lists_work()
+
+
+def _tuples_work() -> bool:
+    pair = (object(), object())
+    return word(id(pair) + 24) == id(pair[0])
+
+
+def _lists_work() -> bool:
+    items = [object(), object()]
+    array = word(id(items) + LIST_ITEMS)
+    return word(id(items) + _LIST_SIZE) == 2 and [word(array), word(array + 8)] == [id(items[0]), id(items[1])]
+
+
+def _versions_work() -> bool:
+    return _dict_versions_work() and _instance_versions_work()
+
+
+def _state(mapping: dict[Any, Any]) -> tuple[int, ...]:
+    """The words that tell of changes of a dict."""
+    return word(version_place(mapping)), *_inline_values(mapping)
+
+
+def _dict_versions_work() -> bool:
+    """Every kind of change moves the version; reading does not."""
+    d = {"a": 1, "b": 2}
+    changes = (
+        lambda: d.get("a"),
+        lambda: d.update(a=3),
+        lambda: d.pop("b"),
+        lambda: d.update(c=1),
+        lambda: d.setdefault("e", 2),
+        lambda: d.popitem(),
+        lambda: d.clear(),
+        lambda: d.update({"z": 1}),
+    )
+    seen = []
+    for change in changes:
+        before = _state(d)
+        change()
+        seen.append(_state(d) != before)
+    return seen == [False] + [True] * 7
+
+
+def _instance_versions_work() -> bool:
+    """Stores by bytecode, adapted to the class or not, move the version of the instance's dict; stores to a class
+    that of the class' dict, stores to globals that of the module's."""
+
+    class Probe:
+        def __init__(self) -> None:
+            self.a = self.b = 0
+
+    def store(obj: Probe, value: int) -> None:
+        obj.a = value
+
+    namespace: dict[str, Any] = {}
+    exec("def bind(value):\n    global g\n    g = value\n", namespace)
+    plain, watched = Probe(), Probe()
+    for i in range(100):  # let the interpreter adapt the store to instances without a dictionary first
+        store(plain, i)
+    for obj in (watched, plain):
+        dicts = obj.__dict__, gc.get_referents(Probe.__dict__)[0], namespace
+        for i in range(100):
+            before = [_state(d) for d in dicts]
+            store(obj, 1000 + i)
+            Probe.c = i  # type: ignore[attr-defined]
+            namespace["bind"](i)
+            if any(_state(d) == old for d, old in zip(dicts, before, strict=True)):
+                return False
+            if obj.__dict__["a"] != 1000 + i:
+                return False
+    return True
