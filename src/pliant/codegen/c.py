@@ -208,7 +208,7 @@ class _Writer(ReducingWriter):
             for text in acc.merge(f"o{acc.name}", "", ""):
                 self.line(text)
         self.end()
-        for phase in range(1, max(m.phase for m in self.kernel.members) + 2):
+        for phase in range(max(m.phase for m in self.kernel.members) + 2):
             self._outer_members(phase)
         for _ in self.plan.parallel:
             self.end()

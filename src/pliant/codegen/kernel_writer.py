@@ -44,7 +44,6 @@ class KernelWriter:
             self.names.symbols[axis.symbol] = f"i{k}"
 
     # -- text ------------------------------------------------------------------------------------------------------
-    # -- text ------------------------------------------------------------------------------------------------------
 
     def line(self, text: str) -> None:
         self.lines.append("  " * self.depth + text)
@@ -208,11 +207,15 @@ class KernelWriter:
             return known
         if load.buffer in self.scratch:
             return self._scratch_element(load.buffer)
-        if load.buffer in self.kernel.stored:
+        if load.buffer in self.kernel.stored and not self._is_stored_later(writer):
             return None
         assert self.open is not None
         self.known[load.buffer] = self.open.value(writer.loops.value, writer)
         return self.known[load.buffer]
+
+    def _is_stored_later(self, writer: Member) -> bool:
+        """Whether the value is in memory only after the reductions: parts that threads share do not store it."""
+        return self.plan.kind == "split" and not writer.inner and writer.phase == 0
 
     def _mark(self, name: str) -> None:
         """Array elements change along the vectorized loop."""
