@@ -59,12 +59,17 @@ class Outcome:
 
 
 def run(function: Callable[..., Any], args: Any, kwargs: Any, backward: bool = True) -> Outcome:
-    """Results, gradients of the arguments (for random gradients of the results), and the arguments afterwards."""
+    """Results, gradients of the arguments (for random gradients of the results), and the arguments afterwards.
+
+    A module's parameters and buffers count as arguments.
+    """
     args, kwargs = copied((args, kwargs))
-    leaves = [v for v in tree_flatten((args, kwargs))[0] if isinstance(v, torch.Tensor)]
-    wanted = [v for v in leaves if v.requires_grad]
     torch.manual_seed(0)
     results = tree_flatten(function(*args, **kwargs))[0]
+    leaves = [v for v in tree_flatten((args, kwargs))[0] if isinstance(v, torch.Tensor)]
+    if isinstance(function, torch.nn.Module):
+        leaves += [*function.parameters(), *function.buffers()]
+    wanted = [v for v in leaves if v.requires_grad and v.is_leaf]
     gradients: list[torch.Tensor | None] = []
     ends = [r for r in results if isinstance(r, torch.Tensor) and r.requires_grad and r.layout is torch.strided]
     if backward and wanted and ends:
@@ -137,13 +142,11 @@ def check(
         theirs, backward = eager_outcome(function, args, kwargs)
         if theirs is None:
             return Verdict("skip", "eager fails")
-        why = _try(whole, args, kwargs, backward, theirs, shapes_only)
-        if why[0] == "pass":
-            return Verdict(*why[:2], fallback=why[2])
-        if why[0] != "break":
-            return Verdict(*why[:2], fallback=why[2])
-        again = _try(compiled, args, kwargs, backward, theirs, shapes_only)
-        return Verdict(again[0], again[1] or why[1], whole=False, fallback=again[2])
+        status, why, fallback = _try(whole, args, kwargs, backward, theirs, shapes_only)
+        if status != "break":
+            return Verdict(status, why, fallback=fallback)
+        status, reason, fallback = _try(compiled, args, kwargs, backward, theirs, shapes_only)
+        return Verdict(status, reason or why, whole=False, fallback=fallback)
 
 
 def _try(
@@ -162,12 +165,9 @@ def _try(
 
 
 def _reason(fallbacks: list[events.Event]) -> str:
-    return str(fallbacks[0].fields.get("why", "?"))[:300] if fallbacks else ""
+    return " ".join(str(fallbacks[0].fields.get("why", "?")).split())[:300] if fallbacks else ""
 
 
 def compilers(function: Callable[..., Any], dynamic: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The function compiled to one graph or an error, and compiled as it goes."""
-    return (
-        pliant.compile(function, dynamic=dynamic),
-        pliant.compile(function, dynamic=dynamic, fullgraph=True),
-    )
+    """The function compiled as it goes, and compiled to one graph or an error."""
+    return pliant.compile(function, dynamic=dynamic), pliant.compile(function, dynamic=dynamic, fullgraph=True)
