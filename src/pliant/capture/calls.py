@@ -18,7 +18,7 @@ import torch
 from pliant.capture import handlers, marked
 from pliant.capture.attributes import bring_class
 from pliant.capture.frame import Frame, Returned
-from pliant.capture.generators import TracedGenerator, TracedIterator
+from pliant.capture.generators import OURS, TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.torch_calls import call_torch, find_special, is_torch_leaf
 from pliant.capture.world import trusted_class, trusted_globals
@@ -27,6 +27,7 @@ from pliant.guards.sources import AttributeSource, ItemSource, held
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
 
 def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool = False) -> Any:
     """function(*args, **kwargs)"""
@@ -41,7 +42,7 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     if cls is types.FunctionType:
         return _call_function(t, function, args, kwargs, linked)
     if cls is types.MethodType:
-        if type(function.__self__) in _OURS:
+        if type(function.__self__) in OURS:
             return t.native(function, *args, **kwargs)
         if isinstance(function.__self__, logging.Logger):
             return handlers.log(t, function, args, kwargs)
@@ -68,7 +69,6 @@ _C_FUNCTIONS = (
     types.GetSetDescriptorType,
     types.MemberDescriptorType,
 )
-_OURS = (TracedGenerator, TracedIterator)
 _LRU_CACHE = type(functools.lru_cache(len))
 _OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 

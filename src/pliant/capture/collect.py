@@ -1,12 +1,18 @@
-"""Which tensors computed by the graph are alive at the end of a trace: they become its outputs.
+"""Which values computed by the graph are alive at the end of a trace: they become its outputs.
 
 Holds:  found by a dry run of the code that rebuilds values, so both always agree; CannotReconstruct comes up here first.
 """
 
 from __future__ import annotations
 
+import collections
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from pliant.capture.bytecode.cfg import ITERATOR, layouts
+from pliant.capture.bytecode.decode import decode
+from pliant.capture.carried import Carry, can_be_carried
 from pliant.capture.reconstruct import Rebuilder
 from pliant.capture.trace import (
     DELETED,
@@ -14,40 +20,51 @@ from pliant.capture.trace import (
     Break,
     CallEffect,
     Effect,
+    Extend,
+    FrameState,
     ReplaceContents,
     Return,
     SetAttribute,
     SetItem,
     Trace,
 )
+from pliant.capture.world import SYMBOLIC_TYPES
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.unbacked import is_unbacked
 from pliant.guards.codegen import GuardWriter
 from pliant.guards.names import Names
 
 
 class _Collector(Rebuilder):
-    """Notes tensors instead of naming graph outputs."""
+    """Notes values instead of naming graph outputs."""
 
     def __init__(self, trace: Trace) -> None:
         super().__init__(trace, GuardWriter(Names(), {}), [])
-        self.tensors: list[FakeTensor] = []
+        self.values: list[Any] = []
         self._seen: set[int] = set()
+        self.reached: collections.Counter[int] = collections.Counter()
+
+    def value(self, obj: Any) -> str:
+        self.reached[id(obj)] += 1
+        return super().value(obj)
+
+    def times_reached(self, obj: Any) -> int:
+        return self.reached[id(obj)]
 
     def _existing(self, obj: Any) -> str | None:
         if id(obj) in self._trace.origins:
             return "origin"
-        if isinstance(obj, FakeTensor):
+        is_number = type(obj) in SYMBOLIC_TYPES
+        if isinstance(obj, FakeTensor) or is_number and is_unbacked(obj):
             if id(obj) not in self._seen:
                 self._seen.add(id(obj))
-                self.tensors.append(obj)
-            return "tensor"
-        if hasattr(obj, "node") and type(obj).__name__ in ("SymInt", "SymFloat", "SymBool"):
-            return "number"
-        return None
+                self.values.append(obj)
+            return "value"
+        return "number" if is_number else None
 
 
-def collect_tensors(trace: Trace) -> list[FakeTensor]:
-    """Tensors to return from the graph, in the order in which the entry needs them."""
+def collect_values(trace: Trace) -> list[Any]:
+    """Tensors, and numbers computed from their elements, to return from the graph in the order in which the entry needs them."""
     collector = _Collector(trace)
     for effect in trace.effects:
         for value in _effect_values(effect):
@@ -60,7 +77,21 @@ def collect_tensors(trace: Trace) -> list[FakeTensor]:
                 for value in (*frame.stack, frame.handled, *frame.locals.values(), *frame.cells):
                     if value is not NULL:
                         collector.value(value)
-    return collector.tensors
+            trace.end = replace(trace.end, frames=tuple(_with_carried(f, collector.times_reached) for f in frames))
+    return collector.values
+
+
+def _with_carried(frame: FrameState, times_reached: Callable[[Any], int]) -> FrameState:
+    """The frame with its loops' iterators marked as such, where nothing else refers to them."""
+    program = decode(frame.code)
+    layout = layouts(program)[program.index_of(frame.offset)]
+    if layout is None or ITERATOR not in layout.stack:
+        return frame
+    stack = [
+        Carry(value) if kind == ITERATOR and can_be_carried(value, times_reached) else value
+        for kind, value in zip(layout.stack, frame.stack, strict=True)
+    ]
+    return replace(frame, stack=tuple(stack))
 
 
 def _effect_values(effect: Effect) -> list[Any]:
@@ -72,5 +103,7 @@ def _effect_values(effect: Effect) -> list[Any]:
             return [key] if value is DELETED else [key, value]
         case ReplaceContents(_, contents):
             return list(contents.items()) if isinstance(contents, dict) else list(contents)
+        case Extend(_, values):
+            return list(values)
         case CallEffect(_, args, kwargs):
             return [*args, *kwargs.values()]

@@ -32,6 +32,7 @@ from pliant.capture.trace import (
     Break,
     CallEffect,
     Effect,
+    Extend,
     FrameState,
     ReplaceContents,
     Return,
@@ -39,6 +40,7 @@ from pliant.capture.trace import (
     SetItem,
     Trace,
 )
+from pliant.errors import AssumptionError
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.codegen import ARGUMENT, HELD, MISS, READ_ERRORS, RELATION, SHAPE, STATE, GuardWriter, Step, rank
@@ -95,8 +97,12 @@ def make_entry(
     shape: CallShape,
     name: str = "entry",
     extra_guards: Iterable[Guard] = (),
+    eager: Callable[..., Any] | None = None,
 ) -> Entry:
-    """Compile the graph and write the entry's function. CannotReconstruct if a value has no recipe."""
+    """Compile the graph and write the entry's function. CannotReconstruct if a value has no recipe.
+
+    `eager`: what serves a call on which the graph finds data that its code was not compiled for.
+    """
     needed = trace.graph is not None and _computes(trace.graph)
     graph = (
         compile_graph(trace.graph) if trace.graph is not None and needed else None
@@ -110,7 +116,7 @@ def make_entry(
     count = max(trace.outputs.values()) + 1 if trace.outputs else 0
     outputs = [names.fresh(f"out{i}") for i in range(count)]
     tail = _Body(trace, Rebuilder(trace, writer, outputs), resume).statements()
-    call = _graph_call(trace, writer, graph, outputs) if graph is not None else []
+    call = _graph_call(trace, writer, graph, outputs, eager) if graph is not None else []
     steps = [step.text for step in writer.steps]
     steps[place:place] = section.use() if section else []
     text = (section.text() + "\n" if section else "") + _function_text(steps, [*call, *tail])
@@ -164,11 +170,17 @@ def _shape_guards(trace: Trace) -> list[Guard]:
     return [*equal, *(Guard(None, Kind.SHAPE, g.expr, g.origin) for g in env.final_guards())]
 
 
-def _graph_call(trace: Trace, writer: GuardWriter, graph: GraphCallable, outputs: list[str]) -> list[str]:
+def _graph_call(
+    trace: Trace, writer: GuardWriter, graph: GraphCallable, outputs: list[str], eager: Callable[..., Any] | None
+) -> list[str]:
     assert trace.graph is not None
     inputs = ", ".join([writer.read(i.source) for i in trace.graph.inputs])
     call = f"{writer.names.define('graph', graph)}([{inputs}])"
-    return [f"[{', '.join(outputs)}] = {call}" if outputs else call]
+    line = f"[{', '.join(outputs)}] = {call}" if outputs else call
+    if eager is None or not trace.graph.shape_env.has_unbacked:
+        return [line]
+    error, instead = writer.names.define("AssumptionError", AssumptionError), writer.names.define("eager", eager)
+    return ["try:", f"    {line}", f"except {error} as error:", f"    return {instead}(error, args, kwargs)"]
 
 
 def _function_text(steps: list[str], tail: list[str]) -> str:
@@ -218,6 +230,9 @@ class _Body:
                 return [_item_store(self.values, obj, key, value)]
             case ReplaceContents(obj, contents):
                 return _replace(self.values, obj, contents)
+            case Extend(obj, values):
+                method = "update" if isinstance(obj, set) else "extend"
+                return [f"{self.values.value(obj)}.{method}([{self.values.items(values)}])"]
             case CallEffect(function, args, kwargs):
                 parts = [self.values.value(a) for a in args]
                 parts += [f"**{{{self.values.pairs(kwargs.items())}}}"] if kwargs else []

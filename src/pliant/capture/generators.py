@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
+from pliant.capture.carried import CarriedItems, Numbered
 from pliant.capture.graph_breaks import Raised
+from pliant.capture.world import concrete
 
 if TYPE_CHECKING:
     from pliant.capture.frame import Frame
+    from pliant.capture.tracer import Tracer
 
 
 class TracedGenerator:
@@ -98,5 +101,25 @@ class TracedIterator:
     def __next__(self) -> Any:
         try:
             return next(self.steps)
+        except Raised as raised:
+            raise raised.error from raised.error.__cause__
+
+
+# Iterators of our own: C code may drive them, and so may handlers, without interpreting their methods.
+OURS: frozenset[type] = frozenset((TracedGenerator, TracedIterator, CarriedItems, Numbered))
+
+
+class TracedCallable:
+    """Given to C code in place of a function of the program."""
+
+    def __init__(self, tracer: Tracer, function: Any, truth: bool) -> None:
+        self.tracer = tracer
+        self.function = function
+        self.truth = truth
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            result = self.tracer.call(self.function, args, kwargs)
+            return bool(concrete(self.tracer.truth(result))) if self.truth else result
         except Raised as raised:
             raise raised.error from raised.error.__cause__

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.generators import TracedGenerator, TracedIterator
+from pliant.capture.generators import OURS, TracedGenerator, TracedIterator
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.trace import DELETED
 from pliant.capture.world import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _PLAIN: frozenset[type] = frozenset(
     (int, float, bool, complex, str, bytes, type(None), FakeTensor, *SYMBOLIC_TYPES, torch.dtype, torch.device)
 )
-_OURS: frozenset[type] = frozenset((TracedGenerator, TracedIterator))
 _BINARY = {
     "+": ("add", operator.add),
     "-": ("sub", operator.sub),
@@ -78,7 +77,7 @@ _UNARY = {
 def python_method(t: Tracer, obj: Any, name: str) -> types.FunctionType | None:
     """The special method of the object's class, if it is written in Python."""
     cls = type(obj)
-    if cls in _PLAIN or cls in MUTABLE_CONTAINERS or cls is tuple or cls in _OURS:
+    if cls in _PLAIN or cls in MUTABLE_CONTAINERS or cls is tuple or cls in OURS:
         return None
     found = t.world.type_lookup(cls, name)
     return found if isinstance(found, types.FunctionType) else None
@@ -373,7 +372,7 @@ def _foreign_item(t: Tracer, container: Any, key: Any) -> Any:
         if type(container) is collections.defaultdict or type(container) is collections.Counter:
             return subscript(t, world.adopt(container), key)
         raise Raised(KeyError(key))
-    if isinstance(key, (slice, FakeTensor)):
+    if isinstance(key, (slice, FakeTensor)) or world.has_changes(container):
         return subscript(t, world.adopt(container), key)
     index = operator.index(concrete(key))
     raw = t.native(operator.getitem, container, index)
@@ -450,7 +449,7 @@ def iterate(t: Tracer, value: Any) -> Any:
         if value.dim() == 0:
             raise Raised(TypeError("iteration over a 0-d tensor"))
         return t.native(iter, value)
-    if cls is TracedGenerator or cls is TracedIterator:
+    if cls in OURS:
         return value
     value = t.world.adopt(t.world.resolve(value))
     method = python_method(t, value, "__iter__")

@@ -22,7 +22,8 @@ from typing import Any
 
 import torch
 
-from pliant.capture.generators import TracedGenerator
+from pliant.capture.carried import PLAIN_ITERATORS, Carried, CarriedItems, Carry, Numbered, advanced
+from pliant.capture.generators import TracedCallable, TracedGenerator
 from pliant.capture.trace import NULL, Trace
 from pliant.errors import Unsupported
 from pliant.guards.codegen import GuardWriter
@@ -167,6 +168,11 @@ def _name_of(cls: type) -> str:
 
 
 def _atom(b: Rebuilder, obj: Any) -> str:
+    """The object itself. A class of the traced program serves all calls if its methods share no variables with one."""
+    if isinstance(obj, type) and id(obj) in b._trace.made:
+        for method in vars(obj).values():
+            if id(method) in b._trace.made and set(method.__code__.co_freevars) - {"__class__"}:
+                raise CannotReconstruct("class-with-closure", obj)
     return b.hold(obj)
 
 
@@ -355,6 +361,23 @@ def _reduced(b: Rebuilder, obj: Any) -> str:
     return name
 
 
+def _traced_callable(b: Rebuilder, obj: TracedCallable) -> str:
+    return b.value(obj.function)
+
+
+def _carry(b: Rebuilder, obj: Carry) -> str:
+    return b.bind(obj, f"{b.hold(Carried)}({b.value(obj.value)})", hint="loop")
+
+
+def _carried_items(b: Rebuilder, obj: CarriedItems) -> str:
+    place = b._writer.read(obj.source)
+    return b.bind(obj, f"{b.hold(advanced)}({place}, {obj.steps})", hint="iterator")
+
+
+def _numbered(b: Rebuilder, obj: Numbered) -> str:
+    return b.bind(obj, f"enumerate({b.items((obj.items, obj.count))})", hint="iterator")
+
+
 # ---- instances of the program's classes
 
 # Builtin base -> (statement that makes an instance without user code, then statements that fill it)
@@ -504,23 +527,11 @@ def _slots(obj: Any) -> Iterable[tuple[str, Any]]:
 
 
 _ITERATORS: tuple[type, ...] = (
-    type(iter([])),
-    type(iter(())),
-    type(iter(range(0))),
-    type(iter(range(1 << 70))),
-    type(iter({})),
-    type(iter({}.values())),
-    type(iter({}.items())),
-    type(iter(set())),
-    type(iter("")),
-    type(iter("é")),
-    type(iter(b"")),
-    type(reversed([])),
+    *PLAIN_ITERATORS,
     enumerate,
     zip,
     map,
     filter,
-    reversed,
     itertools.count,
     itertools.repeat,
     itertools.chain,
@@ -560,6 +571,10 @@ _RECIPES: dict[type, Recipe] = {
     property: _property,
     super: _super,
     TracedGenerator: _generator,
+    TracedCallable: _traced_callable,
+    Carry: _carry,
+    CarriedItems: _carried_items,
+    Numbered: _numbered,
     weakref.ref: _weakref,
     torch.SymInt: _symbolic,
     torch.SymFloat: _symbolic,

@@ -52,6 +52,14 @@ class ReplaceContents:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Extend:
+    """The values are added to the end of a list, or to a set, that existed before and was not read."""
+
+    obj: Any
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class CallEffect:
     """function(*args, **kwargs) is called for its effect (print, logging, warnings...), its result dropped."""
 
@@ -60,7 +68,7 @@ class CallEffect:
     kwargs: dict[str, Any]
 
 
-Effect = SetAttribute | SetItem | ReplaceContents | CallEffect
+Effect = SetAttribute | SetItem | ReplaceContents | Extend | CallEffect
 DELETED = object()
 
 
@@ -109,6 +117,7 @@ class BreakReason:
     kind: str
     detail: str
     location: SourceLocation | None
+    do: str = ""  # advice that is more exact than the kind's
 
 
 @dataclass(slots=True, eq=False)
@@ -126,3 +135,4 @@ class Trace:
         default_factory=dict
     )  # id(fake) -> position in inputs, for tensors that are unchanged inputs
     output_nodes: list[fx.Node] = field(default_factory=list)
+    made: dict[int, Any] = field(default_factory=dict)  # functions and classes that the trace itself defined

@@ -19,15 +19,17 @@ import torch
 from torch import fx
 
 from pliant import config
-from pliant.capture import attributes, calls, opcodes, operators
+from pliant.capture import attributes, calls, carried, opcodes, operators
 from pliant.capture.autodiff import TABLES
 from pliant.capture.bytecode.cfg import layouts
 from pliant.capture.bytecode.decode import Op, Program
 from pliant.capture.bytecode.resume import point_at, resume_freevars, step_code
-from pliant.capture.collect import collect_tensors
+from pliant.capture.collect import collect_values
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.frame import HANDLERS, Frame, Handler, Returned
-from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised
+from pliant.capture.generators import TracedCallable
+from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, needs_value
+from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.inputs import Inputs
 from pliant.capture.reconstruct import CannotReconstruct
 from pliant.capture.recorder import Recorder
@@ -95,16 +97,18 @@ class Tracer:
         self.shape_env.origin_callback = self.location
         self.graph = fx.Graph()
         self.graph.output(())  # replaced at the end; placeholders and calls go before it
-        self.mode = FakeMode(self.shape_env)
+        self.mode = FakeMode(self.shape_env, config.get().capture.data_dependent)
         self.inputs = Inputs(self.graph, self.mode, self.shape_env, policy)
         self.world = World(self.inputs, self.location)
         self.inputs.world = self.world
+        self.world.bring_carried = lambda real, source: carried.bring(self, real, source)
         self.recorder = Recorder(self.graph, self.inputs, self.location)
         self.frames: list[Frame] = []
         self.steps = 0
         self.stop_at = stop_at
         self.current_exception: BaseException | None = None
         self.broken_frames: tuple[Frame, ...] | None = None
+        self.message: Message | None = None  # of a check, while it is made
 
     # ---- frames
     def handlers(self, program: Program) -> tuple[Handler, ...]:
@@ -146,7 +150,7 @@ class Tracer:
         except Raised:
             raise
         except DataDependentError as error:
-            raise GraphBreak("data-dependent", str(error).splitlines()[0]) from None
+            raise needs_value(error) from None
         except Unsupported as error:
             raise GraphBreak("unsupported-operator", str(error).splitlines()[0]) from None
         except AssertionError as error:  # never C code's own: a check inside torch or Pliant, not the program's
@@ -246,25 +250,10 @@ class Tracer:
         if resolved is not bases and "__orig_bases__" not in namespace and tuple(bases) != tuple(resolved):  # type: ignore[comparison-overlap]
             namespace["__orig_bases__"] = tuple(bases)
         made = self.native(meta, name, tuple(resolved), namespace, **keywords)
+        self.world.made[id(made)] = made
         if isinstance(result.value, types.CellType):
             result.value.cell_contents = made
         return made
-
-
-class TracedCallable:
-    """Given to C code in place of a function of the program."""
-
-    def __init__(self, tracer: Tracer, function: Any, truth: bool) -> None:
-        self.tracer = tracer
-        self.function = function
-        self.truth = truth
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            result = self.tracer.call(self.function, args, kwargs)
-            return bool(concrete(self.tracer.truth(result))) if self.truth else result
-        except Raised as raised:
-            raise raised.error from raised.error.__cause__
 
 
 def _no_handler(frame: Frame, op: Op) -> NoReturn:
@@ -424,15 +413,15 @@ class _Attempt:
         effects += [CallEffect(setter, arguments, {}) for setter, arguments in after.calls_from(before)]
         for setter, arguments in before.calls_from(after):
             t.graph.call_function(setter, arguments)
-        result = Trace(None, t.inputs.inputs, t.world.guards, effects, end, t.world.origins)
+        result = Trace(None, t.inputs.inputs, t.world.guards, effects, end, t.world.origins, made=t.world.made)
         try:
-            tensors = collect_tensors(result)
+            values = collect_values(result)  # of a break, it marks the iterators to carry
         except CannotReconstruct as error:
             why = f" (capture stopped: {end.reason.detail})" if isinstance(end, Break) else ""
             raise CannotCapture(BreakReason("cannot-rebuild", str(error) + why, self._break_location())) from error
-        result.outputs = {id(fake): i for i, fake in enumerate(tensors)}
+        result.outputs = {id(value): i for i, value in enumerate(values)}
         try:
-            nodes = [t.recorder.node_of(fake) for fake in tensors]
+            nodes = [t.recorder.to_nodes(value) for value in values]
         except GraphBreak as error:  # a tensor escaped from the part of the program that computed it
             raise CannotCapture(error.reason(None)) from None
         result.output_nodes = nodes

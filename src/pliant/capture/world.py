@@ -19,8 +19,10 @@ from typing import Any
 
 import torch
 
-from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.trace import DELETED, Effect, ReplaceContents, SetAttribute, SetItem
+from pliant.capture.carried import Carried
+from pliant.capture.graph_breaks import GraphBreak, needs_value
+from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
+from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Guard, Kind
 from pliant.guards.sources import (
@@ -105,6 +107,8 @@ _CHANGED: tuple[()] = ()  # unequal to every snapshot of a container
 class World:
     """Reads and buffered writes of one capture. `symbols` makes tensors fake and numbers symbolic."""
 
+    bring_carried: Callable[[Any, Source], Any]  # the traced form of a loop's iterator
+
     def __init__(self, inputs: Any, location: Callable[[], SourceLocation | None]) -> None:
         self.inputs = inputs
         self.location = location
@@ -115,9 +119,11 @@ class World:
         self._memo: dict[Source, Any] = {}
         self._shadows: dict[int, tuple[Any, Any, Any]] = {}
         self._dict_changes: dict[int, tuple[dict[Any, Any], dict[Any, Any]]] = {}
+        self._added: dict[int, tuple[Any, list[Any]]] = {}
         self._cell_changes: dict[int, tuple[types.CellType, Any]] = {}
         self._slot_changes: dict[tuple[int, str], SetAttribute] = {}
         self._owner_of_dict: dict[int, Any] = {}
+        self.made: dict[int, Any] = {}  # functions and classes that the trace itself defined
 
     # ---- guards
     def guard(self, source: Source | None, kind: Kind, expected: Any = None) -> None:
@@ -140,7 +146,8 @@ class World:
         return id(value) in self.origins
 
     def set_origin(self, value: Any, source: Source) -> None:
-        self.origins.setdefault(id(value), (value, source))
+        if id(value) not in self.made:
+            self.origins.setdefault(id(value), (value, source))
 
     # ---- reading
     def bring(self, value: Any, source: Source, trusted: bool = False) -> Any:
@@ -188,6 +195,8 @@ class World:
             self.set_origin(value, source)
             return value
         guard(source, Kind.TYPE, cls)
+        if cls is Carried:
+            return self.bring_carried(value.real, AttributeSource(source, "real"))
         self.set_origin(value, source)
         return self.resolve(value)
 
@@ -303,8 +312,15 @@ class World:
             return False
         return not isinstance(value, IDENTITY_TYPES) or isinstance(value, (type, functools.partial))
 
-    def has_changes(self, mapping: dict[Any, Any]) -> bool:
-        return id(mapping) in self._dict_changes
+    def has_changes(self, container: Any) -> bool:
+        return id(container) in self._dict_changes or id(container) in self._added
+
+    def add_unread(self, container: Any, values: list[Any]) -> bool:
+        """Add to a foreign list or set, replayed at the end, without reading it; False if it is not such a one."""
+        if type(container) not in (list, set) or not self.needs_guards(container):
+            return False
+        self._added.setdefault(id(container), (container, []))[1].extend(values)
+        return True
 
     # ---- whole containers
     def adopt(self, value: Any) -> Any:
@@ -315,8 +331,11 @@ class World:
             return value
         if len(value) > _ADOPT_LIMIT:
             raise GraphBreak("unknown-object", f"a {type(value).__name__} of {len(value)} entries is used as a whole")
-        stored = bool(self._dict_changes.get(id(value), (value, {}))[1])
+        added = self._added.pop(id(value), (value, []))[1]
+        stored = bool(self._dict_changes.get(id(value), (value, {}))[1] or added)
         shadow = self._copy_in(value, self.origins[id(value)][1])
+        if added:
+            shadow.update(added) if type(shadow) is set else shadow.extend(added)
         # Stores that happened before are part of the copy: it differs from the original from the start.
         self._shadows[id(value)] = (value, shadow, _CHANGED if stored else _frozen(shadow))
         self.set_origin(shadow, self.origins[id(value)][1])
@@ -412,6 +431,7 @@ class World:
         found += [(id(slot.obj), slot.name, id(slot.value)) for slot in self._slot_changes.values()]
         for mapping, changes in self._dict_changes.values():
             found += [(id(mapping), id(key), id(value)) for key, value in changes.items()]
+        found += [(id(container), *map(id, values)) for container, values in self._added.values()]
         for original, shadow, before in self._shadows.values():
             if before is not None and _frozen(shadow) != before:
                 found.append((id(original), _frozen(shadow)))
@@ -425,6 +445,7 @@ class World:
         out.extend(self._slot_changes.values())
         for mapping, changes in self._dict_changes.values():
             out.extend(SetItem(mapping, key, value) for key, value in changes.items())
+        out.extend(Extend(container, tuple(values)) for container, values in self._added.values())
         for original, shadow, before in self._shadows.values():
             if before is not None and _frozen(shadow) != before:
                 out.append(ReplaceContents(original, _unowned_copy(shadow)))
@@ -477,16 +498,17 @@ def _raw_dict(obj: Any) -> dict[str, Any] | None:
 
 
 def concrete(value: Any) -> Any:
-    """A symbolic number specialized to its value (adds a guard)."""
-    match value:
-        case torch.SymInt():
-            return int(value)
-        case torch.SymFloat():
-            return float(value)
-        case torch.SymBool():
-            return bool(value)
-        case _:
-            return value
+    """A symbolic number specialized to its value (adds a guard); a break where only running the graph tells it."""
+    plain = _PLAIN_TYPES.get(type(value))
+    if plain is None:
+        return value
+    try:
+        return plain(value)
+    except DataDependentError as error:
+        raise needs_value(error) from None
+
+
+_PLAIN_TYPES: dict[type, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
 @functools.cache

@@ -23,7 +23,7 @@ class Kind:
     """What is known of a stack slot.
 
     text "value"; "previous": the exception handled before the one that the frame handles now, pushed at depth `place`,
-    to be restored; "cell": the cell of slot `place`, shelved by an inlined comprehension; "mixed": differs by path.
+    to be restored; "iterator": a loop's, which only FOR_ITER uses; "cell": the cell of slot `place`, shelved by an inlined comprehension; "mixed": differs by path.
     """
 
     text: str
@@ -32,6 +32,7 @@ class Kind:
 
 VALUE = Kind("value")
 MIXED = Kind("mixed")
+ITERATOR = Kind("iterator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +103,14 @@ def _merge(old: Layout | None, new: Layout, op: Op) -> Layout:
         return new
     if len(old.stack) != len(new.stack):
         raise Unsupported(f"the stack at {op.name} has no fixed depth", kind="bytecode")
-    stack = tuple(a if a == b else MIXED for a, b in zip(old.stack, new.stack, strict=True))
+    stack = tuple(_merge_kinds(a, b) for a, b in zip(old.stack, new.stack, strict=True))
     return Layout(stack, old.without_cell | new.without_cell)
+
+
+def _merge_kinds(a: Kind, b: Kind) -> Kind:
+    if a == b:
+        return a
+    return VALUE if {a, b} == {VALUE, ITERATOR} else MIXED
 
 
 def _after(program: Program, index: int, layout: Layout) -> Iterator[tuple[int, Layout]]:
@@ -122,6 +129,10 @@ def _next_layout(program: Program, index: int, layout: Layout) -> Layout:
     stack = list(moved(op, layout.stack, lambda: VALUE))
     without_cell = layout.without_cell
     match op.name:
+        case "GET_ITER":
+            stack[-1] = ITERATOR
+        case "LOAD_FAST" if op.arg == ".0":  # of a comprehension
+            stack[-1] = ITERATOR
         case "PUSH_EXC_INFO":
             stack[-2] = Kind("previous", len(stack) - 2)
         case "POP_EXCEPT":  # copies of what was restored have no meaning any more

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.generators import TracedGenerator, TracedIterator
+from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.containers import TEXT_METHODS, call_container_method
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
@@ -69,7 +69,7 @@ _PURE_SELF_TYPES = (
     torch.device,
     types.MappingProxyType,
 )
-_OWN_SELF_TYPES = tuple(MUTABLE_CONTAINERS) + (TracedGenerator, TracedIterator)
+_OWN_SELF_TYPES = tuple(MUTABLE_CONTAINERS) + tuple(OURS)
 
 
 def call_native(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -123,10 +123,7 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
         if handled is not NotImplemented:
             return handled
     if isinstance(receiver, _PURE_SELF_TYPES):
-        args = tuple(
-            t.concrete_tree(t.internalize(a)) if not isinstance(a, (TracedGenerator, TracedIterator)) else a
-            for a in args
-        )
+        args = tuple(t.concrete_tree(t.internalize(a)) if type(a) not in OURS else a for a in args)
         if name == "join" and isinstance(receiver, (str, bytes)):
             args = (t.sequence(args[0]),)
         t.refuse_opaque(*args)

@@ -43,6 +43,10 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
             if type(receiver) is list
             else t.native(list.__getitem__, receiver, concrete(args[0]))
         )
+    if name in ("append", "add") and len(args) == 1:
+        value = t.hashable(args[0]) if name == "add" else args[0]
+        if t.world.add_unread(receiver, [value]):
+            return None
     receiver = t.world.adopt(receiver)
     if t.world.is_opaque(receiver):
         if isinstance(receiver, dict) and name in ("keys", "values", "items"):

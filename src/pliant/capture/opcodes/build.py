@@ -8,7 +8,6 @@ from typing import Any
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, opcode
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.world import concrete
 from pliant.guards.sources import held
 
 
@@ -58,22 +57,30 @@ def _target(frame: Frame, op: Op) -> Any:
     return adopted
 
 
+def _add(frame: Frame, op: Op, value: Any, method: str) -> None:
+    """Add to the list or set under construction, which is not read."""
+    if not frame.tracer.world.add_unread(frame.stack[-op.arg], [value]):  # type: ignore[operator]
+        frame.tracer.native(getattr(_target(frame, op), method), value)
+
+
 @opcode("LIST_APPEND")
 def list_append(frame: Frame, op: Op) -> None:
-    value = frame.pop()
-    _target(frame, op).append(value)
+    _add(frame, op, frame.pop(), "append")
 
 
 @opcode("SET_ADD")
 def set_add(frame: Frame, op: Op) -> None:
-    value = frame.tracer.hashable(frame.pop())
-    frame.tracer.native(_target(frame, op).add, value)
+    _add(frame, op, frame.tracer.hashable(frame.pop()), "add")
 
 
 @opcode("MAP_ADD")
 def map_add(frame: Frame, op: Op) -> None:
     key, value = frame.popn(2)
-    frame.tracer.native(_target(frame, op).__setitem__, frame.tracer.hashable(key), value)
+    tracer, target = frame.tracer, frame.stack[-op.arg]  # type: ignore[operator]
+    if tracer.world.needs_guards(target):
+        tracer.world.dict_set(target, tracer.hashable(key), value)
+    else:
+        tracer.native(_target(frame, op).__setitem__, tracer.hashable(key), value)
 
 
 @opcode("LIST_EXTEND")
@@ -151,13 +158,13 @@ def convert_value_below(frame: Frame, op: Op) -> None:
 @opcode("FORMAT_SIMPLE")
 def format_simple(frame: Frame, op: Op) -> None:
     value = frame.pop()
-    frame.push(value if type(value) is str else frame.tracer.call(format, (concrete(value), ""), {}))
+    frame.push(value if type(value) is str else frame.tracer.call(format, (value, ""), {}))
 
 
 @opcode("FORMAT_WITH_SPEC")
 def format_with_spec(frame: Frame, op: Op) -> None:
     value, spec = frame.popn(2)
-    frame.push(frame.tracer.call(format, (concrete(value), spec), {}))
+    frame.push(frame.tracer.call(format, (value, spec), {}))
 
 
 # ---- functions
@@ -177,6 +184,7 @@ def _function(frame: Frame, code: types.CodeType, parts: dict[str, Any]) -> type
         closure = tuple(types.CellType() for _ in code.co_freevars)  # 3.13 sets the closure afterwards
     frame.tracer.world.set_origin(frame.globals, held(frame.globals, ""))
     function = types.FunctionType(code, frame.globals, code.co_name, parts.get("defaults"), closure)
+    frame.tracer.world.made[id(function)] = function
     if parts.get("kwdefaults"):
         function.__kwdefaults__ = parts["kwdefaults"]
     if parts.get("annotations"):

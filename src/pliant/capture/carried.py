@@ -1,0 +1,237 @@
+"""Iterators of loops, carried across a graph break so that the code behind it goes on with them.
+
+In:     iterators on a loop's place of the stack that nothing else alive refers to.
+Out:    `Carried` objects, which the entry puts there in their place; `bring` makes traced iterators of them again.
+Holds:  only the loop sees a `Carried`. Its state is read through `__reduce__` and never changed by a trace: what goes on
+        behind the next break is a new one. Items are read one at a time, by their distance from the current one, so
+        that one entry serves every turn of a loop.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.guards.kinds import Kind
+from pliant.guards.sources import ChainedSource, ItemSource, Namer, Source, source_class
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+# Iterators over the items of one container.
+PLAIN_ITERATORS: tuple[type, ...] = (
+    type(iter([])),
+    type(iter(())),
+    type(iter(range(0))),
+    type(iter(range(1 << 70))),
+    type(iter({})),
+    type(iter({}.values())),
+    type(iter({}.items())),
+    type(iter(set())),
+    type(iter("")),
+    type(iter("é")),
+    type(iter(b"")),
+    type(reversed([])),
+    reversed,
+)
+_SEQUENCES = (list, tuple, range, str, bytes)
+END = object()
+
+
+class Carried:
+    """A loop's iterator. `real` is one of Python's own."""
+
+    __slots__ = ("real",)
+
+    def __init__(self, real: Iterator[Any]) -> None:
+        self.real = real
+
+    def __iter__(self) -> Carried:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self.real)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Carry:
+    """Marks a stack value of a trace that is to become a `Carried`."""
+
+    value: Any
+
+
+# ---- what generated code calls
+def _place(iterator: Any) -> tuple[Any, int, int]:
+    """(sequence, index of the next item, step)"""
+    made = iterator.__reduce__()
+    if len(made) == 2:  # at its end, or a copy of what is left
+        return made[1][0], 0, 1
+    return made[1][0], made[2] or 0, -1 if made[0] is reversed else 1
+
+
+def peek(iterator: Any, distance: int) -> Any:
+    """The item that so many steps from now will give, or END."""
+    items, index, step = _place(iterator)
+    index += distance * step
+    if isinstance(items, list):
+        return list.__getitem__(items, index) if 0 <= index < list.__len__(items) else END
+    return items[index] if 0 <= index < len(items) else END
+
+
+def advanced(iterator: Any, count: int) -> Any:
+    """A copy of the iterator, so many steps further."""
+    made = iterator.__reduce__()
+    copy = made[0](*made[1])
+    if len(made) > 2 and made[2] is not None:
+        copy.__setstate__(made[2])
+    collections.deque(itertools.islice(copy, count), maxlen=0)
+    return copy
+
+
+@source_class
+@dataclass(frozen=True, slots=True)
+class ReducedSource(ChainedSource):
+    """parent.__reduce__() of one of Python's own iterators."""
+
+    def code(self, hold: Namer) -> str:
+        return f"{self.parent.code(hold)}.__reduce__()"
+
+    def describe(self) -> str:
+        return self.parent.describe()
+
+
+@source_class
+@dataclass(frozen=True, slots=True)
+class PeekSource(ChainedSource):
+    """The item of the iterator `parent` that is `distance` steps away."""
+
+    distance: int
+
+    def code(self, hold: Namer) -> str:
+        return f"{hold(peek)}({self.parent.code(hold)}, {self.distance})"
+
+    def describe(self) -> str:
+        return f"item {self.distance} of {self.parent.describe()}"
+
+
+# ---- traced forms
+class CarriedItems:
+    """An iterator from outside over a container's items, which are read as they are needed."""
+
+    def __init__(self, t: Tracer, real: Any, source: Source) -> None:
+        self.world = t.world
+        self.real = real
+        self.source = source
+        self.steps = 0
+
+    def __iter__(self) -> CarriedItems:
+        return self
+
+    def __next__(self) -> Any:
+        world, distance = self.world, self.steps
+        self.steps += 1
+        items, index, step = _place(self.real)
+        if isinstance(items, list) and (id(items) in world.origins or world.has_changes(items)):
+            return self._known_item(items, index + distance * step)
+        found = peek(self.real, distance)
+        if found is END:
+            world.guard(PeekSource(self.source, distance), Kind.IDENTITY, END)
+            raise StopIteration
+        return world.resolve(world.bring(found, PeekSource(self.source, distance)))
+
+    def _known_item(self, items: list[Any], index: int) -> Any:
+        """From a list that the trace reaches in other ways too, and may have changed."""
+        world, reduced = self.world, ReducedSource(self.source)
+        world.guard(ItemSource(reduced, 2), Kind.EQUALS, self.real.__reduce__()[2])
+        items = world.adopt(world.bring(items, ItemSource(ItemSource(reduced, 1), 0)))
+        if not 0 <= index < len(items):
+            raise StopIteration
+        return items[index]
+
+
+class Numbered:
+    """`enumerate` whose count may be symbolic."""
+
+    def __init__(self, items: Any, count: Any) -> None:
+        self.items = items
+        self.count = count
+
+    def __iter__(self) -> Numbered:
+        return self
+
+    def __next__(self) -> Any:
+        item = next(self.items)
+        count, self.count = self.count, self.count + 1
+        return count, item
+
+
+TRACED = (CarriedItems, Numbered)
+
+
+def bring(t: Tracer, real: Any, source: Source) -> Any:
+    """The traced form of an iterator that a loop owns."""
+    world, cls = t.world, type(real)
+    world.guard(source, Kind.TYPE, cls)
+    make = _BRING.get(cls)
+    if make is None:
+        raise GraphBreak("unknown-object", f"an iterator from outside ({cls.__name__}) is advanced")
+    return make(t, real, source)
+
+
+def _part(t: Tracer, real: Any, source: Source, index: int) -> Any:
+    part = real.__reduce__()[1][index]
+    place = ItemSource(ItemSource(ReducedSource(source), 1), index)
+    return bring(t, part, place) if type(part) in _BRING else t.world.bring(part, place)
+
+
+def _all_parts(t: Tracer, real: Any, source: Source) -> list[Any]:
+    reduced = real.__reduce__()
+    t.world.guard(ReducedSource(source), Kind.LENGTH, len(reduced))
+    t.world.guard(ItemSource(ReducedSource(source), 1), Kind.LENGTH, len(reduced[1]))
+    return [_part(t, real, source, i) for i in range(len(reduced[1]))]
+
+
+def _numbered(t: Tracer, real: Any, source: Source) -> Any:
+    return Numbered(_part(t, real, source, 0), _part(t, real, source, 1))
+
+
+def _zipped(t: Tracer, real: Any, source: Source) -> Any:
+    return zip(*_all_parts(t, real, source), strict=len(real.__reduce__()) > 2)
+
+
+def _mapped(t: Tracer, real: Any, source: Source) -> Any:
+    function, *items = _all_parts(t, real, source)
+    return map(t.reentrant(function), *items)
+
+
+def _filtered(t: Tracer, real: Any, source: Source) -> Any:
+    function, items = _all_parts(t, real, source)
+    return filter(function if function is None else t.reentrant(function, truth=True), items)
+
+
+_BRING: dict[type, Callable[[Tracer, Any, Source], Any]] = {
+    **dict.fromkeys(PLAIN_ITERATORS, CarriedItems),
+    enumerate: _numbered,
+    zip: _zipped,
+    map: _mapped,
+    filter: _filtered,
+}
+_COMPOSITES = frozenset((enumerate, zip, map, filter))
+
+
+def can_be_carried(value: Any, times_reached: Callable[[Any], int]) -> bool:
+    """Whether only the loop refers to the iterator and to those that it is made of."""
+    cls = type(value)
+    if cls not in _BRING and cls not in TRACED or times_reached(value) != 1:
+        return False
+    if cls is Numbered:
+        return can_be_carried(value.items, times_reached)
+    if cls in _COMPOSITES:
+        first = cls in (map, filter)
+        parts = value.__reduce__()[1]
+        return all(can_be_carried(p, times_reached) for p in (parts[:1] if cls is enumerate else parts[first:]))
+    return cls is CarriedItems or type(_place(value)[0]) in _SEQUENCES

@@ -1,0 +1,151 @@
+"""A break inside a loop leaves the loop's iterator usable: one graph a turn, shared by the turns, nothing breaks twice."""
+
+import itertools
+
+import pytest
+import torch
+
+import pliant
+
+
+class Encoder(torch.nn.Module):
+    def __init__(self, count):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(count))
+
+    def forward(self, h):
+        for i, layer in enumerate(self.layers):
+            h = layer(h) * (i + 1)
+            if h.sum() > 0:
+                h = h + 1
+        return h
+
+
+def zipped(x):
+    for a, b in zip(range(4), [1.0, 2.0, 3.0, 4.0], strict=True):
+        x = x * b + a
+        if x.sum() > 0:
+            x = x - 1
+    return x
+
+
+def backwards(x):
+    for a in reversed((1, 2, 3)):
+        x = x + a
+        if x.sum() > 0:
+            x = x - 1
+    return x
+
+
+def mapped(x):
+    for a in map(lambda v: v * 2, filter(lambda v: v % 2, range(6))):
+        x = x + a
+        if x.sum() > 0:
+            x = x - 1
+    return x
+
+
+def changed_meanwhile(x):
+    items = [1, 2]
+    for a in items:
+        x = x + a
+        if x.sum() > 0 and len(items) < 5:
+            items.append(len(items) * 2)
+    return x, items
+
+
+def items_of_a_dict(x):
+    found = {"a": 1, "b": 2, "c": 3}
+    for key, value in found.items():
+        x = x + value
+        if x.sum() > 0:
+            found[key] = 5
+    return x, found
+
+
+def listed(x):
+    return [x * a if (x + a).sum() > 0 else x - a for a in range(4)]
+
+
+def collected(x):
+    found = []
+    for a in range(3):
+        found.append(a if (x + a).sum() > 0 else -a)
+    signs = {a if (x + a).sum() > 0 else -a for a in (1, 2)}
+    return found, {a: (x + a).sum() > 0 or 1 for a in range(2)}, sorted(signs)
+
+
+def shared(x):
+    numbers = iter([1, 2, 3, 4])
+    for a in numbers:
+        if (x + a).sum() > 0:
+            x = x + next(numbers, 0)
+    return x, list(numbers)
+
+
+def nested(x):
+    for i, row in enumerate([[1, 2], [3]]):
+        for a, b in zip(row, itertools.count()):
+            x = x + a * b
+            if x.sum() > 0:
+                x = x - i
+    return x
+
+
+LOOPS = (zipped, backwards, mapped, changed_meanwhile, items_of_a_dict, listed, collected, shared, nested)
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda f: f.__name__)
+def test_goes_on_behind_a_break(loop):
+    compiled = pliant.compile(loop, backend="eager")
+    for shift in (0.5, -5.0, 0.5):
+        x = torch.linspace(-1, 1, 6) + shift
+        torch.testing.assert_close(compiled(x), loop(x))
+    assert pliant.stats()["fallbacks"] == 0
+
+
+def test_one_break_a_turn():
+    pliant.reset()
+    model = Encoder(2)
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(pliant.compile(model, backend="eager")(x), model(x))
+    assert pliant.stats()["graph_breaks"] == 2
+
+
+def test_turns_share_their_entries():
+    pliant.reset()
+    model = Encoder(12)
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(pliant.compile(model, backend="eager")(x), model(x))
+    assert pliant.stats()["graphs"] <= 8, "first, second, later and last turns, each with the branch taken and not"
+
+
+def test_appending_to_an_outer_list_does_not_read_it():
+    pliant.reset()
+    history = []
+
+    def step(x):
+        history.append(x.shape)
+        return x + 1
+
+    compiled = pliant.compile(step, backend="eager", fullgraph=True)
+    for _ in range(4):
+        compiled(torch.ones(2))
+    assert history == [torch.Size([2])] * 4
+    assert pliant.stats()["recompiles"] == 0
+
+
+def test_classes_of_the_program_do_not_keep_its_variables():
+    def program(x):
+        log = []
+
+        class Noted:
+            def note(self):
+                log.append(x.dim())
+
+        Noted().note()
+        return x + 1, log
+
+    compiled = pliant.compile(program, backend="eager")
+    for _ in range(3):
+        assert compiled(torch.ones(2))[1] == [1]
