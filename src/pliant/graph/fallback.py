@@ -44,7 +44,7 @@ def run(mode: FakeMode, plan: CallPlan, args: Sequence[Any], kwargs: dict[str, A
     device = common_device(flat)
     outputs = NotImplemented
     if any(map(_is_symbolic, specs)) or any(isinstance(value, _SYMBOLIC) for value in flat):
-        outputs = _run_symbolic(mode, plan, args, kwargs)
+        outputs = _run_symbolic(mode, plan, *tree_unflatten(flat, tree))  # lists of its own: some functions write them
     if outputs is NotImplemented:
         outputs = _run_static(plan, flat, tree)
     return _wrap(mode, plan, outputs, args, kwargs, device)
