@@ -49,6 +49,9 @@ class Capture:
     recompile_limit: int = option(
         8, "entries per code object before it runs eagerly", env=("PLIANT_RECOMPILE_LIMIT",), code=False
     )
+    data_dependent: bool = option(
+        True, "numbers and sizes that only tensors' elements tell become symbols of the graph"
+    )
     inline_depth: int = option(200, "calls inlined into one another at most")
 
 

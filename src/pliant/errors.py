@@ -96,6 +96,14 @@ class DataDependentError(UserError):
     page = "docs/dynamic-shapes.md"
 
 
+class AssumptionError(PliantError):
+    """A number that the running graph computed is not what its code was compiled for; the call then runs eagerly."""
+
+    default_why = "the code was compiled for values of which this holds"
+    default_do = "none: the function runs eagerly on such values"
+    page = "docs/dynamic-shapes.md"
+
+
 class ExportError(UserError):
     """The model cannot be exported, saved or loaded as asked."""
 

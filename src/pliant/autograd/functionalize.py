@@ -28,6 +28,8 @@ from pliant.errors import InternalError
 from pliant.graph.call_plan import argument, plan_of
 from pliant.graph.concrete_sizes import QUESTIONS
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
+from pliant.graph.unbacked import bindings_of
+from pliant.symbolic.shape_env import ShapeEnv
 from pliant.torch_adapter import append_node
 
 _aten = torch.ops.aten
@@ -58,11 +60,18 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         meta = node.meta
         meta["val"] = outputs
         meta["stage"] = self.stage
+        env = self.shape_env
+        if env is not None and env.fresh:
+            meta.update(_bound(env, outputs))
         if self.origin is not None:
             meta["origin"] = self.origin
             if "recompute" in self.origin.meta:  # in an activation checkpoint
                 meta["recompute"] = self.origin.meta["recompute"]
         return node
+
+    def check(self, target: Any, *args: Any) -> None:
+        """Record a check of unbacked symbols."""
+        self.emit(target, args, {}, None)
 
     def call(self, func: Any, *args: Any, **kwargs: Any) -> fx.Node:
         """Record a call on nodes, computing its description."""
@@ -205,6 +214,13 @@ def _hint(number: Any) -> int:
         return number
     hint = number.node.hint
     return 0 if hint is None else int(hint)
+
+
+def _bound(env: ShapeEnv, outputs: Any) -> dict[str, Any]:
+    """What to note on a node with these outputs: which of the unbacked symbols made just now it defines."""
+    found = bindings_of(env.fresh, outputs)
+    env.fresh = [s for s in env.fresh if all(s is not one.symbol for one in found)]
+    return {"binds": found} if found else {}
 
 
 @functools.cache

@@ -24,10 +24,12 @@ from pliant.autograd.functionalize import FunctionalMode, new_input, same_known
 from pliant.autograd.history import Root, find_roots, reached_by
 from pliant.autograd.run_module import run_module
 from pliant.autograd.segments import Cuts, Timeline, find_cuts
+from pliant.errors import Unsupported
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.layouts import preserved_strides
 from pliant.graph.passes.purity import memory_root
+from pliant.graph.unbacked import CHECKS, assume
 
 _aten = torch.ops.aten
 
@@ -97,8 +99,26 @@ class _Tracer:
 
     # -- forward ------------------------------------------------------------------------------------------------------
     def _on_node(self, node: fx.Node | None) -> None:
+        self._note_assumptions()
         self.mode.origin = node
         self.timeline.note()
+        env = self.captured.shape_env
+        if env.has_unbacked and node is not None:
+            if env.replayed:
+                raise Unsupported("a data-dependent operator makes other values the second time", kind="replay")
+            env.replayed = list(node.meta.get("made", ()))
+            if node.target in CHECKS:
+                self.mode.check(node.target, *node.meta["check"])
+
+    def _note_assumptions(self) -> None:
+        """Record what operators' rules took for granted, which the forward checks."""
+        env, mode = self.captured.shape_env, self.mode
+        if env.fresh:
+            raise Unsupported("a data-dependent number is not among an operator's results", kind="data-dependent")
+        stage, mode.stage = mode.stage, "forward"
+        for one in env.take_asserts():
+            mode.check(assume, env.as_written(one.expr), str(one), str(one.origin))
+        mode.stage = stage
 
     def forward(self) -> tuple[Any, ...]:
         before = torch.is_grad_enabled()
@@ -107,6 +127,7 @@ class _Tracer:
             with self.mode:
                 return run_module(self.captured.module, self.inputs, self._on_node, self.mode.constant)
         finally:
+            self.captured.shape_env.replayed = None
             torch._C._set_grad_enabled(before)
 
     def _check_flags(self) -> None:
@@ -142,6 +163,7 @@ class _Tracer:
         versions = self._versions()
         with self.mode:
             found = iter(_gradients(roots, wanted, tangents))
+        self._note_assumptions()
         if versions != self._versions():
             raise UnsupportedAliasing("the backward pass writes an input", kind="backward-mutation")
         self._mark_saved()

@@ -24,6 +24,7 @@ from pliant.autograd.aliasing import UnsupportedAliasing
 from pliant.autograd.history import Node, functions_behind
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.passes.purity import binds_symbols
 from pliant.symbolic.expr import Symbol
 
 _NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -131,7 +132,10 @@ def _segment_numbers(nodes: list[fx.Node], cuts: Cuts) -> dict[fx.Node, int]:
 
 
 def _is_number(node: fx.Node) -> bool:
-    return node.op not in ("placeholder", "get_attr", "output") and isinstance(node.meta.get("val"), _NUMBERS)
+    """Whether the node computes a number from numbers and sizes."""
+    if node.op in ("placeholder", "get_attr", "output") or binds_symbols(node):
+        return False
+    return isinstance(node.meta.get("val"), _NUMBERS)
 
 
 def _read(node: fx.Node, captured: CapturedGraph) -> list[fx.Node]:
@@ -203,6 +207,8 @@ def as_captured(whole: CapturedGraph, segment: Segment, number: int, known: dict
 
 def _as_input(node: fx.Node, given: GraphInput | None, fake: Any) -> GraphInput:
     if given is None:
+        if isinstance(fake, _NUMBERS):
+            return GraphInput(node.name, "symbol", fake, None, None)
         if not isinstance(fake, torch.Tensor):
             raise UnsupportedAliasing("a value that is no tensor crosses a cut", kind="returned-intermediate")
         return GraphInput(node.name, "tensor", fake, None, None)
@@ -223,6 +229,7 @@ def _check_symbols(segment: Segment, inputs: list[GraphInput]) -> None:
         used.update(symbol for e in exprs for symbol in e.free)
     for node in segment.graph.nodes:
         value = node.meta.get("val")
+        have.update(binding.symbol for binding in node.meta.get("binds", ()))
         if isinstance(value, FakeTensor):
             used.update(s for size in value.size_ if isinstance(size, torch.SymInt) for s in size.node.expr.free)
     if used - have:

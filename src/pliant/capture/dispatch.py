@@ -28,6 +28,7 @@ from pliant.capture.trace import Break, BreakReason, Trace
 from pliant.capture.tracer import TraceOptions, trace
 from pliant.debug import events
 from pliant.errors import (
+    AssumptionError,
     DataDependentError,
     FallbackWarning,
     GraphBreakError,
@@ -242,10 +243,7 @@ class Dispatcher:
         try:
             with _capture_scope(), config.use(options), events.stage("compile", name=self.name):
                 events.record("capture", name=self.name, where=self.location)
-                with events.stage("capture"):
-                    traced = trace(self.root, args, kwargs, self.policy, TraceOptions())
-                self._note_break(traced)
-                return self._entry_of(traced, CallShape.of(args, kwargs), ambient)
+                return self._traced_entry(args, kwargs, ambient)
         except UserError as error:
             if self.compilation.fullgraph or not isinstance(error, DataDependentError):
                 raise
@@ -258,6 +256,27 @@ class Dispatcher:
             self._crashed(error)
         return None
 
+    def _traced_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any], ambient: list[Guard]) -> Entry:
+        """The entry of a trace; if later stages cannot work with data-dependent numbers, of one that breaks at them."""
+        traced = self._trace(args, kwargs)
+        shape = CallShape.of(args, kwargs)
+        if traced.graph is None or not traced.graph.shape_env.has_unbacked:
+            self._note_break(traced)
+            return self._entry_of(traced, shape, ambient)
+        try:
+            entry = self._entry_of(traced, shape, ambient)
+        except (Unsupported, DataDependentError) as error:
+            events.record("data_dependent_retry", name=self.name, why=str(error), where=self.location)
+            with config.use(config.get().with_options({"data_dependent": False})):
+                traced = self._trace(args, kwargs)
+                entry = self._entry_of(traced, shape, ambient)
+        self._note_break(traced)
+        return entry
+
+    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
+        with events.stage("capture"):
+            return trace(self.root, args, kwargs, self.policy, TraceOptions())
+
     def _entry_of(self, traced: Trace, shape: CallShape, ambient: list[Guard]) -> Entry:
         known = {g.source for g in traced.guards}
         extra = [g for g in ambient if g.source not in known]
@@ -269,8 +288,14 @@ class Dispatcher:
                 events.record("guard", name=self.name, text=describe_guard(guard), where=guard.origin or "")
         with events.stage("entry"):
             return make_entry(
-                traced, self.compilation.compile_graph, self._resume, shape=shape, name=self.name, extra_guards=extra
-            )
+                traced, self.compilation.compile_graph, self._resume, shape=shape, name=self.name, extra_guards=extra,
+                eager=self._eager_after,
+            )  # fmt: skip
+
+    def _eager_after(self, error: AssumptionError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What serves a call whose data its code was not compiled for; its graph has changed nothing yet."""
+        events.record("assumption", name=self.name, why=error.what, where=error.where)
+        return self.eager(*args, **kwargs)
 
     def _resume(self, point: ResumePoint, globals_: dict[str, Any], name: str, known: Symbolic) -> Callable[..., Any]:
         function = self.compilation.make_resume(self.compilation, point, globals_, name)
@@ -289,13 +314,14 @@ class Dispatcher:
         reason = traced.end.reason
         kind = KINDS[reason.kind]
         if self.compilation.fullgraph:
-            raise GraphBreakError(reason.detail, kind=kind.id, where=reason.location, why=kind.why, do=kind.do)
+            do = reason.do or kind.do
+            raise GraphBreakError(reason.detail, kind=kind.id, where=reason.location, why=kind.why, do=do)
         events.record(
             "graph_break",
             reason=kind.id,
             where=reason.location,
             why=f"{reason.detail}: {kind.why}",
-            do=kind.do,
+            do=reason.do or kind.do,
             name=self.name,
         )
 
@@ -303,7 +329,8 @@ class Dispatcher:
     def _cannot_capture(self, reason: BreakReason) -> None:
         kind = KINDS[reason.kind]
         if self.compilation.fullgraph and reason.kind not in _EAGER_RAISES:
-            raise GraphBreakError(reason.detail, kind=kind.id, where=reason.location, why=kind.why, do=kind.do)
+            do = reason.do or kind.do
+            raise GraphBreakError(reason.detail, kind=kind.id, where=reason.location, why=kind.why, do=do)
         events.record("skip", name=self.name, why=f"[{reason.kind}] {reason.detail}", where=reason.location)
         if reason.kind not in _EAGER_RAISES:
             self._count_failure(f"[{reason.kind}] {reason.detail}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pliant.capture.trace import BreakReason
+from pliant.errors import DataDependentError
 from pliant.source import SourceLocation
 
 
@@ -87,14 +88,20 @@ KINDS: dict[str, BreakKind] = {
 class GraphBreak(BaseException):
     """Capture cannot go on with the current operation."""
 
-    def __init__(self, kind: str, detail: str) -> None:
+    def __init__(self, kind: str, detail: str, do: str = "") -> None:
         super().__init__(f"[{kind}] {detail}")
         assert kind in KINDS, kind
         self.kind = kind
         self.detail = detail
+        self.do = do  # more exact than the kind's advice
 
     def reason(self, location: SourceLocation | None) -> BreakReason:
-        return BreakReason(self.kind, self.detail, location)
+        return BreakReason(self.kind, self.detail, location, self.do)
+
+
+def needs_value(error: DataDependentError) -> GraphBreak:
+    """The break of a decision on a number that only running the graph tells."""
+    return GraphBreak("data-dependent", error.what, error.do)
 
 
 class CannotCapture(Exception):

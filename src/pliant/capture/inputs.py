@@ -174,6 +174,8 @@ class Inputs:
         """The placeholder that carries a symbol's value."""
         node = self.node_of_symbol.get(symbol)
         if node is None:
+            if self.shape_env.is_unbacked(symbol):
+                raise GraphBreak("data-dependent", f"the number {symbol} comes from another part of the program")
             source = self.shape_env.sources[symbol][0]
             fake = self.shape_env.wrap(symbol)
             assert isinstance(source, Source)

@@ -15,15 +15,17 @@ import torch
 from torch import fx
 from torch.overrides import TorchFunctionMode
 
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.graph_breaks import GraphBreak, needs_value
 from pliant.capture.inputs import Inputs
 from pliant.capture.symbol_nodes import SymbolNodes
 from pliant.capture.world import SYMBOLIC_TYPES
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.concrete_sizes import call_on_fakes
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor
 from pliant.graph.passes.purity import is_random
+from pliant.graph.unbacked import assume, bindings_of, written
 from pliant.source import SourceLocation
+from pliant.symbolic.shape_env import RuntimeAssert
 from pliant.torch_adapter import below_python_dispatch
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ class Recorder(TorchFunctionMode):
         self.region: Region | None = None  # the innermost part that is traced into a graph of its own
         self.marks: dict[str, Any] = {}  # noted in the `meta` of every node that is recorded
         self._constants: list[FakeTensor] = []
+        self._assumed: list[RuntimeAssert] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -92,6 +95,8 @@ class Recorder(TorchFunctionMode):
             if known is not None:
                 with torch._C.DisableTorchFunction(), below_python_dispatch():
                     return func(known, *args[1:], **kwargs)
+        if func is Tensor.tolist and self.inputs.mode.allow_unbacked:
+            return self._to_list(args[0])
         if func in _DATA_DEPENDENT:
             raise GraphBreak("data-dependent", f"{func.__name__} of a tensor whose value is being computed")
         name = getattr(func, "__name__", "")
@@ -105,9 +110,8 @@ class Recorder(TorchFunctionMode):
             return self._item(func, args)
         result = self._run(func, args, kwargs)
         self._keep_constant(func, args, kwargs, result)
-        if func not in _NOT_RECORDED and _has_tensor(result) or result is None and (
-            _has_tensor(args) or is_random(func)
-        ):
+        returns = func not in _NOT_RECORDED and _has_tensor(result) or self.inputs.shape_env.fresh
+        if returns or result is None and (_has_tensor(args) or is_random(func)):
             self.record(func, args, kwargs, result)
         return result
 
@@ -142,7 +146,17 @@ class Recorder(TorchFunctionMode):
         self._constants.clear()
 
     def _item(self, func: Any, args: tuple[Any, ...]) -> Any:
-        raise GraphBreak("data-dependent", "Tensor.item")
+        if not self.inputs.mode.allow_unbacked:
+            raise GraphBreak("data-dependent", "Tensor.item")
+        return self.record(func, args, {}, self._run(func, args, {}))
+
+    def _to_list(self, tensor: Any) -> Any:
+        """Every element as a number."""
+        if tensor.dim() == 0:
+            return self._dispatch(Tensor.item, (tensor,), {})
+        if not all(type(n) is int for n in tensor.size_) or tensor.numel() > CONSTANT_NUMEL:
+            raise GraphBreak("data-dependent", "tolist of a tensor with many elements, or an unknown number of them")
+        return [self._to_list(part) for part in self._dispatch(Tensor.unbind, (tensor, 0), {})]
 
     def _get_attribute(self, func: Any, args: tuple[Any, ...]) -> Any:
         result = func(*args)
@@ -160,6 +174,7 @@ class Recorder(TorchFunctionMode):
     # ---- nodes
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
         """Append the call's node and attach nodes to the fake tensors of its result."""
+        self.note_assumptions()
         node_args, node_kwargs = self.to_nodes(args), self.to_nodes(kwargs)
         name: str | None = getattr(func, "__name__", "")
         name = name if getattr(Tensor, name or "", None) is func else _RENAMED.get(func)
@@ -171,12 +186,51 @@ class Recorder(TorchFunctionMode):
 
     def append(self, node: fx.Node, result: Any) -> Any:
         """Complete a new node, whose value is `result`."""
+        made = self.inputs.shape_env.take_fresh()
+        if made:
+            node.meta["made"] = tuple(made)
+            node.meta["binds"] = bindings = bindings_of(made, result)
+            self.symbols.bind(node, bindings)
         node.meta["val"] = result
         node.meta["origin"] = self.location()
         node.meta.update(self.marks)
         self.count += 1
         self._attach(node, result)
+        self.note_assumptions()
         return result
+
+    def note_assumptions(self) -> None:
+        """Record checks of what operators' rules took for granted, each as soon as its symbols have values."""
+        self._assumed += [one for one in self.inputs.shape_env.take_asserts() if not one.stated]
+        if not self._assumed:
+            return
+        ready = [one for one in self._assumed if self.symbols.knows(one.expr)]
+        self._assumed = [one for one in self._assumed if one not in ready]
+        for one in ready:
+            self.check(assume, self.inputs.shape_env.as_written(one.expr), str(one), str(one.origin))
+
+    def state(self, target: Any, condition: Any, *rest: Any) -> None:
+        """Record what the program states of numbers, and learn it."""
+        env, expr = self.inputs.shape_env, written(condition)
+        if env.statically_known(expr) is True:
+            return
+        if not env.expect_true(expr, stated=True):
+            raise GraphBreak("tensor-error", f"`{expr}` cannot hold")
+        self.note_assumptions()
+        self.check(target, env.as_written(expr), *rest)
+
+    def assume(self, condition: Any) -> bool:
+        """Learn that a condition holds, and check it while running; False if it cannot hold."""
+        env = self.inputs.shape_env
+        holds = env.expect_true(written(condition))
+        self.note_assumptions()
+        return holds
+
+    def check(self, target: Any, condition: Any, *rest: Any) -> None:
+        """Record a check; its condition is kept as it is, though it is known from now on."""
+        node = self.graph.call_function(target, (self.symbols.written(written(condition)), *self.to_nodes(rest)))
+        node.meta.update(self.marks, val=None, origin=self.location(), check=(condition, *rest))
+        self.count += 1
 
     def submodule(self, module: torch.nn.Module, name: str) -> str:
         """The target of calls of a module, which becomes part of the graph module."""
@@ -300,6 +354,6 @@ def _has_tensor(value: Any) -> bool:
 
 def _as_break(error: Exception) -> GraphBreak:
     if isinstance(error, DataDependentError):
-        return GraphBreak("data-dependent", str(error).splitlines()[0])
+        return needs_value(error)
     kind = "unsupported-operator" if "perator" in type(error).__name__ else "unsupported-tensor"
     return GraphBreak(kind, str(error).splitlines()[0])

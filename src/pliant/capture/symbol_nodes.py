@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import math
+import operator
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import fx
 
 from pliant.capture.inputs import Inputs
-from pliant.symbolic.expr import Expr
+from pliant.graph.unbacked import Binding, select
+from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.printer import to_python
 
 
@@ -20,6 +25,20 @@ class SymbolNodes:
         self.graph = graph
         self.inputs = inputs
         self._nodes: dict[Expr, fx.Node] = {}
+        self._bound: dict[Symbol, tuple[fx.Node, Binding]] = {}
+
+    def bind(self, node: fx.Node, bindings: Iterable[Binding]) -> None:
+        """Note where unbacked symbols get their values."""
+        self._bound.update({one.symbol: (node, one) for one in bindings})
+
+    def knows(self, expr: Expr) -> bool:
+        """Whether the graph can compute the expression by now."""
+        env = self.inputs.shape_env
+        return all(s in self._bound for s in env.unbacked_symbols(expr))
+
+    def written(self, expr: Expr) -> Any:
+        """The node of an expression as it is, whatever is known of it."""
+        return self._make(expr, self.inputs.shape_env.as_written(expr))
 
     def node(self, value: Any) -> Any:
         """The node (or number) of a SymInt, SymFloat or SymBool."""
@@ -32,14 +51,29 @@ class SymbolNodes:
 
     def _make(self, expr: Expr, value: Any) -> fx.Node:
         symbols = {s: f"v{i}" for i, s in enumerate(expr.free)}
-        nodes = {name: self.inputs.symbol_node(s) for s, name in symbols.items()}
+        nodes = {name: self._symbol(s) for s, name in symbols.items()}
         if expr in symbols:
             return nodes[symbols[expr]]
         proxies: dict[str, Any] = {name: fx.Proxy(node) for name, node in nodes.items()}
         with torch._C.DisableTorchFunction():
-            made = eval(to_python(expr, symbols), {**proxies, **self._functions()})
+            text = ast.unparse(_Calls().visit(ast.parse(to_python(expr, symbols), mode="eval")))
+            made = eval(text, {**proxies, **self._functions()})
         node: fx.Node = made.node
         node.meta["val"] = value
+        return node
+
+    def _symbol(self, symbol: Symbol) -> fx.Node:
+        found = self._bound.get(symbol)
+        if found is None:
+            return self.inputs.symbol_node(symbol)
+        node, place = found
+        if place.item is not None:
+            node = self.graph.call_function(operator.getitem, (node, place.item))
+        if place.dim is not None:
+            node = self.graph.call_method("size", (node, place.dim))
+        if node is not found[0]:
+            node.meta["val"] = self.inputs.shape_env.as_written(symbol)
+            self._bound[symbol] = (node, Binding(symbol, None, None))
         return node
 
     def _functions(self) -> dict[str, Any]:
@@ -53,8 +87,28 @@ class SymbolNodes:
             "float": call(torch.sym_float),
             "round": call(round),
             "abs": call(abs),
+            "sym_not": call(torch.sym_not),
+            "select": call(select),
             "math": _Math(call),
         }
+
+
+class _Calls(ast.NodeTransformer):
+    """Python text in which what a proxy cannot follow (`not`, `and`, `or`, `if`) is calls and operators."""
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        operand = self.visit(node.operand)
+        if not isinstance(node.op, ast.Not):
+            return ast.UnaryOp(node.op, operand)
+        return ast.Call(ast.Name("sym_not"), [operand], [])
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        bitwise = ast.BitAnd() if isinstance(node.op, ast.And) else ast.BitOr()
+        values: list[ast.expr] = [self.visit(value) for value in node.values]
+        return functools.reduce(lambda a, b: ast.BinOp(a, bitwise, b), values)
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        return ast.Call(ast.Name("select"), [self.visit(part) for part in (node.test, node.body, node.orelse)], [])
 
 
 class _Math:

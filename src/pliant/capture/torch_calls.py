@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.fake_tensor import is_fake
 
@@ -119,7 +119,7 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
     except GraphBreak:
         raise
     except DataDependentError as error:
-        raise GraphBreak("data-dependent", str(error).splitlines()[0]) from None
+        raise needs_value(error) from None
     except Unsupported as error:
         raise GraphBreak("unsupported-operator", str(error).splitlines()[0]) from None
     except Raised:

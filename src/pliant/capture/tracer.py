@@ -36,7 +36,7 @@ from pliant.capture.recorder import Recorder
 from pliant.capture.roots import CallableRoot, ResumeRoot, Root
 from pliant.capture.settings import Settings
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
-from pliant.capture.world import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, World, concrete, trusted_globals
+from pliant.capture.world import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, World, concrete, standard_globals
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
@@ -183,7 +183,7 @@ class Tracer:
             return key
         for name in ("__hash__", "__eq__"):
             method = operators.python_method(self, key, name)
-            if method is not None and not trusted_globals(method.__globals__) and not _generated_eq(type(key)):
+            if method is not None and not standard_globals(method.__globals__) and not _generated_eq(type(key)):
                 raise GraphBreak("unknown-object", f"a {type(key).__name__} with its own {name} as a key")
         return key
 

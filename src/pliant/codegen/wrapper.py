@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from pliant.codegen.native import Entry
+from pliant.errors import AssumptionError
 from pliant.ir.loops import Buffer, Extern, LoopProgram, View
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule
 from pliant.symbolic.expr import ZERO, Expr, Symbol
@@ -57,7 +58,11 @@ def runs_of(schedule: Schedule) -> list[list[Kernel]]:
 
 def conform(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int]) -> torch.Tensor:
     """`tensor` with the strides that kernels were written for; a copy where an operator gave others."""
-    if tensor.stride() == tuple(stride) and tensor.shape == tuple(size):
+    if tensor.shape != tuple(size):
+        raise AssumptionError(
+            f"an operator's result has sizes {tuple(tensor.shape)}, not {tuple(size)}", kind="assumption"
+        )
+    if tensor.stride() == tuple(stride):
         return tensor
     result = torch.empty_strided(tuple(size), tuple(stride), dtype=tensor.dtype, device=tensor.device)
     return result.copy_(tensor)
@@ -215,30 +220,24 @@ class _Writer:
             str(extern.target._schema.returns[0].type).startswith("List") if extern.target._schema.returns else False
         )
         self._line(f"result = {call}")
+        for binding in extern.defines:
+            self.names.symbols[binding.symbol] = binding.symbol.name
+            self._line(f"{binding.symbol.name} = {binding.text('result')}")
         for k, b in enumerate(extern.outs):
             if b is not None:
                 text = f"result[{k}]" if many or list_result else "result"
                 if (extern.target, k) in OPAQUE_RESULTS:
                     self._line(f"{self.names.buffer(b)} = {text}")
                 else:
-                    self._bind_result(b, text, extern)
-        if extern.defines and not used:
-            self._define(extern.defines[0], "result")
+                    self._bind_result(b, text)
         self._line("del result")
 
-    def _bind_result(self, b: Buffer, text: str, extern: Extern) -> None:
-        """Name a returned tensor; unbacked sizes are read from it first."""
+    def _bind_result(self, b: Buffer, text: str) -> None:
+        """Name a returned tensor."""
         if b in self.inputs or b in self.names.buffers:
             return  # updated in place: it has its name already
         name = self.names.buffer(b)
-        for d, e in enumerate(b.shape):
-            if isinstance(e, Symbol) and e in extern.defines and e not in self.names.symbols:
-                self._define(e, f"{text}.size({d})")
         self._line(f"{name} = conform({text}, {self._tuple(b.shape)}, {self._tuple(b.strides)})")
-
-    def _define(self, s: Symbol, text: str) -> None:
-        self.names.symbols[s] = s.name
-        self._line(f"{s.name} = {text}")
 
     def _extern_out(self, extern: Extern, args: list[str]) -> None:
         variant = extern.out_variant

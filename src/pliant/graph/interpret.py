@@ -9,7 +9,7 @@ Holds:  nothing is compiled or fused; values are freed after their last use. Sym
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from torch import fx
 
 from pliant.graph.contracts import AtenGraph, Runnable
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.unbacked import unlearnt
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.traverse import evaluate
 from pliant.torch_adapter import RUNS_AS
@@ -94,8 +95,15 @@ class _Run:
         target: Any = RUNS_AS.get(node.target, node.target)
         return target(*[self.value(a) for a in node.args], **{k: self.value(v) for k, v in node.kwargs.items()})
 
+    def check(self, node: fx.Node) -> Any:
+        condition: Any = node.args[0]
+        holds = evaluate(unlearnt(condition), self.symbols)
+        return node.target(holds, *[self.value(a) for a in node.args[1:]])  # type: ignore[operator]
+
     def note(self, node: fx.Node) -> None:
         """Bind symbols, free what is not used again."""
+        for binding in node.meta.get("binds", ()):
+            self.symbols[binding.symbol] = binding.value(self.nodes[node])
         bind_symbols(node.meta.get("val"), self.nodes[node], self.symbols)
         for dead in self.last_uses.get(node, ()):
             self.nodes.pop(dead, None)

@@ -46,7 +46,7 @@ def _unbacked_size(mode: FakeMode, func: Any, hi: Any = None) -> Any:
         raise DataDependentError(f"the size of what `{func}` returns depends on values", kind="data-dependent")
     env = mode.shape_env
     mode.unbacked_made += 1
-    expr = env.create_unbacked(lo=0, hi=hi if type(hi) is int else None, origin=str(func))
+    expr = env.create_unbacked(lo=0, hi=hi if type(hi) is int else None, origin=str(func), size=True)
     env.mark_size_like(expr)
     return env.wrap(expr)
 
@@ -109,7 +109,7 @@ def _unique2(
     mode: FakeMode, func: Any, x: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> Any:
     many = _unbacked_size(mode, func)
-    inverse = _fresh(mode, x, *(x.spec.size if return_inverse or return_counts else (0,)), dtype=torch.int64)
+    inverse = _fresh(mode, x, *(x.spec.size if return_inverse else (0,)), dtype=torch.int64)
     counts = _fresh(mode, x, many if return_counts else 0, dtype=torch.int64)
     return _fresh(mode, x, many), inverse, counts
 

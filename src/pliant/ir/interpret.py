@@ -130,21 +130,10 @@ class _State:
         args, kwargs = self._arguments(c.args), self._arguments(c.kwargs)
         returned = c.target(*args, **kwargs)
         results = list(returned) if isinstance(returned, (tuple, list)) else [returned]
-        if c.defines:
-            self._define(c, results)
+        self.sizes.update({binding.symbol: binding.value(returned) for binding in c.defines})
         for out, result in zip(c.outs, results):
             if out is not None and isinstance(result, torch.Tensor):
                 self._store(out, result)
-
-    def _define(self, c: Extern, results: list[Any]) -> None:
-        """Bind symbols: the returned number, or the sizes of the returned tensors."""
-        for out, result in zip(c.outs or (None,), results):
-            if isinstance(result, torch.Tensor) and out is not None:
-                for expected, actual in zip(out.shape, result.shape):
-                    if expected in c.defines:
-                        self.sizes[expected] = actual
-            elif not isinstance(result, torch.Tensor):
-                self.sizes[c.defines[0]] = result
 
     def _store(self, out: Buffer, result: torch.Tensor) -> None:
         if out in self.memory:  # updated in place: nothing to copy

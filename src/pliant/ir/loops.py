@@ -9,11 +9,13 @@ Text:   `buf1[i0 < s0] = sum(r0 < 64) load(buf0, 64*i0 + r0)`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from pliant.graph.unbacked import Binding
 from pliant.ir.scalar import Scalar
 from pliant.symbolic.expr import Expr, Symbol
 
@@ -101,8 +103,7 @@ class Extern:
     `outs[i]` is None where the operator returns a non-tensor or the result is unused. `mutates`: buffers written in
     place.
     `out_variant`: overload that writes into preallocated `outs`, where one exists (mm.out, addmm.out, bmm.out...).
-    `defines`: unbacked symbols bound by this call (for `.item()`-like: the integer result; for nonzero-like: sizes of
-    outs).
+    `defines`: unbacked symbols bound by this call: numbers that it returns, or sizes of what it returns.
     """
 
     target: Any
@@ -111,7 +112,7 @@ class Extern:
     outs: tuple[Buffer | None, ...]
     mutates: tuple[Buffer, ...] = ()
     out_variant: Any | None = None
-    defines: tuple[Symbol, ...] = ()
+    defines: tuple[Binding, ...] = ()
     origin: str = ""
 
 
@@ -121,10 +122,12 @@ Computation = Pointwise | Reduction | Extern
 @dataclass(slots=True)
 class LoopProgram:
     """A whole graph. `inputs[k]` is the buffer or symbol that the k-th argument binds; `outputs` in graph order:
-    views, expressions (integers), or plain Python constants / None. `reuse` lists inputs the program may overwrite."""
+    views, expressions (integers), or plain Python constants / None. `hints`: sizes seen when the program was compiled,
+    for estimates only."""
 
     inputs: list[Buffer | Symbol | None]
     computations: list[Computation]
     outputs: list[View | Expr | Any]
     name: str = "graph"
     constants: list[Buffer] = field(default_factory=list)
+    hints: Mapping[Symbol, Any] = field(default_factory=dict)

@@ -78,7 +78,7 @@ def _reduction_text(c: Reduction) -> str:
 def _extern_text(c: Extern) -> str:
     outs = ", ".join("_" if out is None else out.name for out in c.outs)
     args = [_argument_text(a) for a in c.args] + [f"{k}={_argument_text(v)}" for k, v in c.kwargs.items()]
-    defines = f"; defines {', '.join(map(str, c.defines))}" if c.defines else ""
+    defines = f"; defines {', '.join(str(b.symbol) for b in c.defines)}" if c.defines else ""
     return f"{outs} = {c.target}({', '.join(args)}){defines}" if outs else f"{c.target}({', '.join(args)}){defines}"
 
 

@@ -93,7 +93,7 @@ class _Checker:
         for view in _views((c.args, tuple(c.kwargs.values()))):
             self._read(view.buffer)
             self._known((view.offset, *view.shape, *view.strides), set())
-        self.symbols.update(c.defines)
+        self.symbols.update(binding.symbol for binding in c.defines)
         for out in c.outs:
             if out is not None:
                 self._known((*out.shape, *out.strides), set())

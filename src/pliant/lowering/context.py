@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from pliant.graph.unbacked import Binding
 from pliant.ir.loops import Axis, Buffer, Computation, Extern, Pointwise, Reduction, View
 from pliant.ir.scalar import Scalar, apply, cast, const, index_value, load
 from pliant.lowering.indexing_rules import IndexRanges
@@ -37,7 +38,7 @@ class Lowering:
         self.constants: list[Buffer] = []
         self.origin = ""
         self.exact_layout = False  # while outputs are made: a view lies in its base as eager has it
-        self.defined: set[Symbol] = set()
+        self.binds: tuple[Binding, ...] = ()  # what the node being lowered binds
         self.ranges = IndexRanges(shape_env)
         self._sizes: dict[Expr, Expr] = {}
         self._shapes: dict[tuple[Any, ...], Shape] = {}
@@ -344,9 +345,8 @@ class Lowering:
         for fake in fakes:
             results.append(self._extern_result(fake) if isinstance(fake, torch.Tensor) else None)
         outs = tuple([None if t is None or t.view is None else t.view.buffer for t in results])
-        defines = self._new_symbols(fakes)
         self.computations.append(
-            Extern(target, given, named, outs, out_variant=out_variant, defines=defines, origin=self.origin)
+            Extern(target, given, named, outs, out_variant=out_variant, defines=self.binds, origin=self.origin)
         )
         return results
 
@@ -355,20 +355,6 @@ class Lowering:
         t = Tensor(self, fake.dtype, shape, view=whole(self.buffer(fake.dtype, shape, strides, fake.device, "extern")))
         t.fake = fake
         return t
-
-    def _new_symbols(self, fakes: Sequence[Any]) -> tuple[Symbol, ...]:
-        """Unbacked symbols that first appear in these results."""
-        found: dict[Symbol, None] = {}
-        for fake in fakes:
-            parts = self.shape_of(fake) if isinstance(fake, torch.Tensor) else ()
-            if isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-                parts = (self.size(fake),)
-            for e in parts:
-                for s in e.free:
-                    if s not in self.defined and self.shape_env.is_unbacked(s):
-                        found[s] = None
-        self.defined.update(found)
-        return tuple(found)
 
 
 def whole(buffer: Buffer) -> View:

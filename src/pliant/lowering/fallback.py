@@ -19,14 +19,6 @@ from pliant.lowering.tensors import Tensor
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-def binds_symbols(low: Lowering, value: Any) -> bool:
-    """True if the number contains a symbol that only running the call defines."""
-    if not isinstance(value, _NUMBERS):
-        return False
-    e = low.shape_env.expr_of(value)
-    return any(s not in low.defined and low.shape_env.is_unbacked(s) for s in e.free)
-
-
 def lower_call(
     low: Lowering, target: Any, value: Any, args: Sequence[Any], kwargs: dict[str, Any], out_variant: Any = None
 ) -> Any:

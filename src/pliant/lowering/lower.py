@@ -19,6 +19,7 @@ from torch import fx
 from pliant.config import Config
 from pliant.errors import InternalError, Unsupported
 from pliant.graph.contracts import AtenGraph
+from pliant.graph.unbacked import CHECKS, unlearnt
 from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction, View
 from pliant.ir.scalar import Scalar, cast, clear_interned, const, loads
 from pliant.lowering import fallback
@@ -64,7 +65,8 @@ class _GraphLowering:
                     raise InternalError(f"a `{other}` node in an ATen graph", kind="lower")
         results = self._finish(outputs)
         live = _live(self.low.computations, results, self.inputs)
-        return LoopProgram(self.inputs, live, results, self.aten.name, self.low.constants)
+        hints = self.low.shape_env.hints
+        return LoopProgram(self.inputs, live, results, self.aten.name, self.low.constants, hints)
 
     # -- inputs -------------------------------------------------------------------------------------------------------
     def _placeholder(self, node: fx.Node) -> Any:
@@ -80,7 +82,6 @@ class _GraphLowering:
         if isinstance(value, _NUMBERS):
             e = self.low.shape_env.expr_of(value)
             self.inputs.append(e if isinstance(e, Symbol) else None)
-            self.low.defined.update(e.free)
             return self.low.size(e)
         self.inputs.append(None)
         return value
@@ -92,7 +93,7 @@ class _GraphLowering:
             source: Any = node.args[0]
             result = self.env[source][node.args[1]]
         else:
-            self.low.origin = _origin(node)
+            self.low.origin, self.low.binds = _origin(node), node.meta.get("binds", ())
             result = self._result(node, value)
         if isinstance(result, Tensor):
             result.uses = max(result.uses, self.uses[node])
@@ -101,20 +102,27 @@ class _GraphLowering:
         self.env[node] = result
 
     def _result(self, node: fx.Node, value: Any) -> Any:
+        if node.target in CHECKS:
+            return self._check(node)
         args = tuple([self._argument(a) for a in node.args])
         kwargs = {k: self._argument(v) for k, v in node.kwargs.items()} if node.kwargs else {}
         if node.target is _COPY and isinstance(args[0], Tensor) and args[0].view is not None:
             if args[0].view.buffer.role == "input":
                 return self._update_input(args[0], args[1])
-        if isinstance(value, (*_NUMBERS, int, float)) and not fallback.binds_symbols(self.low, value):
+        if isinstance(value, (*_NUMBERS, int, float)) and not self.low.binds:
             return self.low.size(value) if isinstance(value, _NUMBERS) else value
         rule = RULES.get(node.target)
-        if rule is not None and _computable(value) and all(map(_computable_argument, args)):
+        if rule is not None and not self.low.binds and _computable(value) and all(map(_computable_argument, args)):
             try:
                 return rule(self.low, value, *args, **kwargs)
             except (Unsupported, NotImplementedError):
                 pass
         return fallback.lower_call(self.low, node.target, value, args, kwargs)
+
+    def _check(self, node: fx.Node) -> None:
+        condition: Any = node.args[0]
+        rest = [self._argument(a) for a in node.args[1:]]
+        self.low.computations.append(Extern(node.target, (unlearnt(condition), *rest), {}, (), origin=self.low.origin))
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, fx.Node):

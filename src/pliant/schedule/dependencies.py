@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pliant.graph.unbacked import CHECKS
 from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Pointwise, View
 from pliant.schedule.kernel import loads_of
 
@@ -51,15 +52,17 @@ def dependencies(program: LoopProgram) -> list[set[int]]:
     writers: dict[Buffer, list[int]] = {}
     readers: dict[Buffer, list[int]] = {}
     result: list[set[int]] = []
+    definers: list[int] = []
     for k, computation in enumerate(program.computations):
         touched = access(computation)
-        before: set[int] = set()
+        before = set(definers)
         for buffer in touched.reads:
             before.update(writers.get(buffer, ()))
         for buffer in touched.writes:
             before.update(writers.get(buffer, ()))
             before.update(readers.get(buffer, ()))
-        before.update(_symbol_definers(program, computation, k))
+        if defines_symbols(computation):
+            definers.append(k)
         for buffer in touched.reads:
             readers.setdefault(buffer, []).append(k)
         for buffer in touched.writes:
@@ -69,9 +72,6 @@ def dependencies(program: LoopProgram) -> list[set[int]]:
     return result
 
 
-def _symbol_definers(program: LoopProgram, computation: Computation, position: int) -> Iterator[int]:
-    """Externs that bind unbacked symbols come before everything later: sizes may use them anywhere."""
-    for k in range(position):
-        earlier = program.computations[k]
-        if isinstance(earlier, Extern) and earlier.defines:
-            yield k
+def defines_symbols(c: Computation) -> bool:
+    """Calls that bind unbacked symbols, or check them, come before everything later: sizes may use them anywhere."""
+    return isinstance(c, Extern) and (bool(c.defines) or c.target in CHECKS)

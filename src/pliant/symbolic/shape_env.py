@@ -20,6 +20,7 @@ import torch
 from pliant.errors import ConstraintError, DataDependentError, InternalError, Unsupported
 from pliant.source import SourceLocation, user_location
 from pliant.symbolic import expr as x
+from pliant.symbolic.advice import Origin, statement
 from pliant.symbolic.bounds import Interval
 from pliant.symbolic.expr import Expr, Integer, Kind, Number, Symbol
 from pliant.symbolic.facts import Contradiction, Facts
@@ -45,11 +46,15 @@ class Specialization:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RuntimeAssert:
-    """What a running graph checks as soon as the symbols of `expr` are known; `expr` is never simplified."""
+    """What a running graph checks as soon as the symbols of `expr` are known; `expr` is never simplified.
+
+    `stated`: the program said it (`torch._check`); else an operator's rule took it for granted.
+    """
 
     expr: Expr
     message: str
     origin: SourceLocation | None
+    stated: bool = False
 
     def __str__(self) -> str:
         return str(self.expr)
@@ -75,11 +80,12 @@ class ShapeEnv:
         self.facts.ordered = self._is_ordered
         self.sources: dict[Symbol, list[object]] = {}
         self.hints: dict[Symbol, Number] = {}
-        self.origins: dict[Symbol, object] = {}
+        self.origins: dict[Symbol, Origin | None] = {}
         self.guards: list[ShapeGuard] = []
         self.runtime_asserts: list[RuntimeAssert] = []
         self.fresh: list[Symbol] = []  # unbacked symbols since whoever records calls last took them
-        self.replayed: list[Symbol] | None = None  # names of the unbacked symbols that come next, in a second trace
+        # In a second trace: the unbacked symbols that the present call made in the first one, and is to make again.
+        self.replayed: list[Symbol] | None = None
         self.specializations: list[Specialization] = []
         self.size_like: set[Symbol] = set()
         self.origin_callback: Callable[[], SourceLocation | None] | None = None
@@ -92,6 +98,7 @@ class ShapeEnv:
         self._wrapped: dict[Expr, SymNumber] = {}
         self._shadows: dict[Symbol, Symbol] = {}
         self._order: dict[Symbol, int] = {}  # of unbacked symbols
+        self._asserts_taken = 0
 
     # -- symbols ------------------------------------------------------------------------------------------------------
     def create_symbol(
@@ -132,15 +139,16 @@ class ShapeEnv:
         return symbol
 
     def create_unbacked(
-        self, kind: Kind = int, lo: float | None = None, hi: float | None = None, origin: object = None
+        self, kind: Kind = int, lo: float | None = None, hi: float | None = None, origin: str = "", size: bool = False
     ) -> Expr:
         """A symbol for a value that only running the graph computes; it has no hint."""
-        if self.replayed and self.replayed[0].kind is kind:
-            symbol = self.replayed.pop(0)
-            self.fresh.append(symbol)
-            return symbol
+        if self.replayed is not None:
+            if not self.replayed or self.replayed[0].kind is not kind:
+                raise Unsupported("a data-dependent operator makes other values the second time", kind="replay")
+            self.fresh.append(self.replayed.pop(0))
+            return self.fresh[-1]
         symbol = self._fresh(_UNBACKED_PREFIX[kind], kind)
-        self.origins[symbol] = origin
+        self.origins[symbol] = Origin(origin, self._origin(), size) if origin else None
         self._order[symbol] = len(self._order)
         self.fresh.append(symbol)
         if kind is not bool:
@@ -171,6 +179,16 @@ class ShapeEnv:
         found, self.fresh = self.fresh, []
         return found
 
+    def take_asserts(self) -> list[RuntimeAssert]:
+        """The runtime asserts that were learnt since the last call."""
+        found = self.runtime_asserts[self._asserts_taken :]
+        self._asserts_taken = len(self.runtime_asserts)
+        return found
+
+    @property
+    def has_unbacked(self) -> bool:
+        return bool(self._order)
+
     def is_unbacked(self, symbol: Symbol) -> bool:
         return symbol not in self.hints
 
@@ -191,6 +209,10 @@ class ShapeEnv:
         if found is None:
             found = self._wrapped[e] = wrap_node(SymNode(e, self))
         return found
+
+    def as_written(self, e: Expr) -> SymNumber:
+        """A symbolic number that keeps `e` as it is, though by now it may be known."""
+        return cast(SymNumber, wrap_node(SymNode(e, self)))
 
     def expr_of(self, value: object) -> Expr:
         """The expression of a number, symbolic or not."""
@@ -274,9 +296,9 @@ class ShapeEnv:
         return int(self.evaluate(e))
 
     def _data_dependent(self, e: Expr) -> DataDependentError:
-        names = ", ".join(f"{s} from {self.origins[s]}" for s in sorted(e.free, key=str) if self.origins.get(s))
-        what = f"the value of `{e}` is needed" + (f" ({names})" if names else "")
-        do = f"state what is true of it, for example torch._check({e})" if e.kind is bool else ""
+        made = [(s, origin) for s in sorted(e.free, key=str) if (origin := self.origins.get(s)) is not None]
+        what = f"the value of `{e}` is needed" + "".join(f"; {s} is from {origin}" for s, origin in made)
+        do = f"if it always holds, state it before this line: {statement(e, self.origins)}" if e.kind is bool else ""
         return DataDependentError(what, kind="data-dependent", where=self._origin(), do=do)
 
     # -- guards -------------------------------------------------------------------------------------------------------
@@ -294,7 +316,7 @@ class ShapeEnv:
                 self.specializations.append(Specialization(atom, value.value, origin))
         self._check_marks(fact, origin)
 
-    def expect_true(self, e: Expr, message: str = "") -> bool:
+    def expect_true(self, e: Expr, message: str = "", stated: bool = False) -> bool:
         """`torch._check(e)`: learn it; where it depends on an unbacked symbol the graph checks it at run time."""
         written = e
         known = self.statically_known(e)
@@ -308,7 +330,7 @@ class ShapeEnv:
             self.facts.learn(e)
         except Contradiction:
             return False
-        self.runtime_asserts.append(RuntimeAssert(written, message, origin))
+        self.runtime_asserts.append(RuntimeAssert(written, message, origin, stated))
         return True
 
     def freeze(self) -> None:

@@ -17,7 +17,7 @@ from torch import fx
 
 from pliant.autograd.partition.flow import UNLIMITED
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.graph.passes.purity import has_effect, is_view
+from pliant.graph.passes.purity import binds_symbols, has_effect, is_view
 
 _aten = torch.ops.aten
 FORBIDDEN = UNLIMITED
@@ -66,7 +66,7 @@ def can_recompute(node: fx.Node) -> bool:
     if node.target is operator.getitem:
         producer: Any = node.args[0]
         return is_view(producer.target)
-    return is_recomputable(node.target)
+    return is_recomputable(node.target) and not binds_symbols(node)
 
 
 def size_in_bytes(value: Any) -> int:

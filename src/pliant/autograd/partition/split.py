@@ -172,26 +172,11 @@ class _Split:
         inside: dict[Symbol, None] = {}
         for node in body:
             _collect([node.meta.get("val"), node.args, node.kwargs], inside)
-        for symbol in self.made_in(body):
-            inside.pop(symbol, None)
-        for node in self.binders("backward"):
-            for binding in node.meta["binds"]:
-                free.pop(binding.symbol, None)
+        for node in body:
+            for binding in node.meta.get("binds", ()):
+                inside.pop(binding.symbol, None)
         env = self.joint.captured.shape_env
         return [env.wrap(symbol) for symbol in sorted({**outside, **inside}, key=str)]
-
-    def made_in(self, body: list[fx.Node]) -> list[Symbol]:
-        """Unbacked symbols that calls of the backward bind."""
-        env, first = self.joint.captured.shape_env, dict[Symbol, fx.Node]()
-        if not env.has_unbacked:
-            return []
-        for node in self.joint.graph.nodes:
-            free: dict[Symbol, None] = {}
-            _collect(node.meta.get("val"), free)
-            for symbol in free:
-                first.setdefault(symbol, node)
-        bodies = set(body)
-        return [symbol for symbol, node in first.items() if env.is_unbacked(symbol) and node in bodies]
 
     # -- graphs -------------------------------------------------------------------------------------------------------
     def forward_graph(self, symbols: list[Any], saved: list[fx.Node]) -> AtenGraph:

@@ -14,6 +14,7 @@ import torch
 
 from pliant.capture import operators
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers.data_dependent import element, in_message, to_float, to_int
 from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
 from pliant.capture.world import SYMBOLIC_TYPES, concrete
 from pliant.graph.fake_tensor import FakeTensor
@@ -30,6 +31,8 @@ def _to_text(function: Any, special: str) -> Handler:
         value = args[0]
         if isinstance(value, FakeTensor):
             raise GraphBreak("data-dependent", f"{function.__name__}() of a tensor")
+        if (marked := in_message(t, value, "")) is not None:
+            return marked
         method = operators.python_method(t, value, special)
         if method is None and special == "__str__":
             method = operators.python_method(t, value, "__repr__")
@@ -58,6 +61,8 @@ TABLE[ascii] = _to_text(ascii, "__repr__")
 def _format(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     value = args[0]
     spec = args[1] if len(args) > 1 else ""
+    if (marked := in_message(t, value, spec)) is not None:
+        return marked
     if isinstance(value, FakeTensor):
         raise GraphBreak("data-dependent", "formatting a tensor")
     method = operators.python_method(t, value, "__format__")
@@ -71,8 +76,10 @@ def _format(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 # ---- numbers
 def _convert(function: Any, symbolic: Any, special: str) -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) == 1 and isinstance(args[0], FakeTensor):
+            args = (element(t, args[0]),)
         if args and type(args[0]) in SYMBOLIC_TYPES:
-            return t.native(symbolic, args[0])
+            return symbolic(t, args[0])
         if args:
             method = operators.python_method(t, args[0], special)
             if method is not None:
@@ -83,8 +90,8 @@ def _convert(function: Any, symbolic: Any, special: str) -> Handler:
     return handler
 
 
-TABLE[int] = _convert(int, torch.sym_int, "__int__")
-TABLE[float] = _convert(float, torch.sym_float, "__float__")
+TABLE[int] = _convert(int, to_int, "__int__")
+TABLE[float] = _convert(float, to_float, "__float__")
 
 
 def _symbolic_math(function: Any, symbolic: Any) -> Handler:

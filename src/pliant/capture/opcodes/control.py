@@ -7,6 +7,7 @@ from typing import Any
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Returned, Yielded, opcode
 from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.handlers.data_dependent import decide
 from pliant.capture.world import concrete
 
 _DONE = object()
@@ -19,13 +20,13 @@ def jump(frame: Frame, op: Op) -> None:
 
 @opcode("POP_JUMP_IF_TRUE")
 def pop_jump_if_true(frame: Frame, op: Op) -> None:
-    if concrete(frame.tracer.truth(frame.pop())):
+    if decide(frame, op, frame.pop()):
         frame.ip = op.target  # type: ignore[assignment]
 
 
 @opcode("POP_JUMP_IF_FALSE")
 def pop_jump_if_false(frame: Frame, op: Op) -> None:
-    if not concrete(frame.tracer.truth(frame.pop())):
+    if not decide(frame, op, frame.pop()):
         frame.ip = op.target  # type: ignore[assignment]
 
 

@@ -2,7 +2,7 @@
 
 In:     a functional ATen graph.
 Out:    the same graph, later equal nodes replaced by the first; how many went.
-Holds:  calls with an effect and random draws are never merged. Arguments are equal if type and value are: `1`, `1.0`
+Holds:  calls with an effect, random draws and calls that bind an unbacked symbol are never merged. Arguments are equal if type and value are: `1`, `1.0`
         and `True` differ,
         as do `0.0` and `-0.0`; symbolic numbers are equal if their expressions are the same object.
 """
@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 from torch import fx
 
-from pliant.graph.passes.purity import has_effect
+from pliant.graph.passes.purity import binds_symbols, has_effect
 
 
 def cse(graph: fx.Graph) -> int:
@@ -24,7 +24,7 @@ def cse(graph: fx.Graph) -> int:
     seen: dict[Hashable, fx.Node] = {}
     removed = 0
     for node in graph.nodes:
-        if node.op != "call_function" or has_effect(node.target):
+        if node.op != "call_function" or has_effect(node.target) or binds_symbols(node):
             continue
         try:
             key = (node.target, _key(node.args), _key(node.kwargs) if node.kwargs else ())

@@ -7,10 +7,9 @@ Holds:  placeholders stay; so do calls with an effect, and calls that bind an un
 
 from __future__ import annotations
 
-import torch
 from torch import fx
 
-from pliant.graph.passes.purity import has_effect
+from pliant.graph.passes.purity import binds_symbols, has_effect
 
 
 def dce(graph: fx.Graph) -> int:
@@ -24,6 +23,4 @@ def dce(graph: fx.Graph) -> int:
 
 
 def _needed(node: fx.Node) -> bool:
-    if node.op == "call_function" and has_effect(node.target):
-        return True
-    return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool))
+    return node.op == "call_function" and has_effect(node.target) or binds_symbols(node)

@@ -42,6 +42,11 @@ def has_effect(target: Any) -> bool:
     return bool(target._schema.is_mutable) or is_random(target)
 
 
+def binds_symbols(node: fx.Node) -> bool:
+    """Whether the node gives unbacked symbols their values, so that others need it without being its users."""
+    return bool(node.meta.get("binds"))
+
+
 @functools.cache
 def is_view(target: Any) -> bool:
     """Whether the result shares the first argument's memory."""

@@ -1,0 +1,168 @@
+"""Numbers and decisions that tensors' elements give: `item` in all its forms, `torch._check`, branches that raise.
+
+Holds:  a number read from a tensor is an unbacked symbol, whose value the graph computes. What the program states of it
+        (`torch._check`) is learnt, and checked by the running graph with the program's own message.
+        A branch on it is a break, unless one side only raises: then the other is recorded, and a call that would raise
+        runs eagerly.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture.bytecode.decode import Op, Program
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers.table import Args, Kwargs, handles
+from pliant.capture.world import SYMBOLIC_TYPES, concrete
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.unbacked import check, is_unbacked, place
+from pliant.symbolic.sym_node import wrap_node
+
+if TYPE_CHECKING:
+    from pliant.capture.frame import Frame
+    from pliant.capture.tracer import Tracer
+
+_NO_MESSAGE = (
+    "Expected cond to be True, but got False. (Could this error message be improved? If so, please report an "
+    "enhancement request to PyTorch.)"
+)
+_RAISING_OPS = 60  # operations that a side of a branch may have before its `raise`
+
+
+# ---- numbers
+def element(t: Tracer, tensor: FakeTensor) -> Any:
+    """`tensor.item()`"""
+    return t.native(torch.Tensor.item, tensor)
+
+
+def to_int(t: Tracer, number: Any) -> Any:
+    """`int(number)` of a symbolic number."""
+    return number if type(number) is torch.SymInt else _plain(wrap_node(number.node.sym_int()))
+
+
+def to_float(t: Tracer, number: Any) -> Any:
+    """`float(number)` of a symbolic number."""
+    return number if type(number) is torch.SymFloat else _plain(wrap_node(number.node.sym_float()))
+
+
+def _plain(number: Any) -> Any:
+    """The number itself if it is a constant."""
+    value = number.node.constant
+    return number if value is None else value
+
+
+# ---- statements
+class Message:
+    """Formats the message of a check with marks in place of numbers that are not known yet."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+
+    def mark(self, value: Any, spec: str) -> str:
+        self.values.append(value)
+        return place(len(self.values) - 1, spec)
+
+
+def in_message(t: Tracer, value: Any, spec: Any) -> str | None:
+    """The text of a number in the message of a check; None for other values and elsewhere."""
+    if t.message is None or type(value) not in SYMBOLIC_TYPES or type(spec) is not str or not is_unbacked(value):
+        return None
+    return t.message.mark(value, spec)
+
+
+@handles(torch._check_with)
+def _check_with(t: Tracer, args: Args, kwargs: Kwargs) -> None:
+    names = ("error_type", "cond", "message")
+    given: dict[str, Any] = {**dict(zip(names, args)), **kwargs}
+    condition, error = given["cond"], given["error_type"]
+    if type(condition) is not torch.SymBool or not is_unbacked(condition):
+        _check_now(t, error, concrete(condition), given.get("message"))
+        return
+    message = t.message = Message()
+    try:
+        text = _message(t, given.get("message"))
+    finally:
+        t.message = None
+    known = getattr(builtins, error.__name__, None) is error
+    t.recorder.state(check, condition, error.__name__ if known else error, text, *message.values)
+
+
+def _message(t: Tracer, message: Any) -> str:
+    if message is None:
+        return _NO_MESSAGE
+    text: str = t.call(str, (t.call(message, (), {}),), {})
+    return text
+
+
+def _check_now(t: Tracer, error: Any, condition: Any, message: Any) -> None:
+    if condition is True:
+        return
+    if condition is not False:
+        raise GraphBreak("bad-call", f"torch._check of a {type(condition).__name__}")
+    t.raise_(error(_message(t, message)))
+
+
+@handles(torch._check_is_size)
+def _check_is_size(t: Tracer, args: Args, kwargs: Kwargs) -> None:
+    number = args[0]
+    message = args[1] if len(args) > 1 else kwargs.get("message")
+    upper = kwargs.get("max")
+    t.call(torch._check, (t.compare(">=", number, 0), message), {})
+    if upper is not None:
+        t.call(torch._check, (t.compare("<=", number, upper), message), {})
+    if type(number) in SYMBOLIC_TYPES:
+        t.shape_env.mark_size_like(t.shape_env.expr_of(number))
+
+
+@handles(torch.sym_constrain_range_for_size, torch.sym_constrain_range)
+def _constrain(t: Tracer, args: Args, kwargs: Kwargs) -> None:
+    number = args[0]
+    lower = kwargs.get("min", args[1] if len(args) > 1 else None)
+    upper = kwargs.get("max", args[2] if len(args) > 2 else None)
+    for bound, symbol in ((lower, ">="), (upper, "<=")):
+        if bound is not None:
+            t.call(torch._check, (t.compare(symbol, number, bound),), {})
+
+
+# ---- branches
+def decide(frame: Frame, op: Op, value: Any) -> bool:
+    """The truth of what a conditional jump tests."""
+    t = frame.tracer
+    assumed: bool | None = None
+    if _is_unknown(t, value) and (assumed := _side_that_returns(frame.program, op)) is not None:
+        value = element(t, value) if type(value) is FakeTensor else value
+    condition = t.truth(value)
+    if assumed is None or type(condition) is not torch.SymBool or not is_unbacked(condition):
+        return bool(concrete(condition))
+    if not t.recorder.assume(condition if assumed else torch.sym_not(condition)):  # type: ignore[no-untyped-call]
+        return not assumed
+    return assumed
+
+
+def _is_unknown(t: Tracer, value: Any) -> bool:
+    """Whether only running the graph tells the truth of the value."""
+    if type(value) is FakeTensor:
+        return value.constant is None and t.mode.allow_unbacked and not value.size_
+    return type(value) in SYMBOLIC_TYPES and is_unbacked(value)
+
+
+def _side_that_returns(program: Program, op: Op) -> bool | None:
+    """The outcome of a conditional jump whose other side only raises."""
+    assert op.target is not None
+    jumps = "TRUE" in op.name
+    if _raises(program, op.target):
+        return not jumps
+    return jumps if _raises(program, op.index + 1) else None
+
+
+def _raises(program: Program, start: int) -> bool:
+    """Whether the operations from here lead straight to a `raise`."""
+    for op in program.ops[start : start + _RAISING_OPS]:
+        if op.name == "RAISE_VARARGS":
+            return True
+        if op.target is not None or op.name in ("RETURN_VALUE", "YIELD_VALUE", "RERAISE"):
+            return False
+    return False

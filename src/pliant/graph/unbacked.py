@@ -1,0 +1,116 @@
+"""Unbacked symbols as values of a graph: which call gives each its value, and what a running graph checks of them.
+
+In:     the symbols that a call made (`ShapeEnv.take_fresh`) and its result; facts that hold by assumption or statement.
+Out:    `bindings_of`: where in the result each symbol is found; `check`: the function that graphs call.
+Holds:  `node.meta["binds"]` of a torch-level or ATen node has a `Binding` for each symbol that the node defines, so such
+        a node is neither dropped, merged nor run again. `node.meta["made"]` (torch level only) are all symbols that the
+        call made, found in its result or not, in order: a second trace makes the same.
+        A failed assumption is an `AssumptionError`, upon which the call runs eagerly; a failed statement of the program
+        raises what the program says.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pliant.errors import AssumptionError
+from pliant.symbolic.expr import Expr, Symbol
+from pliant.symbolic.traverse import substitute
+
+_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """`symbol` is result `item` (the whole result if None), or its size along `dim`."""
+
+    symbol: Symbol
+    item: int | None
+    dim: int | None
+
+    def value(self, result: Any) -> Any:
+        """The number in a real result."""
+        part = result if self.item is None else result[self.item]
+        return part if self.dim is None else part.shape[self.dim]
+
+    def text(self, name: str) -> str:
+        """Python text that reads the number from a result called `name`."""
+        part = name if self.item is None else f"{name}[{self.item}]"
+        return part if self.dim is None else f"{part}.size({self.dim})"
+
+
+def bindings_of(symbols: Iterable[Symbol], result: Any) -> tuple[Binding, ...]:
+    """Where the symbols are found; those that are nowhere to be seen have no binding."""
+    wanted = dict.fromkeys(symbols)
+    found: dict[Symbol, Binding] = {}
+    for symbol, item, dim in _places(result):
+        if symbol in wanted:
+            found.setdefault(symbol, Binding(symbol, item, dim))
+    return tuple(found.values())
+
+
+def _places(result: Any) -> Iterator[tuple[Expr, int | None, int | None]]:
+    parts = enumerate(result) if isinstance(result, (list, tuple)) else [(None, result)]
+    for item, part in parts:
+        if isinstance(part, _NUMBERS):
+            yield written(part), item, None
+        elif isinstance(part, torch.Tensor):
+            for dim, size in enumerate(part.shape):
+                if isinstance(size, torch.SymInt):
+                    yield written(size), item, dim
+
+
+def written(number: Any) -> Expr:
+    """The expression of a symbolic number as it was made, before anything learnt replaced symbols in it."""
+    expr: Expr = number.node._expr
+    return expr
+
+
+def is_unbacked(number: Any) -> bool:
+    """Whether only running the graph tells the symbolic number."""
+    env = number.node.shape_env
+    return bool(env.unbacked_symbols(env.simplify(number.node.expr)))
+
+
+def unlearnt(condition: Any) -> Expr:
+    """The expression of a checked condition: unbacked symbols stand for themselves, whatever was learnt of them since."""
+    env, e = condition.node.shape_env, written(condition)
+    return substitute(e, {s: env.simplify(s) for s in e.free if not env.is_unbacked(s)})
+
+
+_PLACE = re.compile("\0(\\d+):(.*?)\0")
+
+
+def place(number: int, spec: str) -> str:
+    """The mark in a message where value `number` is to be formatted by `spec`."""
+    return f"\0{number}:{spec}\0"
+
+
+def check(condition: bool, error: str | type[Exception], message: str, *values: Any) -> None:
+    """Raise the error (a built-in one by its name) unless the condition holds; marks in the message stand for the values."""
+    if condition:
+        return
+    kind = getattr(builtins, error) if isinstance(error, str) else error
+    raise kind(_PLACE.sub(lambda m: format(values[int(m[1])], m[2]), message))
+
+
+def assume(condition: bool, text: str, where: str) -> None:
+    """Raise `AssumptionError` unless the condition holds, which compiled code takes for granted."""
+    if not condition:
+        raise AssumptionError(f"`{text}` does not hold", kind="assumption", where=where)
+
+
+def select(condition: Any, then: Any, other: Any) -> Any:
+    """`then if condition else other`, of symbolic numbers too."""
+    if isinstance(condition, torch.SymBool):
+        return condition.node.shape_env.select(condition, then, other)
+    return then if condition else other
+
+
+CHECKS = frozenset((check, assume))

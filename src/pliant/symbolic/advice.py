@@ -1,0 +1,47 @@
+"""What a user can write about an unbacked symbol.
+
+In:     symbols and the lines that made them.
+Out:    text in the program's own names: the line `n = x.max().item()` makes `u0` readable as `n`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pliant.source import SourceLocation
+from pliant.symbolic.expr import Expr, Symbol
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)\s*(.+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What made a symbol: the operator, the user's line; whether the symbol is a size of the result."""
+
+    what: str
+    where: SourceLocation | None
+    is_size: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.what} at {self.where}" if self.where else self.what
+
+
+def name_of(origin: Origin | None) -> str | None:
+    """The variable that the line assigns, or its size."""
+    found = _ASSIGNMENT.fullmatch(origin.where.text) if origin is not None and origin.where else None
+    if origin is None or found is None:
+        return None
+    reads_size = ".shape[" in found[2] or ".size(" in found[2] or found[2].startswith("len(")
+    return f"{found[1]}.size(0)" if origin.is_size and not reads_size else found[1]
+
+
+def statement(e: Expr, origins: Mapping[Symbol, Origin | None]) -> str:
+    """The line to add so that a condition holds."""
+    text = str(e)
+    for symbol in e.free:
+        name = name_of(origins.get(symbol))
+        if name is not None:
+            text = re.sub(rf"\b{symbol.name}\b", name, text)
+    return f"torch._check({text})"
