@@ -92,7 +92,88 @@ def nested(x):
     return x
 
 
-LOOPS = (zipped, backwards, mapped, changed_meanwhile, items_of_a_dict, listed, collected, shared, nested)
+def generator(x):
+    def steps():
+        for i in range(3):
+            yield x + i
+
+    for y in steps():
+        x = x + y
+        if x.sum() > 0:
+            x = x - 1
+    return x
+
+
+def generator_expression(x):
+    for y in (x * v for v in [1, 2, 3] if v != 2):
+        x = x + y
+        if x.sum() > 0:
+            x = x - 1
+    return x
+
+
+def delegating_generators(x):
+    log = []
+
+    def inner():
+        for i in range(2):
+            try:
+                yield x + i
+            finally:
+                log.append(i)
+        return 7
+
+    def outer():
+        yield (yield from inner())
+
+    for i, y in enumerate(outer()):
+        x = x + y
+        if x.sum() > 0:
+            x = x - i
+    return x, log
+
+
+def generator_in_a_variable(x):
+    def counting():
+        a = 0
+        while a < 5:
+            step = yield a
+            a += 1 if step is None else step
+
+    numbers = counting()
+    x = x + next(numbers)
+    if x.sum() > 0:
+        x = x - 1
+    x = x + numbers.send(2)
+    rest = list(numbers)
+    numbers.close()
+    return x, rest, list(numbers)
+
+
+def exhausted_generator(x):
+    values = (v for v in range(2))
+    first = list(values)
+    if x.sum() > 0:
+        x = x - 1
+    return x, first, list(values)
+
+
+LOOPS = (
+    generator,
+    generator_expression,
+    delegating_generators,
+    generator_in_a_variable,
+    exhausted_generator,
+    zipped,
+    backwards,
+    mapped,
+    changed_meanwhile,
+    items_of_a_dict,
+    listed,
+    collected,
+    shared,
+    nested,
+)
 
 
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda f: f.__name__)

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pliant.capture.bytecode.resume import ResumePoint, generator_code
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import ChainedSource, ItemSource, Namer, Source, source_class
@@ -43,7 +45,7 @@ END = object()
 
 
 class Carried:
-    """A loop's iterator. `real` is one of Python's own."""
+    """A loop's iterator. `real` is one of Python's own, or a `Suspended`."""
 
     __slots__ = ("real",)
 
@@ -55,6 +57,61 @@ class Carried:
 
     def __next__(self) -> Any:
         return next(self.real)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """A `yield` in a generator function at which a generator of the program may stand."""
+
+    point: ResumePoint
+    globals: dict[str, Any]
+    name: str
+
+
+class Suspended:
+    """A generator of the program that stands at a `yield`: its state, until it is first advanced."""
+
+    __slots__ = ("cells", "generator", "place", "values")
+
+    def __init__(self, place: Place, cells: tuple[types.CellType, ...], values: tuple[Any, ...]) -> None:
+        self.place = place
+        self.cells = cells
+        self.values = values
+        self.generator: Generator[Any, Any, Any] | None = None
+
+    def __iter__(self) -> Suspended:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self.generator or self.start())
+
+    def start(self) -> Generator[Any, Any, Any]:
+        """The generator itself."""
+        place = self.place
+        make = types.FunctionType(generator_code(place.point), place.globals, place.name, None, self.cells or None)
+        self.generator = made = make(*self.values)
+        next(made)  # the `yield` that the traced program has done
+        self.values = ()
+        return made  # type: ignore[no-any-return]
+
+
+_places: dict[tuple[Any, ...], Place] = {}
+
+
+def place_of(point: ResumePoint, globals_: dict[str, Any], name: str) -> Place:
+    """The one object for the place, which guards can compare."""
+    key = (id(point.code), point.offset, point.stack, point.locals, id(globals_), name)
+    found = _places.get(key)
+    if found is None:
+        found = _places[key] = Place(point, globals_, name)
+    return found
+
+
+def finished() -> Generator[Any, Any, Any]:
+    """A generator at its end."""
+    made = (value for value in ())
+    next(made, None)
+    return made
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,7 +233,7 @@ def bring(t: Tracer, real: Any, source: Source) -> Any:
     """The traced form of an iterator that a loop owns."""
     world, cls = t.world, type(real)
     world.guard(source, Kind.TYPE, cls)
-    make = _BRING.get(cls)
+    make = BRING.get(cls)
     if make is None:
         raise GraphBreak("unknown-object", f"an iterator from outside ({cls.__name__}) is advanced")
     return make(t, real, source)
@@ -185,7 +242,7 @@ def bring(t: Tracer, real: Any, source: Source) -> Any:
 def _part(t: Tracer, real: Any, source: Source, index: int) -> Any:
     part = real.__reduce__()[1][index]
     place = ItemSource(ItemSource(ReducedSource(source), 1), index)
-    return bring(t, part, place) if type(part) in _BRING else t.world.bring(part, place)
+    return bring(t, part, place) if type(part) in BRING else t.world.bring(part, place)
 
 
 def _all_parts(t: Tracer, real: Any, source: Source) -> list[Any]:
@@ -213,7 +270,8 @@ def _filtered(t: Tracer, real: Any, source: Source) -> Any:
     return filter(function if function is None else t.reentrant(function, truth=True), items)
 
 
-_BRING: dict[type, Callable[[Tracer, Any, Source], Any]] = {
+# How each type of iterator is brought; `generators` adds a row.
+BRING: dict[type, Callable[[Tracer, Any, Source], Any]] = {
     **dict.fromkeys(PLAIN_ITERATORS, CarriedItems),
     enumerate: _numbered,
     zip: _zipped,
@@ -226,7 +284,7 @@ _COMPOSITES = frozenset((enumerate, zip, map, filter))
 def can_be_carried(value: Any, times_reached: Callable[[Any], int]) -> bool:
     """Whether only the loop refers to the iterator and to those that it is made of."""
     cls = type(value)
-    if cls not in _BRING and cls not in TRACED or times_reached(value) != 1:
+    if cls not in BRING and cls not in TRACED or times_reached(value) != 1:
         return False
     if cls is Numbered:
         return can_be_carried(value.items, times_reached)

@@ -6,13 +6,14 @@ Holds:  found by a dry run of the code that rebuilds values, so both always agre
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pliant.capture.bytecode.cfg import ITERATOR, layouts
-from pliant.capture.bytecode.decode import decode
+from pliant.capture.bytecode.decode import Program, decode
 from pliant.capture.carried import Carry, can_be_carried
+from pliant.capture.generators import TracedGenerator
 from pliant.capture.reconstruct import Rebuilder
 from pliant.capture.trace import (
     DELETED,
@@ -84,14 +85,25 @@ def collect_values(trace: Trace) -> list[Any]:
 def _with_carried(frame: FrameState, times_reached: Callable[[Any], int]) -> FrameState:
     """The frame with its loops' iterators marked as such, where nothing else refers to them."""
     program = decode(frame.code)
-    layout = layouts(program)[program.index_of(frame.offset)]
+    return replace(frame, stack=tuple(_marked(program, frame.offset, frame.stack, times_reached)))
+
+
+def _marked(program: Program, offset: int, stack: Sequence[Any], times_reached: Callable[[Any], int]) -> Sequence[Any]:
+    layout = layouts(program)[program.index_of(offset)]
     if layout is None or ITERATOR not in layout.stack:
-        return frame
-    stack = [
-        Carry(value) if kind == ITERATOR and can_be_carried(value, times_reached) else value
-        for kind, value in zip(layout.stack, frame.stack, strict=True)
-    ]
-    return replace(frame, stack=tuple(stack))
+        return stack
+    kinds = zip(layout.stack, stack)  # a generator's frame lacks the value that it yielded
+    return [_carry(value, times_reached) if kind == ITERATOR else value for kind, value in kinds]
+
+
+def _carry(value: Any, times_reached: Callable[[Any], int]) -> Any:
+    if type(value) is not TracedGenerator:
+        return Carry(value) if can_be_carried(value, times_reached) else value
+    if not value.started or value.finished or times_reached(value) != 1:
+        return value
+    frame = value.frame
+    frame.stack[:] = _marked(frame.program, frame.op.offset, frame.stack, times_reached)
+    return Carry(value)
 
 
 def _effect_values(effect: Effect) -> list[Any]:

@@ -8,9 +8,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from pliant.capture.carried import CarriedItems, Numbered
-from pliant.capture.graph_breaks import Raised
+from pliant.capture.bytecode.resume import resume_freevars
+from pliant.capture.carried import BRING, CarriedItems, Numbered, Suspended
+from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.trace import NULL
 from pliant.capture.world import concrete
+from pliant.guards.kinds import Kind
+from pliant.guards.sources import AttributeSource, ItemSource, Source
 
 if TYPE_CHECKING:
     from pliant.capture.frame import Frame
@@ -104,6 +108,32 @@ class TracedIterator:
         except Raised as raised:
             raise raised.error from raised.error.__cause__
 
+
+def _resumed(t: Tracer, real: Suspended, source: Source) -> TracedGenerator:
+    """A generator that was carried over a break, to be interpreted further."""
+    from pliant.capture.frame import Frame
+
+    world, place, point = t.world, real.place, real.place.point
+    world.guard(AttributeSource(source, "generator"), Kind.IDENTITY, None)
+    if real.generator is not None:
+        raise GraphBreak("unknown-object", "a generator from outside is advanced")
+    world.guard(AttributeSource(source, "place"), Kind.IDENTITY, place)
+    for i, cell in enumerate(real.cells):
+        world.set_origin(cell, ItemSource(AttributeSource(source, "cells"), i))
+    values = (world.bring(v, ItemSource(AttributeSource(source, "values"), i)) for i, v in enumerate(real.values))
+    stack = [next(values) if bound else NULL for bound in point.stack]
+    local = dict(zip(point.locals, values, strict=True))
+    cells = dict(zip(resume_freevars(point.code), real.cells, strict=True))
+    frame = Frame(t, point.code, place.globals, local, cells, place.name, False)
+    frame.stack.extend(stack[:-1])  # without what was yielded
+    frame.ip = frame.program.index_of(point.offset) + 1
+    frame.op = frame.program.ops[frame.ip - 1]
+    made = TracedGenerator(frame)
+    made.started = True
+    return made
+
+
+BRING[Suspended] = _resumed
 
 # Iterators of our own: C code may drive them, and so may handlers, without interpreting their methods.
 OURS: frozenset[type] = frozenset((TracedGenerator, TracedIterator, CarriedItems, Numbered))

@@ -22,7 +22,18 @@ from typing import Any
 
 import torch
 
-from pliant.capture.carried import PLAIN_ITERATORS, Carried, CarriedItems, Carry, Numbered, advanced
+from pliant.capture.bytecode.resume import generator_code, point_at, resume_freevars
+from pliant.capture.carried import (
+    PLAIN_ITERATORS,
+    Carried,
+    CarriedItems,
+    Carry,
+    Numbered,
+    Suspended,
+    advanced,
+    finished,
+    place_of,
+)
 from pliant.capture.generators import TracedCallable, TracedGenerator
 from pliant.capture.trace import NULL, Trace
 from pliant.errors import Unsupported
@@ -325,10 +336,33 @@ def _symbolic(b: Rebuilder, obj: Any) -> str:
 
 
 def _generator(b: Rebuilder, obj: TracedGenerator) -> str:
+    if obj.finished:
+        return b.bind(obj, f"{b.hold(finished)}()", hint="generator")
+    if obj.started:
+        return b.bind(obj, f"{_suspended(b, obj)}.start()", hint="generator")
+    return _new_generator(b, obj)
+
+
+def _suspended(b: Rebuilder, obj: TracedGenerator) -> str:
+    """Text of the state of a generator that stands at a `yield`."""
+    frame = obj.frame
+    stack = [*frame.stack, None]
+    point = point_at(
+        frame.program, frame.program.index_of(frame.op.offset), [v is not NULL for v in stack], frame.locals
+    )
+    if point.handled or obj.running:
+        raise CannotReconstruct("started-generator", obj)
+    generator_code(point)
+    cells = [frame.cells.get(n) or types.CellType() for n in resume_freevars(frame.code)]
+    values = [*(v for v in stack if v is not NULL), *(frame.locals[n] for n in point.locals)]
+    b._keep.append(cells)
+    place = b.names(place_of(point, frame.globals, frame.name), "place")
+    return f"{b.hold(Suspended)}({place}, ({b.items(cells)}{',' * (len(cells) == 1)}), ({b.items(values)},))"
+
+
+def _new_generator(b: Rebuilder, obj: TracedGenerator) -> str:
     """A generator that has not started: its function is called again with the bound parameters."""
     frame = obj.frame
-    if obj.started:
-        raise CannotReconstruct("started-generator", obj)
     code = frame.code
     values = {
         **frame.locals,
@@ -366,7 +400,9 @@ def _traced_callable(b: Rebuilder, obj: TracedCallable) -> str:
 
 
 def _carry(b: Rebuilder, obj: Carry) -> str:
-    return b.bind(obj, f"{b.hold(Carried)}({b.value(obj.value)})", hint="loop")
+    value = obj.value
+    text = _suspended(b, value) if type(value) is TracedGenerator else b.value(value)
+    return b.bind(obj, f"{b.hold(Carried)}({text})", hint="loop")
 
 
 def _carried_items(b: Rebuilder, obj: CarriedItems) -> str:

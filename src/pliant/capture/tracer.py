@@ -31,7 +31,6 @@ from pliant.capture.generators import TracedCallable
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, needs_value
 from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.inputs import Inputs
-from pliant.capture.reconstruct import CannotReconstruct
 from pliant.capture.recorder import Recorder
 from pliant.capture.roots import CallableRoot, ResumeRoot, Root
 from pliant.capture.settings import Settings
@@ -416,7 +415,7 @@ class _Attempt:
         result = Trace(None, t.inputs.inputs, t.world.guards, effects, end, t.world.origins, made=t.world.made)
         try:
             values = collect_values(result)  # of a break, it marks the iterators to carry
-        except CannotReconstruct as error:
+        except Unsupported as error:
             why = f" (capture stopped: {end.reason.detail})" if isinstance(end, Break) else ""
             raise CannotCapture(BreakReason("cannot-rebuild", str(error) + why, self._break_location())) from error
         result.outputs = {id(value): i for i, value in enumerate(values)}

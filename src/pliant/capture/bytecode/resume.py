@@ -2,7 +2,8 @@
 
 In:     a `ResumePoint`: code object, offset of the operation to run next, what the stack and the locals hold there.
 Out:    `resume_code(point)`: code that rebuilds this state and runs the rest of the frame;
-        `step_code(point)`: code that rebuilds it, runs one operation, and calls one function per place it may lead to.
+        `step_code(point)`: code that rebuilds it, runs one operation, and calls one function per place it may lead to;
+        `generator_code(point)`: code of generators that stand at a `yield`.
 Holds:  both take the values of `parameters(point)` in order, and the cells of `resume_freevars(code)` as their closure.
         Values of dead locals are not taken; handlers, lines and names of the original stay.
         A step's last call is outside all handlers of the frame: an exception in it has met those in the resumed code.
@@ -114,6 +115,19 @@ def resume_code(point: ResumePoint) -> CodeType:
     return _resume_code(point, id(point.code))  # equal code objects may differ in lines and positions
 
 
+@lru_cache(maxsize=1024)
+def _generator_code(point: ResumePoint, identity: int) -> CodeType:
+    frame = _Generator(point, ())
+    start = [frame.make("RETURN_GENERATOR"), frame.make("POP_TOP")]
+    items = [*start, *frame.rebuild(), frame.make("JUMP_FORWARD", target=frame.index), *frame.body()]
+    return frame.assemble(items)
+
+
+def generator_code(point: ResumePoint) -> CodeType:
+    """The code of a generator function whose generators do the YIELD_VALUE at `point` first, and go on from there."""
+    return _generator_code(point, id(point.code))
+
+
 @lru_cache(maxsize=4096)
 def _step_code(point: ResumePoint, identity: int) -> StepCode:
     return _Step(point).build()
@@ -126,6 +140,8 @@ def step_code(point: ResumePoint) -> StepCode:
 
 class _Frame:
     """Slots and instructions of code that starts by rebuilding the state of `point`."""
+
+    refused = _GENERATORS
 
     def __init__(self, point: ResumePoint, first: tuple[str, ...]) -> None:
         code = point.code
@@ -145,7 +161,7 @@ class _Frame:
 
     def _checked_layout(self) -> Layout:
         point, code = self.point, self.point.code
-        if code.co_flags & _GENERATORS or code.co_flags & _FUNCTION != _FUNCTION:
+        if code.co_flags & self.refused or code.co_flags & _FUNCTION != _FUNCTION:
             raise Unsupported(f"cannot go on in the middle of {code.co_qualname}", kind="resume-frame")
         layout = layouts(self.program)[self.index]
         if layout is None or self.index < _prefix(self.program):
@@ -280,6 +296,12 @@ class _Frame:
         if isinstance(item, Instruction) and item.name in SLOT_OPCODES and item.arg >= _FREE:
             return replace(item, arg=item.arg - _FREE + len(self.names))
         return item
+
+
+class _Generator(_Frame):
+    """Code of a generator."""
+
+    refused = _GENERATORS & ~inspect.CO_GENERATOR
 
 
 class _Step(_Frame):
