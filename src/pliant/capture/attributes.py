@@ -26,7 +26,6 @@ from pliant.capture.world import (
     MUTABLE_CONTAINERS,
     SYMBOLIC_TYPES,
     World,
-    trusted_globals,
 )
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
@@ -275,16 +274,15 @@ def _grad_of_input(t: Tracer, fake: FakeTensor, example: torch.Tensor) -> Any:
 def _module_attribute(t: Tracer, module: types.ModuleType, name: str) -> Any:
     world = t.world
     namespace = module.__dict__
-    trusted = trusted_globals(namespace)
     if name in namespace or world.has_changes(namespace):
         world.set_origin(namespace, held(namespace, module.__name__))
-        value = world.dict_get(namespace, name, trusted=trusted)
+        value = world.dict_get(namespace, name)
         if value is not MISSING:
             return world.resolve(value)
     value = t.native(getattr, module, name)  # a lazy import or a C-level attribute
     if name == "__dict__":
         raise GraphBreak("unknown-object", "the __dict__ of a module")
-    return world.bring(value, AttributeSource(held(module, module.__name__), name), trusted=True)
+    return world.bring(value, AttributeSource(held(module, module.__name__), name))
 
 
 def _function_attribute(t: Tracer, function: types.FunctionType, name: str) -> Any:
@@ -296,7 +294,7 @@ def _function_attribute(t: Tracer, function: types.FunctionType, name: str) -> A
     if name in function.__dict__ or world.has_changes(function.__dict__):
         return world.resolve(world.dict_get(world.instance_dict(function), name))
     value = t.native(getattr, function, name)
-    return world.bring(value, AttributeSource(source, name), trusted=trusted_globals(function.__globals__))
+    return world.bring(value, AttributeSource(source, name))
 
 
 def _method_attribute(t: Tracer, method: types.MethodType, name: str) -> Any:

@@ -21,7 +21,7 @@ from pliant.capture.frame import Frame, Returned
 from pliant.capture.generators import OURS, TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.torch_calls import call_torch, find_special, is_torch_leaf
-from pliant.capture.world import trusted_class, trusted_globals
+from pliant.capture.world import standard_class
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, held
 
@@ -115,10 +115,9 @@ def make_frame(
     code = function.__code__
     foreign = world.is_foreign(function)
     source = world.source_of(function)
-    trusted = trusted_globals(function.__globals__)
-    if foreign and not trusted and source is not None:
+    if foreign and source is not None:
         world.guard(AttributeSource(source, "__code__"), Kind.IDENTITY, code)
-    local = bind_arguments(t, function, code, args, kwargs, source if foreign else None, trusted)
+    local = bind_arguments(t, function, code, args, kwargs, source if foreign else None)
     cells: dict[str, types.CellType] = {}
     for index, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or (), strict=True)):
         if foreign and source is not None and not world.is_foreign(cell):
@@ -136,7 +135,6 @@ def bind_arguments(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     source: Any,
-    trusted: bool,
 ) -> dict[str, Any]:
     """Parameters by name. A call that does not fit is left to eager, which words the error."""
     count = code.co_argcount
@@ -163,12 +161,12 @@ def bind_arguments(
         raise GraphBreak(
             "bad-call", f"{function.__qualname__}() got an unexpected keyword argument '{next(iter(rest))}'"
         )
-    _fill_defaults(t, function, code, local, source, trusted)
+    _fill_defaults(t, function, code, local, source)
     return local
 
 
 def _fill_defaults(
-    t: Tracer, function: types.FunctionType, code: types.CodeType, local: dict[str, Any], source: Any, trusted: bool
+    t: Tracer, function: types.FunctionType, code: types.CodeType, local: dict[str, Any], source: Any
 ) -> None:
     world = t.world
     defaults = function.__defaults__ or ()
@@ -181,7 +179,7 @@ def _fill_defaults(
             raise GraphBreak("bad-call", f"{function.__qualname__}() missing required argument '{name}'")
         value = defaults[index - first]
         if source is not None:
-            value = world.bring(value, ItemSource(AttributeSource(source, "__defaults__"), index - first), trusted)
+            value = world.bring(value, ItemSource(AttributeSource(source, "__defaults__"), index - first))
         local[name] = value
     for name in code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]:
         if name in local:
@@ -191,7 +189,7 @@ def _fill_defaults(
             raise GraphBreak("bad-call", f"{function.__qualname__}() missing required keyword-only argument '{name}'")
         value = kwdefaults[name]
         if source is not None:
-            value = world.bring(value, ItemSource(AttributeSource(source, "__kwdefaults__"), name), trusted)
+            value = world.bring(value, ItemSource(AttributeSource(source, "__kwdefaults__"), name))
         local[name] = value
 
 
@@ -234,7 +232,7 @@ def _call_module(
         _refuse_backward_hooks(module)
         return inline(t, torch.nn.Module._call_impl, (module, *args), kwargs, linked)  # type: ignore[arg-type]
     if module.__dict__.get("_compiled_call_impl") is not None:
-        t.world.dict_get(t.world.instance_dict(module), "_compiled_call_impl", trusted=True)
+        t.world.dict_get(t.world.instance_dict(module), "_compiled_call_impl")
     return call(t, t.get_attr(module, "forward"), args, kwargs, linked)
 
 
@@ -281,7 +279,7 @@ def _call_class(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
     """cls(*args, **kwargs): the metaclass' __call__, then __new__ and __init__."""
     meta_call = MISSING if type(cls) is type else t.world.type_lookup(type(cls), "__call__")
     if isinstance(meta_call, types.FunctionType) and type(cls) is not torch.nn.parameter._ParameterMeta:  # type: ignore[attr-defined]
-        if trusted_class(type(cls)) and not trusted_class(cls) and hasattr(cls, "__members__"):
+        if standard_class(type(cls)) and not standard_class(cls) and hasattr(cls, "__members__"):
             return handlers.call_enum(t, cls, args, kwargs)
         return call(t, meta_call, (cls, *args), kwargs)
     return instantiate(t, cls, args, kwargs)
@@ -329,4 +327,9 @@ def _new_object(t: Tracer, cls: type, new: Any, args: tuple[Any, ...], kwargs: d
             *(t.iterable(a) if issubclass(cls, (tuple, frozenset)) else t.concrete_tree(a) for a in args),
             **kwargs,
         )
+    if issubclass(cls, _DESCRIPTORS) and new in [base.__new__ for base in _DESCRIPTORS]:
+        return t.native(new, cls, *args, **kwargs)
     raise GraphBreak("unknown-object", f"an object of the class {cls.__qualname__} is made, which is implemented in C")
+
+
+_DESCRIPTORS = (property, classmethod, staticmethod)

@@ -68,4 +68,4 @@ def _constant(t: Tracer, function: Any, name: str, args: tuple[Any, ...], kwargs
         raise GraphBreak("unknown-call", f"{name} is marked constant, but its arguments are computed here")
     with torch._C.DisableTorchFunction(), _disable_current_modes():
         result = function(*values[: len(args)], **dict(zip(kwargs, values[len(args) :])))
-    return t.world.bring(result, held(result, f"{name}()"), trusted=True)
+    return t.world.bring(result, held(result, f"{name}()"))

@@ -12,6 +12,7 @@ import collections
 import enum
 import functools
 import re
+import sys
 import types
 import weakref
 from collections.abc import Callable
@@ -100,6 +101,8 @@ IDENTITY_TYPES: tuple[type, ...] = (
 # Methods bound to an object: what they do depends on it, so it is read like any other object from outside.
 _BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)
 _BOUND_TO = MUTABLE_CONTAINERS
+_FIXED_IF_HELD = frozenset((Kind.TYPE, Kind.IDENTITY, Kind.EQUALS, Kind.RANGE))
+_TPFLAGS_HEAPTYPE = 1 << 9  # classes implemented in C do not change
 _ADOPT_LIMIT = 100_000
 _CHANGED: tuple[()] = ()  # unequal to every snapshot of a container
 
@@ -123,12 +126,13 @@ class World:
         self._cell_changes: dict[int, tuple[types.CellType, Any]] = {}
         self._slot_changes: dict[tuple[int, str], SetAttribute] = {}
         self._owner_of_dict: dict[int, Any] = {}
+        self._lookups: dict[tuple[type, str], tuple[Any]] = {}
         self.made: dict[int, Any] = {}  # functions and classes that the trace itself defined
 
     # ---- guards
     def guard(self, source: Source | None, kind: Kind, expected: Any = None) -> None:
         """Add a guard once. Facts about held objects themselves are constant and skipped."""
-        if isinstance(source, HeldSource) and kind in (Kind.TYPE, Kind.IDENTITY):
+        if isinstance(source, HeldSource) and kind in _FIXED_IF_HELD:
             return
         key = (source, kind, expected if kind in (Kind.HAS_KEY, Kind.NO_KEY, Kind.NO_ATTRIBUTE) else None)
         if kind is Kind.TYPE_LOOKUP:
@@ -150,62 +154,58 @@ class World:
             self.origins.setdefault(id(value), (value, source))
 
     # ---- reading
-    def bring(self, value: Any, source: Source, trusted: bool = False) -> Any:
-        """The traced form of `value`, which was just read through `source`; `trusted` sources need no guard."""
+    def bring(self, value: Any, source: Source) -> Any:
+        """The traced form of `value`, which was just read through `source`."""
         if source in self._memo:
             return self._memo[source]
-        result = self._bring(value, source, trusted)
+        result = self._bring(value, source)
         self._memo[source] = result
         return result
 
-    def _bring(self, value: Any, source: Source, trusted: bool) -> Any:
+    def _bring(self, value: Any, source: Source) -> Any:
         cls = type(value)
-        guard = _no_guard if trusted else self.guard
         if cls in CONSTANT_TYPES:
-            guard(source, Kind.EQUALS, value)
+            self.guard(source, Kind.EQUALS, value)
             return value
         if cls is int or cls is float:
-            return value if trusted else self.inputs.scalar(value, source)
+            return self.inputs.scalar(value, source)
         if isinstance(value, torch.Tensor):
             return self.inputs.tensor(value, source)
         if issubclass(cls, tuple):
-            return self._bring_tuple(value, source, trusted)
+            return self._bring_tuple(value, source)
         if cls is types.MethodType:
-            guard(source, Kind.TYPE, cls)
-            function = self.bring(value.__func__, AttributeSource(source, "__func__"), trusted)
-            receiver = self.bring(value.__self__, AttributeSource(source, "__self__"), trusted)
+            self.guard(source, Kind.TYPE, cls)
+            function = self.bring(value.__func__, AttributeSource(source, "__func__"))
+            receiver = self.bring(value.__self__, AttributeSource(source, "__self__"))
             return types.MethodType(function, receiver)
         if cls in _BOUND_IN_C and type(value.__self__) in _BOUND_TO:
-            guard(source, Kind.TYPE, cls)
-            receiver = self.bring(value.__self__, AttributeSource(source, "__self__"), trusted)
-            return getattr(receiver, self.bring(value.__name__, AttributeSource(source, "__name__"), trusted))
+            self.guard(source, Kind.TYPE, cls)
+            receiver = self.bring(value.__self__, AttributeSource(source, "__self__"))
+            return getattr(receiver, self.bring(value.__name__, AttributeSource(source, "__name__")))
         if cls is slice:
-            guard(source, Kind.TYPE, cls)
-            return slice(
-                *(self.bring(getattr(value, n), AttributeSource(source, n), trusted) for n in ("start", "stop", "step"))
-            )
+            self.guard(source, Kind.TYPE, cls)
+            return slice(*(self.bring(getattr(value, n), AttributeSource(source, n)) for n in ("start", "stop", "step")))
         if cls is range:
-            guard(source, Kind.RANGE, (value.start, value.stop, value.step))
+            self.guard(source, Kind.RANGE, (value.start, value.stop, value.step))
             return value
         if cls is frozenset:
-            guard(source, Kind.ITEMS, value)
+            self.guard(source, Kind.ITEMS, value)
             return value
         if isinstance(value, IDENTITY_TYPES):
-            guard(source, Kind.IDENTITY, value)
+            self.guard(source, Kind.IDENTITY, value)
             self.set_origin(value, source)
             return value
-        guard(source, Kind.TYPE, cls)
+        self.guard(source, Kind.TYPE, cls)
         if cls is Carried:
             return self.bring_carried(value.real, AttributeSource(source, "real"))
         self.set_origin(value, source)
         return self.resolve(value)
 
-    def _bring_tuple(self, value: tuple[Any, ...], source: Source, trusted: bool) -> Any:
-        if not trusted:
-            self.guard(source, Kind.TYPE, type(value))
-            self.guard(source, Kind.LENGTH, len(value))
+    def _bring_tuple(self, value: tuple[Any, ...], source: Source) -> Any:
+        self.guard(source, Kind.TYPE, type(value))
+        self.guard(source, Kind.LENGTH, len(value))
         via = None if type(value) is tuple else "tuple"
-        items = [self.bring(item, ItemSource(source, i, via), trusted) for i, item in enumerate(tuple.__iter__(value))]
+        items = [self.bring(item, ItemSource(source, i, via)) for i, item in enumerate(tuple.__iter__(value))]
         if all(a is b for a, b in zip(items, tuple.__iter__(value), strict=True)):
             made = value
         else:
@@ -252,7 +252,7 @@ class World:
         via = None if type(mapping) is dict else "dict"
         return ItemSource(source, key, via)
 
-    def dict_get(self, mapping: dict[Any, Any], key: Any, trusted: bool = False) -> Any:
+    def dict_get(self, mapping: dict[Any, Any], key: Any) -> Any:
         """mapping[key] of a foreign dict, or MISSING, under a guard."""
         changes = self._dict_changes.get(id(mapping))
         if changes is not None and key in changes[1]:
@@ -261,10 +261,9 @@ class World:
         key = self.real_key(key)
         raw = dict.get(mapping, key, MISSING)
         if raw is MISSING:
-            if not trusted:
-                self.guard(self.source_of(mapping), Kind.NO_KEY, key)
+            self.guard(self.source_of(mapping), Kind.NO_KEY, key)
             return MISSING
-        return self.bring(raw, self.item_source(mapping, key), trusted)
+        return self.bring(raw, self.item_source(mapping, key))
 
     def real_key(self, key: Any) -> Any:
         """Keys are looked up in real dicts: a fake input tensor stands for the tensor itself."""
@@ -353,7 +352,7 @@ class World:
         if cls is bytearray:
             raise GraphBreak("unknown-object", "a bytearray from outside")
         self.guard(source, Kind.LENGTH, len(value))
-        items = [self.bring(item, ItemSource(source, i), False) for i, item in enumerate(value)]
+        items = [self.bring(item, ItemSource(source, i)) for i, item in enumerate(value)]
         return collections.deque(items, value.maxlen) if cls is collections.deque else items
 
     def _copy_dict(self, value: dict[Any, Any], source: Source) -> Any:
@@ -410,14 +409,18 @@ class World:
 
     # ---- classes
     def type_lookup(self, cls: type, name: str) -> Any:
-        """First hit of `name` along the MRO (raw, unbound), or MISSING, under a guard unless the class is trusted."""
+        """First hit of `name` along the MRO (raw, unbound), or MISSING, under a guard if the class can change."""
+        found = self._lookups.get((cls, name))
+        if found is not None:
+            return found[0]
         value: Any = MISSING
         owner: Any = None
         for base in cls.__mro__:
             if name in base.__dict__:
                 value, owner = base.__dict__[name], base
                 break
-        if not trusted_class(cls):
+        self._lookups[cls, name] = (value,)
+        if any(base.__flags__ & _TPFLAGS_HEAPTYPE for base in cls.__mro__):
             self.guard(held(cls, cls.__qualname__), Kind.TYPE_LOOKUP, (name, value))
         if owner is not None and isinstance(value, (types.FunctionType, property, classmethod, staticmethod)):
             self.set_origin(value, held(value, f"{owner.__qualname__}.{name}"))
@@ -485,10 +488,6 @@ def _unowned_copy(container: Any) -> Any:
     return dict(container) if isinstance(container, dict) else type(container)(container)
 
 
-def _no_guard(source: Source | None, kind: Kind, expected: Any = None) -> None:
-    return None
-
-
 def _raw_dict(obj: Any) -> dict[str, Any] | None:
     try:
         found = object.__getattribute__(obj, "__dict__")
@@ -511,22 +510,21 @@ def concrete(value: Any) -> Any:
 _PLAIN_TYPES: dict[type, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
-@functools.cache
-def trusted_module(name: str) -> bool:
-    """Modules that nobody patches: PyTorch's own and the standard library's."""
-    import sys
+def standard_globals(namespace: dict[str, Any]) -> bool:
+    """Whether a namespace is of a module of PyTorch or the standard library."""
+    name = namespace.get("__name__")
+    return isinstance(name, str) and _standard_module(name)
 
+
+def standard_class(cls: type) -> bool:
+    """Whether all classes along the MRO are PyTorch's or the standard library's."""
+    return all(_standard_module(base.__module__) for base in cls.__mro__ if isinstance(base.__module__, str))
+
+
+@functools.cache
+def _standard_module(name: str) -> bool:
     top = name.partition(".")[0]
     return top in ("torch", "builtins", "pliant") or (top in sys.stdlib_module_names and top != "__main__")
-
-
-def trusted_globals(namespace: dict[str, Any]) -> bool:
-    name = namespace.get("__name__")
-    return isinstance(name, str) and trusted_module(name)
-
-
-def trusted_class(cls: type) -> bool:
-    return all(trusted_module(base.__module__) for base in cls.__mro__ if isinstance(base.__module__, str))
 
 
 def _tuple_of(cls: type, items: list[Any]) -> Any:

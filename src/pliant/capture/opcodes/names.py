@@ -10,7 +10,6 @@ from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, opcode
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.trace import DELETED, NULL
-from pliant.capture.world import trusted_globals
 from pliant.guards.kinds import MISSING
 from pliant.guards.sources import held
 
@@ -97,22 +96,15 @@ def delete_fast(frame: Frame, op: Op) -> None:
 def load_global_name(frame: Frame, name: str) -> Any:
     """A global, else a builtin, else MISSING."""
     world, namespace = frame.tracer.world, frame.globals
-    trusted = trusted_globals(namespace)
-    if not trusted or world.has_changes(namespace):
-        if not world.is_foreign(namespace):
-            world.set_origin(namespace, held(namespace, ""))
-        value = world.dict_get(namespace, name)
-        if value is not MISSING:
-            return world.resolve(value)
-    elif name in namespace:
+    if not world.is_foreign(namespace):
         world.set_origin(namespace, held(namespace, ""))
-        return world.resolve(world.dict_get(namespace, name, trusted=True))
+    value = world.dict_get(namespace, name)
+    if value is not MISSING:
+        return world.resolve(value)
     table = namespace.get("__builtins__", _BUILTINS)
     table = table if isinstance(table, dict) else table.__dict__
-    value = table.get(name, MISSING)
-    if value is not MISSING:
-        world.set_origin(value, held(value, name))
-    return value
+    world.set_origin(table, held(table, "builtins"))
+    return world.dict_get(table, name)
 
 
 @opcode("LOAD_GLOBAL", "LOAD_NAME")
