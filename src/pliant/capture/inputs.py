@@ -71,6 +71,8 @@ class Inputs:
         static = isinstance(value, torch.nn.Parameter) or (
             isinstance(source, ModuleMemberSource) and source.table == "_buffers"
         )
+        if value.is_nested:
+            raise GraphBreak("unsupported-tensor", "a nested tensor has no fake")
         sizes, strides = tuple(value.shape), tuple(value.stride()) if value.layout is torch.strided else ()
         dims = ("static",) * value.dim() if static else self.policy.tensor_dims(source, value)
         try:

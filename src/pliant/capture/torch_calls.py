@@ -135,7 +135,6 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
 def constant_answers() -> dict[Any, Any]:
     """Questions about the mode of execution and what they answer inside compiled code."""
     answers: dict[Any, Any] = {
-        torch.compiler.is_compiling: True,
         torch.jit.is_scripting: False,  # type: ignore[attr-defined]
         torch.jit.is_tracing: False,  # type: ignore[attr-defined]
     }

@@ -146,6 +146,10 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
         "__get__",
     ):
         return t.native(bound, *args, **kwargs)
+    if isinstance(receiver, (property, classmethod, staticmethod)) and name == "__init__":
+        if t.world.is_foreign(receiver):
+            raise GraphBreak("unknown-call", f"the {type(receiver).__name__} of a class is made anew")
+        return t.native(bound, *args, **kwargs)
     if isinstance(receiver, BaseException) and name in ("__init__", "with_traceback", "add_note"):
         return t.native(bound, *args, **kwargs)
     if name == "__eq__" or name == "__ne__":

@@ -9,6 +9,8 @@ import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from pliant.capture import attributes, operators
 from pliant.capture.generators import TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
@@ -21,6 +23,15 @@ from pliant.guards.sources import held
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+
+# Where the answer decides what is computed, not how: with padding masks these give other values while compiling.
+_COMPUTES_OTHERWISE = frozenset((torch.nn.TransformerEncoder.forward.__code__,))
+
+
+@handles(torch.compiler.is_compiling)
+def _is_compiling(t: Tracer, args: Args, kwargs: Kwargs) -> bool:
+    return t.frames[-1].code not in _COMPUTES_OTHERWISE
 
 
 # ---- questions about objects
