@@ -20,6 +20,7 @@ from torch.testing._internal.common_modules import module_db
 from torch.utils._pytree import tree_map
 
 import pliant
+from ops import optimizers
 from ops.gradient_check import Verdict, check, compilers
 
 SAMPLES = 3
@@ -228,6 +229,7 @@ KINDS: dict[str, tuple[Callable[..., Verdict], Callable[[], list[str]]]] = {
     "dtype": (run_dtype, dtype_cases),
     "form": (run_form, form_cases),
     "module": (run_module, module_cases),
+    "optimizer": (optimizers.run_optimizer, optimizers.cases),
 }
 
 

@@ -21,6 +21,7 @@ from pliant.capture.frame import Frame, Returned
 from pliant.capture.generators import OURS, TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.torch_calls import call_torch, find_special, is_torch_leaf
+from pliant.capture.rewritten import REWRITTEN
 from pliant.capture.world import standard_class
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, held
@@ -112,11 +113,11 @@ def make_frame(
 ) -> Frame:
     """The frame of a call, its parameters bound, its cells made."""
     world = t.world
-    code = function.__code__
+    code = REWRITTEN.get(function.__code__, function.__code__)
     foreign = world.is_foreign(function)
     source = world.source_of(function)
     if foreign and source is not None:
-        world.guard(AttributeSource(source, "__code__"), Kind.IDENTITY, code)
+        world.guard(AttributeSource(source, "__code__"), Kind.IDENTITY, function.__code__)
     local = bind_arguments(t, function, code, args, kwargs, source if foreign else None)
     cells: dict[str, types.CellType] = {}
     for index, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or (), strict=True)):

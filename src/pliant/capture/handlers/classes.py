@@ -149,13 +149,18 @@ def _construct_object(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return object()
 
 
-def _construct_guard(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    """A guard against dispatch modes or transforms, of which a capture has none: an object that does nothing."""
+def _construct_inert(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    """A guard against dispatch modes or transforms, of which a capture has none, or a name for the profiler: an
+    object that does nothing.
+    """
     return contextlib.nullcontext()
 
 
 CLASSES |= {
-    **dict.fromkeys((torch._C._DisableTorchDispatch, torch._C._DisableFuncTorch), _construct_guard),
+    **dict.fromkeys(
+        (torch._C._DisableTorchDispatch, torch._C._DisableFuncTorch, torch.autograd.profiler.record_function),
+        _construct_inert,
+    ),
     **dict.fromkeys((list, tuple, set, frozenset, collections.deque), _construct_iterable),
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _construct_dict),
     **dict.fromkeys(
