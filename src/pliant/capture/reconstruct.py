@@ -56,7 +56,6 @@ class _ImmutableCycle(CannotReconstruct):
 _ATOMS: tuple[type, ...] = (
     *PLAIN,
     complex,
-    type,
     enum.Enum,
     types.ModuleType,
     types.CodeType,
@@ -179,12 +178,35 @@ def _name_of(cls: type) -> str:
 
 
 def _atom(b: Rebuilder, obj: Any) -> str:
-    """The object itself. A class of the traced program serves all calls if its methods share no variables with one."""
-    if isinstance(obj, type) and id(obj) in b._trace.made:
-        for method in vars(obj).values():
-            if id(method) in b._trace.made and set(method.__code__.co_freevars) - {"__class__"}:
-                raise CannotReconstruct("class-with-closure", obj)
     return b.hold(obj)
+
+
+def _class(b: Rebuilder, obj: type) -> str:
+    """The class itself; one of the traced program whose methods share variables with a call is made anew in each."""
+    made = b._trace.made
+    if id(obj) not in made:
+        return b.hold(obj)
+    space = {k: v for k, v in vars(obj).items() if k not in ("__dict__", "__weakref__")}
+    methods = [m for v in space.values() for m in _functions_in(v) if id(m) in made]
+    if not any(set(m.__code__.co_freevars) - {"__class__"} for m in methods):
+        return b.hold(obj)
+    plain_bases = all(base.__init_subclass__.__qualname__ == "object.__init_subclass__" for base in obj.__bases__)
+    if type(obj) is not type or "__slots__" in space or not plain_bases:
+        raise CannotReconstruct("class-with-closure", obj)
+    start = {"__module__": space.pop("__module__"), "__qualname__": obj.__qualname__}
+    name = b.bind(obj, f"type({obj.__name__!r}, ({b.items(obj.__bases__)},), {start!r})", hint=obj.__name__)
+    for key, value in space.items():
+        if hasattr(type(value), "__set_name__") and not isinstance(value, property):
+            raise CannotReconstruct("class-with-closure", obj)
+        b.fill(lambda k=key, v=value: f"type.__setattr__({name}, {k!r}, {b.value(v)})")  # type: ignore[misc]
+    return name
+
+
+def _functions_in(value: Any) -> tuple[Any, ...]:
+    """The functions of a value in the namespace of a class."""
+    if isinstance(value, property):
+        return value.fget, value.fset, value.fdel
+    return (value.__func__ if isinstance(value, (classmethod, staticmethod)) else value,)
 
 
 def _float(b: Rebuilder, obj: float) -> str:
@@ -422,7 +444,7 @@ _BASES: dict[type, tuple[Recipe, Callable[[Rebuilder, Any, str], None]]] = {}
 
 def _new(b: Rebuilder, obj: Any) -> str:
     base = _builtin_base(type(obj))
-    return f"{b.hold(base)}.__new__({b.hold(type(obj))})"
+    return f"{b.hold(base)}.__new__({b.value(type(obj))})"
 
 
 def _new_from(plain: Callable[[Any], Any]) -> Recipe:
@@ -430,7 +452,7 @@ def _new_from(plain: Callable[[Any], Any]) -> Recipe:
 
     def make(b: Rebuilder, obj: Any) -> str:
         base = _builtin_base(type(obj))
-        return f"{b.hold(base)}.__new__({b.hold(type(obj))}, {b.value(plain(obj))})"
+        return f"{b.hold(base)}.__new__({b.value(type(obj))}, {b.value(plain(obj))})"
 
     return make
 
@@ -634,6 +656,8 @@ def _recipe(obj: Any) -> Recipe:
         return recipe
     if obj is NULL or isinstance(obj, torch.Tensor):
         raise CannotReconstruct("unknown-tensor" if obj is not NULL else "null-on-stack", obj)
+    if isinstance(obj, type):
+        return _class
     if isinstance(obj, (*_ATOMS, *_DESCRIPTORS)):
         return _atom
     if issubclass(cls, tuple) and hasattr(cls, "n_sequence_fields"):

@@ -344,7 +344,9 @@ class _Step(_Frame):
         covered = handler is not None and may_raise(self.op)
         label = HandlerLabel(_RAISED, handler.depth + 1, handler.lasti) if handler and covered else None
         target = _JUMPED if self.op.target is not None else None
-        return [replace(self.moved(item), target=target, handler=label) for item in real]
+        # 3.13 looks for the handler of an exception in a callee just before the calling instruction.
+        before = [replace(self.make("NOP"), handler=label)] if covered else []
+        return [*before, *(replace(self.moved(item), target=target, handler=label) for item in real)]
 
     def _after_for(self) -> list[Item]:
         return [self.make(name) for name in AFTER_FOR] if self.op.name == "FOR_ITER" else []
