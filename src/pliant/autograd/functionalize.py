@@ -69,6 +69,9 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
                 meta["recompute"] = self.origin.meta["recompute"]
         return node
 
+    def value_key(self, fake: FakeTensor) -> Any:
+        return self.read(_alias_of(fake))
+
     def check(self, target: Any, *args: Any) -> None:
         """Record a check of unbacked symbols."""
         self.emit(target, args, {}, None)

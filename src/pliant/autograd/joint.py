@@ -30,6 +30,7 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.layouts import preserved_strides
 from pliant.graph.passes.purity import memory_root
 from pliant.graph.unbacked import CHECKS, assume
+from pliant.symbolic.expr import Symbol
 
 _aten = torch.ops.aten
 
@@ -117,8 +118,15 @@ class _Tracer:
             raise Unsupported("a data-dependent number is not among an operator's results", kind="data-dependent")
         stage, mode.stage = mode.stage, "forward"
         for one in env.take_asserts():
+            if self._bound_late() & one.expr.free:
+                raise Unsupported(f"the backward pass assumes `{one}`", kind="data-dependent")
             mode.check(assume, env.as_written(one.expr), str(one), str(one.origin))
         mode.stage = stage
+
+    def _bound_late(self) -> set[Symbol]:
+        """The unbacked symbols that only the backward gives values."""
+        late = [node for node in self.graph.nodes if node.meta.get("stage") == "backward"]
+        return {one.symbol for node in late for one in node.meta.get("binds", ())}
 
     def forward(self) -> tuple[Any, ...]:
         before = torch.is_grad_enabled()

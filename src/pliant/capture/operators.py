@@ -17,6 +17,7 @@ import torch
 
 from pliant.capture.generators import OURS, TracedGenerator, TracedIterator
 from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.tensor_index import NOTHING_LEFT, select_symbolic
 from pliant.capture.trace import DELETED
 from pliant.capture.world import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
 from pliant.graph.fake_tensor import FakeTensor
@@ -305,7 +306,8 @@ def subscript(t: Tracer, container: Any, key: Any) -> Any:
     """container[key]"""
     cls = type(container)
     if cls is FakeTensor:
-        return t.native(operator.getitem, container, t.internalize(key))
+        view, rest = t.native(select_symbolic, container, t.internalize(key))
+        return view if rest is NOTHING_LEFT else t.native(operator.getitem, view, rest)
     container = t.world.resolve(container)
     if cls in MUTABLE_CONTAINERS and t.world.needs_guards(container):
         return _foreign_item(t, container, key)
@@ -399,7 +401,8 @@ def store_subscript(t: Tracer, container: Any, key: Any, value: Any) -> None:
     """container[key] = value"""
     cls = type(container)
     if cls is FakeTensor:
-        t.native(operator.setitem, container, t.internalize(key), value)
+        view, rest = t.native(select_symbolic, container, t.internalize(key))
+        t.native(operator.setitem, view, ... if rest is NOTHING_LEFT else rest, value)
         return
     container = t.world.resolve(container)
     method = python_method(t, container, "__setitem__")

@@ -7,6 +7,7 @@ Holds:  the graph run on the inputs makes the same calls in the same order, in-p
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from pliant.capture.graph_breaks import GraphBreak, needs_value
 from pliant.capture.inputs import Inputs
 from pliant.capture.symbol_nodes import SymbolNodes
-from pliant.capture.world import SYMBOLIC_TYPES
+from pliant.capture.world import SYMBOLIC_TYPES, concrete
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.concrete_sizes import call_on_fakes
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor
@@ -154,8 +155,8 @@ class Recorder(TorchFunctionMode):
         """Every element as a number."""
         if tensor.dim() == 0:
             return self._dispatch(Tensor.item, (tensor,), {})
-        if not all(type(n) is int for n in tensor.size_) or tensor.numel() > CONSTANT_NUMEL:
-            raise GraphBreak("data-dependent", "tolist of a tensor with many elements, or an unknown number of them")
+        if math.prod(map(concrete, tensor.size_)) > CONSTANT_NUMEL:
+            raise GraphBreak("data-dependent", f"tolist of a tensor with more than {CONSTANT_NUMEL} elements")
         return [self._to_list(part) for part in self._dispatch(Tensor.unbind, (tensor, 0), {})]
 
     def _get_attribute(self, func: Any, args: tuple[Any, ...]) -> Any:

@@ -130,6 +130,10 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.allow_unbacked = allow_unbacked
         self.intern = Interner()
         self.unbacked_made = 0
+        self.writes = 0
+        self.counts: dict[
+            Any, tuple[Any, Any]
+        ] = {}  # of a tensor's elements that are not zero: value -> (count, tensor)
         self._shape_only: ShapeOnlyMode | None = None
         self._remembered: dict[tuple[Any, ...], Any] = {}
 
@@ -144,7 +148,10 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         offset: Any = 0,
     ) -> FakeTensor:
         """A fake leaf of this description."""
-        return self._fake(self.intern(TensorSpec(tuple(size), tuple(stride), dtype, device, offset)), requires_grad)
+        spec = TensorSpec(tuple(size), tuple(stride), dtype, device, offset)
+        if self.shape_env is None or not self.shape_env.fresh:  # else its sizes are to be found by their own names
+            spec = self.intern(spec)
+        return self._fake(spec, requires_grad)
 
     def _fake(self, spec: TensorSpec, requires_grad: bool = False) -> FakeTensor:
         fake: FakeTensor = _make_wrapper(
@@ -184,12 +191,17 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return QUESTIONS[func](args[0])
         kwargs = kwargs or {}
         plan = plan_of(func)
+        self.writes += bool(plan.written)
         if plan.composite:
             with self:
                 outputs = func.decompose(*args, **kwargs)
             if outputs is not NotImplemented:
                 return outputs
         return self.record(func, args, kwargs, self.compute(func, args, kwargs))
+
+    def value_key(self, fake: FakeTensor) -> Any:
+        """Equal for a tensor of which it is known that it has the same elements."""
+        return id(fake), self.writes
 
     def record(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], outputs: Any) -> Any:
         """Hook of tracers: sees every computed call, returns what the program gets."""
@@ -416,6 +428,7 @@ def check_supported(tensor: torch.Tensor) -> None:
 _REFUSED: tuple[tuple[str, Callable[[torch.Tensor], bool]], ...] = (
     ("fake", is_fake),
     ("subclass", lambda t: type(t) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)),
+    ("nested", lambda t: t.is_nested),
     ("non-strided", lambda t: t.layout is not torch.strided),
     ("quantized", lambda t: t.is_quantized),
     ("conjugated", lambda t: t.is_conj()),

@@ -40,13 +40,24 @@ def _special(*operators: Any) -> Callable[[Callable[..., Any]], Callable[..., An
     return register
 
 
-def _unbacked_size(mode: FakeMode, func: Any, hi: Any = None) -> Any:
-    """A fresh size, at least 0, and at most `hi` where that is a plain number."""
+def _count(mode: FakeMode, func: Any, mask: Any) -> Any:
+    """How many elements of `mask` are not zero: the same symbol as long as the mask has the same value."""
+    env, key = mode.shape_env, mode.value_key(mask)
+    known = mode.counts.get(key)
+    if known is not None and env is not None and not env.replayed:
+        return env.wrap(known[0])
+    count = _unbacked_size(mode, func)
+    mode.counts[key] = (count.node.expr, mask)
+    return count
+
+
+def _unbacked_size(mode: FakeMode, func: Any) -> Any:
+    """A fresh size, at least 0."""
     if not mode.allow_unbacked or mode.shape_env is None:
         raise DataDependentError(f"the size of what `{func}` returns depends on values", kind="data-dependent")
     env = mode.shape_env
     mode.unbacked_made += 1
-    expr = env.create_unbacked(lo=0, hi=hi if type(hi) is int else None, origin=str(func), size=True)
+    expr = env.create_unbacked(lo=0, origin=str(func), size=True)
     env.mark_size_like(expr)
     return env.wrap(expr)
 
@@ -82,14 +93,15 @@ def _truth(mode: FakeMode, func: Any, *_: Any, **__: Any) -> Any:
 
 @_special(_aten.nonzero.default)
 def _nonzero(mode: FakeMode, func: Any, x: Any) -> Any:
-    many = _unbacked_size(mode, func)
+    many = _count(mode, func, x)
     # The kernel fills a [rank, n] buffer and returns its transpose.
     return _fresh(mode, x, many, x.dim(), dtype=torch.int64, stride=(1, many))
 
 
 @_special(_aten.masked_select.default)
 def _masked_select(mode: FakeMode, func: Any, x: Any, mask: Any) -> Any:
-    return _fresh(mode, x, _unbacked_size(mode, func))
+    same = len(x.spec.size) == len(mask.spec.size) and x.spec.size_key == mask.spec.size_key
+    return _fresh(mode, x, _count(mode, func, mask) if same else _unbacked_size(mode, func))
 
 
 @_special(_aten.repeat_interleave.Tensor)
@@ -147,7 +159,7 @@ def _masked_index(mode: FakeMode, func: Any, x: Any, indices: Any) -> Any:
             sizes.append(rest[at])
             at += 1
         elif one.spec.dtype in (torch.bool, torch.uint8) and len(sizes) == at:
-            sizes.append(_unbacked_size(mode, func))
+            sizes.append(_count(mode, func, one))
             at += one.dim()
         else:
             raise DataDependentError("indexing by a mask and other tensors at once", kind="data-dependent")

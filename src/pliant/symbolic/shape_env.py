@@ -291,6 +291,15 @@ class ShapeEnv:
         self._guard(_holds(e, value))
         return value
 
+    def answer(self, e: Expr) -> bool:
+        """The truth of what an operator's C++ asks. Unbacked sizes are assumed to be neither 0 nor 1 where that decides,
+        which the running graph checks."""
+        if self.unbacked_symbols(e) and self.statically_known(e) is None:
+            known = self.size_obliviously_known(e)
+            if known is not None and self.expect_true(e if known else e.not_()):
+                return known
+        return bool(self.evaluate(e))
+
     def specialize(self, e: Expr) -> int:
         """The hint of an integer expression, guarded."""
         return int(self.evaluate(e))

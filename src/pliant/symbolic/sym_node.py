@@ -149,7 +149,7 @@ class SymNode:
         return float(self.shape_env.evaluate(self.expr))
 
     def guard_bool(self, file: Any = "", line: int = 0) -> bool:
-        return bool(self.shape_env.evaluate(self.expr))
+        return self.shape_env.answer(self.expr)
 
     def int_(self) -> int:
         return int(self.shape_env.evaluate(self.expr))

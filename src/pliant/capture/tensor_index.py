@@ -1,0 +1,50 @@
+"""Subscripts of tensors with symbolic numbers in them, which torch's C code would make constants of.
+
+In:     a tensor and a key.
+Out:    a view of the tensor, and a key without symbolic numbers that means the same on it.
+Holds:  as in torch, a number in a key selects along its dimension first, whatever else the key has.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from pliant.graph.fake_tensor import FakeTensor
+
+NOTHING_LEFT = object()  # in place of a key: the tensor as it is
+
+
+def select_symbolic(tensor: FakeTensor, key: Any) -> tuple[Any, Any]:
+    """The view and the rest of the key."""
+    parts = key if type(key) is tuple else (key,)
+    if not any(type(part) is torch.SymInt for part in parts):
+        return tensor, key
+    dims = _dims_of(parts, tensor.dim())
+    view: Any = tensor
+    for part, dim in reversed(list(zip(parts, dims))):
+        if type(part) is torch.SymInt:
+            view = torch.select(view, dim, part)  # type: ignore[call-overload]  # symbolic numbers are taken
+    rest = tuple(part for part in parts if type(part) is not torch.SymInt)
+    return view, (rest if rest else NOTHING_LEFT)
+
+
+def _dims_of(parts: tuple[Any, ...], rank: int) -> list[int]:
+    """The first dimension of the tensor that each part of a key is about."""
+    wide = [_width(part) for part in parts]
+    free = rank - sum(wide)  # what `...` stands for
+    dims, at = [], 0
+    for part, width in zip(parts, wide):
+        dims.append(at)
+        at += free if part is Ellipsis else width
+    return dims
+
+
+def _width(part: Any) -> int:
+    """How many dimensions a part takes."""
+    if part is None or part is Ellipsis or isinstance(part, bool):
+        return 0
+    if isinstance(part, torch.Tensor) and part.dtype in (torch.bool, torch.uint8):
+        return part.dim()
+    return 1
