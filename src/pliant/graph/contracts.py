@@ -55,7 +55,7 @@ class AtenGraph:
     graph: fx.Graph
     shape_env: ShapeEnv
     name: str = "graph"
-    static_inputs: frozenset[int] = frozenset()  # placeholder positions with stable addresses (parameters)
+    held_inputs: frozenset[int] = frozenset()  # placeholder positions of what the caller keeps after the call
 
 
 # A compiled ATen graph: takes the flat inputs as a list (which it may clear, to free early) and returns the flat outputs.

@@ -122,8 +122,8 @@ Computation = Pointwise | Reduction | Extern
 @dataclass(slots=True)
 class LoopProgram:
     """A whole graph. `inputs[k]` is the buffer or symbol that the k-th argument binds; `outputs` in graph order:
-    views, expressions (integers), or plain Python constants / None. `hints`: sizes seen when the program was compiled,
-    for estimates only."""
+    views, expressions (integers), or plain Python constants / None. For estimates only: `hints`, sizes seen when the
+    program was compiled; `held`, positions of inputs that live on after their last use, since the caller keeps them."""
 
     inputs: list[Buffer | Symbol | None]
     computations: list[Computation]
@@ -131,3 +131,4 @@ class LoopProgram:
     name: str = "graph"
     constants: list[Buffer] = field(default_factory=list)
     hints: Mapping[Symbol, Any] = field(default_factory=dict)
+    held: frozenset[int] = frozenset()

@@ -29,6 +29,7 @@ from pliant.lowering.tensors import COMPUTED, Index, Tensor
 from pliant.symbolic.expr import ONE, ZERO, Symbol
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_CHAIN = 40  # values one computed from the other, none of them in memory
 _COPY = torch.ops.aten.copy_.default
 
 
@@ -48,6 +49,7 @@ class _GraphLowering:
         self.uses = _count_uses(aten.graph)
         self.inputs: list[Buffer | Symbol | None] = []
         self.epilogue: list[tuple[Tensor, Tensor]] = []
+        self.waiting: dict[fx.Node, int] = {}  # how many values before it are not in memory, one computed from the other
 
     def run(self) -> LoopProgram:
         outputs: Sequence[Any] = ()
@@ -65,8 +67,8 @@ class _GraphLowering:
                     raise InternalError(f"a `{other}` node in an ATen graph", kind="lower")
         results = self._finish(outputs)
         live = _live(self.low.computations, results, self.inputs)
-        hints = self.low.shape_env.hints
-        return LoopProgram(self.inputs, live, results, self.aten.name, self.low.constants, hints)
+        estimates = self.low.shape_env.hints, self.aten.held_inputs
+        return LoopProgram(self.inputs, live, results, self.aten.name, self.low.constants, *estimates)
 
     # -- inputs -------------------------------------------------------------------------------------------------------
     def _placeholder(self, node: fx.Node) -> Any:
@@ -99,7 +101,18 @@ class _GraphLowering:
             result.uses = max(result.uses, self.uses[node])
             if result.fake is None and node.target not in VIEW_OPS:
                 result.fake = value
+            self._bound_chain(node, result)
         self.env[node] = result
+
+    def _bound_chain(self, node: fx.Node, t: Tensor) -> None:
+        """Values that wait to be put in memory until they are read would be put there recursively."""
+        if t.view is not None:
+            return
+        waiting = 1 + max([self.waiting.get(n, 0) for n in node.all_input_nodes], default=0)
+        if waiting > _CHAIN and not t.is_cheap:
+            self.low.realize(t)
+        else:
+            self.waiting[node] = waiting
 
     def _result(self, node: fx.Node, value: Any) -> Any:
         if node.target in CHECKS:

@@ -7,11 +7,17 @@ Holds:  a buffer lives from its first write to its last use; outputs are tensors
 
 from __future__ import annotations
 
+import itertools
+
+import torch
+
 from pliant import config
 from pliant.ir.loops import Buffer, LoopProgram, View
 from pliant.ir.scalar import Load
-from pliant.schedule.dependencies import access
+from pliant.schedule.dependencies import access, views_in
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, loads_of
+from pliant.schedule.sizes import Sizes
+from pliant.symbolic.expr import ZERO
 
 
 def plan(program: LoopProgram, steps: list[Step], options: config.Schedule) -> Schedule:
@@ -34,30 +40,114 @@ def plan(program: LoopProgram, steps: list[Step], options: config.Schedule) -> S
     for buffer, k in last.items():
         if buffer not in kept and buffer.role != "constant":
             free[k].append(buffer)
-    taken = _reuse(steps, allocate, last, kept) if options.reuse_buffers else {}
+    taken: dict[Buffer, Buffer] = {}
+    if options.reuse_buffers:
+        held = {program.inputs[i] for i in program.held} | set(program.constants)
+        counted = {b: k for b, k in first.items() if b not in held}
+        taken = _Reuse(steps, allocate, last, kept, Sizes(program)).find(counted)
     return Schedule(steps, allocate, free, taken)
 
 
-def _reuse(
-    steps: list[Step], allocate: list[list[Buffer]], last: dict[Buffer, int], kept: set[Buffer]
-) -> dict[Buffer, Buffer]:
-    """Buffers that take over the memory of one that died before they are first written, of the same size and layout."""
-    taken: dict[Buffer, Buffer] = {}
-    shared = _aliased(steps)
-    dead: dict[object, list[Buffer]] = {}
-    owned: set[Buffer] = set()
-    dying: dict[int, list[Buffer]] = {}
-    for k in range(len(steps)):
-        for b in allocate[k]:
-            layout = (b.dtype, b.shape, b.strides)
-            if dead.get(layout):
-                taken[b] = dead[layout].pop()
-            owned.add(b)
-            dying.setdefault(last[b], []).append(b)
-        for b in dying.get(k, ()):
-            if b not in kept and b not in shared and b in owned:
-                dead.setdefault((b.dtype, b.shape, b.strides), []).append(b)
-    return taken
+KEEP = 0.9  # memory is kept for later up to this share of the peak: operators have temporaries of their own
+
+
+class _Reuse:
+    """Which buffers take over the memory of one, of the same size and layout, that died before they are written.
+
+    Memory is kept for a later taker only while the program's peak does not rise by it. A run of kernels is one call:
+    all that it needs is allocated before it and freed behind it.
+    """
+
+    def __init__(
+        self, steps: list[Step], allocate: list[list[Buffer]], last: dict[Buffer, int], kept: set[Buffer], sizes: Sizes
+    ) -> None:
+        self.steps, self.allocate, self.last, self.sizes = steps, allocate, last, sizes
+        self.kept = kept
+        self.fixed = kept | _aliased(steps)
+        self.owned = {b for made in allocate for b in made}
+        self.run = _run_numbers(steps)
+        self.taken: dict[Buffer, Buffer] = {}
+
+    def find(self, first: dict[Buffer, int]) -> dict[Buffer, Buffer]:
+        """buffer -> whose memory it takes. `first`: where buffers that are freed, or made, here are first used."""
+        end = self.run[-1] if self.run else 0
+        spans = {b: (self._start(b, k), end if b in self.kept else self.run[self.last[b]]) for b, k in first.items()}
+        self._match(None, 0)
+        live = self._live(spans, end)
+        self._match(live, int(max(live, default=0) * KEEP))
+        return self.taken
+
+    def _start(self, b: Buffer, first_use: int) -> int:
+        """The run before which the buffer is there: inputs from the start."""
+        return 0 if b.role == "input" else self.run[first_use]
+
+    def _live(self, spans: dict[Buffer, tuple[int, int]], end: int) -> list[int]:
+        """Bytes in use in each run, as things are taken now."""
+        change = [0] * (end + 2)
+        for b, (start, stop) in spans.items():
+            old = self.taken.get(b)
+            if old is not None:  # one block of memory: this part of its life begins where the last one ended
+                start = spans[old][1] + 1
+            if start <= stop:
+                change[start] += self.sizes.bytes(b)
+                change[stop + 1] -= self.sizes.bytes(b)
+        return list(itertools.accumulate(change))[:-1]
+
+    def _match(self, live: list[int] | None, peak: int) -> None:
+        """Go through the steps; without `live` nothing is kept for a later run than the next."""
+        self.taken = {}
+        passed_on: set[Buffer] = set()
+        dead: dict[object, list[Buffer]] = {}
+        dying: dict[int, list[Buffer]] = {}
+        for k, step in enumerate(self.steps):
+            for b in self.allocate[k]:
+                layout = (b.dtype, b.shape, b.strides)
+                old = self._updated(step, b, k) or self._donor(dead.get(layout, []), k, live, peak)
+                if old is not None:
+                    self.taken[b] = old
+                    passed_on.add(old)
+                dying.setdefault(self.last[b], []).append(b)
+            for b in dying.get(k, ()):
+                if b not in self.fixed and b not in passed_on:
+                    dead.setdefault((b.dtype, b.shape, b.strides), []).append(b)
+
+    def _donor(self, dead: list[Buffer], k: int, live: list[int] | None, peak: int) -> Buffer | None:
+        while dead:
+            b = dead.pop()
+            gap = range(self.run[self.last[b]] + 1, self.run[k])
+            if not gap:
+                return b
+            held = self.sizes.bytes(b)
+            if live is not None and max(live[gap.start : gap.stop]) + held <= peak:
+                for r in gap:
+                    live[r] += held
+                return b
+        return None
+
+    def _updated(self, step: Step, b: Buffer, k: int) -> Buffer | None:
+        """A sum that the product written to `b` is added to, if it dies here: the library adds to it in place."""
+        if not isinstance(step, ExternCall) or step.extern.out_variant not in _ADD_IN_PLACE:
+            return None
+        total, *rest = step.extern.args
+        old = total.buffer
+        if total.shape != b.shape or total.strides != b.strides or total.offset is not ZERO or old.dtype is not b.dtype:
+            return None
+        same = old.shape == b.shape and old.strides == b.strides and self.last.get(old) == k
+        free = same and old in self.owned and old not in self.fixed
+        return old if free and all(v.buffer is not old for v in views_in(rest)) else None
+
+
+# Overloads whose first argument, added to the product, may be the result's own memory.
+_ADD_IN_PLACE = (torch.ops.aten.addmm.out, torch.ops.aten.baddbmm.out)
+
+
+def _run_numbers(steps: list[Step]) -> list[int]:
+    """For each step the number of its run: an extern call, or all kernels up to the next one."""
+    numbers: list[int] = []
+    for k, step in enumerate(steps):
+        joins = k > 0 and isinstance(step, Kernel) and isinstance(steps[k - 1], Kernel)
+        numbers.append(numbers[-1] + (not joins) if numbers else 0)
+    return numbers
 
 
 def _aliased(steps: list[Step]) -> set[Buffer]:

@@ -2,7 +2,7 @@
 
 In:     a `LoopProgram`.
 Out:    a `Schedule`.
-Reads on: `fuse.py`, `memory.py`; `kernel.py` has the types.
+Reads on: `fuse.py`, `order.py`, `memory.py`; `kernel.py` has the types.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from pliant.ir.loops import LoopProgram
 from pliant.schedule.fuse import fuse
 from pliant.schedule.kernel import Schedule
 from pliant.schedule.memory import plan
+from pliant.schedule.order import early_folds
 
 
 def schedule(program: LoopProgram, options: config.Schedule) -> Schedule:
     """Fuse, order and plan the memory of a program."""
-    return plan(program, fuse(program, options), options)
+    return plan(program, early_folds(program, fuse(program, options)), options)

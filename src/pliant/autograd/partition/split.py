@@ -24,6 +24,7 @@ from pliant.graph.contracts import AtenGraph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.cse import cse
 from pliant.graph.passes.dce import dce
+from pliant.graph.passes.products import add_up_products
 from pliant.graph.passes.purity import binds_symbols, memory_root
 from pliant.graph.passes.separate import separate
 from pliant.graph.passes.simplify import simplify
@@ -66,6 +67,7 @@ def clean(graph: fx.Graph) -> None:
     simplify(graph)
     cse(graph)
     dce(graph)
+    add_up_products(graph)
 
 
 def partition(joint: JointGraph) -> Partition:
@@ -195,7 +197,8 @@ class _Split:
         copies)
                  for i, v in enumerate(values)]  # fmt: skip
         graph.output(tuple(taken))
-        return AtenGraph(graph, self.joint.captured.shape_env, f"{self.joint.captured.name}_forward", self.static)
+        held = frozenset(range(len(self.joint.primals)))
+        return AtenGraph(graph, self.joint.captured.shape_env, f"{self.joint.captured.name}_forward", held)
 
     def _copy_epilogue(self, graph: fx.Graph, copies: dict[fx.Node, fx.Node]) -> None:
         """The writes of inputs. A value that lies in an input written earlier is copied before all of them."""
@@ -239,8 +242,11 @@ class _Split:
             _copy(graph, node, copies)
         graph.output(tuple(copies[self.gradients[i]] for i in wanted))
         self._own_memory(graph, len(symbols) + len(saved), len(wanted))
-        static = frozenset(len(symbols) + i for i, n in enumerate(saved) if n in self.free)
-        return AtenGraph(graph, self.joint.captured.shape_env, f"{self.joint.captured.name}_backward", static)
+        held_nodes = {n for n in (*self.joint.primals, *_nodes(self.results)) if not self.by_value(n)}
+        first_tangent = len(symbols) + len(saved)
+        held = frozenset([len(symbols) + i for i, n in enumerate(saved) if n in held_nodes])
+        held |= frozenset(range(first_tangent, first_tangent + len(self.joint.tangents)))
+        return AtenGraph(graph, self.joint.captured.shape_env, f"{self.joint.captured.name}_backward", held)
 
     def _own_memory(self, graph: fx.Graph, n_saved: int, n_gradients: int) -> None:
         """A gradient that lies in a saved tensor's memory would let `.grad` share it: copy it."""

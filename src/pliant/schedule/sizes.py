@@ -1,0 +1,40 @@
+"""How many bytes buffers take, as an estimate: symbols count with the sizes seen when the program was compiled.
+
+In:     a `LoopProgram`.
+Out:    bytes of its buffers, plain numbers.
+Holds:  nothing that must be right depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pliant.ir.loops import Buffer, LoopProgram
+from pliant.symbolic.expr import Expr, lit
+from pliant.symbolic.traverse import substitute
+
+ASSUMED = 32  # the size of a symbol that only running the program gives
+
+
+class Sizes:
+    """Bytes of a program's buffers."""
+
+    def __init__(self, program: LoopProgram) -> None:
+        self.hints = program.hints
+        self.known: dict[Expr, int] = {}
+
+    def sum(self, buffers: Iterable[Buffer]) -> int:
+        return sum(map(self.bytes, buffers))
+
+    def bytes(self, buffer: Buffer) -> int:
+        count = buffer.dtype.itemsize
+        for extent in buffer.shape:
+            count *= self._extent(extent)
+        return count
+
+    def _extent(self, e: Expr) -> int:
+        found = self.known.get(e)
+        if found is None:
+            number = substitute(e, {s: lit(int(self.hints.get(s, ASSUMED))) for s in e.free}).as_int()
+            found = self.known[e] = ASSUMED if number is None else number
+        return found

@@ -1,0 +1,72 @@
+"""When steps run, and how long memory is kept for it."""
+
+from __future__ import annotations
+
+import torch
+
+from loop_programs import Program, get
+from pliant import config
+from pliant.ir.loops import Buffer, Extern, View
+from pliant.ir.scalar import apply, const
+from pliant.runtime.compile_program import compile_program
+from pliant.schedule.kernel import ExternCall, Kernel
+from pliant.schedule.schedule import schedule
+from pliant.symbolic.expr import ZERO
+
+OPTIONS = config.Config().schedule
+mm, addmm = torch.ops.aten.mm, torch.ops.aten.addmm
+
+
+def whole(b: Buffer) -> View:
+    return View(b, b.shape, b.strides, ZERO, b.dtype)
+
+
+def product(p: Program, x: Buffer, w: Buffer, total: Buffer | None = None) -> Buffer:
+    out = p._temporary((x.shape[0], w.shape[1]), torch.float32)
+    op, arguments = (mm, (x, w)) if total is None else (addmm, (total, x, w))
+    p.program.computations.append(
+        Extern(op.default, tuple(map(whole, arguments)), {}, (out,), out_variant=op.out, origin="product")
+    )
+    return out
+
+
+def test_sums_run_before_what_they_read_is_kept_for_them():
+    p = Program()
+    x, w = p.tensor(64, 64), p.tensor(64, 64)
+    values, sums = x, []
+    for _ in range(3):
+        values = product(p, values, w)
+        sums.append(values)
+    sums = [p.reduce("sum", (64,), (64,), lambda j, i, v=v: get(v, i, j)) for v in sums]
+    planned = schedule(p.done(*sums), OPTIONS)
+    assert [type(step) for step in planned.steps] == [ExternCall, Kernel] * 3
+    data, weight = torch.randn(64, 64), torch.randn(64, 64)
+    found = compile_program(p.program)([data, weight])
+    for got, power in zip(found, (weight, weight @ weight, weight @ weight @ weight), strict=True):
+        torch.testing.assert_close(got, (data @ power).sum(0), rtol=1e-3, atol=1e-1)
+
+
+def test_memory_is_not_kept_for_later_where_that_raises_the_peak():
+    """The first temporary has the size of the last; between them lies the peak."""
+    p = Program()
+    small, narrow, wide = p.tensor(64, 64), p.tensor(64, 8), p.tensor(8, 4096)
+    one = const(1.0, torch.float32)
+    first = product(p, small, small)
+    middle = product(p, product(p, first, narrow), wide)
+    rows = p.reduce("sum", (64,), (4096,), lambda i, j: get(middle, i, j))
+    back = product(p, small, small)
+    last = p.pointwise((64, 64), lambda i, j: apply("add", apply("add", get(back, i, j), get(rows, i)), one))
+    planned = schedule(p.done(last), OPTIONS)
+    assert first not in planned.in_place.values()
+
+
+def test_products_are_added_up_in_place():
+    p = Program()
+    x, w = p.tensor(16, 16), p.tensor(16, 16)
+    total = product(p, x, w)
+    for _ in range(3):
+        total = product(p, x, w, total)
+    run = compile_program(p.done(total))
+    assert run.wrapper_source.count("empty_strided") == 1
+    data, weight = torch.randn(16, 16), torch.randn(16, 16)
+    torch.testing.assert_close(run([data, weight])[0], 4 * (data @ weight), rtol=1e-4, atol=1e-4)
