@@ -15,6 +15,7 @@ from torch import fx
 
 from pliant.graph.passes.purity import is_view
 from pliant.graph.passes.simplify import same_layout
+from pliant.torch_adapter import append_node
 
 _aten = torch.ops.aten
 _MM, _ADDMM = _aten.mm.default, _aten.addmm.default
@@ -48,8 +49,7 @@ def _rewrite(graph: fx.Graph, total: fx.Node, order: dict[fx.Node, int]) -> bool
 
 
 def _view_of(graph: fx.Graph, source: fx.Node, like: fx.Node) -> fx.Node:
-    view = graph.call_function(like.target, (source,))  # type: ignore[arg-type]
-    view.args, view.kwargs = (source, *like.args[1:]), like.kwargs  # sizes may be symbols: set, not created with
+    view = append_node(graph, like.op, like.target, (source, *like.args[1:]), like.kwargs, like.name)
     view.meta.update(like.meta)
     return view
 
