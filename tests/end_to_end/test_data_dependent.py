@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 import pliant
 from end_to_end.data_dependent_programs import PROGRAMS, Case
+from pliant.errors import GraphBreakError
 
 
 def _given(case: Case, seed: int) -> tuple[Any, ...]:
@@ -40,3 +41,104 @@ def test_program(name, dynamic):
     seen = pliant.stats()
     assert seen["fallbacks"] == 0
     assert sum(seen["break_reasons"].values()) <= case.breaks
+
+
+def _outcome(program, *args):
+    try:
+        return program(*args)
+    except Exception as error:
+        return type(error), str(error)
+
+
+def _largest_kept(x):
+    kept = x[x > 0]
+    return kept.max(), kept.softmax(0), kept[0]
+
+
+def _two_masks(x):
+    return x[x > 0] + x[x < 0]
+
+
+def _checked(x):
+    n = x.sum().int().item()
+    torch._check_value(n <= 4, lambda: f"{n} is more than 4 of {x.size(0)}")
+    torch._check(n >= 0)
+    return torch.ones(n)
+
+
+def _refuses(x):
+    noise = torch.rand(2)
+    if (x < 0).all():
+        raise KeyError("all negative")
+    if x.sum() == 7:
+        raise AssertionError("sum")
+    return x[:2] + noise
+
+
+@pytest.mark.parametrize("program", [_largest_kept, _two_masks, _checked, _refuses])
+def test_data_that_the_code_was_not_compiled_for(program):
+    """Sizes of 0, sizes that differ, failed checks: values, errors and random numbers are eager's."""
+    rows = [
+        [1, 2, -3, -4],
+        [-1, -2, -3, -4],
+        [1, 2, 3, 1],
+        [0, 0, 0, 0],
+        [1, -2, -3, -4],
+        [5, 2, 1, -1],
+        [1, 1, -1, -1],
+    ]
+    pliant.reset()
+    compiled = pliant.compile(program, fullgraph=True)
+    torch.manual_seed(0)
+    expected = [_outcome(program, torch.tensor(row).float()) for row in rows]
+    torch.manual_seed(0)
+    found = [_outcome(compiled, torch.tensor(row).float()) for row in rows]
+    for one, other in zip(found, expected, strict=True):
+        is_error = isinstance(other, tuple) and isinstance(other[0], type)
+        assert one == other if is_error else torch.testing.assert_close(one, other) is None
+    assert pliant.stats()["graphs"] == 1
+
+
+def test_inputs_are_written_once_where_the_call_runs_eagerly():
+    def program(x, y):
+        x.add_(1)
+        return y[y > 0].max() + x.sum()
+
+    compiled = pliant.compile(program)
+    x = torch.zeros(3)
+    compiled(x, torch.ones(3))
+    with pytest.raises(RuntimeError, match="numel"):
+        compiled(x, -torch.ones(3))
+    assert x.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_a_branch_on_data_says_what_to_write():
+    def program(x, lengths):
+        longest = lengths.max().item()
+        if longest > 4:
+            return x + 1
+        return x - 1
+
+    with pytest.raises(GraphBreakError) as caught:
+        pliant.compile(program, fullgraph=True)(torch.ones(3), torch.tensor([1, 2]))
+    text = str(caught.value)
+    assert "the value of `u0 >= 5` is needed" in text and "longest = lengths.max().item()" in text
+    assert "if longest > 4:" in text and "torch._check(longest >= 5)" in text
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", ["pack_ragged", "split_by_lengths", "unique_counts", "crop", "raises_on_bad_data"])
+def test_other_backends(name, backend):
+    pliant.reset()
+    case = PROGRAMS[name]
+    compiled = pliant.compile(case.program, backend=backend, fullgraph=True)
+    for seed in (0, 1):
+        torch.testing.assert_close(compiled(*_given(case, seed)), case.program(*_given(case, seed)))
+
+
+def test_numbers_can_be_left_to_breaks():
+    pliant.reset()
+    with pliant.config.patch(data_dependent=False):
+        compiled = pliant.compile(lambda x: x * x.sum().item())
+        assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 3.0))
+    assert pliant.stats()["break_reasons"] == {"data-dependent": 1}

@@ -26,6 +26,7 @@ from pliant.autograd.training import bump_versions, outside_autocast, training, 
 from pliant.debug import events
 from pliant.graph.contracts import AtenCompiler, CapturedGraph, Runnable
 from pliant.graph.printer import graph_text
+from pliant.graph.unbacked import assume
 from pliant.torch_adapter import without_base
 
 Call = Callable[[list[Any]], tuple[Any, ...]]
@@ -69,6 +70,8 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
     known: dict[fx.Node, Any] = {}
     places = {node: place for place, node in enumerate(nodes)}
     steps = []
+    if any(node.target is assume for node in nodes):  # the call could not run anew once a segment has written an input
+        raise UnsupportedAliasing("a cut in a program that assumes sizes", kind="returned-intermediate")
     for number, segment in enumerate(split(captured, cuts)):
         program = as_captured(captured, segment, number, known)
         with events.stage("joint"):

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from pliant import config
 from pliant.capture import stance
 from pliant.capture.bytecode.resume import ResumePoint
@@ -28,7 +30,6 @@ from pliant.capture.trace import Break, BreakReason, Trace
 from pliant.capture.tracer import TraceOptions, trace
 from pliant.debug import events
 from pliant.errors import (
-    AssumptionError,
     DataDependentError,
     FallbackWarning,
     GraphBreakError,
@@ -292,9 +293,15 @@ class Dispatcher:
                 eager=self._eager_after,
             )  # fmt: skip
 
-    def _eager_after(self, error: AssumptionError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What serves a call whose data its code was not compiled for; its graph has changed nothing yet."""
-        events.record("assumption", name=self.name, why=error.what, where=error.where)
+    def _eager_after(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any], random_state: Any) -> Any:
+        """What serves a call whose data its code was not compiled for, or on which an operator fails.
+
+        The graph has drawn random numbers at most: it writes inputs at its end. Eager raises what it has to, when it
+        has to.
+        """
+        events.record("assumption", name=self.name, why=str(error).partition("\n")[0], where=self.location)
+        if random_state is not None:
+            torch.set_rng_state(random_state)
         return self.eager(*args, **kwargs)
 
     def _resume(self, point: ResumePoint, globals_: dict[str, Any], name: str, known: Symbolic) -> Callable[..., Any]:

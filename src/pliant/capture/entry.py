@@ -40,7 +40,6 @@ from pliant.capture.trace import (
     SetItem,
     Trace,
 )
-from pliant.errors import AssumptionError
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.codegen import ARGUMENT, HELD, MISS, READ_ERRORS, RELATION, SHAPE, STATE, GuardWriter, Step, rank
@@ -179,8 +178,12 @@ def _graph_call(
     line = f"[{', '.join(outputs)}] = {call}" if outputs else call
     if eager is None or not trace.graph.shape_env.has_unbacked:
         return [line]
-    error, instead = writer.names.define("AssumptionError", AssumptionError), writer.names.define("eager", eager)
-    return ["try:", f"    {line}", f"except {error} as error:", f"    return {instead}(error, args, kwargs)"]
+    instead = writer.names.define("eager", eager)
+    state = "get_rng_state()" if trace.graph.attributes.get("draws") else "None"
+    if state != "None":
+        writer.names.define("get_rng_state", torch.get_rng_state)
+    tail = ["except Exception as error:", f"    return {instead}(error, args, kwargs, random_state)"]
+    return [f"random_state = {state}", "try:", f"    {line}", *tail]
 
 
 def _function_text(steps: list[str], tail: list[str]) -> str:
@@ -278,6 +281,9 @@ class _Body:
         program = decode(frame.code)
         point = point_at(program, program.index_of(frame.offset), [v is not NULL for v in frame.stack], frame.locals)
         step: StepCode = step_code(point)
+        for value, text in zip(frame.stack, stack, strict=True):
+            if isinstance(value, BaseException):
+                b.lines.append(f"{b.hold(raised)}({text})")
         known = _symbolic(frame)
         resumes = tuple(self.resume(p, frame.globals, frame.function_name, known) for p in step.successors)
         label = f"{frame.function_name}_at_{frame.offset}"
@@ -290,6 +296,16 @@ class _Body:
         else:
             head = names(types.FunctionType(step.code, frame.globals), label)
         return f"{head}({', '.join(values)})"
+
+
+def raised(error: BaseException) -> None:
+    """Give an exception of the traced program a traceback, as all have that were raised."""
+    if error.__traceback__ is None:
+        context = error.__context__
+        try:
+            raise error
+        except BaseException:
+            error.__context__ = context
 
 
 def _symbolic(frame: FrameState) -> Symbolic:

@@ -11,7 +11,7 @@ Reads on: `frame.py` (the loop), `opcodes/`, `calls.py`, `handlers/` (tables), `
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -23,6 +23,7 @@ from pliant.capture import attributes, calls, carried, opcodes, operators
 from pliant.capture.autodiff import TABLES
 from pliant.capture.bytecode.cfg import layouts
 from pliant.capture.bytecode.decode import Op, Program
+from pliant.capture.bytecode.ops import effect
 from pliant.capture.bytecode.resume import point_at, resume_freevars, step_code
 from pliant.capture.collect import collect_values
 from pliant.capture.dynamic_policy import DynamicPolicy
@@ -39,7 +40,7 @@ from pliant.capture.world import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, World, conc
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
-from pliant.guards.sources import ArgSource, ItemSource, KwargSource, held
+from pliant.guards.sources import ArgSource, ItemSource, KwargSource, Source, held
 from pliant.source import SourceLocation
 from pliant.symbolic.shape_env import ShapeEnv
 
@@ -85,6 +86,7 @@ class Tracer:
     mapping = operators.mapping
     special_method = operators.special_method
     call = calls.call
+    inline = calls.inline
     new_object = calls._new_object
     instantiate = calls.instantiate
 
@@ -103,6 +105,7 @@ class Tracer:
         self.world.bring_carried = lambda real, source: carried.bring(self, real, source)
         self.recorder = Recorder(self.graph, self.inputs, self.location)
         self.frames: list[Frame] = []
+        self.guarded_leaves: set[Source] = set()
         self.steps = 0
         self.stop_at = stop_at
         self.current_exception: BaseException | None = None
@@ -386,6 +389,8 @@ class _Attempt:
             raise CannotCapture(reason)
         innermost = frames[-1]
         clean = self.t.steps == innermost.steps_at_op and self.t.recorder.count == innermost.nodes_at_op
+        operands = innermost.saved[len(innermost.saved) - effect(innermost.op)[0] :]
+        clean = clean and not any(isinstance(v, Iterator) for v in operands)  # perhaps advanced
         return self._frames_to_split(reason, clean)
 
     def _frames_to_split(self, reason: BreakReason, clean: bool) -> Break | _Restart:
@@ -407,6 +412,7 @@ class _Attempt:
     # ---- finishing
     def _finish(self, end: Return | Break, before: Settings) -> Trace:
         t = self.t
+        t.world.guard_aliases()
         effects: list[Effect] = t.world.effects()
         after = self.after if isinstance(end, Break) else Settings()
         effects += [CallEffect(setter, arguments, {}) for setter, arguments in after.calls_from(before)]
@@ -434,7 +440,9 @@ class _Attempt:
         t.graph.erase_node(old)
         t.graph.output(tuple(nodes))
         module = fx.GraphModule(t.recorder.constants, t.graph)
-        return CapturedGraph(module, t.inputs.inputs, t.shape_env, _root_name(self.root), grad)
+        captured = CapturedGraph(module, t.inputs.inputs, t.shape_env, _root_name(self.root), grad)
+        captured.attributes["draws"] = t.mode.draws
+        return captured
 
 
 def _states(frames: tuple[Frame, ...], handled: BaseException | None) -> tuple[FrameState, ...]:

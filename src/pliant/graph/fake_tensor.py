@@ -131,6 +131,7 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.intern = Interner()
         self.unbacked_made = 0
         self.writes = 0
+        self.draws = False  # whether random numbers were drawn
         self.counts: dict[
             Any, tuple[Any, Any]
         ] = {}  # of a tensor's elements that are not zero: value -> (count, tensor)
@@ -192,6 +193,7 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         plan = plan_of(func)
         self.writes += bool(plan.written)
+        self.draws = self.draws or torch.Tag.nondeterministic_seeded in plan.tags
         if plan.composite:
             with self:
                 outputs = func.decompose(*args, **kwargs)

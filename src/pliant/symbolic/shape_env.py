@@ -32,6 +32,7 @@ from pliant.symbolic.traverse import evaluate, substitute
 SymNumber: TypeAlias = "int | float | bool | torch.SymInt | torch.SymFloat | torch.SymBool"
 
 _UNBACKED_PREFIX: dict[Any, str] = {int: "u", float: "f", bool: "b"}
+_LIKELY_SIZE = 64  # of what only running tells
 _BACKED_PREFIX: dict[Any, str] = {int: "s", float: "z", bool: "q"}
 
 
@@ -292,12 +293,13 @@ class ShapeEnv:
         return value
 
     def answer(self, e: Expr) -> bool:
-        """The truth of what an operator's C++ asks. Unbacked sizes are assumed to be neither 0 nor 1 where that decides,
-        which the running graph checks."""
-        if self.unbacked_symbols(e) and self.statically_known(e) is None:
-            known = self.size_obliviously_known(e)
-            if known is not None and self.expect_true(e if known else e.not_()):
-                return known
+        """The truth of what an operator's C++ asks. What unbacked sizes decide is assumed to be as it is for sizes that
+        are neither 0 nor 1, which the running graph checks."""
+        unbacked = self.unbacked_symbols(self.simplify(e))
+        if unbacked and unbacked <= self.size_like and self.statically_known(e) is None:
+            likely = bool(evaluate(self.simplify(e), {**self.hints, **dict.fromkeys(unbacked, _LIKELY_SIZE)}))
+            if self.expect_true(e if likely else e.not_()):
+                return likely
         return bool(self.evaluate(e))
 
     def specialize(self, e: Expr) -> int:

@@ -83,6 +83,8 @@ class SymNode:
         return None
 
     def is_constant(self) -> bool:
+        """Whether it is a number wrapped as a node: never true of a symbol, even one that has become known, since C++
+        then takes it for a plain number."""
         return isinstance(self._expr, x.Constant)
 
     def is_symbolic(self) -> bool:

@@ -16,6 +16,7 @@ import torch
 from pliant.capture.bytecode.decode import Op, Program
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, handles
+from pliant.capture.torch_calls import call_torch
 from pliant.capture.world import SYMBOLIC_TYPES, concrete
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import check, is_unbacked, place
@@ -52,6 +53,37 @@ def _plain(number: Any) -> Any:
     """The number itself if it is a constant."""
     value = number.node.constant
     return number if value is None else value
+
+
+@handles(torch.tensor)
+def _tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """Of numbers that are not known, the C function would ask for the values."""
+    data = t.internalize(args[0]) if args else None
+    if type(data) not in (list, tuple):
+        known = type(data) not in SYMBOLIC_TYPES or not is_unbacked(data)
+        return call_torch(t, torch.tensor, args, kwargs) if known else _scalar(t, data, kwargs)
+    items = [t.world.resolve(one) for one in data]
+    if not any(type(one) in SYMBOLIC_TYPES and is_unbacked(one) for one in items):
+        return call_torch(t, torch.tensor, args, kwargs)
+    if "dtype" not in kwargs:
+        kwargs = {**kwargs, "dtype": _common_dtype(items)}
+    return call_torch(t, torch.stack, ([_scalar(t, one, kwargs) for one in items],), {})
+
+
+def _scalar(t: Tracer, number: Any, kwargs: Kwargs) -> Any:
+    dtype = kwargs.get("dtype") or _common_dtype([number])
+    value = to_int(t, number) if type(number) is torch.SymBool else number
+    return call_torch(t, torch.full, ((), value), {**kwargs, "dtype": dtype})
+
+
+def _common_dtype(numbers: list[Any]) -> torch.dtype:
+    kinds = {_KINDS.get(type(number), float) for number in numbers}
+    if not kinds <= {bool, int, float} or any(type(number) not in _KINDS for number in numbers):
+        raise GraphBreak("data-dependent", "a tensor made of numbers from the graph and other things")
+    return torch.get_default_dtype() if float in kinds else torch.int64 if int in kinds else torch.bool
+
+
+_KINDS = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool, int: int, float: float, bool: bool}
 
 
 # ---- statements

@@ -16,8 +16,10 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.trace import CallEffect
+from pliant.capture.world import SYMBOLIC_TYPES
 from pliant.graph import random_state
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.unbacked import is_unbacked
 from pliant.guards.sources import held
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ def _effect(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> None:
 def _snapshot(t: Tracer, value: Any) -> Any:
     if isinstance(value, FakeTensor):
         raise GraphBreak("side-effect-call", "output of a tensor's value")
+    if _is_computed(value):
+        return value
     value = t.concrete_tree(t.internalize(value))
     if isinstance(value, (str, int, float, bool, type(None), bytes)):
         return value
@@ -46,11 +50,17 @@ def _snapshot(t: Tracer, value: Any) -> Any:
     raise GraphBreak("side-effect-call", f"output of a {type(value).__name__}")
 
 
+def _is_computed(value: Any) -> bool:
+    """Whether it is a number that the graph returns."""
+    return type(value) in SYMBOLIC_TYPES and is_unbacked(value)
+
+
 @handles(print)
 def _print(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if any(v is not None for k, v in kwargs.items() if k == "file"):
         raise GraphBreak("side-effect-call", "print to a file")
-    texts = tuple(t.call(str, (a,), {}) if not isinstance(a, (FakeTensor, str)) else a for a in args)
+    kept = [isinstance(a, (FakeTensor, str)) or _is_computed(a) for a in args]
+    texts = tuple(a if keep else t.call(str, (a,), {}) for a, keep in zip(args, kept))
     _effect(t, print, texts, kwargs)
 
 

@@ -336,3 +336,9 @@ def embedding_bag(
     count = offsets.like((bags,))
     best = offsets.like((bags, weight.size[1])) if mode == 2 else count
     return weight.like((bags, weight.size[1])), indices.like((0,) if fused else indices.size), count, best
+
+
+@rule(_aten.affine_grid_generator.default)
+def affine_grid(theta: TensorSpec, size: Sequence[Dim], align_corners: bool) -> TensorSpec:
+    """A point of as many coordinates as there are dimensions in space, for each point of the output."""
+    return theta.like((size[0], *size[2:], len(size) - 2))
