@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _LRU_CACHE = type(functools.lru_cache(len))
 # Classes in C that look attributes up by rules of their own: another thread, or another object, has others.
 _OWN_LOOKUP = (threading.local, weakref.ProxyType, weakref.CallableProxyType)
+_TPFLAGS_HEAPTYPE = 1 << 9  # other classes do not change
+_OFFSET_QUESTIONS = frozenset(("storage_offset", "as_strided", "as_strided_", "set_", "untyped_storage", "storage"))
 _C_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _NATIVE_TYPES: frozenset[type] = frozenset(
     (
@@ -121,7 +123,7 @@ def generic_get_attr(t: Tracer, obj: Any, name: str) -> Any:
     """object.__getattribute__: data descriptor, instance dict, other descriptor, plain class attribute."""
     cls = type(obj)
     found = t.world.type_lookup(cls, name)
-    if found is not MISSING and _is_data_descriptor(found):
+    if found is not MISSING and _is_data_descriptor(t, found):
         return bind(t, found, obj, cls, name)
     value = _instance_attribute(t, obj, name, shadows=found is not MISSING)
     if value is not MISSING:
@@ -131,8 +133,21 @@ def generic_get_attr(t: Tracer, obj: Any, name: str) -> Any:
     raise Raised(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'", name=name, obj=obj))
 
 
-def _is_data_descriptor(found: Any) -> bool:
-    return hasattr(type(found), "__set__") or hasattr(type(found), "__delete__")
+def _is_data_descriptor(t: Tracer, found: Any) -> bool:
+    return any(t.world.type_lookup(type(found), name) is not MISSING for name in ("__set__", "__delete__"))
+
+
+def _getter(t: Tracer, found: Any) -> Any:
+    """The `__get__` of a descriptor's class, None if it is none."""
+    getter = t.world.type_lookup(type(found), "__get__")
+    return None if getter is MISSING else getter
+
+
+def _inside(t: Tracer, function: Any, name: str) -> Any:
+    """A function in a descriptor that was found on a class: reached by the entry as itself."""
+    if isinstance(function, types.FunctionType):
+        t.world.set_origin(function, held(function, name))
+    return function
 
 
 def _instance_attribute(t: Tracer, obj: Any, name: str, shadows: bool) -> Any:
@@ -161,18 +176,18 @@ def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
         case property():
             if found.fget is None:
                 raise Raised(AttributeError(f"property '{name}' of '{cls.__name__}' object has no getter"))
-            return t.call(found.fget, (obj,), {})
+            return t.call(_inside(t, found.fget, name), (obj,), {})
         case classmethod():
-            return types.MethodType(found.__func__, cls)
+            return types.MethodType(_inside(t, found.__func__, name), cls)
         case staticmethod():
-            return found.__func__
+            return _inside(t, found.__func__, name)
         case _ if isinstance(found, _C_DESCRIPTORS):
             return _c_descriptor(t, found, obj, name)
         case _ if isinstance(
             found, (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
         ):
             return t.native(getattr, obj, name)
-    getter = getattr(type(found), "__get__", None)
+    getter = _getter(t, found)
     if getter is None:
         owner = next(base for base in cls.__mro__ if name in base.__dict__)
         return t.world.bring(found, DictAttributeSource(held(owner, owner.__qualname__), name))
@@ -184,6 +199,16 @@ def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
     raise GraphBreak("unknown-object", f"the descriptor {type(found).__name__} behind attribute '{name}'")
 
 
+def _compute_once(t: Tracer, found: functools.cached_property[Any], obj: Any) -> Any:
+    """A cached property that is not in the instance's dict yet."""
+    value = t.call(found.func, (obj,), {})
+    if t.world.is_foreign(obj):
+        t.world.dict_set(t.world.instance_dict(obj), str(found.attrname), value)
+    else:
+        obj.__dict__[found.attrname] = value
+    return value
+
+
 def _c_descriptor(t: Tracer, found: Any, obj: Any, name: str) -> Any:
     """A slot or a getter written in C: read it now, under the value's own guards."""
     world = t.world
@@ -192,10 +217,15 @@ def _c_descriptor(t: Tracer, found: Any, obj: Any, name: str) -> Any:
         raise Raised(AttributeError(name))
     if stored is not MISSING:
         return stored
-    value = t.native(found.__get__, obj)
+    source = world.source_of(obj)
+    try:
+        value = t.native(found.__get__, obj)
+    except Raised:
+        if source is not None:
+            world.guard(source, Kind.UNSET, found)
+        raise
     if not world.is_foreign(obj):
         return value
-    source = world.source_of(obj)
     assert source is not None
     return world.resolve(world.bring(value, AttributeSource(source, name)))
 
@@ -242,6 +272,9 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
     stored = t.world.slot_get(fake, name)
     if stored is not MISSING and stored is not DELETED:
         return stored
+    t.world.type_lookup(torch.nn.Parameter if fake.is_parameter_ else torch.Tensor, name)
+    if name in _OFFSET_QUESTIONS:
+        t.inputs.guard_offsets()
     if name == "grad":
         return None  # made by the trace, and no gradient was stored
     if example is not None and not hasattr(torch.Tensor, name) and name in example.__dict__:
@@ -310,14 +343,14 @@ def _class_attribute(t: Tracer, cls: type, name: str) -> Any:
         member = cls.__members__[name]
         world.set_origin(member, held(member, f"{cls.__name__}.{name}"))
         return member
-    if name == "__dict__" or name == "__mro__" or name == "__bases__":
-        return t.native(getattr, cls, name)
+    if name == "__dict__":
+        return _class_dict(t, cls)
     stored = world.slot_get(cls, name)
     if stored is not MISSING and stored is not DELETED:
         return stored
     found = world.type_lookup(cls, name)
     meta = MISSING if type(cls) is type else world.type_lookup(type(cls), name)
-    if meta is not MISSING and _is_data_descriptor(meta) and isinstance(meta, property):
+    if meta is not MISSING and _is_data_descriptor(t, meta) and isinstance(meta, property):
         return bind(t, meta, cls, type(cls), name)
     if found is MISSING or isinstance(found, _C_DESCRIPTORS):
         return _metaclass_attribute(t, cls, name, meta)
@@ -332,13 +365,13 @@ def _class_attribute(t: Tracer, cls: type, name: str) -> Any:
             world.set_origin(found, held(found, f"{cls.__qualname__}.{name}"))
             return found
         case classmethod():
-            return types.MethodType(found.__func__, cls)
+            return types.MethodType(_inside(t, found.__func__, name), cls)
         case staticmethod():
-            return found.__func__
+            return _inside(t, found.__func__, name)
         case types.ClassMethodDescriptorType():
             return t.native(getattr, cls, name)
     owner = next(base for base in cls.__mro__ if name in base.__dict__)
-    getter = getattr(type(found), "__get__", None)
+    getter = _getter(t, found)
     if getter is None:
         return world.resolve(world.bring(found, DictAttributeSource(held(owner, owner.__qualname__), name)))
     if isinstance(getter, types.FunctionType):
@@ -347,12 +380,24 @@ def _class_attribute(t: Tracer, cls: type, name: str) -> Any:
     return t.native(getattr, cls, name)
 
 
+def _class_dict(t: Tracer, cls: type) -> Any:
+    """The namespace of a class; every name in it counts."""
+    if not t.world.is_made(cls):
+        source = AttributeSource(held(cls, cls.__qualname__), "__dict__")
+        t.world.guard(source, Kind.KEYS, tuple(cls.__dict__))
+        for name in cls.__dict__:
+            t.world.type_lookup(cls, name)
+    return t.native(getattr, cls, "__dict__")
+
+
 def _metaclass_attribute(t: Tracer, cls: type, name: str, meta: Any) -> Any:
     if isinstance(meta, types.FunctionType):
         return types.MethodType(meta, cls)
     if meta is MISSING or isinstance(meta, (*_C_DESCRIPTORS, types.MethodDescriptorType, types.WrapperDescriptorType)):
         value = t.native(getattr, cls, name)
         if isinstance(value, (type, str, tuple, int, type(None))):
+            if cls.__flags__ & _TPFLAGS_HEAPTYPE and not t.world.is_made(cls):
+                t.world.guard(AttributeSource(held(cls, cls.__qualname__), name), Kind.EQUALS, value)
             return value
         t.world.set_origin(value, held(value, f"{cls.__qualname__}.{name}"))
         return value
@@ -365,10 +410,11 @@ def super_attr(t: Tracer, cls: type, receiver: Any, name: str) -> Any:
     if type(receiver) is FakeTensor:
         raise GraphBreak("unknown-object", "super() of a tensor")
     mro = real.__mro__
+    t.world.type_lookup(real, name)  # also that the bases stay as they are
     for base in mro[mro.index(cls) + 1 :]:
+        t.world.type_lookup(base, name)
         if name in base.__dict__:
             found = base.__dict__[name]
-            t.world.type_lookup(base, name)
             t.world.set_origin(found, held(found, f"{base.__qualname__}.{name}"))
             return _bind_super(t, found, receiver, real, base, name)
     raise Raised(AttributeError(f"'super' object has no attribute '{name}'"))
@@ -380,9 +426,9 @@ def _bind_super(t: Tracer, found: Any, receiver: Any, real: type, base: type, na
             case types.FunctionType():
                 return found
             case classmethod():
-                return types.MethodType(found.__func__, real)
+                return types.MethodType(_inside(t, found.__func__, name), real)
             case staticmethod():
-                return found.__func__
+                return _inside(t, found.__func__, name)
             case _:
                 return t.native(found.__get__, None, real) if hasattr(found, "__get__") else found
     if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
@@ -422,7 +468,7 @@ def generic_set_attr(t: Tracer, obj: Any, name: str, value: Any) -> None:
     """object.__setattr__: data descriptor, else instance dict. `DELETED` deletes."""
     world, cls = t.world, type(obj)
     found = world.type_lookup(cls, name)
-    if found is not MISSING and _is_data_descriptor(found):
+    if found is not MISSING and _is_data_descriptor(t, found):
         return _set_through_descriptor(t, found, obj, name, value)
     if not world.is_foreign(obj):
         if value is DELETED:
@@ -444,7 +490,7 @@ def _set_through_descriptor(t: Tracer, found: Any, obj: Any, name: str, value: A
         function = found.fdel if value is DELETED else found.fset
         if function is None:
             raise Raised(AttributeError(f"property '{name}' of '{type(obj).__name__}' object has no setter"))
-        t.call(function, (obj,) if value is DELETED else (obj, value), {})
+        t.call(_inside(t, function, name), (obj,) if value is DELETED else (obj, value), {})
         return
     if isinstance(found, types.MemberDescriptorType):
         if t.world.is_foreign(obj):

@@ -14,6 +14,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.modules.module as nn_module
 
 from pliant.capture import handlers, marked
 from pliant.capture.attributes import bring_class
@@ -24,7 +25,7 @@ from pliant.capture.torch_calls import call_torch, find_special, is_torch_leaf
 from pliant.capture.rewritten import REWRITTEN
 from pliant.capture.world import standard_class
 from pliant.guards.kinds import MISSING, Kind
-from pliant.guards.sources import AttributeSource, ItemSource, held
+from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSource, ItemSource, ReferentSource, held
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -79,15 +80,46 @@ def _call_function(
     t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool
 ) -> Any:
     if is_torch_leaf(function):
+        _guard_leaf(t, function)
         return call_torch(t, function, args, kwargs)
     special = find_special(function)
     if special is not None:
         return special(t, function, args, kwargs)
     if "registry" in function.__dict__ and "dispatch" in function.__dict__ and args:  # functools.singledispatch
         chosen = function.__dict__["dispatch"](bring_class(t, args[0]))
+        _guard_registry(t, function)
         t.world.set_origin(chosen, held(chosen, function.__qualname__))
         return call(t, chosen, args, kwargs, linked)
     return inline(t, function, args, kwargs, linked)
+
+
+def _guard_leaf(t: Tracer, function: types.FunctionType) -> None:
+    """A function of PyTorch that is called as it is: its code, its defaults, and the globals that its code names."""
+    source = t.world.source_of(function) or held(function, function.__qualname__)
+    if source in t.guarded_leaves:
+        return
+    t.guarded_leaves.add(source)
+    for name in ("__code__", "__defaults__", "__kwdefaults__"):
+        t.world.guard(AttributeSource(source, name), Kind.IDENTITY, getattr(function, name))
+    namespace = function.__globals__
+    root = held(namespace, str(namespace.get("__name__")))
+    for name in function.__code__.co_names:
+        value = namespace.get(name, MISSING)
+        if isinstance(value, (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type)):
+            t.world.guard(ItemSource(root, name), Kind.IDENTITY, value)
+
+
+def _guard_registry(t: Tracer, function: types.FunctionType) -> None:
+    """The implementations of a single-dispatch function: a dict that its `dispatch` refers to."""
+    dispatch = function.__dict__["dispatch"]
+    source = t.world.source_of(function)
+    index = dispatch.__code__.co_freevars.index("registry")
+    chain: Any = held(dispatch, function.__qualname__) if source is None else DictAttributeSource(source, "dispatch")
+    registry = CellSource(ItemSource(AttributeSource(chain, "__closure__"), index))
+    found = dispatch.__closure__[index].cell_contents
+    t.world.guard(registry, Kind.KEYS, tuple(found))
+    for cls, implementation in found.items():
+        t.world.guard(ItemSource(registry, cls), Kind.IDENTITY, implementation)
 
 
 def inline(
@@ -207,7 +239,7 @@ def _call_partial(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[
 
 # ---- objects with __call__
 def _call_object(t: Tracer, obj: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
-    if isinstance(obj, torch.nn.Module) and type(obj).__call__ is torch.nn.Module.__call__:
+    if isinstance(obj, torch.nn.Module) and _calls_as_torch_does(t, type(obj)):
         return _call_module(t, obj, args, kwargs, linked)
     method = t.world.type_lookup(type(obj), "__call__")
     if isinstance(method, types.FunctionType):
@@ -220,6 +252,12 @@ def _call_object(t: Tracer, obj: Any, args: tuple[Any, ...], kwargs: dict[str, A
     raise GraphBreak("unknown-call", f"a call of a {type(obj).__name__}")
 
 
+_GLOBAL_HOOKS = (
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -237,10 +275,20 @@ def _call_module(
     return call(t, t.get_attr(module, "forward"), args, kwargs, linked)
 
 
+def _calls_as_torch_does(t: Tracer, cls: type) -> bool:
+    """Whether calling a module of the class is PyTorch's own code, which need not be interpreted."""
+    for name, own in (("__call__", "_wrapped_call_impl"), ("_call_impl", "_call_impl")):
+        found = t.world.type_lookup(cls, name)
+        if not isinstance(found, types.FunctionType) or found.__globals__ is not vars(nn_module):
+            return False
+        if found.__code__.co_name != own:
+            return False
+        t.world.guard(AttributeSource(held(found, name), "__code__"), Kind.IDENTITY, found.__code__)
+    return True
+
+
 def _refuse_backward_hooks(module: torch.nn.Module) -> None:
     """They run with the module's own inputs and outputs, which the graph does not keep."""
-    import torch.nn.modules.module as nn_module
-
     if (
         nn_module._global_backward_hooks
         or nn_module._global_backward_pre_hooks
@@ -251,28 +299,22 @@ def _refuse_backward_hooks(module: torch.nn.Module) -> None:
 
 
 def _has_hooks(t: Tracer, module: torch.nn.Module) -> bool:
-    import torch.nn.modules.module as nn_module
-
-    if any(
-        (
-            nn_module._global_backward_hooks,
-            nn_module._global_backward_pre_hooks,
-            nn_module._global_forward_hooks,
-            nn_module._global_forward_pre_hooks,
-        )
-    ):
+    if not all([_is_empty(t, vars(nn_module), name) for name in _GLOBAL_HOOKS]):
         return True
     if not t.world.is_foreign(module):
         return any(module.__dict__.get(name) for name in _HOOKS)
     table = t.world.instance_dict(module)
-    found = False
-    for name in _HOOKS:
-        hooks = t.world.dict_get(table, name)
-        if hooks is not MISSING and hooks:
-            found = True
-        elif hooks is not MISSING:
-            t.world.guard(t.world.item_source(table, name), Kind.EMPTY)
-    return found
+    return not all([_is_empty(t, table, name) for name in _HOOKS])
+
+
+def _is_empty(t: Tracer, table: dict[str, Any], name: str) -> bool:
+    """Whether a dict of hooks, a value of the table, is empty or not there."""
+    if not t.world.is_foreign(table):
+        t.world.set_origin(table, held(table, "torch.nn.modules.module"))
+    hooks = t.world.dict_get(table, name)
+    if hooks is not MISSING and not hooks:
+        t.world.guard(t.world.item_source(table, name), Kind.EMPTY)
+    return hooks is MISSING or not hooks
 
 
 # ---- classes

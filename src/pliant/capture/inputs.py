@@ -19,13 +19,17 @@ from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
 from pliant.guards.kinds import Kind, TensorFacts
-from pliant.guards.sources import ModuleMemberSource, SizeSource, Source, StrideSource
+from pliant.guards.parts import root_of
+from pliant.guards.sources import HeldSource, MethodSource, ModuleMemberSource, SizeSource, Source, StrideSource
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.shape_env import ShapeEnv
 
 if TYPE_CHECKING:
     from pliant.capture.dynamic_policy import DynamicPolicy
     from pliant.capture.world import World
+
+
+_STORES = frozenset(("setitem", "iadd", "isub", "imul", "itruediv", "ipow", "iand", "ior", "ixor", "ifloordiv", "imod"))
 
 
 class Inputs:
@@ -62,6 +66,45 @@ class Inputs:
         self._examples[id(fake)] = value
         self.world.set_origin(fake, source)
         return fake
+
+    def guard_memory(self) -> None:
+        """Tensors that the program writes share no memory with others, as now (a graph is made for one or the other)."""
+        tensors = [i for i in self.inputs if i.kind == "tensor" and i.example.layout is torch.strided]
+        written = [i for i in tensors if self._is_written(i.fake)]
+        if not written or len(tensors) < 2:
+            return
+        with torch._C.DisableTorchFunction():
+            memory = {i.example.untyped_storage()._cdata for i in tensors}
+        if len(memory) < len(tensors):
+            return  # shared now: only these very tensors are served
+        passive = [i for i in tensors if i not in written]
+        for held in (True, False):  # held tensors among themselves: checked when one of them changes
+            mine, others = (
+                tuple(i.source for i in group if not held or isinstance(root_of(i.source), HeldSource))
+                for group in (written, passive)
+            )
+            if len(mine) + len(others) > 1 and mine:
+                self.world.guard(mine[0], Kind.SEPARATE, (mine, others))
+            if all(isinstance(root_of(i.source), HeldSource) for i in tensors):
+                return
+
+    def _is_written(self, fake: FakeTensor) -> bool:
+        """Whether a write in place was recorded on the tensor or a view of it; inference tensors do not tell which."""
+        if not fake.is_inference():
+            return fake._version > 0
+        return any(
+            (node.op == "call_method" and node.target.endswith("_") and not node.target.endswith("__"))
+            or (node.op == "call_function" and getattr(node.target, "__name__", "") in _STORES)
+            for node in self.graph.nodes
+        )
+
+    def guard_offsets(self) -> None:
+        """The program asks where tensors start in their memory."""
+        for one in self.inputs:
+            if one.kind == "tensor" and one.example.layout is torch.strided:
+                with torch._C.DisableTorchFunction():
+                    offset = one.example.storage_offset()
+                self.world.guard(MethodSource(one.source, "storage_offset"), Kind.EQUALS, offset)
 
     def example_of(self, fake: FakeTensor) -> torch.Tensor | None:
         """The real tensor that an input stands for."""

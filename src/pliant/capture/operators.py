@@ -102,6 +102,8 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     if inplace:
         function = _INPLACE[symbol[:-1]]
     if type(left) in _PLAIN and type(right) in _PLAIN:
+        if type(left) is FakeTensor or type(right) is FakeTensor:
+            t.world.type_lookup(torch.Tensor, f"__{name}__" if type(left) is FakeTensor else f"__r{name}__")
         if type(left) in (str, bytes):
             right = concrete(right)
         return t.native(function, left, right)
@@ -199,6 +201,7 @@ def identical(t: Tracer, left: Any, right: Any) -> bool:
         left, right = concrete(left), concrete(right)
     if left is right:
         return True
+    t.world.guard_distinct(left, right)
     if type(left) is tuple and type(right) is tuple and t.world.is_foreign(left) and t.world.is_foreign(right):
         return t.world.source_of(left) == t.world.source_of(right)
     return False

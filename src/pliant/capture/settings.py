@@ -58,6 +58,7 @@ _SETTINGS = (
     _Setting(_C._get_cudnn_sdp_enabled, _C._set_sdp_use_cudnn),
     _Setting(_C._get_overrideable_sdp_enabled, _C._set_sdp_use_overrideable),
 )
+GETTERS = frozenset(one.getter for one in _SETTINGS)
 _NESTED = (torch.autocast_increment_nesting, torch.autocast_decrement_nesting, torch.clear_autocast_cache)
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]

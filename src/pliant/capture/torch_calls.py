@@ -16,6 +16,8 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.fake_tensor import is_fake
+from pliant.guards.kinds import Kind
+from pliant.guards.sources import question
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -115,7 +117,7 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
     if function in _OVERRIDE_TESTS:
         return _is_overridden(args[0] if function is torch._C._has_torch_function else args)
     try:
-        return function(*args, **kwargs)
+        return _noted(t, function, args, function(*args, **kwargs))
     except GraphBreak:
         raise
     except DataDependentError as error:
@@ -129,6 +131,35 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
         raise GraphBreak(
             "tensor-error", f"{name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         ) from error
+
+
+_QUESTION = re.compile(r"^_*(get|is|are|has|can|have)_")
+# Every entry depends on these; or the capture itself, or the program, changes them.
+_AMBIENT = re.compile(r"mode|autocast|tracing|grad_enabled|torch_function")
+_CONSTANTS = (bool, int, float, str, type(None), torch.dtype)
+
+
+def _noted(t: Tracer, function: Any, args: tuple[Any, ...], answer: Any) -> Any:
+    """The answer of a C function; guarded if it tells a setting of PyTorch."""
+    if (
+        type(function) is types.BuiltinFunctionType
+        and type(answer) in _CONSTANTS
+        and (type(function.__self__) is types.ModuleType or function.__self__ is None)
+        and _QUESTION.match(function.__name__)
+        and not _AMBIENT.search(function.__name__)
+        and all(type(a) in (bool, int, str) for a in args)
+        and function not in _settings()
+    ):
+        t.world.guard(question(function, *args), Kind.EQUALS, answer)
+    return answer
+
+
+@functools.cache
+def _settings() -> frozenset[Any]:
+    """Questions whose answers every entry depends on, or which the program itself may change."""
+    from pliant.capture.settings import GETTERS
+
+    return GETTERS
 
 
 @functools.cache

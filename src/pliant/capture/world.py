@@ -9,6 +9,8 @@ Holds:  nothing outside changes while tracing: stores to dicts and cells are kep
 from __future__ import annotations
 
 import collections
+import datetime
+import decimal
 import enum
 import functools
 import re
@@ -88,6 +90,11 @@ IDENTITY_TYPES: tuple[type, ...] = (
     type(functools.lru_cache(len)),
     enum.Enum,
     re.Pattern,
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+    datetime.tzinfo,
+    decimal.Decimal,
     weakref.ref,
     types.GenericAlias,
     types.UnionType,
@@ -101,6 +108,8 @@ IDENTITY_TYPES: tuple[type, ...] = (
 # Methods bound to an object: what they do depends on it, so it is read like any other object from outside.
 _BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)
 _BOUND_TO = MUTABLE_CONTAINERS
+# Kinds of which one value may have several guards.
+_SEVERAL = frozenset((Kind.HAS_KEY, Kind.NO_KEY, Kind.NO_ATTRIBUTE, Kind.DISTINCT, Kind.UNSET, Kind.SEPARATE))
 _FIXED_IF_HELD = frozenset((Kind.TYPE, Kind.IDENTITY, Kind.EQUALS, Kind.RANGE))
 _TPFLAGS_HEAPTYPE = 1 << 9  # classes implemented in C do not change
 _ADOPT_LIMIT = 100_000
@@ -134,13 +143,33 @@ class World:
         """Add a guard once. Facts about held objects themselves are constant and skipped."""
         if isinstance(source, HeldSource) and kind in _FIXED_IF_HELD:
             return
-        key = (source, kind, expected if kind in (Kind.HAS_KEY, Kind.NO_KEY, Kind.NO_ATTRIBUTE) else None)
+        key = (source, kind, expected if kind in _SEVERAL else None)
         if kind is Kind.TYPE_LOOKUP:
             key = (source, kind, expected[0])
         if key in self._guarded:
             return
         self._guarded.add(key)
         self.guards.append(Guard(source, kind, expected, self.location()))
+
+    def guard_distinct(self, left: Any, right: Any) -> None:
+        """Two objects from outside were found to be different ones."""
+        a, b = self.source_of(left), self.source_of(right)
+        if a is not None and b is not None and a != b:
+            self.guard(a, Kind.DISTINCT, (a, b))
+
+    def guard_aliases(self) -> None:
+        """What the trace wrote is not also reached as another object: at the end."""
+        written = [obj for obj, _ in self._dict_changes.values()] + [cell for cell, _ in self._cell_changes.values()]
+        written += [self._owner_of_dict.get(id(obj), (obj,))[0] for obj in written]
+        written += [slot.obj for slot in self._slot_changes.values()] + [obj for obj, _ in self._added.values()]
+        written += [original for original, _, before in self._shadows.values() if before is not None]
+        for cls in dict.fromkeys(type(obj) for obj in written if not isinstance(obj, torch.Tensor)):
+            mine = [s for obj in written if type(obj) is cls and (s := self.source_of(obj)) is not None]
+            others = [s for obj, s in self.origins.values() if type(obj) is cls and not _is_table(s)]
+            sources = tuple(dict.fromkeys((*mine, *others)))
+            if mine and len(sources) > 1:
+                self.guard(sources[0], Kind.DISTINCT, sources)
+        self.inputs.guard_memory()
 
     def source_of(self, value: Any) -> Source | None:
         found = self.origins.get(id(value))
@@ -195,6 +224,10 @@ class World:
             self.guard(source, Kind.IDENTITY, value)
             self.set_origin(value, source)
             return value
+        known = self.source_of(value)
+        if known is not None and known != source:
+            self.guard(source, Kind.SAME_AS, known)
+            return self.resolve(value)
         self.guard(source, Kind.TYPE, cls)
         if cls is Carried:
             return self.bring_carried(value.real, AttributeSource(source, "real"))
@@ -212,6 +245,10 @@ class World:
             made = _tuple_of(type(value), items)
         self.set_origin(made, source)
         return made
+
+    def is_made(self, value: Any) -> bool:
+        """Whether the trace itself defined the function or class."""
+        return id(value) in self.made
 
     def resolve(self, value: Any) -> Any:
         """The copy that stands for a foreign container once it was adopted; anything else is itself."""
@@ -384,11 +421,13 @@ class World:
     def cell_get(self, cell: types.CellType) -> Any:
         if id(cell) in self._cell_changes:
             return self._cell_changes[id(cell)][1]
+        source = self.source_of(cell)
         try:
             raw = cell.cell_contents
         except ValueError:
+            if source is not None:
+                self.guard(source, Kind.UNSET, types.CellType.cell_contents)  # type: ignore[attr-defined]  # the getter
             return MISSING
-        source = self.source_of(cell)
         return raw if source is None else self.bring(raw, CellSource(source))
 
     def cell_set(self, cell: types.CellType, value: Any) -> None:
@@ -420,7 +459,7 @@ class World:
                 value, owner = base.__dict__[name], base
                 break
         self._lookups[cls, name] = (value,)
-        if any(base.__flags__ & _TPFLAGS_HEAPTYPE for base in cls.__mro__):
+        if not self.is_made(cls) and any(base.__flags__ & _TPFLAGS_HEAPTYPE for base in cls.__mro__):
             self.guard(held(cls, cls.__qualname__), Kind.TYPE_LOOKUP, (name, value))
         if owner is not None and isinstance(value, (types.FunctionType, property, classmethod, staticmethod)):
             self.set_origin(value, held(value, f"{owner.__qualname__}.{name}"))
@@ -467,6 +506,15 @@ class _ById:
         return isinstance(other, _ById) and (self.value is other.value or _same_constant(self.value, other.value))
 
     __hash__ = None  # type: ignore[assignment]  # never a key
+
+
+def _is_table(source: Source) -> bool:
+    """Whether it leads to a namespace that its owner stands for: an object's, a module's, a table of members."""
+    return (
+        isinstance(source, HeldSource)
+        or (isinstance(source, AttributeSource) and source.name == "__dict__")
+        or (isinstance(source, DictAttributeSource) and source.name in ("_parameters", "_buffers", "_modules"))
+    )
 
 
 def _same_constant(a: Any, b: Any) -> bool:

@@ -20,7 +20,7 @@ import torch
 from pliant.guards import facts
 from pliant.guards.kinds import MISSING, Guard, Kind, TensorFacts
 from pliant.guards.names import Names
-from pliant.guards.parts import Local, dict_of, root_of, shape_of, shared, stride_of
+from pliant.guards.parts import Local, StoragesSource, dict_of, root_of, shape_of, shared, stride_of
 from pliant.guards.sources import (
     ArgSource,
     ChainedSource,
@@ -95,6 +95,11 @@ class GuardWriter:
         step = shared(source)
         if step is not source:
             return self.read(step)
+        if isinstance(source, StoragesSource):
+            name = self.names.fresh("storages")
+            tensors = "".join(f"{self.read(s)}, " for s in source.sources)
+            self.steps.append(Step(f"{name} = {self.names(facts.storages, 'storages_of')}(({tensors}))", None))
+            return name
         if isinstance(source, ChainedSource):
             source = replace(source, parent=Local(self.read(source.parent)))
         code = source.code(self.names)
@@ -165,8 +170,8 @@ ARGUMENT, STATE, HELD, SHAPE, RELATION = range(5)  # ranks
 
 def rank(guard: Guard) -> int:
     """Arguments first (they change most), then global state, held objects, sizes, relations between values."""
-    if guard.kind in (Kind.SAME_AS, Kind.DISTINCT):
-        return RELATION
+    if guard.kind in (Kind.SAME_AS, Kind.DISTINCT, Kind.SEPARATE):
+        return HELD if all(isinstance(root_of(s), HeldSource) for s in related(guard)) else RELATION
     if guard.kind in (Kind.SHAPE, Kind.EXPRESSION):
         return SHAPE
     match root_of(guard.source):
@@ -176,6 +181,17 @@ def rank(guard: Guard) -> int:
             return STATE
         case _:
             return HELD
+
+
+def related(guard: Guard) -> tuple[Source, ...]:
+    """The sources that a guard on several values relates."""
+    match guard.kind:
+        case Kind.SAME_AS:
+            return guard.source, guard.expected
+        case Kind.SEPARATE:
+            return (*guard.expected[0], *guard.expected[1])
+        case _:
+            return tuple(guard.expected)
 
 
 # ---- one function a kind: the text of a test that is true when the guard FAILS
@@ -257,6 +273,28 @@ def _distinct(w: GuardWriter, g: Guard) -> str:
     if len(values) <= 3:
         return " or ".join(f"{a} is {b}" for i, a in enumerate(values) for b in values[i + 1 :])
     return f"len({{{', '.join(f'id({v})' for v in values)}}}) != {len(values)}"
+
+
+def _separate(w: GuardWriter, g: Guard) -> str:
+    """Tensors of held objects enter as one set, which is looked at only when they change."""
+    fixed: list[str] = []
+    passed: list[str] = []
+    for sources in g.expected:
+        kept = tuple(s for s in sources if isinstance(root_of(s), HeldSource))
+        fixed.append(w.read(StoragesSource(kept)) if kept else "")
+        passed.append("".join(f"{w.read(s)}, " for s in sources if not isinstance(root_of(s), HeldSource)))
+    test = w.names(facts.separate, "separate")
+    none = w.names(frozenset(), "nothing")
+    if not any(passed):  # all held
+        return f"not {fixed[0] or none}.isdisjoint({fixed[1] or none})"
+    tests = [f"not {test}(({passed[0]}), ({passed[1]}), {fixed[0] or none})"]
+    if passed[0] and fixed[1]:
+        tests.append(f"not {test}(({passed[0]}), (), {fixed[1]})")
+    return " or ".join(tests)
+
+
+def _unset(w: GuardWriter, g: Guard) -> str:
+    return f"not {w.names(facts.unset, 'unset')}({w.names(g.expected)}, {w.read(g.source)})"
 
 
 def _state(w: GuardWriter, g: Guard) -> str:
@@ -377,6 +415,8 @@ _TESTS: dict[Kind, Callable[[GuardWriter, Guard], str]] = {
     Kind.EMPTY: _empty,
     Kind.SAME_AS: _same_as,
     Kind.DISTINCT: _distinct,
+    Kind.SEPARATE: _separate,
+    Kind.UNSET: _unset,
     Kind.STATE: _state,
     Kind.RANGE: _range,
     Kind.SHAPE: _shape,

@@ -48,7 +48,7 @@ def explain_miss(steps: Sequence[Step], names: Names, args: tuple[Any, ...], kwa
 
 
 _ABSENT: Any = object()
-_WITHOUT_VALUE = (Kind.SHAPE, Kind.DISTINCT, Kind.STATE)
+_WITHOUT_VALUE = (Kind.SHAPE, Kind.DISTINCT, Kind.SEPARATE, Kind.STATE)
 
 
 def _first_failing(
@@ -117,6 +117,11 @@ def describe_guard(guard: Guard) -> str:
             return f"`{guard.source.describe()}` is a {e.cls.__qualname__} ({sizes}) {dtype} on {e.device}{grad}"
         case Kind.DISTINCT:
             return "different objects: " + ", ".join(f"`{s.describe()}`" for s in e)
+        case Kind.SEPARATE:
+            written, others = (", ".join(f"`{s.describe()}`" for s in sources) for sources in e)
+            return f"memory that is written ({written}) is not shared with {others or 'another'}"
+        case Kind.UNSET:
+            return f"`{guard.source.describe()}` has no {e.__name__}"
         case Kind.SAME_AS:
             return f"`{guard.source.describe()}` is `{e.describe()}`"
         case Kind.EXPRESSION:
@@ -201,11 +206,11 @@ def _keys(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
 
 
 def _key(there: bool) -> _Words:
+    before, now = ("had", "does not") if there else ("did not have", "does")
+
     def words(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
-        return (
-            f"{_name(g)} {'had' if there else 'did not have'} {g.expected!r}, now it {'does not' if there else 'does'}",
-            "",
-        )
+        key = f"a {type(g.expected).__name__}" if isinstance(g.expected, torch.Tensor) else repr(g.expected)
+        return f"{_name(g)} {before} {key}, now it {now}", ""
 
     return words
 
@@ -228,6 +233,15 @@ def _same_as(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
 def _distinct(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
     names = ", ".join(f"`{s.describe()}`" for s in g.expected)
     return f"two of {names} are the same object now", "do not pass one object twice"
+
+
+def _separate(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+    written, others = (", ".join(f"`{s.describe()}`" for s in sources) for sources in g.expected)
+    return f"{written} is written and now shares memory with {others or 'another'}", "pass tensors that share no memory"
+
+
+def _unset(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+    return f"{_name(g)} had no `{g.expected.__name__}`, now it has", ""
 
 
 def _state(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
@@ -271,6 +285,8 @@ _WORDS: dict[Kind, _Words] = {
     Kind.EMPTY: _empty,
     Kind.SAME_AS: _same_as,
     Kind.DISTINCT: _distinct,
+    Kind.SEPARATE: _separate,
+    Kind.UNSET: _unset,
     Kind.STATE: _state,
     Kind.RANGE: _changed("the range"),
     Kind.SHAPE: _shape,

@@ -59,6 +59,27 @@ def _same_slice(a: slice, b: slice) -> bool:
     return same(a.start, b.start) and same(a.stop, b.stop) and same(a.step, b.step)
 
 
+def storages(tensors: Iterable[torch.Tensor]) -> frozenset[int]:
+    """The memory that the tensors refer to. Those without memory of their own (sparse ones) count as none."""
+    return frozenset(t.untyped_storage()._cdata for t in tensors if t.layout is torch.strided)
+
+
+def separate(written: Iterable[torch.Tensor], others: Iterable[torch.Tensor], held: frozenset[int]) -> bool:
+    """Whether no two of the tensors share memory, of which one is among `written` (or in the held memory)."""
+    mine = [t.untyped_storage()._cdata for t in written]
+    seen = held.union(mine)
+    return len(seen) == len(held) + len(mine) and seen.isdisjoint(t.untyped_storage()._cdata for t in others)
+
+
+def unset(descriptor: Any, value: Any) -> bool:
+    """Whether a slot or a cell is empty."""
+    try:
+        descriptor.__get__(value)
+    except (AttributeError, ValueError):
+        return True
+    return False
+
+
 _BY_TYPE: dict[type, Callable[[Any, Any], bool]] = {
     float: _same_float,
     complex: _same_complex,

@@ -33,6 +33,8 @@ class Kind(Enum):
     EMPTY = auto()  # not v (containers of hooks)
     SAME_AS = auto()  # v is the value of the source e (aliasing of two ways to one object)
     DISTINCT = auto()  # e: tuple of sources whose values are pairwise different objects (the guard's own source unused)
+    SEPARATE = auto()  # e: (sources, sources) of tensors; none of the first shares memory with one of the second
+    UNSET = auto()  # e: a descriptor of C (a slot, a cell's contents) that finds nothing in v
     STATE = (
         auto()
     )  # the global state named by the source's StateSource equals e (grad mode, autocast, default dtype, ...)

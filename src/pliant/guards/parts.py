@@ -52,6 +52,21 @@ class Part(ChainedSource):
         return f"{self.parent.describe()}_{self.hint}"
 
 
+@source_class
+@dataclass(frozen=True, slots=True)
+class StoragesSource(Source):
+    """The memory of tensors, as a set (`facts.storages`). All sources have the same kind of root."""
+
+    sources: tuple[Source, ...]
+
+    @property
+    def base(self) -> Source:
+        return self.sources[0]
+
+    def describe(self) -> str:
+        return "the memory of " + ", ".join(source.describe() for source in self.sources)
+
+
 def dict_of(parent: Source) -> Source:
     return AttributeSource(parent, "__dict__")
 

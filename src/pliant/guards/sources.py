@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
+import torch
+
 T = TypeVar("T")
 Namer = Callable[[object], str]  # gives a variable name under which the entry holds an object
 
@@ -189,7 +191,8 @@ class ItemSource(ChainedSource):
         return f"{self.parent.code(hold)}[{key}]"
 
     def describe(self) -> str:
-        return f"{self.parent.describe()}[{self.key!r}]"
+        key = repr(self.key) if not isinstance(self.key, torch.Tensor) else f"<{type(self.key).__name__}>"
+        return f"{self.parent.describe()}[{key}]"
 
 
 @source_class
@@ -214,6 +217,18 @@ class TypeSource(ChainedSource):
 
     def describe(self) -> str:
         return f"type({self.parent.describe()})"
+
+
+@source_class
+@dataclass(frozen=True, slots=True)
+class ReferentSource(ChainedSource):
+    """parent() of a weak reference."""
+
+    def code(self, hold: Namer) -> str:
+        return f"{self.parent.code(hold)}()"
+
+    def describe(self) -> str:
+        return f"{self.parent.describe()}()"
 
 
 @source_class
@@ -254,6 +269,39 @@ class GradSource(ChainedSource):
 
     def describe(self) -> str:
         return f"{self.parent.describe()}.grad"
+
+
+@source_class
+@dataclass(frozen=True, slots=True)
+class MethodSource(ChainedSource):
+    """parent.name() of a type implemented in C (`storage_offset` of a tensor)."""
+
+    name: str
+
+    def code(self, hold: Namer) -> str:
+        return f"{self.parent.code(hold)}.{self.name}()"
+
+    def describe(self) -> str:
+        return f"{self.parent.describe()}.{self.name}()"
+
+
+@source_class
+@dataclass(frozen=True, slots=True)
+class QuestionSource(Source):
+    """The answer of a C function that reads a setting of PyTorch or Python; arguments are constants."""
+
+    function: _Held
+    args: tuple[Any, ...]
+
+    def code(self, hold: Namer) -> str:
+        return f"{hold(self.function.value)}({', '.join(repr(a) for a in self.args)})"
+
+    def describe(self) -> str:
+        return f"{getattr(self.function.value, '__name__', 'question')}({', '.join(map(repr, self.args))})"
+
+
+def question(function: Any, *args: Any) -> QuestionSource:
+    return QuestionSource(_Held(function), args)
 
 
 @source_class

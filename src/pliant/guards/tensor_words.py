@@ -152,6 +152,7 @@ def _set_data(other: Callable[[], torch.Tensor]) -> Callable[[torch.Tensor], obj
 # What must be seen. Each is tried on a fresh tensor of shape (3, 5).
 _CHANGES: tuple[Callable[[torch.Tensor], object], ...] = (
     lambda t: t.requires_grad_(True),
+    _set_data(lambda: torch.zeros(3, 5)),
     _set_data(lambda: torch.zeros(5, 3)),
     _set_data(lambda: torch.zeros(5, 3).t()),
     _set_data(lambda: torch.zeros(15)),

@@ -21,9 +21,11 @@ from typing import Any
 
 import torch
 
+from pliant.guards import facts
 from pliant.guards.kinds import MISSING, Guard, Kind
 from pliant.guards.native_watch import ABSENT, LIST_ITEMS, PRESENT, DictFacts, Watched, word
-from pliant.guards.parts import shared
+from pliant.guards.codegen import related
+from pliant.guards.parts import StoragesSource, shared
 from pliant.guards.sources import AttributeSource, CellSource, HeldSource, ItemSource, Source, TypeSource
 from pliant.guards.tensor_words import words_of
 
@@ -53,11 +55,16 @@ _IMMUTABLE = (
 
 # Attributes of C types that are one pointer of the object to the value itself.
 _POINTERS: dict[type, tuple[str, ...]] = {
-    types.FunctionType: ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__"),
+    types.FunctionType: (
+        "__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__name__", "__qualname__",
+    ),  # fmt: skip
     types.MethodType: ("__func__", "__self__"),
     types.CellType: ("cell_contents",),
     functools.partial: ("func", "args", "keywords"),
 }
+
+
+_OF_CLASSES = frozenset(("__name__", "__qualname__", "__mro__", "__bases__"))
 
 
 class CannotWatch(Exception):
@@ -95,6 +102,11 @@ class Watch:
                 return self._member(self.pin(parent), "cell_contents")
             case AttributeSource(parent, name):
                 return self._member(self.pin(parent), name)
+            case StoragesSource(sources=sources):
+                tensors = [self.pin(s) for s in sources]
+                for tensor in tensors:
+                    self._tensor_words(tensor)
+                return facts.storages(tensors)
             case _:
                 raise CannotWatch
 
@@ -106,9 +118,9 @@ class Watch:
 
     def _item(self, container: Any, key: Any) -> Any:
         if isinstance(container, dict):
-            facts = self.watched.of_dict(container)
+            known = self.watched.of_dict(container)
             value = dict.__getitem__(container, key)
-            _note_key(facts, key, [value])
+            _note_key(known, key, [value])
             return value
         if isinstance(container, list):
             self._list(container)
@@ -141,6 +153,11 @@ class Watch:
             return self._instance_dict(obj)
         if name == "__class__":
             return self._class_of(obj)
+        if isinstance(obj, type) and name in _OF_CLASSES:
+            value = getattr(obj, name)
+            if obj.__flags__ & _TPFLAGS_HEAPTYPE:
+                self._member_of_type(obj, value)
+            return value
         descriptor = _static_attribute(type(obj), name)
         is_slot = (
             isinstance(descriptor, types.MemberDescriptorType) and descriptor.__objclass__.__flags__ & _TPFLAGS_HEAPTYPE
@@ -172,6 +189,9 @@ class Watch:
     # ---- guards
     def hold(self, guard: Guard) -> None:
         """Facts under which a guard that holds now goes on to hold."""
+        if guard.kind in (Kind.SAME_AS, Kind.DISTINCT, Kind.SEPARATE):
+            self._relation(guard)
+            return
         value = self.pin(guard.source)
         match guard.kind:
             case Kind.IDENTITY:
@@ -199,6 +219,12 @@ class Watch:
             case _:
                 raise CannotWatch
 
+    def _relation(self, guard: Guard) -> None:
+        for source in related(guard):
+            value = self.pin(source)
+            if guard.kind is Kind.SEPARATE:
+                self._tensor_words(value)
+
     def _contents(self, value: Any) -> None:
         if isinstance(value, list):
             self._list(value)
@@ -212,10 +238,10 @@ class Watch:
             self._member_of_type(cls, cls.__mro__)
         for base in cls.__mro__:
             heap = base.__flags__ & _TPFLAGS_HEAPTYPE
-            facts = self.watched.of_dict(gc.get_referents(base.__dict__)[0]) if heap else None
+            known = self.watched.of_dict(gc.get_referents(base.__dict__)[0]) if heap else None
             found = base.__dict__.get(name, MISSING)
-            if facts is not None:
-                _note_key(facts, name, ABSENT if found is MISSING else [found])
+            if known is not None:
+                _note_key(known, name, ABSENT if found is MISSING else [found])
             if found is not MISSING:
                 return
 
@@ -234,6 +260,9 @@ class Watch:
         ):
             raise CannotWatch
         self._class_of(tensor)
+        self._tensor_words(tensor)
+
+    def _tensor_words(self, tensor: torch.Tensor) -> None:
         words = words_of(tensor)
         if words is None:
             raise CannotWatch

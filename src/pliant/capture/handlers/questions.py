@@ -5,6 +5,7 @@ Holds:  what is answered from an object outside is guarded.
 
 from __future__ import annotations
 
+import abc
 import inspect
 import types
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from pliant.capture.trace import DELETED
 from pliant.capture.world import SYMBOLIC_TYPES
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
-from pliant.guards.sources import held
+from pliant.guards.sources import held, question
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -66,12 +67,25 @@ def _check_class(t: Tracer, value: Any, wanted: Any) -> bool:
     )
     if isinstance(hook, types.FunctionType) and not hook.__module__.startswith(("abc", "torch", "typing", "enum")):
         return bool(operators.truth(t, t.call(hook, (wanted, value), {})))
-    return bool(t.native(isinstance, value, wanted))
+    found = bool(t.native(isinstance, value, wanted))
+    _guard_relation(t, attributes.bring_class(t, value), wanted)
+    return found
+
+
+def _guard_relation(t: Tracer, cls: Any, wanted: Any) -> None:
+    """The bases of the class stay as they are, and so do the classes registered with an abstract one."""
+    if isinstance(cls, type):
+        t.world.type_lookup(cls, "__class_getitem__")  # any name: the guard compares `__mro__` too
+    if isinstance(wanted, abc.ABCMeta) and not (isinstance(cls, type) and wanted in cls.__mro__):
+        t.world.guard(question(abc.get_cache_token), Kind.EQUALS, abc.get_cache_token())
 
 
 @handles(issubclass)
 def _issubclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return t.native(issubclass, *args)
+    found = t.native(issubclass, *args)
+    for wanted in args[1] if isinstance(args[1], tuple) else (args[1],):
+        _guard_relation(t, args[0], wanted)
+    return found
 
 
 @handles(type)
