@@ -253,9 +253,8 @@ class _Split:
         from_tangents = set(list(graph.find_nodes(op="placeholder"))[n_saved:])
         output = next(iter(graph.find_nodes(op="output")))
         values: Any = output.args[0]
-        separate(
-            graph, [i for i in range(n_gradients) if values[i] not in from_tangents and values[i] not in values[:i]]
-        )
+        own = [i for i in range(n_gradients) if values[i] not in from_tangents and values[i] not in values[:i]]
+        separate(graph, own, dense=True)
 
     def finish(self, symbols: list[Any], saved: list[fx.Node], backward: AtenGraph, wanted: list[int]) -> Partition:
         """Say where each saved tensor is found: among the inputs, the results, or returned besides them."""

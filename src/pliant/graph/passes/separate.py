@@ -14,13 +14,16 @@ from typing import Any
 import torch
 from torch import fx
 
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.layouts import preserved_strides
 from pliant.graph.passes.purity import memory_root
+from pliant.graph.passes.simplify import same_numbers
 
 _aten = torch.ops.aten
 
 
-def separate(graph: fx.Graph, positions: Iterable[int]) -> None:
-    """Insert the clones."""
+def separate(graph: fx.Graph, positions: Iterable[int], dense: bool = False) -> None:
+    """Insert the clones. `dense`: without the gaps between elements that a view has."""
     output = next(iter(graph.find_nodes(op="output")))
     values: list[Any] = list(output.args[0])
     owned: set[fx.Node] = set()
@@ -30,7 +33,9 @@ def separate(graph: fx.Graph, positions: Iterable[int]) -> None:
             continue
         root = memory_root(node)
         if root.op == "placeholder" or root in owned:
-            values[position] = _copy_of(graph, output, node)
+            values[position] = copy = _copy_of(graph, output, node)
+            if dense:
+                copy.meta["val"] = _without_gaps(copy.meta["val"])
         owned.add(root)
     output.args = (tuple(values),)
 
@@ -40,6 +45,13 @@ def _copy_of(graph: fx.Graph, output: fx.Node, node: fx.Node) -> fx.Node:
         copy = graph.call_function(_aten.clone.default, (node,))
     copy.meta.update(node.meta)
     return copy
+
+
+def _without_gaps(fake: Any) -> FakeTensor:
+    strides = preserved_strides(fake.spec)
+    if same_numbers(strides, fake.stride_):
+        return fake
+    return fake.fake_mode.new(fake.size_, strides, fake.dtype_, fake.device_)
 
 
 def _epilogue(output: fx.Node) -> fx.Node:
