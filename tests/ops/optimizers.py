@@ -28,8 +28,8 @@ IMPLEMENTATIONS = {
 }  # fmt: skip
 SHAPES = [(3, 4), (5,), (2, 3), (3, 4), ()]
 MATRICES = [(3, 4), (4, 4)]  # Muon takes no others
-# One for the first step, which makes the state, one for those after it, one as the learning rate begins to change.
-COMPILATIONS = 3
+COMPILATIONS = 2  # of the first step, which makes the state, and of those after it
+TOLERANCE = {"Muon": (2e-2, 2e-3)}  # it computes in bfloat16
 
 
 def cases() -> list[str]:
@@ -39,7 +39,8 @@ def cases() -> list[str]:
         for number, _ in enumerate(info.optim_inputs_func(device="cpu"))
         for implementation in IMPLEMENTATIONS
         if implementation in ("default", *info.supported_impls, "capturable" * info.has_capturable_arg)
-        or implementation == "single" and "foreach" in info.supported_impls
+        or implementation == "single"
+        and "foreach" in info.supported_impls
     ]
 
 
@@ -70,6 +71,8 @@ def _train(optimizer: torch.optim.Optimizer, step: Callable[..., Any], sparse: b
             for group in optimizer.param_groups:
                 group["lr"] = group["lr"] * 0.9
         step(*_closure(optimizer, parameters))
+    if isinstance(optimizer, torch.optim.LBFGS):  # its state holds differences of nearly equal numbers
+        return parameters
     return [*parameters, *tree_leaves([optimizer.state[p] for p in parameters])]
 
 
@@ -111,7 +114,7 @@ def _compiled(optimizer: torch.optim.Optimizer, expected: list[Any], sparse: boo
             return Verdict("break", " ".join(str(error).split())[:300], whole=False)
         except Exception as error:
             return Verdict("error", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
-    why = _difference(found, expected)
+    why = _difference(found, expected, *TOLERANCE.get(type(optimizer).__name__, (1e-4, 2e-5)))
     breaks = [str(e.fields.get("why")) for e in seen if e.kind == "graph_break"]
     fallback = next((" ".join(str(e.fields.get("why")).split())[:300] for e in seen if e.kind == "fallback"), "")
     if why:
@@ -123,11 +126,11 @@ def _compiled(optimizer: torch.optim.Optimizer, expected: list[Any], sparse: boo
     return Verdict("pass", breaks[0][:300] if breaks else "", not breaks, fallback)
 
 
-def _difference(found: list[Any], expected: list[Any]) -> str:
+def _difference(found: list[Any], expected: list[Any], relative: float, absolute: float) -> str:
     if len(found) != len(expected):
         return f"{len(found)} tensors for {len(expected)}"
     try:
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=2e-5)
+        torch.testing.assert_close(found, expected, rtol=relative, atol=absolute)
     except AssertionError as error:
         return " ".join(str(error).split())[:300]
     return ""

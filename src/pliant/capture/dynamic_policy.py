@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from pliant import config
-from pliant.guards.sources import ArgSource, KwargSource, Source
+from pliant.guards.sources import ArgSource, ItemSource, KwargSource, Source
 
 # "static" | "dynamic" | "marked" (must stay dynamic) | "unbacked", or the same with bounds
 DimPolicy = str | tuple[str, int | None, int | None]
@@ -134,7 +134,15 @@ class DynamicPolicy:
             return "static"
         small = isinstance(value, int) and value in (0, 1) and shapes.specialize_zero_one
         from_start = mode is True and not small and isinstance(_root(source), (ArgSource, KwargSource))
-        return "dynamic" if varies or from_start else "static"
+        return "dynamic" if varies or from_start or _is_learning_rate(source) else "static"
+
+
+def _is_learning_rate(source: Source) -> bool:
+    """Whether it is an optimizer's, which schedulers change."""
+    if not (isinstance(source, ItemSource) and source.key == "lr"):
+        return False
+    groups = source.parent.base
+    return groups is not None and groups.describe().endswith(".param_groups")
 
 
 _VARIES = object()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pliant.lowering import creation, foreach, indexing, joining, matmul, normalization, pointwise, reduction, views
+from pliant.lowering import creation, indexing, joining, matmul, normalization, pointwise, reduction, views
 
 Rule = Callable[..., Any]
 
@@ -25,5 +25,4 @@ RULES: dict[Any, Rule] = {
     **joining.RULES,
     **matmul.RULES,
 }
-RULES.update(foreach.rules(RULES))
 VIEW_OPS: frozenset[Any] = frozenset(views.RULES)

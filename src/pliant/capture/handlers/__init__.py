@@ -5,7 +5,15 @@ Out:    traced results.
 Holds:  one module a theme; importing this package fills the tables.
 """
 
-from pliant.capture.handlers import classes, data_dependent, effects, iteration, questions, text_and_numbers
+from pliant.capture.handlers import (
+    classes,
+    data_dependent,
+    effects,
+    iteration,
+    optimizers,
+    questions,
+    text_and_numbers,
+)
 from pliant.capture.handlers.c_functions import call_native
 from pliant.capture.handlers.classes import call_enum, find_accessor, find_class
 from pliant.capture.handlers.effects import log
@@ -13,4 +21,4 @@ from pliant.capture.handlers.table import find, handles
 
 __all__ = ["call_enum", "call_native", "find", "find_accessor", "find_class", "handles", "log"]
 
-assert classes and data_dependent and effects and iteration and questions and text_and_numbers
+assert classes and data_dependent and effects and iteration and optimizers and questions and text_and_numbers

@@ -1,0 +1,157 @@
+"""Operators on lists of tensors, as optimizers use them, and the optimizers' choice between their own formulas.
+
+In:     calls of `torch._foreach_*`, of `addcdiv` with a tensor as factor, of the functions behind `torch.optim`.
+Out:    the same work as operators on single tensors, which later stages fuse as they see fit.
+Holds:  the numbers are those of eager's formula up to rounding; nothing is asked of a tensor's value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.optim.adagrad import adagrad
+from torch.optim.adam import adam
+from torch.optim.adamw import adamw
+from torch.optim.asgd import asgd
+from torch.optim.radam import radam
+from torch.optim.rprop import rprop
+from torch.optim.sgd import sgd
+
+from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs
+from pliant.capture.torch_calls import call_torch
+from pliant.graph.fake_tensor import is_fake
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+# ---- lists of tensors
+_PREFIX = "_foreach_"
+
+
+def _norm(x: Tensor, ord: Any = 2, dtype: torch.dtype | None = None) -> Tensor:
+    return torch.linalg.vector_norm(x, ord, dtype=dtype)
+
+
+def _maximum_(x: Tensor, other: Any) -> Tensor:
+    return x.copy_(torch.maximum(x, other)) if isinstance(other, Tensor) else x.clamp_min_(other)
+
+
+def _minimum_(x: Tensor, other: Any) -> Tensor:
+    return x.copy_(torch.minimum(x, other)) if isinstance(other, Tensor) else x.clamp_max_(other)
+
+
+def _clamping(clamp: Callable[..., Tensor], choose: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """`maximum` and `minimum` of lists take numbers, too."""
+    return lambda x, other: choose(x, other) if isinstance(other, Tensor) else clamp(x, other)
+
+
+# Those that are not called as the operator on single tensors is.
+_SINGLE: dict[str, Callable[..., Any]] = {
+    "norm": _norm,
+    "maximum": _clamping(torch.clamp_min, torch.maximum),
+    "minimum": _clamping(torch.clamp_max, torch.minimum),
+    "maximum_": _maximum_,
+    "minimum_": _minimum_,
+    "addcdiv": lambda *a, **k: _add_product(Tensor.addcdiv, torch.div, *a, **k),
+    "addcdiv_": lambda *a, **k: _add_product(Tensor.addcdiv_, torch.div, *a, **k),
+    "addcmul": lambda *a, **k: _add_product(Tensor.addcmul, torch.mul, *a, **k),
+    "addcmul_": lambda *a, **k: _add_product(Tensor.addcmul_, torch.mul, *a, **k),
+}
+
+
+def _add_product(whole: Callable[..., Any], combine: Callable[..., Any], x: Any, a: Any, b: Any, value: Any = 1) -> Any:
+    """x + value * (a / b), or a * b; the operator itself would read a tensor's value."""
+    if not isinstance(value, Tensor):
+        return whole(x, a, b, value=value)
+    add = Tensor.add_ if whole.__name__.endswith("_") else Tensor.add
+    return add(x, combine(a, b) * value)
+
+
+def _each(name: str, function: Any) -> Handler:
+    base = name.removeprefix(_PREFIX)
+    single = _SINGLE.get(base) or getattr(Tensor, base)
+
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        given = [_listed(t, a) for a in args]
+        named = {("value" if k == "scalars" else k): _listed(t, v) for k, v in kwargs.items()}
+        lists = [v for v in (*given, *named.values()) if isinstance(v, list)]
+        if not lists or not lists[0] or len({len(one) for one in lists}) > 1:
+            return call_torch(t, function, args, kwargs)
+        results = [
+            call_torch(t, single, tuple(_at(v, k) for v in given), {n: _at(v, k) for n, v in named.items()})
+            for k in range(len(lists[0]))
+        ]
+        return None if base.endswith("_") else tuple(results)
+
+    return handler
+
+
+def _listed(t: Tracer, value: Any) -> Any:
+    """A list of the tensors or numbers, if it is several; one tensor of several numbers becomes their list."""
+    if isinstance(value, (list, tuple)):
+        return [t.internalize(one) for one in t.sequence(value)]
+    value = t.internalize(value)
+    return list(value.unbind(0)) if is_fake(value) and value.dim() == 1 else value
+
+
+def _at(value: Any, k: int) -> Any:
+    return value[k] if isinstance(value, list) else value
+
+
+def _pow_of_number(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """`_foreach_pow(2.0, exponents)` has its list second."""
+    if args and isinstance(args[0], (int, float)):
+        return tuple(call_torch(t, torch.pow, (args[0], one), {}) for one in _listed(t, args[1]))
+    return _POW(t, args, kwargs)
+
+
+for _name in dir(torch._C._VariableFunctions):
+    if _name.startswith(_PREFIX) and (hasattr(Tensor, _name[9:]) or _name[9:] in _SINGLE):
+        TABLE[getattr(torch, _name)] = _each(_name, getattr(torch, _name))
+_POW = TABLE[torch._foreach_pow]
+TABLE[torch._foreach_pow] = _pow_of_number
+
+
+# ---- a factor that is a tensor
+def _with_factor(whole: Any, combine: Any) -> Handler:
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) == 3 and is_fake(kwargs.get("value")):
+            return call_torch(t, _add_product, (whole, combine, *args), kwargs)
+        return call_torch(t, whole, args, kwargs)
+
+    return handler
+
+
+for _whole, _combine in (
+    (Tensor.addcdiv, torch.div), (Tensor.addcdiv_, torch.div), (Tensor.addcmul, torch.mul), (Tensor.addcmul_, torch.mul),
+):  # fmt: skip
+    TABLE[_whole] = _with_factor(_whole, _combine)
+
+
+# ---- the functions behind optimizers
+def _unfused(function: Any) -> Handler:
+    """The hand-written kernel of a whole step is for programs that are not compiled."""
+
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        if kwargs.get("fused") and kwargs.get("grad_scale") is None and kwargs.get("found_inf") is None:
+            kwargs = {**kwargs, "fused": False, "foreach": False}
+        return t.inline(function, args, kwargs)
+
+    return handler
+
+
+def _without_branches(function: Any) -> Handler:
+    """With `capturable` these select between values where they would branch on the number of the step."""
+
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        on_cpu = all(t.internalize(p).device.type == "cpu" for p in t.sequence(args[0]))
+        return t.inline(function, args, {**kwargs, "capturable": True} if on_cpu else kwargs)
+
+    return handler
+
+
+TABLE |= {function: _unfused(function) for function in (adam, adamw, sgd, adagrad)}
+TABLE |= {function: _without_branches(function) for function in (radam, asgd, rprop)}

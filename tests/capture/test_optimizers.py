@@ -1,0 +1,96 @@
+"""Optimizers' steps, compiled, alone or in a whole training step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import pliant
+from pliant.debug import events
+
+MAKE: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+    "adam, foreach": lambda p: torch.optim.Adam(p, lr=0.1, foreach=True, weight_decay=0.1),
+    "adamw, fused": lambda p: torch.optim.AdamW(p, lr=0.1, fused=True, amsgrad=True),
+    "radam": lambda p: torch.optim.RAdam(p, lr=0.1, maximize=True),
+}
+
+
+def _model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+
+
+def _train(make: Any, compiled: bool) -> tuple[nn.Module, list[Any]]:
+    """Four steps under a schedule; which graphs were compiled."""
+    model = _model()
+    optimizer = make(model.parameters())
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    step = pliant.compile(optimizer.step, fullgraph=True) if compiled else optimizer.step
+    with events.collect("capture", "fallback") as seen:
+        for number in range(4):
+            optimizer.zero_grad()
+            model(torch.full((2, 3), 0.5 + number)).pow(2).sum().backward()
+            step()
+            schedule.step()
+    return model, seen
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_steps_equal_eager_and_are_compiled_twice(name: str) -> None:
+    (mine, seen), (theirs, _) = _train(MAKE[name], True), _train(MAKE[name], False)
+    torch.testing.assert_close(list(mine.parameters()), list(theirs.parameters()), rtol=1e-4, atol=1e-5)
+    assert [e.kind for e in seen] == ["capture"] * 2  # the step that makes the state, and all others
+
+
+def test_a_whole_training_step() -> None:
+    def train(compiled: bool) -> list[torch.Tensor]:
+        model = _model()
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+
+        def step(x: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = model(x).pow(2).mean()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            return loss
+
+        run = pliant.compile(step) if compiled else step
+        return [run(torch.full((2, 3), 0.5 + number)).detach() for number in range(4)] + list(model.parameters())
+
+    torch.testing.assert_close(train(True), train(False), rtol=1e-4, atol=1e-5)
+
+
+def test_hooks_of_steps_run() -> None:
+    model = _model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    called: list[str] = []
+    optimizer.register_step_pre_hook(lambda *_: called.append("before"))
+    optimizer.register_step_post_hook(lambda *_: called.append("after"))
+    model(torch.ones(1, 3)).sum().backward()
+    pliant.compile(optimizer.step)()
+    assert called == ["before", "after"]
+
+
+def test_lists_of_tensors() -> None:
+    def f(x: torch.Tensor, factor: float) -> Any:
+        xs, ys = list(x.unbind(0)), [x[0] * 2, x[1] + 1]
+        torch._foreach_add_(xs, ys, alpha=factor)
+        torch._foreach_addcdiv_(ys, xs, xs, [factor, 2.0])
+        torch._foreach_addcmul_(ys, xs, xs, torch.tensor([0.5, 3.0]))
+        return (
+            torch._foreach_norm(xs),
+            torch._foreach_maximum(ys, xs),
+            torch._foreach_pow(2.0, ys),
+            torch._foreach_sqrt(ys),
+        )
+
+    compiled = pliant.compile(f, fullgraph=True)
+    for factor in (0.5, 0.25, 0.125):
+        x = torch.rand(2, 3)
+        torch.testing.assert_close(compiled(x.clone(), factor), f(x.clone(), factor))
