@@ -1,5 +1,7 @@
 """Recurrent layers: their operators return views that no schema declares, and workspaces only they know the size of."""
 
+import weakref
+
 import pytest
 import torch
 
@@ -51,3 +53,51 @@ def test_pieces_of_an_unsafe_split_are_views_for_the_memory_plan():
 
     x, w = torch.randn(6, 8), torch.randn(8, 8)
     torch.testing.assert_close(pliant.compile(program, fullgraph=True)(x, w), program(x, w))
+
+
+OPTIONS = {"plain": {}, "batch first": {"batch_first": True}, "deep": {"bidirectional": True, "num_layers": 2}}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_one_graph_for_all_lengths(kind, options):
+    pliant.reset()
+    module = layer(kind, **OPTIONS[options])[0]
+    compiled = pliant.compile(module, dynamic=True, fullgraph=True)
+    for steps, batch in ((3, 5), (4, 6), (7, 2)):
+        x = torch.randn(steps, batch, 8, requires_grad=True)
+        found, expected = [
+            (out.detach(), states, *torch.autograd.grad(out.pow(2).sum(), [x, *module.parameters()]))
+            for out, states in (compiled(x), module(x))
+        ]
+        torch.testing.assert_close(found, expected)
+    assert pliant.stats()["recompiles"] == 0
+
+
+def test_packed_sequences_of_any_length():
+    module = layer("GRU")[0]
+    compiled = pliant.compile(
+        lambda data, sizes, h: torch.gru(data, sizes, h, module._flat_weights, True, 1, 0.0, True, False), dynamic=True
+    )
+    for lengths in ([4, 3, 2], [6, 5]):
+        packed = torch.nn.utils.rnn.pack_padded_sequence(torch.randn(6, len(lengths), 8), torch.tensor(lengths))
+        h = torch.zeros(1, len(lengths), 16)
+        expected = module(packed, h)
+        found = compiled(packed.data, packed.batch_sizes, h)
+        torch.testing.assert_close(found, (expected[0].data, expected[1]))
+
+
+def test_weak_references_are_followed():
+    a, b = torch.nn.Parameter(torch.randn(3)), torch.nn.Parameter(torch.randn(3))
+    references = [weakref.ref(a)]
+
+    def program(x):
+        return x * 2 if references[0]() is a else x * references[0]()
+
+    pliant.reset()
+    compiled = pliant.compile(program, fullgraph=True)
+    x = torch.randn(3)
+    torch.testing.assert_close(compiled(x), program(x))
+    references[0] = weakref.ref(b)
+    torch.testing.assert_close(compiled(x), program(x))
+    assert pliant.stats()["graphs"] == 2

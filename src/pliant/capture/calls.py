@@ -11,6 +11,7 @@ import functools
 import inspect
 import logging
 import types
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -55,6 +56,8 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         return _call_class(t, function, args, kwargs)
     if cls is functools.partial:
         return _call_partial(t, function, args, kwargs, linked)
+    if cls is weakref.ref:
+        return _referent(t, function)
     if cls is _LRU_CACHE:
         return call(t, function.__wrapped__, args, kwargs, linked)
     if cls in _OPERATORS:
@@ -224,6 +227,12 @@ def _fill_defaults(
         if source is not None:
             value = world.bring(value, ItemSource(AttributeSource(source, "__kwdefaults__"), name))
         local[name] = value
+
+
+def _referent(t: Tracer, reference: weakref.ref[Any]) -> Any:
+    """What a weak reference leads to; one that is dead stays so."""
+    source, found = t.world.source_of(reference), reference()
+    return found if source is None or found is None else t.world.bring(found, ReferentSource(source))
 
 
 def _call_partial(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:

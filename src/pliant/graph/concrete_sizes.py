@@ -3,8 +3,9 @@
 In:     a torch-level function and its arguments, fakes and symbols among them.
 Out:    its result.
 Holds:  sizes become numbers (under guards, each a `Specialization` of the shape environment) only where no other way
-        is left: the C++ composition as it is; then with torch's Python kernels in the place of C++ ones; then with the
-        sizes that C++ asks for; then with plain numbers for arguments, too. In code that is not called through
+        is left: recurrent layers are operators of their own; others are called as they are, then with torch's Python
+        kernels in the place of C++ ones, then with the sizes that C++ asks for, then with plain numbers for arguments,
+        too. In code that is not called through
         `call_on_fakes` (derivative formulas) C++ gets the sizes that it asks for.
 """
 
@@ -17,10 +18,11 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map_only
 
+from pliant.graph import recurrent
 from pliant.torch_adapter import python_kernels
 
 _aten = torch.ops.aten
-_ARGUMENTS_REFUSED = ("concrete integers", "SymInt", "SymFloat")
+_REFUSALS = ("concrete integers", "SymInt", "SymFloat", "with symbolic sizes/strides")
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -42,6 +44,8 @@ def call_on_fakes(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     (`upsample_bilinear2d.vec`) `torch._decomp` registers a Python kernel, which the dispatcher takes while the second
     attempt's guard is held. Holding it always would cost each call some microseconds.
     """
+    if func in recurrent.NAMES and (result := recurrent.call(func, args, kwargs)) is not NotImplemented:
+        return result
     outer, _refusing.active = _refusing.active, True
     try:
         return func(*args, **kwargs)
@@ -73,7 +77,7 @@ def _specialized(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
 
 
 def _wants_numbers(error: Exception) -> bool:
-    return type(error) is AsksForNumbers or any(text in str(error) for text in _ARGUMENTS_REFUSED)
+    return type(error) is AsksForNumbers or any(text in str(error) for text in _REFUSALS)
 
 
 def concrete(tree: Any) -> Any:

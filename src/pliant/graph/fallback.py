@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_map, tree_map_only, tree_unflatten
 
 from pliant import torch_adapter
 from pliant.errors import DataDependentError
@@ -66,7 +66,7 @@ def common_device(values: list[Any]) -> torch.device:
 
 
 def _run_static(plan: CallPlan, flat: list[Any], tree: Any) -> Any:
-    """The outputs as meta tensors."""
+    """The outputs as meta tensors. Symbolic sizes are specialized once the operator has taken their hints."""
     with torch_adapter.below_python_dispatch():
         metas = [_to_meta(value) for value in flat]
         args, kwargs = tree_unflatten(metas, tree)
@@ -75,17 +75,27 @@ def _run_static(plan: CallPlan, flat: list[Any], tree: Any) -> Any:
         except NotImplementedError as error:
             raise UnsupportedOperator(f"`{plan.func}` has no meta kernel", kind="no-meta-kernel") from error
     for value, meta in zip(flat, metas):
-        if isinstance(meta, torch.Tensor) and tuple(meta.shape) != concrete(value.spec.size):
+        if isinstance(meta, torch.Tensor) and tuple(meta.shape) != _hints(value.spec.size):
             raise UnsupportedOperator(f"`{plan.func}` resizes an argument", kind="resize")
+    for value in flat:
+        concrete(_layout(value.spec) if isinstance(value, torch.Tensor) else value)  # type: ignore[attr-defined]
     return outputs
+
+
+def _layout(spec: TensorSpec) -> tuple[Any, ...]:
+    return (spec.size, spec.stride, spec.offset)
+
+
+def _hints(tree: Any) -> Any:
+    """The tree with the hints of its symbolic numbers; `DataDependentError` where one has none."""
+    return tree_map_only(_SYMBOLIC, lambda value: value.node.require_hint(), tree)
 
 
 def _to_meta(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         spec = value.spec  # type: ignore[attr-defined]
-        size, stride, offset = concrete((spec.size, spec.stride, spec.offset))
-        return torch.empty(0, dtype=spec.dtype, device=_META).as_strided(size, stride, offset)
-    return _META if isinstance(value, torch.device) else concrete(value)
+        return torch.empty(0, dtype=spec.dtype, device=_META).as_strided(*_hints(_layout(spec)))
+    return _META if isinstance(value, torch.device) else _hints(value)
 
 
 def _run_symbolic(mode: FakeMode, plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -9,11 +9,13 @@ from typing import Any
 import torch
 
 from pliant import torch_adapter
+from pliant.errors import DataDependentError
 from pliant.graph.shape_rules.registry import rule
 from pliant.graph.tensor_spec import (
     Dim,
     Sizes,
     TensorSpec,
+    broadcast,
     holds,
     require,
     row_major_strides,
@@ -103,6 +105,31 @@ def svd(
 def eig(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     dtype = x.dtype.to_complex() if not x.dtype.is_complex else x.dtype
     return x.like(x.size[:-1], dtype=dtype), column_major(x, x.size, dtype)
+
+
+@rule(_aten.linalg_lstsq.default)
+def lstsq(
+    x: TensorSpec, other: TensorSpec, rcond: Any = None, *, driver: str | None = None
+) -> tuple[TensorSpec, TensorSpec, TensorSpec, TensorSpec]:
+    """The solution is a part of a column-major matrix; with the drivers `gelsd` and `gelss` values decide on sizes."""
+    if x.device.type != "cpu":
+        raise UnsupportedOperator("strides of factorizations on this device", kind="linalg-device")
+    if driver not in (None, "gelsy", "gels"):
+        raise DataDependentError(f"sizes of the driver {driver} depend on values", kind="data-dependent")
+    is_vector = other.ndim == x.ndim - 1
+    right = (*other.size, 1) if is_vector else other.size
+    require(len(right) == x.ndim, "linalg.lstsq: the operands' dimensions do not fit")
+    m, n = x.size[-2:]
+    require(m == right[-2], "linalg.lstsq: the operands' rows do not match")
+    batch = broadcast(x.size[:-2], right[:-2])
+    tall = holds(m > n)
+    whole = column_major(x, (*batch, m if tall else n, right[-1]))
+    size, stride = (*batch, n, right[-1]), whole.stride
+    empty = x.like((0,))
+    solution = x.like(size[:-1], stride[:-1]) if is_vector else x.like(size, stride)
+    if driver == "gels":
+        return solution, x.like((*batch, right[-1])) if tall else empty, empty.like(dtype=torch.int64), empty
+    return solution, empty, x.like(batch, dtype=torch.int64), empty
 
 
 @rule(_aten._linalg_check_errors.default)
