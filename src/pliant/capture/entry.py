@@ -42,6 +42,7 @@ from pliant.capture.trace import (
 )
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.guards import alike
 from pliant.guards.codegen import ARGUMENT, HELD, MISS, READ_ERRORS, RELATION, SHAPE, STATE, GuardWriter, Step, rank
 from pliant.guards.held_section import HeldSection, HeldState, never
 from pliant.guards.kinds import Guard, Kind
@@ -116,10 +117,10 @@ def make_entry(
     outputs = [names.fresh(f"out{i}") for i in range(count)]
     tail = _Body(trace, Rebuilder(trace, writer, outputs), resume).statements()
     call = _graph_call(trace, writer, graph, outputs, eager) if graph is not None else []
-    steps = [step.text for step in writer.steps]
-    steps[place:place] = section.use() if section else []
+    early, indexes = alike.split(writer.steps[:place])
+    steps = [*early, *(section.use() if section else []), *(step.text for step in writer.steps[place:])]
     text = (section.text() + "\n" if section else "") + _function_text(steps, [*call, *tail])
-    run = _define(text, names, name, section)
+    run = _define(text, names, name, section, indexes)
     end = "return" if isinstance(trace.end, Return) else trace.end.reason.kind
     return Entry(run, name, text, checks, names, guards, end, trace.graph)
 
@@ -141,7 +142,7 @@ def _write_guards(writer: GuardWriter, guards: list[Guard]) -> tuple[HeldSection
     return section, place
 
 
-_FEW = 12  # so many guards cost less than looking whether they must be checked
+_FEW = 3  # so many guards cost less than looking whether they must be checked
 
 
 def _computes(captured: CapturedGraph) -> bool:
@@ -192,15 +193,17 @@ def _function_text(steps: list[str], tail: list[str]) -> str:
 
 
 def _define(
-    text: str, names: Names, name: str, section: HeldSection | None
+    text: str, names: Names, name: str, section: HeldSection | None, tensors: Sequence[int]
 ) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
     """The function of the text, which tracebacks can show."""
     file = f"<pliant {name} {next(_serial)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     scope = {**names.values, "MISS": MISS, "READ_ERRORS": READ_ERRORS, "unchanged": never}
+    scope["alike"] = alike.never
     exec(compile(text, file, "exec"), scope)
     if section is not None:
         scope["recheck"] = HeldState(section, scope).recheck
+    scope["learn"] = alike.Learner(tensors, scope)
     entry: Callable[[tuple[Any, ...], dict[str, Any]], Any] = scope["entry"]
     return entry
 

@@ -45,8 +45,8 @@ class _Miss:
 
 MISS: Any = _Miss()
 
-# What reading a source that is not there raises (ValueError: an empty cell).
-READ_ERRORS = (KeyError, AttributeError, IndexError, TypeError, ValueError)
+# What reading a source that is not there raises (ValueError: an empty cell; RuntimeError: strides of a sparse tensor).
+READ_ERRORS = (KeyError, AttributeError, IndexError, TypeError, ValueError, RuntimeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,6 +370,9 @@ def _tensor(w: GuardWriter, g: Guard) -> str:
     tests = [f"type({v}) is not {w.names(e.cls)}", f"{v}.dtype is not {w.names(e.dtype)}"]
     tests.append(f"not {v}.is_cpu" if e.device.type == "cpu" else f"{v}.device != {w.names(e.device)}")
     tests.append(f"{'not ' * e.requires_grad}{v}.requires_grad")
+    tests += [f"{v}.is_neg()"] if e.dtype.is_floating_point else []
+    tests += [f"{v}.is_conj()", f"{v}.is_neg()"] if e.dtype.is_complex else []
+    tests.append(f"{v}.layout is not {w.names(torch.strided, 'strided')}")
     if None in e.sizes:  # shape guards read the open sizes, and reading is safe only once the type is known
         w.require(" or ".join(tests), g)
         tests = _extents(e.sizes, w.read(shape_of(g.source)))

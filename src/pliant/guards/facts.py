@@ -102,6 +102,8 @@ def same(a: Any, b: Any) -> bool:
         return False
     if cls in PLAIN:
         return bool(a == b)
+    if cls.__module__ == "numpy" and hasattr(cls, "tobytes"):  # a scalar
+        return bool(a.tobytes() == b.tobytes())
     compare = _BY_TYPE.get(cls)
     return compare is not None and compare(a, b)
 

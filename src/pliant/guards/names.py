@@ -15,7 +15,7 @@ from typing import Any
 _RESERVED = (
     frozenset(keyword.kwlist)
     | frozenset(dir(builtins))
-    | {"args", "kwargs", "check", "entry", "graph", "out", "load", "held", "unchanged", "recheck"}
+    | {"args", "kwargs", "check", "entry", "graph", "out", "load", "held", "unchanged", "recheck", "alike", "learn"}
 )
 _NOT_IDENTIFIER = re.compile(r"\W+")
 

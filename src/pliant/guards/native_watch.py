@@ -15,9 +15,11 @@ import ctypes
 import functools
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from pliant.guards.tensor_words import Description as Words
 
 _DICT_VERSION, _DICT_VALUES, _LIST_SIZE, LIST_ITEMS = 24, 40, 16, 24  # offsets in CPython's objects (64 bits, with the global lock)
 
@@ -133,6 +135,34 @@ done:
         ++*result;
     return result;
 }
+
+/* Whether arguments are tensors like those of the table: the same class, no autograd record, equal words.
+   table: the objects to return (alike, not alike); the offset of a tensor's C++ object; the word of its autograd
+   record; the number of words and which; then for each tensor: index in the arguments, class, words... */
+void *pliant_alike(void *self, void *args)
+{
+    const u64 *t = (u64 *)(*(char **)((char *)self + 24) + 32);
+    const u64 count = t[4], *which = t + 6, *p = which + count;
+    uint32_t *result = (uint32_t *)t[1];
+    for (const u64 *end = p + t[5]; p < end; p += 2 + count) {
+        const char *tensor = *(const char **)((const char *)args + 24 + 8 * p[0]);
+        if (*(const u64 *)(tensor + 8) != p[1])
+            goto done;
+        const u64 *object = *(const u64 **)(tensor + t[2]);
+        if (!object || object[t[3]])
+            goto done;
+        u64 differ = 0;
+        for (u64 i = 0; i < count; i++)
+            differ |= object[which[i]] ^ p[2 + i];
+        if (differ)
+            goto done;
+    }
+    result = (uint32_t *)t[0];
+done:
+    if ((int32_t)*result >= 0)
+        ++*result;
+    return result;
+}
 """
 
 
@@ -207,9 +237,10 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-_METH_NOARGS = 4
+_METH_NOARGS, _METH_O = 4, 8
 _build: Callable[[str], ctypes.PyDLL | None] | None = None
 _definition: _MethodDef | None = None  # shared by all checks; functions refer to it by address
+_alike_definition: _MethodDef | None = None
 _library: ctypes.PyDLL | None = None
 _watching = False  # versions are kept by a dict watcher
 
@@ -220,11 +251,15 @@ def use_builder(build: Callable[[str], ctypes.PyDLL | None]) -> None:
     _build = build
 
 
-@functools.cache
 def available() -> bool:
     """Whether memory can be watched here; compiles the native part."""
-    global _definition, _library, _watching
-    _library = _build(C_TEXT) if _build is not None and _layouts_work() else None
+    return _build is not None and _prepare(_build)
+
+
+@functools.cache
+def _prepare(build: Callable[[str], ctypes.PyDLL | None]) -> bool:
+    global _alike_definition, _definition, _library, _watching
+    _library = build(C_TEXT) if _layouts_work() else None
     if _library is None:
         return False
     _bind(0, -1)
@@ -235,6 +270,7 @@ def available() -> bool:
         if identifier < 0 or not _versions_work():
             return False
     _definition = _MethodDef(b"unchanged", _address(_library.pliant_watch), _METH_NOARGS, None)
+    _alike_definition = _MethodDef(b"alike", _address(_library.pliant_alike), _METH_O, None)
     return True
 
 
@@ -288,13 +324,28 @@ def native_check(watched: Watched, result: Any) -> Callable[[], Any] | None:
         details += facts.details()
     table = [id(result), id(None), 1, *sizes, *runs, *heads, *tails, *details]
     data = bytes((ctypes.c_uint64 * len(table))(*table))
-    make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    check: Callable[[], Any] = make(ctypes.addressof(_definition), (data, result, watched), None)
+    check: Callable[[], Any] = _function(_definition, (data, result, watched))
     if check() is not result:
         return None
     ctypes.c_uint64.from_address(id(data) + _STRICT).value = 0
     return check
+
+
+def native_alike(words: Words, tensors: Mapping[int, Any]) -> Callable[[tuple[Any, ...]], bool]:
+    """A builtin function of the arguments: whether those at the indexes are tensors like these."""
+    assert available() and _alike_definition is not None
+    rows = [value for index, one in tensors.items() for value in (index, id(type(one)), *words.of(one))]
+    table = [id(True), id(False), words.offset, words.autograd, len(words.which), len(rows), *words.which, *rows]
+    data = bytes((ctypes.c_uint64 * len(table))(*table))
+    alike: Callable[[tuple[Any, ...]], bool] = _function(_alike_definition, (data, [type(t) for t in tensors.values()]))
+    return alike
+
+
+def _function(definition: _MethodDef, owner: tuple[Any, ...]) -> Any:
+    """A builtin function that has `owner` as its `self`."""
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    return make(ctypes.addressof(definition), owner, None)
 
 
 # ---- whether this interpreter is as this module says

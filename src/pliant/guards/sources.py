@@ -53,6 +53,9 @@ class Source:
     def describe(self) -> str:
         raise NotImplementedError
 
+    def __str__(self) -> str:
+        return self.describe()
+
     @property
     def base(self) -> Source | None:
         return None

@@ -56,6 +56,80 @@ def words_of(tensor: torch.Tensor) -> list[tuple[int, Words]] | None:
     return found
 
 
+# ---- words that describe a tensor, the same for all that are alike
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """Where a tensor object refers to its C++ object, the word of its autograd record, and the words that are equal
+    exactly in tensors of one dtype, device, sizes, strides, offset and kind (conjugate, inference...)."""
+
+    offset: int
+    autograd: int
+    which: tuple[int, ...]
+
+    def of(self, tensor: torch.Tensor) -> Words:
+        return tuple(_word(tensor._cdata + WORD * i) for i in self.which)
+
+    def describes(self, tensor: torch.Tensor) -> bool:
+        """Whether the words say all of the tensor: it has no autograd record, and its sizes lie inside the object."""
+        plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.dim() <= _INLINE_DIMS
+        return plain and _word(tensor._cdata + WORD * self.autograd) == 0
+
+
+@functools.cache
+def description() -> Description | None:
+    """Found by experiment; None if an experiment fails."""
+    with torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.no_grad():
+        layout = _layout()
+        if layout is None:
+            return None
+        alike = [torch.zeros(3, 5) for _ in range(16)]
+        alike += [torch.ones(3, 5) * 2, torch.zeros(15).view(3, 5), torch.zeros(30)[:15].reshape(3, 5).clone()]
+        alike += [torch.frombuffer(bytearray(60), dtype=torch.float32).reshape(3, 5)]
+        rows = [_read(t._cdata, max(layout.stable) + 1) for t in alike]
+        which = tuple(i for i in layout.stable if len({row[i] for row in rows}) == 1 and i != layout.autograd)
+        places = range(16, torch.Tensor.__basicsize__ - 7, 8)
+        offsets = [o for o in places if all(_word(id(t) + o) == t._cdata for t in alike)]
+        if len(offsets) != 1:
+            return None
+        found = Description(offsets[0], layout.autograd, which)
+        usual = found.of(alike[0])
+        return found if all(_differs(found, usual, make()) for make in _OTHERS) else None
+
+
+def _differs(found: Description, usual: Words, other: torch.Tensor) -> bool:
+    return not found.describes(other) or found.of(other) != usual
+
+
+def _inference() -> torch.Tensor:
+    with torch.inference_mode():
+        return torch.zeros(3, 5)
+
+
+# Each differs in a fact from a usual tensor of shape (3, 5).
+_OTHERS: tuple[Callable[[], torch.Tensor], ...] = (
+    lambda: torch.zeros(5, 3),
+    lambda: torch.zeros(15),
+    lambda: torch.zeros(3, 5, 1),
+    lambda: torch.zeros(1, 3, 5),
+    lambda: torch.zeros(5, 3).t(),
+    lambda: torch.zeros(3, 10)[:, ::2],
+    lambda: torch.zeros(1, 5).expand(3, 5),
+    lambda: torch.zeros(16)[1:].view(3, 5),
+    lambda: torch.zeros(3, 5, requires_grad=True),
+    lambda: torch.zeros(3, 5, dtype=torch.float64),
+    lambda: torch.zeros(3, 5, dtype=torch.int32),
+    lambda: torch.zeros(3, 5, dtype=torch.bfloat16),
+    lambda: torch.zeros(3, 5, dtype=torch.bool),
+    lambda: torch.zeros(3, 5, device="meta"),
+    lambda: torch.zeros(3, 5).to_sparse(),
+    lambda: torch.zeros(3, 5)._neg_view(),
+    lambda: torch.zeros(3, 5, 2)[..., 0],
+    _inference,
+)
+
+
 def _word(address: int) -> int:
     return ctypes.c_uint64.from_address(address).value
 
