@@ -11,6 +11,7 @@ Holds:  automatic mode starts static; what differs from an earlier capture is dy
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -116,7 +117,14 @@ class DynamicPolicy:
             return frozenset()
         plain = {n.replace("L['", "").replace("']", "") for n in names}
         base = source.describe()
-        return frozenset(d for d in range(rank) if base in plain or f"{base}.size({d})" in plain)
+        return frozenset(range(rank) if _is_named(base) else [d for d in range(rank) if _is_named(f"{base}.size({d})")])
+
+    def element(self, source: Source, value: int | float) -> bool:
+        """Whether the element of a 0-d tensor is a number that guards may fix, as it has not often been another one."""
+        if self._mode() is False or value != value:
+            return False
+        with self._lock:
+            seen.add(value)
 
     def scalar(self, source: Source, value: int | float) -> str:
         """Whether a Python number is a constant of the graph or a symbol; remembers the value."""
@@ -134,7 +142,8 @@ class DynamicPolicy:
             return "static"
         small = isinstance(value, int) and value in (0, 1) and shapes.specialize_zero_one
         from_start = mode is True and not small and isinstance(_root(source), (ArgSource, KwargSource))
-        return "dynamic" if varies or from_start or _is_learning_rate(source) else "static"
+        named = bool(shapes.dynamic_sources) and _is_named(source.describe())
+        return "dynamic" if varies or from_start or named or _is_learning_rate(source) else "static"
 
 
 def _is_learning_rate(source: Source) -> bool:
@@ -143,6 +152,19 @@ def _is_learning_rate(source: Source) -> bool:
         return False
     groups = source.parent.base
     return groups is not None and groups.describe().endswith(".param_groups")
+
+
+def _is_named(name: str) -> bool:
+    """Whether configuration names an input: as recompile messages do, as `L['x']`, or by a regular expression."""
+    return any(_matches(one, name) for one in config.get().shapes.dynamic_sources)
+
+
+def _matches(wanted: str, name: str) -> bool:
+    plain = wanted.replace("L['", "").replace("']", "", 1) if wanted.startswith("L['") else wanted
+    try:
+        return plain == name or re.fullmatch(plain, name) is not None
+    except re.error:
+        return False
 
 
 _VARIES = object()

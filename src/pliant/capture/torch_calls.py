@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
-from pliant.errors import DataDependentError, Unsupported
+from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.fake_tensor import is_fake
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
@@ -124,7 +124,7 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
         raise needs_value(error) from None
     except Unsupported as error:
         raise GraphBreak("unsupported-operator", str(error).splitlines()[0]) from None
-    except Raised:
+    except (Raised, ConstraintError):
         raise
     except Exception as error:
         name = getattr(function, "__name__", str(function))

@@ -37,7 +37,7 @@ from pliant.capture.roots import CallableRoot, ResumeRoot, Root
 from pliant.capture.settings import Settings
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
 from pliant.capture.world import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, World, concrete, standard_globals
-from pliant.errors import DataDependentError, Unsupported
+from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
 from pliant.guards.sources import ArgSource, ItemSource, KwargSource, Source, held
@@ -149,7 +149,7 @@ class Tracer:
         """Call C code; its exceptions are the program's, except that errors of tensor operations are left to eager."""
         try:
             return function(*args, **kwargs)
-        except Raised:
+        except (Raised, ConstraintError):
             raise
         except DataDependentError as error:
             raise needs_value(error) from None
