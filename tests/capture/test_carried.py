@@ -178,6 +178,7 @@ LOOPS = (
 
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda f: f.__name__)
 def test_goes_on_behind_a_break(loop):
+    pliant.reset()
     compiled = pliant.compile(loop, backend="eager")
     for shift in (0.5, -5.0, 0.5):
         x = torch.linspace(-1, 1, 6) + shift

@@ -177,6 +177,8 @@ def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
             if found.fget is None:
                 raise Raised(AttributeError(f"property '{name}' of '{cls.__name__}' object has no getter"))
             return t.call(_inside(t, found.fget, name), (obj,), {})
+        case functools.cached_property():
+            return _compute_once(t, found, obj)
         case classmethod():
             return types.MethodType(_inside(t, found.__func__, name), cls)
         case staticmethod():

@@ -7,9 +7,12 @@ Holds:  C code runs during the trace only if a table says that it is free of sid
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import logging
+import re
+import reprlib
 import types
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -22,8 +25,8 @@ from pliant.capture.attributes import bring_class
 from pliant.capture.frame import Frame, Returned
 from pliant.capture.generators import OURS, TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.torch_calls import call_torch, find_special, is_torch_leaf
 from pliant.capture.rewritten import REWRITTEN
+from pliant.capture.torch_calls import call_torch, find_special, is_torch_leaf
 from pliant.capture.world import standard_class
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSource, ItemSource, ReferentSource, held
@@ -67,6 +70,7 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 _C_FUNCTIONS = (
     types.BuiltinFunctionType,
+    type(re.compile("").match),
     types.MethodDescriptorType,
     types.WrapperDescriptorType,
     types.MethodWrapperType,
@@ -75,6 +79,11 @@ _C_FUNCTIONS = (
     types.MemberDescriptorType,
 )
 _LRU_CACHE = type(functools.lru_cache(len))
+# Wrappers of `__repr__` that ask whether it is running already: a recursion that has no end breaks anyway.
+_RECURSION_GUARDS = frozenset(
+    wrap(lambda value: "").__code__
+    for wrap in (getattr(dataclasses, "_recursive_repr", reprlib.recursive_repr()), reprlib.recursive_repr())
+)
 _OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 
@@ -88,6 +97,11 @@ def _call_function(
     special = find_special(function)
     if special is not None:
         return special(t, function, args, kwargs)
+    folded = handlers.fold(t, function, args, kwargs)
+    if folded is not NotImplemented:
+        return folded
+    if function.__code__ in _RECURSION_GUARDS:
+        return call(t, function.__wrapped__, args, kwargs, linked)  # type: ignore[attr-defined]
     if "registry" in function.__dict__ and "dispatch" in function.__dict__ and args:  # functools.singledispatch
         chosen = function.__dict__["dispatch"](bring_class(t, args[0]))
         _guard_registry(t, function)
@@ -258,6 +272,9 @@ def _call_object(t: Tracer, obj: Any, args: tuple[Any, ...], kwargs: dict[str, A
     accessor = handlers.find_accessor(type(obj))
     if accessor is not None:
         return accessor(t, obj, args)
+    folded = handlers.call_object(t, obj, args, kwargs)
+    if folded is not NotImplemented:
+        return folded
     raise GraphBreak("unknown-call", f"a call of a {type(obj).__name__}")
 
 

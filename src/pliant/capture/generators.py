@@ -148,6 +148,7 @@ class TracedCallable:
         self.truth = truth
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.tracer.steps += 1  # what broke in here did not break before the operation did anything
         try:
             result = self.tracer.call(self.function, args, kwargs)
             return bool(concrete(self.tracer.truth(result))) if self.truth else result

@@ -11,10 +11,17 @@ Holds:  what existed before the trace is loaded by its source, once; what the tr
 from __future__ import annotations
 
 import collections
+import datetime
+import decimal
 import enum
 import functools
+import gc
+import inspect
+import io
 import itertools
+import random
 import re
+import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -36,6 +43,7 @@ from pliant.capture.carried import (
 )
 from pliant.capture.generators import TracedCallable, TracedGenerator
 from pliant.capture.trace import NULL, Trace
+from pliant.capture.world import is_numpy_scalar
 from pliant.errors import Unsupported
 from pliant.guards.codegen import GuardWriter
 from pliant.guards.facts import PLAIN
@@ -60,6 +68,14 @@ _ATOMS: tuple[type, ...] = (
     types.ModuleType,
     types.CodeType,
     re.Pattern,
+    re.Match,
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+    datetime.tzinfo,
+    decimal.Decimal,
+    inspect.Signature,
+    inspect.Parameter,
     types.GenericAlias,
     torch._ops.OpOverload,
     torch._ops.OpOverloadPacket,
@@ -436,6 +452,29 @@ def _numbered(b: Rebuilder, obj: Numbered) -> str:
     return b.bind(obj, f"enumerate({b.items((obj.items, obj.count))})", hint="iterator")
 
 
+def _string_io(b: Rebuilder, obj: io.StringIO) -> str:
+    name = b.bind(obj, f"{b.hold(io.StringIO)}({obj.getvalue()!r})", hint="text")
+    b.lines.append(f"{name}.seek({obj.tell()})")
+    return name
+
+
+def _lock(b: Rebuilder, obj: Any) -> str:
+    if not obj.acquire(blocking=False):
+        raise CannotReconstruct("locked", obj)
+    obj.release()
+    return b.bind(obj, f"{b.hold(threading.RLock if type(obj) is _RLOCK else threading.Lock)}()", hint="lock")
+
+
+def _random(b: Rebuilder, obj: random.Random) -> str:
+    name = b.bind(obj, f"{b.hold(random.Random)}()")
+    b.lines.append(f"{name}.setstate({b.hold(obj.getstate())})")
+    return name
+
+
+def _mapping_proxy(b: Rebuilder, obj: types.MappingProxyType[Any, Any]) -> str:
+    return b.bind(obj, f"{b.hold(types.MappingProxyType)}({b.value(gc.get_referents(obj)[0])})")
+
+
 # ---- instances of the program's classes
 
 # Builtin base -> (statement that makes an instance without user code, then statements that fill it)
@@ -640,6 +679,15 @@ _RECIPES: dict[type, Recipe] = {
     **dict.fromkeys(_ITERATORS, _reduced),
 }
 
+_RLOCK = type(threading.RLock())
+_RECIPES |= {
+    io.StringIO: _string_io,
+    type(threading.Lock()): _lock,
+    _RLOCK: _lock,
+    random.Random: _random,
+    types.MappingProxyType: _mapping_proxy,
+}
+
 _DESCRIPTORS = (
     types.MethodDescriptorType,
     types.WrapperDescriptorType,
@@ -658,6 +706,8 @@ def _recipe(obj: Any) -> Recipe:
         raise CannotReconstruct("unknown-tensor" if obj is not NULL else "null-on-stack", obj)
     if isinstance(obj, type):
         return _class
+    if cls.__module__ == "numpy" and is_numpy_scalar(obj):
+        return _atom
     if isinstance(obj, (*_ATOMS, *_DESCRIPTORS)):
         return _atom
     if issubclass(cls, tuple) and hasattr(cls, "n_sequence_fields"):

@@ -110,6 +110,7 @@ class Tracer:
         self.stop_at = stop_at
         self.current_exception: BaseException | None = None
         self.broken_frames: tuple[Frame, ...] | None = None
+        self.warning_blocks: list[list[Any]] = []  # filters of the `catch_warnings` blocks that are open
         self.message: Message | None = None  # of a check, while it is made
 
     # ---- frames

@@ -213,7 +213,9 @@ class World:
             return getattr(receiver, self.bring(value.__name__, AttributeSource(source, "__name__")))
         if cls is slice:
             self.guard(source, Kind.TYPE, cls)
-            return slice(*(self.bring(getattr(value, n), AttributeSource(source, n)) for n in ("start", "stop", "step")))
+            return slice(
+                *(self.bring(getattr(value, n), AttributeSource(source, n)) for n in ("start", "stop", "step"))
+            )
         if cls is range:
             self.guard(source, Kind.RANGE, (value.start, value.stop, value.step))
             return value
@@ -223,6 +225,9 @@ class World:
         if isinstance(value, IDENTITY_TYPES):
             self.guard(source, Kind.IDENTITY, value)
             self.set_origin(value, source)
+            return value
+        if cls.__module__ == "numpy" and is_numpy_scalar(value):
+            self.guard(source, Kind.EQUALS, value)
             return value
         known = self.source_of(value)
         if known is not None and known != source:
@@ -542,6 +547,11 @@ def _raw_dict(obj: Any) -> dict[str, Any] | None:
     except (AttributeError, TypeError):
         return None
     return found if type(found) is dict else None
+
+
+def is_numpy_scalar(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, (numpy.generic, numpy.dtype))
 
 
 def concrete(value: Any) -> Any:

@@ -84,8 +84,8 @@ class SymNode:
 
     def is_constant(self) -> bool:
         """Whether it is a number wrapped as a node: never true of a symbol, even one that has become known, since C++
-        then takes it for a plain number."""
-        return isinstance(self._expr, x.Constant)
+        then takes it for a plain number; nor of a float, which torch's operators cannot read back."""
+        return isinstance(self._expr, x.Constant) and self.pytype is not float
 
     def is_symbolic(self) -> bool:
         return True

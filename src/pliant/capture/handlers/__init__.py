@@ -7,18 +7,33 @@ Holds:  one module a theme; importing this package fills the tables.
 
 from pliant.capture.handlers import (
     classes,
+    copies,
     data_dependent,
     effects,
     iteration,
     optimizers,
     questions,
+    standard_library,
     text_and_numbers,
+    warning_filters,
 )
 from pliant.capture.handlers.c_functions import call_native
 from pliant.capture.handlers.classes import call_enum, find_accessor, find_class
 from pliant.capture.handlers.effects import log
+from pliant.capture.handlers.standard_library import call_object, fold
 from pliant.capture.handlers.table import find, handles
 
-__all__ = ["call_enum", "call_native", "find", "find_accessor", "find_class", "handles", "log"]
+__all__ = ["call_enum", "call_native", "call_object", "find", "find_accessor", "find_class", "fold", "handles", "log"]
 
-assert classes and data_dependent and effects and iteration and optimizers and questions and text_and_numbers
+assert (
+    classes
+    and copies
+    and warning_filters
+    and data_dependent
+    and effects
+    and iteration
+    and optimizers
+    and questions
+    and standard_library
+    and text_and_numbers
+)

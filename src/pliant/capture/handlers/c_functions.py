@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import decimal
 import functools
 import itertools
+import os
 import re
 import types
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,7 @@ from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.containers import TEXT_METHODS, call_container_method
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
+from pliant.capture.handlers.standard_library import call_value_method, fold
 from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.world import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
@@ -51,7 +54,9 @@ _PURE_MODULES = frozenset(
         "_typing",
     )
 )
-_PURE_BUILTINS = frozenset((bin, hex, oct, chr, ord, dir, issubclass, callable, divmod, pow))
+_PURE_BUILTINS = frozenset(
+    (bin, hex, oct, chr, ord, dir, issubclass, callable, divmod, pow, os.fspath, str.maketrans, bytes.maketrans)
+)
 _PURE_SELF_TYPES = (
     str,
     bytes,
@@ -132,9 +137,14 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
         return call_container_method(t, receiver, name, args, kwargs)
     if name in _ITERATOR_METHODS and not t.world.is_opaque(receiver):
         return t.native(bound, *args, **kwargs)
+    handled = call_value_method(t, receiver, bound, args, kwargs)
+    if handled is not NotImplemented:
+        return handled
     module = type(receiver).__module__
-    if module in ("re", "_sre", "datetime", "string", "torch._C") or type(receiver).__name__ in ("PyCapsule",):
+    if module in ("string", "torch._C") or type(receiver).__name__ in ("PyCapsule",):
         return t.native(bound, *(t.concrete_tree(t.internalize(a)) for a in args), **kwargs)
+    if name == "__get__" and isinstance(receiver, types.FunctionType):
+        return receiver if args[0] is None else types.MethodType(receiver, args[0])
     if name in ATTRIBUTE_METHODS and not isinstance(receiver, type):
         return ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)
     if getattr(bound, "__objclass__", None) is object and name in ("__init__", "__init_subclass__"):
@@ -168,6 +178,9 @@ def _call_c_function(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
         args = tuple(t.concrete_tree(t.internalize(a)) for a in args)
         t.refuse_opaque(*args)
         return t.native(function, *args, **{k: concrete(v) for k, v in kwargs.items()})
+    folded = fold(t, function, args, kwargs)
+    if folded is not NotImplemented:
+        return folded
     if function is builtins.__build_class__:
         return t.build_class(args, kwargs)
     raise GraphBreak("unknown-call", f"the C function {module}.{function.__name__}")
@@ -198,11 +211,15 @@ def _call_c_classmethod(t: Tracer, function: Any, cls: type, args: Args, kwargs:
         return t.instantiate(cls, args, kwargs)
     if function.__name__ == "__new__":
         return t.new_object(args[0], function, args[1:], kwargs)
+    if function.__name__ == "__prepare__":
+        return {}
     if cls in DICT_TYPES and function.__name__ == "fromkeys":
         return t.native(function, [t.hashable(k) for k in t.sequence(args[0])], *args[1:])
     if issubclass(cls, torch._C.TensorBase):
         return call_torch(t, function, args, kwargs)
-    if cls in (int, float, str, bytes, itertools.chain, object) or cls.__module__ == "datetime":
+    if function.__name__ in ("now", "today", "utcnow"):
+        raise GraphBreak("side-effect-call", "the time is asked for")
+    if cls in (int, float, str, bytes, itertools.chain, object, decimal.Decimal) or cls.__module__ == "datetime":
         if function.__name__ == "from_iterable":
             return t.native(function, [t.iterable(a) for a in t.sequence(args[0])])
         if function.__name__ in ("__init_subclass__", "__subclasshook__"):

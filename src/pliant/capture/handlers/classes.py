@@ -10,6 +10,7 @@ import contextlib
 import functools
 import itertools
 import operator
+import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -221,6 +222,8 @@ def find_class(cls: type) -> ClassHandler | None:
     found = CLASSES.get(cls)
     if found is None and issubclass(cls, BaseException) and cls.__module__ == "builtins":
         return _construct_exception
+    if found is None and cls.__module__ == "numpy" and "numpy" in sys.modules:
+        return _construct_plain if issubclass(cls, sys.modules["numpy"].generic) else None
     return found
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pliant.capture import operators
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.classes import pairs_or_mapping
-from pliant.capture.handlers.iteration import need_plain_order, with_key
+from pliant.capture.handlers.iteration import in_order
 from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.world import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
 from pliant.graph.fake_tensor import FakeTensor
@@ -48,6 +48,9 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
         if t.world.add_unread(receiver, [value]):
             return None
     receiver = t.world.adopt(receiver)
+    if name == "sort" and type(receiver) is list:
+        receiver[:] = in_order(t, list(receiver), kwargs)
+        return None
     if t.world.is_opaque(receiver):
         if isinstance(receiver, dict) and name in ("keys", "values", "items"):
             return _foreign_dict_view(t, receiver, name)
@@ -56,9 +59,6 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
     if isinstance(method, types.MethodType):  # a subclass' own method: what was asked for is the base class'
         method = functools.partial(getattr(_native_base(receiver), name), receiver)
     args = tuple(_container_argument(t, receiver, name, i, a) for i, a in enumerate(args))
-    if name == "sort":
-        need_plain_order(t, receiver, kwargs)
-        kwargs = with_key(t, kwargs)
     if name in ("index", "count", "remove", "__eq__", "__contains__"):
         t.refuse_opaque(receiver, *args)
     return t.native(method, *args, **kwargs)

@@ -5,9 +5,8 @@ Holds:  effects keep their order; their arguments are what they were at the time
 
 from __future__ import annotations
 
-import copy
+import sys
 import types
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -40,14 +39,22 @@ def _snapshot(t: Tracer, value: Any) -> Any:
     if _is_computed(value):
         return value
     value = t.concrete_tree(t.internalize(value))
-    if isinstance(value, (str, int, float, bool, type(None), bytes)):
+    if isinstance(value, (str, int, float, bool, type(None), bytes, torch.dtype, torch.device)):
         return value
+    if type(value) in (tuple, list, dict, torch.Size):
+        return _snapshots(t, value)
     if isinstance(value, type) or t.world.is_foreign(value):
         if isinstance(value, (type, types.ModuleType, types.FunctionType)) or not type(value).__module__.startswith(
             "builtins"
         ):
             return value
     raise GraphBreak("side-effect-call", f"output of a {type(value).__name__}")
+
+
+def _snapshots(t: Tracer, value: Any) -> Any:
+    if type(value) is dict:
+        return {key: _snapshot(t, item) for key, item in value.items()}
+    return type(value)(_snapshot(t, item) for item in value)
 
 
 def _is_computed(value: Any) -> bool:
@@ -57,16 +64,24 @@ def _is_computed(value: Any) -> bool:
 
 @handles(print)
 def _print(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    if any(v is not None for k, v in kwargs.items() if k == "file"):
-        raise GraphBreak("side-effect-call", "print to a file")
+    file = kwargs.pop("file", None) or _changed_output(t)
     kept = [isinstance(a, (FakeTensor, str)) or _is_computed(a) for a in args]
     texts = tuple(a if keep else t.call(str, (a,), {}) for a, keep in zip(args, kept))
-    _effect(t, print, texts, kwargs)
+    if file is None:
+        _effect(t, print, texts, kwargs)
+        return
+    if not all(isinstance(text, str) for text in texts) or t.world.is_foreign(file):
+        raise GraphBreak("side-effect-call", "print to a file")
+    text = kwargs.get("sep", " ").join(texts) + kwargs.get("end", "\n")
+    t.call(t.get_attr(file, "write"), (text,), {})
 
 
-@handles(warnings.warn)
-def _warn(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    raise GraphBreak("side-effect-call", "warnings.warn")
+def _changed_output(t: Tracer) -> Any:
+    """The standard output that the program has set."""
+    if not t.world.has_changes(sys.__dict__):
+        return None
+    current = t.get_attr(sys, "stdout")
+    return None if current is sys.stdout else current
 
 
 _LOG_OUTPUT = frozenset(
@@ -122,6 +137,5 @@ for _function, _kind in (
     (torch.set_num_threads, "mutated-global-state"),
     (torch.set_default_dtype, "mutated-global-state"),
     (torch.compiler.disable, "user-request"),
-    (copy.deepcopy, "unknown-call"),
 ):
     TABLE[_function] = _refuse(_kind, f"a call of {getattr(_function, '__qualname__', _function)}")

@@ -92,21 +92,34 @@ TABLE[min] = _extreme("<", torch.sym_min, "min")
 
 @handles(sorted)
 def _sorted(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    values = [t.internalize(v) for v in t.sequence(args[0])]
-    need_plain_order(t, values, kwargs)
-    return t.native(sorted, values, **with_key(t, kwargs))
+    return in_order(t, [t.internalize(v) for v in t.sequence(args[0])], kwargs)
 
 
-def with_key(t: Tracer, kwargs: Kwargs) -> Kwargs:
-    out = {k: concrete(v) for k, v in kwargs.items()}
-    if out.get("key") is not None:
-        out["key"] = t.reentrant(out["key"])
-    return out
+def in_order(t: Tracer, values: list[Any], kwargs: Kwargs) -> list[Any]:
+    """sorted(values, **kwargs)"""
+    key = kwargs.get("key")
+    keys = values if key is None else [t.call(key, (value,), {}) for value in values]
+    if any(operators.python_method(t, k, name) for k in keys for name in ("__lt__", "__gt__")):
+        keys = [_Ordered(t, k) for k in keys]
+    else:
+        t.refuse_opaque(*keys)
+    places = t.native(sorted, range(len(keys)), key=keys.__getitem__, reverse=concrete(kwargs.get("reverse", False)))
+    return [values[place] for place in places]
 
 
-def need_plain_order(t: Tracer, values: Any, kwargs: Kwargs) -> None:
-    if kwargs.get("key") is None:
-        t.refuse_opaque(*values)
+class _Ordered:
+    """A key whose class compares by methods of the program."""
+
+    def __init__(self, t: Tracer, key: Any) -> None:
+        self.t = t
+        self.key = key
+
+    def __lt__(self, other: _Ordered) -> bool:
+        self.t.steps += 1
+        try:
+            return bool(concrete(operators.truth(self.t, operators.compare(self.t, "<", self.key, other.key))))
+        except Raised as raised:
+            raise raised.error from raised.error.__cause__
 
 
 @handles(functools.reduce)

@@ -1,0 +1,267 @@
+"""Functions and classes of the standard library (and NumPy's scalars) that compute from plain values.
+
+In:     calls whose arguments are plain: text, numbers, builtin containers of these.
+Out:    what they return, computed at capture.
+Holds:  only functions that neither act on the world nor ask it (no files, clocks, environment); arguments were guarded
+        when they were read. Objects of classes in C that the trace made are used natively while nobody else has them.
+"""
+
+from __future__ import annotations
+
+import _thread
+import collections
+import dataclasses
+import datetime
+import decimal
+import functools
+import hashlib
+import importlib.util
+import io
+import itertools
+import logging
+import random
+import re
+import struct
+import sys
+import threading
+import types
+import typing
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers.table import CLASSES, TABLE, Args, Kwargs, handles
+from pliant.capture.world import SYMBOLIC_TYPES, concrete, is_numpy_scalar
+from pliant.guards.sources import held
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+# Modules whose functions are called as they are where all arguments are plain.
+_FOLDED = frozenset(
+    """ast base64 calendar colorsys copyreg difflib fnmatch html importlib.metadata inspect json json.decoder
+    json.encoder keyword platform pprint re reprlib shlex statistics string textwrap token typing urllib.parse
+    posixpath ntpath genericpath numpy numpy._core numpy._core.fromnumeric numpy.lib importlib.util""".split()
+)
+# ... except those that ask the world.
+_ASKS = frozenset(
+    """exists lexists isfile isdir islink getsize getmtime getatime getctime samefile realpath abspath expanduser
+    expandvars ismount stat relpath currentframe stack trace getsource getsourcelines getsourcefile getfile
+    load dump today""".split()
+)
+_PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, range))
+_CONTAINERS = frozenset((list, tuple, set, frozenset, dict))
+_MISSING = object()
+
+
+def _plain(t: Tracer, value: Any) -> Any:
+    """The value without symbolic numbers and containers from outside; `_MISSING` if it is not plain."""
+    if type(value) in SYMBOLIC_TYPES:
+        return concrete(value)
+    value = t.world.adopt(t.world.resolve(value))
+    cls = tuple if type(value) is torch.Size else type(value)
+    if cls in _PLAIN or is_numpy_scalar(value):
+        return value
+    if cls not in _CONTAINERS:
+        return _MISSING
+    if cls is dict:
+        found = {k: _plain(t, v) for k, v in value.items()}
+        return _MISSING if any(v is _MISSING or type(k) not in _PLAIN for k, v in found.items()) else found
+    items = [_plain(t, v) for v in value]
+    return _MISSING if any(v is _MISSING for v in items) else cls(items)
+
+
+def call_object(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """A call of an object in C that is a function by nature (NumPy's, `functools.cmp_to_key`'s)."""
+    if type(function) is _KEY:
+        return t.native(function, *args)
+    return fold(t, function, args, kwargs)
+
+
+_KEY = type(functools.cmp_to_key(max))
+
+
+def fold(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """The result of a function that is computed at capture; NotImplemented if it is not one or its arguments vary."""
+    if not _is_folded(function):
+        return NotImplemented
+    values = [_plain(t, a) for a in args]
+    named = {k: _plain(t, v) for k, v in kwargs.items()}
+    if any(v is _MISSING for v in (*values, *named.values())):
+        return NotImplemented
+    return t.native(function, *values, **named)
+
+
+def _is_folded(function: Any) -> bool:
+    if isinstance(function, types.FunctionType):
+        module = function.__globals__.get("__name__")
+    else:
+        module = "numpy" if type(function).__name__ == "ufunc" else getattr(function, "__module__", None)
+    name = getattr(function, "__name__", "")
+    return isinstance(module, str) and module in _FOLDED and name not in _ASKS and not name.startswith("_")
+
+
+# ---- classes in C whose objects are computed with at capture
+VALUES: tuple[type, ...] = (  # immutable
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+    datetime.tzinfo,
+    decimal.Decimal,
+    re.Match,
+    re.Pattern,
+    struct.Struct,
+    types.MappingProxyType,
+)
+_OBJECTS: tuple[type, ...] = (
+    io.StringIO,
+    io.BytesIO,
+    random.Random,
+    type(threading.Lock()),
+    type(threading.RLock()),
+    type(hashlib.md5()),
+    type(hashlib.sha256()),
+)
+
+
+def _construct(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    values = [t.concrete_tree(t.internalize(a)) for a in args]
+    return _made(t, t.native(cls, *values, **{k: t.concrete_tree(t.internalize(v)) for k, v in kwargs.items()}))
+
+
+def _made(t: Tracer, value: Any) -> Any:
+    t.world.made[id(value)] = value
+    return value
+
+
+def _construct_groups(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    key = args[1] if len(args) > 1 else kwargs.get("key")
+    return t.native(cls, t.iterable(args[0]), None if key is None else t.reentrant(key))
+
+
+def _construct_reference(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) > 1 and args[1] is not None:
+        raise GraphBreak("unknown-object", "a weak reference with a callback")
+    return t.native(cls, args[0])
+
+
+CLASSES |= {
+    **dict.fromkeys(
+        (
+            datetime.date,
+            datetime.datetime,
+            datetime.time,
+            datetime.timedelta,
+            datetime.timezone,
+            decimal.Decimal,
+            struct.Struct,
+            types.MappingProxyType,
+            io.StringIO,
+            io.BytesIO,
+            random.Random,
+        ),
+        _construct,
+    ),
+    itertools.groupby: _construct_groups,
+    weakref.ref: _construct_reference,
+}
+
+
+@handles(threading.Lock)
+def _make_lock(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return _made(t, threading.Lock())
+
+
+@handles(threading.RLock, _thread.RLock)
+def _make_reentrant_lock(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return _made(t, threading.RLock())
+
+
+def _make_hash(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return _made(t, t.native(function, *args, **kwargs))
+
+
+for _hash in (hashlib.md5, hashlib.sha1, hashlib.sha224, hashlib.sha256, hashlib.sha384, hashlib.sha512):
+    TABLE[_hash] = functools.partial(_make_hash, _hash)
+
+
+def call_value_method(t: Tracer, receiver: Any, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    """A method of an immutable object, or of one that the trace made; NotImplemented for others."""
+    own = isinstance(receiver, _OBJECTS) and id(receiver) in t.world.made
+    if not own and not isinstance(receiver, VALUES) and not is_numpy_scalar(receiver):
+        return NotImplemented
+    if isinstance(receiver, types.MappingProxyType) and t.world.is_opaque(receiver):
+        return NotImplemented
+    if getattr(bound, "__name__", "") in ("now", "today", "utcnow"):
+        return NotImplemented
+    values = [t.reentrant(a) if isinstance(a, _FUNCTIONS) else t.concrete_tree(t.internalize(a)) for a in args]
+    t.refuse_opaque(*(v for a, v in zip(args, values, strict=True) if not isinstance(a, _FUNCTIONS)))
+    return t.native(bound, *values, **{k: concrete(v) for k, v in kwargs.items()})
+
+
+_FUNCTIONS = (types.FunctionType, types.MethodType)
+
+
+# ---- functions that make classes: the class serves all calls
+def _make_class(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    values = [t.concrete_tree(t.internalize(a)) for a in args]
+    named = {k: t.concrete_tree(t.internalize(v)) for k, v in kwargs.items()}
+    module = t.frames[-1].globals.get("__name__")
+    if function is collections.namedtuple:
+        named.setdefault("module", module)
+    made = _made(t, t.native(function, *values, **named))
+    made.__module__ = module
+    return made
+
+
+for _maker in (collections.namedtuple, dataclasses.make_dataclass):
+    TABLE[_maker] = functools.partial(_make_class, _maker)
+
+
+def _construct_type_variable(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    return t.native(cls, *args, **kwargs)
+
+
+CLASSES[typing.TypeVar] = _construct_type_variable
+
+
+# ---- single functions
+@handles(sys.exc_info)
+def _exc_info(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    error = t.current_exception
+    return (None, None, None) if error is None else (type(error), error, None)
+
+
+@handles(sys.intern)
+def _intern(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return t.native(sys.intern, *args)
+
+
+@handles(functools.cmp_to_key)
+def _cmp_to_key(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return functools.cmp_to_key(t.reentrant(args[0]))
+
+
+@handles(sys.exception)
+def _exception(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return t.current_exception
+
+
+@handles(logging.getLogger)
+def _get_logger(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """Loggers live as long as the process; making one that nobody configured changes nothing."""
+    logger = t.native(logging.getLogger, *args, **kwargs)
+    t.world.set_origin(logger, held(logger, "logger"))
+    return logger
+
+
+@handles(importlib.util.find_spec)
+def _find_spec(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """A module that is loaded has its specification; where others would be found is the file system's to say."""
+    if len(args) != 1 or args[0] not in sys.modules:
+        raise GraphBreak("unknown-call", "a search for a module that is not loaded")
+    found = sys.modules[args[0]].__spec__
+    t.world.set_origin(found, held(found, "spec"))
+    return found

@@ -1,0 +1,173 @@
+"""warnings.warn and the filters of warnings inside a program.
+
+In:     calls of the warnings module.
+Out:    warnings shown after the graph, from the line that gives them; blocks of `catch_warnings` are followed.
+Holds:  a warning that a filter turns into an exception breaks, so that eager raises it; filters outside a block are not
+        changed.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers.table import CLASSES, Args, Kwargs, handles
+from pliant.capture.trace import CallEffect
+from pliant.guards.sources import held
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+Filters = list[Any]
+
+
+def show(message: Any, category: Any, file: str, line: int, module: str, registry: Any, filters: Any) -> None:
+    """Give a warning of a captured program; `filters`: those of its block, if it is in one."""
+    if filters is None:
+        warnings.warn_explicit(message, category, file, line, module, registry)
+        return
+    with warnings.catch_warnings():
+        warnings.filters[:] = filters  # type: ignore[index]
+        warnings.warn_explicit(message, category, file, line, module, registry)
+
+
+def show_in_caller(message: Any, category: Any, levels: int, filters: Any) -> None:
+    """Give a warning whose line is `levels` frames above the captured function."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__"), frame.f_code.co_filename):
+        frame = frame.f_back
+    while levels > 1 and frame.f_back is not None:
+        frame, levels = frame.f_back, levels - 1
+    space = frame.f_globals
+    registry = space.setdefault("__warningregistry__", {})
+    name = space.get("__name__", "<sys>")
+    show(message, category, frame.f_code.co_filename, frame.f_lineno, name, registry, filters)
+
+
+def _is_ours(module: Any, file: str) -> bool:
+    return file.startswith("<pliant") or isinstance(module, str) and module.partition(".")[0] == "pliant"
+
+
+@handles(warnings.warn)
+def _warn(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    given = dict(zip(("message", "category", "stacklevel", "source"), args, strict=False)) | kwargs
+    message, level = given["message"], given.get("stacklevel", 1)
+    category = given.get("category") or UserWarning
+    if isinstance(message, Warning):
+        category = type(message)
+    elif type(message) is not str or given.get("skip_file_prefixes") or given.get("source") is not None:
+        raise GraphBreak("side-effect-call", "warnings.warn with a message that is no text")
+    own = _blocks(t)
+    current = own[-1] if own else None
+    if any(action == "error" and issubclass(category, kind) for action, _, kind, *_ in current or warnings.filters):
+        raise GraphBreak("side-effect-call", "a warning that a filter turns into an exception")
+    if current and current[0][0] == "ignore" and current[0][1] is None and issubclass(category, current[0][2]):
+        return
+    filters = None if current is None else tuple(current)
+    for function in (show, show_in_caller):
+        t.world.set_origin(function, held(function, function.__name__))
+    t.world.effects_in_order.append(_place(t, message, category, level, filters))
+
+
+def _place(t: Tracer, message: Any, category: Any, level: int, filters: Any) -> CallEffect:
+    frames = t.frames[::-1]
+    if level > len(frames):
+        if filters is not None:
+            t.world.set_origin(filters, held(filters, "filters"))
+        return CallEffect(show_in_caller, (message, category, level - len(frames), filters), {})
+    frame = frames[max(level, 1) - 1]
+    registry = frame.globals.setdefault("__warningregistry__", {})
+    for value, name in ((registry, "registry"), (filters, "filters")):
+        if value is not None:
+            t.world.set_origin(value, held(value, name))
+    place = frame.location()
+    module = frame.globals.get("__name__", "<unknown>")
+    return CallEffect(show, (message, category, place.file, place.line, module, registry, filters), {})
+
+
+# ---- blocks
+def _blocks(t: Tracer) -> list[Filters]:
+    """The filters of the blocks that the trace is in."""
+    return t.warning_blocks
+
+
+class Block:
+    """`with warnings.catch_warnings():` of the traced program. Behind a break its place is taken by a real one."""
+
+    filters: Filters
+
+    def __enter__(self) -> None:
+        raise AssertionError("entered by the handler")
+
+    def __exit__(self, *error: Any) -> None:
+        warnings.catch_warnings.__exit__(self, *error)  # type: ignore[arg-type]
+
+
+def entered(filters: Filters) -> Any:
+    """A real block that a break is in."""
+    block = warnings.catch_warnings()
+    block.__enter__()
+    warnings.filters[:] = filters  # type: ignore[index]
+    return block
+
+
+def _construct_block(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    if args or any(kwargs.values()):
+        raise GraphBreak("side-effect-call", "warnings that are recorded")
+    return Block()
+
+
+CLASSES[warnings.catch_warnings] = _construct_block
+
+
+@handles(Block.__enter__)
+def _enter(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    blocks = _blocks(t)
+    blocks.append(list(blocks[-1] if blocks else warnings.filters))
+    args[0].filters = blocks[-1]
+
+
+@handles(Block.__exit__)
+def _exit(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    if type(args[0]) is not Block:
+        raise GraphBreak("side-effect-call", "a block of warnings that a break was in")
+    _blocks(t).pop()
+
+
+@handles(warnings.simplefilter)
+def _simplefilter(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    given = dict(zip(("action", "category", "lineno", "append"), args, strict=False)) | kwargs
+    item = (given["action"], None, given.get("category", Warning), None, given.get("lineno", 0))
+    _add(t, item, given.get("append", False))
+
+
+@handles(warnings.filterwarnings)
+def _filterwarnings(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """The real function makes the item: it compiles the patterns."""
+    if not _blocks(t):
+        raise GraphBreak("mutated-global-state", "a call of filterwarnings")
+    with warnings.catch_warnings():
+        warnings.resetwarnings()
+        t.native(warnings.filterwarnings, *args, **{k: v for k, v in kwargs.items() if k != "append"})
+        item = warnings.filters[0]
+    _add(t, item, kwargs.get("append", False))
+
+
+def _add(t: Tracer, item: Any, at_the_end: bool) -> None:
+    blocks = _blocks(t)
+    if not blocks:
+        raise GraphBreak("mutated-global-state", "a filter of warnings")
+    current = blocks[-1]
+    if at_the_end:
+        current.append(item)
+    else:
+        current.insert(0, item)
+
+
+@handles(warnings.resetwarnings)
+def _resetwarnings(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    if not _blocks(t):
+        raise GraphBreak("mutated-global-state", "a call of resetwarnings")
+    _blocks(t)[-1].clear()
