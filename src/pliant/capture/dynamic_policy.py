@@ -67,6 +67,7 @@ class DynamicPolicy:
     dynamic: bool | None = None
     _tensors: dict[tuple[Source, int], _Seen] = field(default_factory=dict)
     _numbers: dict[tuple[Source, type], Any] = field(default_factory=dict)
+    _elements: dict[Source, set[int | float]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def tensor_dims(self, source: Source, tensor: torch.Tensor) -> tuple[DimPolicy, ...]:
@@ -111,11 +112,10 @@ class DynamicPolicy:
             self._numbers[(source, number)] = _VARIES
 
     def _named_dims(self, source: Source, rank: int) -> frozenset[int]:
-        """Dimensions that configuration names: `x`, `x.size(0)` or `L['x'].size(0)`."""
+        """Dimensions that configuration names: by `x` all, by `x.size(0)` one."""
         names = config.get().shapes.dynamic_sources
         if not names:
             return frozenset()
-        plain = {n.replace("L['", "").replace("']", "") for n in names}
         base = source.describe()
         return frozenset(range(rank) if _is_named(base) else [d for d in range(rank) if _is_named(f"{base}.size({d})")])
 
@@ -124,7 +124,9 @@ class DynamicPolicy:
         if self._mode() is False or value != value:
             return False
         with self._lock:
+            seen = self._elements.setdefault(source, set())
             seen.add(value)
+            return len(seen) <= _FEW_VALUES
 
     def scalar(self, source: Source, value: int | float) -> str:
         """Whether a Python number is a constant of the graph or a symbol; remembers the value."""
@@ -169,6 +171,7 @@ def _matches(wanted: str, name: str) -> bool:
 
 _VARIES = object()
 _UNSEEN = -1
+_FEW_VALUES = 3
 
 
 def _merged(old: int | None, new: int) -> int | None:

@@ -23,6 +23,7 @@ from pliant.guards.parts import root_of
 from pliant.guards.sources import HeldSource, MethodSource, ModuleMemberSource, SizeSource, Source, StrideSource
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.shape_env import ShapeEnv
+from pliant.torch_adapter import below_python_dispatch
 
 if TYPE_CHECKING:
     from pliant.capture.dynamic_policy import DynamicPolicy
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 
 _STORES = frozenset(("setitem", "iadd", "isub", "imul", "itruediv", "ipow", "iand", "ior", "ixor", "ifloordiv", "imod"))
+
+
+_NUMERIC = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.float32, torch.float64)
 
 
 class Inputs:
@@ -48,6 +52,7 @@ class Inputs:
         self._examples: dict[int, torch.Tensor] = {}
         self._last_placeholder: fx.Node | None = None
         self._names: set[str] = set()
+        self._items: dict[Source, Any] = {}
 
     # ---- tensors
     def tensor(self, value: torch.Tensor, source: Source) -> FakeTensor:
@@ -137,9 +142,19 @@ class Inputs:
             how, lo, hi = how
         if how == "static":
             return size
+        if how == "unbacked":
+            return self._unbacked_size(source, dim, lo, hi)
         marked = how == "marked"
         expr = self.shape_env.create_symbol(size, SizeSource(source, dim), lo=lo, hi=hi, must_stay_dynamic=marked)
         return self.wrap(expr)  # type: ignore[no-any-return]
+
+    def _unbacked_size(self, source: Source, dim: int, lo: int | None, hi: int | None) -> Any:
+        symbol = self.shape_env.create_unbacked_input(SizeSource(source, dim), f"{source.describe()}.size({dim})")
+        if lo is not None:
+            self.shape_env.expect_true(symbol.ge(lo))
+        if hi is not None:
+            self.shape_env.expect_true(symbol.le(hi))
+        return self.wrap(symbol)
 
     def _strides(self, sizes: tuple[int, ...], strides: tuple[int, ...], fake: tuple[Any, ...]) -> tuple[Any, ...]:
         """Strides in terms of symbolic sizes where the tensor is dense; strides that follow no pattern stay numbers."""
@@ -168,6 +183,7 @@ class Inputs:
             requires_grad=value.requires_grad,
             sizes=fixed(sizes),
             strides=fixed(strides),
+            is_leaf=value.is_leaf if value.requires_grad and not isinstance(value, torch.nn.Parameter) else None,
         )
         self.world.guard(source, Kind.TENSOR, facts)
         for dim, stride in enumerate(strides):
@@ -211,6 +227,30 @@ class Inputs:
             return self.wrap(self.shape_env.create_symbol(value, source, lo=-(2**62), duck=False))
         return self.wrap(self.shape_env.create_symbol(value, source, kind=float, duck=False))
 
+    def item(self, fake: FakeTensor) -> Any:
+        """The element of a 0-d input in main memory, as if the caller had passed the number; None where the graph is to
+        read it.
+        """
+        value = self._examples.get(id(fake))
+        if (
+            value is None
+            or value.dim()
+            or fake.device_.type != "cpu"
+            or self.mode.writes
+            or value.dtype not in _NUMERIC
+        ):
+            return None
+        source = MethodSource(self.world.source_of(fake), "item")
+        if source not in self._items:
+            with torch._C.DisableTorchFunction(), below_python_dispatch():
+                number = value.item()
+            if not self.policy.element(source, number):
+                return None
+            kind, lo = (int, -(2**63)) if isinstance(number, int) else (float, None)
+            symbol = self.shape_env.create_symbol(number, source, kind=kind, lo=lo, duck=False)
+            self._items[source] = self.wrap(symbol)
+        return self._items[source]
+
     def wrap(self, expr: Expr) -> Any:
         """The number of an expression; its symbols become inputs when the graph first uses them."""
         return self.shape_env.wrap(expr)
@@ -219,12 +259,13 @@ class Inputs:
         """The placeholder that carries a symbol's value."""
         node = self.node_of_symbol.get(symbol)
         if node is None:
-            if self.shape_env.is_unbacked(symbol):
+            if symbol not in self.shape_env.sources:
                 raise GraphBreak("data-dependent", f"the number {symbol} comes from another part of the program")
             source = self.shape_env.sources[symbol][0]
             fake = self.shape_env.wrap(symbol)
             assert isinstance(source, Source)
             node = self._placeholder(source, fake)
             self.node_of_symbol[symbol] = node
-            self.inputs.append(GraphInput(node.name, "symbol", fake, source, self.shape_env.hint(symbol)))
+            example = self.shape_env.hint(symbol)
+            self.inputs.append(GraphInput(node.name, "symbol", fake, source, 2 if example is None else example))
         return node

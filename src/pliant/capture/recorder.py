@@ -8,6 +8,7 @@ Holds:  the graph run on the inputs makes the same calls in the same order, in-p
 from __future__ import annotations
 
 import math
+import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from pliant.capture.graph_breaks import GraphBreak, needs_value
 from pliant.capture.inputs import Inputs
+from pliant.capture.rewritten import FACTORS, with_factor
 from pliant.capture.symbol_nodes import SymbolNodes
 from pliant.capture.world import SYMBOLIC_TYPES, concrete
 from pliant.errors import DataDependentError, Unsupported
@@ -91,6 +93,11 @@ class Recorder(TorchFunctionMode):
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func in _REFUSED:
             raise GraphBreak(*_REFUSED[func])
+        if kwargs and func in FACTORS:
+            with self:
+                made = with_factor(func, args, kwargs)
+            if made is not None:
+                return made
         if func in _DATA_DEPENDENT or func is Tensor.item:
             known = _constant_of(args[0])
             if known is not None:
@@ -147,6 +154,8 @@ class Recorder(TorchFunctionMode):
         self._constants.clear()
 
     def _item(self, func: Any, args: tuple[Any, ...]) -> Any:
+        if (number := self.inputs.item(args[0])) is not None:
+            return number
         if not self.inputs.mode.allow_unbacked:
             raise GraphBreak("data-dependent", "Tensor.item")
         return self.record(func, args, {}, self._run(func, args, {}))
@@ -283,6 +292,8 @@ class Recorder(TorchFunctionMode):
             return slice(self.to_nodes(value.start), self.to_nodes(value.stop), self.to_nodes(value.step))
         if isinstance(value, Tensor):
             raise GraphBreak("unsupported-tensor", "a real tensor reached the graph without a source")
+        if _is_numpy_number(value):  # its text is no literal; torch takes it for the number that it holds
+            return value.item()
         if isinstance(value, fx.node.base_types) or value is None or isinstance(value, type):
             return value
         return self.constant(value)
@@ -358,3 +369,7 @@ def _as_break(error: Exception) -> GraphBreak:
         return needs_value(error)
     kind = "unsupported-operator" if "perator" in type(error).__name__ else "unsupported-tensor"
     return GraphBreak(kind, str(error).splitlines()[0])
+
+
+def _is_numpy_number(value: Any) -> bool:
+    return isinstance(value, sys.modules["numpy"].generic) if "numpy" in sys.modules else False

@@ -34,7 +34,7 @@ class SymbolNodes:
     def knows(self, expr: Expr) -> bool:
         """Whether the graph can compute the expression by now."""
         env = self.inputs.shape_env
-        return all(s in self._bound for s in env.unbacked_symbols(expr))
+        return all(s in self._bound or s in env.sources for s in env.unbacked_symbols(expr))
 
     def written(self, expr: Expr) -> Any:
         """The node of an expression as it is, whatever is known of it."""

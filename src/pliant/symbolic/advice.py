@@ -23,6 +23,7 @@ class Origin:
     what: str
     where: SourceLocation | None
     is_size: bool = False
+    name: str = ""  # how the program calls the number, where that is known
 
     def __str__(self) -> str:
         return f"{self.what} at {self.where}" if self.where else self.what
@@ -30,6 +31,8 @@ class Origin:
 
 def name_of(origin: Origin | None) -> str | None:
     """The variable that the line assigns, or its size."""
+    if origin is not None and origin.name:
+        return origin.name
     found = _ASSIGNMENT.fullmatch(origin.where.text) if origin is not None and origin.where else None
     if origin is None or found is None:
         return None

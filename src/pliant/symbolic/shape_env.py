@@ -156,6 +156,16 @@ class ShapeEnv:
             self._declare(symbol, -math.inf if lo is None else lo, math.inf if hi is None else hi)
         return symbol
 
+    def create_unbacked_input(self, source: object, name: str) -> Expr:
+        """A symbol for a size of an input that the program must not depend on: it has a source and no hint."""
+        symbol = self._fresh(_UNBACKED_PREFIX[int], int)
+        self.sources[symbol] = [source]
+        self.origins[symbol] = Origin(name, None, name=name)
+        self._order[symbol] = -1  # known from the start
+        self.size_like.add(symbol)
+        self._declare(symbol, 0, math.inf)
+        return symbol
+
     def create_unbacked_symint(self) -> torch.SymInt:
         """The name under which `torch.library` fake implementations ask for a data-dependent size."""
         return cast("torch.SymInt", self.wrap(self.create_unbacked()))

@@ -1,0 +1,100 @@
+"""`item()` of 0-d inputs is a number as if the caller had passed it; `mark_unbacked` makes a size one of data."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import pliant
+from pliant.errors import GraphBreakError
+
+
+def _graphs_for(program, *argument_lists):
+    pliant.reset()
+    compiled = pliant.compile(program)
+    for args in argument_lists:
+        torch.testing.assert_close(compiled(*map(_copy, args)), program(*map(_copy, args)), equal_nan=True)
+    seen = pliant.stats()
+    assert seen["fallbacks"] == 0
+    return seen["graphs"], sum(seen["break_reasons"].values())
+
+
+def _copy(x):
+    return x.clone() if isinstance(x, torch.Tensor) else x
+
+
+def _numbers(*values):
+    return [(torch.arange(6.0), torch.tensor(value)) for value in values]
+
+
+def test_an_element_is_a_number():
+    assert _graphs_for(lambda x, t: x * t.item(), *_numbers(0.5, -1.0, float("inf"))) == (1, 0)
+    assert _graphs_for(lambda x, t: (x[: int(t)], x.new_zeros(int(t))), *_numbers(1, 2, 0, 5)) == (1, 0)
+
+
+def test_a_branch_on_an_element_is_a_guard():
+    def program(x, t):
+        return x + 1 if t.item() > 3 else x - 1
+
+    assert _graphs_for(program, *_numbers(1, 2, 5, 6, 0)) == (2, 0)
+
+
+def test_a_step_counter():
+    class Counting(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("step", torch.tensor(0))
+
+        def forward(self, x):
+            k = self.step.item()
+            self.step += 1
+            return x * 2 if k % 3 == 0 else x + k
+
+    pliant.reset()
+    compiled, x = pliant.compile(Counting()), torch.ones(2)
+    for k in range(9):
+        assert torch.equal(compiled(x), x * 2 if k % 3 == 0 else x + k)
+    assert pliant.stats()["graphs"] == 2
+
+
+def test_an_element_after_a_write_is_data():
+    def program(x, t):
+        t.add_(1)
+        return x * t.item()
+
+    assert _graphs_for(program, *_numbers(1, 2, 3, 4)) == (1, 0)
+
+
+def test_elements_that_guards_fix_again_and_again_become_data():
+    def program(x, t):
+        return x * [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0][t.item()]
+
+    pliant.reset()
+    compiled = pliant.compile(program)
+    for x, t in _numbers(*range(9)):
+        assert torch.equal(compiled(x, t), program(x, t))
+    assert pliant.stats()["break_reasons"] == {"data-dependent": 1}
+
+
+def _normalized(x):
+    return torch.nn.functional.layer_norm(x.relu(), (3,)).softmax(-1), x.sum(0) * x.size(0)
+
+
+def test_unbacked_sizes_are_not_specialized():
+    pliant.reset()
+    compiled = pliant.compile(_normalized, fullgraph=True)
+    for n in (4, 1, 7, 0, 2):
+        x = torch.randn(n, 3, requires_grad=True)
+        pliant.mark_unbacked(x, 0)
+        expected, found = _normalized(x), compiled(x)
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(torch.autograd.grad(found[0].sum(), x), torch.autograd.grad(expected[0].sum(), x))
+    assert pliant.stats()["graphs"] == 1
+
+
+def test_a_branch_on_an_unbacked_size():
+    x = torch.ones(4, 3)
+    pliant.mark_unbacked(x, 0)
+    compiled = pliant.compile(lambda x: x + 1 if x.size(0) > 3 else x - 1, fullgraph=True)
+    with pytest.raises(GraphBreakError, match=r"torch\._check\(x\.size\(0\) >= 4\)"):
+        compiled(x)
