@@ -362,7 +362,7 @@ def print_constant(x, y):
     return x + 1
 
 
-@program("containers", whole=False)
+@program("containers")
 def print_tensor_shape_then_value(x, y):
     z = x + 1
     print(z.sum().item() > -1e9)

@@ -388,7 +388,7 @@ def break_in_with(x, y):
     return z + y
 
 
-@program("control", whole=False)
+@program("control")
 def break_in_try(x, y):
     try:
         z = x + 1
@@ -402,7 +402,7 @@ def break_in_try(x, y):
     return z
 
 
-@program("control", whole=False)
+@program("control")
 def item_call(x, y):
     n = int(x.abs().sum().item())
     return y * n

@@ -175,7 +175,7 @@ def nested_contexts(x, y):
     return x, log
 
 
-@broken
+@area
 def exit_stack(x, y):
     log = []
     with contextlib.ExitStack() as stack:
@@ -235,7 +235,7 @@ def autocast(x, y):
     return z.float()
 
 
-@broken
+@area
 def cached_property_read(x, y):
     c = Cached()
     return x * c.value, c.value, c.calls
@@ -267,7 +267,7 @@ def reduce_operator(x, y):
     return functools.reduce(operator.add, [x, y, x]), operator.itemgetter(1)([1, 2])
 
 
-@broken
+@area
 def itertools_forms(x, y):
     out = list(itertools.chain([1], [2, 3]))
     out += list(itertools.islice(itertools.count(5), 2))
@@ -306,12 +306,12 @@ def math_functions(x, y):
     return x * math.sqrt(4.0) + math.floor(2.5) + math.prod([1, 2, 3]) + math.gcd(4, 6), math.isclose(1.0, 1.0), math.pi
 
 
-@broken
+@area
 def json_forms(x, y):
     return x * json.loads("[1, 2]")[1], json.dumps({"a": 1})
 
 
-@broken
+@area
 def regular_expressions(x, y):
     return x * len(re.findall("a+", "aabca")), re.sub("a", "b", "cat"), re.match(r"(\d+)", "12x").group(1)
 
@@ -332,7 +332,7 @@ def typing_forms(x, y):
     return x if hint is None else typing.cast(int, hint), typing.cast(int, 3)
 
 
-@broken
+@area
 def copies_of_containers(x, y):
     a = {"k": [1, 2], "t": x}
     b = copy.copy(a)
@@ -341,7 +341,7 @@ def copies_of_containers(x, y):
     return b["k"] is a["k"], c, b["t"]
 
 
-@broken
+@area
 def weak_reference(x, y):
     p = Pair(x)
     r = weakref.ref(p)
@@ -356,7 +356,7 @@ def prints(x, y):
     return z
 
 
-@broken
+@area
 def warns(x, y):
     warnings.warn("careful", stacklevel=2)
     return x + 1
@@ -543,7 +543,7 @@ def item_branch(x, y):
     return x + 1 if x.sum().item() > 0 else y
 
 
-@broken
+@area
 def nonzero_sizes(x, y):
     return x[x > 0].sum()
 
@@ -555,7 +555,7 @@ def exec_inside(x, y):
     return x * scope["z"]
 
 
-@broken
+@area
 def break_in_with(x, y):
     log = []
     with recorded(log, "a"):
@@ -564,7 +564,7 @@ def break_in_with(x, y):
     return x, log
 
 
-@broken
+@area
 def break_in_try(x, y):
     try:
         n = x.sum().item()
@@ -575,14 +575,14 @@ def break_in_try(x, y):
         x = x + 1
 
 
-@broken
+@area
 def break_in_loop(x, y):
     for i in range(5):
         x = x + x.mean().item() * i
     return x
 
 
-@broken
+@area
 def break_in_inlined_call(x, y):
     def inner(a):
         b = a + 1
@@ -591,7 +591,7 @@ def break_in_inlined_call(x, y):
     return inner(x) + inner(y)
 
 
-@broken
+@area
 def break_in_comprehension(x, y):
     return [x * row.sum().item() for row in y]
 

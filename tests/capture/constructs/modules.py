@@ -134,19 +134,19 @@ def parameter_dict(x, y):
     return (x * PARAMETER_DICT["w"] + PARAMETER_DICT["v"]).detach()
 
 
-@broken
+@area
 def lstm(x, y):
     out, (h, c) = LSTM(x.unsqueeze(0))
     return out, h, c
 
 
-@broken
+@area
 def gru(x, y):
     out, h = GRU(x.unsqueeze(1))
     return out, h
 
 
-@broken
+@area
 def lstm_cell(x, y):
     h, c = CELL(x)
     return CELL(y, (h, c))
@@ -233,7 +233,7 @@ def functional_call(x, y):
     return torch.func.functional_call(LINEAR, {"weight": y.T @ y, "bias": y[0]}, (x,))
 
 
-@broken
+@area
 def custom_function(x, y):
     return Double.apply(x, 3.0)
 
@@ -288,7 +288,7 @@ def deepcopy_of_module(x, y):
     return copy.deepcopy(LINEAR)(x)
 
 
-@broken
+@area
 def counter_attribute(x, y):
     m = Buffered()
     m.count = 0
@@ -297,7 +297,7 @@ def counter_attribute(x, y):
     return m(x), m.count
 
 
-@broken
+@area
 def train_and_eval(x, y):
     m = Buffered()
     m.eval()
@@ -335,7 +335,7 @@ def tensor_subclass(x, y):
     return isinstance(t + 1, Tagged), (t + 1).as_subclass(torch.Tensor)
 
 
-@broken
+@area
 def tensor_hook(x, y):
     w = torch.ones(4, requires_grad=True)
     w.register_hook(lambda g: g * 2)
