@@ -1,0 +1,212 @@
+"""`torch.cond`, `while_loop`, `scan`, `map` and `associative_scan`: the bodies are graphs, the call is one node.
+
+In:     their calls. What they are given may be any structure of tensors; bodies may close over tensors and sizes.
+Out:    results in eager's structure; a module of `graph.control_flow` in the graph.
+Holds:  bodies have no side effects and do not write what they are given. PyTorch's own versions compile their bodies
+        where they are called, so none of them is ever run.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.regions import Region, record_module, without_effects
+from pliant.capture.torch_calls import SPECIAL_MODULES
+from pliant.graph.control_flow import AssociativeScan, Branch, ControlFlow, Scan, While
+from pliant.graph.fake_tensor import FakeTensor
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from pliant.capture.tracer import Tracer
+
+Handler = Callable[..., Any]
+
+
+def find(function: types.FunctionType) -> Handler | None:
+    """How a function of torch's control flow is called; None for those that are interpreted."""
+    handler = _HANDLERS.get((function.__globals__["__name__"].rpartition(".")[2], function.__name__))
+    return None if handler is None else _bound(handler)
+
+
+SPECIAL_MODULES["torch._higher_order_ops"] = find
+
+
+def _bound(handler: Handler) -> Handler:
+    def call(t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = inspect.signature(function).bind(*args, **kwargs)
+        given.apply_defaults()
+        return handler(t, *given.args, **given.kwargs)
+
+    return call
+
+
+# ---- bodies
+@dataclass(slots=True)
+class _Body:
+    """`values`: what the graph takes behind its own parameters. `leaves`: what it returns, flat."""
+
+    module: fx.GraphModule
+    values: list[Any]
+    leaves: list[Any]
+    spec: Any
+
+
+def _flat(t: Tracer, value: Any) -> tuple[list[Any], Any]:
+    return pytree.tree_flatten(t.internalize(value))
+
+
+def _trace(t: Tracer, function: Any, slices: list[Any], arrange: Callable[[list[Any]], tuple[Any, ...]]) -> _Body:
+    """The graph of `function(*arrange(parameters))`, its parameters tensors like `slices`."""
+    region = Region(t.recorder, differentiated=bool(slices))
+    grad = torch.is_grad_enabled()
+    with region.active(), without_effects(t, "a body of control flow"):
+        parameters = [region.fresh(one) for one in slices]
+        written = [one._version for one in parameters]
+        try:
+            result = t.call(function, arrange(parameters), {})
+        finally:
+            torch._C._set_grad_enabled(grad)
+        leaves, spec = _flat(t, result)
+        if written != [one._version for one in parameters]:
+            raise GraphBreak("tensor-error", "a body of control flow writes what it is given")
+        module = region.close([one for one in leaves if isinstance(one, FakeTensor)], "Body")
+    for value in region.lifted:
+        if not isinstance(value, (FakeTensor, torch.SymInt)):
+            raise GraphBreak("unsupported-tensor", "a body of control flow closes over a symbolic number")
+    return _Body(module, region.lifted[len(slices) :], leaves, spec)
+
+
+def _tensors(t: Tracer, value: Any, what: str) -> tuple[list[FakeTensor], Any]:
+    leaves, spec = _flat(t, value)
+    if not leaves or not all(isinstance(one, FakeTensor) for one in leaves):
+        raise GraphBreak("tensor-error", f"{what} that are not tensors only")
+    return leaves, spec
+
+
+def _joined(*bodies: _Body) -> tuple[list[Any], list[list[int]]]:
+    """What the bodies close over, each value once, and where each body finds its own."""
+    values: dict[int, Any] = {id(v): v for body in bodies for v in body.values}
+    order = list(values)
+    return list(values.values()), [[order.index(id(v)) for v in body.values] for body in bodies]
+
+
+def _check_alike(some: list[Any], others: list[Any], what: str) -> None:
+    """Tensors of the same sizes and dtypes, or the same constants."""
+    alike = len(some) == len(others)
+    for one, other in zip(some, others):
+        if isinstance(one, FakeTensor) and isinstance(other, FakeTensor):
+            alike = alike and tuple(one.shape) == tuple(other.shape) and one.dtype == other.dtype
+        else:
+            alike = alike and type(one) is type(other) and not isinstance(one, FakeTensor) and one == other
+    if not alike:
+        raise GraphBreak("tensor-error", f"{what} differ in sizes, dtypes or structure")
+
+
+# ---- the calls
+def _cond(t: Tracer, pred: Any, true_fn: Any, false_fn: Any, operands: Any) -> Any:
+    given = tuple(t.sequence(operands))
+    if not isinstance(pred, FakeTensor):
+        return t.call(true_fn if t.truth(pred) else false_fn, given, {})
+    if pred.numel() != 1:
+        raise GraphBreak("tensor-error", "torch.cond needs a predicate of one element")
+    bodies = [_trace(t, function, [], lambda _: given) for function in (true_fn, false_fn)]
+    first, second = bodies
+    if first.spec != second.spec:
+        raise GraphBreak("tensor-error", "the branches of torch.cond return different structures")
+    _check_alike(first.leaves, second.leaves, "the results of torch.cond's branches")
+    values, reads = _joined(*bodies)
+    program = Branch((first.module, second.module), (reads[0], reads[1]))
+    made = record_module(t, ControlFlow(program, first.module, second.module), [pred, *values], "cond")
+    return _refilled(first, made)
+
+
+def _refilled(body: _Body, made: Any) -> Any:
+    found = iter(made)
+    return pytree.tree_unflatten([next(found) if isinstance(v, FakeTensor) else v for v in body.leaves], body.spec)
+
+
+def _while_loop(t: Tracer, cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
+    leaves, spec = _tensors(t, tuple(t.sequence(carried_inputs)), "carried values of while_loop")
+
+    def arrange(parameters: list[Any]) -> tuple[Any, ...]:
+        return tuple(pytree.tree_unflatten(parameters, spec))
+
+    condition = _trace(t, cond_fn, leaves, arrange)
+    body = _trace(t, body_fn, leaves, arrange)
+    if len(condition.leaves) != 1 or not isinstance(condition.leaves[0], FakeTensor):
+        raise GraphBreak("tensor-error", "the condition of while_loop must return one tensor")
+    _check_alike(leaves, body.leaves, "what while_loop carries into and out of its body")
+    values, reads = _joined(condition, body)
+    program = While(condition.module, body.module, len(leaves), (reads[0], reads[1]))
+    module = ControlFlow(program, condition.module, body.module)
+    return pytree.tree_unflatten(list(record_module(t, module, [*leaves, *values], "while_loop")), spec)
+
+
+def _slices(t: Tracer, leaves: list[FakeTensor], dim: int) -> list[Any]:
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        return [t.native(torch.select, one, dim, 0) for one in leaves]
+
+
+def _scan(t: Tracer, combine_fn: Any, init: Any, xs: Any, *, dim: int = 0, reverse: bool = False) -> Any:
+    carried, carry_spec = _tensors(t, init, "carried values of scan")
+    scanned, spec = _tensors(t, xs, "scanned values")
+    count = len(carried)
+
+    def arrange(parameters: list[Any]) -> tuple[Any, ...]:
+        return pytree.tree_unflatten(parameters[:count], carry_spec), pytree.tree_unflatten(parameters[count:], spec)
+
+    dim = range(scanned[0].dim())[dim]
+    body = _trace(t, combine_fn, [*carried, *_slices(t, scanned, dim)], arrange)
+    _check_alike(carried, body.leaves[:count], "what scan carries into and out of its body")
+    if not all(isinstance(one, FakeTensor) for one in body.leaves):
+        raise GraphBreak("tensor-error", "the body of scan returns something other than tensors")
+    module = ControlFlow(Scan(body.module, count, len(scanned), dim, reverse), body.module)
+    made = record_module(t, module, [*carried, *scanned, *body.values], "scan")
+    return pytree.tree_unflatten(list(made), body.spec)
+
+
+def _map(t: Tracer, f: Any, xs: Any, *args: Any) -> Any:
+    scanned, spec = _tensors(t, xs, "mapped values")
+
+    def arrange(parameters: list[Any]) -> tuple[Any, ...]:
+        return pytree.tree_unflatten(parameters, spec), *args
+
+    body = _trace(t, f, _slices(t, scanned, 0), arrange)
+    if not all(isinstance(one, FakeTensor) for one in body.leaves):
+        raise GraphBreak("tensor-error", "the body of map returns something other than tensors")
+    module = ControlFlow(Scan(body.module, 0, len(scanned)), body.module)
+    return pytree.tree_unflatten(list(record_module(t, module, [*scanned, *body.values], "map")), body.spec)
+
+
+def _associative_scan(
+    t: Tracer, combine_fn: Any, xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise"
+) -> Any:
+    scanned, spec = _tensors(t, xs, "scanned values")
+    count, dim = len(scanned), range(scanned[0].dim())[dim]
+
+    def arrange(parameters: list[Any]) -> tuple[Any, ...]:
+        return pytree.tree_unflatten(parameters[:count], spec), pytree.tree_unflatten(parameters[count:], spec)
+
+    slices = _slices(t, scanned, dim)
+    body = _trace(t, combine_fn, [*slices, *slices], arrange)
+    _check_alike(slices, body.leaves, "what associative_scan combines and its results")
+    module = ControlFlow(AssociativeScan(body.module, 0, count, dim, reverse), body.module)
+    return pytree.tree_unflatten(list(record_module(t, module, [*scanned, *body.values], "associative_scan")), spec)
+
+
+_HANDLERS: dict[tuple[str, str], Handler] = {
+    ("cond", "cond"): _cond,
+    ("while_loop", "while_loop"): _while_loop,
+    ("scan", "scan"): _scan,
+    ("map", "map"): _map,
+    ("associative_scan", "associative_scan"): _associative_scan,
+}

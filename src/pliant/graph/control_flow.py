@@ -1,0 +1,279 @@
+"""Branches and loops on tensors' values as one operator of the graph: `pliant_control::run`.
+
+In:     graph modules of the bodies; flat values: tensors and integers.
+Out:    modules of the captured graph. On fakes their call records the operator, on real tensors it runs the bodies.
+Holds:  what an operator returns shares no memory with what it is given. Gradients are a program of the same kind, which
+        runs the bodies again with the random numbers they drew, so they can be differentiated to any order.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant import torch_adapter
+from pliant.graph.passes.purity import is_random
+
+Values = Sequence[Any]
+Tensors = tuple[torch.Tensor, ...]
+
+
+class Program:
+    """What the operator runs. `compute(values)` may be differentiated; `described(fakes)` is fakes of its results."""
+
+    random = False
+
+    def __init__(self) -> None:
+        self.number = next(_numbers)
+        self.gradients: dict[Any, Program] = {}
+        _programs[self.number] = self
+
+    def compute(self, values: Values) -> Tensors:
+        raise NotImplementedError
+
+    def described(self, values: Values) -> Tensors:
+        raise NotImplementedError
+
+
+_numbers = itertools.count()
+_programs: dict[int, Program] = {}
+
+
+class Branch(Program):
+    """values: a predicate, then those of both branches. `reads`: which of them each body takes."""
+
+    def __init__(self, bodies: tuple[fx.GraphModule, fx.GraphModule], reads: tuple[list[int], list[int]]) -> None:
+        super().__init__()
+        self.bodies, self.reads = bodies, reads
+
+    def compute(self, values: Values) -> Tensors:
+        return self._branch(0 if values[0] else 1, values[1:])
+
+    def described(self, values: Values) -> Tensors:
+        return self._branch(0, values[1:])
+
+    def _branch(self, which: int, values: Values) -> Tensors:
+        return tuple(self.bodies[which](*[values[i] for i in self.reads[which]]))
+
+
+class While(Program):
+    """values: `count` carried ones, then those that the condition and the body close over."""
+
+    def __init__(
+        self, condition: fx.GraphModule, body: fx.GraphModule, count: int, reads: tuple[list[int], list[int]]
+    ) -> None:
+        super().__init__()
+        self.condition, self.body, self.count, self.reads = condition, body, count, reads
+
+    def compute(self, values: Values) -> Tensors:
+        carried, closed = tuple(values[: self.count]), values[self.count :]
+        for_condition, for_body = ([closed[i] for i in reads] for reads in self.reads)
+        while self.condition(*carried, *for_condition)[0]:
+            carried = tuple(self.body(*carried, *for_body))
+        return carried
+
+    def described(self, values: Values) -> Tensors:
+        return tuple(torch.empty_like(v) for v in values[: self.count])
+
+
+class Scan(Program):
+    """values: the carried ones, the scanned ones, then what the body closes over: (carried..., stacked results...)"""
+
+    def __init__(
+        self, body: fx.GraphModule, n_carried: int, n_scanned: int, dim: int = 0, reverse: bool = False
+    ) -> None:
+        super().__init__()
+        self.body, self.n_carried, self.n_scanned = body, n_carried, n_scanned
+        self.dim, self.reverse = dim, reverse
+
+    def parts(self, values: Values) -> tuple[Values, Values, Values]:
+        first, second = self.n_carried, self.n_carried + self.n_scanned
+        return values[:first], values[first:second], values[second:]
+
+    def compute(self, values: Values) -> Tensors:
+        carried, scanned, closed = self.parts(values)
+        made = []
+        for step in self.steps(scanned[0].shape[self.dim]):
+            results = self.body(*carried, *[x.select(self.dim, step) for x in scanned], *closed)
+            carried = results[: self.n_carried]
+            made.append(results[self.n_carried :])
+        if self.reverse:
+            made.reverse()
+        return (*carried, *[torch.stack(column) for column in zip(*made, strict=True)])
+
+    def steps(self, length: int) -> Sequence[int]:
+        return range(length - 1, -1, -1) if self.reverse else range(length)
+
+    def described(self, values: Values) -> Tensors:
+        carried, scanned, closed = self.parts(values)
+        results = self.body(*carried, *[x.select(self.dim, 0) for x in scanned], *closed)
+        length = scanned[0].shape[self.dim]
+        stacked = [r.new_empty((length, *r.shape)) for r in results[self.n_carried :]]
+        return (*[torch.empty_like(c) for c in results[: self.n_carried]], *stacked)
+
+
+class AssociativeScan(Scan):
+    """values: the scanned ones, then what the body closes over; the body combines the result so far with a slice."""
+
+    def compute(self, values: Values) -> Tensors:
+        _, scanned, closed = self.parts(values)
+        so_far: Values = ()
+        made: list[Values] = []
+        for step in self.steps(scanned[0].shape[self.dim]):
+            slices = [x.select(self.dim, step) for x in scanned]
+            so_far = self.body(*so_far, *slices, *closed) if made else slices
+            made.append(so_far)
+        if self.reverse:
+            made.reverse()
+        return tuple(torch.stack(column, self.dim) for column in zip(*made, strict=True))
+
+    def described(self, values: Values) -> Tensors:
+        return tuple(torch.empty_like(x) for x in self.parts(values)[1])
+
+
+@contextmanager
+def _random_state(state: torch.Tensor | None) -> Iterator[None]:
+    """The generator's state within; None leaves it alone."""
+    if state is None:
+        yield
+        return
+    before = torch.get_rng_state()
+    torch.set_rng_state(state)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before)
+
+
+class _Gradient(Program):
+    """values: those of `program`, a random state if it draws numbers, gradients of the results `given`: gradients."""
+
+    def __init__(self, program: Program, wanted: tuple[int, ...], given: tuple[int, ...]) -> None:
+        super().__init__()
+        self.program, self.wanted, self.given = program, wanted, given
+
+    def compute(self, values: Values) -> Tensors:
+        again, count = torch.is_grad_enabled(), len(values) - len(self.given)
+        inputs, tangents = list(values[:count]), values[count:]
+        state = inputs.pop() if self.program.random else None
+        with torch.enable_grad(), _random_state(state):
+            for place in self.wanted:
+                one = inputs[place]
+                inputs[place] = one.view_as(one) if again and one.requires_grad else one.detach().requires_grad_()
+            results = self.program.compute(inputs)
+            roots = [(results[i], g) for i, g in zip(self.given, tangents, strict=True) if results[i].requires_grad]
+            chosen = [inputs[place] for place in self.wanted]
+            found: Sequence[Any] = [None] * len(chosen)
+            if roots:
+                outputs, weights = zip(*roots, strict=True)
+                found = torch_adapter.gradients(
+                    list(outputs), chosen, list(weights), retain_graph=again, create_graph=again
+                )
+        return tuple(torch.zeros_like(v) if g is None else g for v, g in zip(chosen, found, strict=True))
+
+    def described(self, values: Values) -> Tensors:
+        return tuple(torch.empty_like(values[place]) for place in self.wanted)
+
+
+# ---- the operator
+def _run(number: int, tensors: Sequence[torch.Tensor], numbers: Sequence[int], places: Sequence[int]) -> list[Any]:
+    """On real tensors. `places`: for each value the position of its tensor, or -1 - that of its number."""
+    program = _programs[number]
+    state = [torch.get_rng_state()] if program.random else []
+    results = program.compute([tensors[p] if p >= 0 else numbers[-1 - p] for p in places])
+    seen = {t.untyped_storage().data_ptr() for t in tensors}
+    own = []
+    for result in results:
+        pointer = result.untyped_storage().data_ptr()
+        own.append(result.clone() if pointer in seen else result)
+        seen.add(pointer)
+    return own + state
+
+
+def _described(number: int, tensors: Sequence[Any], numbers: Sequence[Any], places: Sequence[int]) -> list[Any]:
+    program = _programs[number]
+    results = program.described([tensors[p] if p >= 0 else numbers[-1 - p] for p in places])
+    state = [torch.empty(torch.get_rng_state().numel(), dtype=torch.uint8)] if program.random else []
+    given = {id(t) for t in tensors}
+    return [torch.empty_like(r) if id(r) in given else r for r in results] + state
+
+
+_SCHEMA = "(int program, Tensor[] tensors, SymInt[] numbers, int[] places) -> Tensor[]"
+_library = torch.library.Library("pliant_control", "DEF")  # type: ignore[no-untyped-call]  # lives as long as the process
+_library.define("run" + _SCHEMA)
+_library.define("run_random" + _SCHEMA, tags=(torch.Tag.nondeterministic_seeded,))
+for _name in ("run", "run_random"):
+    _library.impl(_name, _run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"pliant_control::{_name}", _described, lib=_library)
+_OPERATORS = torch.ops.pliant_control
+
+
+def _call(program: Program, values: Values) -> list[Any]:
+    tensors = [v for v in values if isinstance(v, torch.Tensor)]
+    numbers = [v for v in values if not isinstance(v, torch.Tensor)]
+    position = {id(v): i for i, v in enumerate(tensors)}
+    count = itertools.count()
+    places = [position[id(v)] if isinstance(v, torch.Tensor) else -1 - next(count) for v in values]
+    operator = _OPERATORS.run_random if program.random else _OPERATORS.run
+    return list(operator.default(program.number, tensors, numbers, places))
+
+
+class _Apply(torch.autograd.Function):
+    """The operator as one function of autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, program: Program, *values: Any) -> tuple[Any, ...]:
+        results = _call(program, values)
+        ctx.program, ctx.state = program, results.pop() if program.random else None
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*[r for r in results if not (r.is_floating_point() or r.is_complex())])
+        ctx.save_for_backward(*[v if isinstance(v, torch.Tensor) else None for v in values])
+        ctx.numbers = [None if isinstance(v, torch.Tensor) else v for v in values]
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+        values = [s if s is not None else n for s, n in zip(ctx.saved_tensors, ctx.numbers, strict=True)]
+        wanted = tuple(i for i, needs in enumerate(ctx.needs_input_grad[1:]) if needs)
+        given = tuple(i for i, g in enumerate(gradients) if g is not None)
+        program: Program = ctx.program
+        gradient = program.gradients.get((wanted, given))
+        if gradient is None:
+            gradient = program.gradients[wanted, given] = _Gradient(program, wanted, given)
+        state = [] if ctx.state is None else [ctx.state]
+        found = iter(_Apply.apply(gradient, *values, *state, *[gradients[i] for i in given]))  # type: ignore[no-untyped-call]
+        return (None, *[next(found) if i in wanted else None for i in range(len(values))])
+
+
+class ControlFlow(torch.nn.Module):
+    """A program as a module of the captured graph, its bodies as submodules. Returns the tuple of its tensors."""
+
+    def __init__(self, program: Program, *bodies: fx.GraphModule) -> None:
+        super().__init__()
+        self.program = program
+        for number, body in enumerate(bodies):
+            self.add_module(f"body_{number}", body)
+            program.random = program.random or _draws(body)
+
+    def forward(self, *values: Any) -> tuple[Any, ...]:
+        return tuple(_Apply.apply(self.program, *values))  # type: ignore[no-untyped-call]
+
+
+def _draws(body: fx.GraphModule) -> bool:
+    """Whether a body may draw random numbers: it holds a call that some operators of its name do."""
+    return any(_is_random_call(node) for node in body.graph.nodes if node.op not in ("placeholder", "output"))
+
+
+def _is_random_call(node: fx.Node) -> bool:
+    if node.op == "call_module":
+        return True  # not looked into: to keep the state of the generator is right for any
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    if name.endswith(("dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d", "attention", "rrelu")):
+        return True
+    packet = getattr(torch.ops.aten, name, None) if name.isidentifier() and not name.startswith("__") else None
+    return packet is not None and any(is_random(getattr(packet, one)) for one in packet.overloads())

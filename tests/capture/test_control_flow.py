@@ -1,0 +1,167 @@
+"""Branches and loops on values: the public operators inside compiled functions against plain Python."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._higher_order_ops import associative_scan, map, scan, while_loop
+
+import pliant
+
+WEIGHT = torch.randn(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+
+
+def cond(x: torch.Tensor) -> Any:
+    pair = torch.cond(x.sum() > 0, lambda a: (a @ WEIGHT, a.sin()), lambda a: (a.cos() * 2, WEIGHT.sum() + a), (x,))
+    return pair[0] + pair[1]
+
+
+def plain_cond(x: torch.Tensor) -> Any:
+    return x @ WEIGHT + x.sin() if x.sum() > 0 else x.cos() * 2 + (WEIGHT.sum() + x)
+
+
+def loop(x: torch.Tensor) -> Any:
+    def body(i: torch.Tensor, a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return i + 1, a * 1.1 + WEIGHT.sum()
+
+    return while_loop(lambda i, a: i < x.shape[0], body, (torch.tensor(0), x))[1]
+
+
+def plain_loop(x: torch.Tensor) -> Any:
+    for _ in range(x.shape[0]):
+        x = x * 1.1 + WEIGHT.sum()
+    return x
+
+
+def recurrence(h: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    new = torch.tanh(h @ WEIGHT + v)
+    return new, new * 2
+
+
+def scanned(x: torch.Tensor) -> Any:
+    last, every = scan(recurrence, WEIGHT[0], x, dim=0)
+    return last + every
+
+
+def plain_scanned(x: torch.Tensor) -> Any:
+    h, every = WEIGHT[0], []
+    for v in x:
+        h, y = recurrence(h, v)
+        every.append(y)
+    return h + torch.stack(every)
+
+
+def nested(x: torch.Tensor) -> Any:
+    def step(h: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        h = torch.cond(v.sum() > 0, lambda a: a * 2, lambda a: a.sin(), (h + v,))
+        return h, h.clone()
+
+    return scan(step, WEIGHT[1], x, reverse=True)[1]
+
+
+def plain_nested(x: torch.Tensor) -> Any:
+    h, every = WEIGHT[1], []
+    for v in reversed(list(x)):
+        h = (h + v) * 2 if v.sum() > 0 else (h + v).sin()
+        every.append(h)
+    return torch.stack(every[::-1])
+
+
+def mapped(x: torch.Tensor) -> Any:
+    return map(lambda v, factor: (v @ WEIGHT) * factor, x, 3.0)
+
+
+def plain_mapped(x: torch.Tensor) -> Any:
+    return torch.stack([(v @ WEIGHT) * 3.0 for v in x])
+
+
+def products(x: torch.Tensor) -> Any:
+    return associative_scan(lambda a, b: a * b, x.exp(), 0, combine_mode="generic")
+
+
+def plain_products(x: torch.Tensor) -> Any:
+    return x.exp().cumprod(0)
+
+
+PAIRS = [
+    (cond, plain_cond), (loop, plain_loop), (scanned, plain_scanned), (nested, plain_nested), (mapped, plain_mapped),
+    (products, plain_products),
+]  # fmt: skip
+
+
+def derivatives(function: Callable[..., torch.Tensor], x: torch.Tensor) -> list[torch.Tensor]:
+    """The result, its gradients, and the gradient of their size."""
+    result = function(x)
+    given = [one for one in (x, WEIGHT) if one.requires_grad]
+    first = torch.autograd.grad((result**2).sum(), given, create_graph=True, materialize_grads=True)
+    size = sum((g**2).sum() for g in first)
+    return [result, *first, *torch.autograd.grad(size, given, materialize_grads=True)]
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager", "eager"])
+@pytest.mark.parametrize(("function", "plain"), PAIRS)
+def test_values_and_gradients(function: Any, plain: Any, backend: str) -> None:
+    compiled = pliant.compile(function, fullgraph=True, backend=backend)
+    for size, sign in ((3, 1), (5, -1), (6, 1)):
+        x = (torch.rand(size, 4, dtype=torch.float64) * sign).requires_grad_()
+        torch.testing.assert_close(derivatives(compiled, x), derivatives(plain, x))
+    assert not [name for name in sys.modules if name.startswith("torch._dynamo.convert_frame")]
+
+
+def test_a_predicate_of_python_chooses_when_it_is_known() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.shape[0] > 4, torch.sin, torch.cos, (x,))
+
+    compiled = pliant.compile(function, fullgraph=True, dynamic=True)
+    for size in (3, 5, 7):
+        x = torch.randn(size)
+        torch.testing.assert_close(compiled(x), x.sin() if size > 4 else x.cos())
+
+
+def test_only_the_branch_that_is_taken_runs() -> None:
+    def function(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return torch.cond(i < 3, lambda a: a.index_select(0, i).squeeze(0), lambda a: a[0] * 0, (x,))
+
+    compiled = pliant.compile(function, fullgraph=True)
+    x = torch.randn(3, 2)
+    torch.testing.assert_close(compiled(x, torch.tensor(2)), x[2])
+    torch.testing.assert_close(compiled(x, torch.tensor(7)), x[0] * 0)
+
+
+def test_random_numbers_of_a_branch_are_those_of_its_backward() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda a: nn.functional.dropout(a, 0.5) * 3, lambda a: a.cos(), (x,))
+
+    compiled = pliant.compile(function, fullgraph=True)
+    x = torch.rand(64).requires_grad_()
+    y = compiled(x)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert 0 < (y == 0).sum() < 64
+    torch.testing.assert_close(gradient * x, y)
+
+
+def test_inference_and_modules() -> None:
+    class Router(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.other = nn.Linear(4, 3), nn.Linear(4, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.mean() > 0, self.one, self.other, (x,))
+
+    model = Router()
+    compiled = pliant.compile(model, fullgraph=True)
+    for x in (torch.rand(2, 4), -torch.rand(2, 4)):
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), (model.one if x.mean() > 0 else model.other)(x))
+
+
+def test_different_branches_are_refused() -> None:
+    compiled = pliant.compile(lambda x: torch.cond(x.sum() > 0, lambda a: a[:1], lambda a: a, (x,)), fullgraph=True)
+    with pytest.raises(Exception, match="torch.cond's branches"):
+        compiled(torch.randn(3))
