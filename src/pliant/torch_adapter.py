@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch.utils._device import DeviceContext as DeviceContext  # the mode behind `torch.set_default_device`
 
 
 def dlpack_exchange_capsule() -> Any | None:

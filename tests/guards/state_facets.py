@@ -1,11 +1,12 @@
 """Pieces of reachable state that a program reads, and how each can be changed behind the program's back.
 
 A facet is `setup` (statements that make the state), `use` (an expression over it and the tensor `x`, shape (3, 4)), and `changes`
-(statements that change ONE thing). `#` in them stands for a number that makes names unique. Statements see:
+(statements that change ONE thing; the table has a facet a line). `#` in them stands for a number that makes names unique. Statements see:
 `put(obj, name, value)`, `drop(obj, name)`, `put_item(obj, key, value)`, `drop_item(obj, key)`, `after(function, *args)`:
 each notes how to take the change back.
 """
 
+# ruff: noqa: E501
 from dataclasses import dataclass
 
 
@@ -21,6 +22,7 @@ def facet(name, setup, use, *changes):
     return Facet(name, setup, use, changes)
 
 
+# fmt: off
 FACETS = (
     # ---- globals, closures, functions
     facet("global number", "K# = 3", "x * K#", "put_item(ns, 'K#', 4)", "put_item(ns, 'K#', 3.0)", "put_item(ns, 'K#', True)", "drop_item(ns, 'K#')"),

@@ -99,6 +99,7 @@ def _call_function(
         return special(t, function, args, kwargs)
     folded = handlers.fold(t, function, args, kwargs)
     if folded is not NotImplemented:
+        _guard_leaf(t, function)
         return folded
     if function.__code__ in _RECURSION_GUARDS:
         return call(t, function.__wrapped__, args, kwargs, linked)  # type: ignore[attr-defined]
@@ -111,7 +112,7 @@ def _call_function(
 
 
 def _guard_leaf(t: Tracer, function: types.FunctionType) -> None:
-    """A function of PyTorch that is called as it is: its code, its defaults, and the globals that its code names."""
+    """A function that is called as it is: its code, its defaults, and the globals that its code names."""
     source = t.world.source_of(function) or held(function, function.__qualname__)
     if source in t.guarded_leaves:
         return

@@ -34,6 +34,8 @@ from pliant.guards.sources import (
     DictAttributeSource,
     HeldSource,
     ItemSource,
+    KwargSource,
+    MethodSource,
     ModuleMemberSource,
     Source,
     held,
@@ -211,6 +213,11 @@ class World:
             self.guard(source, Kind.TYPE, cls)
             receiver = self.bring(value.__self__, AttributeSource(source, "__self__"))
             return getattr(receiver, self.bring(value.__name__, AttributeSource(source, "__name__")))
+        if cls is types.MappingProxyType:  # of a copy: only C sees the dict behind it
+            self.guard(source, Kind.TYPE, cls)
+            copied = value.copy()
+            self.set_origin(copied, MethodSource(source, "copy"))
+            return types.MappingProxyType(self.adopt(copied))
         if cls is slice:
             self.guard(source, Kind.TYPE, cls)
             return slice(

@@ -21,7 +21,12 @@ from typing import Any
 
 from pliant.guards.tensor_words import Description as Words
 
-_DICT_VERSION, _DICT_VALUES, _LIST_SIZE, LIST_ITEMS = 24, 40, 16, 24  # offsets in CPython's objects (64 bits, with the global lock)
+_DICT_VERSION, _DICT_VALUES, _LIST_SIZE, LIST_ITEMS = (
+    24,
+    40,
+    16,
+    24,
+)  # offsets in CPython's objects (64 bits, with the global lock)
 
 ABSENT, PRESENT = 0, 1  # what a key is to be, where it is not one object
 

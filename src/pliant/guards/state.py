@@ -16,6 +16,7 @@ import torch
 from pliant import config
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.sources import StateSource
+from pliant.torch_adapter import DeviceContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def _dispatch_modes() -> tuple[type, ...]:
 def _default_device() -> Any:
     """The device that `torch.set_default_device` (or a `with device:` block) chose; None if none."""
     modes = (torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack()))
-    devices = [m.device for m in modes if isinstance(m, torch.utils._device.DeviceContext)]
+    devices = [m.device for m in modes if isinstance(m, DeviceContext)]
     return devices[-1] if devices else None
 
 

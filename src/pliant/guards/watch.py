@@ -22,9 +22,9 @@ from typing import Any
 import torch
 
 from pliant.guards import facts
+from pliant.guards.codegen import related
 from pliant.guards.kinds import MISSING, Guard, Kind
 from pliant.guards.native_watch import ABSENT, LIST_ITEMS, PRESENT, DictFacts, Watched, word
-from pliant.guards.codegen import related
 from pliant.guards.parts import StoragesSource, shared
 from pliant.guards.sources import AttributeSource, CellSource, HeldSource, ItemSource, Source, TypeSource
 from pliant.guards.tensor_words import words_of
@@ -56,8 +56,14 @@ _IMMUTABLE = (
 # Attributes of C types that are one pointer of the object to the value itself.
 _POINTERS: dict[type, tuple[str, ...]] = {
     types.FunctionType: (
-        "__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__name__", "__qualname__",
-    ),  # fmt: skip
+        "__code__",
+        "__defaults__",
+        "__kwdefaults__",
+        "__closure__",
+        "__globals__",
+        "__name__",
+        "__qualname__",
+    ),
     types.MethodType: ("__func__", "__self__"),
     types.CellType: ("cell_contents",),
     functools.partial: ("func", "args", "keywords"),
