@@ -1,8 +1,8 @@
-"""Python functions of PyTorch that are traced as other code, which does the same.
+"""Functions of PyTorch that are traced as others, which do the same.
 
-In:     the code of a function that is going to be inlined.
-Out:    the code to inline: the same parameters and free variables, the same globals.
-Holds:  a rewritten function has eager's effects; it is written anew because its own code asks for the peer.
+In:     the code of a function that is going to be inlined; a call of an operator that would ask a tensor for its value.
+Out:    the code to inline: the same parameters and free variables, the same globals; the operator's result by others.
+Holds:  what is rewritten has eager's effects. Code is written anew because its own asks for the peer.
 """
 
 from __future__ import annotations
@@ -39,3 +39,27 @@ def _use_grad_for_differentiable(func: Callable[..., Any]) -> Callable[..., Any]
 REWRITTEN: dict[types.CodeType, types.CodeType] = {
     _nested(optimizer._use_grad_for_differentiable, "_use_grad"): _nested(_use_grad_for_differentiable, "_use_grad"),
 }
+
+
+# ---- a factor that is a tensor
+def with_factor(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """x + factor * (what is added), if the factor is a tensor, whose value the operator would read; else None."""
+    name, add, combine = FACTORS[func]
+    factor = kwargs.get(name)
+    if not isinstance(factor, torch.Tensor) or factor.requires_grad or len(kwargs) > 1:
+        return None
+    return add(args[0], (combine(*args[1:]) if combine else args[1]) * factor)
+
+
+# operator -> (name of its factor, how the product is added, how the rest is combined)
+FACTORS: dict[Any, tuple[str, Callable[..., Any], Callable[..., Any] | None]] = {
+    owner_function: (factor, add, combine)
+    for base, factor, combine in (
+        ("add", "alpha", None), ("sub", "alpha", None), ("addcmul", "value", torch.mul), ("addcdiv", "value", torch.div),
+    )
+    for owner_function, add in (
+        (getattr(torch, base), torch.sub if base == "sub" else torch.add),
+        (getattr(torch.Tensor, base), torch.sub if base == "sub" else torch.add),
+        (getattr(torch.Tensor, base + "_"), torch.Tensor.sub_ if base == "sub" else torch.Tensor.add_),
+    )
+}  # fmt: skip

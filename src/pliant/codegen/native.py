@@ -22,6 +22,7 @@ from pliant.symbolic.expr import ZERO, Expr, Symbol
 RELEASE_GIL = 1 << 16  # points of a run from which on the GIL is released
 PART_TEXT = 4000  # characters of kernels in one translation unit; more are split into units compiled in parallel
 MAX_UNITS = 4
+TABLE_CALLS = 32  # more calls of kernels in one entry are a table
 
 RUN = """\
 typedef struct _object PyObject;
@@ -194,7 +195,7 @@ def _entry(kernels: list[KernelText], names: dict[str, str]) -> tuple[Entry, str
     if sizes:
         lines.append("  if (PyErr_Occurred()) return 0;")
     lines.append(f"  void* const state = {work_text} > {RELEASE_GIL} ? PyEval_SaveThread() : 0;")
-    lines += [_call(k, names, buffers, sizes) for k in kernels]
+    lines += _calls(kernels, names, buffers, sizes)
     lines.append("  if (state) PyEval_RestoreThread(state);")
     lines.append('  if (error) { PyErr_SetString(PyExc_IndexError, "index out of range in self"); return 0; }')
     lines += ["  Py_IncRef(&_Py_NoneStruct);", "  return &_Py_NoneStruct;", "}", ""]
@@ -207,7 +208,42 @@ def _number(s: Symbol, k: int, first: int) -> str:
     return f"  {{ double x = PyFloat_AsDouble(args[{first + k}]); __builtin_memcpy(&n[{k}], &x, 8); }}"
 
 
-def _call(kernel: KernelText, names: dict[str, str], buffers: list[Buffer], sizes: list[Symbol]) -> str:
-    given = ", ".join(f"b[{buffers.index(b)}]" for b in kernel.buffers) or "0"
-    numbers = ", ".join(f"n[{sizes.index(s)}]" for s in kernel.sizes) or "0"
-    return f"  {names[kernel.text]}((void*[]){{{given}}}, (const int64_t[]){{{numbers}}}, &error);"
+def _calls(kernels: list[KernelText], names: dict[str, str], buffers: list[Buffer], sizes: list[Symbol]) -> list[str]:
+    """The kernels' calls in order: statements, or a table where they are many, which is quickly compiled."""
+    place = {b: k for k, b in enumerate(buffers)}
+    number = {s: k for k, s in enumerate(sizes)}
+    tensors = [[place[b] for b in kernel.buffers] for kernel in kernels]
+    numbers = [[number[s] for s in kernel.sizes] for kernel in kernels]
+    if len(kernels) > TABLE_CALLS:
+        return _table([names[kernel.text] for kernel in kernels], tensors, numbers)
+    return [
+        f"  {names[kernel.text]}((void*[]){{{_items('b', given)}}}, (const int64_t[]){{{_items('n', numbered)}}}, &error);"
+        for kernel, given, numbered in zip(kernels, tensors, numbers)
+    ]
+
+
+def _items(array: str, places: list[int]) -> str:
+    return ", ".join(f"{array}[{k}]" for k in places) or "0"
+
+
+def _table(called: list[str], tensors: list[list[int]], numbers: list[list[int]]) -> list[str]:
+    """For each call the kernel, how many tensors and numbers it takes, and their places."""
+    kernels = {name: k for k, name in enumerate(dict.fromkeys(called))}
+    rows = [
+        [kernels[name], len(given), len(numbered), *given, *numbered]
+        for name, given, numbered in zip(called, tensors, numbers)
+    ]
+    return [
+        f"  static void (*const kernels[])(void**, const int64_t*, int32_t*) = {{{', '.join(kernels)}}};",
+        f"  static const int32_t calls[] = {{{', '.join(str(item) for row in rows for item in row)}}};",
+        "  const int32_t* c = calls;",
+        f"  for (int k = 0; k < {len(called)}; k++) {{",
+        f"    void* p[{1 + max(map(len, tensors))}];",
+        f"    int64_t q[{1 + max(map(len, numbers))}];",
+        "    const int32_t kernel = c[0], tensors = c[1], numbers = c[2];",
+        "    c += 3;",
+        "    for (int m = 0; m < tensors; m++) p[m] = b[*c++];",
+        "    for (int m = 0; m < numbers; m++) q[m] = n[*c++];",
+        "    kernels[kernel](p, q, &error);",
+        "  }",
+    ]

@@ -1,6 +1,6 @@
 """Operators on lists of tensors, as optimizers use them, and the optimizers' choice between their own formulas.
 
-In:     calls of `torch._foreach_*`, of `addcdiv` with a tensor as factor, of the functions behind `torch.optim`.
+In:     calls of `torch._foreach_*`, and of the functions behind `torch.optim`.
 Out:    the same work as operators on single tensors, which later stages fuse as they see fit.
 Holds:  the numbers are those of eager's formula up to rounding; nothing is asked of a tensor's value.
 """
@@ -48,26 +48,20 @@ def _clamping(clamp: Callable[..., Tensor], choose: Callable[..., Tensor]) -> Ca
     return lambda x, other: choose(x, other) if isinstance(other, Tensor) else clamp(x, other)
 
 
+def _with_value(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """`addcdiv` and the like take their factor by name only."""
+    return lambda x, a, b, value=1: function(x, a, b, value=value)
+
+
 # Those that are not called as the operator on single tensors is.
 _SINGLE: dict[str, Callable[..., Any]] = {
+    **{n: _with_value(getattr(Tensor, n)) for n in ("addcdiv", "addcdiv_", "addcmul", "addcmul_")},
     "norm": _norm,
     "maximum": _clamping(torch.clamp_min, torch.maximum),
     "minimum": _clamping(torch.clamp_max, torch.minimum),
     "maximum_": _maximum_,
     "minimum_": _minimum_,
-    "addcdiv": lambda *a, **k: _add_product(Tensor.addcdiv, torch.div, *a, **k),
-    "addcdiv_": lambda *a, **k: _add_product(Tensor.addcdiv_, torch.div, *a, **k),
-    "addcmul": lambda *a, **k: _add_product(Tensor.addcmul, torch.mul, *a, **k),
-    "addcmul_": lambda *a, **k: _add_product(Tensor.addcmul_, torch.mul, *a, **k),
 }
-
-
-def _add_product(whole: Callable[..., Any], combine: Callable[..., Any], x: Any, a: Any, b: Any, value: Any = 1) -> Any:
-    """x + value * (a / b), or a * b; the operator itself would read a tensor's value."""
-    if not isinstance(value, Tensor):
-        return whole(x, a, b, value=value)
-    add = Tensor.add_ if whole.__name__.endswith("_") else Tensor.add
-    return add(x, combine(a, b) * value)
 
 
 def _each(name: str, function: Any) -> Handler:
@@ -113,22 +107,6 @@ for _name in dir(torch._C._VariableFunctions):
         TABLE[getattr(torch, _name)] = _each(_name, getattr(torch, _name))
 _POW = TABLE[torch._foreach_pow]
 TABLE[torch._foreach_pow] = _pow_of_number
-
-
-# ---- a factor that is a tensor
-def _with_factor(whole: Any, combine: Any) -> Handler:
-    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        if len(args) == 3 and is_fake(kwargs.get("value")):
-            return call_torch(t, _add_product, (whole, combine, *args), kwargs)
-        return call_torch(t, whole, args, kwargs)
-
-    return handler
-
-
-for _whole, _combine in (
-    (Tensor.addcdiv, torch.div), (Tensor.addcdiv_, torch.div), (Tensor.addcmul, torch.mul), (Tensor.addcmul_, torch.mul),
-):  # fmt: skip
-    TABLE[_whole] = _with_factor(_whole, _combine)
 
 
 # ---- the functions behind optimizers
