@@ -49,6 +49,11 @@ def mark_of(fn: Any) -> Mark | None:
     return None
 
 
+def is_marked(fn: Any) -> bool:
+    """Whether anything was said about this very function."""
+    return id(fn) in _marks or id(fn) in _substitutes
+
+
 def substitute_of(fn: Any) -> Callable[..., Any] | None:
     """What stands for the callable under capture."""
     found = _substitutes.get(id(fn))

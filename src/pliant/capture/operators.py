@@ -185,6 +185,8 @@ def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     if symbol == "!=" and (python_method(t, left, "__eq__") or python_method(t, right, "__eq__")):
         return _derived_ne(t, left, right)
     left, right = t.internalize(left), t.internalize(right)
+    for value in (left, right):
+        t.world.pin(value)
     t.refuse_opaque(left, right)
     return t.native(function, left, right)
 

@@ -183,6 +183,7 @@ class Tracer:
         if type(key) is tuple:
             return tuple(self.hashable(k) for k in key)
         if isinstance(key, (str, int, float, FakeTensor, type, types.FunctionType)) or key is None:
+            self.world.pin(key)
             return key
         for name in ("__hash__", "__eq__"):
             method = operators.python_method(self, key, name)

@@ -22,13 +22,16 @@ from typing import Any
 
 import torch
 
+from pliant.capture import markers
 from pliant.capture.carried import Carried
 from pliant.capture.graph_breaks import GraphBreak, needs_value
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
 from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Guard, Kind
+from pliant.guards.parts import root_of
 from pliant.guards.sources import (
+    ArgSource,
     AttributeSource,
     CellSource,
     DictAttributeSource,
@@ -115,6 +118,7 @@ _SEVERAL = frozenset((Kind.HAS_KEY, Kind.NO_KEY, Kind.NO_ATTRIBUTE, Kind.DISTINC
 _FIXED_IF_HELD = frozenset((Kind.TYPE, Kind.IDENTITY, Kind.EQUALS, Kind.RANGE))
 _TPFLAGS_HEAPTYPE = 1 << 9  # classes implemented in C do not change
 _ADOPT_LIMIT = 100_000
+_LOCAL = re.compile("<locals>|<lambda>")
 _CHANGED: tuple[()] = ()  # unequal to every snapshot of a container
 
 
@@ -138,6 +142,7 @@ class World:
         self._slot_changes: dict[tuple[int, str], SetAttribute] = {}
         self._owner_of_dict: dict[int, Any] = {}
         self._lookups: dict[tuple[type, str], tuple[Any]] = {}
+        self.known_by_code: dict[int, types.FunctionType] = {}
         self.made: dict[int, Any] = {}  # functions and classes that the trace itself defined
 
     # ---- guards
@@ -229,6 +234,8 @@ class World:
         if cls is frozenset:
             self.guard(source, Kind.ITEMS, value)
             return value
+        if cls is types.FunctionType and _is_made_per_call(value, source):
+            return self._bring_function(value, source)
         if isinstance(value, IDENTITY_TYPES):
             self.guard(source, Kind.IDENTITY, value)
             self.set_origin(value, source)
@@ -245,6 +252,32 @@ class World:
             return self.bring_carried(value.real, AttributeSource(source, "real"))
         self.set_origin(value, source)
         return self.resolve(value)
+
+    def _bring_function(self, value: types.FunctionType, source: Source) -> Any:
+        """A function that was defined by another one, and may be defined anew for each call: known by its code."""
+        known = self.source_of(value)
+        if known is not None and known != source:
+            self.guard(source, Kind.SAME_AS, known)
+            return value
+        self.guard(source, Kind.TYPE, types.FunctionType)
+        for name in ("__code__", "__globals__"):
+            self.guard(AttributeSource(source, name), Kind.IDENTITY, getattr(value, name))
+        for name in ("__defaults__", "__kwdefaults__"):
+            part = getattr(value, name)
+            place = AttributeSource(source, name)
+            if part is None:
+                self.guard(place, Kind.IDENTITY, None)
+            else:
+                self.guard(place, Kind.LENGTH, len(part))
+        self.guard(AttributeSource(source, "__dict__"), Kind.EMPTY)
+        self.known_by_code[id(value)] = value
+        self.set_origin(value, source)
+        return value
+
+    def pin(self, value: Any) -> None:
+        """The identity of a function matters, not only what it does."""
+        if id(value) in self.known_by_code:
+            self.guard(self.source_of(value), Kind.IDENTITY, value)
 
     def _bring_tuple(self, value: tuple[Any, ...], source: Source) -> Any:
         self.guard(source, Kind.TYPE, type(value))
@@ -556,6 +589,15 @@ def _raw_dict(obj: Any) -> dict[str, Any] | None:
     return found if type(found) is dict else None
 
 
+def _is_made_per_call(function: types.FunctionType, source: Source) -> bool:
+    """Whether a function was defined inside another one and came as an argument."""
+    if not _LOCAL.search(function.__qualname__) or function.__dict__ or markers.is_marked(function):
+        return False
+    module = function.__globals__.get("__name__")
+    ours = isinstance(module, str) and module.partition(".")[0] in ("torch", "pliant")  # which are not interpreted
+    return not ours and isinstance(root_of(source), (ArgSource, KwargSource))
+
+
 def is_numpy_scalar(value: Any) -> bool:
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, (numpy.generic, numpy.dtype))
@@ -567,7 +609,7 @@ def concrete(value: Any) -> Any:
     if plain is None:
         return value
     try:
-        return plain(value)
+        return plain(value.node.shape_env.evaluate(value.node.expr))
     except DataDependentError as error:
         raise needs_value(error) from None
 
