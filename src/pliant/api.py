@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
@@ -32,6 +32,9 @@ from pliant.debug import events
 from pliant.debug.explain import Explanation
 from pliant.debug.explain import explain as explaining
 from pliant.errors import ConfigError, UserError
+
+if TYPE_CHECKING:
+    from pliant.debug.cost import Cost
 
 set_stance = stance.set_stance
 
@@ -282,6 +285,14 @@ def explain(fn: Any, **arguments: Any) -> Callable[..., Explanation]:
     return explaining(functools.partial(compile, **arguments), original_of(fn))
 
 
+def cost(fn: Any, *args: Any, **kwargs: Any) -> Cost:
+    """What `fn(*args, **kwargs)` costs, as expressions in the sizes of its arguments; nothing runs. Print it, or
+    `evaluate` it."""
+    from pliant.debug.cost import cost as costs
+
+    return costs(original_of(fn), *args, **kwargs)
+
+
 def list_backends() -> list[str]:
     """Names that `compile(backend=...)` takes."""
     return sorted(BACKENDS)
@@ -293,6 +304,7 @@ __all__ = [
     "assume_constant_result",
     "compile",
     "compile_",
+    "cost",
     "disable",
     "disallow_in_graph",
     "explain",

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-_KINDS = {"lstm": torch.lstm, "gru": torch.gru, "rnn_tanh": torch.rnn_tanh, "rnn_relu": torch.rnn_relu}
+_KINDS: dict[str, Any] = {"lstm": torch.lstm, "gru": torch.gru, "rnn_tanh": torch.rnn_tanh, "rnn_relu": torch.rnn_relu}
 NAMES = {function: name for name, function in _KINDS.items()}
 _GIVEN = (
     "str kind, Tensor input, Tensor? batch_sizes, Tensor[] hidden, Tensor[] weights, bool has_biases, int num_layers, "
@@ -42,7 +42,7 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 @functools.cache
 def _operator() -> Any:
     """The operator, defined at first use."""
-    library = torch.library.Library("pliant_recurrent", "DEF")  # type: ignore[no-untyped-call]
+    library: Any = torch.library.Library("pliant_recurrent", "DEF")  # type: ignore[no-untyped-call]
     _libraries.append(library)
     library.define(f"run({_GIVEN}) -> Tensor[]")
     library.define(f"derivative({_GIVEN}, Tensor[] tangents) -> Tensor[]")

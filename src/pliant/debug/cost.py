@@ -1,0 +1,248 @@
+"""What a program costs, as expressions in the sizes of its arguments.
+
+In:     a function or module and arguments, of which only sizes count (tensors on the device "meta" will do).
+Out:    `Cost`: operations, bytes read and written, bytes alive at once; print it, or `evaluate(x_0=32)`.
+Holds:  nothing runs: the program is captured on fake tensors, so an operator that sizes do not fit is a
+        `GraphBreakError` that names the line. Bytes are those of the compiled kernels, after fusion: a kernel reads
+        each buffer once. With gradients, the backward counts too.
+Reads on: `flops.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pliant import config
+from pliant.autograd.joint import JointGraph, trace_joint
+from pliant.autograd.partition.split import partition
+from pliant.capture.dynamic_policy import DynamicPolicy
+from pliant.capture.graph_breaks import KINDS, CannotCapture
+from pliant.capture.roots import CallableRoot
+from pliant.capture.trace import Break, BreakReason
+from pliant.capture.tracer import TraceOptions, trace
+from pliant.debug.flops import flops
+from pliant.errors import ConfigError, GraphBreakError, Unsupported
+from pliant.gc_pause import GcPause
+from pliant.graph.contracts import AtenGraph, CapturedGraph
+from pliant.graph.fake_tensor import is_fake
+from pliant.ir.loops import Axis, Buffer, LoopProgram, View
+from pliant.lowering.lower import lower
+from pliant.schedule.dependencies import access
+from pliant.schedule.fuse import total
+from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, loads_of
+from pliant.schedule.memory import kernel_buffers
+from pliant.schedule.schedule import schedule
+from pliant.symbolic.expr import ONE, ZERO, Expr, Integer, Symbol
+from pliant.symbolic.rules.extrema import maximum, minimum
+from pliant.symbolic.shape_env import ShapeEnv
+from pliant.symbolic.traverse import evaluate, substitute
+from pliant.torch_adapter import without_saved_tensor_hooks
+
+_AT_LEAST_TWO = re.compile(r"\w+ >= 2")  # every symbol is: sizes 0 and 1 are constants
+QUANTITIES = ("flops", "read", "written", "arguments", "peak")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Expressions over the names in `sizes`.
+
+    flops: of products, convolutions and attention. read, written: bytes moved by kernels and operators. arguments:
+    bytes of arguments, parameters and buffers. peak: the most bytes that the program itself has allocated at once,
+    results included; `peaks` are the candidates of which it is the largest. sizes: name -> (what it is, its value in
+    this call). conditions: what these expressions hold for.
+    """
+
+    name: str
+    flops: Expr
+    read: Expr
+    written: Expr
+    arguments: Expr
+    peaks: tuple[Expr, ...]
+    sizes: dict[str, tuple[str, Any]]
+    conditions: tuple[str, ...]
+
+    @property
+    def peak(self) -> Expr:
+        return functools.reduce(maximum, self.peaks) if self.peaks else ZERO
+
+    def evaluate(self, **sizes: float) -> dict[str, int]:
+        """The quantities as numbers; sizes that are not given are those of the call that was looked at."""
+        unknown = sizes.keys() - self.sizes.keys()
+        if unknown:
+            raise ConfigError(
+                f"unknown size `{min(unknown)}`", kind="unknown-size", why="the sizes are " + ", ".join(self.sizes),
+                do="pass one of these",
+            )  # fmt: skip
+        known = {name: value for name, (_, value) in self.sizes.items() if value is not None} | sizes
+        values = {Symbol(name, type(value) if type(value) is float else int): value for name, value in known.items()}
+        found = {name: int(evaluate(getattr(self, name), values)) for name in QUANTITIES if name != "peak"}
+        return found | {"peak": max([int(evaluate(one, values)) for one in self.peaks], default=0)}
+
+    def __str__(self) -> str:
+        here = self.evaluate()
+        lines = [f"{self.name}: cost of a call"]
+        lines += [f"  {q:<10}{here[q]:>16,}   {_short(getattr(self, q))}" for q in QUANTITIES]
+        lines += [f"  where {name} is {what} (here {value})" for name, (what, value) in self.sizes.items()]
+        return "\n".join(lines + [f"  if    {c}" for c in self.conditions])
+
+
+def _short(e: Expr) -> str:
+    text = repr(e)
+    return "" if isinstance(e, Integer) else text if len(text) <= 400 else f"{text[:400]}..."
+
+
+def cost(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Cost:
+    """The cost of `fn(*args, **kwargs)` as expressions in the arguments' sizes."""
+    name = getattr(fn, "__qualname__", type(fn).__qualname__)
+    options = config.get().with_options({"duck_sizing": False})
+    with GcPause(), without_saved_tensor_hooks(), config.use(options):
+        captured = _captured(fn, args, kwargs)
+        graphs = _graphs(captured) if captured is not None else []
+        programs = [lower(g) for g in graphs]
+        schedules = [schedule(p, options.schedule) for p in programs]
+        return _sum_up(name, captured, graphs, programs, schedules)
+
+
+def _captured(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> CapturedGraph | None:
+    """The program as one graph; None if it computes nothing with tensors."""
+    try:
+        traced = trace(CallableRoot(fn), args, kwargs, DynamicPolicy(True), TraceOptions())
+    except CannotCapture as stop:
+        raise _error(stop.reason) from None
+    if isinstance(traced.end, Break):
+        raise _error(traced.end.reason)
+    return traced.graph
+
+
+def _error(reason: BreakReason) -> GraphBreakError:
+    kind = KINDS[reason.kind]
+    return GraphBreakError(reason.detail, kind=kind.id, where=reason.location, why=kind.why, do=kind.do)
+
+
+def _graphs(captured: CapturedGraph) -> list[AtenGraph]:
+    """Forward, and backward where gradients are wanted."""
+    joint = trace_joint(captured)
+    if not isinstance(joint, JointGraph):
+        raise Unsupported("a program that is compiled in segments has no cost as a whole")
+    parts = partition(joint)
+    return [parts.forward] if parts.backward is None else [parts.forward, parts.backward]
+
+
+def _sum_up(
+    name: str, captured: CapturedGraph | None, graphs: list[AtenGraph], programs: list[LoopProgram],
+    schedules: list[Schedule],
+) -> Cost:  # fmt: skip
+    if captured is None:
+        return Cost(name, ZERO, ZERO, ZERO, ZERO, (), {}, ())
+    env = captured.shape_env
+    moved = [_moved(step) for s in schedules for step in s.steps]
+    peaks: list[Expr] = []
+    held: Expr = ZERO
+    for program, plan in zip(programs, schedules, strict=True):
+        peaks += [held + alive for alive in _alive(plan)]
+        held = held + _results(program) * 2  # what forward leaves, and gradients of its results
+    names = _names(captured)
+    rename = {s: Symbol(n, s.kind) for s, n in names.items()}
+
+    def shown(e: Expr) -> Expr:
+        return substitute(env.simplify(e), rename)
+
+    conditions = [str(substitute(g.expr, rename)) for g in env.final_guards()]
+    given = [i.fake for i in captured.inputs if is_fake(i.fake)]
+    return Cost(
+        name=name,
+        flops=shown(_total(flops(g) for g in graphs)),
+        read=shown(_total(read for read, _ in moved)),
+        written=shown(_total(written for _, written in moved)),
+        arguments=shown(_total(env.expr_of(t.spec.storage_bytes()) for t in given)),
+        peaks=tuple(dict.fromkeys(shown(one) for one in _largest(env, peaks))),
+        sizes={n: (str(env.sources[s][0]), env.hint(s)) for s, n in names.items() if env.simplify(s) is s},
+        conditions=tuple(t for t in conditions if not _AT_LEAST_TWO.fullmatch(t)),
+    )
+
+
+def _names(captured: CapturedGraph) -> dict[Symbol, str]:
+    """A Python name for each symbol: `x_0` for `x.size(0)`."""
+    env, found = captured.shape_env, {}
+    used: set[str] = set()
+    for symbol, sources in env.sources.items():
+        text = re.sub(r"\.size\((\d+)\)", r"_\1", str(sources[0])).split(".")[-1]
+        base = re.sub(r"\W+", "_", text).strip("_") or str(symbol)
+        name = base
+        while name in used:
+            name += "_"
+        used.add(name)
+        found[symbol] = name
+    return found
+
+
+def _total(parts: Iterable[Expr]) -> Expr:
+    found: Expr = ZERO
+    for part in parts:
+        found = found + part
+    return found
+
+
+def _bytes(buffer: Buffer) -> Expr:
+    """Of the elements, those that share memory (expanded dimensions) once."""
+    count: Expr = ONE
+    for extent, stride in zip(buffer.shape, buffer.strides, strict=True):
+        count = count if stride is ZERO else count * extent
+    return count * buffer.dtype.itemsize
+
+
+def _moved(step: Step) -> tuple[Expr, Expr]:
+    """Bytes that a step reads and writes."""
+    if isinstance(step, ExternCall):
+        touched = access(step.extern)
+        return _total(map(_bytes, touched.reads)), _total(map(_bytes, touched.writes))
+    own = {m.loops.out for m in step.members}
+    reads = [b for b in kernel_buffers(step) if b not in own or b not in step.stored]
+    return _total(_read(step, b) for b in reads), _total(map(_bytes, step.stored))
+
+
+def _read(kernel: Kernel, buffer: Buffer) -> Expr:
+    """At most the whole buffer, and at most an element for each point that the index tells apart."""
+    loads = [m.at(load.index) for m in kernel.members for load in loads_of(m.loops) if load.buffer is buffer]
+    points = [_points(kernel, index) for index in dict.fromkeys(loads)]
+    return minimum(_bytes(buffer), _total(points) * buffer.dtype.itemsize)
+
+
+def _points(kernel: Kernel, index: Expr) -> Expr:
+    axes: list[Axis] = [a for a in kernel.axes if a.symbol in index.free]
+    return total(axes)
+
+
+def _alive(plan: Schedule) -> list[Expr]:
+    """Bytes that the program has allocated at each step."""
+    owned: dict[Buffer, Expr] = {}
+    found = []
+    for step, made, dead in zip(plan.steps, plan.allocate, plan.free, strict=True):
+        results = [b for b in step.extern.outs if b is not None] if isinstance(step, ExternCall) else []
+        for buffer in (*made, *results):
+            owned[buffer] = ZERO if buffer in plan.in_place else _bytes(buffer)
+        found.append(_total(owned.values()))
+        for buffer in dead:
+            if buffer not in plan.in_place.values():
+                owned.pop(buffer, None)
+    return found
+
+
+def _results(program: LoopProgram) -> Expr:
+    given = {b for b in program.inputs if isinstance(b, Buffer)}
+    return _total(_bytes(b) for b in {v.buffer for v in program.outputs if isinstance(v, View)} - given)
+
+
+def _largest(env: ShapeEnv, candidates: list[Expr]) -> list[Expr]:
+    """The candidates that no other one is known to reach, the largest for this call's sizes first."""
+    known = [env.simplify(e) for e in dict.fromkeys(candidates)]
+    known.sort(key=lambda e: -cast("float", env.hint(e) or 0))
+    kept: list[Expr] = []
+    for one in known:
+        if not any(env.statically_known(other.ge(one)) for other in kept):
+            kept.append(one)
+    return kept
