@@ -126,7 +126,7 @@ def print_result(name: str, which: str, row: dict[str, Any]) -> bool:
     cells = [f"{row['difference']:.1e}", *(f"{x:.4f}" for x in row["ends"]), f"{eager:.2f}", f"{ours:.2f}"]
     print_row([name, which, *cells, "bad" if bad else ""])
     if row["fallbacks"]:
-        print("   ", row["fallbacks"])
+        print("   ", str(row["fallbacks"])[:300])
     return bad
 
 

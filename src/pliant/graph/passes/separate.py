@@ -47,7 +47,7 @@ def _copy_of(graph: fx.Graph, output: fx.Node, node: fx.Node) -> fx.Node:
     return copy
 
 
-def _without_gaps(fake: Any) -> FakeTensor:
+def _without_gaps(fake: FakeTensor) -> FakeTensor:
     strides = preserved_strides(fake.spec)
     if same_numbers(strides, fake.stride_):
         return fake
