@@ -6,6 +6,7 @@ the program is differentiable (`gradients`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -253,3 +254,60 @@ def in_place_at_mask(x):
     y[y < 0] = 0
     y[y > 1] += 1
     return y
+
+
+@case(lambda g: (ints(g, 0, 3, 9), ints(g, 0, 2, 6, 2)))
+def runs_and_rows(x, rows):
+    values, counts = torch.unique_consecutive(x, return_counts=True)
+    return values.repeat_interleave(counts), torch.unique(rows, dim=0, return_inverse=True)
+
+
+@case(lambda g: (ints(g, 0, 5, 6), floats(g, 6, 2)))
+def classes_of_data(x, y):
+    hot = F.one_hot(x)
+    return hot, hot.T.float() @ y, torch.zeros(x.max().item() + 1, 2).index_add(0, x, y)
+
+
+@case(lambda g: (floats(g, 6, 4), floats(g, 6)), gradients=True)
+def element_as_index(x, scores):
+    best = scores.argmax()
+    y = x * 2
+    y[best] = y[best] + 1
+    return y, x[best, 1:], x[1, scores[:4].argmin()]
+
+
+@case(lambda g: (floats(g, 6),))
+def questions(x):
+    same, close = torch.equal(x, x.clone()), torch.allclose(x, x + 1)
+    positive = bool((x > 0).any())
+    return same and not close if False else (same, close, positive, x * positive)
+
+
+@case(lambda g: (floats(g, 6).abs() + 1,))
+def mathematics(x):
+    s = x.sum().item()
+    return (
+        math.sqrt(s),
+        math.log(s) * x,
+        math.floor(s),
+        round(s),
+        s // 2,
+        s % 2,
+        int(s) + 1,
+        x.new_full((2,), math.exp(-s)),
+    )
+
+
+@case(lambda g: (floats(g, 8, 4),), gradients=True)
+def normalize_kept_rows(x):
+    kept = x[x[:, 0] > -1]
+    return F.batch_norm(kept, torch.zeros(4), torch.ones(4), training=True), kept.std(0), kept.T @ kept
+
+
+@case(lambda g: (floats(g, 9), ints(g, 1, 4, 2)), gradients=True)
+def cut_and_store(x, cuts):
+    a, b = cuts.tolist()
+    y = x.clone()
+    y[a : a + b] = 1
+    y[b:].mul_(2)
+    return y, x[:-a], x[a : a + b].expand(2, -1), x.roll(a), x[:a].repeat(b)

@@ -18,7 +18,7 @@ from torch import fx
 
 from pliant.autograd.functional_ops import UnsupportedMutation
 from pliant.graph.concrete_sizes import call_on_fakes
-from pliant.graph.unbacked import CHECKS
+from pliant.graph.unbacked import CHECKS, TRUTHS, call_truth
 
 _VIEW_IN_PLACE = {
     name + "_": name
@@ -61,6 +61,8 @@ def _call(module: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], inp
     args = fx.map_arg(node.args, values.__getitem__)
     kwargs = fx.map_arg(node.kwargs, values.__getitem__)
     target: Any = node.target
+    if target in TRUTHS:
+        return call_truth(target, args[0].fake_mode, args, kwargs)
     if node.op == "call_function":
         value = call_on_fakes(target, args, kwargs)
         if target is getattr and args[1] == "data":

@@ -19,14 +19,14 @@ from torch.overrides import TorchFunctionMode
 
 from pliant.capture.graph_breaks import GraphBreak, needs_value
 from pliant.capture.inputs import Inputs
-from pliant.capture.rewritten import FACTORS, with_factor
+from pliant.capture.rewritten import FACTORS, into_out, with_factor
 from pliant.capture.symbol_nodes import SymbolNodes
 from pliant.capture.world import SYMBOLIC_TYPES, concrete
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.concrete_sizes import call_on_fakes
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor
 from pliant.graph.passes.purity import is_random
-from pliant.graph.unbacked import assume, bindings_of, written
+from pliant.graph.unbacked import TRUTHS, assume, bindings_of, call_truth, written
 from pliant.source import SourceLocation
 from pliant.symbolic.shape_env import RuntimeAssert
 from pliant.torch_adapter import below_python_dispatch
@@ -88,14 +88,18 @@ class Recorder(TorchFunctionMode):
         try:
             return self._dispatch(func, args, kwargs)
         except (Unsupported, DataDependentError) as error:
+            self.inputs.shape_env.take_fresh()
             raise _as_break(error) from None
 
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func in _REFUSED:
             raise GraphBreak(*_REFUSED[func])
-        if kwargs and func in FACTORS:
+        if (
+            kwargs
+            and (rewrite := with_factor if func in FACTORS else into_out if "out" in kwargs else None) is not None
+        ):
             with self:
-                made = with_factor(func, args, kwargs)
+                made = rewrite(func, args, kwargs)
             if made is not None:
                 return made
         if func in _DATA_DEPENDENT or func is Tensor.item:
@@ -124,6 +128,8 @@ class Recorder(TorchFunctionMode):
         return result
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if func in TRUTHS:
+            return call_truth(func, self.inputs.mode, args, kwargs)
         return call_on_fakes(func, args, kwargs)
 
     def _keep_constant(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:

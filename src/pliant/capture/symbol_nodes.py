@@ -13,9 +13,10 @@ import torch
 from torch import fx
 
 from pliant.capture.inputs import Inputs
-from pliant.graph.unbacked import Binding, select
+from pliant.graph.unbacked import Binding, math_function, select
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.printer import to_python
+from pliant.symbolic.rules import floats
 
 
 class SymbolNodes:
@@ -117,7 +118,9 @@ class _Math:
         self.inf, self.nan = math.inf, math.nan
 
     def __getattr__(self, name: str) -> Any:
-        return self.call(getattr(torch, f"sym_{name}", None) or getattr(math, name))
+        return self.call(
+            math_function(name) if name in floats.MATH else getattr(torch, f"sym_{name}", None) or getattr(math, name)
+        )
 
 
 def _bare(value: Any) -> Any:

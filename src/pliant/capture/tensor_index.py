@@ -18,7 +18,7 @@ NOTHING_LEFT = object()  # in place of a key: the tensor as it is
 
 def select_symbolic(tensor: FakeTensor, key: Any) -> tuple[Any, Any]:
     """The view and the rest of the key."""
-    parts = key if type(key) is tuple else (key,)
+    parts = tuple(_element(part) for part in (key if type(key) is tuple else (key,)))
     if not any(type(part) is torch.SymInt for part in parts):
         return tensor, key
     dims = _dims_of(parts, tensor.dim())
@@ -28,6 +28,13 @@ def select_symbolic(tensor: FakeTensor, key: Any) -> tuple[Any, Any]:
             view = torch.select(view, dim, part)  # type: ignore[call-overload]  # symbolic numbers are taken
     rest = tuple(part for part in parts if type(part) is not torch.SymInt)
     return view, (rest if rest else NOTHING_LEFT)
+
+
+def _element(part: Any) -> Any:
+    """The number in a 0-d tensor, which selects as a number does."""
+    if not isinstance(part, FakeTensor) or part.size_ or part.dtype_ in (torch.bool, torch.uint8):
+        return part
+    return part.item() if part.fake_mode.allow_unbacked else part
 
 
 def _dims_of(parts: tuple[Any, ...], rank: int) -> list[int]:

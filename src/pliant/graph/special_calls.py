@@ -131,9 +131,33 @@ def _unique(mode: FakeMode, func: Any, x: Any, sorted: bool = True, return_inver
     return _unique2(mode, func, x, sorted, return_inverse)[:2]
 
 
-@_special(_aten.unique_dim.default, _aten.unique_consecutive.default)
-def _unique_dim(mode: FakeMode, func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
-    raise DataDependentError(f"`{func}` has a size that depends on values", kind="data-dependent")
+@_special(_aten.unique_consecutive.default)
+def _unique_consecutive(
+    mode: FakeMode, func: Any, x: Any, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
+) -> Any:
+    many = _unbacked_size(mode, func)
+    if dim is None:
+        values, positions = _fresh(mode, x, many), x.spec.size
+    else:
+        values, positions = _kept_along(mode, x, dim, many), (x.spec.size[dim],)
+    inverse = _fresh(mode, x, *(positions if return_inverse else (0,)), dtype=torch.int64)
+    return values, inverse, _fresh(mode, x, many if return_counts else 0, dtype=torch.int64)
+
+
+@_special(_aten.unique_dim.default)
+def _unique_dim(mode: FakeMode, func: Any, x: Any, dim: int, *args: Any, **kwargs: Any) -> Any:
+    many = _unbacked_size(mode, func)
+    inverse = _fresh(mode, x, x.spec.size[dim], dtype=torch.int64)
+    return _kept_along(mode, x, dim, many), inverse, _fresh(mode, x, many, dtype=torch.int64)
+
+
+def _kept_along(mode: FakeMode, x: Any, dim: int, many: Any) -> Any:
+    """Some of the slices along a dimension; the kernels put that dimension first and then back."""
+    d = dim % x.dim()
+    size = (*x.spec.size[:d], many, *x.spec.size[d + 1 :])
+    rest = size[:d] + size[d + 1 :]
+    inner = row_major_strides((many, *rest))
+    return _fresh(mode, x, *size, stride=(*inner[1 : d + 1], inner[0], *inner[d + 1 :]))
 
 
 @_special(_aten._has_same_storage_numel.default)

@@ -12,8 +12,9 @@ Holds:  `node.meta["binds"]` of a torch-level or ATen node has a `Binding` for e
 from __future__ import annotations
 
 import builtins
+import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,8 @@ import torch
 
 from pliant.errors import AssumptionError
 from pliant.symbolic.expr import Expr, Symbol
+from pliant.symbolic.rules import floats
+from pliant.symbolic.sym_node import wrap_node
 from pliant.symbolic.traverse import substitute
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -111,6 +114,42 @@ def select(condition: Any, then: Any, other: Any) -> Any:
     if isinstance(condition, torch.SymBool):
         return condition.node.shape_env.select(condition, then, other)
     return then if condition else other
+
+
+# Functions whose C++ form returns a plain truth value, which a graph computes by the operator instead.
+TRUTHS: dict[Any, Any] = {
+    torch.equal: torch.ops.aten.equal.default,
+    torch.Tensor.equal: torch.ops.aten.equal.default,
+    torch.allclose: torch.ops.aten.allclose.default,
+    torch.Tensor.allclose: torch.ops.aten.allclose.default,
+    torch.is_nonzero: torch.ops.aten.is_nonzero.default,
+    torch.Tensor.is_nonzero: torch.ops.aten.is_nonzero.default,
+}
+
+
+def call_truth(function: Any, mode: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The symbolic truth value that the function computes."""
+    return mode.__torch_dispatch__(TRUTHS[function], (), args, kwargs)
+
+
+def math_function(name: str) -> Callable[[Any], Any]:
+    """`math.<name>` of a number, symbolic or not."""
+    return _math_functions[name]
+
+
+def _math_function(name: str) -> Callable[[Any], Any]:
+    plain, method = getattr(math, name), f"sym_{name}"
+
+    def function(number: Any) -> Any:
+        if not isinstance(number, (torch.SymInt, torch.SymFloat)):
+            return plain(number)
+        return wrap_node(getattr(number.node, method)())
+
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+_math_functions = {name: _math_function(name) for name in floats.MATH}
 
 
 CHECKS = frozenset((check, assume))

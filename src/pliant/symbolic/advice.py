@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pliant.source import SourceLocation
-from pliant.symbolic.expr import Expr, Symbol
+from pliant.symbolic.expr import Eq, Expr, Symbol
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)\s*(.+)")
 
@@ -41,8 +41,8 @@ def name_of(origin: Origin | None) -> str | None:
 
 
 def statement(e: Expr, origins: Mapping[Symbol, Origin | None]) -> str:
-    """The line to add so that a condition holds."""
-    text = str(e)
+    """The line to add so that a condition is decided: that it holds, or for an equality that it does not."""
+    text = str(e.not_() if isinstance(e, Eq) else e)
     for symbol in e.free:
         name = name_of(origins.get(symbol))
         if name is not None:

@@ -302,14 +302,19 @@ class ShapeEnv:
         self._guard(_holds(e, value))
         return value
 
-    def answer(self, e: Expr) -> bool:
-        """The truth of what an operator's C++ asks. What unbacked sizes decide is assumed to be as it is for sizes that
-        are neither 0 nor 1, which the running graph checks."""
-        unbacked = self.unbacked_symbols(self.simplify(e))
-        if unbacked and unbacked <= self.size_like and self.statically_known(e) is None:
-            likely = bool(evaluate(self.simplify(e), {**self.hints, **dict.fromkeys(unbacked, _LIKELY_SIZE)}))
-            if self.expect_true(e if likely else e.not_()):
-                return likely
+    def answer(self, e: Expr, size_only: bool = False) -> bool:
+        """The truth of what an operator's code asks. What one unbacked number decides is assumed to be as it is for an
+        ordinary size, neither 0 nor 1, which the running graph checks. `size_only`: if it is one, and decides alone.
+        """
+        simple = self.simplify(e)
+        unbacked = self.unbacked_symbols(simple)
+        if len(unbacked) == 1 and self.statically_known(e) is None:
+            (symbol,) = unbacked
+            decides = symbol in self.size_like and len(simple.free) == 1 if size_only else symbol.kind is int
+            if decides:
+                likely = bool(evaluate(simple, {**self.hints, symbol: _LIKELY_SIZE}))
+                if self.expect_true(e if likely else e.not_()):
+                    return likely
         return bool(self.evaluate(e))
 
     def specialize(self, e: Expr) -> int:

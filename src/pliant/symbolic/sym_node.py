@@ -157,7 +157,7 @@ class SymNode:
         return int(self.shape_env.evaluate(self.expr))
 
     def bool_(self) -> bool:
-        return bool(self.shape_env.evaluate(self.expr))
+        return self.shape_env.answer(self.expr, size_only=True)
 
     def expect_true(self, file: Any = "", line: int = 0) -> bool:
         return self.shape_env.expect_true(self.expr)

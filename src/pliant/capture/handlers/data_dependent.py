@@ -86,6 +86,29 @@ def _common_dtype(numbers: list[Any]) -> torch.dtype:
 _KINDS = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool, int: int, float: float, bool: bool}
 
 
+def _classes_of_data(tensor: torch.Tensor) -> torch.Tensor:
+    many = int(tensor.max()) + 1
+    if tensor.min() < 0:
+        raise RuntimeError("Class values must be non-negative.")
+    return (tensor.unsqueeze(-1) == torch.arange(many, device=tensor.device)).long()
+
+
+@handles(torch.nn.functional.one_hot)
+def _one_hot(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """As many classes as the data has, where the program does not say how many."""
+    count = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
+    tensor = args[0] if args else kwargs.get("self")
+    if type(count) is not int or count != -1 or not isinstance(tensor, FakeTensor) or not t.mode.allow_unbacked:
+        return call_torch(t, torch.nn.functional.one_hot, args, kwargs)
+    return t.call(_classes_of_data, (tensor,), {})
+
+
+@handles(bool)
+def _bool(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    value = args[0] if args else False
+    return t.truth(element(t, value) if _is_unknown(t, value) and type(value) is FakeTensor else value)
+
+
 # ---- statements
 class Message:
     """Formats the message of a check with marks in place of numbers that are not known yet."""

@@ -41,11 +41,6 @@ def _len(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return operators.length(t, args[0])
 
 
-@handles(bool)
-def _bool(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return operators.truth(t, args[0]) if args else False
-
-
 @handles(isinstance)
 def _isinstance(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     value, wanted = args

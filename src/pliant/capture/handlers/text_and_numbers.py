@@ -10,14 +10,14 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from pliant.capture import operators
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.data_dependent import element, in_message, to_float, to_int
 from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
 from pliant.capture.world import SYMBOLIC_TYPES, concrete
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.unbacked import math_function
+from pliant.symbolic.rules import floats
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -103,13 +103,10 @@ def _symbolic_math(function: Any, symbolic: Any) -> Handler:
     return handler
 
 
-for _name, _symbolic in (
-    ("sqrt", torch.sym_sqrt if hasattr(torch, "sym_sqrt") else None),
-    ("floor", math.floor),
-    ("ceil", math.ceil),
-    ("trunc", math.trunc),
-):
-    TABLE[getattr(math, _name)] = _symbolic_math(getattr(math, _name), _symbolic or getattr(torch, "_sym_sqrt", None))
+for _rounding in (math.floor, math.ceil, math.trunc):
+    TABLE[_rounding] = _symbolic_math(_rounding, _rounding)
+for _name in floats.MATH:
+    TABLE[getattr(math, _name)] = _symbolic_math(getattr(math, _name), math_function(_name))
 TABLE[round] = _symbolic_math(round, round)
 TABLE[abs] = lambda t, args, kwargs: _abs(t, args[0])
 TABLE[pow] = lambda t, args, kwargs: (
