@@ -99,6 +99,10 @@ def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
     hook = t.world.type_lookup(cls, "__getattribute__")
     if isinstance(hook, types.FunctionType):
         return _with_getattr(t, obj, name, lambda: t.call(hook, (obj, name), {}))
+    if cls is threading.local:
+        from pliant.capture.handlers import local_attribute
+
+        return local_attribute(t, obj, name)
     if hook is not object.__getattribute__ and isinstance(obj, _OWN_LOOKUP):
         raise GraphBreak("unknown-object", f"the attributes of a {cls.__name__}")
     return _with_getattr(t, obj, name, lambda: generic_get_attr(t, obj, name))
@@ -450,6 +454,8 @@ def set_attr(t: Tracer, obj: Any, name: str, value: Any) -> None:
         return _set_namespace(t, obj, name, value)
     if issubclass(cls, type):
         return _set_class_attribute(t, obj, name, value)
+    if cls is threading.local:
+        return t.world.slot_set(obj, name, value, "plain")
     setter = t.world.type_lookup(cls, "__setattr__")
     if setter is torch.nn.Module.__setattr__ and not isinstance(value, (torch.Tensor, torch.nn.Module)):
         setter = _plain_module_store(t, obj, name)

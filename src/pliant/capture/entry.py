@@ -121,6 +121,8 @@ def make_entry(
     steps = [*early, *(section.use() if section else []), *(step.text for step in writer.steps[place:])]
     text = (section.text() + "\n" if section else "") + _function_text(steps, [*call, *tail])
     run = _define(text, names, name, section, indexes)
+    if trace.lock is not None:
+        run = _holding(trace.lock, run)
     end = "return" if isinstance(trace.end, Return) else trace.end.reason.kind
     return Entry(run, name, text, checks, names, guards, end, trace.graph)
 
@@ -206,6 +208,18 @@ def _define(
     scope["learn"] = alike.Learner(tensors, scope)
     entry: Callable[[tuple[Any, ...], dict[str, Any]], Any] = scope["entry"]
     return entry
+
+
+def _holding(
+    lock: Any, run: Callable[[tuple[Any, ...], dict[str, Any]], Any]
+) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+    """The entry of a program that takes a lock: what it reads, its guards too, it reads under the lock."""
+
+    def locked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with lock:
+            return run(args, kwargs)
+
+    return locked
 
 
 class _Body:

@@ -135,4 +135,5 @@ class Trace:
         default_factory=dict
     )  # id(fake) -> position in inputs, for tensors that are unchanged inputs
     output_nodes: list[fx.Node] = field(default_factory=list)
+    lock: Any = None  # to hold while the entry runs
     made: dict[int, Any] = field(default_factory=dict)  # functions and classes that the trace itself defined

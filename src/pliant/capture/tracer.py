@@ -31,6 +31,7 @@ from pliant.capture.frame import HANDLERS, Frame, Handler, Returned
 from pliant.capture.generators import TracedCallable
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, needs_value
 from pliant.capture.handlers.data_dependent import Message
+from pliant.capture.handlers.threads import UsedLock
 from pliant.capture.inputs import Inputs
 from pliant.capture.recorder import Recorder
 from pliant.capture.roots import CallableRoot, ResumeRoot, Root
@@ -51,7 +52,7 @@ assert opcodes and TABLES  # importing them fills the tables of handlers
 class TraceOptions:
     """Options of one capture."""
 
-    max_restarts: int = 3
+    max_restarts: int = 4
 
 
 class _Stopped(BaseException):
@@ -110,6 +111,8 @@ class Tracer:
         self.stop_at = stop_at
         self.current_exception: BaseException | None = None
         self.broken_frames: tuple[Frame, ...] | None = None
+        self.lock: UsedLock | None = None
+        self.questions: dict[Any, Source] = {}  # sources of what a thread is asked
         self.warning_blocks: list[list[Any]] = []  # filters of the `catch_warnings` blocks that are open
         self.message: Message | None = None  # of a check, while it is made
 
@@ -331,6 +334,9 @@ class _Attempt:
             before.restore()
         if isinstance(found, _Restart):
             return found
+        if self.t.lock is not None:
+            why = BreakReason("side-effect-call", "a lock is held, and the trace breaks", self._break_location())
+            return _Restart(self.t.lock.step, why)
         with self.t.mode, self.t.recorder:
             return self._finish(found, before)
 
@@ -421,6 +427,7 @@ class _Attempt:
         for setter, arguments in before.calls_from(after):
             t.graph.call_function(setter, arguments)
         result = Trace(None, t.inputs.inputs, t.world.guards, effects, end, t.world.origins, made=t.world.made)
+        result.lock = t.lock.lock if t.lock is not None else None
         try:
             values = collect_values(result)  # of a break, it marks the iterators to carry
         except Unsupported as error:

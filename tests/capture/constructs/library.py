@@ -316,7 +316,7 @@ def regular_expressions(x, y):
     return x * len(re.findall("a+", "aabca")), re.sub("a", "b", "cat"), re.match(r"(\d+)", "12x").group(1)
 
 
-@broken
+@area
 def thread_local(x, y):
     return x * LOCAL.value
 

@@ -15,6 +15,7 @@ from pliant.capture.handlers import (
     questions,
     standard_library,
     text_and_numbers,
+    threads,
     warning_filters,
 )
 from pliant.capture.handlers.c_functions import call_native
@@ -22,8 +23,20 @@ from pliant.capture.handlers.classes import call_enum, find_accessor, find_class
 from pliant.capture.handlers.effects import log
 from pliant.capture.handlers.standard_library import call_object, fold
 from pliant.capture.handlers.table import find, handles
+from pliant.capture.handlers.threads import local_attribute
 
-__all__ = ["call_enum", "call_native", "call_object", "find", "find_accessor", "find_class", "fold", "handles", "log"]
+__all__ = [
+    "call_enum",
+    "call_native",
+    "call_object",
+    "find",
+    "find_accessor",
+    "find_class",
+    "fold",
+    "handles",
+    "local_attribute",
+    "log",
+]
 
 assert (
     classes
@@ -36,4 +49,5 @@ assert (
     and questions
     and standard_library
     and text_and_numbers
+    and threads
 )

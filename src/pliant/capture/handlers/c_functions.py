@@ -24,6 +24,7 @@ from pliant.capture.handlers.containers import TEXT_METHODS, call_container_meth
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.standard_library import call_value_method, fold
 from pliant.capture.handlers.table import Args, Kwargs
+from pliant.capture.handlers.threads import LOCKS, call_lock_method
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.world import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
 
@@ -137,6 +138,8 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
         return call_container_method(t, receiver, name, args, kwargs)
     if name in _ITERATOR_METHODS and not t.world.is_opaque(receiver):
         return t.native(bound, *args, **kwargs)
+    if isinstance(receiver, LOCKS) and id(receiver) not in t.world.made:
+        return call_lock_method(t, receiver, name, args)
     handled = call_value_method(t, receiver, bound, args, kwargs)
     if handled is not NotImplemented:
         return handled

@@ -1,0 +1,88 @@
+"""Locks from outside, thread locals, and which thread this is.
+
+In:     uses of a lock that other threads may hold too; attributes of `threading.local` objects.
+Out:    a trace that says which lock its entry must hold.
+Holds:  an entry holds the lock from before its guards until its effects are done: whatever the program reads and writes
+        under the lock, it does under the lock. A trace that breaks while or after it uses a lock is cut before that use.
+"""
+
+from __future__ import annotations
+
+import _thread
+import functools
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.handlers.table import TABLE, Args, Kwargs
+from pliant.capture.trace import DELETED
+from pliant.guards.kinds import MISSING, Kind
+from pliant.guards.sources import Source, question
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+LOCKS = (type(threading.Lock()), type(threading.RLock()))
+
+
+@dataclass(slots=True)
+class UsedLock:
+    """The lock of a trace. `step`: the operation at which it was first taken, in a frame that can be cut."""
+
+    lock: Any
+    step: int
+    depth: int = 0
+
+
+def call_lock_method(t: Tracer, lock: Any, name: str, args: Args) -> Any:
+    """A method of a lock from outside."""
+    if name in ("__enter__", "acquire") and not args:
+        return _take(t, lock)
+    used = t.lock
+    if name in ("__exit__", "release") and used is not None and used.lock is lock and used.depth:
+        used.depth -= 1
+        return None
+    raise GraphBreak("unknown-call", f"the method {name} of a {type(lock).__name__}")
+
+
+def _take(t: Tracer, lock: Any) -> bool:
+    source = t.world.source_of(lock)
+    linked = [frame.linked for frame in t.frames]
+    cut = linked.index(False) if False in linked else len(linked)
+    if source is None or cut == 0 or t.lock is not None and t.lock.lock is not lock:
+        raise GraphBreak("unknown-call", "a lock is taken")
+    if t.lock is None:
+        t.world.guard(source, Kind.IDENTITY, lock)
+        t.lock = UsedLock(lock, t.frames[cut - 1].steps_at_op)
+    if t.lock.depth and type(lock) is LOCKS[0]:
+        raise GraphBreak("unknown-call", "a lock is taken that the program holds")
+    t.lock.depth += 1
+    return True
+
+
+# ---- thread locals
+def local_attribute(t: Tracer, obj: threading.local, name: str) -> Any:
+    """An attribute of this thread's part of the object; another thread asks again."""
+    stored = t.world.slot_get(obj, name)
+    if stored is not MISSING and stored is not DELETED:
+        return stored
+    if stored is DELETED or not hasattr(obj, name):
+        t.world.guard(_asked(t, hasattr, obj, name), Kind.EQUALS, stored is DELETED)
+        raise Raised(AttributeError(f"'_thread._local' object has no attribute '{name}'"))
+    return t.world.resolve(t.world.bring(getattr(obj, name), _asked(t, getattr, obj, name)))
+
+
+def _asked(t: Tracer, function: Any, obj: Any, name: str) -> Source:
+    key = (function, id(obj), name)
+    found = t.questions.get(key)
+    if found is None:
+        found = t.questions[key] = question(functools.partial(function, obj, name))
+    return found
+
+
+def _get_ident(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return t.world.bring(_thread.get_ident(), question(_thread.get_ident))
+
+
+TABLE[_thread.get_ident] = _get_ident

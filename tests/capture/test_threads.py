@@ -1,0 +1,134 @@
+"""Locks, thread locals and thread identities in captured programs."""
+
+import threading
+
+import torch
+
+import pliant
+
+
+def compile_fresh(function, whole=True):
+    pliant.reset()
+    return pliant.compile(function, backend="eager", fullgraph=whole)
+
+
+class Counter:
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.count = 0
+        self.seen = []
+
+    def step(self, x):
+        with self.lock:
+            self.count += 1
+            count = self.count
+        return x + count
+
+
+def run_threads(work, count=4):
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_updates_under_a_lock_are_not_lost():
+    counter = Counter()
+    compiled = compile_fresh(counter.step)
+    compiled(torch.zeros(1))
+    compiled(torch.zeros(1))
+    run_threads(lambda i: [counter.seen.append(float(compiled(torch.zeros(1)))) for _ in range(50)])
+    assert counter.count == 202
+    assert sorted(counter.seen) == list(range(3, 203))
+    assert not counter.lock.locked()
+
+
+def test_the_lock_is_free_after_an_error_and_waited_for():
+    lock = threading.Lock()
+
+    def program(x):
+        with lock:
+            y = x + 1
+        return y * 2
+
+    compiled = compile_fresh(program)
+    compiled(torch.zeros(1))
+    done = threading.Event()
+    with lock:
+        thread = threading.Thread(target=lambda: (compiled(torch.zeros(1)), done.set()))
+        thread.start()
+        assert not done.wait(0.1)
+    thread.join()
+    assert done.is_set() and not lock.locked()
+
+
+def test_a_break_under_a_lock_takes_the_lock_itself():
+    lock = threading.Lock()
+    held = []
+
+    def program(x):
+        x = x + 1
+        with lock:
+            if x.sum() > 0:
+                x = x * 2
+            held.append(lock.locked())
+        return x
+
+    compiled = compile_fresh(program, whole=False)
+    for value in (1.0, -5.0, 1.0):
+        x = torch.full((2,), value)
+        assert torch.equal(compiled(x), program(x))
+    assert held == [True] * 6 and not lock.locked()
+
+
+def test_a_break_behind_a_lock():
+    lock = threading.RLock()
+
+    def program(x):
+        with lock, lock:
+            x = x + 1
+        if x.sum() > 0:
+            x = x * 2
+        with lock:
+            return x + 1
+
+    compiled = compile_fresh(program, whole=False)
+    for value in (1.0, -5.0, 1.0):
+        x = torch.full((2,), value)
+        assert torch.equal(compiled(x), program(x))
+
+
+def test_each_thread_reads_its_own_locals():
+    local = threading.local()
+    local.scale = 1.0
+
+    def program(x):
+        if hasattr(local, "seen"):
+            local.seen += 1
+        return x * getattr(local, "scale", 7.0)
+
+    compiled = compile_fresh(program)
+    found = {}
+
+    def work(i):
+        if i:
+            local.scale = float(i)
+        local.seen = i
+        found[i] = (float(compiled(torch.ones(1))), local.seen)
+
+    assert float(compiled(torch.ones(1))) == 1.0
+    run_threads(work)
+    assert found == {0: (7.0, 1), 1: (1.0, 2), 2: (2.0, 3), 3: (3.0, 4)}
+    assert float(compiled(torch.ones(1))) == 1.0 and not hasattr(local, "seen")
+
+
+def test_which_thread():
+    def program(x):
+        return x + 1, threading.current_thread() is threading.main_thread(), threading.get_ident()
+
+    compiled = compile_fresh(program)
+    assert compiled(torch.ones(1))[1:] == (True, threading.get_ident())
+    found = []
+    run_threads(lambda i: found.append((compiled(torch.ones(1))[1:], threading.get_ident())), 2)
+    assert all(answer == (False, ident) for answer, ident in found)
