@@ -109,7 +109,7 @@ def _as_captured(
             arguments.append(value)
             continue
         known = first.inputs[position] if position < len(first.inputs) else None
-        name = known.name if known is not None else f"tangent_of_{position - len(first.inputs)}"
+        name = known.name if known is not None else f"tangent_{position}_of_{len(first.inputs)}"
         arguments.append(graph.placeholder(name))
         static = known is not None and known.static
         inputs.append(GraphInput(name, "tensor", mode.from_real(value), None, None, static))
