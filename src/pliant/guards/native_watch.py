@@ -15,6 +15,7 @@ import ctypes
 import functools
 import gc
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -258,7 +259,13 @@ def use_builder(build: Callable[[str], ctypes.PyDLL | None]) -> None:
 
 def available() -> bool:
     """Whether memory can be watched here; compiles the native part."""
-    return _build is not None and _prepare(_build)
+    if _build is None:
+        return False
+    with _lock:  # once: functions refer to the definitions by address
+        return _prepare(_build)
+
+
+_lock = threading.RLock()
 
 
 @functools.cache

@@ -236,6 +236,30 @@ class ReferentSource(ChainedSource):
 
 @source_class
 @dataclass(frozen=True, slots=True)
+class LengthSource(ChainedSource):
+    """len(parent) of a list."""
+
+    def code(self, hold: Namer) -> str:
+        return f"len({self.parent.code(hold)})"
+
+    def describe(self) -> str:
+        return f"len({self.parent.describe()})"
+
+
+@source_class
+@dataclass(frozen=True, slots=True)
+class IteratorSource(ChainedSource):
+    """iter(parent) of a list."""
+
+    def code(self, hold: Namer) -> str:
+        return f"iter({self.parent.code(hold)})"
+
+    def describe(self) -> str:
+        return self.parent.describe()
+
+
+@source_class
+@dataclass(frozen=True, slots=True)
 class SizeSource(ChainedSource):
     """parent.size(dim) of a tensor: what a size symbol is bound to."""
 
