@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pliant.capture.bytecode.resume import ResumePoint, generator_code
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.guards.kinds import Kind
-from pliant.guards.sources import ChainedSource, ItemSource, Namer, Source, source_class
+from pliant.guards.sources import ChainedSource, ItemSource, IteratorSource, Namer, Source, source_class
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -45,12 +45,13 @@ END = object()
 
 
 class Carried:
-    """A loop's iterator. `real` is one of Python's own, or a `Suspended`."""
+    """A loop's iterator. `real` is one of Python's own, or a `Suspended`. `by_turn`: see `CarriedItems`."""
 
-    __slots__ = ("real",)
+    __slots__ = ("by_turn", "real")
 
-    def __init__(self, real: Iterator[Any]) -> None:
+    def __init__(self, real: Iterator[Any], by_turn: bool = False) -> None:
         self.real = real
+        self.by_turn = by_turn
 
     def __iter__(self) -> Carried:
         return self
@@ -177,9 +178,13 @@ class PeekSource(ChainedSource):
 
 # ---- traced forms
 class CarriedItems:
-    """An iterator from outside over a container's items, which are read as they are needed."""
+    """An iterator from outside over a container's items, which are read as they are needed.
 
-    def __init__(self, t: Tracer, real: Any, source: Source) -> None:
+    `by_turn`: a trace takes one item, since the number of items varies; the graph breaks before the next turn.
+    """
+
+    def __init__(self, t: Tracer, real: Any, source: Source, by_turn: bool = False) -> None:
+        self.by_turn = by_turn
         self.world = t.world
         self.real = real
         self.source = source
@@ -192,7 +197,7 @@ class CarriedItems:
         world, distance = self.world, self.steps
         self.steps += 1
         items, index, step = _place(self.real)
-        if isinstance(items, list) and (id(items) in world.origins or world.has_changes(items)):
+        if isinstance(items, list) and (world.is_adopted(items) or world.has_changes(items)):
             return self._known_item(items, index + distance * step)
         found = peek(self.real, distance)
         if found is END:
@@ -227,6 +232,25 @@ class Numbered:
 
 
 TRACED = (CarriedItems, Numbered)
+
+
+def items_by_turn(t: Tracer, items: list[Any]) -> CarriedItems:
+    """What a loop over a list iterates whose length varies."""
+    source = t.world.source_of(items)
+    assert source is not None
+    return CarriedItems(t, iter(items), IteratorSource(source), by_turn=True)
+
+
+def has_had_its_turn(iterator: Any) -> bool:
+    return type(iterator) is CarriedItems and iterator.by_turn and iterator.steps > 0
+
+
+def bring_back(t: Tracer, value: Carried, source: Source) -> Any:
+    """The traced form of what was carried over a break; `source` is that of its iterator."""
+    iterator = bring(t, value.real, source)
+    if value.by_turn:
+        iterator.by_turn = True
+    return iterator
 
 
 def bring(t: Tracer, real: Any, source: Source) -> Any:

@@ -133,7 +133,7 @@ class Dispatcher:
         self.name = name
         self.location = location
         self.compilation = compilation
-        self.policy = DynamicPolicy(compilation.dynamic)
+        self.policy = DynamicPolicy(compilation.dynamic, may_break=not compilation.fullgraph)
         self.given_up = ""
         self._failures = 0
         self._lock = threading.RLock()
@@ -177,7 +177,7 @@ class Dispatcher:
             self.entries = ()
             self.given_up = ""
             self._failures = 0
-            self.policy = DynamicPolicy(self.compilation.dynamic)
+            self.policy = DynamicPolicy(self.compilation.dynamic, may_break=not self.compilation.fullgraph)
             self.refresh()
 
     # ---- a new entry, or not

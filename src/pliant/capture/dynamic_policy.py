@@ -65,9 +65,11 @@ class DynamicPolicy:
     """The decisions of one compiled function. `dynamic`: None automatic, True all, False none."""
 
     dynamic: bool | None = None
+    may_break: bool = True  # whether the graph may be broken where lengths of lists vary
     _tensors: dict[tuple[Source, int], _Seen] = field(default_factory=dict)
     _numbers: dict[tuple[Source, type], Any] = field(default_factory=dict)
     _elements: dict[Source, set[int | float]] = field(default_factory=dict)
+    _lengths: dict[Source, set[int]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def tensor_dims(self, source: Source, tensor: torch.Tensor) -> tuple[DimPolicy, ...]:
@@ -105,6 +107,15 @@ class DynamicPolicy:
         with self._lock:
             seen = self._tensors.setdefault((source, rank), _Seen([_UNSEEN] * rank))
             seen.sizes = [None if d in dims else n for d, n in enumerate(seen.sizes)]
+
+    def length_varies(self, source: Source, length: int) -> bool:
+        """Whether a list's length is no constant: it has had others often enough. Long loops are left as they are."""
+        if not self.may_break or self._mode() is False or length > _LONGEST_BY_TURN:
+            return False
+        with self._lock:
+            seen = self._lengths.setdefault(source, set())
+            seen.add(length)
+            return len(seen) > _FEW_LENGTHS
 
     def note_varies(self, source: Source, number: type) -> None:
         """A number that is symbolic where it comes from."""
@@ -171,6 +182,8 @@ def _matches(wanted: str, name: str) -> bool:
 
 _VARIES = object()
 _UNSEEN = -1
+_FEW_LENGTHS = 2
+_LONGEST_BY_TURN = 64  # each turn of a loop is a call inside the call before
 _FEW_VALUES = 3
 
 

@@ -77,6 +77,11 @@ KINDS: dict[str, BreakKind] = {
             "mutated-global-state", "a global setting is changed in a way that is not recorded", "change it outside"
         ),
         BreakKind(
+            "varying-length",
+            "code for one length would not serve the next",
+            "pass one tensor, stacked or padded; or compile with fullgraph=True, once for each length",
+        ),
+        BreakKind(
             "backward-hook",
             "the hook runs while autograd's engine goes backward, with the tensors and at the time that the engine gives it",
             "register it outside, on a parameter or an output; a tensor hook that only computes is captured",

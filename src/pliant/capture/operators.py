@@ -22,7 +22,7 @@ from pliant.capture.trace import DELETED
 from pliant.capture.world import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
-from pliant.guards.sources import ItemSource
+from pliant.guards.sources import ItemSource, LengthSource
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -300,6 +300,9 @@ def length(t: Tracer, value: Any) -> Any:
             return len(value)
         source = t.world.source_of(value)
         assert source is not None
+        if t.world.varies(value):
+            t.world.inputs.policy.note_varies(LengthSource(source), int)
+            return t.world.bring(len(value), LengthSource(source))
         if not isinstance(value, (list, dict, set, collections.deque, tuple, str, types.MappingProxyType)):
             raise GraphBreak("unknown-object", f"len() of a {type(value).__name__} from outside")
         t.world.guard(source, Kind.LENGTH, len(value))
@@ -385,7 +388,7 @@ def _foreign_item(t: Tracer, container: Any, key: Any) -> Any:
     raw = t.native(operator.getitem, container, index)
     source = world.source_of(container)
     assert source is not None
-    if index < 0:
+    if index < 0 and not world.varies(container):
         world.guard(source, Kind.LENGTH, len(container))
         index += len(container)
     return world.resolve(world.bring(raw, ItemSource(source, index)))

@@ -440,7 +440,8 @@ def _traced_callable(b: Rebuilder, obj: TracedCallable) -> str:
 def _carry(b: Rebuilder, obj: Carry) -> str:
     value = obj.value
     text = _suspended(b, value) if type(value) is TracedGenerator else b.value(value)
-    return b.bind(obj, f"{b.hold(Carried)}({text})", hint="loop")
+    by_turn = type(value) is CarriedItems and value.by_turn
+    return b.bind(obj, f"{b.hold(Carried)}({text}{', True' * by_turn})", hint="loop")
 
 
 def _carried_items(b: Rebuilder, obj: CarriedItems) -> str:

@@ -103,7 +103,7 @@ class Tracer:
         self.inputs = Inputs(self.graph, self.mode, self.shape_env, policy)
         self.world = World(self.inputs, self.location)
         self.inputs.world = self.world
-        self.world.bring_carried = lambda real, source: carried.bring(self, real, source)
+        self.world.bring_carried = lambda value, source: carried.bring_back(self, value, source)
         self.recorder = Recorder(self.graph, self.inputs, self.location)
         self.frames: list[Frame] = []
         self.guarded_leaves: set[Source] = set()

@@ -249,7 +249,8 @@ class World:
             return self.resolve(value)
         self.guard(source, Kind.TYPE, cls)
         if cls is Carried:
-            return self.bring_carried(value.real, AttributeSource(source, "real"))
+            self.guard(AttributeSource(source, "by_turn"), Kind.EQUALS, value.by_turn)
+            return self.bring_carried(value, AttributeSource(source, "real"))
         self.set_origin(value, source)
         return self.resolve(value)
 
@@ -404,12 +405,24 @@ class World:
         return True
 
     # ---- whole containers
+    def varies(self, value: Any) -> bool:
+        """Whether it is a list from outside, not yet read as a whole, whose length is no constant."""
+        if type(value) is not list or not self.needs_guards(value) or self.has_changes(value):
+            return False
+        return bool(self.inputs.policy.length_varies(self.origins[id(value)][1], len(value)))
+
+    def is_adopted(self, value: Any) -> bool:
+        return id(value) in self._shadows
+
     def adopt(self, value: Any) -> Any:
         """The trace's own copy of a foreign container (itself, if it is not foreign or not a container)."""
         if id(value) in self._shadows:
             return self._shadows[id(value)][1]
         if id(value) not in self.origins or type(value) not in MUTABLE_CONTAINERS:
             return value
+        if self.varies(value):
+            source = self.origins[id(value)][1]
+            raise GraphBreak("varying-length", f"all of `{source.describe()}`, whose length varies, is used at once")
         if len(value) > _ADOPT_LIMIT:
             raise GraphBreak("unknown-object", f"a {type(value).__name__} of {len(value)} entries is used as a whole")
         added = self._added.pop(id(value), (value, []))[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pliant.capture import carried
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Returned, Yielded, opcode
 from pliant.capture.graph_breaks import GraphBreak, Raised
@@ -53,11 +54,15 @@ def jump_or_pop(frame: Frame, op: Op) -> None:
 
 @opcode("GET_ITER")
 def get_iter(frame: Frame, op: Op) -> None:
-    frame.push(frame.tracer.iterate(frame.pop()))
+    t = frame.tracer
+    value = t.world.resolve(frame.stack[-1])
+    frame.stack[-1] = carried.items_by_turn(t, value) if t.world.varies(value) else t.iterate(value)
 
 
 @opcode("FOR_ITER")
 def for_iter(frame: Frame, op: Op) -> None:
+    if carried.has_had_its_turn(frame.stack[-1]):
+        raise GraphBreak("varying-length", "the next turn of a loop over a list whose length varies")
     try:
         value = frame.tracer.next(frame.stack[-1])
     except Raised as raised:

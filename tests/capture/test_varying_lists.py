@@ -1,0 +1,125 @@
+"""Lists whose length varies: two constants, then code for any length."""
+
+import pytest
+import torch
+
+import pliant
+from pliant.debug import events
+
+
+def loop(items):
+    total = torch.zeros(3)
+    for item in items:
+        total = total + item.sin()
+    return total / len(items)
+
+
+def with_else(items):
+    total = torch.zeros(3)
+    for item in items:
+        if item.shape[0] == 4:
+            break
+        total = total * item
+    else:
+        total = total - 1
+    return total
+
+
+def nested(items):
+    total = torch.zeros(3)
+    for item in items:
+        for other in items:
+            total = total + item * other
+    return total
+
+
+def collected(items):
+    found = []
+    for item in items:
+        found.append(item * 2)
+    return torch.stack(found).sum(0), len(found)
+
+
+def by_helper(items):
+    return loop(items) + loop(items[:2])
+
+
+PROGRAMS = {
+    "loop": loop,
+    "loop with else": with_else,
+    "nested loops": nested,
+    "loop that appends": collected,
+    "loop in a helper": by_helper,
+    "comprehension": lambda items: torch.stack([item.cos() for item in items]).sum(0),
+    "enumerate": lambda items: sum(item * i for i, item in enumerate(items)) + items[0],
+    "zip": lambda items: sum((a * b for a, b in zip(items, items)), torch.zeros(3)),
+    "sum": lambda items: sum(items) / len(items),
+    "stack": lambda items: torch.stack(items).relu().mean(0),
+    "length": lambda items: items[0] * len(items) + (1 if len(items) > 3 else 2),
+    "ends": lambda items: items[0] + items[-1],
+    "truth": lambda items: items[0] * 2 if items else None,
+    "slice": lambda items: torch.cat(items[1:] + [items[0]]),
+    "unpacking": lambda items: torch.stack([*items]).sum(0),
+    "two lists": lambda items: loop(items) * len(items),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_lists_of_any_length(name):
+    pliant.reset()
+    program = PROGRAMS[name]
+    compiled = pliant.compile(program)
+    for n in (1, 2, 3, 5, 4, 7, 3, 1, 8):
+        items = [torch.randn(3, requires_grad=True) for _ in range(n)]
+        mine, expected = compiled(items), program(items)
+        torch.testing.assert_close(mine, expected)
+        roots = [r if isinstance(r, torch.Tensor) else r[0] for r in (mine, expected)]
+        grads = [torch.autograd.grad(r.sum(), items, allow_unused=True) for r in roots]
+        torch.testing.assert_close(*[[g if g is not None else torch.zeros(3) for g in gs] for gs in grads])
+
+
+@pytest.mark.parametrize("name", ["loop", "stack", "ends", "loop that appends"])
+def test_at_most_three_captures(name):
+    pliant.reset()
+    compiled = pliant.compile(PROGRAMS[name])
+    with events.collect("capture", "fallback", "skip", "recompile_limit") as found:
+        for n in range(1, 10):
+            compiled([torch.randn(3) for _ in range(n)])
+    kinds = [e.kind for e in found]
+    assert set(kinds) == {"capture"}
+    names = [e.fields["name"] for e in found]
+    assert names.count(compiled.__qualname__) <= 3
+    assert max(map(names.count, names)) <= 5  # of what goes on behind a break, whose lists vary in turn
+
+
+def test_one_graph_for_each_length_where_breaks_are_errors():
+    pliant.reset()
+    compiled = pliant.compile(loop, fullgraph=True)
+    for n in range(1, 6):
+        items = [torch.randn(3) for _ in range(n)]
+        torch.testing.assert_close(compiled(items), loop(items))
+    assert pliant.stats()["graphs"] == 5
+
+
+def test_long_lists_are_not_taken_by_turns():
+    pliant.reset()
+    compiled = pliant.compile(loop)
+    for n in (100, 101, 102, 103):
+        items = [torch.randn(3) for _ in range(n)]
+        torch.testing.assert_close(compiled(items), loop(items))
+    assert pliant.stats()["graph_breaks"] == 0
+
+
+def test_what_the_loop_does_to_its_list_is_seen():
+    def program(items):
+        for item in items:
+            if len(items) < 6:
+                items.append(item + 1)
+        return items[-1]
+
+    pliant.reset()
+    compiled = pliant.compile(program)
+    for n in (1, 2, 3, 4, 5):
+        mine, other = ([torch.full((3,), float(i)) for i in range(n)] for _ in range(2))
+        torch.testing.assert_close(compiled(mine), program(other))
+        torch.testing.assert_close(mine, other)
