@@ -456,6 +456,15 @@ def _disguised_view(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs
     return _view(mode, _DISGUISED_VIEWS[func], args, kwargs)
 
 
+# Views that are conjugated or negated when they are read, and what computes their elements.
+_LAZY_VIEWS = {_aten._conj.default: _aten._conj_physical.default, _aten._neg_view.default: _aten.neg.default}
+
+
+def _lazy_view(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Formulas of derivatives neither write nor return them; a program may, and a fake cannot say what they are."""
+    return _pure(mode, _LAZY_VIEWS[func], args, kwargs) if mode.stage == "backward" else _view(mode, func, args, kwargs)
+
+
 def _question(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     return QUESTIONS[func](args[0])
 
@@ -463,6 +472,7 @@ def _question(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict
 _handlers: dict[Any, Handler] = {
     **dict.fromkeys(QUESTIONS, _question),
     **dict.fromkeys(_DISGUISED_VIEWS, _disguised_view),
+    **dict.fromkeys(_LAZY_VIEWS, _lazy_view),
     _aten._efficientzerotensor.default: _zeros,
     _aten.copy_.default: _copy,
     _aten.lift_fresh.default: _lift_fresh,
