@@ -107,7 +107,7 @@ SERIES: dict[str, Series] = {
     ),
     "float to an operator": Series(
         lambda: lambda x, p: torch.nn.functional.layer_norm(x, (24,), eps=p),
-        lambda: ((torch.randn(4, 24), 0.5 + n / 7) for n in range(6)), 2,
+        lambda: ((torch.randn(4, 24), 0.5 + n / 7) for n in range(6)), 6,
     ),
     "float from 0.0": Series(
         lambda: lambda x, p: x.clamp(-p, p) * p, lambda: ((torch.randn(4), n / 4) for n in range(6)), 2
