@@ -182,8 +182,16 @@ def _rnn_layer(*args: Any) -> Any:
         return torch.ops.aten.mkldnn_rnn_layer.default(*args)
 
 
-# What compiled code calls in place of an operator that does other work without grad mode.
-RUNS_AS: dict[Any, Callable[..., Any]] = {torch.ops.aten.mkldnn_rnn_layer.default: _rnn_layer}
+def _bernoulli(x: torch.Tensor, p: float = 0.5, *, generator: Any = None) -> torch.Tensor:
+    """As `bernoulli_` draws, which it stands for: in the order of memory, not of positions."""
+    return torch.empty_like(x).bernoulli_(p, generator=generator)
+
+
+# What compiled code calls in place of an operator that does other work: without grad mode, or as its own pure form.
+RUNS_AS: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.mkldnn_rnn_layer.default: _rnn_layer,
+    torch.ops.aten.bernoulli.p: _bernoulli,
+}
 # (operator, position) of results whose size only the operator itself knows.
 OPAQUE_RESULTS = frozenset([(torch.ops.aten.mkldnn_rnn_layer.default, 3)])
 

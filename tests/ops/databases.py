@@ -180,8 +180,8 @@ def _strided(value: Any) -> Any:
 
 def _results_like(op: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Tensors to write the results into."""
-    made = tree_map(lambda v: torch.empty_like(v) if isinstance(v, torch.Tensor) else v, op.op(*args, **kwargs))
-    return made if isinstance(made, torch.Tensor) else tuple(made)
+    made = tree_map(lambda v: torch.zeros_like(v) if isinstance(v, torch.Tensor) else v, op.op(*args, **kwargs))
+    return tuple(made) if isinstance(made, tuple | list) else made
 
 
 def _form_samples(op: Any, form: str) -> Iterator[Sample]:

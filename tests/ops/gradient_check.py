@@ -75,7 +75,7 @@ def run(function: Callable[..., Any], args: Any, kwargs: Any, backward: bool = T
     if backward and wanted and ends:
         state = torch.get_rng_state()
         torch.manual_seed(RANDOM_GRADIENT)
-        tangents = [torch.randn_like(r) for r in ends]
+        tangents = [torch.randn(r.shape, dtype=r.dtype) for r in ends]
         torch.set_rng_state(state)
         gradients = list(torch.autograd.grad(ends, wanted, tangents, allow_unused=True))
     return Outcome(results, gradients, leaves)
@@ -90,6 +90,8 @@ def difference(one: Any, other: Any, what: str, loose: float = 1.0) -> str:
         return f"{what}: a {type(one).__name__} for a {type(other).__name__}"
     if one.requires_grad != other.requires_grad:
         return f"{what}: requires_grad={one.requires_grad} for {other.requires_grad}"
+    if what.startswith("results") and _steps(one) != _steps(other):
+        return f"{what}: strides {one.stride()} for {other.stride()}"
     relative, absolute = TOLERANCE.get(other.dtype, (0, 0))
     try:
         torch.testing.assert_close(
@@ -100,6 +102,13 @@ def difference(one: Any, other: Any, what: str, loose: float = 1.0) -> str:
     except (RuntimeError, NotImplementedError):  # a layout or dtype that cannot be compared
         return ""
     return ""
+
+
+def _steps(tensor: torch.Tensor) -> list[int]:
+    """The strides that matter."""
+    if tensor.layout is not torch.strided or not tensor.numel():
+        return []
+    return [stride for stride, size in zip(tensor.stride(), tensor.shape) if size > 1]
 
 
 def compare(mine: Outcome, theirs: Outcome, shapes_only: bool = False) -> str:

@@ -7,12 +7,16 @@ Holds:  what is rewritten has eager's effects. Code is written anew because its 
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.optim.optimizer as optimizer
+
+from pliant.errors import Unsupported
+from pliant.torch_adapter import is_composite
 
 
 def _nested(function: Callable[..., Any], name: str) -> types.CodeType:
@@ -63,3 +67,25 @@ FACTORS: dict[Any, tuple[str, Callable[..., Any], Callable[..., Any] | None]] = 
         (getattr(torch.Tensor, base + "_"), torch.Tensor.sub_ if base == "sub" else torch.Tensor.add_),
     )
 }  # fmt: skip
+
+
+# ---- results written into given tensors
+def into_out(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a composition writes into `out`, computed apart and copied; None for other calls.
+
+    Compositions in C++ write through views that they do not declare as such.
+    """
+    out = kwargs["out"]
+    if not isinstance(out, torch.Tensor) or not _is_composition(getattr(func, "__name__", "")):
+        return None
+    made = func(*args, **{name: value for name, value in kwargs.items() if name != "out"})
+    if not isinstance(made, torch.Tensor) or made.shape != out.shape or not torch.can_cast(made.dtype, out.dtype):
+        raise Unsupported(f"`{func.__name__}` resizes or refuses `out`", kind="resize")
+    return out.copy_(made)
+
+
+@functools.cache
+def _is_composition(name: str) -> bool:
+    packet = getattr(torch.ops.aten, name, None)
+    out = getattr(packet, "out", None) if packet is not None else None
+    return out is not None and is_composite(out)

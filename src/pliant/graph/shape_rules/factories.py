@@ -270,16 +270,26 @@ def bernoulli_tensor(x: TensorSpec, p: TensorSpec, **_: Any) -> TensorSpec:
     return fits(x, p.size)
 
 
-@rule(_aten.fill.Scalar, _aten.fill.Tensor, _aten.zero.default, _aten.bernoulli.default, _aten.bernoulli.p,
+@rule(_aten.fill.Scalar, _aten.fill.Tensor, _aten.zero.default, _aten.bernoulli.p,
       _aten.bernoulli.Tensor, _aten.uniform.default, _aten.normal_functional.default, _aten.exponential.default,
       _aten.geometric.default, _aten.log_normal.default, _aten.cauchy.default)  # fmt: skip
 def same_layout(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
     return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
 
 
-@rule(_aten.normal.Tensor_float)
-def normal_mean(mean: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
-    return TensorSpec(mean.size, preserved_strides(mean), mean.dtype, mean.device)
+@rule(_aten.normal.Tensor_float, _aten.bernoulli.default)
+def drawn(mean: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
+    return mean.like()
+
+
+@rule(_aten.normal.float_Tensor)
+def normal_deviation(mean: float, std: TensorSpec, **_: Any) -> TensorSpec:
+    return std.like()
+
+
+@rule(_aten.normal.Tensor_Tensor)
+def normal_both(mean: TensorSpec, std: TensorSpec, **_: Any) -> TensorSpec:
+    return mean.like(broadcast(mean.size, std.size))
 
 
 @rule(_aten.native_dropout.default)
@@ -309,4 +319,4 @@ def flip(x: TensorSpec, dims: Sequence[int]) -> TensorSpec:
 
 @rule(_aten.roll.default)
 def roll(x: TensorSpec, shifts: Any, dims: Any = ()) -> TensorSpec:
-    return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
+    return x.like()

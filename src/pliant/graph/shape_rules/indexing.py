@@ -11,7 +11,6 @@ from pliant.graph.layouts import elementwise_strides, preserved_strides
 from pliant.graph.shape_rules.factories import fits
 from pliant.graph.shape_rules.pointwise import common_device
 from pliant.graph.shape_rules.registry import DependsOnValues, rule
-from pliant.graph.shape_rules.views import expand
 from pliant.graph.tensor_spec import (
     Dim,
     TensorSpec,
@@ -47,9 +46,13 @@ def gather(x: TensorSpec, dim: int, index: TensorSpec, *, sparse_grad: bool = Fa
 
 @rule(_aten.scatter.src, _aten.scatter.value, _aten.scatter_add.default, _aten.scatter.reduce,
       _aten.scatter.value_reduce, _aten.scatter_reduce.two, _aten.index_add.default, _aten.index_copy.default,
-      _aten.index_fill.int_Scalar, _aten.index_fill.int_Tensor, _aten.put.default,
-      _aten.as_strided_scatter.default)  # fmt: skip
+      _aten.index_reduce.default)  # fmt: skip
 def scattered(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
+    return x.like()
+
+
+@rule(_aten.index_fill.int_Scalar, _aten.index_fill.int_Tensor, _aten.put.default, _aten.as_strided_scatter.default)
+def filled(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
     return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
 
 
@@ -63,8 +66,7 @@ def written(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
 
 @rule(_aten.masked_scatter.default)
 def masked_scatter(x: TensorSpec, mask: TensorSpec, source: TensorSpec) -> TensorSpec:
-    x = expand(x, broadcast(x.size, mask.size))
-    return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
+    return x.like(broadcast(x.size, mask.size))
 
 
 @rule(_aten.nonzero_static.default)

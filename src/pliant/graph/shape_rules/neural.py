@@ -290,7 +290,8 @@ def nll_loss_backward(grad: TensorSpec, x: TensorSpec, *_: Any) -> TensorSpec:
 def glu(x: TensorSpec, dim: int = -1) -> TensorSpec:
     d = dim % x.ndim
     require(x.size[d] % 2 == 0, "glu: the halved dimension must be even")
-    return x.like((*x.size[:d], x.size[d] // 2, *x.size[d + 1 :]))
+    half = (*x.size[:d], x.size[d] // 2, *x.size[d + 1 :])
+    return TensorSpec(half, preserved_strides(x.view(half, x.stride)), x.dtype, x.device)
 
 
 @rule(_aten.glu_backward.default)

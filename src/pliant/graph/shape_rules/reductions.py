@@ -156,20 +156,19 @@ def vector_norm(
 @rule(_aten._softmax.default, _aten._log_softmax.default, _aten._safe_softmax.default)
 def softmax(x: TensorSpec, dim: int, half_to_float: Any = False) -> TensorSpec:
     wrap_dim(dim, x.ndim)
-    dtype = torch.float32 if half_to_float is True else x.dtype
-    return TensorSpec(x.size, preserved_strides(x), dtype, x.device)
+    return x.like(dtype=torch.float32 if half_to_float is True else x.dtype)
 
 
 @rule(_aten._softmax_backward_data.default, _aten._log_softmax_backward_data.default)
 def softmax_backward(grad: TensorSpec, output: TensorSpec, dim: int, input_dtype: torch.dtype) -> TensorSpec:
     wrap_dim(dim, grad.ndim)
-    return TensorSpec(grad.size, preserved_strides(grad), input_dtype, grad.device)
+    return grad.like(dtype=input_dtype)
 
 
 @rule(_aten.cumsum.default, _aten.cumprod.default)
 def cumsum(x: TensorSpec, dim: int, *, dtype: torch.dtype | None = None) -> TensorSpec:
     wrap_dim(dim, x.ndim)
-    return TensorSpec(x.size, preserved_strides(x), _sum_dtype(x, dtype), x.device)
+    return x.like(dtype=_sum_dtype(x, dtype))
 
 
 @rule(_aten.sort.default, _aten.sort.stable)
