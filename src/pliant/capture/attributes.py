@@ -26,6 +26,7 @@ from pliant.capture.world import (
     MUTABLE_CONTAINERS,
     SYMBOLIC_TYPES,
     World,
+    concrete,
 )
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
@@ -70,6 +71,8 @@ def get_attr(t: Tracer, obj: Any, name: str) -> Any:
     cls = type(obj)
     if cls is FakeTensor:
         return _tensor_attribute(t, obj, name)
+    if cls in SYMBOLIC_TYPES and name != "node":  # torch's classes of symbolic numbers lack much of what Python's have
+        return bring_class(t, obj) if name == "__class__" else _native(t, concrete(obj), name)
     if cls in _NATIVE_TYPES:
         return _native(t, t.world.resolve(obj), name)
     if cls is types.ModuleType or issubclass(cls, types.ModuleType):
@@ -576,3 +579,4 @@ def _set_class_attribute(t: Tracer, cls: type, name: str, value: Any) -> None:
         t.world.slot_set(cls, name, value, "type")
         return
     t.native(setattr, cls, name, value)
+    t.world.forget_lookups()

@@ -380,6 +380,8 @@ def _new_object(t: Tracer, cls: type, new: Any, args: tuple[Any, ...], kwargs: d
     if isinstance(new, types.FunctionType):
         return call(t, new, (cls, *args), kwargs)
     if new is object.__new__:
+        if (args or kwargs) and cls.__init__ is object.__init__:  # type: ignore[misc]
+            raise Raised(TypeError(f"{cls.__name__}() takes no arguments"))
         if getattr(cls, "__abstractmethods__", None):
             raise GraphBreak("bad-call", f"the abstract class {cls.__name__} is instantiated")
         try:

@@ -352,7 +352,7 @@ def _methods(b: Rebuilder, obj: Any) -> str:
 def _item_store(b: Rebuilder, obj: Any, key: Any, value: Any) -> str:
     target, k = b.value(obj), b.value(key)
     if value is DELETED:
-        return f"del {target}[{k}]" if type(obj) is dict else f"{_methods(b, obj)}.__delitem__({target}, {k})"
+        return f"{_methods(b, obj)}.pop({target}, {k}, None)"  # perhaps stored by the same trace
     v = b.value(value)
     return f"{target}[{k}] = {v}" if type(obj) is dict else f"{_methods(b, obj)}.__setitem__({target}, {k}, {v})"
 

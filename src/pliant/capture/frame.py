@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pliant.capture.bytecode.decode import Op, Program, decode
 from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.trace import TRACEBACK
 from pliant.source import SourceLocation
 
 if TYPE_CHECKING:
@@ -127,12 +128,40 @@ class Frame:
 
     def throw(self, error: BaseException) -> Returned | Yielded:
         """Go on with an exception raised at the current (yield) operation."""
+        error.__traceback__ = TRACEBACK
         self._unwind(Raised(error), self.op)
+        return self.run()
+
+    def delegate(self) -> Any:
+        """The iterator of the `yield from` at which the frame is suspended, or None."""
+        return self.stack[-1] if self._send_op() is not None else None
+
+    def _send_op(self) -> Op | None:
+        """The SEND operation that `yield from` goes back to from here."""
+        ops = self.program.ops
+        after = ops[self.ip]
+        if after.name != "JUMP" or after.target is None or ops[after.target].name != "SEND":
+            return None
+        return ops[after.target]
+
+    def end_delegation(self, value: Any) -> Returned | Yielded:
+        """Go on behind the `yield from` with its value."""
+        op = self._send_op()
+        assert op is not None and op.target is not None
+        if not op.arg:  # 3.11 pops the iterator here, later versions with END_SEND
+            self.stack.pop()
+        self.stack.append(value)
+        self.ip = op.target
         return self.run()
 
     def _unwind(self, raised: Raised, op: Op) -> None:
         """Go to the handler that covers the operation, as the exception table says; without one, leave."""
         handler = op.handler
+        error = raised.error
+        if error.__traceback__ is None:  # raised just now
+            error.__traceback__ = TRACEBACK
+            if error.__context__ is None and error is not self.tracer.current_exception:
+                error.__context__ = self.tracer.current_exception
         if handler is None:
             raise raised
         del self.stack[handler.depth :]

@@ -1,10 +1,13 @@
 """Generators of the traced program: real iterator objects whose steps are interpreted.
 
-Holds:  C code (`list`, `zip`, `sorted`...) may drive them; each step enters the interpreter again.
+Holds:  C code (`list`, `zip`, `sorted`...) may drive them; each step enters the interpreter again. One that is dropped
+        while suspended is closed at once, as CPython does.
+Source: `Objects/genobject.c` for delegation (`yield from`), `throw` and `close`.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +16,7 @@ from pliant.capture.carried import BRING, CarriedItems, Numbered, Suspended
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.trace import NULL
 from pliant.capture.world import concrete
-from pliant.guards.kinds import Kind
+from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, Source
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ class TracedGenerator:
         self.started = False
         self.finished = False
         self.running = False
+        self.handled: BaseException | None = None  # what it was handling when it was suspended
 
     def __iter__(self) -> TracedGenerator:
         return self
@@ -53,26 +57,56 @@ class TracedGenerator:
 
         self.running = True
         tracer = self.frame.tracer
-        outer, tracer.current_exception = tracer.current_exception, tracer.current_exception
+        outer = tracer.current_exception
+        tracer.current_exception = self.handled or outer
+        failure: BaseException
         try:
-            result = self.frame.run() if error is None else self.frame.throw(error)
+            result = self.frame.run() if error is None else self._throw(error)
         except Raised as raised:
-            self.finished = True
-            if isinstance(raised.error, StopIteration):
-                failure = RuntimeError("generator raised StopIteration")
-                failure.__cause__ = raised.error
-                raise failure from raised.error
-            raise raised.error from raised.error.__cause__
+            failure = _not_stop_iteration(raised.error)
+            self._finish()
         except BaseException:
             self.finished = True
             raise
+        else:
+            if isinstance(result, Yielded):
+                return result.value
+            failure = StopIteration(result.value)
+            self._finish()
         finally:
             self.running = False
+            current = tracer.current_exception
+            self.handled = None if current is outer or self.finished else current
             tracer.current_exception = outer
-        if isinstance(result, Yielded):
-            return result.value
+        raise tracer.carried(failure)
+
+    def _finish(self) -> None:
+        """The generator is at its end, and holds nothing any more: what it alone delegated to is dropped."""
         self.finished = True
-        raise StopIteration(result.value)
+        frame = self.frame
+        frame.locals, frame.cells, frame.saved = {}, {}, []
+        frame.stack.clear()
+
+    def _throw(self, error: BaseException) -> Any:
+        """Go on with an exception at the suspended `yield`, or in what is delegated to."""
+        from pliant.capture.frame import Yielded
+
+        if self.handled is not None and error is not self.handled:
+            error.__context__ = self.handled
+        receiver = self.frame.delegate()
+        if receiver is None:
+            return self.frame.throw(error)
+        t = self.frame.tracer
+        try:
+            if isinstance(error, GeneratorExit):
+                t.call_if_present(receiver, "close")
+                return self.frame.throw(error)
+            value = t.call_if_present(receiver, "throw", error)
+        except Raised as raised:
+            if isinstance(raised.error, StopIteration):
+                return self.frame.end_delegation(raised.error.value)
+            return self.frame.throw(raised.error)
+        return self.frame.throw(error) if value is MISSING else Yielded(value)
 
     def throw(self, error: Any, value: Any = None, traceback: Any = None) -> Any:
         if isinstance(error, type):
@@ -82,21 +116,37 @@ class TracedGenerator:
             raise error
         return self._step(error)
 
-    def close(self) -> None:
+    def close(self) -> Any:
         if self.finished or not self.started:
             self.finished = True
-            return
+            return None
         try:
             self.throw(GeneratorExit())
-        except (GeneratorExit, StopIteration):
-            return
+        except GeneratorExit:
+            return None
+        except StopIteration as stop:
+            return stop.value if sys.version_info >= (3, 13) else None
         raise RuntimeError("generator ignored GeneratorExit")
+
+    def __del__(self) -> None:
+        if self.started and not self.finished and not self.running:
+            self.frame.tracer.close_dropped(self)
+
+
+def _not_stop_iteration(error: BaseException) -> BaseException:
+    """What leaves a generator in which `error` was raised (PEP 479)."""
+    if not isinstance(error, StopIteration):
+        return error
+    failure = RuntimeError("generator raised StopIteration")
+    failure.__cause__ = failure.__context__ = error
+    return failure
 
 
 class TracedIterator:
     """An iterator written as one of our own generators, whose `Raised` become plain exceptions for C code."""
 
-    def __init__(self, steps: Generator[Any, Any, Any]) -> None:
+    def __init__(self, tracer: Tracer, steps: Generator[Any, Any, Any]) -> None:
+        self.tracer = tracer
         self.steps = steps
 
     def __iter__(self) -> Iterator[Any]:
@@ -106,7 +156,8 @@ class TracedIterator:
         try:
             return next(self.steps)
         except Raised as raised:
-            raise raised.error from raised.error.__cause__
+            failure = raised.error
+        raise self.tracer.carried(failure)
 
 
 def _resumed(t: Tracer, real: Suspended, source: Source) -> TracedGenerator:
@@ -153,4 +204,5 @@ class TracedCallable:
             result = self.tracer.call(self.function, args, kwargs)
             return bool(concrete(self.tracer.truth(result))) if self.truth else result
         except Raised as raised:
-            raise raised.error from raised.error.__cause__
+            failure = raised.error
+        raise self.tracer.carried(failure)

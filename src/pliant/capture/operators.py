@@ -113,7 +113,7 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
             result = t.call(method, (left, right), {})
             if result is not NotImplemented:
                 return result
-    methods = _ordered_methods(t, left, right, f"__{name}__", f"__r{name}__")
+    methods = ordered_methods(t, left, right, f"__{name}__", f"__r{name}__")
     for method, a, b in methods:
         result = t.call(method, (a, b), {})
         if result is not NotImplemented:
@@ -144,7 +144,7 @@ def _has_native(left: Any, right: Any, name: str) -> bool:
     )
 
 
-def _ordered_methods(t: Tracer, left: Any, right: Any, direct: str, reflected: str) -> list[tuple[Any, Any, Any]]:
+def ordered_methods(t: Tracer, left: Any, right: Any, direct: str, reflected: str) -> list[tuple[Any, Any, Any]]:
     """Python-level methods in the order Python tries them: the reflected one of a subclass goes first."""
     own = python_method(t, left, direct)
     other = python_method(t, right, reflected)
@@ -173,7 +173,7 @@ def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     name, reflected, function = _COMPARE[symbol]
     if type(left) in _PLAIN and type(right) in _PLAIN:
         return t.native(function, left, right)
-    methods = _ordered_methods(t, left, right, f"__{name}__", f"__{reflected}__")
+    methods = ordered_methods(t, left, right, f"__{name}__", f"__{reflected}__")
     for method, a, b in methods:
         result = t.call(method, (a, b), {})
         if result is not NotImplemented:
@@ -471,7 +471,7 @@ def iterate(t: Tracer, value: Any) -> Any:
     if t.world.is_opaque(value):
         return _iterate_foreign(t, value)
     if not hasattr(cls, "__iter__") and python_method(t, value, "__getitem__") is not None:
-        return TracedIterator(_getitem_iterator(t, value))
+        return TracedIterator(t, _getitem_iterator(t, value))
     return t.native(iter, value)
 
 
@@ -529,7 +529,7 @@ def iterable(t: Tracer, value: Any) -> Any:
         return t.world.resolve(value)
     iterator = iterate(t, value)
     if python_method(t, iterator, "__next__") is not None:
-        return TracedIterator(_python_iterator(t, iterator))
+        return TracedIterator(t, _python_iterator(t, iterator))
     return iterator
 
 

@@ -41,8 +41,8 @@ from pliant.capture.carried import (
     finished,
     place_of,
 )
-from pliant.capture.generators import TracedCallable, TracedGenerator
-from pliant.capture.trace import NULL, Trace
+from pliant.capture.generators import OURS, TracedCallable, TracedGenerator
+from pliant.capture.trace import NULL, TRACEBACK, Trace
 from pliant.capture.world import is_numpy_scalar
 from pliant.errors import Unsupported
 from pliant.guards.codegen import GuardWriter
@@ -303,6 +303,8 @@ def _partial(b: Rebuilder, obj: functools.partial[Any]) -> str:
 
 
 def _method(b: Rebuilder, obj: types.MethodType) -> str:
+    if type(obj.__self__) in OURS:  # the program sees a method of a real generator
+        return b.bind(obj, f"{b.value(obj.__self__)}.{obj.__name__}", hint=obj.__name__)
     return b.bind(obj, f"{b.names.define('MethodType', types.MethodType)}({b.items((obj.__func__, obj.__self__))})")
 
 
@@ -370,7 +372,8 @@ def _weakref(b: Rebuilder, obj: weakref.ref[Any]) -> str:
 
 def _symbolic(b: Rebuilder, obj: Any) -> str:
     """A number computed from sizes: evaluated in Python from the inputs' sizes."""
-    return b.bind(obj, b._writer.expression(obj.node.expr), hint="size")
+    node = obj.node
+    return b.bind(obj, b._writer.expression(node.shape_env.simplify(node.expr)), hint="size")
 
 
 def _generator(b: Rebuilder, obj: TracedGenerator) -> str:
@@ -539,8 +542,31 @@ def base_iter(obj: collections.deque[Any]) -> list[Any]:
     return list(collections.deque.__iter__(obj))
 
 
+def _new_exception(b: Rebuilder, obj: BaseException) -> str:
+    """Some exceptions of C keep more than `args`; their own `__new__` takes it from the arguments."""
+    base = _builtin_base(type(obj))
+    given = ""
+    if base.__new__ is not Exception.__new__:
+        given = "".join([", " + b.value(v) for v in obj.args])
+    return f"{b.hold(base)}.__new__({b.value(type(obj))}{given})"
+
+
+_KEPT_BESIDE = {
+    AttributeError: ("name", "obj"),
+    NameError: ("name",),
+    ImportError: ("name", "path"),
+    StopIteration: ("value",),
+}
+
+
 def _fill_exception(b: Rebuilder, obj: BaseException, name: str) -> None:
     b.fill(lambda: f"{name}.args = {b.value(obj.args)}")
+    for cls, names in _KEPT_BESIDE.items():
+        for kept in names if isinstance(obj, cls) else ():
+            if getattr(obj, kept) is not None:
+                b.fill(lambda k=kept: f"{name}.{k} = {b.value(getattr(obj, k))}")  # type: ignore[misc]
+    if obj.__traceback__ is not None:
+        b.lines.append(f"{name}.__traceback__ = {b.hold(TRACEBACK)}")
     if obj.__cause__ is not None:
         b.fill(lambda: f"{name}.__cause__ = {b.value(obj.__cause__)}")
     if obj.__context__ is not None:
@@ -587,7 +613,7 @@ def _is_plain(cls: type) -> bool:
 def _instance(b: Rebuilder, obj: Any) -> str:
     base = _builtin_base(type(obj))
     if isinstance(obj, BaseException):
-        make, fill = _new, _fill_exception
+        make, fill = _new_exception, _fill_exception
     elif base in _BASES:
         make, fill = _BASES[base]  # type: ignore[assignment, assignment]
     else:

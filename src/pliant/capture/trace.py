@@ -10,6 +10,7 @@ Holds:  values inside (`Return.value`, effect values, frame stacks and locals) a
 
 from __future__ import annotations
 
+import sys
 import types
 from dataclasses import dataclass, field
 from typing import Any
@@ -99,6 +100,14 @@ class _Null:
 
 
 NULL: Any = _Null()
+
+
+def _some_traceback() -> types.TracebackType:
+    return types.TracebackType(None, sys._getframe(), 0, 1)
+
+
+# What exceptions that were raised have as `__traceback__`: CPython's `with` takes for granted that there is one.
+TRACEBACK = _some_traceback()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,7 @@ import torch
 from torch import fx
 
 from pliant import config
-from pliant.capture import attributes, calls, carried, opcodes, operators
+from pliant.capture import attributes, calls, carried, class_statements, opcodes, operators
 from pliant.capture.autodiff import TABLES
 from pliant.capture.bytecode.cfg import layouts
 from pliant.capture.bytecode.decode import Op, Program
@@ -28,7 +28,7 @@ from pliant.capture.bytecode.resume import point_at, resume_freevars, step_code
 from pliant.capture.collect import collect_values
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.frame import HANDLERS, Frame, Handler, Returned
-from pliant.capture.generators import TracedCallable
+from pliant.capture.generators import TracedCallable, TracedGenerator
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, needs_value
 from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.handlers.threads import UsedLock
@@ -37,10 +37,11 @@ from pliant.capture.recorder import Recorder
 from pliant.capture.roots import CallableRoot, ResumeRoot, Root
 from pliant.capture.settings import Settings
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
-from pliant.capture.world import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, World, concrete, standard_globals
+from pliant.capture.world import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, World, concrete, standard_globals, tuple_of
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
+from pliant.guards.kinds import MISSING
 from pliant.guards.sources import ArgSource, ItemSource, KwargSource, Source, held
 from pliant.source import SourceLocation
 from pliant.symbolic.shape_env import ShapeEnv
@@ -90,6 +91,7 @@ class Tracer:
     inline = calls.inline
     new_object = calls._new_object
     instantiate = calls.instantiate
+    build_class = class_statements.build_class
 
     def __init__(self, policy: DynamicPolicy, stop_at: int) -> None:
         options = config.get()
@@ -115,6 +117,9 @@ class Tracer:
         self.questions: dict[Any, Source] = {}  # sources of what a thread is asked
         self.warning_blocks: list[list[Any]] = []  # filters of the `catch_warnings` blocks that are open
         self.message: Message | None = None  # of a check, while it is made
+        self.carrying: tuple[BaseException, BaseException | None, bool] | None = None
+        self.failure: CannotCapture | None = None
+        self.active = True  # whether what the program does still counts
 
     # ---- frames
     def handlers(self, program: Program) -> tuple[Handler, ...]:
@@ -133,11 +138,14 @@ class Tracer:
 
     def stop(self, frame: Frame) -> NoReturn:
         """The operation at which an earlier attempt broke: keep the frames and end."""
+        if self.failure is not None:
+            raise self.failure
         self.note_break()
         raise _Stopped
 
     def note_break(self) -> None:
         """Remember the frames as they are at the innermost point of a break."""
+        self.active = False
         if self.broken_frames is None:
             self.broken_frames = tuple(self.frames)
 
@@ -153,7 +161,7 @@ class Tracer:
         """Call C code; its exceptions are the program's, except that errors of tensor operations are left to eager."""
         try:
             return function(*args, **kwargs)
-        except (Raised, ConstraintError):
+        except (Raised, CannotCapture, ConstraintError):
             raise
         except DataDependentError as error:
             raise needs_value(error) from None
@@ -165,13 +173,49 @@ class Tracer:
             if any(isinstance(a, FakeTensor) for a in args) and not isinstance(error, (AttributeError, StopIteration)):
                 name = getattr(function, "__name__", str(function))
                 raise GraphBreak("tensor-error", f"{name}: {type(error).__name__}: {error}") from error
+            if any(type(a) in SYMBOLIC_TYPES for a in args):  # numbers behave and complain as Python's own
+                return self.native(function, *map(concrete, args), **kwargs)
             raise self._raised(error) from None
 
     def _raised(self, error: BaseException) -> Raised:
+        """An exception that comes out of C code: raised there, or carried through it."""
         error.__traceback__ = None
-        if error.__context__ is None and error is not self.current_exception:
+        carried, self.carrying = self.carrying, None
+        if carried is not None and carried[0] is error:
+            error.__context__, error.__suppress_context__ = carried[1:]
+        elif error is not self.current_exception:
             error.__context__ = self.current_exception
         return Raised(error)
+
+    def carried(self, error: BaseException) -> BaseException:
+        """The exception for C code to carry. Python chains it to what the interpreter itself handles, so its context is kept."""
+        self.carrying = error, error.__context__, error.__suppress_context__
+        return error
+
+    def call_if_present(self, obj: Any, name: str, *args: Any) -> Any:
+        """obj.name(*args), or MISSING if it has no such attribute."""
+        try:
+            method = self.get_attr(obj, name)
+        except Raised as raised:
+            if isinstance(raised.error, AttributeError):
+                return MISSING
+            raise
+        return self.call(method, args, {})
+
+    def close_dropped(self, generator: TracedGenerator) -> None:
+        """Nobody holds the suspended generator any more: its `finally` blocks run now. An error there is nobody's."""
+        if not self.active:
+            return
+        try:
+            generator.close()
+        except GraphBreak as stop:
+            self.failure = CannotCapture(stop.reason(self.location()))
+            self.stop_at = self.steps + 1
+        except _Stopped:
+            self.failure = CannotCapture(BreakReason("unsupported-opcode", "a break in a dropped generator", None))
+            self.stop_at = self.steps + 1
+        except Exception:
+            pass
 
     def raise_(self, error: BaseException) -> NoReturn:
         """The program's `raise error`."""
@@ -188,50 +232,62 @@ class Tracer:
         if isinstance(key, (str, int, float, FakeTensor, type, types.FunctionType)) or key is None:
             self.world.pin(key)
             return key
+        if type(key).__hash__ is None:
+            raise Raised(TypeError(f"unhashable type: '{type(key).__name__}'"))
         for name in ("__hash__", "__eq__"):
             method = operators.python_method(self, key, name)
             if method is not None and not standard_globals(method.__globals__) and not _generated_eq(type(key)):
                 raise GraphBreak("unknown-object", f"a {type(key).__name__} with its own {name} as a key")
         return key
 
-    def internalize(self, value: Any) -> Any:
+    def internalize(self, value: Any, within: frozenset[int] = frozenset()) -> Any:
         """The value with every outside container in it replaced by the trace's own copy."""
         value = self.world.adopt(value)
         cls = type(value)
+        if id(value) in within:  # it holds itself
+            return value
         if cls is list:
+            inner = within | {id(value)}
             for i, item in enumerate(value):
                 if type(item) in MUTABLE_CONTAINERS or type(item) is tuple:
-                    value[i] = self.internalize(item)
+                    value[i] = self.internalize(item, inner)
         elif cls is tuple or cls is torch.Size:
-            items = [self.internalize(v) for v in value]
+            items = [self.internalize(v, within) for v in value]
             if any(a is not b for a, b in zip(items, value, strict=True)):
                 return tuple(items)
         elif cls is dict:
+            inner = within | {id(value)}
             for key, item in value.items():
                 if type(item) in MUTABLE_CONTAINERS or type(item) is tuple:
-                    value[key] = self.internalize(item)
+                    value[key] = self.internalize(item, inner)
         elif cls is slice:
-            return slice(*(self.internalize(v) for v in (value.start, value.stop, value.step)))
+            return slice(*(self.internalize(v, within) for v in (value.start, value.stop, value.step)))
         return value
 
-    def concrete_tree(self, value: Any) -> Any:
+    def concrete_tree(self, value: Any, within: frozenset[int] = frozenset()) -> Any:
         """The value with symbolic numbers in it specialized."""
         if type(value) in SYMBOLIC_TYPES:
             return concrete(value)
-        if type(value) in (list, tuple):
-            items = [self.concrete_tree(v) for v in value]
-            return value if all(a is b for a, b in zip(items, value, strict=True)) else type(value)(items)
+        if id(value) in within:
+            raise GraphBreak("unknown-object", f"C code would look into a {type(value).__name__} that holds itself")
+        if type(value) is list or isinstance(value, tuple):
+            inner = within | {id(value)}
+            items = [self.concrete_tree(v, inner) for v in value]
+            if all(a is b for a, b in zip(items, value, strict=True)):
+                return value
+            return items if type(value) is list else tuple_of(type(value), items)
         if type(value) is dict:
-            return {k: self.concrete_tree(v) for k, v in value.items()}
+            inner = within | {id(value)}
+            return {k: self.concrete_tree(v, inner) for k, v in value.items()}
         return value
 
-    def refuse_opaque(self, *values: Any) -> None:
+    def refuse_opaque(self, *values: Any, within: frozenset[int] = frozenset()) -> None:
         """Break if C code would look into an object from outside, or run a method written in Python."""
         for value in values:
-            if isinstance(value, (FakeTensor, str, int, float, type)) or value is None:
+            if isinstance(value, (FakeTensor, str, int, float, type)) or value is None or id(value) in within:
                 continue
             if type(value) in (list, tuple, set, frozenset, dict):
-                self.refuse_opaque(*(value.values() if type(value) is dict else value))
+                self.refuse_opaque(*(value.values() if type(value) is dict else value), within=within | {id(value)})
             elif self.world.is_opaque(value) and not _safe_outside(value):
                 raise GraphBreak("unknown-object", f"a {type(value).__name__} from outside is used by C code")
             elif operators.python_method(self, value, "__eq__") is not None and not _generated_eq(type(value)):
@@ -243,24 +299,6 @@ class Tracer:
     def reentrant(self, function: Any, truth: bool = False) -> TracedCallable:
         """A callable for C code that comes back into the interpreter."""
         return TracedCallable(self, function, truth)
-
-    def build_class(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A class statement: the body is interpreted, then the metaclass is called."""
-        body, name, *bases = args
-        keywords = dict(kwargs)
-        resolved = types.resolve_bases(bases)
-        meta, namespace, keywords = types.prepare_class(name, resolved, keywords)
-        frame = calls.make_frame(self, body, (), {}, False)
-        frame.class_locals = namespace
-        result = frame.run()
-        assert isinstance(result, Returned)
-        if resolved is not bases and "__orig_bases__" not in namespace and tuple(bases) != tuple(resolved):  # type: ignore[comparison-overlap]
-            namespace["__orig_bases__"] = tuple(bases)
-        made = self.native(meta, name, tuple(resolved), namespace, **keywords)
-        self.world.made[id(made)] = made
-        if isinstance(result.value, types.CellType):
-            result.value.cell_contents = made
-        return made
 
 
 def _no_handler(frame: Frame, op: Op) -> NoReturn:
@@ -319,7 +357,11 @@ class _Attempt:
         before = Settings()
         try:
             with self.t.mode, self.t.recorder:
-                return self._finish(Return(self._start(args, kwargs)), before)
+                result = self._start(args, kwargs)
+                self.t.active = False
+                if self.t.failure is not None:
+                    raise self.t.failure
+                return self._finish(Return(result), before)
         except GraphBreak as stop:
             found = self._broken(stop.reason(self._break_location()))
         except _Stopped:
@@ -330,6 +372,7 @@ class _Attempt:
                 BreakReason("exception", f"{type(raised.error).__name__}: {raised.error}", None)
             ) from None
         finally:
+            self.t.active = False
             self.after = Settings()
             before.restore()
         if isinstance(found, _Restart):

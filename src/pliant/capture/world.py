@@ -288,7 +288,7 @@ class World:
         if all(a is b for a, b in zip(items, tuple.__iter__(value), strict=True)):
             made = value
         else:
-            made = _tuple_of(type(value), items)
+            made = tuple_of(type(value), items)
         self.set_origin(made, source)
         return made
 
@@ -337,6 +337,8 @@ class World:
 
     def dict_get(self, mapping: dict[Any, Any], key: Any) -> Any:
         """mapping[key] of a foreign dict, or MISSING, under a guard."""
+        if id(mapping) in self._shadows:
+            return dict.get(self._shadows[id(mapping)][1], key, MISSING)
         changes = self._dict_changes.get(id(mapping))
         if changes is not None and key in changes[1]:
             value = changes[1][key]
@@ -362,6 +364,8 @@ class World:
         return key
 
     def dict_contains(self, mapping: dict[Any, Any], key: Any) -> bool:
+        if id(mapping) in self._shadows:
+            return dict.__contains__(self._shadows[id(mapping)][1], key)
         changes = self._dict_changes.get(id(mapping))
         if changes is not None and key in changes[1]:
             return changes[1][key] is not DELETED
@@ -372,6 +376,13 @@ class World:
 
     def dict_set(self, mapping: dict[Any, Any], key: Any, value: Any) -> None:
         """Store (or DELETED) into a foreign dict, replayed at the end."""
+        if id(mapping) in self._shadows:
+            shadow = self._shadows[id(mapping)][1]
+            if value is DELETED:
+                dict.pop(shadow, key, None)
+            else:
+                dict.__setitem__(shadow, key, value)
+            return
         entry = self._dict_changes.setdefault(id(mapping), (mapping, {}))
         if (
             entry[1].pop(key, None) is DELETED
@@ -395,7 +406,7 @@ class World:
         return not isinstance(value, IDENTITY_TYPES) or isinstance(value, (type, functools.partial))
 
     def has_changes(self, container: Any) -> bool:
-        return id(container) in self._dict_changes or id(container) in self._added
+        return id(container) in self._dict_changes or id(container) in self._added or id(container) in self._shadows
 
     def add_unread(self, container: Any, values: list[Any]) -> bool:
         """Add to a foreign list or set, replayed at the end, without reading it; False if it is not such a one."""
@@ -503,6 +514,8 @@ class World:
 
     def slot_set(self, obj: Any, name: str, value: Any, via: str) -> None:
         self._slot_changes[id(obj), name] = SetAttribute(obj, name, value, via)
+        if via == "type":
+            self.forget_lookups()
 
     # ---- classes
     def type_lookup(self, cls: type, name: str) -> Any:
@@ -516,12 +529,29 @@ class World:
             if name in base.__dict__:
                 value, owner = base.__dict__[name], base
                 break
-        self._lookups[cls, name] = (value,)
+        stored = self._stored_in_class(cls, name, owner)
+        self._lookups[cls, name] = (value if stored is None else stored,)
         if not self.is_made(cls) and any(base.__flags__ & _TPFLAGS_HEAPTYPE for base in cls.__mro__):
             self.guard(held(cls, cls.__qualname__), Kind.TYPE_LOOKUP, (name, value))
+        if stored is not None:
+            return stored
         if owner is not None and isinstance(value, (types.FunctionType, property, classmethod, staticmethod)):
             self.set_origin(value, held(value, f"{owner.__qualname__}.{name}"))
         return value
+
+    def _stored_in_class(self, cls: type, name: str, owner: type | None) -> Any:
+        """What the trace stored first along the MRO, before what `owner` has; None if it stored nothing there."""
+        for base in cls.__mro__ if self._slot_changes else ():
+            stored = self._slot_changes.get((id(base), name))
+            if stored is not None:
+                return MISSING if stored.value is DELETED else stored.value
+            if base is owner:
+                return None
+        return None
+
+    def forget_lookups(self) -> None:
+        """A class was changed."""
+        self._lookups.clear()
 
     # ---- the end
     def changes(self) -> list[tuple[Any, ...]]:
@@ -647,10 +677,10 @@ def _standard_module(name: str) -> bool:
     return top in ("torch", "builtins", "pliant") or (top in sys.stdlib_module_names and top != "__main__")
 
 
-def _tuple_of(cls: type, items: list[Any]) -> Any:
+def tuple_of(cls: type, items: list[Any]) -> Any:
     """A tuple of the class, without running its own constructor."""
-    if cls is torch.Size:  # which takes no symbols
-        return tuple(items)
+    if cls is torch.Size:
+        return torch.Size(items) if all(type(i) is int for i in items) else tuple(items)  # it takes no symbols
     if hasattr(cls, "n_sequence_fields"):  # a struct sequence (torch.return_types), made by its type alone
         return cls(items)
     return tuple.__new__(cls, items)

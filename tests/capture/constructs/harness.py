@@ -57,31 +57,51 @@ def observe(function, arguments):
     return result, text.getvalue(), arguments
 
 
-def same(a, b) -> bool:
-    """Equal values, types and structure; tensors equal with dtype, shape and requires_grad."""
+def same_class(a, b) -> bool:
+    """The same class, or the same class statement of a program that was loaded twice."""
+    return a is b or (a.__module__, a.__qualname__) == (b.__module__, b.__qualname__) == ("program", b.__qualname__)
+
+
+def same(a, b, seen=None) -> bool:
+    """Equal values, types and structure, the same objects in the same places; tensors equal with dtype, shape and requires_grad."""
+    seen = {} if seen is None else seen
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
-        return (
-            type(a) is type(b)
-            and a.dtype == b.dtype
-            and a.shape == b.shape
-            and a.requires_grad == b.requires_grad
-            and torch.allclose(a.detach(), b.detach(), equal_nan=True)
-        )
-    if type(a) is not type(b):
+        return _same_tensor(a, b) and seen.setdefault(id(a), id(b)) == id(b)
+    if not same_class(type(a), type(b)):
         return False
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
-    if isinstance(a, dict):
-        return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, _CONSTANTS):
+        return same_class(a, b) if isinstance(a, type) else a == b
     if isinstance(a, float):
         return a == b or (a != a and b != b)
-    if isinstance(
-        a, (int, str, bool, bytes, type(None), type, set, frozenset, range, slice, torch.dtype, torch.device, complex)
-    ):
-        return a == b
-    if hasattr(a, "__dict__"):
-        return same(vars(a), vars(b))
-    return True
+    if not isinstance(a, tuple):
+        if id(a) in seen:
+            return seen[id(a)] == id(b)
+        seen[id(a)] = id(b)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(same(x, y, seen) for x, y in zip(a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[k], b[k], seen) for k in a)
+    if isinstance(a, (set, frozenset)):
+        return a == b or sorted(map(repr, a)) == sorted(map(repr, b))
+    if isinstance(a, BaseException) and not same(a.args, b.args, seen):
+        return False
+    slots = [name for base in type(a).__mro__ for name in base.__dict__.get("__slots__", ()) if name != "__dict__"]
+    if not all(same(getattr(a, name, None), getattr(b, name, None), seen) for name in slots):
+        return False
+    return same(vars(a), vars(b), seen) if hasattr(a, "__dict__") else True
+
+
+_CONSTANTS = (int, str, bool, bytes, type(None), type, range, slice, torch.dtype, torch.device, complex)
+
+
+def _same_tensor(a, b) -> bool:
+    return (
+        type(a) is type(b)
+        and a.dtype == b.dtype
+        and a.shape == b.shape
+        and a.requires_grad == b.requires_grad
+        and torch.allclose(a.detach(), b.detach(), equal_nan=True)
+    )
 
 
 def check(item: Program, backend: str = "eager") -> None:

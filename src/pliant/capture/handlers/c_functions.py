@@ -151,7 +151,7 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
     if name in ATTRIBUTE_METHODS and not isinstance(receiver, type):
         return ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)
     if getattr(bound, "__objclass__", None) is object and name in ("__init__", "__init_subclass__"):
-        return None
+        return t.native(bound, *args, **kwargs) if args or kwargs else None  # which complains
     if isinstance(receiver, (property, classmethod, staticmethod)) and name in (
         "setter",
         "getter",

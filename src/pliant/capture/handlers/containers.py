@@ -5,9 +5,11 @@ Holds:  reads of dicts from outside are guarded one key at a time; everything el
 
 from __future__ import annotations
 
+import _string  # type: ignore[import-not-found]
 import collections
 import functools
 import operator
+import string
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -17,7 +19,8 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.classes import pairs_or_mapping
 from pliant.capture.handlers.iteration import in_order
 from pliant.capture.handlers.table import Args, Kwargs
-from pliant.capture.world import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
+from pliant.capture.handlers.text_and_numbers import SIMPLE, Shown
+from pliant.capture.world import MUTABLE_CONTAINERS, concrete
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 
@@ -124,24 +127,58 @@ def _read_foreign_dict(t: Tracer, receiver: dict[Any, Any], name: str, args: Arg
 def _str_format(t: Tracer, receiver: Any, args: Args, kwargs: Kwargs) -> Any:
     if not isinstance(receiver, str):
         return NotImplemented
-    values = [
-        t.call(str, (a,), {}) if not isinstance(a, (str, int, float)) and type(a) not in SYMBOLIC_TYPES else concrete(a)
-        for a in args
-    ]
-    named = {k: concrete(v) for k, v in kwargs.items()}
-    t.refuse_opaque(*named.values())
-    return t.native(receiver.format, *values, **named)
+    return _Formatter(t).vformat(receiver, args, kwargs)
+
+
+class _Formatter(string.Formatter):
+    """str.format: fields are looked up, converted and formatted by the interpreter."""
+
+    def __init__(self, t: Tracer) -> None:
+        self.t = t
+
+    def vformat(self, format_string: str, args: Any, kwargs: Any) -> str:
+        return self.t.native(super().vformat, format_string, args, kwargs)  # type: ignore[no-any-return]
+
+    def get_value(self, key: int | str, args: Any, kwargs: Any) -> Any:
+        if isinstance(key, int) and key >= len(args):
+            raise IndexError(f"Replacement index {key} out of range for positional args tuple")
+        return super().get_value(key, args, kwargs)
+
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        first, rest = _string.formatter_field_name_split(field_name)
+        value = self.get_value(first, args, kwargs)
+        for is_attribute, key in rest:
+            value = self.t.get_attr(value, key) if is_attribute else self.t.subscript(value, key)
+        return value, first
+
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        return value if conversion is None else self.t.call(_CONVERSIONS[conversion], (value,), {})
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        return self.t.call(format, (value, format_spec), {})
+
+
+_CONVERSIONS = {"s": str, "r": repr, "a": ascii}
 
 
 def _str_mod(t: Tracer, receiver: Any, args: Args, kwargs: Kwargs) -> Any:
     if not isinstance(receiver, str):
         return NotImplemented
     value = t.concrete_tree(t.internalize(args[0]))
-    parts = value if isinstance(value, tuple) else (value,)
-    if any(isinstance(p, FakeTensor) for p in parts):
-        raise GraphBreak("data-dependent", "formatting a tensor")
-    t.refuse_opaque(value)
+    if isinstance(value, tuple):
+        value = tuple(_shown(t, v) for v in value)
+    elif isinstance(value, dict):
+        value = {k: _shown(t, v) for k, v in value.items()}
+    else:
+        value = _shown(t, value)
     return t.native(operator.mod, receiver, value)
+
+
+def _shown(t: Tracer, value: Any) -> Any:
+    """What `%` formats: plain numbers and texts as they are, the rest shows as the program shows it."""
+    if isinstance(value, FakeTensor):
+        raise GraphBreak("data-dependent", "formatting a tensor")
+    return value if type(value) in SIMPLE else Shown(t, value)
 
 
 TEXT_METHODS: dict[str, Callable[[Tracer, Any, Args, Kwargs], Any]] = {"format": _str_format, "__mod__": _str_mod}

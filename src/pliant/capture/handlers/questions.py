@@ -87,7 +87,9 @@ def _issubclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 def _type(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 1:
         return attributes.bring_class(t, args[0])
-    return t.native(type, *args, **kwargs)
+    made = t.native(type, *args, **kwargs)
+    t.world.made[id(made)] = made
+    return made
 
 
 @handles(callable)
@@ -121,7 +123,7 @@ def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     method = operators.python_method(t, args[0], "__hash__")
     if method is not None:
         return t.call(method, args, {})
-    if isinstance(args[0], (str, int, float, tuple, type(None), bytes)):
+    if isinstance(args[0], (str, int, float, tuple, type(None), bytes)) or type(args[0]) in SYMBOLIC_TYPES:
         return t.native(hash, t.hashable(args[0]))
     raise GraphBreak("unknown-call", "hash() of an object without __hash__")
 

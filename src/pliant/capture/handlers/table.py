@@ -39,7 +39,9 @@ def find(function: Any) -> Handler | None:
     except TypeError:  # unhashable callable
         return None
     if found is None and type(function) is types.FunctionType and "_torchdynamo_orig_callable" in function.__dict__:
-        return find(function.__dict__["_torchdynamo_orig_callable"])  # PyTorch disables some of its own for its compiler
+        return find(
+            function.__dict__["_torchdynamo_orig_callable"]
+        )  # PyTorch disables some of its own for its compiler
     if found is None and type(function) in (types.FunctionType, types.BuiltinFunctionType):
         answers = constant_answers()
         if function in answers:

@@ -5,9 +5,11 @@ Holds:  special methods written in Python run in the interpreter; text of a numb
 
 from __future__ import annotations
 
+import collections
 import functools
 import math
 import operator
+import types
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture import operators
@@ -34,16 +36,87 @@ def _to_text(function: Any, special: str) -> Handler:
         if (marked := in_message(t, value, "")) is not None:
             return marked
         method = operators.python_method(t, value, special)
-        if method is None and special == "__str__":
+        if method is None and special == "__str__" and type(value).__str__ is object.__str__:  # type: ignore[comparison-overlap]
             method = operators.python_method(t, value, "__repr__")
-        if method is not None and not isinstance(value, BaseException):
+        if method is not None:
             return t.call(method, (value,), {})
+        if isinstance(value, BaseException):
+            value = _plain_exception(t, value)
         value = t.concrete_tree(t.internalize(value))
+        if len(args) == 1 and type(value) in _BRACKETS and value and not all(type(v) in SIMPLE for v in value):
+            return _container_text(t, value)
         t.refuse_opaque(value)
         _refuse_address(value)
         return t.native(function, value, *args[1:], **kwargs)
 
     return handler
+
+
+SIMPLE = (int, str, float, bool, type(None))
+_BRACKETS: dict[type, tuple[str, str]] = {
+    list: ("[", "]"),
+    tuple: ("(", ")"),
+    dict: ("{", "}"),
+    set: ("{", "}"),
+    collections.deque: ("deque([", "])"),
+}
+
+
+def _container_text(t: Tracer, value: Any) -> str:
+    """Containers show their elements by `repr`, which may be the program's."""
+
+    def text(item: Any) -> str:
+        if item is value:
+            raise GraphBreak("unknown-object", "text of a container that holds itself")
+        return t.call(repr, (item,), {})  # type: ignore[no-any-return]
+
+    left, right = _BRACKETS[type(value)]
+    if type(value) is dict:
+        return left + ", ".join([f"{text(k)}: {text(v)}" for k, v in value.items()]) + right
+    if type(value) is collections.deque and value.maxlen is not None:
+        right = f"], maxlen={value.maxlen})"
+    return (
+        left + ", ".join([text(v) for v in value]) + ("," if type(value) is tuple and len(value) == 1 else "") + right
+    )
+
+
+_OWN_TEXT = (OSError, ImportError, SyntaxError, UnicodeError, BaseExceptionGroup)  # not from `args` alone
+
+
+def _plain_exception(t: Tracer, error: BaseException) -> BaseException:
+    """An exception with the same text, whose arguments are read under guards and concrete."""
+    arguments = t.concrete_tree(t.internalize(t.get_attr(error, "args")))
+    if isinstance(error, _OWN_TEXT):
+        if t.world.is_foreign(error):
+            raise GraphBreak("unknown-object", f"text of a {type(error).__name__} from outside")
+        return error
+    if any(isinstance(v, FakeTensor) for v in arguments):
+        raise GraphBreak("data-dependent", "text of a tensor")
+    base = next(c for c in type(error).__mro__ if c.__module__ == "builtins")
+    made: Any = base
+    if base is not type(error):
+        made = types.new_class(type(error).__name__, (base,))
+        made.__module__ = type(error).__module__
+    shown: BaseException = made.__new__(made)
+    shown.args = tuple(v if type(v) in SIMPLE else Shown(t, v) for v in arguments)
+    return shown
+
+
+class Shown:
+    """Stands for a value in a text: shows as the program shows it."""
+
+    def __init__(self, t: Tracer, value: Any) -> None:
+        self.t = t
+        self.value = value
+
+    def __repr__(self) -> str:
+        return self.t.call(repr, (self.value,), {})  # type: ignore[no-any-return]
+
+    def __str__(self) -> str:
+        return self.t.call(str, (self.value,), {})  # type: ignore[no-any-return]
+
+    def __format__(self, spec: str) -> str:
+        return self.t.call(format, (self.value, spec), {})  # type: ignore[no-any-return]
 
 
 def _refuse_address(value: Any) -> None:
@@ -70,7 +143,8 @@ def _format(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return t.call(method, (value, spec), {})
     if not spec and not isinstance(value, (int, float, str)) and type(value) not in SYMBOLIC_TYPES:
         return t.call(str, (value,), {})
-    return t.native(format, concrete(value), spec)
+    t.refuse_opaque(value)
+    return t.native(format, concrete(value), concrete(spec))
 
 
 # ---- numbers
@@ -107,12 +181,35 @@ for _rounding in (math.floor, math.ceil, math.trunc):
     TABLE[_rounding] = _symbolic_math(_rounding, _rounding)
 for _name in floats.MATH:
     TABLE[getattr(math, _name)] = _symbolic_math(getattr(math, _name), math_function(_name))
-TABLE[round] = _symbolic_math(round, round)
+
+
+@handles(round)
+def _round(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    method = operators.python_method(t, args[0], "__round__")
+    if method is not None:
+        return t.call(method, args, kwargs)
+    digits = concrete(args[1] if len(args) > 1 else kwargs.get("ndigits"))
+    if type(args[0]) in SYMBOLIC_TYPES and digits is None:
+        return t.native(round, args[0])
+    return t.native(round, concrete(args[0]), digits)
+
+
 TABLE[abs] = lambda t, args, kwargs: _abs(t, args[0])
 TABLE[pow] = lambda t, args, kwargs: (
     operators.binary(t, "**", *args) if len(args) == 2 else t.native(pow, *map(concrete, args))
 )
-TABLE[divmod] = lambda t, args, kwargs: (operators.binary(t, "//", *args), operators.binary(t, "%", *args))
+
+
+@handles(divmod)
+def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    for method, a, b in operators.ordered_methods(t, args[0], args[1], "__divmod__", "__rdivmod__"):
+        result = t.call(method, (a, b), {})
+        if result is not NotImplemented:
+            return result
+    if any(isinstance(a, FakeTensor) or type(a) in SYMBOLIC_TYPES for a in args):
+        return operators.binary(t, "//", *args), operators.binary(t, "%", *args)
+    t.refuse_opaque(*args)
+    return t.native(divmod, *args)
 
 
 def _abs(t: Tracer, value: Any) -> Any:

@@ -145,9 +145,21 @@ _UNTAGGED = frozenset(
 )  # fmt: skip
 
 
+# Reached by references that torch runs for symbolic sizes.
+_PRIMS = frozenset(
+    f"prims::{name}"
+    for name in (
+        "add", "sub", "mul", "div", "fmod", "pow", "eq", "ne", "lt", "le", "gt", "ge", "maximum", "minimum",
+        "abs", "neg", "floor", "ceil", "round", "trunc", "sign", "signbit", "isfinite", "reciprocal", "where",
+    )
+)  # fmt: skip
+
+
 def generic_rule(func: Any) -> Rule | None:
     """The rule that the tag `pointwise` gives an operator, if it has it."""
     name = func._schema.name.removeprefix("aten::")
+    if name in _PRIMS:
+        return pointwise_rule(func)
     if torch.Tag.pointwise not in func.tags and name not in _UNTAGGED:
         return None
     if any(str(value.type) != "Tensor" for value in func._schema.returns):
