@@ -269,7 +269,7 @@ EXPLAINED = [
     ),
     (Kind.TENSOR, facts_of(torch.zeros(2)), torch.zeros(2, 1), "`v` had 1 dimensions, has 2"),
     (Kind.TENSOR, facts_of(torch.zeros(2, 3)), torch.zeros(3, 2).t(), "strides of `v` were (3, 1), are (1, 2)"),
-    (Kind.HAS_KEY, "a", {}, "`v` had 'a', now it does not"),
+    (Kind.HAS_KEY, "a", {}, "`v['a']` is not there any more"),
     (Kind.KEYS, ("a",), {"b": 1}, "keys of `v` were ['a'], are ['b']"),
     (Kind.EMPTY, None, {1: 2}, "`v` was empty, now holds 1"),
 ]
@@ -287,7 +287,7 @@ def test_explanation_of_what_is_gone():
     writer = GuardWriter(Names())
     writer.add(Guard(ItemSource(V, "key"), Kind.EQUALS, 1))
     assert explain_miss(writer.steps, writer.names, ({"key": 1},), {}) is None
-    assert "cannot be read" in explain_miss(writer.steps, writer.names, ({},), {}).text
+    assert "is not there any more" in explain_miss(writer.steps, writer.names, ({},), {}).text
 
 
 def test_miss_prints_as_itself():

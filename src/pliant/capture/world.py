@@ -495,7 +495,7 @@ class World:
             raw = cell.cell_contents
         except ValueError:
             if source is not None:
-                self.guard(source, Kind.UNSET, types.CellType.cell_contents)  # type: ignore[attr-defined]  # the getter
+                self.guard(source, Kind.UNSET, types.CellType.cell_contents)
             return MISSING
         return raw if source is None else self.bring(raw, CellSource(source))
 

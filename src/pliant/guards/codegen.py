@@ -51,10 +51,11 @@ READ_ERRORS = (KeyError, AttributeError, IndexError, TypeError, ValueError, Runt
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One statement of the check; `guard` is None for a statement that only reads."""
+    """One statement of the check; `guard` is None for a statement that only reads `source`."""
 
     text: str
     guard: Guard | None
+    source: Source | None = None
 
 
 class Section(Protocol):
@@ -100,13 +101,14 @@ class GuardWriter:
             tensors = "".join(f"{self.read(s)}, " for s in source.sources)
             self.steps.append(Step(f"{name} = {self.names(facts.storages, 'storages_of')}(({tensors}))", None))
             return name
+        whole = source
         if isinstance(source, ChainedSource):
             source = replace(source, parent=Local(self.read(source.parent)))
         code = source.code(self.names)
         if code.isidentifier():
             return code  # held objects are globals of the generated function already
         name = self.names.fresh(_hint(source, code))
-        self.steps.append(Step(f"{name} = {code}", None))
+        self.steps.append(Step(f"{name} = {code}", None, whole))
         return name
 
     def add(self, guard: Guard) -> None:

@@ -8,17 +8,19 @@ Holds:  the statements themselves are run again, so the explanation cannot disag
 
 from __future__ import annotations
 
+import os
 import re
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from pliant.guards.codegen import READ_ERRORS, Step
-from pliant.guards.kinds import Guard, Kind, TensorFacts
+from pliant.guards.codegen import READ_ERRORS, Step, lookup
+from pliant.guards.kinds import MISSING, Guard, Kind, TensorFacts
 from pliant.guards.names import Names
-from pliant.guards.sources import HeldSource, Source, StateSource
+from pliant.guards.sources import AttributeSource, DictAttributeSource, HeldSource, ItemSource, Source, StateSource
 from pliant.guards.state import READERS
 
 
@@ -76,7 +78,9 @@ def _failed_read(steps: Sequence[Step], index: int, args: tuple[Any, ...], kwarg
         keywords = f" and keywords {', '.join(kwargs)}" if kwargs else ""
         what = f"it is called with {len(args)} positional arguments{keywords}, before it was otherwise"
         return Failure(what, "call it with the same arguments each time", None)
-    return Failure(f"`{text.partition(' = ')[2]}` cannot be read any more", "", None)
+    source = steps[index].source
+    what = source.describe() if source is not None else text.partition(" = ")[2]
+    return Failure(f"`{what}` is not there any more", "", None)
 
 
 def _value_in(source: Source, names: Names, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -96,12 +100,24 @@ def _value_in(source: Source, names: Names, args: tuple[Any, ...], kwargs: dict[
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, types.MethodType):
+        return f"the method {value.__func__.__qualname__}"
+    if isinstance(value, types.FunctionType):
+        code = value.__code__
+        return f"the function {value.__qualname__} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
+    if isinstance(value, (types.BuiltinFunctionType, types.ModuleType)):
+        return f"the {'module' if isinstance(value, types.ModuleType) else 'function'} {value.__name__}"
+    if value is MISSING:
+        return "not there"
     if isinstance(value, torch.Tensor):
         return f"a tensor {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
     if isinstance(value, type):
         return value.__qualname__
-    text = repr(value) if isinstance(value, (int, float, str, bytes, bool, tuple, type(None), torch.dtype)) else ""
+    text = repr(value) if isinstance(value, _PLAIN) or type(value).__module__ == "numpy" else ""
     return text if text and len(text) < 80 else f"a {type(value).__qualname__}"
+
+
+_PLAIN = (int, float, complex, str, bytes, tuple, range, set, frozenset, type(None), torch.dtype, torch.device)
 
 
 def describe_guard(guard: Guard) -> str:
@@ -151,12 +167,18 @@ def _tensor(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
     if type(v) is not e.cls:
         return f"{_name(g)} was a {e.cls.__qualname__}, is a {type(v).__qualname__}", "pass tensors of one class"
     for fact, advice in (
+        ("layout", "pass dense tensors"),
         ("dtype", "convert before the call"),
         ("device", "move it before the call"),
         ("requires_grad", "call it with requires_grad always set, or never"),
     ):
-        if (old := getattr(e, fact)) != (new := getattr(v, fact)):
+        if (old := getattr(e, fact, torch.strided)) != (new := getattr(v, fact)):
             return f"{fact} of {_name(g)} was {old}, is {new}", advice
+    for what, is_so in (("a conjugate", v.is_conj()), ("a negative", v.is_neg())):
+        if is_so:
+            return f"{_name(g)} is {what} view now", "pass its resolve_conj() or resolve_neg()"
+    if e.is_leaf is not None and e.is_leaf != v.is_leaf:
+        return f"is_leaf of {_name(g)} was {e.is_leaf}, is {v.is_leaf}", "pass always leaves of autograd, or never"
     return _sizes(g, e, v)
 
 
@@ -190,6 +212,8 @@ def _type(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
 
 
 def _identity(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+    if isinstance(g.source, AttributeSource) and g.source.name == "__code__":
+        return f"the code of `{g.source.parent.describe()}` was replaced", "change functions before the first call"
     held = "" if isinstance(g.source, HeldSource) else "keep the same object from call to call"
     return f"{_name(g)} was {_short(g.expected)}, is another object: {_short(v)}", held
 
@@ -199,25 +223,26 @@ def _length(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
 
 
 def _keys(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
-    return (
-        f"keys of {_name(g)} were {sorted(map(str, g.expected))}, are {sorted(map(str, v))}",
-        "use the same keys in the same order",
-    )
+    old, new = ([str(k) for k in keys] for keys in (g.expected, v))
+    return f"keys of {_name(g)} were {old}, are {new}", "use the same keys in the same order"
 
 
-def _key(there: bool) -> _Words:
-    before, now = ("had", "does not") if there else ("did not have", "does")
-
+def _key(attribute: bool) -> _Words:
     def words(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
-        key = f"a {type(g.expected).__name__}" if isinstance(g.expected, torch.Tensor) else repr(g.expected)
-        return f"{_name(g)} {before} {key}, now it {now}", ""
+        table = v.__dict__ if attribute else v
+        source = DictAttributeSource(g.source, g.expected) if attribute else ItemSource(g.source, g.expected)
+        if g.expected not in table:
+            return f"`{source.describe()}` is not there any more", ""
+        new = f", now it is {_short(table[g.expected])}" if isinstance(table, dict) else ", now it is"
+        return f"`{source.describe()}` was not there{new}", "make it before the first call"
 
     return words
 
 
 def _changed(what: str) -> _Words:
     def words(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
-        return f"{what} of {_name(g)} changed to {_short(v)}", ""
+        old = range(*g.expected) if g.kind is Kind.RANGE else g.expected
+        return f"{what} of {_name(g)} was {_short(old)}, is {_short(v)}", ""
 
     return words
 
@@ -265,7 +290,11 @@ def _expression(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
 
 
 def _type_lookup(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
-    return f"attribute `{g.expected[0]}` of class {_short(v)} was replaced", "change classes before the first call"
+    name, old = g.expected
+    new = lookup(v, name)
+    if new is old:
+        return f"the bases of class {_short(v)} changed", "change classes before the first call"
+    return f"`{_short(v)}.{name}` was {_short(old)}, is {_short(new)}", "change classes before the first call"
 
 
 _WORDS: dict[Kind, _Words] = {
@@ -277,18 +306,18 @@ _WORDS: dict[Kind, _Words] = {
     Kind.LENGTH: _length,
     Kind.KEYS: _keys,
     Kind.KEY_SET: _keys,
-    Kind.HAS_KEY: _key(True),
+    Kind.HAS_KEY: _key(False),
     Kind.NO_KEY: _key(False),
-    Kind.ITEMS: _changed("the members"),
+    Kind.ITEMS: _changed("content"),
     Kind.HAS_ATTRIBUTE: _key(True),
-    Kind.NO_ATTRIBUTE: _key(False),
+    Kind.NO_ATTRIBUTE: _key(True),
     Kind.EMPTY: _empty,
     Kind.SAME_AS: _same_as,
     Kind.DISTINCT: _distinct,
     Kind.SEPARATE: _separate,
     Kind.UNSET: _unset,
     Kind.STATE: _state,
-    Kind.RANGE: _changed("the range"),
+    Kind.RANGE: _changed("value"),
     Kind.SHAPE: _shape,
     Kind.EXPRESSION: _expression,
     Kind.TYPE_LOOKUP: _type_lookup,

@@ -327,7 +327,9 @@ def native_check(watched: Watched, result: Any) -> Callable[[], Any] | None:
     runs = [value for place, values in watched.words.items() for value in (place, len(values), *values)]
     inside = [facts for facts in dicts if facts.run]
     sizes = len(runs), 3 * len(dicts), sum(3 + len(facts.run) for facts in inside)
-    heads, tails, details = [], [], []
+    heads: list[int] = []
+    tails: list[int] = []
+    details: list[int] = []
     for facts in dicts:
         index = 6 + sum(sizes) + len(details)
         heads += [facts.place, facts.version, index]

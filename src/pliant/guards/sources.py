@@ -194,8 +194,12 @@ class ItemSource(ChainedSource):
         return f"{self.parent.code(hold)}[{key}]"
 
     def describe(self) -> str:
-        key = repr(self.key) if not isinstance(self.key, torch.Tensor) else f"<{type(self.key).__name__}>"
-        return f"{self.parent.describe()}[{key}]"
+        if isinstance(self.parent, AttributeSource) and self.parent.name == "__dict__" and isinstance(self.key, str):
+            return f"{self.parent.parent.describe()}.{self.key}"
+        name = self.parent.describe()
+        if isinstance(self.parent, HeldSource) and isinstance(self.key, str):  # a global of a module
+            return f"{name}.{self.key}" if name else self.key
+        return f"{name}[{repr(self.key) if not isinstance(self.key, torch.Tensor) else f'<{type(self.key).__name__}>'}]"
 
 
 @source_class
