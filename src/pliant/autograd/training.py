@@ -28,7 +28,7 @@ from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, Runnable
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.interpret import eager
-from pliant.graph.passes.purity import is_random, memory_root
+from pliant.graph.passes.purity import draws_numbers, memory_root
 from pliant.torch_adapter import any_autocast, no_autocast, without_base
 
 _copy = torch.ops.aten.copy_.default
@@ -65,9 +65,9 @@ def without_counting(run: Runnable, plan: OutputPlan) -> Runnable:
 
 
 def bump_versions(inputs: list[Any], written: list[int]) -> None:
-    for position in written:
-        if not inputs[position].is_inference():  # such a tensor has no version
-            torch.autograd.graph.increment_version(inputs[position])
+    counted = [inputs[position] for position in written if not inputs[position].is_inference()]  # those have no version
+    if counted:
+        torch.autograd.graph.increment_version(counted)
 
 
 class LazyBackward:
@@ -184,7 +184,7 @@ class _KeptInputs:
         saved = {s.position for s in parts.saved if s.is_input}
         tensors = [i for i, one in enumerate(joint.captured.inputs) if isinstance(one.fake, torch.Tensor)]
         self.unsaved = [i for i in tensors if i in read and i not in saved and i not in written]
-        self.random = any(is_random(node.target) for node in joint.graph.nodes if node.op == "call_function")
+        self.random = any(map(draws_numbers, joint.graph.nodes))
 
     def before(self, inputs: list[Any]) -> list[Any] | None:
         """The inputs with copies of those that are going to be written; None where the inputs will do."""

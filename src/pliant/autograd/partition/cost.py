@@ -17,7 +17,7 @@ from torch import fx
 
 from pliant.autograd.partition.flow import UNLIMITED
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.graph.passes.purity import binds_symbols, has_effect, is_view
+from pliant.graph.passes.purity import binds_symbols, draws_numbers, has_effect, is_random, is_view
 
 _aten = torch.ops.aten
 FORBIDDEN = UNLIMITED
@@ -133,3 +133,63 @@ def _slow_share(node: fx.Node) -> float:
     """A processor's vector unit takes about as long as memory for such an operator; a GPU has arithmetic to spare."""
     value: Any = node.meta["val"]
     return 1.0 if value.device_.type == "cpu" else 1 / 8
+
+
+# ---- what the policy asks
+class Prices:
+    """Costs of saving and of running again.
+
+    weight: None, the usual choice: work that is not cheap is done again in activation checkpoints only, where results
+    that only the checkpoint itself reads are not saved. A number: all that draws no random numbers may run again, and
+    its work counts with this weight.
+    """
+
+    def __init__(self, in_backward: frozenset[fx.Node], kept: frozenset[fx.Node], weight: float | None) -> None:
+        self.in_backward, self.kept, self.weight = in_backward, kept, weight
+
+    def may_run_again(self, node: fx.Node) -> bool:
+        if node.op != "call_function":
+            return False
+        if self.weight is None and "recompute" not in node.meta:
+            return can_recompute(node)
+        producer: Any = node.args[0] if node.target is operator.getitem else node
+        harmless = not has_effect(producer.target) or (is_random(producer.target) and not draws_numbers(producer))
+        return harmless and not binds_symbols(producer)
+
+    def save(self, node: fx.Node) -> int:
+        if self.weight is None:
+            inside = "recompute" in node.meta and self.may_run_again(node) and self._is_inner(node)
+            return FORBIDDEN if inside else save_cost(node, self.kept)
+        if node in self.kept:
+            return 1
+        return save_cost(node, frozenset([node]))
+
+    def again(self, node: fx.Node) -> int:
+        if self.weight is None and "recompute" not in node.meta:
+            return recompute_cost(node, self.in_backward)
+        if is_view(node.target) or node.target is operator.getitem:
+            return 0
+        return math.ceil(_work(node) * (1.0 if self.weight is None else self.weight))
+
+    def _is_inner(self, node: fx.Node) -> bool:
+        """Whether nothing of the forward outside its checkpoint reads the value."""
+        region = node.meta["recompute"]
+        readers = [user for user in _readers(node) if user.meta.get("stage") == "forward"]
+        return node not in self.kept and all(user.meta.get("recompute") == region for user in readers)
+
+
+def _work(node: fx.Node) -> int:
+    """Work in bytes that could be moved meanwhile: what is read and made, and the arithmetic of products."""
+    made = node.meta.get("val")
+    moved = sum(size_in_bytes(one) for one in (made if isinstance(made, (list, tuple)) else [made]))
+    moved += sum(size_in_bytes(a.meta.get("val")) for a in node.all_input_nodes if a.target is not operator.getitem)
+    factors = _PRODUCTS.get(node.target)
+    if factors is not None:
+        inner: Any = node.args[factors]
+        moved += size_in_bytes(made) * _hint(inner.meta["val"].size_[-1]) // FLOPS_PER_BYTE
+    return moved
+
+
+FLOPS_PER_BYTE = 8
+# Products and where their first factor is found.
+_PRODUCTS = {_aten.mm.default: 0, _aten.bmm.default: 0, _aten.addmm.default: 1, _aten.baddbmm.default: 1}

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from pliant import config
 from pliant.autograd.joint import JointGraph
 from pliant.autograd.partition.policy import choose_saved
 from pliant.graph.contracts import AtenGraph
@@ -141,14 +142,14 @@ class _Split:
         for index in wanted:
             if self.gradients[index] not in in_backward:
                 read[self.gradients[index]] = None
-        kept = frozenset(n for n in _nodes(self.results) if not self.by_value(n))
+        kept = frozenset(n for n in (*_nodes(self.results), *self.joint.primals) if not self.by_value(n))
         self.free = frozenset(self.joint.primals[i] for i in self.static if not self.by_value(self.joint.primals[i]))
         numbers = {n for n in read if isinstance(n.meta.get("val"), _SYMBOLIC)}
         needed = [n for n in read if n not in self.free and n not in numbers]
-        return choose_saved(needed, in_backward, kept, self.free)
+        return choose_saved(needed, in_backward, kept, self.free, config.get().autograd.memory_budget)
 
     def backward_body(self, saved: list[fx.Node], wanted: list[int]) -> list[fx.Node]:
-        """The nodes backward runs, in graph order; parameters it reads join `saved`."""
+        """The nodes backward runs, in order; parameters it reads join `saved`."""
         stop = {*saved, *self.joint.tangents}
         found: set[fx.Node] = set()
         queue = [g for g in (self.gradients[i] for i in wanted) if g not in stop] + self.binders("backward")
@@ -164,7 +165,7 @@ class _Split:
                     continue
                 found.add(argument)
                 queue.append(argument)
-        return [n for n in self.joint.graph.nodes if n in found and n.op == "call_function"]
+        return _when_needed([n for n in self.joint.graph.nodes if n in found and n.op == "call_function"])
 
     def symbols_of(self, given: list[fx.Node], body: list[fx.Node]) -> list[Any]:
         """The symbols in what backward is given and in what it runs, as symbolic numbers."""
@@ -267,6 +268,23 @@ class _Split:
         numbers = list(range(count, count + len(symbols)))
         found = [places[n] for n in saved]
         return Partition(forward, backward, count, numbers, found, wanted, list(self.joint.plan.differentiable))
+
+
+def _when_needed(body: list[fx.Node]) -> list[fx.Node]:
+    """The nodes in an order in which what runs again does so right before its first reader."""
+    inside, order = set(body), dict[fx.Node, None]()
+    for node in body:
+        if node.meta.get("stage") == "forward" and node.users and not node.meta.get("binds"):
+            continue
+        stack = [node]
+        while stack:
+            missing = [a for a in stack[-1].all_input_nodes if a in inside and a not in order]
+            if missing:
+                stack.append(missing[0])
+            else:
+                order[stack.pop()] = None
+    order.update(dict.fromkeys(node for node in body if node not in order))
+    return list(order)
 
 
 def _is_node(value: Any) -> bool:

@@ -30,6 +30,17 @@ def is_random(target: Any) -> bool:
     return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
 
 
+def draws_numbers(node: fx.Node) -> bool:
+    """Whether this call does: attention without dropout draws none."""
+    if node.op != "call_function" or not is_random(node.target):
+        return False
+    for position, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
+        if argument.name == "dropout_p":
+            given = node.args[position] if position < len(node.args) else node.kwargs.get("dropout_p", 0.0)
+            return given != 0.0
+    return True
+
+
 @functools.cache
 def has_effect(target: Any) -> bool:
     """Whether a call does more than return its result: a write, a random draw, a check, a message to other
