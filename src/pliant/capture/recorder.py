@@ -8,6 +8,7 @@ Holds:  the graph run on the inputs makes the same calls in the same order, in-p
 from __future__ import annotations
 
 import math
+import operator
 import sys
 import types
 from collections.abc import Callable
@@ -81,6 +82,7 @@ class Recorder(TorchFunctionMode):
         self.region: Region | None = None  # the innermost part that is traced into a graph of its own
         self.marks: dict[str, Any] = {}  # noted in the `meta` of every node that is recorded
         self._constants: list[FakeTensor] = []
+        self._numbers: dict[int, tuple[FakeTensor, Any]] = {}  # 0-d tensors that hold symbolic numbers
         self._assumed: list[RuntimeAssert] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -112,6 +114,9 @@ class Recorder(TorchFunctionMode):
         if func in _DATA_DEPENDENT:
             raise GraphBreak("data-dependent", f"{func.__name__} of a tensor whose value is being computed")
         name = getattr(func, "__name__", "")
+        if name in _SIZED:
+            first = 1 if getattr(Tensor, name, None) is func else 0
+            args = (*args[:first], *self._with_numbers(args[first:]))
         if name == "__get__":
             return self._get_attribute(func, args)
         if name == "__set__":
@@ -119,7 +124,8 @@ class Recorder(TorchFunctionMode):
         if func is Tensor.__iter__:
             return iter(self._dispatch(Tensor.unbind, (args[0], 0), {}))
         if func is Tensor.item or func is torch.Tensor.item:
-            return self._item(func, args)
+            number = self._number(args[0])
+            return self._item(func, args) if number is args[0] else number
         result = self._run(func, args, kwargs)
         self._keep_constant(func, args, kwargs, result)
         returns = func not in _NOT_RECORDED and _has_tensor(result) or self.inputs.shape_env.fresh
@@ -147,6 +153,9 @@ class Recorder(TorchFunctionMode):
             return
         known = _known((args, kwargs))
         if known is None:
+            number = self._symbolic_number(name, args, kwargs)
+            if number is not None:
+                self._numbers[id(result)] = (result, number)
             return
         with torch._C.DisableTorchFunction(), below_python_dispatch():
             made = func(*known[0], **known[1])
@@ -154,7 +163,34 @@ class Recorder(TorchFunctionMode):
             result.constant = made
             self._constants.append(result)
 
+    def _symbolic_number(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a 0-d tensor computed from sizes holds (`torch.div(x.size(0), 2, rounding_mode="trunc") + 1`)."""
+        compute = _ARITHMETIC.get(name)
+        operands = [self._number(a) for a in args]
+        if compute is None or len(operands) != 2 or not all(isinstance(a, (int, torch.SymInt)) for a in operands):
+            return None
+        if name == "div" and kwargs.get("rounding_mode") not in ("trunc", "floor") or name != "div" and kwargs:
+            return None
+        if compute is operator.floordiv and not (operands[0] >= 0 and operands[1] > 0):
+            return None
+        return compute(*operands)
+
+    def _number(self, value: Any) -> Any:
+        """The integer that a 0-d tensor is known to hold; any other value as it is."""
+        known = _constant_of(value)
+        if known is None:
+            return self._numbers.get(id(value), (None, value))[1]
+        if known.is_floating_point() or known.is_complex() or known.dtype is torch.bool:
+            return value
+        with torch._C.DisableTorchFunction(), below_python_dispatch():
+            return int(known)
+
+    def _with_numbers(self, values: Any) -> Any:
+        """The arguments with known integers in place of the 0-d tensors that hold them."""
+        return type(values)(self._with_numbers(v) if type(v) in (tuple, list) else self._number(v) for v in values)
+
     def _forget_constants(self) -> None:
+        self._numbers.clear()
         for fake in self._constants:
             fake.constant = None
         self._constants.clear()
@@ -268,8 +304,6 @@ class Recorder(TorchFunctionMode):
 
     def _attach_items(self, node: fx.Node, result: Any) -> None:
         """Tuples of tensors: one getitem node for each that is new."""
-        import operator
-
         for i, item in enumerate(result):
             if isinstance(item, FakeTensor) and not self._has_node(item):
                 part = self.graph.call_function(operator.getitem, (node, i))
@@ -340,6 +374,25 @@ _RANDOM = frozenset(
         Tensor.new_empty,
     )
 )
+
+
+# Functions whose arguments are sizes: 0-d tensors of known value among them are numbers.
+_SIZED = frozenset(
+    """view reshape expand repeat tile resize_ unflatten narrow as_strided broadcast_to zeros ones empty full rand randn
+    new_zeros new_ones new_empty new_full split chunk unfold""".split()
+)
+
+
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.floordiv,  # asked for with a rounding mode
+    "floor_divide": operator.floordiv,
+    "__floordiv__": operator.floordiv,
+    "rsub": lambda a, b: b - a,
+    "__rsub__": lambda a, b: b - a,
+}
 
 
 def _constant_of(value: Any) -> Tensor | None:
