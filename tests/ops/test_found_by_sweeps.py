@@ -45,3 +45,17 @@ def test_sizes_that_only_the_backward_learns() -> None:
 
 def test_what_resizes_breaks_the_graph() -> None:
     _passes(lambda x: torch.resize_as_(x.clone(), torch.empty(2, 2)) + 1, torch.randn(4), whole=False)
+
+
+def test_strides_of_results_of_permuted_inputs() -> None:
+    x = torch.randn(2, 5, 3).transpose(1, 2).requires_grad_()
+    index = torch.zeros(2, 3, 5, dtype=torch.int64)
+    _passes(lambda x: (x.softmax(1).view(-1), x.log_softmax(2), x.cumsum(1).view(6, 5)), x)
+    _passes(lambda x: (x.scatter_add(1, index, x), x.roll(1, 1), torch.nn.functional.glu(x[..., :4])), x)
+    _passes(lambda x: torch.nn.functional.dropout(x, 0.5), x)
+
+
+def test_compositions_write_into_out() -> None:
+    x, out = torch.randn(2, 3), torch.zeros(4, 9)
+    _passes(lambda out, x: torch.kron(x, x, out=out) * 2, out, x)
+    _passes(lambda x: torch.kron(x, x, out=torch.empty(4, 9)), x)
