@@ -680,7 +680,7 @@ def _standard_module(name: str) -> bool:
 def tuple_of(cls: type, items: list[Any]) -> Any:
     """A tuple of the class, without running its own constructor."""
     if cls is torch.Size:
-        return torch.Size(items) if all(type(i) is int for i in items) else tuple(items)  # it takes no symbols
+        return torch.Size(items) if all(type(i) in (int, torch.SymInt) for i in items) else tuple(items)
     if hasattr(cls, "n_sequence_fields"):  # a struct sequence (torch.return_types), made by its type alone
         return cls(items)
     return tuple.__new__(cls, items)

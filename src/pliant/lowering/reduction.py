@@ -373,6 +373,8 @@ RULES: dict[Any, Callable[..., Any]] = {
     aten.argmax.default: _position("argmax"),
     aten.argmin.default: _position("argmin"),
     aten.any.default: _condition("any"),
+    aten._is_any_true.default: _condition("any"),
+    aten._is_all_true.default: _condition("all"),
     aten.any.dim: _condition("any"),
     aten.any.dims: _condition("any"),
     aten.all.default: _condition("all"),

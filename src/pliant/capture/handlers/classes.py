@@ -130,6 +130,11 @@ def _construct_plain(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     )
 
 
+def _construct_size(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    items = [concrete(i) if type(i) in (torch.SymFloat, torch.SymBool) else i for a in args for i in t.sequence(a)]
+    return t.native(torch.Size, items, **kwargs)
+
+
 def _construct_range(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return t.native(range, *(concrete(operators._as_index(t, a)) for a in args))
 
@@ -191,7 +196,6 @@ CLASSES |= {
         (
             complex,
             bytes,
-            torch.Size,
             torch.device,
             torch.finfo,
             torch.iinfo,
@@ -204,6 +208,7 @@ CLASSES |= {
     ),
     **dict.fromkeys((operator.itemgetter, operator.attrgetter, operator.methodcaller), _construct_partial),
     itertools.accumulate: _construct_accumulate,
+    torch.Size: _construct_size,
     reversed: _construct_reversed,
     range: _construct_range,
     slice: _construct_slice,

@@ -287,6 +287,11 @@ def normal_deviation(mean: float, std: TensorSpec, **_: Any) -> TensorSpec:
     return std.like()
 
 
+@rule(_aten.normal.float_float)
+def normal_of_size(mean: float, std: float, size: Sequence[Dim], *, generator: Any = None, **options: Any) -> TensorSpec:
+    return fresh(size, options)
+
+
 @rule(_aten.normal.Tensor_Tensor)
 def normal_both(mean: TensorSpec, std: TensorSpec, **_: Any) -> TensorSpec:
     return mean.like(broadcast(mean.size, std.size))

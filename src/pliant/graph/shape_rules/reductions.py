@@ -102,7 +102,7 @@ def argmax(x: TensorSpec, dim: int | None = None, keepdim: bool = False) -> Tens
     return x.like(reduced_size(x, _all_dims(dim, x.ndim), keepdim), dtype=torch.int64)
 
 
-@rule(_aten.any.default, _aten.all.default)
+@rule(_aten.any.default, _aten.all.default, _aten._is_all_true.default, _aten._is_any_true.default)
 def any_all(x: TensorSpec) -> TensorSpec:
     return any_dims(x, None)
 
