@@ -117,7 +117,52 @@ def split(captured: CapturedGraph, cuts: Cuts) -> list[Segment]:
         for argument in _read(node, captured):
             for later in range(number_of[argument] + 1 if argument.op != "placeholder" else 0, home + 1):
                 needed[later][argument] = None
+    _need_symbols(nodes, number_of, needed)
     return [_make_segment(captured, nodes, number_of, needed, n) for n in range(last + 1)]
+
+
+def _need_symbols(nodes: list[fx.Node], number_of: dict[fx.Node, int], needed: list[dict[fx.Node, None]]) -> None:
+    """Add what tells the sizes of what each segment takes and computes."""
+    tellers = _tellers(nodes)
+    for number, taken in enumerate(needed):
+        own = [node for node in nodes if number_of[node] == number and node.op != "placeholder"]
+        told = {one.symbol for node in own for one in node.meta.get("binds", ())}
+        queue = [*own, *taken]
+        for node in queue:
+            told.update(_sizes_that_are_symbols(node) if node in taken else ())
+        for node in queue:
+            for symbol in _symbols_in(node) - told:
+                teller = tellers.get(symbol)
+                if teller is None:
+                    continue
+                for later in range(0 if teller.op == "placeholder" else number_of[teller] + 1, number + 1):
+                    needed[later][teller] = None
+                told.update(_sizes_that_are_symbols(teller))
+                queue.append(teller)
+
+
+def _tellers(nodes: list[fx.Node]) -> dict[Symbol, fx.Node]:
+    """For each symbol the first value that has it for a size, or is it."""
+    found: dict[Symbol, fx.Node] = {}
+    for node in nodes:
+        if not _is_number(node):
+            for symbol in _sizes_that_are_symbols(node):
+                found.setdefault(symbol, node)
+    return found
+
+
+def _numbers_in(node: fx.Node) -> list[Any]:
+    value = node.meta.get("val")
+    numbers = value.size_ if isinstance(value, FakeTensor) else (value,)
+    return [one.node.expr for one in numbers if isinstance(one, torch.SymInt | torch.SymFloat | torch.SymBool)]
+
+
+def _sizes_that_are_symbols(node: fx.Node) -> list[Symbol]:
+    return [e for e in _numbers_in(node) if isinstance(e, Symbol)]
+
+
+def _symbols_in(node: fx.Node) -> set[Symbol]:
+    return {symbol for e in _numbers_in(node) for symbol in e.free}
 
 
 def _segment_numbers(nodes: list[fx.Node], cuts: Cuts) -> dict[fx.Node, int]:

@@ -25,7 +25,7 @@ def select_symbolic(tensor: FakeTensor, key: Any) -> tuple[Any, Any]:
     view: Any = tensor
     for part, dim in reversed(list(zip(parts, dims))):
         if type(part) is torch.SymInt:
-            view = torch.select(view, dim, part)  # type: ignore[call-overload]  # symbolic numbers are taken
+            view = torch.select(view, dim, part)
     rest = tuple(part for part in parts if type(part) is not torch.SymInt)
     return view, (rest if rest else NOTHING_LEFT)
 

@@ -15,7 +15,7 @@ from pliant import torch_adapter
 from pliant.errors import DataDependentError
 from pliant.graph import random_state
 from pliant.graph.shape_rules.views import METADATA_WRITES
-from pliant.graph.tensor_spec import TensorSpec, row_major_strides, same_dim
+from pliant.graph.tensor_spec import TensorSpec, broadcast, require_same, row_major_strides, same_dim
 from pliant.graph.unsupported import UnsupportedOperator
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ def _nonzero(mode: FakeMode, func: Any, x: Any) -> Any:
 
 @_special(_aten.masked_select.default)
 def _masked_select(mode: FakeMode, func: Any, x: Any, mask: Any) -> Any:
+    broadcast(x.spec.size, mask.spec.size)
     same = len(x.spec.size) == len(mask.spec.size) and x.spec.size_key == mask.spec.size_key
     return _fresh(mode, x, _count(mode, func, mask) if same else _unbacked_size(mode, func))
 
@@ -183,6 +184,7 @@ def _masked_index(mode: FakeMode, func: Any, x: Any, indices: Any) -> Any:
             sizes.append(rest[at])
             at += 1
         elif one.spec.dtype in (torch.bool, torch.uint8) and len(sizes) == at:
+            require_same(one.spec.size, rest[at : at + one.dim()], "the shape of the mask does not match")
             sizes.append(_count(mode, func, one))
             at += one.dim()
         else:

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from pliant.errors import AssumptionError
+from pliant.graph.fake_tensor import FakeTensor
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.rules import floats
 from pliant.symbolic.sym_node import wrap_node
@@ -63,8 +64,8 @@ def _places(result: Any) -> Iterator[tuple[Expr, int | None, int | None]]:
     for item, part in parts:
         if isinstance(part, _NUMBERS):
             yield written(part), item, None
-        elif isinstance(part, torch.Tensor):
-            for dim, size in enumerate(part.shape):
+        elif isinstance(part, FakeTensor):
+            for dim, size in enumerate(part.size_):  # its `shape` has a plain number in place of a symbol that is known
                 if isinstance(size, torch.SymInt):
                     yield written(size), item, dim
 

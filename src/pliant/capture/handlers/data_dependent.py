@@ -59,7 +59,7 @@ def _plain(number: Any) -> Any:
 def _tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """Of numbers that are not known, the C function would ask for the values."""
     data = t.internalize(args[0]) if args else None
-    if type(data) not in (list, tuple):
+    if not isinstance(data, (list, tuple)):
         known = type(data) not in SYMBOLIC_TYPES or not is_unbacked(data)
         return call_torch(t, torch.tensor, args, kwargs) if known else _scalar(t, data, kwargs)
     items = [t.world.resolve(one) for one in data]
