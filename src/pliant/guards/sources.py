@@ -188,7 +188,7 @@ class ItemSource(ChainedSource):
     via: str | None = None  # "list" | "tuple" | "dict" for subclasses
 
     def code(self, hold: Namer) -> str:
-        key = repr(self.key) if isinstance(self.key, (int, str, bool, type(None))) else hold(self.key)
+        key = repr(self.key) if type(self.key) in (int, str, bool, type(None)) else hold(self.key)
         if self.via:
             return f"{self.via}.__getitem__({self.parent.code(hold)}, {key})"
         return f"{self.parent.code(hold)}[{key}]"
