@@ -186,15 +186,21 @@ def _constrain(t: Tracer, args: Args, kwargs: Kwargs) -> None:
 def decide(frame: Frame, op: Op, value: Any) -> bool:
     """The truth of what a conditional jump tests."""
     t = frame.tracer
-    assumed: bool | None = None
-    if _is_unknown(t, value) and (assumed := _side_that_returns(frame.program, op)) is not None:
-        value = element(t, value) if type(value) is FakeTensor else value
-    condition = t.truth(value)
+    assumed = _side_that_returns(frame.program, op) if _is_unknown(t, value) else None
+    condition = t.truth(for_test(frame, op, value))
     if assumed is None or type(condition) is not torch.SymBool or not is_unbacked(condition):
         return bool(concrete(condition))
     if not t.recorder.assume(condition if assumed else torch.sym_not(condition)):  # type: ignore[no-untyped-call]
         return not assumed
     return assumed
+
+
+def for_test(frame: Frame, jump: Op, value: Any) -> Any:
+    """What a conditional jump is to test: the number in a tensor, if the jump is no break."""
+    is_unknown = type(value) is FakeTensor and _is_unknown(frame.tracer, value)
+    if not is_unknown or jump.target is None or _side_that_returns(frame.program, jump) is None:
+        return value
+    return element(frame.tracer, value)
 
 
 def _is_unknown(t: Tracer, value: Any) -> bool:

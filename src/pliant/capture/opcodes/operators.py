@@ -5,6 +5,7 @@ from __future__ import annotations
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
 from pliant.capture.frame import Frame, opcode
+from pliant.capture.handlers.data_dependent import for_test
 from pliant.capture.trace import NULL
 
 
@@ -27,7 +28,7 @@ def unary_not(frame: Frame, op: Op) -> None:
 @opcode("TO_BOOL")
 def to_bool(frame: Frame, op: Op) -> None:
     value = frame.pop()
-    frame.push(frame.tracer.truth(value))
+    frame.push(frame.tracer.truth(for_test(frame, frame.program.ops[op.index + 1], value)))
 
 
 @opcode("COMPARE_OP")
