@@ -6,7 +6,7 @@ import torch
 import pliant
 from pliant.capture.compiled_function import dispatcher_of
 from pliant.debug import events
-from pliant.errors import ConfigError
+from pliant.errors import ConfigError, RecompileError
 
 X = torch.randn(3, 8)
 
@@ -168,3 +168,110 @@ def test_configuration_is_guarded():
         f(X)
     f(X)
     assert len(dispatcher_of(f).entries) == 2
+
+
+# ---- what PyTorch's own markers and wrappers say is honoured
+
+
+def torchs_wrappers():
+    def double(x):
+        return x * 2
+
+    yield "compiled function", torch.compile(double, backend="eager"), 0
+    yield "compiled module", torch.compile(torch.nn.ReLU(), backend="eager"), 0
+    yield "nested region", torch.compiler.nested_compile_region(double), 0
+    yield "disabled function", torch.compiler.disable(lambda x: x * 2), 1
+    yield "disabled module", torch.compiler.disable(torch.nn.ReLU()), 1
+
+
+@pytest.mark.parametrize(
+    ("inner", "breaks"), [(f, b) for _, f, b in torchs_wrappers()], ids=[n for n, *_ in torchs_wrappers()]
+)
+def test_torchs_wrappers(inner, breaks):
+    f = compiled(lambda x: inner(x + 1) - 1)
+    events.reset()
+    assert torch.equal(f(X), inner(X + 1) - 1)
+    assert (events.stats()["graph_breaks"] > 0) == bool(breaks)
+
+
+def test_torchs_constant_and_break():
+    calls = []
+
+    def number():
+        calls.append(1)
+        return 7
+
+    torch.compiler.assume_constant_result(number)
+
+    def f(x):
+        y = x * number()
+        torch._dynamo.graph_break()
+        return y + 1
+
+    f = compiled(f)
+    events.reset()
+    for _ in range(2):
+        assert torch.equal(f(X), X * 7 + 1)
+    assert len(calls) == 1 and events.stats()["graph_breaks"] == 1
+
+
+def test_a_wrapper_replaced_by_another_is_seen():
+    box = {"inner": pliant.compile(torch.nn.ReLU(), backend="eager")}
+    f = compiled(lambda x: box["inner"](x))
+    assert torch.equal(f(-X), torch.relu(-X))
+    other = torch.nn.ReLU()
+    other.forward = lambda x: x + 1
+    box["inner"] = pliant.compile(other, backend="eager")
+    assert torch.equal(f(-X), -X + 1)
+
+
+@pytest.mark.parametrize("stance", ["force_eager", "eager_on_recompile", "fail_on_recompile"])
+def test_stances(stance):
+    seen = []
+
+    def f(x):
+        seen.append(pliant.is_compiling())
+        return x + 1
+
+    f = compiled(f, dynamic=False)
+    f(X)
+    graphs = len(dispatcher_of(f).entries)
+    with pliant.set_stance(stance):
+        if stance == "fail_on_recompile":
+            with pytest.raises(RecompileError):
+                f(torch.ones(X.numel() + 1))
+        else:
+            assert torch.equal(f(torch.ones(X.numel() + 1)), torch.ones(X.numel() + 1) + 1)
+    assert len(dispatcher_of(f).entries) == graphs
+
+    @pliant.set_stance(stance)
+    def under(x):
+        return f(x)
+
+    assert torch.equal(under(X), X + 1)
+
+
+def test_compile_in_place_and_decorators():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    x = torch.ones(1, 2)
+    want = model(x)
+    assert pliant.compile_(model, backend="eager") is model
+    events.reset()
+    torch.testing.assert_close(model(x), want)
+    assert events.stats()["graphs"] == 1
+
+    @pliant.compile
+    def plain(x):
+        return x + 1
+
+    @pliant.compile(backend="eager", dynamic=True)
+    def with_arguments(x):
+        return x + 1
+
+    class Owner:
+        @pliant.compile(backend="eager")
+        def method(self, x):
+            return x + 1
+
+    for one in (plain, with_arguments, Owner().method):
+        assert torch.equal(one(X), X + 1)

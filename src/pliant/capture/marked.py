@@ -16,6 +16,7 @@ from pliant.capture import markers
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.markers import Mark
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.guards.kinds import Kind
 from pliant.guards.sources import held
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ def resolve(t: Tracer, function: Any) -> Any:
         found = markers.original_of(function)
     if found is function:
         return function
+    source = t.world.source_of(function)
+    if source is not None:
+        t.world.guard(source, Kind.IDENTITY, function)
     if t.world.source_of(found) is None:
         t.world.set_origin(found, held(found, getattr(found, "__qualname__", type(found).__qualname__)))
     return found

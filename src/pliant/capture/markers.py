@@ -26,6 +26,12 @@ _marks: dict[int, tuple[Any, Mark]] = {}
 _substitutes: dict[int, tuple[Any, Callable[..., Any]]] = {}
 
 
+# Attributes that PyTorch's own markers leave on functions.
+_OF_TORCH = {"_torchdynamo_disable": Mark.DISABLED, "_dynamo_marked_constant": Mark.CONSTANT}
+# Attributes in which its wrappers keep what they wrap.
+_WRAPPED_BY_TORCH = ("__marked_compile_region_fn__", "_torchdynamo_orig_callable")
+
+
 def mark(fn: Any, how: Mark) -> None:
     _marks[id(fn)] = (fn, how)
 
@@ -44,9 +50,11 @@ def mark_of(fn: Any) -> Mark | None:
     found = _marks.get(id(fn))
     if found is not None:
         return found[1]
-    if type(fn) is types.FunctionType and fn.__dict__ and fn.__dict__.get("_torchdynamo_disable"):
-        return Mark.DISABLED
-    return None
+    if type(fn) is not types.FunctionType:
+        return None
+    if fn.__name__ == "graph_break" and fn.__module__ == "torch._dynamo.decorators":
+        return Mark.BREAK
+    return next((how for name, how in _OF_TORCH.items() if fn.__dict__.get(name)), None) if fn.__dict__ else None
 
 
 def is_marked(fn: Any) -> bool:
@@ -69,9 +77,17 @@ def is_ours(function: types.FunctionType) -> bool:
 
 
 def original_of(compiled: Any) -> Any:
-    """What was compiled, if the object is a compiled function or module; else the object itself."""
+    """What was compiled, by Pliant or by `torch.compile`, if the object is a compiled function or module; else the
+    object itself."""
     if type(compiled) is types.FunctionType:
-        return compiled.__dict__.get(ORIGINAL, compiled) if is_ours(compiled) else compiled
+        if is_ours(compiled):
+            return compiled.__dict__.get(ORIGINAL, compiled)
+        if not compiled.__dict__ or compiled.__dict__.get("_torchdynamo_disable"):
+            return compiled
+        return next((compiled.__dict__[name] for name in _WRAPPED_BY_TORCH if name in compiled.__dict__), compiled)
+    if type(compiled).__name__ == "OptimizedModule" and type(compiled).__module__ == "torch._dynamo.eval_frame":
+        disabled = type(compiled.__dict__.get("dynamo_ctx")).__name__ == "DisableContext"
+        return compiled if disabled else compiled._orig_mod
     if getattr(type(compiled), "_pliant_is_compiled", False) is True:
         return compiled._orig_mod
     return compiled

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 _COMPUTES_OTHERWISE = frozenset((torch.nn.TransformerEncoder.forward.__code__,))
 
 
+@handles(torch.compiler.cudagraph_mark_step_begin)
+def _step_begins(t: Tracer, args: Args, kwargs: Kwargs) -> None:
+    """It marks a step for another compiler's graphs."""
+
+
 @handles(torch.compiler.is_compiling)
 def _is_compiling(t: Tracer, args: Args, kwargs: Kwargs) -> bool:
     return t.frames[-1].code not in _COMPUTES_OTHERWISE
