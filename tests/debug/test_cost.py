@@ -103,3 +103,12 @@ def test_as_text():
     text = str(pliant.cost(lambda x: x.exp(), torch.randn(4, 5)))
     assert "read                    80   4*x_0*x_1" in text
     assert "where x_0 is x.size(0) (here 4)" in text
+
+
+def test_programs_that_are_compiled_in_segments():
+    def program(x, w):
+        y = x @ w
+        return y, (y @ w).relu()
+
+    x, w = torch.randn(4, 8), torch.randn(8, 8, requires_grad=True)
+    assert pliant.cost(program, x, w).evaluate()["flops"] == 2 * 4 * 8 * 8 * 5  # forward 2, backward 3

@@ -19,15 +19,16 @@ from typing import Any, cast
 from pliant import config
 from pliant.autograd.joint import JointGraph, trace_joint
 from pliant.autograd.partition.split import partition
+from pliant.autograd.runtime import build
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.graph_breaks import KINDS, CannotCapture
 from pliant.capture.roots import CallableRoot
 from pliant.capture.trace import Break, BreakReason
 from pliant.capture.tracer import TraceOptions, trace
 from pliant.debug.flops import flops
-from pliant.errors import ConfigError, GraphBreakError, Unsupported
+from pliant.errors import ConfigError, GraphBreakError
 from pliant.gc_pause import GcPause
-from pliant.graph.contracts import AtenGraph, CapturedGraph
+from pliant.graph.contracts import AtenGraph, CapturedGraph, Runnable
 from pliant.graph.fake_tensor import is_fake
 from pliant.ir.loops import Axis, Buffer, LoopProgram, View
 from pliant.lowering.lower import lower
@@ -124,12 +125,19 @@ def _error(reason: BreakReason) -> GraphBreakError:
 
 
 def _graphs(captured: CapturedGraph) -> list[AtenGraph]:
-    """Forward, and backward where gradients are wanted."""
+    """Forward, and backward where gradients are wanted; those of each segment if the program is compiled in several."""
     joint = trace_joint(captured)
-    if not isinstance(joint, JointGraph):
-        raise Unsupported("a program that is compiled in segments has no cost as a whole")
-    parts = partition(joint)
-    return [parts.forward] if parts.backward is None else [parts.forward, parts.backward]
+    if isinstance(joint, JointGraph):
+        parts = partition(joint)
+        return [parts.forward] if parts.backward is None else [parts.forward, parts.backward]
+    found: list[AtenGraph] = []
+
+    def note(graph: AtenGraph) -> Runnable:
+        found.append(graph)
+        return list
+
+    build(captured, note)
+    return found
 
 
 def _sum_up(
