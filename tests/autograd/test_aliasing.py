@@ -74,3 +74,10 @@ def test_written_input_that_overlaps_another_is_refused():
     with pytest.raises(UnsupportedAliasing):
         compiled(lambda a, b: (a.add_(1) + b,), [whole[:3], whole[1:]])
     compiled(lambda a, b: (a.add_(1) + b,), [whole[:2], whole[2:]])
+
+
+def test_two_copies_of_one_input_do_not_share_memory():
+    x = torch.randn(3, 4).t()
+    one, other = compiled(lambda x: (x.contiguous(), x.reshape(-1)), [x])(x)
+    one.zero_()
+    torch.testing.assert_close(other, x.reshape(-1))

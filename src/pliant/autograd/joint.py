@@ -242,7 +242,7 @@ class _Tracer:
         primals = len(self.captured.inputs) + len(constants)
         for target, value in writes:
             node = graph.call_function(_aten.copy_.default, (target, value))
-            node.meta.update(val=target.meta["val"], stage="forward")
+            node.meta.update(val=target.meta["val"], stage="forward", eager_saves=_is_saved(value))
         graph.output((*results, *gradients))
         _release(graph, self.mode)
         return JointGraph(
@@ -251,14 +251,32 @@ class _Tracer:
         )  # fmt: skip
 
 
+def _is_saved(node: fx.Node) -> bool:
+    return bool(memory_root(node).meta.get("eager_saves"))
+
+
 def _gradients(roots: list[Any], leaves: list[Any], tangents: list[Any]) -> tuple[Any, ...]:
     try:
-        return torch_adapter.gradients(roots, leaves, tangents)
+        return torch_adapter.gradients(roots, leaves, tangents, retain_graph=True)
     except RuntimeError as error:
-        if "modified by an inplace operation" not in str(error):
+        if _WRITTEN not in str(error):
             raise
         # Eager raises this if backward is called, and only then.
-        raise UnsupportedAliasing(str(error).splitlines()[0], kind="saved-tensor-written") from None
+        kind = SAVED_WRITTEN if all(_fails(r, leaves, t) for r, t in zip(roots, tangents)) else "saved-tensor-written"
+        raise UnsupportedAliasing(str(error).splitlines()[0], kind=kind) from None
+
+
+_WRITTEN = "modified by an inplace operation"
+SAVED_WRITTEN = "all-saved-tensors-written"
+
+
+def _fails(root: Any, leaves: list[Any], tangent: Any) -> bool:
+    """Whether eager has no gradient of this result either."""
+    try:
+        torch_adapter.gradients([root], leaves, [tangent], retain_graph=True)
+    except RuntimeError as error:
+        return _WRITTEN in str(error)
+    return False
 
 
 def new_tangent(node: fx.Node, fake: FakeTensor) -> None:

@@ -139,7 +139,7 @@ class _Watched:
         saved_inputs = {s.position for s in parts.saved if s.is_input}
         saved_results = {s.position for s in parts.saved if not s.is_input}
         now = dict(enumerate(joint.primals[: len(joint.captured.inputs)]))
-        now |= {joint.primals.index(n.args[0]): n.args[1] for n in joint.graph.nodes if n.target is _copy}
+        now |= {joint.primals.index(n.args[0]): n for n in joint.graph.nodes if n.target is _copy}
         outside = {write.input for write in joint.plan.writes if not write.in_graph}
         self.inputs = [i for i, n in now.items() if _eager_saves(n) and i not in saved_inputs and i not in outside]
         results = enumerate(values[: parts.n_results])
@@ -155,6 +155,8 @@ class _Watched:
 
 def _eager_saves(value: Any) -> bool:
     is_tensor = isinstance(value, fx.Node) and isinstance(value.meta.get("val"), torch.Tensor)
+    if is_tensor and value.target is _copy:  # the write of an input, noted before its value was simplified
+        return bool(value.meta["eager_saves"])
     return is_tensor and bool(memory_root(value).meta.get("eager_saves"))
 
 

@@ -60,10 +60,10 @@ def binds_symbols(node: fx.Node) -> bool:
 
 @functools.cache
 def is_view(target: Any) -> bool:
-    """Whether the result shares the first argument's memory."""
+    """Whether the result shares the first argument's memory, said by its schema or not."""
     if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
         return False
-    return any(value.alias_info is not None for value in target._schema.returns)
+    return target is _aten._unsafe_view.default or any(r.alias_info is not None for r in target._schema.returns)
 
 
 def memory_root(node: fx.Node) -> fx.Node:
