@@ -56,8 +56,10 @@ def runs_of(schedule: Schedule) -> list[list[Kernel]]:
     return [[step for step in group if isinstance(step, Kernel)] for native, group in groups if native]
 
 
-def conform(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int]) -> torch.Tensor:
+def conform(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """`tensor` with the strides that kernels were written for; a copy where an operator gave others."""
+    if tensor.dtype is not dtype:
+        raise AssumptionError(f"an operator's result is {tensor.dtype}, not {dtype}", kind="assumption")
     if tensor.shape != tuple(size):
         raise AssumptionError(
             f"an operator's result has sizes {tuple(tensor.shape)}, not {tuple(size)}", kind="assumption"
@@ -191,9 +193,12 @@ class _Writer:
             if old in self.waiting:
                 self._line(f"del {self.names.buffer(old)}")
             return
-        dtype = str(b.dtype).removeprefix("torch.")
-        self.bound[dtype] = b.dtype
-        self._line(f"{name} = empty_strided({self._tuple(b.shape)}, {self._tuple(b.strides)}, dtype={dtype})")
+        self._line(f"{name} = empty_strided({self._tuple(b.shape)}, {self._tuple(b.strides)}, dtype={self._dtype(b)})")
+
+    def _dtype(self, b: Buffer) -> str:
+        name = str(b.dtype).removeprefix("torch.")
+        self.bound[name] = b.dtype
+        return name
 
     def _native(self) -> None:
         entry = self.entries[self.next_entry]
@@ -237,7 +242,7 @@ class _Writer:
         if b in self.inputs or b in self.names.buffers:
             return  # updated in place: it has its name already
         name = self.names.buffer(b)
-        self._line(f"{name} = conform({text}, {self._tuple(b.shape)}, {self._tuple(b.strides)})")
+        self._line(f"{name} = conform({text}, {self._tuple(b.shape)}, {self._tuple(b.strides)}, {self._dtype(b)})")
 
     def _extern_out(self, extern: Extern, args: list[str]) -> None:
         variant = extern.out_variant

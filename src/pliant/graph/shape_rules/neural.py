@@ -125,6 +125,14 @@ def batch_norm_functional(
     return (*batch_norm(x, weight, bias, mean, var, training, momentum, eps), mean.like(), var.like())
 
 
+@rule(_aten._batch_norm_with_update_functional.default)
+def batch_norm_with_update(
+    x: TensorSpec, weight: _Maybe, bias: _Maybe, mean: TensorSpec, var: TensorSpec, momentum: float, eps: float
+) -> tuple[TensorSpec, ...]:
+    room = x.like((0,), dtype=torch.uint8)
+    return (*batch_norm(x, weight, bias, mean, var, True, momentum, eps), room, mean.like(), var.like())
+
+
 @rule(_aten.native_batch_norm_backward.default)
 def batch_norm_backward(
     grad: TensorSpec, x: TensorSpec, weight: _Maybe, running_mean: _Maybe, running_var: _Maybe, save_mean: _Maybe,

@@ -165,6 +165,11 @@ def softmax_backward(grad: TensorSpec, output: TensorSpec, dim: int, input_dtype
     return grad.like(dtype=input_dtype)
 
 
+@rule(_aten.mvlgamma.default)
+def mvlgamma(x: TensorSpec, p: int) -> TensorSpec:
+    return x.like(dtype=x.dtype if x.dtype.is_floating_point else torch.get_default_dtype())
+
+
 @rule(_aten.cumsum.default, _aten.cumprod.default)
 def cumsum(x: TensorSpec, dim: int, *, dtype: torch.dtype | None = None) -> TensorSpec:
     wrap_dim(dim, x.ndim)
