@@ -239,6 +239,8 @@ class Recorder(TorchFunctionMode):
     def append(self, node: fx.Node, result: Any) -> Any:
         """Complete a new node, whose value is `result`."""
         made = self.inputs.shape_env.take_fresh()
+        if made and self.region is not None:  # transforms run it on other values; the symbols are not known outside
+            raise GraphBreak("data-dependent", "a number that data tells in a part that is traced by itself")
         if made:
             node.meta["made"] = tuple(made)
             node.meta["binds"] = bindings = bindings_of(made, result)
