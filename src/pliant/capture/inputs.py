@@ -18,6 +18,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
+from pliant.guards import facts
 from pliant.guards.kinds import Kind, TensorFacts
 from pliant.guards.parts import root_of
 from pliant.guards.sources import HeldSource, MethodSource, ModuleMemberSource, SizeSource, Source, StrideSource
@@ -78,11 +79,12 @@ class Inputs:
         written = [i for i in tensors if self._is_written(i.fake)]
         if not written or len(tensors) < 2:
             return
+        passive = [i for i in tensors if not self._is_written(i.fake)]
         with torch._C.DisableTorchFunction():
-            memory = {i.example.untyped_storage()._cdata for i in tensors}
-        if len(memory) < len(tensors):
-            return  # shared now: only these very tensors are served
-        passive = [i for i in tensors if i not in written]
+            if self._share_now(tensors) or not facts.separate(
+                [i.example for i in written], [i.example for i in passive], frozenset()
+            ):
+                return  # left to who compiles the graph
         for held in (True, False):  # held tensors among themselves: checked when one of them changes
             mine, others = (
                 tuple(i.source for i in group if not held or isinstance(root_of(i.source), HeldSource))
@@ -92,6 +94,15 @@ class Inputs:
                 self.world.guard(mine[0], Kind.SEPARATE, (mine, others))
             if all(isinstance(root_of(i.source), HeldSource) for i in tensors):
                 return
+
+    def _share_now(self, tensors: list[GraphInput]) -> bool:
+        """Whether a tensor of a held object lies in the same memory as another, though perhaps beside it."""
+        held: list[int] = []
+        passed: list[int] = []
+        for one in tensors:
+            place = held if isinstance(root_of(one.source), HeldSource) else passed
+            place.append(one.example.untyped_storage()._cdata)
+        return len(set(held)) < len(held) or not set(held).isdisjoint(passed)
 
     def _is_written(self, fake: FakeTensor) -> bool:
         """Whether a write in place was recorded on the tensor or a view of it; inference tensors do not tell which."""

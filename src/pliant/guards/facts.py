@@ -68,7 +68,26 @@ def separate(written: Iterable[torch.Tensor], others: Iterable[torch.Tensor], he
     """Whether no two of the tensors share memory, of which one is among `written` (or in the held memory)."""
     mine = [t.untyped_storage()._cdata for t in written]
     seen = held.union(mine)
-    return len(seen) == len(held) + len(mine) and seen.isdisjoint(t.untyped_storage()._cdata for t in others)
+    if len(seen) == len(held) + len(mine) and seen.isdisjoint(t.untyped_storage()._cdata for t in others):
+        return True
+    written, others = tuple(written), tuple(others)
+    if not held.isdisjoint(t.untyped_storage()._cdata for t in (*written, *others)):
+        return False
+    return not any(overlap(a, b) for i, a in enumerate(written) for b in (*written[i + 1 :], *others))
+
+
+def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether the stretches of memory between the first and the last element of two dense or strided tensors meet."""
+    if a.untyped_storage()._cdata != b.untyped_storage()._cdata or not a.numel() or not b.numel():
+        return False
+    (low, high), (first, last) = _stretch(a), _stretch(b)
+    return low < last and first < high
+
+
+def _stretch(t: torch.Tensor) -> tuple[int, int]:
+    """First byte and the byte behind the last one."""
+    span = sum((size - 1) * stride for size, stride in zip(t.shape, t.stride(), strict=True)) + 1
+    return t.data_ptr(), t.data_ptr() + span * t.element_size()
 
 
 def unset(descriptor: Any, value: Any) -> bool:
