@@ -18,7 +18,7 @@ from torch import fx
 
 from pliant.autograd.aliasing import UnsupportedAliasing
 from pliant.autograd.expand import expanded
-from pliant.autograd.joint import JointGraph, trace_joint
+from pliant.autograd.joint import SAVED_WRITTEN, JointGraph, trace_joint
 from pliant.autograd.outputs import OutputMaker
 from pliant.autograd.partition.split import Partition, partition
 from pliant.autograd.segments import Cuts, as_captured, split
@@ -37,7 +37,7 @@ _USED_WHERE_MADE = "a returned tensor is used where it is made"
 def build(captured: CapturedGraph, compile_aten: AtenCompiler, config: Any = None) -> Call:
     """The callable. Raises `Unsupported` (or the program's own error) if the program cannot be traced."""
     with events.stage("joint"):
-        joint = trace_joint(captured)
+        joint, refusal = _traced(captured)
     if isinstance(joint, Cuts):
         if not joint.inside:
             return _in_segments(captured, joint, compile_aten)
@@ -45,10 +45,26 @@ def build(captured: CapturedGraph, compile_aten: AtenCompiler, config: Any = Non
         if written_out is None:
             raise UnsupportedAliasing(_USED_WHERE_MADE, kind="returned-intermediate")
         return build(written_out, compile_aten)
-    return _build_whole(captured, joint, compile_aten)
+    return _build_whole(captured, joint, compile_aten, refusal)
 
 
-def _build_whole(captured: CapturedGraph, joint: JointGraph, compile_aten: AtenCompiler) -> Call:
+def _traced(captured: CapturedGraph) -> tuple[JointGraph | Cuts, str]:
+    """The joint graph, and the error that asking for gradients of its results is in eager too ("": none).
+
+    A training step that returns its loss is such a program: the optimizer has written what the loss's backward reads.
+    """
+    try:
+        return trace_joint(captured), ""
+    except UnsupportedAliasing as error:
+        if error.kind != SAVED_WRITTEN:
+            raise
+        joint = trace_joint(captured, grad=False)
+        if isinstance(joint, Cuts) or not all(write.in_graph for write in joint.plan.writes):
+            raise
+        return joint, error.what
+
+
+def _build_whole(captured: CapturedGraph, joint: JointGraph, compile_aten: AtenCompiler, refusal: str = "") -> Call:
     if events.wants("joint"):
         events.record("joint", name=captured.name, text=graph_text(joint.graph))
     with events.stage("partition"):
@@ -60,7 +76,7 @@ def _build_whole(captured: CapturedGraph, joint: JointGraph, compile_aten: AtenC
         run = _with_constants(run, joint.constants)
     maker = OutputMaker(joint.plan, captured.inputs)
     if parts.backward is None:
-        return _inference(captured, joint, run, maker)
+        return _inference(captured, joint, run, maker, refusal)
     return training(captured, joint, parts, run, maker, compile_aten, build)
 
 
@@ -121,7 +137,34 @@ def _with_constants(run: Runnable, constants: list[torch.Tensor]) -> Runnable:
     return call
 
 
-def _inference(captured: CapturedGraph, joint: JointGraph, run: Runnable, maker: OutputMaker) -> Call:
+class _Refused(torch.autograd.Function):
+    """Results whose history was written over: they require gradients, and asking for these is an error."""
+
+    @staticmethod
+    def forward(ctx: Any, why: str, anchor: torch.Tensor, *results: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.why = why
+        ctx.mark_dirty(*results)
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: Any) -> Any:
+        raise RuntimeError(ctx.why)
+
+
+def _refusing(run: Runnable, positions: list[int], why: str) -> Runnable:
+    def call(inputs: list[Any]) -> list[Any]:
+        results = list(run(inputs))
+        anchor = torch.empty((), requires_grad=True)
+        for position, result in zip(positions, _Refused.apply(why, anchor, *[results[p] for p in positions])):
+            results[position] = result
+        return results
+
+    return call
+
+
+def _inference(
+    captured: CapturedGraph, joint: JointGraph, run: Runnable, maker: OutputMaker, refusal: str = ""
+) -> Call:
     needs_guard = captured.grad_enabled
     bump = written_in_graph(joint.plan)
 
@@ -133,6 +176,8 @@ def _inference(captured: CapturedGraph, joint: JointGraph, run: Runnable, maker:
             _set_grad(True)
 
     compute = without_grad if needs_guard else run
+    if refusal:
+        compute = _refusing(compute, list(joint.plan.differentiable), refusal)
     if maker.is_plain and not bump:
         return lambda inputs: tuple(map(without_base, compute(inputs)))
 

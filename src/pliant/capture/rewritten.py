@@ -40,8 +40,19 @@ def _use_grad_for_differentiable(func: Callable[..., Any]) -> Callable[..., Any]
     return _use_grad
 
 
+def _disable_dynamo(fn: Callable[..., Any], recursive: bool) -> Callable[..., Any]:
+    """What PyTorch keeps from its own compiler (`Optimizer.zero_grad`); what this one cannot take, it breaks on."""
+
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        recursive  # noqa: B018  # a variable of the original
+        return fn(*args, **kwargs)
+
+    return inner
+
+
 REWRITTEN: dict[types.CodeType, types.CodeType] = {
     _nested(optimizer._use_grad_for_differentiable, "_use_grad"): _nested(_use_grad_for_differentiable, "_use_grad"),
+    _nested(torch._compile._disable_dynamo, "inner"): _nested(_disable_dynamo, "inner"),
 }
 
 
