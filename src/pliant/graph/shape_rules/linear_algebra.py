@@ -125,10 +125,11 @@ def lstsq(
     tall = holds(m > n)
     whole = column_major(x, (*batch, m if tall else n, right[-1]))
     size, stride = (*batch, n, right[-1]), whole.stride
-    empty = x.like((0,))
+    real = x.like(dtype=x.dtype.to_real())
+    empty = real.like((0,))
     solution = x.like(size[:-1], stride[:-1]) if is_vector else x.like(size, stride)
     if driver == "gels":
-        return solution, x.like((*batch, right[-1])) if tall else empty, empty.like(dtype=torch.int64), empty
+        return solution, real.like((*batch, right[-1])) if tall else empty, empty.like(dtype=torch.int64), empty
     return solution, empty, x.like(batch, dtype=torch.int64), empty
 
 
