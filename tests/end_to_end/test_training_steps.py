@@ -32,6 +32,7 @@ def train(make, compile_it, returned):
         logits = net(x)
         loss = F.cross_entropy(logits, y)
         loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 0.5)
         optimizer.step()
         schedule.step()
         with torch.no_grad():

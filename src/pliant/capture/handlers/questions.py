@@ -40,6 +40,21 @@ def _is_compiling(t: Tracer, args: Args, kwargs: Kwargs) -> bool:
     return t.frames[-1].code not in _COMPUTES_OTHERWISE
 
 
+@handles(torch._C._group_tensors_by_device_and_dtype)  # type: ignore[attr-defined]
+def _group_tensors(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """{(device, dtype of the first list's tensor): (the lists, their positions)}"""
+    lists, with_indices = [t.sequence(one) for one in t.sequence(args[0])], args[1] if len(args) > 1 else False
+    groups: dict[Any, tuple[list[list[Any]], list[int]]] = {}
+    for position, first in enumerate(lists[0]):
+        key = (t.get_attr(first, "device"), t.get_attr(first, "dtype"))
+        members, positions = groups.setdefault(key, ([[] for _ in lists], []))
+        for member, one in zip(members, lists):
+            member.append(one[position])
+        if with_indices:
+            positions.append(position)
+    return groups
+
+
 # ---- questions about objects
 @handles(len)
 def _len(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
