@@ -231,3 +231,36 @@ def test_classes_of_the_program_do_not_keep_its_variables():
     compiled = pliant.compile(program, backend="eager")
     for _ in range(3):
         assert compiled(torch.ones(2))[1] == [1]
+
+
+def test_a_generator_that_a_loop_drops_is_closed_then():
+    def program(x):
+        log = []
+
+        def steps():
+            try:
+                for i in range(5):
+                    yield i
+            finally:
+                log.append("closed")
+
+        for i in steps():
+            log.append(i)
+            x = x + i
+            if x.sum() > 3:
+                break
+        log.append("after")
+        for i in steps():
+            if x.sum() > 0:
+                x = x - 1
+            if i == 1:
+                break
+        log.append("end")
+        return x, log
+
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager")
+    for value in (0.1, 5.0, -9.0, 0.1):
+        x = torch.full((2,), value)
+        torch.testing.assert_close(compiled(x)[0], program(x)[0])
+        assert compiled(x)[1] == program(x)[1]

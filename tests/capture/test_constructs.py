@@ -1,7 +1,15 @@
 """Every one-construct program of the tables behaves as in eager; those marked whole are one graph."""
 
 import pytest
-from tests.capture.constructs import containers, control, library, modules, objects, standard_library  # noqa: F401  (fill the table)
+from tests.capture.constructs import (  # noqa: F401  (fill the table)
+    containers,
+    control,
+    language,
+    library,
+    modules,
+    objects,
+    standard_library,
+)
 from tests.capture.constructs.harness import PROGRAMS, check
 
 

@@ -198,14 +198,20 @@ def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
             return t.native(getattr, obj, name)
     getter = _getter(t, found)
     if getter is None:
-        owner = next(base for base in cls.__mro__ if name in base.__dict__)
-        return t.world.bring(found, DictAttributeSource(held(owner, owner.__qualname__), name))
+        return _plain_class_value(t, cls, found, name)
     if isinstance(getter, types.FunctionType):
         t.world.set_origin(found, held(found, name))
         return t.call(getter, (found, obj, cls), {})
     if isinstance(obj, enum.Enum) or not t.world.is_foreign(obj):
         return t.native(getattr, obj, name)
     raise GraphBreak("unknown-object", f"the descriptor {type(found).__name__} behind attribute '{name}'")
+
+
+def _plain_class_value(t: Tracer, cls: type, found: Any, name: str) -> Any:
+    owner = next(base for base in cls.__mro__ if name in base.__dict__)
+    if t.world.is_made(owner):
+        return found
+    return t.world.bring(found, DictAttributeSource(held(owner, owner.__qualname__), name))
 
 
 def _compute_once(t: Tracer, found: functools.cached_property[Any], obj: Any) -> Any:
@@ -379,10 +385,9 @@ def _class_attribute(t: Tracer, cls: type, name: str) -> Any:
             return _inside(t, found.__func__, name)
         case types.ClassMethodDescriptorType():
             return t.native(getattr, cls, name)
-    owner = next(base for base in cls.__mro__ if name in base.__dict__)
     getter = _getter(t, found)
     if getter is None:
-        return world.resolve(world.bring(found, DictAttributeSource(held(owner, owner.__qualname__), name)))
+        return world.resolve(_plain_class_value(t, cls, found, name))
     if isinstance(getter, types.FunctionType):
         world.set_origin(found, held(found, name))
         return t.call(getter, (found, None, cls), {})

@@ -72,13 +72,19 @@ class Place:
 class Suspended:
     """A generator of the program that stands at a `yield`: its state, until it is first advanced."""
 
-    __slots__ = ("cells", "generator", "place", "values")
+    __slots__ = ("cells", "generator", "live", "place", "values")
 
     def __init__(self, place: Place, cells: tuple[types.CellType, ...], values: tuple[Any, ...]) -> None:
         self.place = place
         self.cells = cells
         self.values = values
         self.generator: Generator[Any, Any, Any] | None = None
+        self.live = True  # until an entry goes on from here
+
+    def __del__(self) -> None:
+        """A generator that is dropped is closed."""
+        if self.live and self.generator is None:
+            self.start().close()
 
     def __iter__(self) -> Suspended:
         return self
@@ -110,7 +116,7 @@ def place_of(point: ResumePoint, globals_: dict[str, Any], name: str) -> Place:
 
 def finished() -> Generator[Any, Any, Any]:
     """A generator at its end."""
-    made = (value for value in ())
+    made: Generator[Any, Any, Any] = (value for value in ())
     next(made, None)
     return made
 
@@ -248,9 +254,17 @@ def has_had_its_turn(iterator: Any) -> bool:
 def bring_back(t: Tracer, value: Carried, source: Source) -> Any:
     """The traced form of what was carried over a break; `source` is that of its iterator."""
     iterator = bring(t, value.real, source)
-    if value.by_turn:
-        iterator.by_turn = True
+    if type(iterator) is CarriedItems:
+        iterator.by_turn = value.by_turn or _is_one_of_many(t, iterator)
     return iterator
+
+
+def _is_one_of_many(t: Tracer, iterator: CarriedItems) -> bool:
+    """Whether the number of items that are left has often been another one here."""
+    items, index, step = _place(iterator.real)
+    left = len(items) - index if step > 0 else index + 1
+    policy = t.world.inputs.policy
+    return isinstance(items, list) and bool(policy.length_varies(iterator.source, left))
 
 
 def bring(t: Tracer, real: Any, source: Source) -> Any:

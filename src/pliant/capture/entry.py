@@ -298,9 +298,9 @@ class _Body:
         program = decode(frame.code)
         point = point_at(program, program.index_of(frame.offset), [v is not NULL for v in frame.stack], frame.locals)
         step: StepCode = step_code(point)
-        for value, text in zip(frame.stack, stack, strict=True):
+        for value in frame.stack:
             if isinstance(value, BaseException):
-                b.lines.append(f"{b.hold(raised)}({text})")
+                b.lines.append(f"{b.hold(raised)}({b.value(value)})")
         known = _symbolic(frame)
         resumes = tuple(self.resume(p, frame.globals, frame.function_name, known) for p in step.successors)
         label = f"{frame.function_name}_at_{frame.offset}"

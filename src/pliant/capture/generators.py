@@ -169,6 +169,8 @@ def _resumed(t: Tracer, real: Suspended, source: Source) -> TracedGenerator:
     if real.generator is not None:
         raise GraphBreak("unknown-object", "a generator from outside is advanced")
     world.guard(AttributeSource(source, "place"), Kind.IDENTITY, place)
+    world.set_origin(real, source)
+    world.slot_set(real, "live", False, "plain")
     for i, cell in enumerate(real.cells):
         world.set_origin(cell, ItemSource(AttributeSource(source, "cells"), i))
     values = (world.bring(v, ItemSource(AttributeSource(source, "values"), i)) for i, v in enumerate(real.values))

@@ -323,6 +323,8 @@ def subscript(t: Tracer, container: Any, key: Any) -> Any:
         return t.native(operator.getitem, container, _index(t, key))
     if cls in DICT_TYPES:
         return _own_dict_item(t, container, key)
+    if cls.__module__ == "typing":  # a type: ClassVar[int]
+        return t.native(operator.getitem, container, key)
     method = python_method(t, container, "__getitem__")
     if method is not None:
         return t.call(method, (container, key), {})

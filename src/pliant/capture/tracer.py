@@ -420,6 +420,7 @@ class _Attempt:
         local = {name: bring(name) for name in point.locals}
         frame = Frame(t, point.code, root.globals, local, cells, root.name, True)
         frame.stack.extend(stack)
+        del stack  # the frame alone holds what is on it
         frame.ip = frame.program.index_of(point.offset)
         result = frame.run()
         if not isinstance(result, Returned):

@@ -195,7 +195,8 @@ class World:
         if source in self._memo:
             return self._memo[source]
         result = self._bring(value, source)
-        self._memo[source] = result
+        if type(value) is not Carried:  # a generator of the program ends when the loop drops it
+            self._memo[source] = result
         return result
 
     def _bring(self, value: Any, source: Source) -> Any:
@@ -417,8 +418,11 @@ class World:
 
     # ---- whole containers
     def varies(self, value: Any) -> bool:
-        """Whether it is a list from outside, not yet read as a whole, whose length is no constant."""
-        if type(value) is not list or not self.needs_guards(value) or self.has_changes(value):
+        """Whether it is a list from outside, neither changed nor read as a whole yet, whose length is no constant."""
+        return self._length_varies(value) and not self.has_changes(value)
+
+    def _length_varies(self, value: Any) -> bool:
+        if type(value) is not list or not self.needs_guards(value):
             return False
         return bool(self.inputs.policy.length_varies(self.origins[id(value)][1], len(value)))
 
@@ -431,7 +435,7 @@ class World:
             return self._shadows[id(value)][1]
         if id(value) not in self.origins or type(value) not in MUTABLE_CONTAINERS:
             return value
-        if self.varies(value):
+        if self._length_varies(value):
             source = self.origins[id(value)][1]
             raise GraphBreak("varying-length", f"all of `{source.describe()}`, whose length varies, is used at once")
         if len(value) > _ADOPT_LIMIT:
@@ -530,7 +534,8 @@ class World:
                 value, owner = base.__dict__[name], base
                 break
         stored = self._stored_in_class(cls, name, owner)
-        self._lookups[cls, name] = (value if stored is None else stored,)
+        if not self.is_made(cls):  # stores into those are done at once
+            self._lookups[cls, name] = (value if stored is None else stored,)
         if not self.is_made(cls) and any(base.__flags__ & _TPFLAGS_HEAPTYPE for base in cls.__mro__):
             self.guard(held(cls, cls.__qualname__), Kind.TYPE_LOOKUP, (name, value))
         if stored is not None:

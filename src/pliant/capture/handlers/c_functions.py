@@ -214,6 +214,8 @@ def _call_c_classmethod(t: Tracer, function: Any, cls: type, args: Args, kwargs:
         return t.instantiate(cls, args, kwargs)
     if function.__name__ == "__new__":
         return t.new_object(args[0], function, args[1:], kwargs)
+    if function.__name__ == "__init_subclass__":  # object's: it does nothing
+        return None
     if function.__name__ == "__prepare__":
         return {}
     if cls in DICT_TYPES and function.__name__ == "fromkeys":
@@ -225,7 +227,7 @@ def _call_c_classmethod(t: Tracer, function: Any, cls: type, args: Args, kwargs:
     if cls in (int, float, str, bytes, itertools.chain, object, decimal.Decimal) or cls.__module__ == "datetime":
         if function.__name__ == "from_iterable":
             return t.native(function, [t.iterable(a) for a in t.sequence(args[0])])
-        if function.__name__ in ("__init_subclass__", "__subclasshook__"):
-            return None if function.__name__ == "__init_subclass__" else NotImplemented
+        if function.__name__ == "__subclasshook__":
+            return NotImplemented
         return t.native(function, *map(concrete, args), **kwargs)
     raise GraphBreak("unknown-call", f"the class method {cls.__name__}.{function.__name__}")

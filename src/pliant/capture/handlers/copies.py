@@ -118,7 +118,7 @@ def _instance(t: Tracer, value: Any, part: Any, memo: dict[Any, Any] | None = No
         raise GraphBreak("unknown-call", f"a copy of a {cls.__name__}")
     getter = operators.python_method(t, value, "__getstate__")
     state = t.get_attr(value, "__dict__") if getter is None else t.call(getter, (value,), {})
-    made = cls.__new__(cls)
+    made = object.__new__(cls)
     if memo is not None:
         memo[id(value)] = made
     state = part(t.world.adopt(state))
@@ -136,5 +136,5 @@ def _is_plain(cls: type) -> bool:
     """Whether instances consist of their `__dict__`."""
     own = (base for base in cls.__mro__ if base is not object)
     return all(base.__flags__ & (1 << 9) and not base.__dict__.get("__slots__") for base in own) and (
-        cls.__new__ is object.__new__ and cls.__dictoffset__ != 0
+        getattr(cls, "__new__") is object.__new__ and cls.__dictoffset__ != 0  # noqa: B009
     )

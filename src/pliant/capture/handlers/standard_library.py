@@ -77,6 +77,8 @@ def call_object(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """A call of an object in C that is a function by nature (NumPy's, `functools.cmp_to_key`'s)."""
     if type(function) is _KEY:
         return t.native(function, *args)
+    if type(function) is typing.NewType:
+        return args[0]
     return fold(t, function, args, kwargs)
 
 
@@ -224,7 +226,17 @@ def _construct_type_variable(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) ->
     return t.native(cls, *args, **kwargs)
 
 
-CLASSES[typing.TypeVar] = _construct_type_variable
+CLASSES |= dict.fromkeys((typing.TypeVar, typing.NewType, type(functools.lru_cache(len))), _construct_type_variable)
+
+
+@handles(dataclasses.dataclass)
+def _dataclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """A class that the trace made gets its methods now."""
+    if not args or args[0] is None:
+        return functools.partial(dataclasses.dataclass, **kwargs)
+    if not t.world.is_made(args[0]):
+        raise GraphBreak("mutated-global-state", "a class from outside becomes a dataclass")
+    return _made(t, t.native(dataclasses.dataclass, *args, **kwargs))
 
 
 # ---- single functions

@@ -125,10 +125,7 @@ def call_intrinsic_1(frame: Frame, op: Op) -> None:
 
 
 @opcode(
-    "CALL_INTRINSIC_2",
     "ASYNC_GEN_WRAP",
-    "PREP_RERAISE_STAR",
-    "CHECK_EG_MATCH",
     "GET_AWAITABLE",
     "GET_AITER",
     "GET_ANEXT",

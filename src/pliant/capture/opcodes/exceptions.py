@@ -84,3 +84,54 @@ def with_except_start(frame: Frame, op: Op) -> None:
     error = frame.stack[-1]
     leave = frame.stack[-4]
     frame.push(frame.tracer.call(leave, (type(error), error, error.__traceback__), {}))
+
+
+# ---- except*
+@opcode("CHECK_EG_MATCH")
+def check_eg_match(frame: Frame, op: Op) -> None:
+    """Exception and class(es) -> what is left, and the group of what matches (None if nothing does)."""
+    error, wanted = frame.popn(2)
+    tracer = frame.tracer
+    if isinstance(error, BaseExceptionGroup):
+        matching, rest = tracer.native(error.split, wanted)
+    elif isinstance(error, wanted):
+        matching, rest = ExceptionGroup("", [error]), None
+    else:
+        matching, rest = None, error
+    frame.stack.extend((rest, matching))
+    if matching is not None:
+        tracer.current_exception = matching
+
+
+@opcode("PREP_RERAISE_STAR", "CALL_INTRINSIC_2")
+def prep_reraise_star(frame: Frame, op: Op) -> None:
+    """The original exception and the list of what the blocks raised or left over -> what to raise, or None."""
+    if op.name == "CALL_INTRINSIC_2" and op.arg != "PREP_RERAISE_STAR":
+        raise GraphBreak("unsupported-opcode", f"the interpreter operation {op.arg}")
+    original, found = frame.popn(2)
+    errors = [error for error in found if error is not None]
+    if not isinstance(original, BaseExceptionGroup):
+        frame.push(errors[0] if errors else None)
+        return
+    left = [error for error in errors if _is_part(error, original)]
+    raised = [error for error in errors if error not in left]
+    leaves = {id(leaf) for part in left for leaf in _leaves(part)}
+    rest = original.split(lambda leaf: id(leaf) in leaves)[0] if leaves else None
+    if rest is not None and raised:
+        raised.append(rest)
+    if not raised:
+        frame.push(rest)
+        return
+    frame.push(raised[0] if len(raised) == 1 and rest is None else BaseExceptionGroup("", raised))
+
+
+def _is_part(error: Any, original: BaseException) -> bool:
+    """Whether the exception was split off the original, and not raised by a block."""
+    same = error.__cause__ is original.__cause__ and error.__context__ is original.__context__
+    return same and isinstance(error, BaseExceptionGroup) and error.message == getattr(original, "message", None)
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for part in error.exceptions for leaf in _leaves(part)]
+    return [error]

@@ -21,7 +21,14 @@ def pop_top(frame: Frame, op: Op) -> None:
     frame.stack.pop()
 
 
-@opcode("NOP", "RESUME", "COPY_FREE_VARS", "MAKE_CELL", "SETUP_ANNOTATIONS")
+@opcode("SETUP_ANNOTATIONS")
+def setup_annotations(frame: Frame, op: Op) -> None:
+    if frame.class_locals is None:
+        raise GraphBreak("unsupported-opcode", "module-level code")
+    frame.class_locals.setdefault("__annotations__", {})
+
+
+@opcode("NOP", "RESUME", "COPY_FREE_VARS", "MAKE_CELL")
 def nothing(frame: Frame, op: Op) -> None:
     return None
 
