@@ -107,6 +107,13 @@ def eig(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     return x.like(x.size[:-1], dtype=dtype), column_major(x, x.size, dtype)
 
 
+@rule(_aten.geqrf.default)
+def geqrf(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
+    require(x.ndim >= 2, "geqrf: the input must have at least 2 dimensions")
+    m, n = x.size[-2:]
+    return column_major(x, x.size), x.like((*x.size[:-2], n if holds(m > n) else m))
+
+
 @rule(_aten.linalg_lstsq.default)
 def lstsq(
     x: TensorSpec, other: TensorSpec, rcond: Any = None, *, driver: str | None = None

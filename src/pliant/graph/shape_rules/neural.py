@@ -294,6 +294,12 @@ def nll_loss_backward(grad: TensorSpec, x: TensorSpec, *_: Any) -> TensorSpec:
     return x.like()
 
 
+@rule(_aten.multi_margin_loss_backward.default, _aten.multilabel_margin_loss_backward.default,
+      _aten.fractional_max_pool3d_backward.default)  # fmt: skip
+def like_second(grad: TensorSpec, x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
+    return x.like()
+
+
 @rule(_aten.glu.default)
 def glu(x: TensorSpec, dim: int = -1) -> TensorSpec:
     d = dim % x.ndim

@@ -165,6 +165,16 @@ def softmax_backward(grad: TensorSpec, output: TensorSpec, dim: int, input_dtype
     return grad.like(dtype=input_dtype)
 
 
+@rule(_aten.histogram.bin_ct)
+def histogram(x: TensorSpec, bins: Any = 100, **_: Any) -> tuple[TensorSpec, TensorSpec]:
+    return x.like((bins,)), x.like((bins + 1,))
+
+
+@rule(_aten.histogram.bins_tensor)
+def histogram_of_edges(x: TensorSpec, bins: TensorSpec, **_: Any) -> tuple[TensorSpec, TensorSpec]:
+    return x.like((bins.size[0] - 1,)), bins.like()
+
+
 @rule(_aten.mvlgamma.default)
 def mvlgamma(x: TensorSpec, p: int) -> TensorSpec:
     return x.like(dtype=x.dtype if x.dtype.is_floating_point else torch.get_default_dtype())
