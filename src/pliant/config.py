@@ -76,11 +76,10 @@ class Autograd:
     """joint, partition."""
 
     memory_budget: float = option(
-        1.0, "bytes saved for backward, as a part of what saving everything needs", env=("PLIANT_MEMORY_BUDGET",)
-    )
-    recompute: bool = option(True, "cheap values are recomputed in backward where that saves memory traffic")
-    random: Literal["eager", "philox"] = option(
-        "eager", "random numbers: eager's own stream, or a counter-based stream inside kernels"
+        1.0,
+        "which part may be saved for backward of what running everything again would save: 1 repeats cheap work only, "
+        "0 all but random draws",
+        env=("PLIANT_MEMORY_BUDGET",),
     )
 
 

@@ -471,14 +471,16 @@ def _alike(mine: Any, theirs: Any) -> bool:
 
 
 def cases() -> list[tuple[str, str, str, str]]:
-    """(x, y, action, mode) of the whole matrix."""
-    return list(itertools.product(XS, YS, ACTIONS, MODES))
+    """(x, y, action, mode) of the whole matrix, but for results that eager makes and then refuses to show."""
+    every = itertools.product(XS, YS, ACTIONS, MODES)
+    return [case for case in every if case[2:] != ("view_then_write", "inference")]
 
 
 def sample(count: int, seed: int = 0) -> list[tuple[str, str, str, str]]:
     """A part of the matrix in which every action meets every mode, and every x and y occur often."""
     pick = random.Random(seed)
-    every = [(pick.choice(list(XS)), pick.choice(list(YS)), a, m) for a in ACTIONS for m in MODES]
+    pairs = sorted({case[2:] for case in cases()})
+    every = [(pick.choice(list(XS)), pick.choice(list(YS)), a, m) for a, m in pairs]
     return [*every, *pick.sample(cases(), max(0, count - len(every)))][:count]
 
 

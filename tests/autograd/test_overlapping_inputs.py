@@ -1,5 +1,6 @@
 """Inputs whose elements overlap in memory keep their layout, and their gradients are those of eager."""
 
+import pytest
 import torch
 
 import pliant
@@ -22,3 +23,13 @@ def test_gradient_of_overlapping_chunks():
         function(query, key).square().sum().backward()
         grads.append(base.grad)
     torch.testing.assert_close(grads[1], grads[0])
+
+
+def test_a_written_input_that_overlaps_itself_is_left_to_eager():
+    def function(x):
+        return x.mul_(2)
+
+    given, wanted = (torch.arange(20.0).as_strided((4, 4), (2, 1)) for _ in range(2))
+    with torch.no_grad(), pytest.warns(pliant.errors.FallbackWarning):
+        pliant.compile(function)(given)
+    torch.testing.assert_close(given, function(wanted))

@@ -181,15 +181,34 @@ def _with_results(plan: OutputPlan, step: ViewStep) -> ViewStep:
 
 
 def check_overlap(inputs: list[GraphInput], written: set[int]) -> None:
-    """Refuse a program that writes an input whose memory another input shares."""
+    """Refuse a program that writes an input whose memory another input shares, or whose elements share some."""
     if not written:
         return
+    for position in written:
+        if _overlaps_itself(inputs[position].example):
+            raise UnsupportedAliasing(
+                f"input `{inputs[position].name}` is written and some of its elements are one in memory",
+                kind="aliased-inputs",
+            )
     spans = [(i, span) for i, one in enumerate(inputs) if (span := _memory(one.example)) is not None]
     for i, mine in spans:
         if i in written and any(j != i and _overlap(mine, other) for j, other in spans):
             raise UnsupportedAliasing(
                 f"input `{inputs[i].name}` is written and shares memory with another input", kind="aliased-inputs"
             )
+
+
+def _overlaps_itself(tensor: Any) -> bool:
+    """Whether a real tensor's elements may share memory: a step that does not lead out of what smaller steps reach."""
+    if not isinstance(tensor, torch.Tensor) or type(tensor) is FakeTensor or tensor.numel() == 0:
+        return False
+    reached = 0
+    for step, size in sorted(zip(tensor.stride(), tensor.shape)):
+        if size > 1:
+            if step <= reached:
+                return True
+            reached += (size - 1) * step
+    return False
 
 
 def _memory(tensor: Any) -> tuple[int, int] | None:

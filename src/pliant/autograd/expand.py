@@ -46,9 +46,11 @@ def expanded(captured: CapturedGraph, positions: Iterable[int]) -> CapturedGraph
 def _replace(graph: fx.Graph, node: fx.Node, expansion: Callable[..., tuple[Any, ...]]) -> None:
     tracer = fx.proxy.GraphAppendingTracer(graph)
     with graph.inserting_before(node):
-        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: fx.Proxy(n, tracer))
+        given: Any = (node.args, node.kwargs)
+        args, kwargs = fx.map_arg(given, lambda n: fx.Proxy(n, tracer))  # type: ignore[arg-type,return-value,misc]
         found = [proxy.node for proxy in expansion(*args, **kwargs)]
     for user in list(node.users):  # the items of its result
-        user.replace_all_uses_with(found[user.args[1]])
+        item: Any = user.args[1]
+        user.replace_all_uses_with(found[item])
         graph.erase_node(user)
     graph.erase_node(node)

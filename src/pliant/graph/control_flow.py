@@ -204,7 +204,7 @@ def _described(number: int, tensors: Sequence[Any], numbers: Sequence[Any], plac
 
 
 _SCHEMA = "(int program, Tensor[] tensors, SymInt[] numbers, int[] places) -> Tensor[]"
-_library = torch.library.Library("pliant_control", "DEF")  # type: ignore[no-untyped-call]  # lives as long as the process
+_library: Any = torch.library.Library("pliant_control", "DEF")  # type: ignore[no-untyped-call]  # lives as long as the process
 _library.define("run" + _SCHEMA)
 _library.define("run_random" + _SCHEMA, tags=(torch.Tag.nondeterministic_seeded,))
 for _name in ("run", "run_random"):

@@ -183,7 +183,8 @@ def _work(node: fx.Node) -> int:
     made = node.meta.get("val")
     moved = sum(size_in_bytes(one) for one in (made if isinstance(made, (list, tuple)) else [made]))
     moved += sum(size_in_bytes(a.meta.get("val")) for a in node.all_input_nodes if a.target is not operator.getitem)
-    factors = _PRODUCTS.get(node.target)
+    target: Any = node.target
+    factors = _PRODUCTS.get(target)
     if factors is not None:
         inner: Any = node.args[factors]
         moved += size_in_bytes(made) * _hint(inner.meta["val"].size_[-1]) // FLOPS_PER_BYTE

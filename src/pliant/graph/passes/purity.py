@@ -37,7 +37,7 @@ def draws_numbers(node: fx.Node) -> bool:
     for position, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
         if argument.name == "dropout_p":
             given = node.args[position] if position < len(node.args) else node.kwargs.get("dropout_p", 0.0)
-            return given != 0.0
+            return not isinstance(given, float) or given != 0.0
     return True
 
 
