@@ -89,7 +89,7 @@ def test_at_most_three_captures(name):
     assert set(kinds) == {"capture"}
     names = [e.fields["name"] for e in found]
     assert names.count(compiled.__qualname__) <= 3
-    assert max(map(names.count, names)) <= 5  # of what goes on behind a break, whose lists vary in turn
+    assert max(map(names.count, names)) <= 6  # of what goes on behind a break, whose lists vary in turn
 
 
 def test_one_graph_for_each_length_where_breaks_are_errors():

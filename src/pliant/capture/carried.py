@@ -191,6 +191,7 @@ class CarriedItems:
 
     def __init__(self, t: Tracer, real: Any, source: Source, by_turn: bool = False) -> None:
         self.by_turn = by_turn
+        self.tracer = t
         self.world = t.world
         self.real = real
         self.source = source
@@ -200,25 +201,31 @@ class CarriedItems:
         return self
 
     def __next__(self) -> Any:
-        world, distance = self.world, self.steps
+        found = self._item(self.steps)  # if this breaks, nothing was advanced
         self.steps += 1
+        self.tracer.steps += 1  # if the operation breaks later, it did not break before it did anything
+        if found is END:
+            raise StopIteration
+        return found
+
+    def _item(self, distance: int) -> Any:
+        """The item that many steps away, under guards, or END."""
+        world = self.world
         items, index, step = _place(self.real)
         if isinstance(items, list) and (world.is_adopted(items) or world.has_changes(items)):
             return self._known_item(items, index + distance * step)
         found = peek(self.real, distance)
         if found is END:
             world.guard(PeekSource(self.source, distance), Kind.IDENTITY, END)
-            raise StopIteration
+            return END
         return world.resolve(world.bring(found, PeekSource(self.source, distance)))
 
     def _known_item(self, items: list[Any], index: int) -> Any:
-        """From a list that the trace reaches in other ways too, and may have changed."""
+        """From a list that the trace read as a whole, or has changed."""
         world, reduced = self.world, ReducedSource(self.source)
         world.guard(ItemSource(reduced, 2), Kind.EQUALS, self.real.__reduce__()[2])
         items = world.adopt(world.bring(items, ItemSource(ItemSource(reduced, 1), 0)))
-        if not 0 <= index < len(items):
-            raise StopIteration
-        return items[index]
+        return items[index] if 0 <= index < len(items) else END
 
 
 class Numbered:
