@@ -45,6 +45,8 @@ KINDS: dict[str, Kind] = {
     "recompile": Kind("recompiles", "recompiling {name}: {why}\n  {where}"),
     "recompile_limit": Kind("recompiles", "{name} reached {limit} entries and runs eagerly: {why}", logging.WARNING),
     "fallback": Kind("fallbacks", "{name} runs eagerly: {why}", logging.WARNING),
+    "assumption": Kind("fallbacks", "a call of {name} runs eagerly, since its data is not as assumed: {why}"),
+    "data_dependent_retry": Kind("fallbacks", "capturing {name} again with breaks at data-dependent values: {why}"),
     "extern": Kind("fallbacks", "operator {name} runs as an extern call: {why}"),
     "skip": Kind("capture", "not capturing {name}: {why}"),
     "guard": Kind("guards", "guard {text}    {where}"),
