@@ -21,7 +21,7 @@ from pliant.torch_adapter import is_composite
 
 def _nested(function: Callable[..., Any], name: str) -> types.CodeType:
     """The code of the function defined in this one."""
-    code = function.__code__  # type: ignore[attr-defined]
+    code = function.__code__
     return next(c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == name)
 
 

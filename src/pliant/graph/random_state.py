@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 _TAGS = (torch.Tag.nondeterministic_seeded,)
-_library = torch.library.Library("pliant", "DEF")  # type: ignore[no-untyped-call]  # lives as long as the process
+_library: Any = torch.library.Library("pliant", "DEF")  # type: ignore[no-untyped-call]  # lives as long as the process
 
 
 def _set_state(state: torch.Tensor) -> None:

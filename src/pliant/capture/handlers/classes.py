@@ -162,11 +162,14 @@ def _construct_inert(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return contextlib.nullcontext()
 
 
+_INERT: tuple[Any, ...] = (
+    torch._C._DisableTorchDispatch,
+    torch._C._DisableFuncTorch,
+    torch.autograd.profiler.record_function,
+)
+
 CLASSES |= {
-    **dict.fromkeys(
-        (torch._C._DisableTorchDispatch, torch._C._DisableFuncTorch, torch.autograd.profiler.record_function),
-        _construct_inert,
-    ),
+    **dict.fromkeys(_INERT, _construct_inert),
     **dict.fromkeys((list, tuple, set, frozenset, collections.deque), _construct_iterable),
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _construct_dict),
     **dict.fromkeys(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _PREFIX = "_foreach_"
 
 
-def _norm(x: Tensor, ord: Any = 2, dtype: torch.dtype | None = None) -> Tensor:
+def _norm(x: Tensor, ord: Any = 2, dtype: torch.dtype | None = None) -> Any:
     return torch.linalg.vector_norm(x, ord, dtype=dtype)
 
 
