@@ -144,11 +144,11 @@ done:
 
 /* Whether arguments are tensors like those of the table: the same class, no autograd record, equal words.
    table: the objects to return (alike, not alike); the offset of a tensor's C++ object; the word of its autograd
-   record; the number of words and which; then for each tensor: index in the arguments, class, words... */
+   record; the number of words, which, and which bits of each; then for each tensor: index in the arguments, class, words... */
 void *pliant_alike(void *self, void *args)
 {
     const u64 *t = (u64 *)(*(char **)((char *)self + 24) + 32);
-    const u64 count = t[4], *which = t + 6, *p = which + count;
+    const u64 count = t[4], *which = t + 6, *p = which + 2 * count;
     uint32_t *result = (uint32_t *)t[1];
     for (const u64 *end = p + t[5]; p < end; p += 2 + count) {
         const char *tensor = *(const char **)((const char *)args + 24 + 8 * p[0]);
@@ -159,7 +159,7 @@ void *pliant_alike(void *self, void *args)
             goto done;
         u64 differ = 0;
         for (u64 i = 0; i < count; i++)
-            differ |= object[which[i]] ^ p[2 + i];
+            differ |= (object[which[i]] & which[count + i]) ^ p[2 + i];
         if (differ)
             goto done;
     }
@@ -349,7 +349,17 @@ def native_alike(words: Words, tensors: Mapping[int, Any]) -> Callable[[tuple[An
     """A builtin function of the arguments: whether those at the indexes are tensors like these."""
     assert available() and _alike_definition is not None
     rows = [value for index, one in tensors.items() for value in (index, id(type(one)), *words.of(one))]
-    table = [id(True), id(False), words.offset, words.autograd, len(words.which), len(rows), *words.which, *rows]
+    table = [
+        id(True),
+        id(False),
+        words.offset,
+        words.autograd,
+        len(words.which),
+        len(rows),
+        *words.which,
+        *words.bits,
+        *rows,
+    ]
     data = bytes((ctypes.c_uint64 * len(table))(*table))
     alike: Callable[[tuple[Any, ...]], bool] = _function(_alike_definition, (data, [type(t) for t in tensors.values()]))
     return alike

@@ -61,15 +61,16 @@ def words_of(tensor: torch.Tensor) -> list[tuple[int, Words]] | None:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Where a tensor object refers to its C++ object, the word of its autograd record, and the words that are equal
-    exactly in tensors of one dtype, device, sizes, strides, offset and kind (conjugate, inference...)."""
+    """Where a tensor object refers to its C++ object, the word of its autograd record, and the words, with the bits of
+    each, that are equal exactly in tensors of one dtype, device, sizes, strides, offset and kind (conjugate...)."""
 
     offset: int
     autograd: int
     which: tuple[int, ...]
+    bits: Words
 
     def of(self, tensor: torch.Tensor) -> Words:
-        return tuple(_word(tensor._cdata + WORD * i) for i in self.which)
+        return tuple(_word(tensor._cdata + WORD * i) & bits for i, bits in zip(self.which, self.bits, strict=True))
 
     def describes(self, tensor: torch.Tensor) -> bool:
         """Whether the words say all of the tensor: it has no autograd record, and its sizes lie inside the object."""
@@ -84,18 +85,39 @@ def description() -> Description | None:
         layout = _layout()
         if layout is None:
             return None
-        alike = [torch.zeros(3, 5) for _ in range(16)]
+        alike = [t for fill in (0xFF, 0, 0xAA, 0x55) for t in _on_dirty_memory(fill)]
         alike += [torch.ones(3, 5) * 2, torch.zeros(15).view(3, 5), torch.zeros(30)[:15].reshape(3, 5).clone()]
         alike += [torch.frombuffer(bytearray(60), dtype=torch.float32).reshape(3, 5)]
         rows = [_read(t._cdata, max(layout.stable) + 1) for t in alike]
-        which = tuple(i for i in layout.stable if len({row[i] for row in rows}) == 1 and i != layout.autograd)
+        varying = [functools.reduce(int.__or__, (row[i] ^ rows[0][i] for row in rows)) for i in range(len(rows[0]))]
+        # Pointers differ; a word with a few bits that do has gaps between its fields.
+        which = tuple(i for i in layout.stable if varying[i].bit_count() <= _GAPS and i != layout.autograd)
+        bits = tuple(~varying[i] & _ALL for i in which)
         places = range(16, torch.Tensor.__basicsize__ - 7, 8)
         offsets = [o for o in places if all(_word(id(t) + o) == t._cdata for t in alike)]
         if len(offsets) != 1:
             return None
-        found = Description(offsets[0], layout.autograd, which)
+        found = Description(offsets[0], layout.autograd, which, bits)
         usual = found.of(alike[0])
         return found if all(_differs(found, usual, make()) for make in _OTHERS) else None
+
+
+_ALL = (1 << 64) - 1
+_GAPS = 8
+
+
+def _on_dirty_memory(fill: int) -> list[torch.Tensor]:
+    """Tensors whose objects lie where other things were, so that bits that nobody sets are seen."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    libc.free.argtypes = [ctypes.c_void_p]
+    size = _usable(torch.zeros(3, 5)._cdata, _MOST_WORDS) * WORD
+    chunks = [libc.malloc(size) for _ in range(32)]
+    for chunk in chunks:
+        ctypes.memset(chunk, fill, size)
+    for chunk in chunks:
+        libc.free(chunk)
+    return [torch.zeros(3, 5) for _ in range(16)]
 
 
 def _differs(found: Description, usual: Words, other: torch.Tensor) -> bool:
