@@ -63,8 +63,8 @@ def mark_of(fn: Any) -> Mark | None:
 
 def _disabled_by_torch_itself(fn: types.FunctionType) -> bool:
     """Whether it is a function of PyTorch, kept from PyTorch's compiler once that is loaded; a user said nothing."""
-    module = getattr(fn.__dict__.get("_torchdynamo_orig_callable"), "__module__", None)
-    return isinstance(module, str) and module.startswith("torch.")
+    original = fn.__dict__.get("_torchdynamo_orig_callable")
+    return type(original) is types.FunctionType and str(original.__module__).startswith("torch.")
 
 
 def is_marked(fn: Any) -> bool:
