@@ -27,8 +27,9 @@ from pliant import config
 from pliant.debug import dump, events
 from pliant.debug.first_run import checked
 from pliant.debug.repro import crash_report
-from pliant.errors import CompileError, ConfigError
+from pliant.errors import AssumptionError, CompileError, ConfigError
 from pliant.graph.contracts import AtenGraph, CapturedGraph, Runnable
+from pliant.graph.unbacked import assume
 from pliant.guards import native_watch
 
 GraphCallable = Callable[[list[Any]], Sequence[Any]]
@@ -66,7 +67,25 @@ def aot_eager(captured: CapturedGraph) -> GraphCallable:
 def eager(captured: CapturedGraph) -> GraphCallable:
     """The captured graph as it is."""
     forward = captured.module.forward
-    return lambda inputs: forward(*inputs)
+    return _undoing(captured, lambda inputs: forward(*inputs))
+
+
+def _undoing(captured: CapturedGraph, run: GraphCallable) -> GraphCallable:
+    """`run` of a graph that writes its inputs as it goes: where an assumption fails, it leaves them as they were."""
+    if all(node.target is not assume for node in captured.module.graph.nodes):
+        return run
+    written = [i for i, one in enumerate(captured.inputs) if one.kind == "tensor" and one.fake._version > 0]
+
+    def undone(inputs: list[Any]) -> Sequence[Any]:
+        before = [(inputs[i], inputs[i].detach().clone()) for i in written]
+        try:
+            return run(inputs)
+        except AssumptionError:
+            for tensor, value in before:
+                tensor.detach().copy_(value)
+            raise
+
+    return undone if written else run
 
 
 def _build_watch(text: str) -> ctypes.PyDLL | None:
@@ -89,7 +108,7 @@ def from_user(backend: UserBackend) -> GraphCompiler:
 
     def compile_with_it(captured: CapturedGraph) -> GraphCallable:
         run = backend(captured.module, [i.example for i in captured.inputs])
-        return lambda inputs: run(*inputs)
+        return _undoing(captured, lambda inputs: run(*inputs))
 
     return compile_with_it
 

@@ -329,7 +329,7 @@ def _has_hooks(t: Tracer, module: torch.nn.Module) -> bool:
     if not all([_is_empty(t, vars(nn_module), name) for name in _GLOBAL_HOOKS]):
         return True
     if not t.world.is_foreign(module):
-        return any(module.__dict__.get(name) for name in _HOOKS)
+        return any(t.world.resolve(module.__dict__.get(name)) for name in _HOOKS)
     table = t.world.instance_dict(module)
     return not all([_is_empty(t, table, name) for name in _HOOKS])
 
@@ -339,6 +339,8 @@ def _is_empty(t: Tracer, table: dict[str, Any], name: str) -> bool:
     if not t.world.is_foreign(table):
         t.world.set_origin(table, held(table, "torch.nn.modules.module"))
     hooks = t.world.dict_get(table, name)
+    if hooks is not MISSING and t.world.has_changes(hooks):
+        return not t.world.adopt(hooks)
     if hooks is not MISSING and not hooks:
         t.world.guard(t.world.item_source(table, name), Kind.EMPTY)
     return hooks is MISSING or not hooks

@@ -444,7 +444,9 @@ def _carry(b: Rebuilder, obj: Carry) -> str:
     value = obj.value
     text = _suspended(b, value) if type(value) is TracedGenerator else b.value(value)
     by_turn = type(value) is CarriedItems and value.by_turn
-    return b.bind(obj, f"{b.hold(Carried)}({text}{', True' * by_turn})", hint="loop")
+    name = b.names.fresh("loop")
+    b.lines.append(f"{name} = [{b.hold(Carried)}({text}{', True' * by_turn})]")
+    return f"{name}.pop()"  # the entry keeps none: what the loop drops is gone
 
 
 def _carried_items(b: Rebuilder, obj: CarriedItems) -> str:

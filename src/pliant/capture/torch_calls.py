@@ -29,7 +29,6 @@ _LEAF_MODULES = frozenset(
         "torch.functional",
         "torch._tensor",
         "torch._VF",
-        "torch.nn.init",
         "torch._ops",
         "torch.special",
         "torch.linalg",

@@ -170,7 +170,8 @@ class Tracer:
         except AssertionError as error:  # never C code's own: a check inside torch or Pliant, not the program's
             raise GraphBreak("unsupported-operator", f"an internal check failed: {error}") from error
         except Exception as error:
-            if any(isinstance(a, FakeTensor) for a in args) and not isinstance(error, (AttributeError, StopIteration)):
+            missing = isinstance(error, AttributeError) and function is getattr
+            if any(isinstance(a, FakeTensor) for a in args) and not (missing or isinstance(error, StopIteration)):
                 name = getattr(function, "__name__", str(function))
                 raise GraphBreak("tensor-error", f"{name}: {type(error).__name__}: {error}") from error
             if any(type(a) in SYMBOLIC_TYPES for a in args):  # numbers behave and complain as Python's own
