@@ -43,7 +43,7 @@ def test_one_graph_for_all_sizes(name):
     compiled = pliant.compile(program, fullgraph=True, dynamic=True)
     for size in SIZES:
         x = torch.randn(size)
-        torch.testing.assert_close(compiled(x), program(x))
+        torch.testing.assert_close(compiled(x), program(x), rtol=1e-5, atol=1e-4)  # some add sums of thousands
     assert pliant.stats()["recompiles"] == 0
 
 
