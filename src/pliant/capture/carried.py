@@ -116,7 +116,8 @@ def place_of(point: ResumePoint, globals_: dict[str, Any], name: str) -> Place:
 
 def finished() -> Generator[Any, Any, Any]:
     """A generator at its end."""
-    made: Generator[Any, Any, Any] = (value for value in ())
+    nothing: tuple[Any, ...] = ()
+    made = (value for value in nothing)
     next(made, None)
     return made
 
