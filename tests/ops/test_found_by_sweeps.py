@@ -59,3 +59,10 @@ def test_compositions_write_into_out() -> None:
     x, out = torch.randn(2, 3), torch.zeros(4, 9)
     _passes(lambda out, x: torch.kron(x, x, out=out) * 2, out, x)
     _passes(lambda x: torch.kron(x, x, out=torch.empty(4, 9)), x)
+
+
+def test_the_first_call_of_a_lazy_module_runs_eagerly() -> None:
+    module = torch.nn.Sequential(torch.nn.LazyLinear(4), torch.nn.ReLU())
+    compiled = pliant.compile(module, fullgraph=True)
+    x = torch.randn(2, 3)
+    torch.testing.assert_close(compiled(x), compiled(x))

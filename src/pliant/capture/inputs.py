@@ -132,6 +132,8 @@ class Inputs:
         )
         if value.is_nested:
             raise GraphBreak("unsupported-tensor", "a nested tensor has no fake")
+        if torch.nn.parameter.is_lazy(value):
+            raise Unsupported("the first call of a lazy module, which makes its parameters", kind="lazy-module")
         sizes, strides = tuple(value.shape), tuple(value.stride()) if value.layout is torch.strided else ()
         dims = ("static",) * value.dim() if static else self.policy.tensor_dims(source, value)
         try:
