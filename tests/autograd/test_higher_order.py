@@ -196,3 +196,20 @@ def test_many_sizes_run_without_compiling_each():
             (g,) = torch.autograd.grad(f(x, w1, w2).sum(), x, create_graph=True)
             found.append(torch.autograd.grad(g.square().sum(), [x, w1, w2]))
         same(*found)
+
+
+def test_inputs_computed_from_each_other_where_the_gradient_is_not_compiled():
+    """Complex second derivatives run operator by operator; there inputs are real tensors with histories."""
+
+    def function(x):
+        t = x.transpose(0, 1)
+        return t, t.sin(), x.cos()
+
+    found = []
+    for call in (pliant.compile(function, backend="aot_eager"), function):
+        torch.manual_seed(0)
+        leaf = torch.rand(3, 3, dtype=torch.complex64).requires_grad_()
+        outputs = call(leaf * 1)
+        (first,) = torch.autograd.grad(outputs, leaf, [torch.ones_like(o) for o in outputs], create_graph=True)
+        found.append([first, *torch.autograd.grad(first.abs().sum(), leaf)])
+    torch.testing.assert_close(*found)

@@ -75,6 +75,7 @@ class GradientProgram:
         module, count = self.captured.module, len(self.captured.inputs)
 
         def gradients(*values: Any) -> tuple[Any, ...]:
+            values = tuple(map(_apart, values))
             given = [v.clone() if i in self.written else v for i, v in enumerate(values[:count])]
             outputs = _run(module, given)
             roots = [root.find(outputs, given) for root in self.roots]
@@ -89,6 +90,12 @@ def _run(module: fx.GraphModule, given: list[Any]) -> tuple[Any, ...]:
     if mode is None:
         return tuple(module.forward(*given))
     return run_module(module, given, lambda node: None, mode.constant)
+
+
+def _apart(value: Any) -> Any:
+    """A real tensor whose history begins with itself: one input may have been computed from another."""
+    real = isinstance(value, torch.Tensor) and type(value) is not FakeTensor
+    return value.view_as(value) if real and value.requires_grad else value
 
 
 def _described(value: Any) -> Any:
