@@ -150,7 +150,7 @@ class _Watched:
 
     def versions(self, inputs: list[Any], results: Any) -> list[tuple[Any, int]]:
         tensors = [*[inputs[i] for i in self.inputs], *[results[i] for i in self.results]]
-        return [(weakref.ref(tensor), tensor._version) for tensor in tensors]
+        return [(weakref.ref(tensor), _version(tensor)) for tensor in tensors]
 
 
 def _eager_saves(value: Any) -> bool:
@@ -160,10 +160,15 @@ def _eager_saves(value: Any) -> bool:
     return is_tensor and bool(memory_root(value).meta.get("eager_saves"))
 
 
+def _version(tensor: torch.Tensor) -> int:
+    """How often it was written; inference tensors do not count."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
 def _check_versions(watched: Any) -> None:
     for reference, version in watched:
         tensor = reference()
-        if tensor is not None and tensor._version != version:
+        if tensor is not None and _version(tensor) != version:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
                 f"[{tensor.type()} {list(tensor.shape)}] is at version {tensor._version}; expected version {version} "
@@ -200,7 +205,7 @@ class _KeptInputs:
         return kept
 
     def versions(self, inputs: Any) -> list[int]:
-        return [inputs[i]._version for i in self.unsaved]
+        return [_version(inputs[i]) for i in self.unsaved]
 
 
 def _read_by_results(joint: JointGraph) -> set[int]:
