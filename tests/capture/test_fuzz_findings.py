@@ -1,0 +1,171 @@
+"""Small programs on which random programs once disagreed with eager."""
+
+import contextlib
+
+import pytest
+import torch
+from tests.capture.constructs.harness import observe, same
+
+import pliant
+
+
+class Failure(Exception):
+    def __init__(self, code):
+        super().__init__(code)
+        self.code = code
+
+    def __str__(self):
+        return f"failure {self.code}"
+
+
+class Shown:
+    def __init__(self, value):
+        self.value = value
+
+    def __repr__(self):
+        return f"Shown({self.value})"
+
+    def __format__(self, spec):
+        return f"{spec}:{self.value}"
+
+
+class Scaled:
+    scale = 2
+
+    @property
+    def doubled(self):
+        return self.scale * 2
+
+
+SCALED = Scaled()
+
+
+def careful(log):
+    try:
+        for i in range(3):
+            try:
+                yield i
+            except ValueError as error:
+                log.append(str(error))
+    except GeneratorExit:
+        log.append("closed")
+        raise
+    finally:
+        log.append("finally")
+
+
+def delegating(log):
+    result = yield from careful(log)
+    log.append(result)
+
+
+def dropped_generators(x, log):
+    log.append(list(zip(range(2), careful(log))))
+    log.append(any(v == 1 for v in careful(log)))
+    return x + 1
+
+
+def delegated_throw_and_close(x, log):
+    steps = delegating(log)
+    next(steps)
+    log.append(steps.throw(ValueError("thrown")))
+    steps.close()
+    return x + 1
+
+
+def texts_of_sizes(x, log):
+    log.append(f"{x.shape}|{[x.shape[0]]}|{x.shape[0]:>4}|{Shown(x.shape[0])!r}|{Shown(1):spec}")
+    log.append("{0[0]}{1.value!s}|{2:>{w}}".format([x.shape[0]], Shown(2), x.shape[0], w=5))
+    log.append("%s %r" % ([Shown(1)], Shown(x.shape[0])))
+    return x + 1
+
+
+def errors_of_sizes(x, log):
+    for wrong in (lambda n: n + "a", lambda n: n % 0, lambda n: n.nothing, lambda n: [][n], lambda n: {}[n]):
+        try:
+            wrong(x.shape[0])
+        except Exception as error:
+            log.append((type(error).__name__, str(error)))
+    try:
+        raise Failure(x.shape[0])
+    except Failure as error:
+        log.append(str(error))
+    return x + 1
+
+
+def numbers_of_sizes(x, log):
+    n = x.shape[0]
+    log.append((round(n, -1), round(n / 3, 1), divmod(n, 3), n.bit_length(), (n / 4).is_integer(), hash(n)))
+    return x + n
+
+
+def contexts_of_exceptions(x, log):
+    try:
+        try:
+            raise ValueError(1)
+        except ValueError:
+            undefined  # noqa: B018, F821
+    except NameError as error:
+        log.append(type(error.__context__).__name__)
+    try:
+        {}[[]]
+    except TypeError as error:
+        log.append(str(error))
+    return x + 1
+
+
+def swallowed_by_an_exit_stack(x, log):
+    with contextlib.ExitStack() as stack, contextlib.suppress(TypeError):
+        stack.callback(log.append, "left")
+        log.append(x.sum().item() > 1e9)
+        {}[[]]
+    return x + 1
+
+
+def stores_into_a_class(x, log):
+    Scaled.scale = 3 + x.dim()
+    log.append(SCALED.doubled)
+    Scaled.scale = 2
+    return x + 1
+
+
+def hooks_of_classes(x, log):
+    class Base:
+        def __init_subclass__(cls, **options):
+            log.append(sorted(options))
+
+    class Derived(Base, flag=1):
+        pass
+
+    return x + len(Derived.__mro__)
+
+
+def attributes_and_their_dict(x, log):
+    for _ in range(2):
+        SCALED.extra = 1
+        log.append(("extra" in SCALED.__dict__, sorted(SCALED.__dict__)))
+        del SCALED.extra
+    return x + 1
+
+
+PROGRAMS = (
+    dropped_generators,
+    delegated_throw_and_close,
+    texts_of_sizes,
+    errors_of_sizes,
+    numbers_of_sizes,
+    contexts_of_exceptions,
+    swallowed_by_an_exit_stack,
+    stores_into_a_class,
+    hooks_of_classes,
+    attributes_and_their_dict,
+)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_agrees_with_eager(program):
+    compiled = pliant.compile(program, backend="eager")
+    with pliant.config.patch(strict=True):
+        for rows in (4, 4, 5, 2):
+            want, got = observe(program, (torch.ones(rows, 3), [])), observe(compiled, (torch.ones(rows, 3), []))
+            assert same(got, want), (got, want)
