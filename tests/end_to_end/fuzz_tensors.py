@@ -82,7 +82,8 @@ def _broadcast(m: Maker) -> None:
     x = m.value()
     shape = m.shapes[x]
     if not shape:
-        return _unary(m)
+        _unary(m)
+        return
     d = m.rng.randrange(len(shape))
     kept = m.rng.choice(["{x}.sum({d}, keepdim=True)", "{x}.mean({d}, True)", "{x}.amax({d}, keepdim=True)"])
     m.add(f"{x} {m.rng.choice('+-*')} {kept.format(x=x, d=d)}", shape)
@@ -92,7 +93,8 @@ def _reduce(m: Maker) -> None:
     x = m.value()
     shape = m.shapes[x]
     if not shape:
-        return _unary(m)
+        _unary(m)
+        return
     d = m.rng.randrange(len(shape))
     op = m.rng.choice(
         ["{x}.sum({d})", "{x}.mean({d})", "{x}.amax({d})", "{x}.var({d}, unbiased=False)", "torch.logsumexp({x}, {d})",
@@ -105,7 +107,8 @@ def _normalize(m: Maker) -> None:
     x = m.value()
     shape = m.shapes[x]
     if not shape:
-        return _unary(m)
+        _unary(m)
+        return
     d = m.rng.randrange(len(shape))
     op = m.rng.choice(
         [f"F.softmax({x}, {d})", f"F.log_softmax({x}, {d})", f"F.normalize({x}, dim={d})", f"{x}.cumsum({d}) * 0.1",
@@ -118,7 +121,8 @@ def _view(m: Maker) -> None:
     x = m.value()
     shape = m.shapes[x]
     if len(shape) < 2:
-        return _unary(m)
+        _unary(m)
+        return
     i, j = m.rng.sample(range(len(shape)), 2)
     swapped = list(shape)
     swapped[i], swapped[j] = shape[j], shape[i]
@@ -135,7 +139,8 @@ def _select(m: Maker) -> None:
     x = m.value()
     shape = m.shapes[x]
     if not shape:
-        return _unary(m)
+        _unary(m)
+        return
     d = m.rng.randrange(len(shape))
     m.add(f"{x}.select({d}, {m.rng.choice([0, 1, -1])})", shape[:d] + shape[d + 1 :])
     return None
@@ -144,7 +149,8 @@ def _select(m: Maker) -> None:
 def _expand(m: Maker) -> None:
     x = m.value()
     if len(m.shapes[x]) >= 3:
-        return _unary(m)
+        _unary(m)
+        return
     e = m.rng.choice(EXTENTS)
     m.add(
         f"{x}.unsqueeze(0).expand({e}, {', '.join(['-1'] * len(m.shapes[x]))})".replace(", )", ")"), (e, *m.shapes[x])
@@ -156,7 +162,8 @@ def _join(m: Maker) -> None:
     x = m.value()
     shape = m.shapes[x]
     if not shape:
-        return _unary(m)
+        _unary(m)
+        return
     d = m.rng.randrange(len(shape))
     y = m.of_shape(shape)
     wide = m.add(f"torch.cat([{x}, {y} * 2], {d})", ("wide",))
@@ -171,7 +178,8 @@ def _matmul(m: Maker) -> None:
     x = m.value(2)
     shape = m.shapes[x]
     if len(shape) != 2:
-        return _unary(m)
+        _unary(m)
+        return
     y = m.of_shape(shape)
     scale = f"({shape[1]} ** -0.5)"
     m.add(f"{x} @ {y}.T * {scale}", (shape[0], shape[0]))
@@ -183,7 +191,8 @@ def _index(m: Maker) -> None:
     x = m.value()
     shape = m.shapes[x]
     if not shape:
-        return _unary(m)
+        _unary(m)
+        return
     op = m.rng.choice(
         [f"{x}[torch.arange({shape[0]}) // 2]", f"{x}.index_select(0, torch.arange({shape[0]}).flip(0))",
          f"torch.zeros_like({x}).index_add(0, torch.arange({shape[0]}) // 3, {x})",
@@ -208,7 +217,8 @@ def _pad(m: Maker) -> None:
     x = m.value()
     shape = m.shapes[x]
     if not shape:
-        return _unary(m)
+        _unary(m)
+        return
     m.add(f"F.pad({x}, (1, 2))[..., 1:-2]", shape)
     m.add(f"F.pad({x}, (2, 1), value=0.5)[..., 2:-1]", shape)
     return None

@@ -64,7 +64,9 @@ def test_a_loss_whose_history_was_written_over_refuses_gradients_as_eager_does()
     for compile_it in (False, True):
         (loss, *_), _ = train(OPTIMIZERS["sgd"], compile_it, lambda loss, logits: loss)
         assert loss.requires_grad
-        with pytest.raises(RuntimeError, match="modified by an inplace operation|backward through the graph a second time"):
+        with pytest.raises(
+            RuntimeError, match="modified by an inplace operation|backward through the graph a second time"
+        ):
             loss.backward()
     assert pliant.stats()["fallbacks"] == 0
 

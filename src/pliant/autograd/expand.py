@@ -47,7 +47,7 @@ def _replace(graph: fx.Graph, node: fx.Node, expansion: Callable[..., tuple[Any,
     tracer = fx.proxy.GraphAppendingTracer(graph)
     with graph.inserting_before(node):
         given: Any = (node.args, node.kwargs)
-        args, kwargs = fx.map_arg(given, lambda n: fx.Proxy(n, tracer))  # type: ignore[arg-type,return-value,misc]
+        args, kwargs = fx.map_arg(given, lambda n: fx.Proxy(n, tracer))  # type: ignore[arg-type,return-value]
         found = [proxy.node for proxy in expansion(*args, **kwargs)]
     for user in list(node.users):  # the items of its result
         item: Any = user.args[1]

@@ -58,7 +58,7 @@ def _attribute(module: fx.GraphModule, target: Any, constant: Callable[[torch.Te
 
 
 def _call(module: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], inputs: list[Any]) -> Any:
-    args = fx.map_arg(node.args, values.__getitem__)
+    args: Any = fx.map_arg(node.args, values.__getitem__)
     kwargs = fx.map_arg(node.kwargs, values.__getitem__)
     target: Any = node.target
     if target in TRUTHS:

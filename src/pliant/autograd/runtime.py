@@ -152,10 +152,12 @@ class _Refused(torch.autograd.Function):
 
 
 def _refusing(run: Runnable, positions: list[int], why: str) -> Runnable:
+    refused: Callable[..., tuple[torch.Tensor, ...]] = _Refused.apply
+
     def call(inputs: list[Any]) -> list[Any]:
         results = list(run(inputs))
         anchor = torch.empty((), requires_grad=True)
-        for position, result in zip(positions, _Refused.apply(why, anchor, *[results[p] for p in positions])):
+        for position, result in zip(positions, refused(why, anchor, *[results[p] for p in positions])):
             results[position] = result
         return results
 

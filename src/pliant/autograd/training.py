@@ -260,7 +260,7 @@ def _make_function(
             outputs[:n_results] = results
             sources = inputs if not constants else (*inputs, *constants)
             ctx.save_for_backward(*[sources[s.position] if s.is_input else outputs[s.position] for s in saved])
-            ctx.layouts = [one if type(one) is tuple else one(results[i]) for i, one in zip(tangents, layouts)]
+            ctx.layouts = [one(results[i]) if callable(one) else one for i, one in zip(tangents, layouts)]
             ctx.inputs = inputs if before is None else before
             ctx.versions = kept.versions(inputs)
             return results

@@ -326,12 +326,12 @@ def _refuse_backward_hooks(module: torch.nn.Module) -> None:
 
 
 def _has_hooks(t: Tracer, module: torch.nn.Module) -> bool:
-    if not all([_is_empty(t, vars(nn_module), name) for name in _GLOBAL_HOOKS]):
+    if not all([_is_empty(t, vars(nn_module), name) for name in _GLOBAL_HOOKS]):  # noqa: C419  # each is guarded
         return True
     if not t.world.is_foreign(module):
         return any(t.world.resolve(module.__dict__.get(name)) for name in _HOOKS)
     table = t.world.instance_dict(module)
-    return not all([_is_empty(t, table, name) for name in _HOOKS])
+    return not all([_is_empty(t, table, name) for name in _HOOKS])  # noqa: C419  # each is guarded
 
 
 def _is_empty(t: Tracer, table: dict[str, Any], name: str) -> bool:

@@ -161,13 +161,14 @@ class Inputs:
         expr = self.shape_env.create_symbol(size, SizeSource(source, dim), lo=lo, hi=hi, must_stay_dynamic=marked)
         return self.wrap(expr)  # type: ignore[no-any-return]
 
-    def _unbacked_size(self, source: Source, dim: int, lo: int | None, hi: int | None) -> Any:
+    def _unbacked_size(self, source: Source, dim: int, lo: int | None, hi: int | None) -> int | torch.SymInt:
         symbol = self.shape_env.create_unbacked_input(SizeSource(source, dim), f"{source.describe()}.size({dim})")
         if lo is not None:
             self.shape_env.expect_true(symbol.ge(lo))
         if hi is not None:
             self.shape_env.expect_true(symbol.le(hi))
-        return self.wrap(symbol)
+        number: int | torch.SymInt = self.wrap(symbol)
+        return number
 
     def _strides(self, sizes: tuple[int, ...], strides: tuple[int, ...], fake: tuple[Any, ...]) -> tuple[Any, ...]:
         """Strides in terms of symbolic sizes where the tensor is dense; strides that follow no pattern stay numbers."""
@@ -253,7 +254,9 @@ class Inputs:
             or value.dtype not in _NUMERIC
         ):
             return None
-        source = MethodSource(self.world.source_of(fake), "item")
+        owner = self.world.source_of(fake)
+        assert owner is not None  # it is an input
+        source = MethodSource(owner, "item")
         if source not in self._items:
             with torch._C.DisableTorchFunction(), below_python_dispatch():
                 number = value.item()

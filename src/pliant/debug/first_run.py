@@ -81,7 +81,7 @@ def _outcome(run: _Run, inputs: list[Any], dtype: torch.dtype | None) -> Iterato
     copies = _copies(inputs, dtype)
     wanted = {k: v for k, v in enumerate(copies) if isinstance(v, torch.Tensor) and v.requires_grad}
     # What is no leaf may be written in place.
-    copies = [_Moved.apply(v) if k in wanted and not inputs[k].is_leaf else v for k, v in enumerate(copies)]
+    copies = [_moved(v) if k in wanted and not inputs[k].is_leaf else v for k, v in enumerate(copies)]
     with torch.random.fork_rng(devices=[]):
         outputs = list(run(list(copies)))
         yield from ((f"result {k}", _plain(v)) for k, v in enumerate(tree_leaves(outputs)))
@@ -112,7 +112,7 @@ def _copy(tensor: torch.Tensor, dtype: torch.dtype | None, memory: dict[int, tor
         copy = plain.to(dtype)
     else:
         storage = plain.untyped_storage()
-        mine = memory.setdefault(storage._cdata, storage.clone())
+        mine = memory.setdefault(storage._cdata, storage.clone())  # type: ignore[no-untyped-call]
         copy = torch.empty(0, dtype=plain.dtype, device=plain.device)
         copy.set_(mine, plain.storage_offset(), plain.shape, plain.stride())
     return copy.requires_grad_(tensor.requires_grad)
@@ -128,6 +128,9 @@ class _Moved(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
         return gradient
+
+
+_moved: Callable[[torch.Tensor], torch.Tensor] = _Moved.apply
 
 
 def _plain(value: Any) -> Any:

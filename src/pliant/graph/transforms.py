@@ -96,9 +96,7 @@ class PushedForward(Transformed):
 class Mapped(torch.nn.Module):
     """`torch.vmap` of a graph. `in_dims`: one for each argument."""
 
-    def __init__(
-        self, body: fx.GraphModule, in_dims: tuple[int | None, ...], out_dims: Any, **options: Any
-    ) -> None:
+    def __init__(self, body: fx.GraphModule, in_dims: tuple[int | None, ...], out_dims: Any, **options: Any) -> None:
         super().__init__()
         self.body = body
         self.in_dims = in_dims

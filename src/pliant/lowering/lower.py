@@ -49,7 +49,9 @@ class _GraphLowering:
         self.uses = _count_uses(aten.graph)
         self.inputs: list[Buffer | Symbol | None] = []
         self.epilogue: list[tuple[Tensor, Tensor]] = []
-        self.waiting: dict[fx.Node, int] = {}  # how many values before it are not in memory, one computed from the other
+        self.waiting: dict[
+            fx.Node, int
+        ] = {}  # how many values before it are not in memory, one computed from the other
 
     def run(self) -> LoopProgram:
         outputs: Sequence[Any] = ()

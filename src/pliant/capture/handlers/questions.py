@@ -40,7 +40,7 @@ def _is_compiling(t: Tracer, args: Args, kwargs: Kwargs) -> bool:
     return t.frames[-1].code not in _COMPUTES_OTHERWISE
 
 
-@handles(torch._C._group_tensors_by_device_and_dtype)  # type: ignore[attr-defined]
+@handles(torch._C._group_tensors_by_device_and_dtype)
 def _group_tensors(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """{(device, dtype of the first list's tensor): (the lists, their positions)}"""
     lists, with_indices = [t.sequence(one) for one in t.sequence(args[0])], args[1] if len(args) > 1 else False

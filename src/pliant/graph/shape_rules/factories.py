@@ -288,7 +288,9 @@ def normal_deviation(mean: float, std: TensorSpec, **_: Any) -> TensorSpec:
 
 
 @rule(_aten.normal.float_float)
-def normal_of_size(mean: float, std: float, size: Sequence[Dim], *, generator: Any = None, **options: Any) -> TensorSpec:
+def normal_of_size(
+    mean: float, std: float, size: Sequence[Dim], *, generator: Any = None, **options: Any
+) -> TensorSpec:
     return fresh(size, options)
 
 

@@ -45,7 +45,7 @@ def gather(x: TensorSpec, dim: int, index: TensorSpec, *, sparse_grad: bool = Fa
 
 
 @rule(_aten.scatter.src, _aten.scatter.value, _aten.scatter_add.default, _aten.scatter.reduce,
-      _aten.scatter.value_reduce, _aten.scatter_reduce.two, _aten.index_add.default, _aten.index_copy.default,
+      _aten.scatter.value_reduce, _aten.scatter_reduce.two, _aten.index_copy.default,
       _aten.index_reduce.default)  # fmt: skip
 def scattered(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
     return x.like()
