@@ -170,51 +170,6 @@ def test_configuration_is_guarded():
     assert len(dispatcher_of(f).entries) == 2
 
 
-# ---- what PyTorch's own markers and wrappers say is honoured
-
-
-def torchs_wrappers():
-    def double(x):
-        return x * 2
-
-    yield "compiled function", torch.compile(double, backend="eager"), 0
-    yield "compiled module", torch.compile(torch.nn.ReLU(), backend="eager"), 0
-    yield "nested region", torch.compiler.nested_compile_region(double), 0
-    yield "disabled function", torch.compiler.disable(lambda x: x * 2), 1
-    yield "disabled module", torch.compiler.disable(torch.nn.ReLU()), 1
-
-
-@pytest.mark.parametrize(
-    ("inner", "breaks"), [(f, b) for _, f, b in torchs_wrappers()], ids=[n for n, *_ in torchs_wrappers()]
-)
-def test_torchs_wrappers(inner, breaks):
-    f = compiled(lambda x: inner(x + 1) - 1)
-    events.reset()
-    assert torch.equal(f(X), inner(X + 1) - 1)
-    assert (events.stats()["graph_breaks"] > 0) == bool(breaks)
-
-
-def test_torchs_constant_and_break():
-    calls = []
-
-    def number():
-        calls.append(1)
-        return 7
-
-    torch.compiler.assume_constant_result(number)
-
-    def f(x):
-        y = x * number()
-        torch._dynamo.graph_break()
-        return y + 1
-
-    f = compiled(f)
-    events.reset()
-    for _ in range(2):
-        assert torch.equal(f(X), X * 7 + 1)
-    assert len(calls) == 1 and events.stats()["graph_breaks"] == 1
-
-
 def test_a_wrapper_replaced_by_another_is_seen():
     box = {"inner": pliant.compile(torch.nn.ReLU(), backend="eager")}
     f = compiled(lambda x: box["inner"](x))

@@ -301,7 +301,7 @@ def test_an_input_is_returned():
     check(lambda x, w: ReturnsInput.apply(x, w) * 2, X.detach(), W.detach())
 
 
-class Mixed(Function):
+class Flagged(Function):
     @staticmethod
     def forward(ctx, x, pair, flag=None):
         ctx.count = len(pair)
@@ -314,7 +314,7 @@ class Mixed(Function):
 
 
 def test_containers_and_numbers():
-    check(lambda x, w: Mixed.apply(x, [w.detach(), 2.0], None), X, W)
+    check(lambda x, w: Flagged.apply(x, [w.detach(), 2.0], None), X, W)
 
 
 class SameTwice(Function):

@@ -128,11 +128,11 @@ def _view(m: Maker) -> None:
     swapped[i], swapped[j] = shape[j], shape[i]
     if m.rng.random() < 0.5:
         m.add(f"{x}.transpose({i}, {j})", tuple(swapped))
-        return None
+        return
     flat = m.add(f"({x} * 1.5).flatten()", ("flat",))
     m.add(f"{flat}.tanh().view_as({x})", shape)
     del m.shapes[flat]
-    return None
+    return
 
 
 def _select(m: Maker) -> None:
@@ -143,7 +143,7 @@ def _select(m: Maker) -> None:
         return
     d = m.rng.randrange(len(shape))
     m.add(f"{x}.select({d}, {m.rng.choice([0, 1, -1])})", shape[:d] + shape[d + 1 :])
-    return None
+    return
 
 
 def _expand(m: Maker) -> None:
@@ -155,7 +155,7 @@ def _expand(m: Maker) -> None:
     m.add(
         f"{x}.unsqueeze(0).expand({e}, {', '.join(['-1'] * len(m.shapes[x]))})".replace(", )", ")"), (e, *m.shapes[x])
     )
-    return None
+    return
 
 
 def _join(m: Maker) -> None:
@@ -171,7 +171,7 @@ def _join(m: Maker) -> None:
     m.add(f"{wide}.{part}", shape)
     m.add(f"torch.stack([{x}, {y}], {d}).sum({d})", shape)
     del m.shapes[wide]
-    return None
+    return
 
 
 def _matmul(m: Maker) -> None:
@@ -184,7 +184,7 @@ def _matmul(m: Maker) -> None:
     scale = f"({shape[1]} ** -0.5)"
     m.add(f"{x} @ {y}.T * {scale}", (shape[0], shape[0]))
     m.add(f"F.linear({x}, {y})[:, :1].expand(-1, {shape[1]}) * {scale}", shape)
-    return None
+    return
 
 
 def _index(m: Maker) -> None:
@@ -199,7 +199,7 @@ def _index(m: Maker) -> None:
          f"{x}.masked_fill({x} > 0.5, 0.25)", f"{x}.gather(0, torch.zeros_like({x}, dtype=torch.int64))"]
     )  # fmt: skip
     m.add(op, shape)
-    return None
+    return
 
 
 def _write(m: Maker) -> None:
@@ -221,7 +221,7 @@ def _pad(m: Maker) -> None:
         return
     m.add(f"F.pad({x}, (1, 2))[..., 1:-2]", shape)
     m.add(f"F.pad({x}, (2, 1), value=0.5)[..., 2:-1]", shape)
-    return None
+    return
 
 
 STEPS: list[Callable[[Maker], None]] = [

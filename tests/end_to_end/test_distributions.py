@@ -37,7 +37,7 @@ def test_values_and_gradients(name):
 
 
 def test_a_parameter_out_of_its_domain_is_an_error():
-    compiled = pliant.compile(lambda x, s: d.Normal(x, s).log_prob(x))
+    compiled = pliant.compile(lambda x, s: d.Normal(x, s, validate_args=True).log_prob(x))
     compiled(torch.ones(3), torch.ones(3))
     with pytest.raises(ValueError, match="Expected parameter scale"):
         compiled(torch.ones(3), -torch.ones(3))

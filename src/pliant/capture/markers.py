@@ -7,10 +7,13 @@ Holds:  marks are by identity and keep the function alive; a mark made later win
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any
+
+import torch
 
 
 class Mark(Enum):
@@ -54,7 +57,15 @@ def mark_of(fn: Any) -> Mark | None:
         return None
     if fn.__name__ == "graph_break" and fn.__module__ == "torch._dynamo.decorators":
         return Mark.BREAK
-    return next((how for name, how in _OF_TORCH.items() if fn.__dict__.get(name)), None) if fn.__dict__ else None
+    if not fn.__dict__ or _disabled_by_torch_itself(fn):
+        return None
+    return next((how for name, how in _OF_TORCH.items() if fn.__dict__.get(name)), None)
+
+
+def _disabled_by_torch_itself(fn: types.FunctionType) -> bool:
+    """Whether it is a function of PyTorch, kept from PyTorch's compiler once that is loaded; a user said nothing."""
+    original = fn.__dict__.get("_torchdynamo_orig_callable")
+    return type(original) is types.FunctionType and str(original.__module__).startswith("torch.")
 
 
 def is_marked(fn: Any) -> bool:
@@ -77,12 +88,16 @@ def is_ours(function: types.FunctionType) -> bool:
 
 
 def original_of(compiled: Any) -> Any:
-    """What was compiled, by Pliant or by `torch.compile`, if the object is a compiled function or module; else the
-    object itself."""
+    """What was compiled, by Pliant, `torch.compile` or `torch.jit.script`, if the object is a compiled function or
+    module; else the object itself."""
     if type(compiled) is types.FunctionType:
         if is_ours(compiled):
             return compiled.__dict__.get(ORIGINAL, compiled)
-        if not compiled.__dict__ or compiled.__dict__.get("_torchdynamo_disable"):
+        if compiled.__module__ == "torch._dynamo.mutation_guard" and compiled.__name__ == "patched_init":
+            return inspect.getclosurevars(compiled).nonlocals["init"]  # nn.Module.__init__, once the peer was used
+        if not compiled.__dict__:
+            return compiled
+        if compiled.__dict__.get("_torchdynamo_disable") and not _disabled_by_torch_itself(compiled):
             return compiled
         return next((compiled.__dict__[name] for name in _WRAPPED_BY_TORCH if name in compiled.__dict__), compiled)
     if type(compiled).__name__ == "OptimizedModule" and type(compiled).__module__ == "torch._dynamo.eval_frame":
@@ -90,6 +105,8 @@ def original_of(compiled: Any) -> Any:
         return compiled if disabled else compiled._orig_mod
     if getattr(type(compiled), "_pliant_is_compiled", False) is True:
         return compiled._orig_mod
+    if isinstance(compiled, torch.jit.ScriptFunction):
+        return compiled.__dict__.get("_torchdynamo_inline", compiled)
     return compiled
 
 

@@ -19,7 +19,7 @@ import torch
 
 from pliant.capture import operators
 from pliant.capture.handlers.table import CLASSES, Args, ClassHandler, Kwargs
-from pliant.capture.world import concrete
+from pliant.capture.world import SYMBOLIC_TYPES, concrete
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.sources import held
 
@@ -55,7 +55,9 @@ def _construct_lazy(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return t.native(
         cls,
         *(
-            a if isinstance(a, int) or cls is itertools.islice and a is None else t.iterable(a)
+            a
+            if isinstance(a, int) or type(a) in SYMBOLIC_TYPES or cls is itertools.islice and a is None
+            else t.iterable(a)
             for a in map(concrete, args)
         ),
         **{k: concrete(v) for k, v in kwargs.items()},
