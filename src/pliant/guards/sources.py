@@ -187,6 +187,12 @@ class ItemSource(ChainedSource):
     key: Any
     via: str | None = None  # "list" | "tuple" | "dict" for subclasses
 
+    def __eq__(self, other: object) -> bool:
+        """Tensors as keys are compared by identity: their own comparison computes."""
+        if type(other) is not ItemSource or self.via != other.via or self.parent != other.parent:
+            return False
+        return self.key is other.key or not isinstance(self.key, torch.Tensor) and bool(self.key == other.key)
+
     def code(self, hold: Namer) -> str:
         key = repr(self.key) if type(self.key) in (int, str, bool, type(None)) else hold(self.key)
         if self.via:

@@ -13,6 +13,7 @@ import functools
 import itertools
 import os
 import re
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,10 @@ _PURE_MODULES = frozenset(
         "_typing",
     )
 )
-_PURE_BUILTINS = frozenset(
+_POSIX = sys.modules.get("posix")
+# On paths as text; which of them are written in C differs by version.
+_ON_PATHS = {getattr(_POSIX, name, os.fspath) for name in ("_path_splitroot_ex", "_path_normpath")}
+_PURE_BUILTINS = _ON_PATHS | frozenset(
     (bin, hex, oct, chr, ord, dir, issubclass, callable, divmod, pow, os.fspath, str.maketrans, bytes.maketrans)
 )
 _PURE_SELF_TYPES = (
