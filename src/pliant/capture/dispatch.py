@@ -40,6 +40,7 @@ from pliant.errors import (
     UserError,
 )
 from pliant.gc_pause import GcPause
+from pliant.guards import native_watch
 from pliant.guards.codegen import MISS
 from pliant.guards.explain import Failure, describe_guard, explain_miss
 from pliant.guards.kinds import Guard
@@ -239,6 +240,7 @@ class Dispatcher:
     # ---- capture
     def _capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | None:
         """A new entry; None if this call runs eagerly."""
+        native_watch.prepare_beside()
         ambient = state_guards()
         options = config.get().with_options(self.compilation.overrides)
         try:

@@ -265,6 +265,12 @@ def available() -> bool:
         return _prepare(_build)
 
 
+@functools.cache
+def prepare_beside() -> None:
+    """Start to compile the native part in a thread, while something else is compiled; `available` waits for it."""
+    threading.Thread(target=available, daemon=True, name="pliant-guards").start()
+
+
 _lock = threading.RLock()
 
 
