@@ -78,7 +78,10 @@ class TracedGenerator:
             current = tracer.current_exception
             self.handled = None if current is outer or self.finished else current
             tracer.current_exception = outer
-        raise tracer.carried(failure)
+        try:
+            raise tracer.carried(failure)
+        finally:  # a cycle of the error, its traceback and this frame would keep what the callers hold
+            del failure
 
     def _finish(self) -> None:
         """The generator is at its end, and holds nothing any more: what it alone delegated to is dropped."""

@@ -160,7 +160,9 @@ class Tracer:
     def native(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call C code; its exceptions are the program's, except that errors of tensor operations are left to eager."""
         try:
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
+            self.carrying = None  # C code was done with it; its traceback holds the frames, and these what they work on
+            return result
         except (Raised, CannotCapture, ConstraintError):
             raise
         except DataDependentError as error:
