@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from pliant.capture.entry import CallShape, make_entry
-from pliant.capture.reconstruct import CannotReconstruct
+from pliant.capture.reconstruct.statements import CannotReconstruct
 from pliant.capture.trace import DELETED, CallEffect, ReplaceContents, Return, SetAttribute, SetItem, Trace
 from pliant.compiler import eager
 from pliant.graph.contracts import CapturedGraph, GraphInput

@@ -21,13 +21,8 @@ import torch
 from pliant.capture.generators import TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.trace import DELETED
-from pliant.capture.world import (
-    CONSTANT_TYPES,
-    MUTABLE_CONTAINERS,
-    SYMBOLIC_TYPES,
-    World,
-    concrete,
-)
+from pliant.capture.value_kinds import CONSTANT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
+from pliant.capture.world import World
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, DictAttributeSource, held

@@ -27,7 +27,7 @@ from pliant.capture.generators import OURS, TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.rewritten import REWRITTEN
 from pliant.capture.torch_calls import call_torch, find_special, is_torch_leaf
-from pliant.capture.world import standard_class
+from pliant.capture.value_kinds import standard_class
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSource, ItemSource, ReferentSource, held
 

@@ -14,7 +14,7 @@ from pliant.capture.bytecode.cfg import ITERATOR, layouts
 from pliant.capture.bytecode.decode import Program, decode
 from pliant.capture.carried import Carry, can_be_carried
 from pliant.capture.generators import TracedGenerator
-from pliant.capture.reconstruct import Rebuilder
+from pliant.capture.reconstruct.rebuilder import Rebuilder
 from pliant.capture.trace import (
     DELETED,
     NULL,
@@ -29,7 +29,7 @@ from pliant.capture.trace import (
     SetItem,
     Trace,
 )
-from pliant.capture.world import SYMBOLIC_TYPES
+from pliant.capture.value_kinds import SYMBOLIC_TYPES
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.codegen import GuardWriter
@@ -53,7 +53,7 @@ class _Collector(Rebuilder):
         return self.reached[id(obj)]
 
     def _existing(self, obj: Any) -> str | None:
-        if id(obj) in self._trace.origins:
+        if id(obj) in self.trace.origins:
             return "origin"
         is_number = type(obj) in SYMBOLIC_TYPES
         if isinstance(obj, FakeTensor) or is_number and is_unbacked(obj):

@@ -13,7 +13,7 @@ from typing import Any
 
 from pliant.capture.bytecode.decode import decode
 from pliant.capture.bytecode.versions import CallArgs
-from pliant.capture.reconstruct import CannotReconstruct
+from pliant.capture.reconstruct.statements import CannotReconstruct
 from pliant.capture.trace import NULL, FrameState
 
 

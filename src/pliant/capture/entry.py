@@ -6,7 +6,7 @@ Holds:  the text is straight-line and readable: guards and loads, the graph, val
         end.
         Every load comes before the graph and every value is made before the first effect, so stores cannot disturb
         them.
-Reads on: `reconstruct.py` for values, `resume_function.py` for what follows a break.
+Reads on: `reconstruct/` for values, `resume_function.py` for what follows a break.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ import torch
 from pliant.capture.bytecode.decode import decode
 from pliant.capture.bytecode.resume import ResumePoint, StepCode, point_at, step_code
 from pliant.capture.continuation import with_continuation
-from pliant.capture.reconstruct import CannotReconstruct, Rebuilder
+from pliant.capture.reconstruct.rebuilder import Rebuilder
+from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
 from pliant.capture.trace import (
     DELETED,
     NULL,
@@ -341,7 +342,7 @@ def _symbolic(frame: FrameState) -> Symbolic:
 # ---- containers that existed before
 
 
-def _methods(b: Rebuilder, obj: Any) -> str:
+def _methods(b: Statements, obj: Any) -> str:
     """The class whose methods change the container without running code of a subclass."""
     for base in (collections.OrderedDict, dict, list, set, collections.deque, bytearray):
         if isinstance(obj, base):
@@ -349,7 +350,7 @@ def _methods(b: Rebuilder, obj: Any) -> str:
     raise CannotReconstruct("container", obj)
 
 
-def _item_store(b: Rebuilder, obj: Any, key: Any, value: Any) -> str:
+def _item_store(b: Statements, obj: Any, key: Any, value: Any) -> str:
     target, k = b.value(obj), b.value(key)
     if value is DELETED:
         return f"{_methods(b, obj)}.pop({target}, {k}, None)"  # perhaps stored by the same trace
@@ -357,7 +358,7 @@ def _item_store(b: Rebuilder, obj: Any, key: Any, value: Any) -> str:
     return f"{target}[{k}] = {v}" if type(obj) is dict else f"{_methods(b, obj)}.__setitem__({target}, {k}, {v})"
 
 
-def _replace(b: Rebuilder, obj: Any, contents: Any) -> list[str]:
+def _replace(b: Statements, obj: Any, contents: Any) -> list[str]:
     target, methods = b.value(obj), _methods(b, obj)
     match contents:
         case bytearray():

@@ -15,7 +15,7 @@ from pliant.capture.bytecode.resume import resume_freevars
 from pliant.capture.carried import BRING, CarriedItems, Numbered, Suspended
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.trace import NULL
-from pliant.capture.world import concrete
+from pliant.capture.value_kinds import concrete
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, Source
 

@@ -19,7 +19,7 @@ from pliant.capture.generators import OURS, TracedGenerator, TracedIterator
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.tensor_index import NOTHING_LEFT, select_symbolic
 from pliant.capture.trace import DELETED
-from pliant.capture.world import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
+from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import ItemSource, LengthSource

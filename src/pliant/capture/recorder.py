@@ -22,7 +22,7 @@ from pliant.capture.graph_breaks import GraphBreak, needs_value
 from pliant.capture.inputs import Inputs
 from pliant.capture.rewritten import FACTORS, into_out, with_factor
 from pliant.capture.symbol_nodes import SymbolNodes
-from pliant.capture.world import SYMBOLIC_TYPES, concrete
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.concrete_sizes import call_on_fakes
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor

@@ -17,7 +17,7 @@ from torch import fx
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.symbol_nodes import SymbolNodes
-from pliant.capture.world import SYMBOLIC_TYPES
+from pliant.capture.value_kinds import SYMBOLIC_TYPES
 from pliant.graph.fake_tensor import FakeTensor
 
 if TYPE_CHECKING:

@@ -37,7 +37,8 @@ from pliant.capture.recorder import Recorder
 from pliant.capture.roots import CallableRoot, ResumeRoot, Root
 from pliant.capture.settings import Settings
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
-from pliant.capture.world import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, World, concrete, standard_globals, tuple_of
+from pliant.capture.value_kinds import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete, standard_globals, tuple_of
+from pliant.capture.world import World
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import FakeMode, FakeTensor

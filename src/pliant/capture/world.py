@@ -9,14 +9,10 @@ Holds:  nothing outside changes while tracing: stores to dicts and cells are kep
 from __future__ import annotations
 
 import collections
-import datetime
-import decimal
 import enum
 import functools
 import re
-import sys
 import types
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -24,9 +20,19 @@ import torch
 
 from pliant.capture import markers
 from pliant.capture.carried import Carried
-from pliant.capture.graph_breaks import GraphBreak, needs_value
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.snapshots import frozen, unowned_copy
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
-from pliant.errors import DataDependentError
+from pliant.capture.value_kinds import (
+    CONSTANT_TYPES,
+    DICT_TYPES,
+    IDENTITY_TYPES,
+    MUTABLE_CONTAINERS,
+    SYMBOLIC_TYPES,
+    concrete,
+    is_numpy_scalar,
+    tuple_of,
+)
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Guard, Kind
 from pliant.guards.parts import root_of
@@ -45,71 +51,6 @@ from pliant.guards.sources import (
 )
 from pliant.source import SourceLocation
 
-CONSTANT_TYPES: frozenset[type] = frozenset(
-    (
-        type(None),
-        bool,
-        str,
-        bytes,
-        complex,
-        type(...),
-        type(NotImplemented),
-        torch.dtype,
-        torch.layout,
-        torch.device,
-        torch.memory_format,
-        torch.qscheme,
-    )
-)
-SYMBOLIC_TYPES: frozenset[type] = frozenset((torch.SymInt, torch.SymFloat, torch.SymBool))
-MUTABLE_CONTAINERS: frozenset[type] = frozenset(
-    (
-        list,
-        dict,
-        set,
-        collections.OrderedDict,
-        collections.defaultdict,
-        collections.deque,
-        collections.Counter,
-        bytearray,
-    )
-)
-DICT_TYPES: frozenset[type] = frozenset((dict, collections.OrderedDict, collections.defaultdict, collections.Counter))
-# Objects of these types never change what they mean: knowing which one it is is knowing it.
-IDENTITY_TYPES: tuple[type, ...] = (
-    type,
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.ModuleType,
-    types.MethodDescriptorType,
-    types.WrapperDescriptorType,
-    types.ClassMethodDescriptorType,
-    types.GetSetDescriptorType,
-    types.MemberDescriptorType,
-    types.MethodWrapperType,
-    types.CodeType,
-    property,
-    classmethod,
-    staticmethod,
-    functools.partial,
-    type(functools.lru_cache(len)),
-    enum.Enum,
-    re.Pattern,
-    datetime.date,
-    datetime.time,
-    datetime.timedelta,
-    datetime.tzinfo,
-    decimal.Decimal,
-    weakref.ref,
-    types.GenericAlias,
-    types.UnionType,
-    torch._ops.OpOverload,
-    torch._ops.OpOverloadPacket,
-    torch._ops.HigherOrderOperator,
-    torch.Generator,
-    functools.singledispatchmethod,
-    functools.cached_property,
-)
 # Methods bound to an object: what they do depends on it, so it is read like any other object from outside.
 _BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)
 _BOUND_TO = MUTABLE_CONTAINERS
@@ -446,7 +387,7 @@ class World:
         if added:
             shadow.update(added) if type(shadow) is set else shadow.extend(added)
         # Stores that happened before are part of the copy: it differs from the original from the start.
-        self._shadows[id(value)] = (value, shadow, _CHANGED if stored else _frozen(shadow))
+        self._shadows[id(value)] = (value, shadow, _CHANGED if stored else frozen(shadow))
         self.set_origin(shadow, self.origins[id(value)][1])
         # `shadow` must not be taken for a foreign container that still needs adopting.
         self._shadows[id(shadow)] = (value, shadow, None)
@@ -568,8 +509,8 @@ class World:
             found += [(id(mapping), id(key), id(value)) for key, value in changes.items()]
         found += [(id(container), *map(id, values)) for container, values in self._added.values()]
         for original, shadow, before in self._shadows.values():
-            if before is not None and _frozen(shadow) != before:
-                found.append((id(original), _frozen(shadow)))
+            if before is not None and frozen(shadow) != before:
+                found.append((id(original), frozen(shadow)))
         return found
 
     def effects(self) -> list[Effect]:
@@ -582,23 +523,9 @@ class World:
             out.extend(SetItem(mapping, key, value) for key, value in changes.items())
         out.extend(Extend(container, tuple(values)) for container, values in self._added.values())
         for original, shadow, before in self._shadows.values():
-            if before is not None and _frozen(shadow) != before:
-                out.append(ReplaceContents(original, _unowned_copy(shadow)))
+            if before is not None and frozen(shadow) != before:
+                out.append(ReplaceContents(original, unowned_copy(shadow)))
         return out
-
-
-class _ById:
-    """Compares values by identity (fake tensors must not be compared by value)."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ById) and (self.value is other.value or _same_constant(self.value, other.value))
-
-    __hash__ = None  # type: ignore[assignment]  # never a key
 
 
 def _is_table(source: Source) -> bool:
@@ -608,25 +535,6 @@ def _is_table(source: Source) -> bool:
         or (isinstance(source, AttributeSource) and source.name == "__dict__")
         or (isinstance(source, DictAttributeSource) and source.name in ("_parameters", "_buffers", "_modules"))
     )
-
-
-def _same_constant(a: Any, b: Any) -> bool:
-    return type(a) is type(b) and type(a) in (int, float, str, bool, bytes) and bool(a == b)
-
-
-def _frozen(container: Any) -> Any:
-    """A snapshot to compare with later: keys and elements by identity, in order."""
-    if isinstance(container, dict):
-        return [(_ById(k), _ById(v)) for k, v in container.items()]
-    if isinstance(container, set):
-        return set(container)
-    return [_ById(v) for v in container]
-
-
-def _unowned_copy(container: Any) -> Any:
-    if isinstance(container, collections.deque):
-        return collections.deque(container)
-    return dict(container) if isinstance(container, dict) else type(container)(container)
 
 
 def _raw_dict(obj: Any) -> dict[str, Any] | None:
@@ -644,48 +552,3 @@ def _is_made_per_call(function: types.FunctionType, source: Source) -> bool:
     module = function.__globals__.get("__name__")
     ours = isinstance(module, str) and module.partition(".")[0] in ("torch", "pliant")  # which are not interpreted
     return not ours and isinstance(root_of(source), (ArgSource, KwargSource))
-
-
-def is_numpy_scalar(value: Any) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, (numpy.generic, numpy.dtype))
-
-
-def concrete(value: Any) -> Any:
-    """A symbolic number specialized to its value (adds a guard); a break where only running the graph tells it."""
-    plain = _PLAIN_TYPES.get(type(value))
-    if plain is None:
-        return value
-    try:
-        return plain(value.node.shape_env.evaluate(value.node.expr))
-    except DataDependentError as error:
-        raise needs_value(error) from None
-
-
-_PLAIN_TYPES: dict[type, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
-
-
-def standard_globals(namespace: dict[str, Any]) -> bool:
-    """Whether a namespace is of a module of PyTorch or the standard library."""
-    name = namespace.get("__name__")
-    return isinstance(name, str) and _standard_module(name)
-
-
-def standard_class(cls: type) -> bool:
-    """Whether all classes along the MRO are PyTorch's or the standard library's."""
-    return all(_standard_module(base.__module__) for base in cls.__mro__ if isinstance(base.__module__, str))
-
-
-@functools.cache
-def _standard_module(name: str) -> bool:
-    top = name.partition(".")[0]
-    return top in ("torch", "builtins", "pliant") or (top in sys.stdlib_module_names and top != "__main__")
-
-
-def tuple_of(cls: type, items: list[Any]) -> Any:
-    """A tuple of the class, without running its own constructor."""
-    if cls is torch.Size:
-        return torch.Size(items) if all(type(i) in (int, torch.SymInt) for i in items) else tuple(items)
-    if hasattr(cls, "n_sequence_fields"):  # a struct sequence (torch.return_types), made by its type alone
-        return cls(items)
-    return tuple.__new__(cls, items)

@@ -18,7 +18,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers import handles
 from pliant.capture.regions import Region, record_module, tensors_in, without_effects
-from pliant.capture.world import SYMBOLIC_TYPES
+from pliant.capture.value_kinds import SYMBOLIC_TYPES
 from pliant.graph.custom_function import Backward, CustomFunction, FunctionPlan, Pattern
 from pliant.graph.fake_tensor import FakeTensor
 

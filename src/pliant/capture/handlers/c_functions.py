@@ -27,7 +27,7 @@ from pliant.capture.handlers.standard_library import call_value_method, fold
 from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.handlers.threads import LOCKS, call_lock_method
 from pliant.capture.torch_calls import call_torch
-from pliant.capture.world import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
+from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer

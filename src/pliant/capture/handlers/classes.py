@@ -19,7 +19,7 @@ import torch
 
 from pliant.capture import operators
 from pliant.capture.handlers.table import CLASSES, Args, ClassHandler, Kwargs
-from pliant.capture.world import SYMBOLIC_TYPES, concrete
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.sources import held
 

@@ -20,7 +20,7 @@ from pliant.capture.handlers.classes import pairs_or_mapping
 from pliant.capture.handlers.iteration import in_order
 from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.handlers.text_and_numbers import SIMPLE, Shown
-from pliant.capture.world import MUTABLE_CONTAINERS, concrete
+from pliant.capture.value_kinds import MUTABLE_CONTAINERS, concrete
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 

@@ -17,7 +17,7 @@ from pliant.capture.bytecode.decode import Op, Program
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, handles
 from pliant.capture.torch_calls import call_torch
-from pliant.capture.world import SYMBOLIC_TYPES, concrete
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import check, is_unbacked, place
 from pliant.symbolic.sym_node import wrap_node

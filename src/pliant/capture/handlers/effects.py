@@ -15,7 +15,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.trace import CallEffect
-from pliant.capture.world import SYMBOLIC_TYPES
+from pliant.capture.value_kinds import SYMBOLIC_TYPES
 from pliant.graph import random_state
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import is_unbacked

@@ -13,7 +13,7 @@ import torch
 from pliant.capture import operators
 from pliant.capture.graph_breaks import Raised
 from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
-from pliant.capture.world import SYMBOLIC_TYPES, concrete
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer

@@ -17,7 +17,7 @@ from pliant.capture.generators import TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import Args, Kwargs, handles
 from pliant.capture.trace import DELETED
-from pliant.capture.world import SYMBOLIC_TYPES
+from pliant.capture.value_kinds import SYMBOLIC_TYPES
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import held, question

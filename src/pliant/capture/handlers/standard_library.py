@@ -33,7 +33,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import CLASSES, TABLE, Args, Kwargs, handles
-from pliant.capture.world import SYMBOLIC_TYPES, concrete, is_numpy_scalar
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_numpy_scalar
 from pliant.guards.sources import held
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pliant.capture import operators
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.data_dependent import element, in_message, to_float, to_int
 from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
-from pliant.capture.world import SYMBOLIC_TYPES, concrete
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import math_function
 from pliant.symbolic.rules import floats

@@ -9,7 +9,7 @@ from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Returned, Yielded, opcode
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import decide
-from pliant.capture.world import concrete
+from pliant.capture.value_kinds import concrete
 
 _DONE = object()
 

@@ -1,0 +1,105 @@
+"""How generators, iterators that a loop still needs, and traced callables are made again.
+
+In:     the traced form (`capture.generators`, `capture.carried`) and the `Statements` it is for.
+Out:    its expression; `RECIPES` by type.
+"""
+
+from __future__ import annotations
+
+import types
+
+from pliant.capture.bytecode.resume import generator_code, point_at, resume_freevars
+from pliant.capture.carried import (
+    Carried,
+    CarriedItems,
+    Carry,
+    Numbered,
+    Suspended,
+    advanced,
+    finished,
+    place_of,
+)
+from pliant.capture.generators import TracedCallable, TracedGenerator
+from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
+from pliant.capture.trace import NULL
+
+
+def _generator(b: Statements, obj: TracedGenerator) -> str:
+    if obj.finished:
+        return b.bind(obj, f"{b.hold(finished)}()", hint="generator")
+    if obj.started:
+        return b.bind(obj, f"{_suspended(b, obj)}.start()", hint="generator")
+    return _new_generator(b, obj)
+
+
+def _suspended(b: Statements, obj: TracedGenerator) -> str:
+    """Text of the state of a generator that stands at a `yield`."""
+    frame = obj.frame
+    stack = [*frame.stack, None]
+    point = point_at(
+        frame.program, frame.program.index_of(frame.op.offset), [v is not NULL for v in stack], frame.locals
+    )
+    if point.handled or obj.running:
+        raise CannotReconstruct("started-generator", obj)
+    generator_code(point)
+    cells = [frame.cells.get(n) or types.CellType() for n in resume_freevars(frame.code)]
+    values = [*(v for v in stack if v is not NULL), *(frame.locals[n] for n in point.locals)]
+    b.keep.append(cells)
+    place = b.names(place_of(point, frame.globals, frame.name), "place")
+    return f"{b.hold(Suspended)}({place}, ({b.items(cells)}{',' * (len(cells) == 1)}), ({b.items(values)},))"
+
+
+def _new_generator(b: Statements, obj: TracedGenerator) -> str:
+    """A generator that has not started: its function is called again with the bound parameters."""
+    frame = obj.frame
+    code = frame.code
+    values = {
+        **frame.locals,
+        **{n: frame.cells[n].cell_contents for n in code.co_cellvars if n in _parameters(code) and n in frame.cells},
+    }
+    closure = f"({b.items([frame.cells[n] for n in code.co_freevars])},)" if code.co_freevars else "None"
+    make = f"{b.names.define('FunctionType', types.FunctionType)}({b.hold(code)}, {b.hold(frame.globals)}, {code.co_name!r}, None, {closure})"
+    args = [b.value(values[n]) for n in _parameters(code)[: code.co_argcount]]
+    rest = list(_parameters(code)[code.co_argcount + code.co_kwonlyargcount :])
+    keywords = [
+        f"{n}={b.value(values[n])}"
+        for n in _parameters(code)[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    ]
+    stars = ["*" * (1 + (i > 0 or not code.co_flags & 0x04)) + b.value(values[n]) for i, n in enumerate(rest)]
+    return b.bind(obj, f"{make}({', '.join([*args, *keywords, *stars])})", hint="generator")
+
+
+def _parameters(code: types.CodeType) -> tuple[str, ...]:
+    extra = bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + extra]
+
+
+def _traced_callable(b: Statements, obj: TracedCallable) -> str:
+    return b.value(obj.function)
+
+
+def _carry(b: Statements, obj: Carry) -> str:
+    value = obj.value
+    text = _suspended(b, value) if type(value) is TracedGenerator else b.value(value)
+    by_turn = type(value) is CarriedItems and value.by_turn
+    name = b.names.fresh("loop")
+    b.lines.append(f"{name} = [{b.hold(Carried)}({text}{', True' * by_turn})]")
+    return f"{name}.pop()"  # the entry keeps none: what the loop drops is gone
+
+
+def _carried_items(b: Statements, obj: CarriedItems) -> str:
+    place = b.writer.read(obj.source)
+    return b.bind(obj, f"{b.hold(advanced)}({place}, {obj.steps})", hint="iterator")
+
+
+def _numbered(b: Statements, obj: Numbered) -> str:
+    return b.bind(obj, f"enumerate({b.items((obj.items, obj.count))})", hint="iterator")
+
+
+RECIPES: dict[type, Recipe] = {
+    TracedGenerator: _generator,
+    TracedCallable: _traced_callable,
+    Carry: _carry,
+    CarriedItems: _carried_items,
+    Numbered: _numbered,
+}

@@ -1,0 +1,183 @@
+"""How instances of the program's classes are made again: an empty one of the builtin base, then its contents.
+
+In:     an instance and the `Statements` it is for.
+Out:    its expression. No `__new__`, `__init__`, `__setitem__` or `__setattr__` of the program's classes runs.
+"""
+
+from __future__ import annotations
+
+import collections
+import types
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
+from pliant.capture.trace import TRACEBACK
+
+# Builtin base -> (statement that makes an instance without user code, then statements that fill it)
+_BASES: dict[type, tuple[Recipe, Callable[[Statements, Any, str], None]]] = {}
+
+
+def _new(b: Statements, obj: Any) -> str:
+    base = _builtin_base(type(obj))
+    return f"{b.hold(base)}.__new__({b.value(type(obj))})"
+
+
+def _new_from(plain: Callable[[Any], Any]) -> Recipe:
+    """For immutable bases: `base.__new__(cls, contents)`."""
+
+    def make(b: Statements, obj: Any) -> str:
+        base = _builtin_base(type(obj))
+        return f"{b.hold(base)}.__new__({b.value(type(obj))}, {b.value(plain(obj))})"
+
+    return make
+
+
+def _no_contents(b: Statements, obj: Any, name: str) -> None:
+    pass
+
+
+def _fill_list(b: Statements, obj: Any, name: str) -> None:
+    if list.__len__(obj):
+        b.fill(lambda: f"list.extend({name}, [{b.items(list.__iter__(obj))}])")
+
+
+def _fill_mapping(b: Statements, obj: Any, name: str) -> None:
+    if dict.__len__(obj):
+        b.fill(lambda: f"dict.update({name}, {{{b.pairs(dict.items(obj))}}})")
+
+
+def _fill_ordered(b: Statements, obj: Any, name: str) -> None:
+    base = b.hold(collections.OrderedDict)
+    for key in collections.OrderedDict.__iter__(obj):
+        value = dict.__getitem__(obj, key)
+        b.fill(lambda k=key, v=value: f"{base}.__setitem__({name}, {b.value(k)}, {b.value(v)})")  # type: ignore[misc]
+
+
+def _fill_defaultdict(b: Statements, obj: Any, name: str) -> None:
+    base = b.hold(collections.defaultdict)
+    b.lines.append(f"{base}.__init__({name}, {b.value(obj.default_factory)})")
+    _fill_mapping(b, obj, name)
+
+
+def _fill_set(b: Statements, obj: Any, name: str) -> None:
+    if set.__len__(obj):
+        b.fill(lambda: f"set.update({name}, [{b.items(set.__iter__(obj))}])")
+
+
+def _fill_deque(b: Statements, obj: Any, name: str) -> None:
+    base = b.hold(collections.deque)
+    b.fill(lambda: f"{base}.__init__({name}, [{b.items(base_iter(obj))}], {obj.maxlen!r})")
+
+
+def base_iter(obj: collections.deque[Any]) -> list[Any]:
+    """The items of a deque whatever its class overrides."""
+    return list(collections.deque.__iter__(obj))
+
+
+def _new_exception(b: Statements, obj: BaseException) -> str:
+    """Some exceptions of C keep more than `args`; their own `__new__` takes it from the arguments."""
+    base = _builtin_base(type(obj))
+    given = ""
+    if base.__new__ is not Exception.__new__:
+        given = "".join([", " + b.value(v) for v in obj.args])
+    return f"{b.hold(base)}.__new__({b.value(type(obj))}{given})"
+
+
+_KEPT_BESIDE = {
+    AttributeError: ("name", "obj"),
+    NameError: ("name",),
+    ImportError: ("name", "path"),
+    StopIteration: ("value",),
+}
+
+
+def _fill_exception(b: Statements, obj: BaseException, name: str) -> None:
+    b.fill(lambda: f"{name}.args = {b.value(obj.args)}")
+    for cls, names in _KEPT_BESIDE.items():
+        for kept in names if isinstance(obj, cls) else ():
+            if getattr(obj, kept) is not None:
+                b.fill(lambda k=kept: f"{name}.{k} = {b.value(getattr(obj, k))}")  # type: ignore[misc]
+    if obj.__traceback__ is not None:
+        b.lines.append(f"{name}.__traceback__ = {b.hold(TRACEBACK)}")
+    if obj.__cause__ is not None:
+        b.fill(lambda: f"{name}.__cause__ = {b.value(obj.__cause__)}")
+    if obj.__context__ is not None:
+        b.fill(lambda: f"{name}.__context__ = {b.value(obj.__context__)}")
+    if obj.__suppress_context__ and obj.__cause__ is None:
+        b.lines.append(f"{name}.__suppress_context__ = True")
+
+
+_BASES |= {
+    object: (_new, _no_contents),
+    types.SimpleNamespace: (_new, _no_contents),
+    list: (_new, _fill_list),
+    dict: (_new, _fill_mapping),
+    collections.OrderedDict: (_new, _fill_ordered),
+    collections.defaultdict: (_new, _fill_defaultdict),
+    set: (_new, _fill_set),
+    collections.deque: (_new, _fill_deque),
+    tuple: (_new_from(lambda o: tuple(tuple.__iter__(o))), _no_contents),
+    frozenset: (_new_from(lambda o: frozenset(frozenset.__iter__(o))), _no_contents),
+    int: (_new_from(lambda o: int.__int__(o)), _no_contents),
+    float: (_new_from(lambda o: float.__float__(o)), _no_contents),
+    str: (_new_from(lambda o: str.__str__(o)), _no_contents),
+    bytes: (_new_from(lambda o: bytes.__getitem__(o, slice(None))), _no_contents),
+}
+
+
+def _builtin_base(cls: type) -> type:
+    """The class implemented in C whose memory layout instances of the class have."""
+    base: type = cls
+    while base.__flags__ & (1 << 9) and base.__base__ is not None:  # Py_TPFLAGS_HEAPTYPE: made by a class statement
+        base = base.__base__
+    return base
+
+
+def _is_plain(cls: type) -> bool:
+    """Whether `object.__new__` can make an instance; extension classes on the heap refuse it."""
+    try:
+        object.__new__(cls)
+    except TypeError:
+        return False
+    return True
+
+
+def instance(b: Statements, obj: Any) -> str:
+    base = _builtin_base(type(obj))
+    if isinstance(obj, BaseException):
+        make, fill = _new_exception, _fill_exception
+    elif base in _BASES:
+        make, fill = _BASES[base]  # type: ignore[assignment, assignment]
+    else:
+        raise CannotReconstruct("builtin-instance", obj)
+    if base is object and not _is_plain(type(obj)):
+        raise CannotReconstruct("builtin-instance", obj)
+    name = b.bind(obj, make(b, obj))
+    fill(b, obj, name)
+    for key, value in _instance_dict(obj).items():
+        b.fill(lambda k=key, v=value: f"{name}.__dict__[{k!r}] = {b.value(v)}")  # type: ignore[misc]
+    for key, value in _slots(obj):
+        b.fill(lambda k=key, v=value: f"object.__setattr__({name}, {k!r}, {b.value(v)})")  # type: ignore[misc]
+    return name
+
+
+def _instance_dict(obj: Any) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return {}
+    return found
+
+
+def _slots(obj: Any) -> Iterable[tuple[str, Any]]:
+    """Names and values of the filled `__slots__` of all classes."""
+    for cls in type(obj).__mro__:
+        if not cls.__flags__ & (1 << 9):
+            continue
+        for name, descriptor in cls.__dict__.items():
+            if isinstance(descriptor, types.MemberDescriptorType):
+                try:
+                    yield name, descriptor.__get__(obj)
+                except AttributeError:
+                    continue  # unset

@@ -1,0 +1,299 @@
+"""How containers, functions and objects of the standard library are made again.
+
+In:     a value and the `Statements` it is for.
+Out:    its expression; `RECIPES` by type. Recipes run no user code.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import gc
+import io
+import itertools
+import random
+import threading
+import types
+import weakref
+from typing import Any
+
+import torch
+
+from pliant.capture.carried import (
+    PLAIN_ITERATORS,
+)
+from pliant.capture.generators import OURS
+from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
+
+
+def atom(b: Statements, obj: Any) -> str:
+    return b.hold(obj)
+
+
+def class_(b: Statements, obj: type) -> str:
+    """The class itself; one of the traced program whose methods share variables with a call is made anew in each."""
+    made = b.trace.made
+    if id(obj) not in made:
+        return b.hold(obj)
+    space = {k: v for k, v in vars(obj).items() if k not in ("__dict__", "__weakref__")}
+    methods = [m for v in space.values() for m in _functions_in(v) if id(m) in made]
+    if not any(set(m.__code__.co_freevars) - {"__class__"} for m in methods):
+        return b.hold(obj)
+    plain_bases = all(base.__init_subclass__.__qualname__ == "object.__init_subclass__" for base in obj.__bases__)
+    if type(obj) is not type or "__slots__" in space or not plain_bases:
+        raise CannotReconstruct("class-with-closure", obj)
+    start = {"__module__": space.pop("__module__"), "__qualname__": obj.__qualname__}
+    name = b.bind(obj, f"type({obj.__name__!r}, ({b.items(obj.__bases__)},), {start!r})", hint=obj.__name__)
+    for key, value in space.items():
+        if hasattr(type(value), "__set_name__") and not isinstance(value, property):
+            raise CannotReconstruct("class-with-closure", obj)
+        b.fill(lambda k=key, v=value: f"type.__setattr__({name}, {k!r}, {b.value(v)})")  # type: ignore[misc]
+    return name
+
+
+def _functions_in(value: Any) -> tuple[Any, ...]:
+    """The functions of a value in the namespace of a class."""
+    if isinstance(value, property):
+        return value.fget, value.fset, value.fdel
+    return (value.__func__ if isinstance(value, (classmethod, staticmethod)) else value,)
+
+
+def _float(b: Statements, obj: float) -> str:
+    return repr(obj) if obj - obj == 0.0 else b.hold(obj)  # inf and nan have no literal
+
+
+def _list(b: Statements, obj: list[Any]) -> str:
+    return b.bind_contents(obj, lambda: b.items(obj), "[{}]", ".extend([{}])")
+
+
+def _tuple(b: Statements, obj: tuple[Any, ...]) -> str:
+    return b.bind(obj, f"({b.items(obj)}{',' * (len(obj) == 1)})")
+
+
+def _dict(b: Statements, obj: dict[Any, Any]) -> str:
+    return b.bind_contents(obj, lambda: b.pairs(obj.items()), "{{{}}}", ".update({{{}}})")
+
+
+def _set(b: Statements, obj: set[Any]) -> str:
+    return b.bind_contents(obj, lambda: b.items(obj), "{{{}}}" if obj else "set()", ".update([{}])")
+
+
+def _frozenset(b: Statements, obj: frozenset[Any]) -> str:
+    return b.bind(obj, f"frozenset(({b.items(obj)}{',' * (len(obj) == 1)}))")
+
+
+def struct_sequence(b: Statements, obj: Any) -> str:
+    """What `torch.max(x, 1)` returns: a tuple whose fields have names, made from all of them."""
+    contents, hidden = obj.__reduce__()[1]
+    if hidden:
+        raise CannotReconstruct("builtin-instance", obj)
+    return b.bind(obj, f"{b.hold(type(obj))}(({b.items(contents)},))")
+
+
+def _slice(b: Statements, obj: slice) -> str:
+    return b.bind(obj, f"slice({b.items((obj.start, obj.stop, obj.step))})")
+
+
+def _range(b: Statements, obj: range) -> str:
+    return b.bind(obj, f"range({b.items((obj.start, obj.stop, obj.step))})")
+
+
+def _size(b: Statements, obj: torch.Size) -> str:
+    return b.bind(obj, f"{b.names.define('Size', torch.Size)}(({b.items(obj)}{',' * (len(obj) == 1)}))")
+
+
+def _deque(b: Statements, obj: collections.deque[Any]) -> str:
+    name = b.bind(obj, f"{b.hold(collections.deque)}(maxlen={obj.maxlen!r})")
+    if obj:
+        b.fill(lambda: f"{name}.extend([{b.items(obj)}])")
+    return name
+
+
+def _ordered_dict(b: Statements, obj: collections.OrderedDict[Any, Any]) -> str:
+    name = b.bind(obj, f"{b.hold(collections.OrderedDict)}()")
+    for key, value in obj.items():
+        b.fill(lambda k=key, v=value: f"{name}[{b.value(k)}] = {b.value(v)}")  # type: ignore[misc]
+    return name
+
+
+def _defaultdict(b: Statements, obj: collections.defaultdict[Any, Any]) -> str:
+    name = b.bind(obj, f"{b.hold(collections.defaultdict)}({b.value(obj.default_factory)})")
+    if obj:
+        b.fill(lambda: f"{name}.update({{{b.pairs(obj.items())}}})")
+    return name
+
+
+def _partial(b: Statements, obj: functools.partial[Any]) -> str:
+    parts = [b.value(obj.func), *[b.value(a) for a in obj.args]]
+    if obj.keywords:
+        parts.append(f"**{{{b.pairs(obj.keywords.items())}}}")
+    name = b.bind(obj, f"{b.hold(functools.partial)}({', '.join(parts)})")
+    return _fill_dict(b, obj, name)
+
+
+def _method(b: Statements, obj: types.MethodType) -> str:
+    if type(obj.__self__) in OURS:  # the program sees a method of a real generator
+        return b.bind(obj, f"{b.value(obj.__self__)}.{obj.__name__}", hint=obj.__name__)
+    return b.bind(obj, f"{b.names.define('MethodType', types.MethodType)}({b.items((obj.__func__, obj.__self__))})")
+
+
+def _builtin(b: Statements, obj: types.BuiltinFunctionType) -> str:
+    """A C function is itself; a method of an object made by the trace is taken from that object."""
+    owner = obj.__self__
+    if owner is None or isinstance(owner, (types.ModuleType, type)):
+        return b.hold(obj)
+    return b.bind(obj, f"{b.value(owner)}.{obj.__name__}", hint=obj.__name__)
+
+
+def _cell(b: Statements, obj: types.CellType) -> str:
+    name = b.bind(obj, f"{b.names.define('Cell', types.CellType)}()", hint="cell")
+    try:
+        contents = obj.cell_contents
+    except ValueError:  # empty
+        return name
+    b.fill(lambda: f"{name}.cell_contents = {b.value(contents)}")
+    return name
+
+
+def _function(b: Statements, obj: types.FunctionType) -> str:
+    make = b.names.define("FunctionType", types.FunctionType)
+    closure = f"({b.items(obj.__closure__)},)" if obj.__closure__ else "None"
+    parts = [b.hold(obj.__code__), b.hold(obj.__globals__), repr(obj.__name__), b.value(obj.__defaults__), closure]
+    name = b.bind(obj, f"{make}({', '.join(parts)})", hint=obj.__name__)
+    if obj.__kwdefaults__:
+        b.fill(lambda: f"{name}.__kwdefaults__ = {b.value(obj.__kwdefaults__)}")
+    if obj.__annotations__:
+        b.fill(lambda: f"{name}.__annotations__ = {b.value(obj.__annotations__)}")
+    for attribute in ("__qualname__", "__doc__", "__module__"):
+        value = getattr(obj, attribute)
+        if value != _default_attribute(obj, attribute):
+            b.lines.append(f"{name}.{attribute} = {b.value(value)}")
+    return _fill_dict(b, obj, name)
+
+
+def _default_attribute(function: types.FunctionType, attribute: str) -> Any:
+    """What a function made of the same code has without being told."""
+    plain = types.FunctionType(function.__code__, function.__globals__, function.__name__, None, function.__closure__)
+    return getattr(plain, attribute)
+
+
+def _fill_dict(b: Statements, obj: Any, name: str) -> str:
+    for key, value in obj.__dict__.items():
+        b.fill(lambda k=key, v=value: f"{name}.__dict__[{k!r}] = {b.value(v)}")  # type: ignore[misc]
+    return name
+
+
+def _static(b: Statements, obj: Any) -> str:
+    return b.bind(obj, f"{b.hold(type(obj))}({b.value(obj.__func__)})")
+
+
+def _property(b: Statements, obj: property) -> str:
+    return b.bind(obj, f"{b.hold(property)}({b.items((obj.fget, obj.fset, obj.fdel, obj.__doc__))})")
+
+
+def _super(b: Statements, obj: Any) -> str:
+    return b.bind(obj, f"{b.hold(super)}({b.items((obj.__thisclass__, obj.__self__))})")
+
+
+def _weakref(b: Statements, obj: weakref.ref[Any]) -> str:
+    return b.bind(obj, f"{b.hold(weakref.ref)}({b.value(obj())})")
+
+
+def _symbolic(b: Statements, obj: Any) -> str:
+    """A number computed from sizes: evaluated in Python from the inputs' sizes."""
+    node = obj.node
+    return b.bind(obj, b.writer.expression(node.shape_env.simplify(node.expr)), hint="size")
+
+
+def _reduced(b: Statements, obj: Any) -> str:
+    """An iterator of the standard library, by its own `__reduce__`: (function, args[, state])."""
+    made = obj.__reduce__()
+    b.keep.append(made)
+    name = b.bind(obj, f"{b.hold(made[0])}({b.items(made[1])})", hint="iterator")
+    if len(made) > 2 and made[2] is not None:
+        b.lines.append(f"{name}.__setstate__({b.value(made[2])})")
+    return name
+
+
+def _string_io(b: Statements, obj: io.StringIO) -> str:
+    name = b.bind(obj, f"{b.hold(io.StringIO)}({obj.getvalue()!r})", hint="text")
+    b.lines.append(f"{name}.seek({obj.tell()})")
+    return name
+
+
+def _lock(b: Statements, obj: Any) -> str:
+    if not obj.acquire(blocking=False):
+        raise CannotReconstruct("locked", obj)
+    obj.release()
+    return b.bind(obj, f"{b.hold(threading.RLock if type(obj) is _RLOCK else threading.Lock)}()", hint="lock")
+
+
+def _random(b: Statements, obj: random.Random) -> str:
+    name = b.bind(obj, f"{b.hold(random.Random)}()")
+    b.lines.append(f"{name}.setstate({b.hold(obj.getstate())})")
+    return name
+
+
+def _mapping_proxy(b: Statements, obj: types.MappingProxyType[Any, Any]) -> str:
+    return b.bind(obj, f"{b.hold(types.MappingProxyType)}({b.value(gc.get_referents(obj)[0])})")
+
+
+_ITERATORS: tuple[type, ...] = (
+    *PLAIN_ITERATORS,
+    enumerate,
+    zip,
+    map,
+    filter,
+    itertools.count,
+    itertools.repeat,
+    itertools.chain,
+    itertools.cycle,
+    itertools.islice,
+    itertools.accumulate,
+    itertools.product,
+    itertools.permutations,
+    itertools.combinations,
+    itertools.starmap,
+    itertools.takewhile,
+    itertools.dropwhile,
+    itertools.compress,
+    itertools.zip_longest,
+)
+
+
+_RLOCK = type(threading.RLock())
+
+
+RECIPES: dict[type, Recipe] = {
+    float: _float,
+    list: _list,
+    tuple: _tuple,
+    dict: _dict,
+    set: _set,
+    frozenset: _frozenset,
+    slice: _slice,
+    range: _range,
+    torch.Size: _size,
+    collections.deque: _deque,
+    collections.OrderedDict: _ordered_dict,
+    collections.defaultdict: _defaultdict,
+    functools.partial: _partial,
+    types.MethodType: _method,
+    types.BuiltinFunctionType: _builtin,
+    types.CellType: _cell,
+    types.FunctionType: _function,
+    staticmethod: _static,
+    classmethod: _static,
+    property: _property,
+    super: _super,
+    weakref.ref: _weakref,
+    torch.SymInt: _symbolic,
+    torch.SymFloat: _symbolic,
+    torch.SymBool: _symbolic,
+    io.StringIO: _string_io,
+    type(threading.Lock()): _lock,
+    _RLOCK: _lock,
+    random.Random: _random,
+    types.MappingProxyType: _mapping_proxy,
+    **dict.fromkeys(_ITERATORS, _reduced),
+}

@@ -1,0 +1,79 @@
+"""Objects of a trace -> Python statements of the entry that make them again.
+
+In:     a value as the traced program saw it.
+Out:    `Rebuilder.value(obj)`: an expression; the statements it needs are appended to `lines`.
+Holds:  what existed before the trace is loaded by its source, once; what the trace made is made anew, with its
+        identity, sharing and cycles; no user code runs (no `__init__`, `__setitem__`, `__setattr__` of the program's
+        classes). Anything else raises `CannotReconstruct`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import enum
+import inspect
+import re
+import types
+from typing import Any
+
+import torch
+
+from pliant.capture.reconstruct import generators, instances, objects
+from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
+from pliant.capture.trace import NULL
+from pliant.capture.value_kinds import is_numpy_scalar
+from pliant.guards.facts import PLAIN
+
+# Kept by reference: immutable, or global by nature.
+_ATOMS: tuple[type, ...] = (
+    *PLAIN,
+    complex,
+    enum.Enum,
+    types.ModuleType,
+    types.CodeType,
+    re.Pattern,
+    re.Match,
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+    datetime.tzinfo,
+    decimal.Decimal,
+    inspect.Signature,
+    inspect.Parameter,
+    types.GenericAlias,
+    torch._ops.OpOverload,
+    torch._ops.OpOverloadPacket,
+    torch.finfo,
+    torch.iinfo,
+)
+
+
+_DESCRIPTORS = (
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.ClassMethodDescriptorType,
+)
+
+
+_RECIPES: dict[type, Recipe] = {**objects.RECIPES, **generators.RECIPES}
+
+
+class Rebuilder(Statements):
+    def recipe_of(self, obj: Any) -> Recipe:
+        cls = type(obj)
+        recipe = _RECIPES.get(cls)
+        if recipe is not None:
+            return recipe
+        if obj is NULL or isinstance(obj, torch.Tensor):
+            raise CannotReconstruct("unknown-tensor" if obj is not NULL else "null-on-stack", obj)
+        if isinstance(obj, type):
+            return objects.class_
+        by_reference = isinstance(obj, (*_ATOMS, *_DESCRIPTORS)) or (cls.__module__ == "numpy" and is_numpy_scalar(obj))
+        if by_reference:
+            return objects.atom
+        if issubclass(cls, tuple) and hasattr(cls, "n_sequence_fields"):
+            return objects.struct_sequence
+        return instances.instance

@@ -1,0 +1,133 @@
+"""What kinds of objects the capture tells apart, and what it knows of each kind without looking at its contents.
+
+In:     classes and values of the traced program.
+Out:    sets of types for `in` and `isinstance`; questions about a class, a namespace or a number.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import decimal
+import enum
+import functools
+import re
+import sys
+import types
+import weakref
+from typing import Any
+
+import torch
+
+from pliant.capture.graph_breaks import needs_value
+from pliant.errors import DataDependentError
+
+CONSTANT_TYPES: frozenset[type] = frozenset(
+    (
+        type(None),
+        bool,
+        str,
+        bytes,
+        complex,
+        type(...),
+        type(NotImplemented),
+        torch.dtype,
+        torch.layout,
+        torch.device,
+        torch.memory_format,
+        torch.qscheme,
+    )
+)
+SYMBOLIC_TYPES: frozenset[type] = frozenset((torch.SymInt, torch.SymFloat, torch.SymBool))
+MUTABLE_CONTAINERS: frozenset[type] = frozenset(
+    (
+        list,
+        dict,
+        set,
+        collections.OrderedDict,
+        collections.defaultdict,
+        collections.deque,
+        collections.Counter,
+        bytearray,
+    )
+)
+DICT_TYPES: frozenset[type] = frozenset((dict, collections.OrderedDict, collections.defaultdict, collections.Counter))
+# Objects of these types never change what they mean: knowing which one it is is knowing it.
+IDENTITY_TYPES: tuple[type, ...] = (
+    type,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.ModuleType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.MethodWrapperType,
+    types.CodeType,
+    property,
+    classmethod,
+    staticmethod,
+    functools.partial,
+    type(functools.lru_cache(len)),
+    enum.Enum,
+    re.Pattern,
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+    datetime.tzinfo,
+    decimal.Decimal,
+    weakref.ref,
+    types.GenericAlias,
+    types.UnionType,
+    torch._ops.OpOverload,
+    torch._ops.OpOverloadPacket,
+    torch._ops.HigherOrderOperator,
+    torch.Generator,
+    functools.singledispatchmethod,
+    functools.cached_property,
+)
+
+_PLAIN_TYPES: dict[type, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+
+
+def is_numpy_scalar(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, (numpy.generic, numpy.dtype))
+
+
+def concrete(value: Any) -> Any:
+    """A symbolic number specialized to its value (adds a guard); a break where only running the graph tells it."""
+    plain = _PLAIN_TYPES.get(type(value))
+    if plain is None:
+        return value
+    try:
+        return plain(value.node.shape_env.evaluate(value.node.expr))
+    except DataDependentError as error:
+        raise needs_value(error) from None
+
+
+def standard_globals(namespace: dict[str, Any]) -> bool:
+    """Whether a namespace is of a module of PyTorch or the standard library."""
+    name = namespace.get("__name__")
+    return isinstance(name, str) and _standard_module(name)
+
+
+def standard_class(cls: type) -> bool:
+    """Whether all classes along the MRO are PyTorch's or the standard library's."""
+    return all(_standard_module(base.__module__) for base in cls.__mro__ if isinstance(base.__module__, str))
+
+
+@functools.cache
+def _standard_module(name: str) -> bool:
+    top = name.partition(".")[0]
+    return top in ("torch", "builtins", "pliant") or (top in sys.stdlib_module_names and top != "__main__")
+
+
+def tuple_of(cls: type, items: list[Any]) -> Any:
+    """A tuple of the class, without running its own constructor."""
+    if cls is torch.Size:
+        return torch.Size(items) if all(type(i) in (int, torch.SymInt) for i in items) else tuple(items)
+    if hasattr(cls, "n_sequence_fields"):  # a struct sequence (torch.return_types), made by its type alone
+        return cls(items)
+    return tuple.__new__(cls, items)
