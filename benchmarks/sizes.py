@@ -1,14 +1,18 @@
-"""Whether models stay right and compiled as their sizes change: `python -m benchmarks.sizes [--models bert] [--registry FILE]`.
+"""Whether models stay right, compiled and fast as their sizes change: `python -m benchmarks.sizes [--models bert]`.
 
 In:     models with the sizes they meet. `--registry`: a Python file whose `MODELS` maps names to objects with `sizes`,
         `modes` and `build()`, which gives a case with `fn`, `inputs(size) -> (args, kwargs)`, `set_mode(training)`,
-        `params()` and `state()`.
-Out:    a row for each model, mode and `dynamic=`: the largest error over its sizes, how often the function that was
-        compiled most was compiled again, then the same at batch sizes 1 and 0; breaks and fallbacks.
-Holds:  a row is bad where an error is over `ALLOWED`, something fell back to eager, a function was compiled again more
-        often than once by default or at all with `dynamic=True`, or sizes 1 and 0 took more than one compile each.
+        `params()` and `state()`. `--no-time` leaves out the steady times.
+Out:    a row for each model and mode, by default (`auto`) and with `dynamic=True` (`true`): the largest error over its
+        sizes and at sizes 1 and 0; how often the function that was compiled most was compiled again; the most that a
+        size 1 and a size 0 compiled again; then seconds of the first call at the first size, static and symbolic, and
+        symbolic / static of that and of a later call. Geometric means last.
+Holds:  a row is bad where an error is over `ALLOWED`, something fell back to eager, where eager refuses a size and
+        compiled code does not (with the same type of error), a function was compiled again more often than once by
+        default or at all with `dynamic=True`, or a size of 1 or 0 took more than one compile.
 
-Nothing here is timed; each row is a process of its own.
+Each half of a row is a process of its own with a cache folder of its own. Dimensions that vary among a model's sizes
+are those which also become 1 and 0. Steady times are medians of calls in turn.
 """
 
 import argparse
@@ -16,8 +20,10 @@ import copy
 import importlib.util
 import json
 import os
+import statistics
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -26,10 +32,12 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks import models
-from benchmarks.one import gradients, tensors
+from benchmarks.children import fresh_cache, geometric_mean
+from benchmarks.one import gradients, in_turn, tensors
 
 ALLOWED = {"output": 1e-3, "gradient": 1e-2}
-WIDTHS = (24, 11, 9, 10, 10, 7, 7, 7, 8, 6)
+WIDTHS = (23, 7, 9, 10, 15, 6, 6, 8, 10, 9, 6, 8, 4)
+BUDGET = 1.5  # seconds of steady timing
 
 
 class OwnCase:
@@ -85,35 +93,81 @@ def step(case: Any, function: Any, size: tuple[int, ...], training: bool) -> dic
     return found
 
 
-def check(build: Any, sizes: Any, training: bool, dynamic: bool | None) -> dict[str, Any]:
+def check(build: Any, sizes: Any, training: bool, dynamic: bool | None, timed: bool) -> dict[str, Any]:
     import pliant
     from pliant.debug import events
 
     eager, ours = build(), build()
     for case in (eager, ours):
         case.set_mode(training)
+    step(eager, eager.fn, sizes[0], training)  # warms up torch itself
     function = pliant.compile(ours.fn, dynamic=dynamic)
-    first = sizes[0]
-    small = {f"_{n}": [(n, *first[1:])] * 2 for n in (1, 0) if len(first) > 1}
-    row: dict[str, Any] = {}
-    for key, met in {"": sizes, **small}.items():
-        with events.collect("recompile") as found:
-            row["error" + key] = error_at(eager, ours, function, met, training)
-        row["again" + key] = max(Counter(e.fields["name"] for e in found).values(), default=0)
-        row["why" + key] = [f"{e.fields['name']}: {e.fields['why']}" for e in found]
+    start = time.perf_counter()
+    step(ours, function, sizes[0], training)
+    row: dict[str, Any] = {"cold": time.perf_counter() - start}
+    for key, met in {"": [list(sizes)], **{f"_{n}": small_sizes(sizes, n) for n in (1, 0)}}.items():
+        results = []
+        for group in met:
+            with events.collect("recompile") as found:
+                error = error_at(eager, ours, function, group, training)
+            again = max(Counter(e.fields["name"] for e in found).values(), default=0)
+            results.append((error, again, [f"{group}: {e.fields['name']}: {e.fields['why']}" for e in found]))
+        row["error" + key] = [r[0] for r in results]
+        row["again" + key] = max((r[1] for r in results), default=0)
+        row["why" + key] = [why for r in results for why in r[2]]
     stats = pliant.stats()
-    return row | {"breaks": stats["graph_breaks"], "fallbacks": stats["fallback_reasons"]}
+    row |= {"breaks": stats["graph_breaks"], "fallbacks": stats["fallback_reasons"]}
+    return row | ({"steady": steady(build, sizes[0], training)} if timed and dynamic else {})
+
+
+def small_sizes(sizes: Any, n: int) -> list[list[tuple[int, ...]]]:
+    """The first size with each dimension that varies set to `n`, met twice."""
+    first = sizes[0]
+    varying = [d for d in range(len(first)) if len({size[d] for size in sizes}) > 1]
+    return [[(*first[:d], n, *first[d + 1 :])] * 2 for d in varying] if len(first) > 1 else []
+
+
+def steady(build: Any, size: tuple[int, ...], training: bool) -> float:
+    """Time of a call with symbolic sizes over that of one with static ones."""
+    import pliant
+
+    cases = [build() for _ in range(2)]
+    for case in cases:
+        case.set_mode(training)
+    functions = [pliant.compile(case.fn, dynamic=dynamic) for case, dynamic in zip(cases, (True, False), strict=True)]
+    inputs = cases[0].inputs(size)
+    calls = [lambda c=c, f=f: run_once(c, f, inputs, training) for c, f in zip(cases, functions, strict=True)]
+    times = in_turn(calls[0], calls[1], BUDGET)
+    return statistics.median(x / y for x, y in times)
+
+
+def run_once(case: Any, function: Any, inputs: Any, training: bool) -> None:
+    with torch.set_grad_enabled(training):
+        outputs = tensors(function(*inputs[0], **inputs[1]))
+    if training:
+        roots = [t for t in outputs if t.requires_grad]
+        torch.autograd.backward(roots, [torch.ones_like(t) for t in roots])
+        if isinstance(case.fn, nn.Module):
+            case.fn.zero_grad()
 
 
 def error_at(eager: Any, ours: Any, function: Any, sizes: Any, training: bool) -> dict[str, float] | str:
+    """The worst errors; what eager raises if it refuses a size and compiled code does the same."""
     worst = {"output": 0.0, "gradient": 0.0}
     for size in sizes:
         try:
             wanted = step(eager, eager.fn, size, training)
-        except (RuntimeError, ValueError, IndexError) as error:
-            return f"eager: {str(error).splitlines()[0][:40]}"
+        except Exception as refused:
+            kind = type(refused).__name__
+            try:
+                step(ours, function, size, training)
+            except Exception as error:
+                if type(error) is type(refused):
+                    continue
+                return {"output": float("inf"), "gradient": 0.0, kind: type(error).__name__}
+            return {"output": float("inf"), "gradient": 0.0, kind: "nothing"}
         got = step(ours, function, size, training)
-        for part in worst:
+        for part in ("output", "gradient"):
             worst[part] = max(worst[part], relative_error(got[part], wanted[part]))
     return worst
 
@@ -132,56 +186,76 @@ def relative_error(got: list[Tensor], wanted: list[Tensor]) -> float:
     return worst
 
 
-# ---- all rows, a process each
+# ---- all rows, two processes each
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Accuracy and compiles as sizes change.")
+    parser = argparse.ArgumentParser(description="Accuracy, compiles and times as sizes change.")
     parser.add_argument("--registry", help="a Python file with MODELS; by default the models of benchmarks.models")
     parser.add_argument("--models", nargs="*")
     parser.add_argument("--modes", nargs="*", default=["infer", "train"])
-    parser.add_argument("--dynamic", nargs="*", default=["auto", "true"], choices=["auto", "true"])
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--no-time", action="store_true", help="no steady times")
+    parser.add_argument("--child", choices=["auto", "true"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     rows = registry(options.registry)
     if options.child:
-        (name,), (mode,), (dynamic,) = options.models, options.modes, options.dynamic
+        (name,), (mode,) = options.models, options.modes
         build, sizes, _ = rows[name]
-        print(json.dumps(check(build, sizes, mode == "train", True if dynamic == "true" else None)))
+        dynamic = True if options.child == "true" else None
+        print(json.dumps(check(build, sizes, mode == "train", dynamic, not options.no_time)))
         return
-    print_row(["model", "mode", "dynamic", "output", "gradient", "again", "at 1", "at 0", "breaks", ""])
-    bad = 0
-    for name in options.models or rows:
-        for mode in (m for m in options.modes if m in rows[name][2]):
-            for dynamic in options.dynamic:
-                bad += print_result(name, mode, dynamic, run(options.registry, name, mode, dynamic))
+    titles = ["model", "mode", "output", "gradient", "compiled again", "at 1", "at 0"]
+    print_row([*titles, "breaks", "static s", "dynamic", "cold", "steady", ""])
+    results = [
+        print_result(name, mode, *(run(options, name, mode, dynamic) for dynamic in ("auto", "true")))
+        for name in options.models or rows
+        for mode in (m for m in options.modes if m in rows[name][2])
+    ]
+    print_means(results)
+    bad = sum(r["bad"] for r in results)
     raise SystemExit(f"{bad} bad rows" if bad else 0)
 
 
-def run(registry_path: str | None, name: str, mode: str, dynamic: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.sizes", "--child", "--models", name, "--modes", mode]
-    command += ["--dynamic", dynamic] + (["--registry", registry_path] if registry_path else [])
-    done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ), check=False)
+def run(options: argparse.Namespace, name: str, mode: str, dynamic: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.sizes", "--child", dynamic, "--models", name, "--modes", mode]
+    command += ["--no-time"] * options.no_time + (["--registry", options.registry] if options.registry else [])
+    with fresh_cache() as cache:
+        env = {**os.environ, "PLIANT_CACHE_DIR": str(cache)}
+        done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     if done.returncode:
         return {"failed": (done.stderr.strip().splitlines() or ["no message"])[-1][:200]}
     return dict(json.loads(done.stdout.strip().splitlines()[-1]))
 
 
-def print_result(name: str, mode: str, dynamic: str, row: dict[str, Any]) -> bool:
-    if "failed" in row:
-        print_row([name, mode, dynamic, row["failed"]])
-        return True
-    errors = [e for key in ("error", "error_1", "error_0") if isinstance(e := row.get(key), dict)]
-    inaccurate = any(not e[part] <= ALLOWED[part] for e in errors for part in ALLOWED)
-    many = row["again"] > (dynamic == "auto") or max(row.get("again_1", 0), row.get("again_0", 0)) > 1
-    worst = {part: max((e[part] for e in errors), default=0.0) for part in ALLOWED}
-    cells = [name, mode, dynamic, *(f"{worst[p]:.1e}" for p in ALLOWED), row["again"]]
-    cells += [row.get("again_1", "-"), row.get("again_0", "-"), row["breaks"]]
-    bad = inaccurate or many or bool(row["fallbacks"])
+def print_result(name: str, mode: str, auto: dict[str, Any], true: dict[str, Any]) -> dict[str, Any]:
+    failed = [row["failed"] for row in (auto, true) if "failed" in row]
+    if failed:
+        print_row([name, mode, *failed])
+        return {"bad": True}
+    worst = {part: max(worst_error(row, part) for row in (auto, true)) for part in ALLOWED}
+    bad = any(not worst[part] <= ALLOWED[part] for part in ALLOWED) or auto["again"] > 1 or true["again"] > 0
+    for row in (auto, true):
+        bad = bad or bool(row["fallbacks"]) or max(row["again_1"], row["again_0"]) > 1
+    cells: list[Any] = [name, mode, *(f"{worst[p]:.1e}" for p in ALLOWED)]
+    cells += [f"{auto[key]} {true[key]}" for key in ("again", "again_1", "again_0", "breaks")]
+    times = {"cold": true["cold"] / auto["cold"], "steady": true.get("steady", float("nan"))}
+    cells += [f"{t:.2f}" for t in (auto["cold"], true["cold"], *times.values())]
     print_row([*cells, "bad" if bad else ""])
-    if bad:
-        print("   ", str(row)[:600])
-    return bad
+    for row in (auto, true) if bad else ():
+        print("   ", str(row)[:800])
+    return {"bad": bad, **times}
+
+
+def worst_error(row: dict[str, Any], part: str) -> float:
+    errors = [e for key in ("error", "error_1", "error_0") for e in row[key]]
+    return max((float(e[part]) for e in errors), default=0.0)
+
+
+def print_means(results: list[dict[str, Any]]) -> None:
+    for key in ("cold", "steady"):
+        ratios = [r[key] for r in results if key in r and r[key] == r[key]]
+        worst = max(ratios, default=float("nan"))
+        print(f"{key}: symbolic / static, geometric mean {geometric_mean(ratios):.3f}, largest {worst:.3f}")
 
 
 def print_row(cells: list[Any]) -> None:
