@@ -10,7 +10,7 @@ import architecture
 # A name stands for itself and what is below it; the longest match decides.
 LAYERS: list[tuple[str, ...]] = [
     ("errors", "gc_pause"),
-    ("config", "source", "torch_adapter"),
+    ("config", "source", "torch_adapter", "cpython"),
     ("debug.events",),
     ("symbolic",),
     ("graph",),

@@ -20,14 +20,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pliant.cpython import (
+    BYTES,
+    LIST_ITEMS,
+    LIST_SIZE,
+    METH_NOARGS,
+    METH_O,
+    TUPLE_ITEMS,
+    MethodDef,
+    address_of,
+    builtin,
+    method,
+    word,
+    words,
+)
 from pliant.guards.tensor_words import Description as Words
 
-_DICT_VERSION, _DICT_VALUES, _LIST_SIZE, LIST_ITEMS = (
-    24,
-    40,
-    16,
-    24,
-)  # offsets in CPython's objects (64 bits, with the global lock)
+_DICT_VERSION, _DICT_VALUES = 24, 40  # offsets in CPython's dicts (64 bits, with the global lock)
 
 ABSENT, PRESENT = 0, 1  # what a key is to be, where it is not one object
 
@@ -219,34 +228,18 @@ class Watched:
         return found
 
 
-def word(address: int) -> int:
-    return ctypes.c_uint64.from_address(address).value
-
-
 def _inline_values(mapping: Any) -> tuple[int, ...]:
     """From CPython 3.13 on stores to an object write values inside the object, unseen by its dict: those words."""
     values = word(id(mapping) + _DICT_VALUES) if sys.version_info >= (3, 13) else 0
     if not values:
         return ()
     capacity, _, embedded, _ = ctypes.string_at(values, 4)  # also: entries in use, whether the values are valid
-    return tuple((ctypes.c_uint64 * (1 + capacity)).from_address(values)) if embedded else ()
+    return words(values, 1 + capacity) if embedded else ()
 
 
-class _MethodDef(ctypes.Structure):
-    """CPython's PyMethodDef."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
-_METH_NOARGS, _METH_O = 4, 8
 _build: Callable[[str], ctypes.PyDLL | None] | None = None
-_definition: _MethodDef | None = None  # shared by all checks; functions refer to it by address
-_alike_definition: _MethodDef | None = None
+_definition: MethodDef | None = None  # shared by all checks
+_alike_definition: MethodDef | None = None
 _library: ctypes.PyDLL | None = None
 _watching = False  # versions are kept by a dict watcher
 
@@ -261,7 +254,7 @@ def available() -> bool:
     """Whether memory can be watched here; compiles the native part."""
     if _build is None:
         return False
-    with _lock:  # once: functions refer to the definitions by address
+    with _lock:
         return _prepare(_build)
 
 
@@ -287,13 +280,9 @@ def _prepare(build: Callable[[str], ctypes.PyDLL | None]) -> bool:
         _watching = True
         if identifier < 0 or not _versions_work():
             return False
-    _definition = _MethodDef(b"unchanged", _address(_library.pliant_watch), _METH_NOARGS, None)
-    _alike_definition = _MethodDef(b"alike", _address(_library.pliant_alike), _METH_O, None)
+    _definition = method("unchanged", _library.pliant_watch, METH_NOARGS)
+    _alike_definition = method("alike", _library.pliant_alike, METH_O)
     return True
-
-
-def _address(function: Any) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def _bind(watch: int, identifier: int) -> None:
@@ -301,13 +290,13 @@ def _bind(watch: int, identifier: int) -> None:
     _library.pliant_bind.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
     _library.pliant_bind.restype = None
     _library.pliant_cell.argtypes, _library.pliant_cell.restype = [ctypes.py_object], ctypes.c_void_p
-    _library.pliant_bind(_address(ctypes.pythonapi.PyDict_GetItemWithError), watch, identifier)
+    _library.pliant_bind(address_of(ctypes.pythonapi.PyDict_GetItemWithError), watch, identifier)
 
 
 def _dict_watcher(library: ctypes.PyDLL) -> tuple[int, int]:
     """Address of `PyDict_Watch` and the number of our watcher; -1 without one (there are eight)."""
     try:
-        return _address(ctypes.pythonapi.PyDict_Watch), ctypes.pythonapi.PyDict_AddWatcher(library.pliant_event)
+        return address_of(ctypes.pythonapi.PyDict_Watch), ctypes.pythonapi.PyDict_AddWatcher(library.pliant_event)
     except (AttributeError, RuntimeError):
         return 0, -1
 
@@ -323,7 +312,7 @@ def version_place(mapping: dict[Any, Any]) -> int:
     return int(found)
 
 
-_STRICT = 32 + 2 * 8  # where a table says that any change of a dict counts
+_STRICT = BYTES + 2 * 8  # where a table says that any change of a dict counts
 
 
 def native_check(watched: Watched, result: Any) -> Callable[[], Any] | None:
@@ -344,38 +333,31 @@ def native_check(watched: Watched, result: Any) -> Callable[[], Any] | None:
         details += facts.details()
     table = [id(result), id(None), 1, *sizes, *runs, *heads, *tails, *details]
     data = bytes((ctypes.c_uint64 * len(table))(*table))
-    check: Callable[[], Any] = _function(_definition, (data, result, watched))
+    check: Callable[[], Any] = builtin(_definition, (data, result, watched))
     if check() is not result:
         return None
     ctypes.c_uint64.from_address(id(data) + _STRICT).value = 0
     return check
 
 
-def native_alike(words: Words, tensors: Mapping[int, Any]) -> Callable[[tuple[Any, ...]], bool]:
+def native_alike(known: Words, tensors: Mapping[int, Any]) -> Callable[[tuple[Any, ...]], bool]:
     """A builtin function of the arguments: whether those at the indexes are tensors like these."""
     assert available() and _alike_definition is not None
-    rows = [value for index, one in tensors.items() for value in (index, id(type(one)), *words.of(one))]
+    rows = [value for index, one in tensors.items() for value in (index, id(type(one)), *known.of(one))]
     table = [
         id(True),
         id(False),
-        words.offset,
-        words.autograd,
-        len(words.which),
+        known.offset,
+        known.autograd,
+        len(known.which),
         len(rows),
-        *words.which,
-        *words.bits,
+        *known.which,
+        *known.bits,
         *rows,
     ]
     data = bytes((ctypes.c_uint64 * len(table))(*table))
-    alike: Callable[[tuple[Any, ...]], bool] = _function(_alike_definition, (data, [type(t) for t in tensors.values()]))
+    alike: Callable[[tuple[Any, ...]], bool] = builtin(_alike_definition, (data, [type(t) for t in tensors.values()]))
     return alike
-
-
-def _function(definition: _MethodDef, owner: tuple[Any, ...]) -> Any:
-    """A builtin function that has `owner` as its `self`."""
-    make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    return make(ctypes.addressof(definition), owner, None)
 
 
 # ---- whether this interpreter is as this module says
@@ -387,18 +369,18 @@ def _layouts_work() -> bool:
         return False
     if ctypes.sizeof(ctypes.c_void_p) != 8 or not getattr(sys, "_is_gil_enabled", lambda: True)():
         return False
-    return ctypes.string_at(id(b"words") + 32, 5) == b"words" and _tuples_work() and _lists_work()
+    return ctypes.string_at(id(b"words") + BYTES, 5) == b"words" and _tuples_work() and _lists_work()
 
 
 def _tuples_work() -> bool:
     pair = (object(), object())
-    return word(id(pair) + 24) == id(pair[0])
+    return word(id(pair) + TUPLE_ITEMS) == id(pair[0])
 
 
 def _lists_work() -> bool:
     items = [object(), object()]
     array = word(id(items) + LIST_ITEMS)
-    return word(id(items) + _LIST_SIZE) == 2 and [word(array), word(array + 8)] == [id(items[0]), id(items[1])]
+    return word(id(items) + LIST_SIZE) == 2 and [word(array), word(array + 8)] == [id(items[0]), id(items[1])]
 
 
 def _versions_work() -> bool:

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 import torch
 
-WORD = 8
+from pliant.cpython import WORD, word, words
+
 _MOST_WORDS = 26  # read of the tensor's object
 _MOST_META_WORDS = 64  # read of its autograd record
 _INLINE_DIMS = 5  # up to this rank sizes and strides lie inside the object
@@ -48,11 +49,11 @@ def words_of(tensor: torch.Tensor) -> list[tuple[int, Words]] | None:
     if layout is None or tensor.dim() > _INLINE_DIMS or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return None
     address = tensor._cdata
-    found = [(address + WORD * first, _read(address + WORD * first, count)) for first, count in layout.runs]
-    record = _word(address + WORD * layout.autograd)
+    found = [(address + WORD * first, words(address + WORD * first, count)) for first, count in layout.runs]
+    record = word(address + WORD * layout.autograd)
     if record:
         place = record + WORD * layout.requires_grad
-        found.append((place, (_word(place),)))
+        found.append((place, (word(place),)))
     return found
 
 
@@ -70,12 +71,12 @@ class Description:
     bits: Words
 
     def of(self, tensor: torch.Tensor) -> Words:
-        return tuple(_word(tensor._cdata + WORD * i) & bits for i, bits in zip(self.which, self.bits, strict=True))
+        return tuple(word(tensor._cdata + WORD * i) & bits for i, bits in zip(self.which, self.bits, strict=True))
 
     def describes(self, tensor: torch.Tensor) -> bool:
         """Whether the words say all of the tensor: it has no autograd record, and its sizes lie inside the object."""
         plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.dim() <= _INLINE_DIMS
-        return plain and _word(tensor._cdata + WORD * self.autograd) == 0
+        return plain and word(tensor._cdata + WORD * self.autograd) == 0
 
 
 @functools.cache
@@ -88,13 +89,13 @@ def description() -> Description | None:
         alike = [t for fill in (0xFF, 0, 0xAA, 0x55) for t in _on_dirty_memory(fill)]
         alike += [torch.ones(3, 5) * 2, torch.zeros(15).view(3, 5), torch.zeros(30)[:15].reshape(3, 5).clone()]
         alike += [torch.frombuffer(bytearray(60), dtype=torch.float32).reshape(3, 5)]
-        rows = [_read(t._cdata, max(layout.stable) + 1) for t in alike]
+        rows = [words(t._cdata, max(layout.stable) + 1) for t in alike]
         varying = [functools.reduce(int.__or__, (row[i] ^ rows[0][i] for row in rows)) for i in range(len(rows[0]))]
         # Pointers differ; a word with a few bits that do has gaps between its fields.
         which = tuple(i for i in layout.stable if varying[i].bit_count() <= _GAPS and i != layout.autograd)
         bits = tuple(~varying[i] & _ALL for i in which)
         places = range(16, torch.Tensor.__basicsize__ - 7, 8)
-        offsets = [o for o in places if all(_word(id(t) + o) == t._cdata for t in alike)]
+        offsets = [o for o in places if all(word(id(t) + o) == t._cdata for t in alike)]
         if len(offsets) != 1:
             return None
         found = Description(offsets[0], layout.autograd, which, bits)
@@ -152,14 +153,6 @@ _OTHERS: tuple[Callable[[], torch.Tensor], ...] = (
 )
 
 
-def _word(address: int) -> int:
-    return ctypes.c_uint64.from_address(address).value
-
-
-def _read(address: int, count: int) -> Words:
-    return tuple((ctypes.c_uint64 * count).from_address(address))
-
-
 def _usable(address: int, most: int) -> int:
     """Words that the allocator says belong to the object, 0 if it does not say."""
     try:
@@ -182,7 +175,7 @@ def _layout() -> _Layout | None:
         autograd = _autograd_word(count)
         if autograd is None:
             return None
-        records = [_word(probe._cdata + WORD * autograd) for probe in probes]
+        records = [word(probe._cdata + WORD * autograd) for probe in probes]
         requires_grad = _requires_grad_word(autograd, min(_usable(record, _MOST_META_WORDS) for record in records))
         if requires_grad is None:
             return None
@@ -193,9 +186,9 @@ def _layout() -> _Layout | None:
 def _autograd_word(count: int) -> int | None:
     """The word that becomes a pointer when a tensor first requires grad."""
     t = torch.zeros(3, 5)
-    before = _read(t._cdata, count)
+    before = words(t._cdata, count)
     t.requires_grad_(True)
-    after = _read(t._cdata, count)
+    after = words(t._cdata, count)
     changed = [i for i in range(2, count) if before[i] == 0 and after[i] > 1 << 16]
     return changed[0] if len(changed) == 1 else None
 
@@ -203,11 +196,11 @@ def _autograd_word(count: int) -> int | None:
 def _requires_grad_word(autograd: int, count: int) -> int | None:
     """The word of the autograd record that follows requires_grad, there and back."""
     t = torch.nn.Parameter(torch.zeros(3, 5))
-    record = _word(t._cdata + WORD * autograd)
+    record = word(t._cdata + WORD * autograd)
     states = []
     for flag in (True, False, True, False):
         t.requires_grad_(flag)
-        states.append(_read(record, count))
+        states.append(words(record, count))
     on, off = states[0], states[1]
     changed = [i for i in range(count) if on[i] != off[i]]
     steady = states[2] == on and states[3] == off
@@ -217,11 +210,11 @@ def _requires_grad_word(autograd: int, count: int) -> int | None:
 def _stable_words(count: int) -> tuple[int, ...]:
     """Words that ordinary use of a parameter leaves alone (its reference count, for one, does not belong to them)."""
     p = torch.nn.Parameter(torch.zeros(3, 5))
-    first = _read(p._cdata, count)
+    first = words(p._cdata, count)
     unstable: set[int] = set()
 
     def note() -> None:
-        unstable.update(i for i, (a, b) in enumerate(zip(first, _read(p._cdata, count))) if a != b)
+        unstable.update(i for i, (a, b) in enumerate(zip(first, words(p._cdata, count))) if a != b)
 
     kept = []
     for _ in range(3):
@@ -267,8 +260,8 @@ def _seen(layout: _Layout, change: Callable[[torch.Tensor], object]) -> bool:
     p = torch.zeros(3, 5).requires_grad_(True).requires_grad_(False)
 
     def now() -> list[int]:
-        record = _word(p._cdata + WORD * layout.autograd)
-        return [*(_word(p._cdata + WORD * i) for i in layout.stable), _word(record + WORD * layout.requires_grad)]
+        record = word(p._cdata + WORD * layout.autograd)
+        return [*(word(p._cdata + WORD * i) for i in layout.stable), word(record + WORD * layout.requires_grad)]
 
     before = now()
     change(p)

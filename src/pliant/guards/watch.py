@@ -21,16 +21,16 @@ from typing import Any
 
 import torch
 
+from pliant.cpython import LIST_ITEMS, LIST_SIZE, TYPE, word
 from pliant.guards import facts
 from pliant.guards.codegen import related
 from pliant.guards.kinds import MISSING, Guard, Kind
-from pliant.guards.native_watch import ABSENT, LIST_ITEMS, PRESENT, DictFacts, Watched, word
+from pliant.guards.native_watch import ABSENT, PRESENT, DictFacts, Watched
 from pliant.guards.parts import StoragesSource, shared
 from pliant.guards.sources import AttributeSource, CellSource, HeldSource, ItemSource, Source, TypeSource
 from pliant.guards.tensor_words import words_of
 
 # Offsets in CPython's objects; `native_watch` compares them with what the objects say of themselves.
-_TYPE, _LIST_SIZE = 8, 16
 _MANAGED_DICT = -24
 _TYPE_SIZE: int = type.__dict__["__basicsize__"].__get__(type) - 7
 _TPFLAGS_MANAGED_DICT, _TPFLAGS_HEAPTYPE = 1 << 4, 1 << 9
@@ -119,7 +119,7 @@ class Watch:
     def _class_of(self, obj: Any) -> type:
         # others cannot change their class
         if type(obj).__flags__ & _TPFLAGS_HEAPTYPE or isinstance(obj, types.ModuleType):
-            self.watched.note(obj, id(obj) + _TYPE, id(type(obj)))
+            self.watched.note(obj, id(obj) + TYPE, id(type(obj)))
         return type(obj)
 
     def _item(self, container: Any, key: Any) -> Any:
@@ -150,7 +150,7 @@ class Watch:
         self.watched.of_dict(mapping).whole = True
 
     def _list(self, items: list[Any]) -> None:
-        address = id(items) + _LIST_SIZE
+        address = id(items) + LIST_SIZE
         self.watched.note(items, address, list.__len__(items), word(id(items) + LIST_ITEMS))
 
     def _member(self, obj: Any, name: str) -> Any:

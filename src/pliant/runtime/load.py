@@ -16,23 +16,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pliant.cpython import METH_FASTCALL, builtin, method
 from pliant.runtime import openmp
 from pliant.torch_adapter import dlpack_exchange_capsule
 
-METH_FASTCALL = 0x80
-
 NativeEntry = Callable[..., None]
-
-
-class _MethodDef(ctypes.Structure):
-    """CPython's PyMethodDef, part of its stable interface."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
 
 
 class _ExchangeTable(ctypes.Structure):
@@ -52,7 +40,6 @@ class _ExchangeTable(ctypes.Structure):
 
 _lock = threading.Lock()
 _libraries: dict[Path, ctypes.CDLL] = {}
-_alive: list[object] = []  # method definitions, which CPython refers to by address
 
 
 @functools.cache
@@ -93,14 +80,4 @@ def _bindings(threaded: bool) -> Any:
 def load(path: Path, entries: Sequence[str], *, threaded: bool = True) -> list[NativeEntry]:
     """The entries of the shared object at `path` as Python functions, in order."""
     library = _open(path, threaded)
-    return [_builtin(library, name) for name in entries]
-
-
-def _builtin(library: ctypes.CDLL, name: str) -> NativeEntry:
-    address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-    definition = _MethodDef(name.encode(), address, METH_FASTCALL, None)
-    _alive.append(definition)
-    make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-    made: NativeEntry = make(ctypes.addressof(definition), None, None)
-    return made
+    return [builtin(method(name, getattr(library, name), METH_FASTCALL)) for name in entries]

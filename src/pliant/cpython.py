@@ -1,0 +1,56 @@
+"""CPython's objects in memory: words at addresses, and builtin functions made of native code.
+
+In:     addresses; C functions of libraries that stay loaded.
+Out:    `word`, `words`: what lies there; `builtin`: a C function as a Python function.
+Holds:  offsets are those of 64-bit CPython 3.11 to 3.13 with the global lock; who relies on one checks it first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+WORD = 8
+TYPE, LIST_SIZE, LIST_ITEMS, TUPLE_ITEMS, BYTES = 8, 16, 24, 24, 32  # offsets in objects
+METH_NOARGS, METH_O, METH_FASTCALL = 4, 8, 0x80
+
+
+class MethodDef(ctypes.Structure):
+    """CPython's PyMethodDef, part of its stable interface."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+def word(address: int) -> int:
+    return ctypes.c_uint64.from_address(address).value
+
+
+def words(address: int, count: int) -> tuple[int, ...]:
+    return tuple((ctypes.c_uint64 * count).from_address(address))
+
+
+def address_of(function: Any) -> int:
+    """Where a function that ctypes found starts."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def method(name: str, function: Any, flags: int) -> MethodDef:
+    """The definition of a builtin function. Functions refer to it by address, so it has to outlive them: it is kept."""
+    made = MethodDef(name.encode(), address_of(function), flags, None)
+    _definitions.append(made)
+    return made
+
+
+_definitions: list[MethodDef] = []
+
+
+def builtin(definition: MethodDef, owner: object = None) -> Any:
+    """A builtin function that has `owner` as its `self`."""
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    return make(ctypes.addressof(definition), owner, None)
