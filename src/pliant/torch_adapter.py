@@ -123,6 +123,17 @@ def uncounted_writes() -> AbstractContextManager[Any]:
     return guard
 
 
+def tied_by_writes(written: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether autograd minds, at `other`, a write of `written` in the same storage, though they share no element.
+
+    Empty tensors share their versions; one of several views of a call may not be used after a write (no public form).
+    """
+    if not written.numel() or not other.numel():
+        return True
+    several: Any = torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE
+    return bool(other.requires_grad and torch._C._autograd._get_creation_meta(other) == several)
+
+
 def without_base(tensor: Any) -> Any:
     """The tensor, or one in the same memory that autograd does not take for a view of another.
 

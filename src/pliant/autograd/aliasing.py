@@ -20,6 +20,7 @@ from pliant.autograd.aliases import Alias, ViewStep
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.torch_adapter import tied_by_writes
 
 
 class UnsupportedAliasing(Unsupported):
@@ -190,17 +191,49 @@ def check_overlap(inputs: list[GraphInput], written: set[int]) -> None:
                 f"input `{inputs[position].name}` is written and some of its elements are one in memory",
                 kind="aliased-inputs",
             )
-    spans = [(i, span) for i, one in enumerate(inputs) if (span := _memory(one.example)) is not None]
-    for i, mine in spans:
-        if i in written and any(j != i and _overlap(mine, other) for j, other in spans):
-            raise UnsupportedAliasing(
-                f"input `{inputs[i].name}` is written and shares memory with another input", kind="aliased-inputs"
-            )
+    found = _first_shared(inputs, written)
+    if found is None:
+        found = _first_tied(inputs, written)
+    if found is not None:
+        raise UnsupportedAliasing(
+            f"input `{inputs[found].name}` and another share memory, and one is written", kind="aliased-inputs"
+        )
+
+
+def _first_shared(inputs: list[GraphInput], written: set[int]) -> int | None:
+    """An input whose elements lie among those of another, where one of both is written."""
+    spans = [(*span, i) for i, one in enumerate(inputs) if (span := _memory(one.example)) is not None]
+    reach = reach_of_written = -1
+    for first, last, i in sorted(spans):
+        if first <= reach_of_written or i in written and first <= reach:
+            return i
+        reach = max(reach, last)
+        if i in written:
+            reach_of_written = max(reach_of_written, last)
+    return None
+
+
+def _first_tied(inputs: list[GraphInput], written: set[int]) -> int | None:
+    """An input that a write of another concerns though no element is shared: see `tied_by_writes`."""
+    owners: dict[int, list[int]] = {}
+    for i, one in enumerate(inputs):
+        if _is_real(one.example):
+            owners.setdefault(one.example.untyped_storage()._cdata, []).append(i)
+    for group in owners.values():
+        for i in group:
+            others = (j for j in group if j != i and j in written)
+            if any(tied_by_writes(inputs[j].example, inputs[i].example) for j in others):
+                return i
+    return None
+
+
+def _is_real(tensor: Any) -> bool:
+    return isinstance(tensor, torch.Tensor) and type(tensor) is not FakeTensor and tensor.layout is torch.strided
 
 
 def _overlaps_itself(tensor: Any) -> bool:
     """Whether a real tensor's elements may share memory: a step that does not lead out of what smaller steps reach."""
-    if not isinstance(tensor, torch.Tensor) or type(tensor) is FakeTensor or tensor.numel() == 0:
+    if not _is_real(tensor) or tensor.numel() == 0:
         return False
     reached = 0
     for step, size in sorted(zip(tensor.stride(), tensor.shape)):
@@ -213,14 +246,10 @@ def _overlaps_itself(tensor: Any) -> bool:
 
 def _memory(tensor: Any) -> tuple[int, int] | None:
     """First and last address of a real tensor's elements."""
-    if not isinstance(tensor, torch.Tensor) or type(tensor) is FakeTensor or tensor.numel() == 0:
+    if not _is_real(tensor) or tensor.numel() == 0:
         return None
     start = tensor.data_ptr()
     if start == 0:
         return None
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return start, start + (last + 1) * tensor.element_size() - 1
-
-
-def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    return one[0] <= other[1] and other[0] <= one[1]

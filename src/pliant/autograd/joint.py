@@ -43,6 +43,7 @@ class JointGraph:
     `roots`: where the results that have tangents are found among outputs and inputs when the program runs again.
     `ends`: the fakes of the inputs and of the outputs, as they were when the program had run.
     `writes`: (placeholder of the input, node of its new value), done by `copy_` at the end of the forward graph.
+    `refusal`: the error that asking for gradients is in eager too; "" if it is none.
     """
 
     graph: fx.Graph
@@ -57,13 +58,14 @@ class JointGraph:
     roots: list[Root] = field(default_factory=list)
     writes: list[tuple[fx.Node, fx.Node]] = field(default_factory=list)
     ends: tuple[list[Any], tuple[Any, ...]] = ([], ())
+    refusal: str = ""
 
 
 class _Tracer:
     """One joint trace."""
 
-    def __init__(self, captured: CapturedGraph) -> None:
-        self.captured = captured
+    def __init__(self, captured: CapturedGraph, refusal: str) -> None:
+        self.captured, self.refusal = captured, refusal
         self.graph = fx.Graph()
         self.mode = FunctionalMode(captured.shape_env, self.graph)
         self.leaves: list[Any] = []  # what gradients are asked for: a leaf for each tensor that requires grad
@@ -82,7 +84,8 @@ class _Tracer:
             self.leaves.append(None)
             return
         described = one.example if isinstance(one.example, torch.Tensor) else one.fake
-        leaf, given = self._fake_input(one.fake, described.requires_grad, described.is_leaf)
+        with torch.inference_mode(described.is_inference()):  # autograd refuses to save such tensors
+            leaf, given = self._fake_input(one.fake, described.requires_grad, described.is_leaf)
         node.meta.update(val=given, stage="forward")
         new_input(node, given, position)
         self.inputs.append(given)
@@ -163,7 +166,7 @@ class _Tracer:
 
     def backward(self, plan: OutputPlan, tangents: list[FakeTensor]) -> list[Any]:
         """The gradient fake, or None, for each captured input."""
-        wanted = [leaf for leaf in self.leaves if leaf is not None]
+        wanted = [leaf for leaf in self.leaves if leaf is not None and not self.refusal]
         if not wanted or not tangents:
             return [None] * len(self.leaves)
         roots = [plan.results[position] for position in plan.differentiable]
@@ -247,7 +250,7 @@ class _Tracer:
         _release(graph, self.mode)
         return JointGraph(
             graph, self.captured, plan, holders[:primals], constants, holders[primals:], results, gradients,
-            self.reached_by, self.roots, writes,
+            self.reached_by, self.roots, writes, refusal=self.refusal,
         )  # fmt: skip
 
 
@@ -311,11 +314,6 @@ def _plain(fake: FakeTensor, mode: FunctionalMode) -> FakeTensor:
     return mode.new(fake.size_, fake.stride_, fake.dtype_, fake.device_, False, fake.offset_)
 
 
-def trace_joint(captured: CapturedGraph, *, grad: bool | None = None) -> JointGraph | Cuts:
-    """The joint graph of a captured program, or where to cut it first. `grad`: whether to trace the backward; by
-    default where something needs it.
-    """
-    tracer = _Tracer(captured)
-    if grad is False:
-        tracer.leaves = [None] * len(tracer.leaves)
-    return tracer.run()
+def trace_joint(captured: CapturedGraph, *, refusal: str = "") -> JointGraph | Cuts:
+    """The joint graph of a captured program, or where to cut it first. With a `refusal` no backward is traced."""
+    return _Tracer(captured, refusal).run()

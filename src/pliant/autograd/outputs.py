@@ -63,7 +63,8 @@ def _view_getter(source: FromInput | FromResult, steps: tuple[ViewStep, ...], le
         tensor = find(inputs, results, made)
         for step in steps:
             tensor = _replay(step, tensor, results)
-        return tensor.requires_grad_() if leaf else tensor
+        # A view made under no_grad of what requires grad says that it does too, and has no gradient.
+        return tensor.requires_grad_() if leaf and not tensor.requires_grad else tensor
 
     return get
 

@@ -70,6 +70,8 @@ def _call(module: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], inp
         return value
     if node.op == "call_module":
         return module.get_submodule(target)(*args, **kwargs)
+    if target == "detach_" and any(args[0] is given for given in inputs):  # an error on views, which fakes are not
+        raise UnsupportedMutation("`detach_` of an input", kind="metadata-mutation")
     if target in _VIEW_IN_PLACE:
         return _view_in_place(node, args, kwargs, values, inputs)
     return call_on_fakes(getattr(args[0], target), args[1:], kwargs)

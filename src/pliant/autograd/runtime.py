@@ -37,7 +37,7 @@ _USED_WHERE_MADE = "a returned tensor is used where it is made"
 def build(captured: CapturedGraph, compile_aten: AtenCompiler, config: Any = None) -> Call:
     """The callable. Raises `Unsupported` (or the program's own error) if the program cannot be traced."""
     with events.stage("joint"):
-        joint, refusal = _traced(captured)
+        joint = _traced(captured)
     if isinstance(joint, Cuts):
         if not joint.inside:
             return _in_segments(captured, joint, compile_aten)
@@ -45,26 +45,26 @@ def build(captured: CapturedGraph, compile_aten: AtenCompiler, config: Any = Non
         if written_out is None:
             raise UnsupportedAliasing(_USED_WHERE_MADE, kind="returned-intermediate")
         return build(written_out, compile_aten)
-    return _build_whole(captured, joint, compile_aten, refusal)
+    return _build_whole(captured, joint, compile_aten)
 
 
-def _traced(captured: CapturedGraph) -> tuple[JointGraph | Cuts, str]:
-    """The joint graph, and the error that asking for gradients of its results is in eager too ("": none).
+def _traced(captured: CapturedGraph) -> JointGraph | Cuts:
+    """The joint graph, without a backward where asking for gradients of its results is an error in eager too.
 
     A training step that returns its loss is such a program: the optimizer has written what the loss's backward reads.
     """
     try:
-        return trace_joint(captured), ""
+        return trace_joint(captured)
     except UnsupportedAliasing as error:
         if error.kind != SAVED_WRITTEN:
             raise
-        joint = trace_joint(captured, grad=False)
+        joint = trace_joint(captured, refusal=error.what)
         if isinstance(joint, Cuts) or not all(write.in_graph for write in joint.plan.writes):
             raise
-        return joint, error.what
+        return joint
 
 
-def _build_whole(captured: CapturedGraph, joint: JointGraph, compile_aten: AtenCompiler, refusal: str = "") -> Call:
+def _build_whole(captured: CapturedGraph, joint: JointGraph, compile_aten: AtenCompiler) -> Call:
     if events.wants("joint"):
         events.record("joint", name=captured.name, text=graph_text(joint.graph))
     with events.stage("partition"):
@@ -76,7 +76,7 @@ def _build_whole(captured: CapturedGraph, joint: JointGraph, compile_aten: AtenC
         run = _with_constants(run, joint.constants)
     maker = OutputMaker(joint.plan, captured.inputs)
     if parts.backward is None:
-        return _inference(captured, joint, run, maker, refusal)
+        return _inference(captured, joint, run, maker)
     return training(captured, joint, parts, run, maker, compile_aten, build)
 
 
@@ -138,35 +138,37 @@ def _with_constants(run: Runnable, constants: list[torch.Tensor]) -> Runnable:
 
 
 class _Refused(torch.autograd.Function):
-    """Results whose history was written over: they require gradients, and asking for these is an error."""
+    """A result whose history was written over: it requires gradients, and asking for these is an error."""
 
     @staticmethod
-    def forward(ctx: Any, why: str, anchor: torch.Tensor, *results: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(ctx: Any, why: str, result: torch.Tensor, *sources: torch.Tensor) -> torch.Tensor:
         ctx.why = why
-        ctx.mark_dirty(*results)
-        return results
+        ctx.mark_dirty(result)
+        return result
 
     @staticmethod
-    def backward(ctx: Any, *tangents: Any) -> Any:
+    def backward(ctx: Any, tangent: Any) -> Any:
         raise RuntimeError(ctx.why)
 
 
-def _refusing(run: Runnable, positions: list[int], why: str) -> Runnable:
-    refused: Callable[..., tuple[torch.Tensor, ...]] = _Refused.apply
+def _refusing(run: Runnable, joint: JointGraph) -> Runnable:
+    refused: Callable[..., torch.Tensor] = _Refused.apply
+    sources = {
+        position: [i for i, bits in enumerate(joint.reached_by) if bits >> number & 1]
+        for number, position in enumerate(joint.plan.differentiable)
+    }
 
     def call(inputs: list[Any]) -> list[Any]:
+        given = list(inputs)
         results = list(run(inputs))
-        anchor = torch.empty((), requires_grad=True)
-        for position, result in zip(positions, refused(why, anchor, *[results[p] for p in positions])):
-            results[position] = result
+        for position, reached in sources.items():
+            results[position] = refused(joint.refusal, results[position], *[given[i] for i in reached])
         return results
 
     return call
 
 
-def _inference(
-    captured: CapturedGraph, joint: JointGraph, run: Runnable, maker: OutputMaker, refusal: str = ""
-) -> Call:
+def _inference(captured: CapturedGraph, joint: JointGraph, run: Runnable, maker: OutputMaker) -> Call:
     needs_guard = captured.grad_enabled
     bump = written_in_graph(joint.plan)
 
@@ -178,8 +180,8 @@ def _inference(
             _set_grad(True)
 
     compute = without_grad if needs_guard else run
-    if refusal:
-        compute = _refusing(compute, list(joint.plan.differentiable), refusal)
+    if joint.refusal:
+        compute = _refusing(compute, joint)
     if maker.is_plain and not bump:
         return lambda inputs: tuple(map(without_base, compute(inputs)))
 

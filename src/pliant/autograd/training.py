@@ -53,8 +53,8 @@ def written_in_graph(plan: OutputPlan) -> list[int]:
 
 
 def without_counting(run: Runnable, plan: OutputPlan) -> Runnable:
-    """`run`, its writes not counted where the program writes through `.data`: versions are set afterwards."""
-    if all(write.counted for write in plan.writes):
+    """`run`, its own writes of inputs not counted in their versions: `bump_versions` does that, once."""
+    if not any(write.in_graph for write in plan.writes):
         return run
 
     def call(inputs: list[Any]) -> list[Any]:
@@ -121,9 +121,10 @@ def training(
         return lambda inputs: apply(None, *inputs)
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
-        results = apply(kept.before(inputs), *inputs)
+        before = kept.before(inputs)
+        bump_versions(inputs, bump)  # first: a view that is written without autograd then has a new function
+        results = apply(before, *inputs)
         function = results[first].grad_fn
-        bump_versions(inputs, bump)
         outputs = maker.make(inputs, results)
         function.watched = watched.versions(inputs, results)
         return outputs

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from pliant.torch_adapter import tied_by_writes
+
 # Types whose `==` between two instances of exactly that type is right as it is.
 PLAIN: frozenset[type] = frozenset(
     {
@@ -77,9 +79,13 @@ def separate(written: Iterable[torch.Tensor], others: Iterable[torch.Tensor], he
 
 
 def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether the stretches of memory between the first and the last element of two dense or strided tensors meet."""
-    if a.untyped_storage()._cdata != b.untyped_storage()._cdata or not a.numel() or not b.numel():
+    """Whether the stretches of memory between the first and the last element of two dense or strided tensors meet,
+    or a write of one concerns the other nevertheless.
+    """
+    if a.untyped_storage()._cdata != b.untyped_storage()._cdata:
         return False
+    if tied_by_writes(a, b) or tied_by_writes(b, a):
+        return True
     (low, high), (first, last) = _stretch(a), _stretch(b)
     return low < last and first < high
 

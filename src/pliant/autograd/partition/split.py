@@ -98,7 +98,9 @@ class _Split:
 
     def run(self) -> Partition:
         wanted = [i for i, g in enumerate(self.gradients) if g is not None]
-        if not wanted and not any(self.joint.reached_by):  # a formula may also say that no gradient reaches its input
+        if not wanted and (
+            self.joint.refusal or not any(self.joint.reached_by)
+        ):  # a formula may also say that no gradient reaches its input
             forward = self.forward_graph([], [])
             return Partition(forward, None, len(self.results))
         in_forward = self.closure([*_nodes(self.results), *self.epilogue, *self.binders("forward")])
