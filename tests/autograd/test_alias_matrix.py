@@ -1,0 +1,21 @@
+"""A part of the alias matrix: every action in every mode, and cases whose difference from eager was found by it."""
+
+import pytest
+
+from tests.autograd.alias_matrix import run_case, sample
+
+FOUND = [
+    ("derived", "same", "clones", "no_grad"),  # a view that says it requires grad, and has no gradient
+    ("columns", "apart", "write_no_grad", "grad"),  # a view that is written without autograd has a new function
+    ("plain", "base", "interleaved", "grad"),  # a backward that is an error reaches the inputs that it would have
+    ("plain_slice", "apart", "detach_of_input", "grad"),  # views cannot be detached in place
+    ("piece", "neighbour", "write_y", "grad"),  # one of several views, and a write beside it
+    ("empty", "transpose", "write_y", "grad"),  # no element is shared, but the version is
+    ("inference", "apart", "detach_", "grad"),  # tensors that autograd refuses to save
+]
+
+
+@pytest.mark.parametrize("case", [*FOUND, *sample(230)], ids="/".join)
+def test_case_is_as_in_eager(case):
+    wrong, _ = run_case(*case)
+    assert not wrong, "\n".join(wrong)
