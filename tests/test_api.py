@@ -206,6 +206,16 @@ def test_stances(stance):
     assert torch.equal(under(X), X + 1)
 
 
+@pytest.mark.parametrize("stance", ["eager_then_compile", "aot_eager_then_compile"])
+def test_a_first_eager_call_tells_which_sizes_change(stance):
+    f = compiled(lambda x, scale: x * scale)
+    with pliant.set_stance(stance):
+        for size in (3, 4, 5):
+            x = torch.arange(float(size))
+            assert torch.equal(f(x, size), x * size)
+            assert len(dispatcher_of(f).entries) == (size > 3), "one compilation serves all sizes but the first"
+
+
 def test_compile_in_place_and_decorators():
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
     x = torch.ones(1, 2)

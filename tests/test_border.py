@@ -20,11 +20,6 @@ FORBIDDEN = (
     "torch.compile",
 )
 
-# Files that may mention a forbidden name, with the reason.
-EXCUSED: dict[str, str] = {
-    "pliant/torch_bridge.py": "offers Pliant as a backend of torch.compile and reads backends registered for it",
-}
-
 
 def is_forbidden(dotted: str) -> bool:
     return any(dotted == name or dotted.startswith(name + ".") for name in FORBIDDEN)
@@ -42,12 +37,8 @@ def dotted_name(node: ast.AST) -> str:
 
 def test_no_forbidden_import():
     edges = [e for f in architecture.sources() for e in architecture.imports_of(f)]
-    found = [str(e) for e in edges if is_forbidden(e.module) and not excused(e.file)]
+    found = [str(e) for e in edges if is_forbidden(e.module)]
     assert not found, "imports across the border:\n" + "\n".join(found)
-
-
-def excused(file) -> bool:
-    return file.relative_to(architecture.SOURCE).as_posix() in EXCUSED
 
 
 def forbidden_uses(tree: ast.AST):
@@ -64,8 +55,7 @@ def forbidden_uses(tree: ast.AST):
 def test_no_forbidden_use():
     found = []
     for file in architecture.sources():
-        if not excused(file):
-            found += [f"{file}:{line}: {what}" for line, what in forbidden_uses(ast.parse(file.read_text()))]
+        found += [f"{file}:{line}: {what}" for line, what in forbidden_uses(ast.parse(file.read_text()))]
     assert not found, "uses across the border:\n" + "\n".join(found)
 
 

@@ -24,6 +24,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("runtime",),
     ("export", "distributed", "report", "debug"),
     ("compiler",),
+    ("backends",),
     ("api", "__main__"),
     ("",),  # pliant/__init__.py
 ]

@@ -9,12 +9,14 @@ Holds:  wrong arguments raise a `ConfigError` that says what to pass. Names are 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import torch
+from torch import fx
 
 from pliant import config
+from pliant.backends import BACKENDS, UserBackend, graph_compiler, registered, registered_names
 from pliant.capture import markers, stance
 from pliant.capture.compiled_function import (
     CompiledModule,
@@ -27,7 +29,6 @@ from pliant.capture.dispatch import Compilation, Dispatcher, is_capturing
 from pliant.capture.dynamic_policy import MARKS, DimMark
 from pliant.capture.markers import original_of
 from pliant.capture.resume_function import resume_function
-from pliant.compiler import BACKENDS, UserBackend, graph_compiler, lookup_backend
 from pliant.debug import events
 from pliant.debug.explain import Explanation
 from pliant.debug.explain import explain as explaining
@@ -294,8 +295,27 @@ def cost(fn: Any, *args: Any, **kwargs: Any) -> Cost:
 
 
 def list_backends() -> list[str]:
-    """Names that `compile(backend=...)` takes."""
-    return sorted(BACKENDS)
+    """Names that `compile(backend=...)` takes: Pliant's own, and those that installed packages register."""
+    return sorted({*BACKENDS, *registered_names()})
+
+
+def lookup_backend(name: str) -> UserBackend:
+    """The backend of this name, as a callable of a graph module and its inputs that returns what runs the graph."""
+    graph_compiler(name)  # an unknown name is an error here
+    if name in BACKENDS:
+        return functools.partial(compile_fx, backend=name)
+    backend = registered(name)
+    assert backend is not None
+    return backend
+
+
+def compile_fx(module: fx.GraphModule, example_inputs: Sequence[Any], *, backend: str = "pliant") -> Fn:
+    """A graph that another front end captured, compiled at its first call: `torch.compile(model, backend="pliant")`
+    finds this function by the entry point that the package registers."""
+    module.code  # noqa: B018  # some front ends generate `forward` at its first use, which is no part of the graph
+    symbolic = any(isinstance(value, torch.SymInt) for value in example_inputs)  # they stay symbolic
+    compiled: Fn = compile(module.forward, backend=backend, dynamic=True if symbolic else None)
+    return compiled
 
 
 __all__ = [

@@ -16,26 +16,18 @@ Holds:  each arrow is one function with typed input and output, timed by `debug.
 from __future__ import annotations
 
 import ctypes
-import difflib
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch import fx
-
 from pliant import config
-from pliant.debug import dump, events
-from pliant.debug.first_run import checked
-from pliant.debug.repro import crash_report
-from pliant.errors import AssumptionError, CompileError, ConfigError
+from pliant.debug import dump
+from pliant.errors import AssumptionError, CompileError
 from pliant.graph.contracts import AtenGraph, CapturedGraph, Runnable
 from pliant.graph.unbacked import assume
 from pliant.guards import native_watch
 
 GraphCallable = Callable[[list[Any]], Sequence[Any]]
 GraphCompiler = Callable[[CapturedGraph], GraphCallable]
-# What a user may pass as backend: gets the graph and its inputs, returns what runs it.
-UserBackend = Callable[[fx.GraphModule, list[Any]], Callable[..., Sequence[Any]]]
 
 
 def compile_captured(captured: CapturedGraph) -> GraphCallable:
@@ -67,10 +59,10 @@ def aot_eager(captured: CapturedGraph) -> GraphCallable:
 def eager(captured: CapturedGraph) -> GraphCallable:
     """The captured graph as it is."""
     forward = captured.module.forward
-    return _undoing(captured, lambda inputs: forward(*inputs))
+    return undoing(captured, lambda inputs: forward(*inputs))
 
 
-def _undoing(captured: CapturedGraph, run: GraphCallable) -> GraphCallable:
+def undoing(captured: CapturedGraph, run: GraphCallable) -> GraphCallable:
     """`run` of a graph that writes its inputs as it goes: where an assumption fails, it leaves them as they were."""
     if all(node.target is not assume for node in captured.module.graph.nodes):
         return run
@@ -99,66 +91,5 @@ def _build_watch(text: str) -> ctypes.PyDLL | None:
 
 
 native_watch.use_builder(_build_watch)
-
-BACKENDS: dict[str, GraphCompiler] = {"pliant": compile_captured, "eager": eager, "aot_eager": aot_eager}
-
-
-def from_user(backend: UserBackend) -> GraphCompiler:
-    """A backend of the ecosystem as a graph compiler."""
-
-    def compile_with_it(captured: CapturedGraph) -> GraphCallable:
-        run = backend(captured.module, [i.example for i in captured.inputs])
-        return _undoing(captured, lambda inputs: run(*inputs))
-
-    return compile_with_it
-
-
-def graph_compiler(backend: str | UserBackend | None) -> GraphCompiler:
-    """The compiler of graphs that `compile(backend=...)` asks for, timed and counted."""
-    if backend is None or isinstance(backend, str):
-        chosen = lookup_backend(backend or "pliant")
-    elif callable(backend):
-        chosen = from_user(backend)
-    else:
-        raise ConfigError(
-            f"backend cannot be {backend!r}",
-            kind="wrong-type",
-            why="it must be a name or a callable (graph module, inputs) -> callable",
-            do="pass one of " + ", ".join(BACKENDS),
-        )
-    return _recorded(chosen)
-
-
-def lookup_backend(name: str) -> GraphCompiler:
-    """The backend of this name."""
-    if name in BACKENDS:
-        return BACKENDS[name]
-    near = difflib.get_close_matches(name, BACKENDS, n=1)
-    raise ConfigError(
-        f"unknown backend {name!r}",
-        kind="unknown-backend",
-        why="the backends are " + ", ".join(BACKENDS),
-        do=f"did you mean {near[0]!r}?" if near else "pass one of these, or a callable",
-    )
-
-
-def _recorded(compile_graph: GraphCompiler) -> GraphCompiler:
-    def compile_it(captured: CapturedGraph) -> GraphCallable:
-        operators = [n for n in captured.module.graph.nodes if n.op not in ("placeholder", "output", "get_attr")]
-        if events.wants("graph_code"):
-            events.record("graph_code", name=captured.name, text=captured.module.code.strip())
-        fakes = [i.fake for i in captured.inputs]
-        with (
-            crash_report(captured.module, fakes, name=captured.name),
-            events.stage("graph", name=captured.name) as timer,
-        ):
-            compiled = compile_graph(captured)
-        if config.get().general.verify == "first":
-            compiled = checked(captured, compiled)
-        events.record("graph", name=captured.name, nodes=len(operators), seconds=time.perf_counter() - timer.start)
-        return compiled
-
-    return compile_it
-
 
 dump.install()

@@ -5,7 +5,8 @@ import torch
 
 import pliant
 from pliant import config
-from pliant.compiler import BACKENDS, compile_captured
+from pliant.backends import BACKENDS
+from pliant.compiler import compile_captured
 from pliant.debug.first_run import difference
 from pliant.errors import FallbackWarning
 

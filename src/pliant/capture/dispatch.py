@@ -25,7 +25,7 @@ from pliant.capture.bytecode.resume import ResumePoint
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.entry import CallShape, Entry, GraphCompiler, Symbolic, make_entry
 from pliant.capture.graph_breaks import KINDS, CannotCapture
-from pliant.capture.roots import Root
+from pliant.capture.roots import CallableRoot, Root, argument_sources
 from pliant.capture.trace import Break, BreakReason, Trace
 from pliant.capture.tracer import TraceOptions, trace
 from pliant.debug import events
@@ -44,7 +44,7 @@ from pliant.guards import native_watch
 from pliant.guards.codegen import MISS
 from pliant.guards.explain import Failure, describe_guard, explain_miss
 from pliant.guards.kinds import Guard
-from pliant.guards.sources import ArgSource
+from pliant.guards.sources import ArgSource, KwargSource
 from pliant.guards.state import state_guards, transform_level
 from pliant.source import SourceLocation
 from pliant.torch_adapter import without_saved_tensor_hooks
@@ -159,7 +159,16 @@ class Dispatcher:
             return self.eager(*args, **kwargs)
         if _capturing.active or self.given_up or not self._may_compile(args, kwargs):
             return self.eager(*args, **kwargs)
+        if not tried and stance.current() in stance.EAGER_FIRST and self._note_call(args, kwargs):
+            return self.eager(*args, **kwargs)
         return self._capture_and_run(args, kwargs, tried)
+
+    def _note_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether this is the first call: its sizes are compared with those of the next one."""
+        if not isinstance(self.root, CallableRoot):
+            return False
+        positional = zip(argument_sources(self.root.fn, len(args)), args, strict=True)
+        return self.policy.note_call([*positional, *((KwargSource(k), a) for k, a in kwargs.items())])
 
     def _promote(self, entry: Entry) -> None:
         with self._lock:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,7 +71,20 @@ class DynamicPolicy:
     _numbers: dict[tuple[Source, type], Any] = field(default_factory=dict)
     _elements: dict[Source, set[int | float]] = field(default_factory=dict)
     _lengths: dict[Source, set[int]] = field(default_factory=dict)
+    _called: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def note_call(self, arguments: Iterable[tuple[Source, Any]]) -> bool:
+        """Remember sizes and numbers of the first call, which runs eagerly; False if there was one before."""
+        if self._called:
+            return False
+        self._called = True
+        for source, value in arguments:
+            if isinstance(value, torch.Tensor):
+                self._note_sizes(source, tuple(value.shape))
+            elif type(value) in (int, float):
+                self.scalar(source, value)
+        return True
 
     def tensor_dims(self, source: Source, tensor: torch.Tensor) -> tuple[DimPolicy, ...]:
         """How each dimension enters the graph; remembers the sizes."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from pliant.capture.bytecode.resume import ResumePoint
+from pliant.guards.sources import ArgSource
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -14,6 +18,10 @@ class CallableRoot:
     """`fn(*args, **kwargs)`; `fn` is any callable the user compiled."""
 
     fn: Callable[..., Any]
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.fn, "__qualname__", type(self.fn).__qualname__))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,3 +34,14 @@ class ResumeRoot:
 
 
 Root = CallableRoot | ResumeRoot
+
+
+def argument_sources(fn: Any, count: int) -> list[ArgSource]:
+    """The sources of the first `count` positional arguments of a call, with the names of their parameters."""
+    code = getattr(fn, "__code__", None) or getattr(getattr(fn, "__func__", None), "__code__", None)
+    if isinstance(fn, torch.nn.Module):
+        code = getattr(type(fn).forward, "__code__", None)
+    names = list(code.co_varnames[: code.co_argcount]) if code is not None else []
+    if names and not isinstance(fn, types.FunctionType):
+        names = names[1:]
+    return [ArgSource(i, names[i] if i < len(names) else f"args[{i}]") for i in range(count)]

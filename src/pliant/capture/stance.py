@@ -15,7 +15,16 @@ from typing import Literal, Protocol, get_args
 
 from pliant.errors import ConfigError
 
-Stance = Literal["default", "force_eager", "eager_on_recompile", "fail_on_recompile"]
+Stance = Literal[
+    "default",
+    "force_eager",
+    "eager_on_recompile",
+    "fail_on_recompile",
+    "eager_then_compile",
+    "aot_eager_then_compile",
+]
+# The first call of a function runs eagerly and tells the sizes that the second one is compared with.
+EAGER_FIRST: frozenset[Stance] = frozenset(("eager_then_compile", "aot_eager_then_compile"))
 
 
 class Dispatching(Protocol):

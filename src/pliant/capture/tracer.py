@@ -34,7 +34,7 @@ from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.handlers.threads import UsedLock
 from pliant.capture.inputs import Inputs
 from pliant.capture.recorder import Recorder
-from pliant.capture.roots import CallableRoot, ResumeRoot, Root
+from pliant.capture.roots import CallableRoot, ResumeRoot, Root, argument_sources
 from pliant.capture.settings import Settings
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete, standard_globals, tuple_of
@@ -397,12 +397,11 @@ class _Attempt:
 
     def _call_root(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         world = self.t.world
-        names = _parameter_names(fn, len(args))
         world.set_origin(fn, held(fn, getattr(fn, "__qualname__", type(fn).__name__)))
         if isinstance(fn, types.MethodType):
             world.set_origin(fn.__func__, held(fn.__func__, fn.__func__.__qualname__))
             world.set_origin(fn.__self__, held(fn.__self__, "self"))
-        traced = tuple(world.bring(a, ArgSource(i, names[i])) for i, a in enumerate(args))
+        traced = tuple(world.bring(a, s) for a, s in zip(args, argument_sources(fn, len(args)), strict=True))
         keywords = {k: world.bring(v, KwargSource(k)) for k, v in kwargs.items()}
         return self.t.call(fn, traced, keywords, linked=True)
 
@@ -497,7 +496,7 @@ class _Attempt:
         t.graph.erase_node(old)
         t.graph.output(tuple(nodes))
         module = fx.GraphModule(t.recorder.constants, t.graph)
-        captured = CapturedGraph(module, t.inputs.inputs, t.shape_env, _root_name(self.root), grad)
+        captured = CapturedGraph(module, t.inputs.inputs, t.shape_env, self.root.name, grad)
         captured.attributes["draws"] = t.mode.draws
         return captured
 
@@ -535,21 +534,3 @@ def _state(frame: Frame, handled: BaseException | None) -> FrameState:
         frame.name,
         handled if point.handled else None,
     )
-
-
-def _parameter_names(fn: Any, count: int) -> list[str]:
-    code = getattr(fn, "__code__", None) or getattr(getattr(fn, "__func__", None), "__code__", None)
-    if isinstance(fn, torch.nn.Module):
-        code = getattr(type(fn).forward, "__code__", None)
-    names = list(code.co_varnames[: code.co_argcount]) if code is not None else []
-    if names and not isinstance(fn, types.FunctionType):
-        names = names[1:]
-    return [names[i] if i < len(names) else f"args[{i}]" for i in range(count)]
-
-
-def _root_name(root: Root) -> str:
-    match root:
-        case CallableRoot(fn):
-            return str(getattr(fn, "__qualname__", type(fn).__qualname__))
-        case ResumeRoot():
-            return root.name

@@ -1,0 +1,103 @@
+"""What compiles captured graphs, by name or as the user's callable: ours, eager ones, those that packages register.
+
+In:     `backend=` of `pliant.compile`.
+Out:    a compiler of `CapturedGraph`s whose work is timed, counted and, where asked, checked.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.metadata
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import fx
+
+from pliant import config
+from pliant.compiler import GraphCallable, GraphCompiler, aot_eager, compile_captured, eager, undoing
+from pliant.debug import events
+from pliant.debug.first_run import checked
+from pliant.debug.repro import crash_report
+from pliant.errors import ConfigError
+from pliant.graph.contracts import CapturedGraph
+
+# What a user may pass as backend: gets the graph and its inputs, returns what runs it.
+UserBackend = Callable[[fx.GraphModule, list[Any]], Callable[..., Sequence[Any]]]
+
+_GROUP = "torch_dynamo_backends"  # the entry points in which PyTorch's documentation has backends registered
+
+BACKENDS: dict[str, GraphCompiler] = {"pliant": compile_captured, "eager": eager, "aot_eager": aot_eager}
+
+
+def from_user(backend: UserBackend) -> GraphCompiler:
+    """A backend of the ecosystem as a graph compiler."""
+
+    def compile_with_it(captured: CapturedGraph) -> GraphCallable:
+        run = backend(captured.module, [i.example for i in captured.inputs])
+        return undoing(captured, lambda inputs: run(*inputs))
+
+    return compile_with_it
+
+
+def graph_compiler(backend: str | UserBackend | None) -> GraphCompiler:
+    """The compiler of graphs that `compile(backend=...)` asks for, timed and counted."""
+    if backend is None or isinstance(backend, str):
+        chosen = _named(backend or "pliant")
+    elif callable(backend):
+        chosen = from_user(backend)
+    else:
+        raise ConfigError(
+            f"backend cannot be {backend!r}",
+            kind="wrong-type",
+            why="it must be a name or a callable (graph module, inputs) -> callable",
+            do="pass one of " + ", ".join(BACKENDS),
+        )
+    return _recorded(chosen)
+
+
+def _named(name: str) -> GraphCompiler:
+    if name in BACKENDS:
+        return BACKENDS[name]
+    backend = registered(name)
+    if backend is not None:
+        return from_user(backend)
+    names = [*BACKENDS, *registered_names()]
+    near = difflib.get_close_matches(name, names, n=1)
+    raise ConfigError(
+        f"unknown backend {name!r}",
+        kind="unknown-backend",
+        why="the backends are " + ", ".join(dict.fromkeys(names)),
+        do=f"did you mean {near[0]!r}?" if near else "pass one of these, or a callable",
+    )
+
+
+def registered_names() -> list[str]:
+    """Names of the backends that installed packages register, without loading them."""
+    return sorted({point.name for point in importlib.metadata.entry_points(group=_GROUP)})
+
+
+def registered(name: str) -> UserBackend | None:
+    """The backend that an installed package registers under the name, or None."""
+    found = importlib.metadata.entry_points(group=_GROUP, name=name)
+    backend: UserBackend | None = next(iter(found)).load() if found else None
+    return backend
+
+
+def _recorded(compile_graph: GraphCompiler) -> GraphCompiler:
+    def compile_it(captured: CapturedGraph) -> GraphCallable:
+        operators = [n for n in captured.module.graph.nodes if n.op not in ("placeholder", "output", "get_attr")]
+        if events.wants("graph_code"):
+            events.record("graph_code", name=captured.name, text=captured.module.code.strip())
+        fakes = [i.fake for i in captured.inputs]
+        with (
+            crash_report(captured.module, fakes, name=captured.name),
+            events.stage("graph", name=captured.name) as timer,
+        ):
+            compiled = compile_graph(captured)
+        if config.get().general.verify == "first":
+            compiled = checked(captured, compiled)
+        events.record("graph", name=captured.name, nodes=len(operators), seconds=time.perf_counter() - timer.start)
+        return compiled
+
+    return compile_it
