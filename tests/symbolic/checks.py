@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from tests.symbolic.programs import SYMBOLS, Choose, Tree, build, meaning, tree
@@ -14,6 +15,19 @@ from pliant.symbolic.printer import to_python
 from pliant.symbolic.traverse import evaluate, substitute
 
 UNDEFINED = (ZeroDivisionError, OverflowError, ValueError)
+
+
+RANGES = [Interval(0, math.inf), Interval(2, math.inf), Interval(-6, math.inf), Interval(-9, -1), Interval(-5, 6)]
+
+
+@dataclass(frozen=True)
+class Round:
+    """A tree; facts over symbols in a range, and what they were asked."""
+
+    tree: Tree
+    facts: list[Tree]
+    question: Tree
+    range: Interval
 
 
 def same(a: Any, b: Any) -> bool:
@@ -73,7 +87,7 @@ def check_bounds(t: Tree, box: list[tuple[int, int]], values: list[int]) -> None
     assert value != value or r.lo <= value <= r.hi, f"{e} = {value} at {values} not in {r} for {box}"
 
 
-def check_facts(trees: list[Tree], question: Tree, lo: int, samples: list[list[int]]) -> None:
+def check_facts(trees: list[Tree], question: Tree, r: Interval, samples: list[list[int]]) -> None:
     """After learning facts, whatever is proved or simplified agrees with every sample that satisfies the facts."""
     asked = build_or_none(question)
     learnt = [e for e in map(build_or_none, trees) if e is not None and e.kind is bool]
@@ -81,7 +95,7 @@ def check_facts(trees: list[Tree], question: Tree, lo: int, samples: list[list[i
         return
     facts = Facts()
     for s in SYMBOLS:
-        facts.set_range(s, Interval(lo, math.inf))
+        facts.set_range(s, r)
     try:
         for e in learnt:
             facts.learn(e)
@@ -100,23 +114,25 @@ def check_facts(trees: list[Tree], question: Tree, lo: int, samples: list[list[i
         except UNDEFINED:
             continue
         assert facts is not None, f"{learnt} hold at {values} but were called contradictory"
-        for s, r in facts.ranges.items():
-            assert r.lo <= at[s] <= r.hi, f"{learnt} hold at {values} but {s} in {r}"
+        for s, found in facts.ranges.items():
+            assert found.lo <= at[s] <= found.hi, f"{learnt} hold at {values} but {s} in {found}"
         got = evaluate(simple, at)
         assert same(got, expected), f"{asked} became {simple} under {learnt}: {got} at {values}, expected {expected}"
         assert known in (None, expected), f"{asked} proved {known} under {learnt}, but is {expected} at {values}"
 
 
-def check_random(choose: Choose) -> None:
-    """One round of everything."""
-    kind = "iiibf"[choose(5)]
-    t = tree(choose, kind, 2 + choose(4))
+def check_random(choose: Choose) -> Round:
+    """One round of everything, on values."""
+    integers = choose(3) > 0
+    kind = "iiib"[choose(4)] if integers else "iiibf"[choose(5)]
+    t = tree(choose, kind, 2 + choose(4), integers)
     for values in points(choose, 3, -9, 9):
         check_value(t, values)
     box = [(low, low + choose(12)) for low in (choose(16) - 8 for _ in SYMBOLS)]
     for _ in range(3):
         check_bounds(t, box, [lo + choose(hi - lo + 1) for lo, hi in box])
-    trees = [tree(choose, "b", 1 + choose(3)) for _ in range(choose(4))]
-    question = tree(choose, "bbi"[choose(3)], 1 + choose(4))
-    lo = (-6, 0, 2)[choose(3)]
-    check_facts(trees, question, lo, points(choose, 24, lo, 10))
+    trees = [tree(choose, "b", 1 + choose(3), integers) for _ in range(choose(4))]
+    question = tree(choose, "bbi"[choose(3)], 1 + choose(4), integers)
+    r = RANGES[choose(len(RANGES))]
+    check_facts(trees, question, r, points(choose, 24, int(r.lo), int(min(r.hi, 10))))
+    return Round(t, trees, question, r)

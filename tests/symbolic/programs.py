@@ -75,17 +75,22 @@ _CONSTANTS = [0, 1, 2, 3, 4, 5, 7, 8, 12, 16, -1, -2, -3, -8]
 _DIVISORS = [2, 3, 4, 6, 8, 16, 1, -1, -2, -3]
 
 
-def tree(choose: Choose, kind: str = "i", depth: int = 4) -> Tree:
-    """A random tree of one kind ("i", "f" or "b")."""
+# what a solver of integer arithmetic has no words for
+_OTHER = {"and", "or", "xor", "floor", "ceil", "trunc", "round", *FLOAT_OPS, "flt", "fle", "feq"}
+_INTEGER_NAMES = {kind: [n for n in names if n not in _OTHER] for kind, names in _NAMES.items()}
+
+
+def tree(choose: Choose, kind: str = "i", depth: int = 4, integers: bool = False) -> Tree:
+    """A random tree of one kind ("i", "f" or "b"); `integers`: without floats and bit operations."""
     if kind == "c":
         return ("lit", _DIVISORS[choose(len(_DIVISORS))])
     if kind == "i" and (depth == 0 or choose(4) == 0):
         if choose(3):
             return ("sym", choose(len(SYMBOLS)))
         return ("lit", _CONSTANTS[choose(len(_CONSTANTS))])
-    names = _LEAVES[kind] if depth == 0 else _NAMES[kind]
+    names = _LEAVES[kind] if depth == 0 else (_INTEGER_NAMES if integers else _NAMES)[kind]
     name = names[choose(len(names))]
-    return (name, *[tree(choose, k, max(depth - 1, 0)) for k in ALL_OPS[name][0]])
+    return (name, *[tree(choose, k, max(depth - 1, 0), integers) for k in ALL_OPS[name][0]])
 
 
 def meaning(t: Tree, values: list[int]) -> Any:

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
-from pliant.symbolic.expr import FALSE, TRUE, Integer, lit
+from pliant.symbolic.bounds import Interval
+from pliant.symbolic.expr import FALSE, TRUE, Integer, lit, symbol
+from pliant.symbolic.facts import Facts
 from pliant.symbolic.rules import extrema, relations
 from pliant.symbolic.shape_env import ShapeEnv
 
@@ -145,6 +147,14 @@ def test_symbolic_divisibility_is_learnt(env):
     a, b = sizes(env, 64, 8)
     assert env.evaluate((a % b).eq(0)) is True
     assert env.simplify(a // b * b) is a
+
+
+def test_a_negative_divisor_may_leave_a_remainder():
+    """`a % b` lies between b and 0 where b < 0, so that its upper bound says nothing."""
+    facts, a, b = Facts(), symbol("s0"), symbol("s1")
+    facts.set_range(a, Interval(1, 9))
+    facts.set_range(b, Interval(-9, -1))
+    assert facts.prove(facts.simplify((a // b * b).eq(a))) is None
 
 
 def test_and_guards_each_part(env):

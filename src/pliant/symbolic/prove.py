@@ -118,7 +118,7 @@ def vanishes(p: Expr, known: Knowledge) -> bool:
     if expanded is x.ZERO:
         return True
     for atom in atoms(expanded):
-        if type(atom) is x.FloorDiv and known.range_of(atom.args[0] % atom.args[1]).hi == 0:
+        if type(atom) is x.FloorDiv and known.range_of(atom.args[0] % atom.args[1]).single == 0:
             cleared = clear_quotient(expanded, atom)
             if cleared is not None and (cleared is x.ZERO or vanishes(cleared, known)):
                 return True
@@ -198,11 +198,11 @@ def relaxations(p: Expr, known: Knowledge) -> Iterator[list[Expr]]:
                 yield from _relax_quotient(mono, coef, rest, known)
             case x.Mod():
                 yield from _relax_remainder(mono, coef, rest, known)
-            case x.Min() if coef > 0:  # min(a, ...) <= a
+            case x.Min() if coef > 0:  # min(a, b) <= a
                 yield from ([add(scale(a, coef), rest)] for a in mono.args)
             case x.Min():
                 yield [add(scale(a, coef), rest) for a in mono.args]
-            case x.Max() if coef < 0:  # max(a, ...) >= a
+            case x.Max() if coef < 0:  # max(a, b) >= a
                 yield from ([add(scale(a, coef), rest)] for a in mono.args)
             case x.Max():
                 yield [add(scale(a, coef), rest) for a in mono.args]
@@ -216,17 +216,17 @@ def _relax_quotient(quotient: Expr, coef: int, rest: Expr, known: Knowledge) -> 
     a, b = quotient.args
     if known.range_of(b).lo <= 0:
         return
-    if coef > 0:  # b*(a // b) <= a, and p <= 0 where b*p <= 0
+    if coef > 0:  # b*(a // b) <= a      b > 0
         yield [add(scale(a, coef), x.mul(rest, b))]
-        if b.terms and known.range_of(a).lo >= 0:  # a // b <= a
+        if b.terms and known.range_of(a).lo >= 0:  # a // b <= a      b > 0, a >= 0
             yield [add(scale(a, coef), rest)]
-    else:  # b*(a // b) >= a - b + 1
+    else:  # b*(a // b) >= a - b + 1      b > 0
         yield [add(scale(a - b + 1, coef), x.mul(rest, b))]
 
 
 def _relax_remainder(remainder: Expr, coef: int, rest: Expr, known: Knowledge) -> Iterator[list[Expr]]:
     a, b = remainder.args
     if coef > 0 and known.range_of(b).lo > 0:
-        yield [add(scale(b - 1, coef), rest)]  # a % b <= b - 1
-        if known.range_of(a).lo >= 0:  # a % b <= a
+        yield [add(scale(b - 1, coef), rest)]  # a % b <= b - 1      b > 0
+        if known.range_of(a).lo >= 0:  # a % b <= a      b > 0, a >= 0
             yield [add(scale(a, coef), rest)]

@@ -55,7 +55,7 @@ def simplify_node(e: Expr, known: Known) -> Expr:
 
 
 def _float_comparison(e: Expr, known: Known) -> Expr:
-    # a <= b is true where hi(a) <= lo(b)      neither is NaN
+    # (a <= b) = true      hi(a) <= lo(b), neither is NaN
     a, b = e.args
     if never_nan(a) and never_nan(b):
         high, low = known.range_of(a).hi, known.range_of(b).lo
@@ -90,7 +90,7 @@ def _mod(e: Expr, known: Known) -> Expr:
     # a % b = a      0 <= a < b
     if _below(a, b, known):
         return a
-    # (c*x*z + y) % b = y % b      (c*x) % b = 0
+    # (c*x*z + y) % b = y % b      c*x % b == 0
     for mono, coef in a.terms:
         factors = x.atoms_of(mono)
         if len(factors) == 1 and len(a.terms) == 1 and not a.const:
@@ -102,6 +102,7 @@ def _mod(e: Expr, known: Known) -> Expr:
 
 def _extremum(e: Expr, known: Known) -> Expr:
     # max(a, b) = b      a <= b
+    # min(a, b) = a      a <= b
     for a in e.args:
         for b in e.args:
             if a is not b and known.prove(relations.le(a, b)):
@@ -117,7 +118,7 @@ def _exact(quotient: Expr, known: Known) -> bool:
 
 
 def _product(e: Expr, known: Known) -> Expr:
-    # b * (a // b) = a      a % b = 0
+    # b * (a // b) = a      a % b == 0
     for atom in e.args:
         if type(atom) is x.FloorDiv and _exact(atom, known):
             a, b = atom.args
@@ -130,7 +131,7 @@ def _product(e: Expr, known: Known) -> Expr:
 
 
 def _sum(e: Expr, known: Known) -> Expr:
-    # k * (a // k) = a      a % k = 0
+    # k * (a // k) = a      a % k == 0
     for mono, coef in e.terms:
         for atom in x.atoms_of(mono):
             if type(atom) is x.FloorDiv and (k := atom.args[1].as_int()) and coef % k == 0 and _exact(atom, known):
@@ -142,10 +143,10 @@ def _sum(e: Expr, known: Known) -> Expr:
 
 def _rounding(e: Expr, known: Known) -> Expr:
     a = e.args[0]
-    # floor(float(n)) = n      |n| <= 2**53; the same for the other roundings
+    # floor(float(n)) = n      abs(n) <= 2**53
     if type(a) is x.ToFloat and _is_exact(a.args[0], known):
         return a.args[0]
-    # floor(p / q) = p // q      0 <= p, 1 <= q, both at most 2**53: the quotient then never rounds up to an integer
+    # floor(p / q) = p // q      0 <= p, 1 <= q, p and q <= 2**53
     if type(a) is x.IntTrueDiv and type(e) is not x.Round and all(_is_exact(n, known) for n in a.args):
         p, q = a.args
         if known.range_of(p).lo >= 0 and known.range_of(q).lo >= 1:
@@ -156,7 +157,7 @@ def _rounding(e: Expr, known: Known) -> Expr:
 
 
 def _ceil_quotient(p: Expr, q: Expr) -> Expr:
-    # ceil(p / q) = -(-p // q)      under the same conditions: it never rounds down to an integer below either
+    # ceil(p / q) = -(-p // q)      0 <= p, 1 <= q, p and q <= 2**53
     return scale(division.floordiv(scale(p, -1), q), -1)
 
 

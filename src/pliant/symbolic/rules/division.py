@@ -36,13 +36,14 @@ def floordiv(a: Expr, b: Expr) -> Expr:
         return floats.floordiv(a, b)
     if b is ZERO:
         raise ZeroDivisionError("integer division or modulo by zero")
+    # 0 // b = 0
     if a is ZERO:
         return ZERO
     if not b.terms:
         return _floordiv_by_constant(a, b.const)
     if not a.terms and abs(a.const) == 1:
         return interned_atom(FloorDiv, a, b)
-    # (g*x) // (g*y) = x // y      g != 0, which the left side implies
+    # (g*x) // (g*y) = x // y      g != 0
     a, b = _cancel(a, b)
     if not b.terms:
         return _floordiv_by_constant(a, b.const)
@@ -53,7 +54,7 @@ def floordiv(a: Expr, b: Expr) -> Expr:
     # (x % b) // b = 0
     if type(a) is Mod and a.args[1] is b:
         return ZERO
-    # a // -b = -a // b      the divisor's leading coefficient is made positive
+    # a // -b = -a // b
     if b.terms[0][1] < 0:
         a, b = neg(a), neg(b)
     return interned_atom(FloorDiv, a, b)
@@ -69,12 +70,13 @@ def _floordiv_by_constant(a: Expr, k: int) -> Expr:
         return Integer(a.const // k)
     # (k*q + r) // k = q + r // k
     quotient, rest = split_by_constant(a, k)
+    # r // k = 0      0 <= r < k
     if not rest.terms:
-        return quotient  # 0 <= rest < k
-    # -x // k = -((x + k - 1) // k)      so that the leading coefficient is positive
+        return quotient
+    # -x // k = -((x + k - 1) // k)      k > 0
     if rest.terms[0][1] < 0:
         return add(quotient, neg(_floordiv_by_constant(add(neg(rest), Integer(k - 1)), k)))
-    # (g*x + c) // (g*k) = (x + c // g) // k      g, k > 0
+    # (g*x + c) // (g*k) = (x + c // g) // k      g > 0, k > 0
     g = math.gcd(k, *[c for _, c in rest.terms])
     if g > 1:
         rest = from_terms(rest.const // g, {m: c // g for m, c in rest.terms})
@@ -86,9 +88,9 @@ def _floordiv_atom(a: Expr, k: int) -> Expr:
     """`a // k` where k > 1 and no coefficient of a is as large as k."""
     if len(a.terms) == 1 and a.terms[0][1] == 1 and type(a.terms[0][0]) is FloorDiv:
         inner = a.terms[0][0]
-        # (x // y + c) // k = (x + c*y) // (y*k)      k > 0 (any y but 0)
+        # (x // y + c) // k = (x + c*y) // (y*k)      k > 0
         return floordiv(add(inner.args[0], scale(inner.args[1], a.const)), scale(inner.args[1], k))
-    # (x % m) // k = 0      0 < m <= k, both constant
+    # (x % m) // k = 0      0 < m <= k
     if type(a) is Mod and 0 < (a.args[1].as_int() or 0) <= k:
         return ZERO
     return interned_atom(FloorDiv, a, Integer(k))
@@ -101,11 +103,12 @@ def mod(a: Expr, b: Expr) -> Expr:
         return floats.mod(a, b)
     if b is ZERO:
         raise ZeroDivisionError("integer division or modulo by zero")
+    # 0 % b = 0
     if a is ZERO:
         return ZERO
     if not b.terms:
         return _mod_by_constant(a, b.const)
-    # (g*x) % (g*y) = g * (x % y)      g != 0, which the left side implies
+    # (g*x) % (g*y) = g * (x % y)      g != 0
     factor = common_factor(a, b)
     if factor is not ONE:
         return mul(factor, mod(exact_quotient(a, factor), exact_quotient(b, factor)))
@@ -133,18 +136,20 @@ def _mod_by_constant(a: Expr, k: int) -> Expr:
     _, rest = split_by_constant(a, k)
     if not rest.terms:
         return Integer(rest.const % k)
-    # (g*x) % (g*k) = g * (x % k)      and with 0 <= c < g: (g*x + c) % (g*k) = g * (x % k) + c
+    # (g*x + c) % (g*k) = g * ((x + c // g) % k) + c % g      g > 0, k > 0
     g = math.gcd(k, *[c for _, c in rest.terms])
     if g > 1:
         inner = from_terms(rest.const // g, {m: c // g for m, c in rest.terms})
         return add(scale(_mod_by_constant(inner, k // g), g), Integer(rest.const % g))
+    # (x % m) % k = x % m      0 < m <= k
     if type(rest) is Mod and 0 < (rest.args[1].as_int() or 0) <= k:
-        return rest  # 0 <= x % m < m <= k
+        return rest
     return interned_atom(Mod, rest, Integer(k))
 
 
 def _drop_inner_mods(a: Expr, k: int) -> Expr:
-    """(c*(x % m) + y) % k = (c*x + y) % k      k divides c*m: the two differ by a multiple of c*m."""
+    """`b` with b % k = a % k: the two differ by a multiple of k."""
+    # (c*(x % m) + y) % k = (c*x + y) % k      c*m % k == 0
     for mono, coef in a.terms:
         if type(mono) is Mod and (modulus := mono.args[1].as_int()) is not None and coef * modulus % k == 0:
             inner = scale(add(mono.args[0], neg(mono)), coef)

@@ -41,7 +41,7 @@ def _items(cls: type[Min] | type[Max], e: Expr) -> tuple[Expr, ...]:
 
 
 def _insert(cls: type[Min] | type[Max], kept: list[Expr], item: Expr) -> None:
-    # max(x, x + c) = x + max(0, c)      two that differ by a constant
+    # max(x, x + c) = x + max(0, c)
     for i, other in enumerate(kept):
         difference = add(item, neg(other))
         if not difference.terms:

@@ -95,6 +95,7 @@ def minimum(a: Expr, b: Expr) -> Expr:
     a, b = to_float(a), to_float(b)
     if isinstance(a, Float) and isinstance(b, Float):
         return Float(min(a.value, b.value))
+    # min(x, x) = x
     return a if a is b else interned_atom(FloatMin, a, b)
 
 
@@ -103,6 +104,7 @@ def maximum(a: Expr, b: Expr) -> Expr:
     a, b = to_float(a), to_float(b)
     if isinstance(a, Float) and isinstance(b, Float):
         return Float(max(a.value, b.value))
+    # max(x, x) = x
     return a if a is b else interned_atom(FloatMax, a, b)
 
 

@@ -39,7 +39,7 @@ def power(a: Expr, b: Expr) -> Expr:
         return floats.power(a, b)
     if not a.terms:
         return Integer(a.const**n)
-    # x**n = x * x * ...
+    # x**n = x * x**(n - 1)      n > 0
     if n <= (_SUM_POWER if len(a.terms) > 1 or a.const else _MONOMIAL_POWER):
         result: Expr = ONE
         for _ in range(n):
@@ -51,7 +51,7 @@ def power(a: Expr, b: Expr) -> Expr:
 def left_shift(a: Expr, b: Expr) -> Expr:
     """`a << b`."""
     a, b = floats.to_int(a), floats.to_int(b)
-    # x << k = 2**k * x
+    # x << k = 2**k * x      k >= 0
     if not b.terms and 0 <= b.const <= _SHIFT:
         return mul(a, Integer(1 << b.const))
     return interned_atom(LeftShift, a, b)
@@ -60,7 +60,7 @@ def left_shift(a: Expr, b: Expr) -> Expr:
 def right_shift(a: Expr, b: Expr) -> Expr:
     """`a >> b`."""
     a, b = floats.to_int(a), floats.to_int(b)
-    # x >> k = x // 2**k
+    # x >> k = x // 2**k      k >= 0
     if not b.terms and 0 <= b.const <= _SHIFT:
         return a // Integer(1 << b.const)
     return interned_atom(RightShift, a, b)
@@ -72,7 +72,8 @@ def bit_and(a: Expr, b: Expr) -> Expr:
         a, b = b, a
     if not a.terms and not b.terms:
         return Integer(a.const & b.const)
-    # x & x = x;  x & 0 = 0
+    # x & x = x
+    # x & 0 = 0
     if a is b:
         return a
     return ZERO if ZERO in (a, b) else interned_atom(BitAnd, a, b)
@@ -84,7 +85,8 @@ def bit_or(a: Expr, b: Expr) -> Expr:
         a, b = b, a
     if not a.terms and not b.terms:
         return Integer(a.const | b.const)
-    # x | x = x;  x | 0 = x
+    # x | x = x
+    # x | 0 = x
     if a is b or b is ZERO:
         return a
     return b if a is ZERO else interned_atom(BitOr, a, b)
@@ -96,7 +98,8 @@ def bit_xor(a: Expr, b: Expr) -> Expr:
         a, b = b, a
     if not a.terms and not b.terms:
         return Integer(a.const ^ b.const)
-    # x ^ x = 0;  x ^ 0 = x
+    # x ^ x = 0
+    # x ^ 0 = x
     if a is b:
         return ZERO
     if b is ZERO:

@@ -39,7 +39,7 @@ from pliant.symbolic.rules import floats
 def eq(a: Expr, b: Expr) -> Expr:
     """`a == b`."""
     if a.kind is int and b.kind is int:
-        return zero(sub(a, b))
+        return zero(sub(a, b))  # (x == y) = (x - y == 0)
     if a.kind is bool and b.kind is bool:
         return _bool_eq(a, b)
     if float not in (a.kind, b.kind):
@@ -58,7 +58,7 @@ def ne(a: Expr, b: Expr) -> Expr:
 def le(a: Expr, b: Expr) -> Expr:
     """`a <= b`."""
     if float not in (a.kind, b.kind):
-        return nonpositive(sub(floats.to_int(a), floats.to_int(b)))
+        return nonpositive(sub(floats.to_int(a), floats.to_int(b)))  # (x <= y) = (x - y <= 0)
     a, b = floats.to_float(a), floats.to_float(b)
     if isinstance(a, Float) and isinstance(b, Float):
         return Bool(a.value <= b.value)
@@ -67,7 +67,7 @@ def le(a: Expr, b: Expr) -> Expr:
 
 def lt(a: Expr, b: Expr) -> Expr:
     """`a < b`."""
-    # x < y = x - y + 1 <= 0      integers
+    # (x < y) = (x - y + 1 <= 0)
     if float not in (a.kind, b.kind):
         return nonpositive(sub(floats.to_int(a), floats.to_int(b)) + ONE)
     a, b = floats.to_float(a), floats.to_float(b)
@@ -80,11 +80,11 @@ def zero(p: Expr) -> Expr:
     """`p == 0` for an integer expression."""
     if not p.terms:
         return Bool(p.const == 0)
-    # g*x + c == 0 = x + c/g == 0      g > 0; false if g does not divide c
+    # (g*x + c == 0) = false      c % g > 0
     g = math.gcd(*[c for _, c in p.terms])
     if p.const % g:
         return FALSE
-    # -x == 0 = x == 0
+    # (g*x + c == 0) = (x + c // g == 0)      c % g == 0
     if p.terms[0][1] < 0:
         g = -g
     return interned_atom(Eq, _divide_all(p, g, p.const // g))
@@ -94,7 +94,7 @@ def nonpositive(p: Expr) -> Expr:
     """`p <= 0` for an integer expression."""
     if not p.terms:
         return Bool(p.const <= 0)
-    # g*x + c <= 0 = x + ceil(c/g) <= 0      g > 0
+    # (g*x + c <= 0) = (x - -c // g <= 0)      g > 0
     g = math.gcd(*[c for _, c in p.terms])
     return interned_atom(Le, _divide_all(p, g, -(-p.const // g)))
 
@@ -110,17 +110,17 @@ def not_(a: Expr) -> Expr:
     match a:
         case Constant():
             return Bool(not a.value)
-        case Eq():
+        case Eq():  # not (p == 0) = (p != 0)
             return interned_atom(Ne, a.args[0])
-        case Ne():
+        case Ne():  # not (p != 0) = (p == 0)
             return interned_atom(Eq, a.args[0])
-        case Le():  # not (p <= 0) = 1 - p <= 0
+        case Le():  # not (p <= 0) = (1 - p <= 0)
             return nonpositive(neg(a.args[0]) + ONE)
-        case Not():
+        case Not():  # not not x = x
             return a.args[0]
-        case And():  # not (x and y) = not x or not y
+        case And():  # not (x and y) = (not x or not y)
             return _join(Or, [not_(x) for x in a.args])
-        case Or():  # not (x or y) = not x and not y
+        case Or():  # not (x or y) = (not x and not y)
             return _join(And, [not_(x) for x in a.args])
         case _:
             return interned_atom(Not, a)
@@ -137,7 +137,11 @@ def or_(*items: Expr) -> Expr:
 
 
 def _join(cls: type[And] | type[Or], items: list[Expr]) -> Expr:
-    """Flat, sorted, without repetitions; `x and not x` is false, `x or not x` true."""
+    """Flat, sorted, without repetitions."""
+    # (x and x) = x
+    # (x and not x) = false
+    # (x or x) = x
+    # (x or not x) = true
     neutral, absorbing = (TRUE, FALSE) if cls is And else (FALSE, TRUE)
     kept: dict[Expr, None] = {}
     for item in items:
@@ -156,11 +160,11 @@ def _join(cls: type[And] | type[Or], items: list[Expr]) -> Expr:
 def _bool_eq(a: Expr, b: Expr) -> Expr:
     for x, y in ((a, b), (b, a)):
         if x is TRUE:
-            return y
+            return y  # (true == y) = y
         if x is FALSE:
-            return not_(y)
+            return not_(y)  # (false == y) = not y
     if a is b:
-        return TRUE
+        return TRUE  # (x == x) = true
     if a.digest > b.digest:
         a, b = b, a
     return interned_atom(BoolEq, a, b)
@@ -171,9 +175,9 @@ def select(condition: Expr, then: Expr, other: Expr) -> Expr:
     if isinstance(condition, Constant):
         return then if condition.value else other
     if then is other:
-        return then
+        return then  # (x if c else x) = x
     if then.kind is bool and other.kind is bool:
-        # (a if c else b) = (c and a) or (not c and b)
+        # (x if c else y) = (c and x or not c and y)
         return or_(and_(condition, then), and_(not_(condition), other))
     if float in (then.kind, other.kind):
         return interned_atom(FloatSelect, condition, floats.to_float(then), floats.to_float(other))
