@@ -1,7 +1,6 @@
 """A part of the alias matrix: every action in every mode, and cases whose difference from eager was found by it."""
 
 import pytest
-
 from tests.autograd.alias_matrix import run_case, sample
 
 FOUND = [
