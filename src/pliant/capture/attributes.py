@@ -20,6 +20,7 @@ import torch
 
 from pliant.capture.generators import TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.identity import TracedId
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import CONSTANT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
 from pliant.capture.world import World
@@ -177,7 +178,7 @@ def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
             return types.MethodType(found, obj)
         case property():
             if found.fget is None:
-                raise Raised(AttributeError(f"property '{name}' of '{cls.__name__}' object has no getter"))
+                raise Raised(AttributeError(f"property '{name}' of '{cls.__qualname__}' object has no getter"))
             return t.call(_inside(t, found.fget, name), (obj,), {})
         case functools.cached_property():
             return _compute_once(t, found, obj)
@@ -197,7 +198,7 @@ def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
     if isinstance(getter, types.FunctionType):
         t.world.set_origin(found, held(found, name))
         return t.call(getter, (found, obj, cls), {})
-    if isinstance(obj, enum.Enum) or not t.world.is_foreign(obj):
+    if isinstance(obj, (enum.Enum, tuple)) or not t.world.is_foreign(obj):
         return t.native(getattr, obj, name)
     raise GraphBreak("unknown-object", f"the descriptor {type(found).__name__} behind attribute '{name}'")
 
@@ -247,7 +248,7 @@ def bring_class(t: Tracer, obj: Any) -> type:
     return cls
 
 
-_PYTHON_NUMBER: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+_PYTHON_NUMBER: dict[type, type] = {TracedId: int, torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
 # ---- nn.Module
@@ -500,7 +501,8 @@ def _set_through_descriptor(t: Tracer, found: Any, obj: Any, name: str, value: A
     if isinstance(found, property):
         function = found.fdel if value is DELETED else found.fset
         if function is None:
-            raise Raised(AttributeError(f"property '{name}' of '{type(obj).__name__}' object has no setter"))
+            what = "deleter" if value is DELETED else "setter"
+            raise Raised(AttributeError(f"property '{name}' of '{type(obj).__qualname__}' object has no {what}"))
         t.call(_inside(t, function, name), (obj,) if value is DELETED else (obj, value), {})
         return
     if isinstance(found, types.MemberDescriptorType):

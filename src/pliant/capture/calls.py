@@ -62,7 +62,7 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     if cls is weakref.ref:
         return _referent(t, function)
     if cls is _LRU_CACHE:
-        return call(t, function.__wrapped__, args, kwargs, linked)
+        return _call_cached(t, function, args, kwargs)
     if cls in _OPERATORS:
         return call_torch(t, function, args, kwargs)
     return _call_object(t, function, args, kwargs, linked)
@@ -187,38 +187,63 @@ def bind_arguments(
     kwargs: dict[str, Any],
     source: Any,
 ) -> dict[str, Any]:
-    """Parameters by name. A call that does not fit is left to eager, which words the error."""
+    """Parameters by name. A call that does not fit raises what CPython raises."""
     count = code.co_argcount
     names = code.co_varnames
     local = dict(zip(names[:count], args, strict=False))
     rest = dict(kwargs)
     keyword_names = names[: count + code.co_kwonlyargcount]
     position = count + code.co_kwonlyargcount
+    fits = True
     if code.co_flags & inspect.CO_VARARGS:
         local[names[position]] = tuple(args[count:])
         position += 1
     elif len(args) > count:
-        raise GraphBreak(
-            "bad-call", f"{function.__qualname__}() takes {count} positional arguments but {len(args)} were given"
-        )
+        fits = False
     for name in keyword_names[code.co_posonlyargcount :]:
         if name in rest:
-            if name in local:
-                raise GraphBreak("bad-call", f"{function.__qualname__}() got multiple values for argument '{name}'")
+            fits = fits and name not in local
             local[name] = rest.pop(name)
     if code.co_flags & inspect.CO_VARKEYWORDS:
         local[names[position]] = rest
     elif rest:
-        raise GraphBreak(
-            "bad-call", f"{function.__qualname__}() got an unexpected keyword argument '{next(iter(rest))}'"
-        )
-    _fill_defaults(t, function, code, local, source)
+        fits = False
+    if not fits or not _fill_defaults(t, function, code, local, source):
+        raise t.raised(_misfit(function, args, kwargs))
     return local
+
+
+def _nothing() -> None:
+    pass
+
+
+def _misfit(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError:
+    """The error of a call whose arguments do not fit, by calling an empty function with the same parameters."""
+    code = function.__code__
+    own = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + own.bit_count()]
+    empty = _nothing.__code__.replace(
+        co_argcount=code.co_argcount,
+        co_posonlyargcount=code.co_posonlyargcount,
+        co_kwonlyargcount=code.co_kwonlyargcount,
+        co_varnames=parameters,
+        co_nlocals=len(parameters),
+        co_flags=_nothing.__code__.co_flags | own,
+        co_name=code.co_name,
+    )
+    stub = types.FunctionType(empty, {}, function.__name__, function.__defaults__)
+    stub.__kwdefaults__, stub.__qualname__ = function.__kwdefaults__, function.__qualname__
+    try:
+        stub(*args, **kwargs)
+    except TypeError as error:
+        return error
+    raise GraphBreak("bad-call", f"the arguments of {function.__qualname__}() do not fit")
 
 
 def _fill_defaults(
     t: Tracer, function: types.FunctionType, code: types.CodeType, local: dict[str, Any], source: Any
-) -> None:
+) -> bool:
+    """Whether all parameters have values, with those that are not given taken from the defaults."""
     world = t.world
     defaults = function.__defaults__ or ()
     first = code.co_argcount - len(defaults)
@@ -227,7 +252,7 @@ def _fill_defaults(
         if name in local:
             continue
         if index < first:
-            raise GraphBreak("bad-call", f"{function.__qualname__}() missing required argument '{name}'")
+            return False
         value = defaults[index - first]
         if source is not None:
             value = world.bring(value, ItemSource(AttributeSource(source, "__defaults__"), index - first))
@@ -237,17 +262,31 @@ def _fill_defaults(
             continue
         kwdefaults = function.__kwdefaults__ or {}
         if name not in kwdefaults:
-            raise GraphBreak("bad-call", f"{function.__qualname__}() missing required keyword-only argument '{name}'")
+            return False
         value = kwdefaults[name]
         if source is not None:
             value = world.bring(value, ItemSource(AttributeSource(source, "__kwdefaults__"), name))
         local[name] = value
+    return True
 
 
 def _referent(t: Tracer, reference: weakref.ref[Any]) -> Any:
     """What a weak reference leads to; one that is dead stays so."""
     source, found = t.world.source_of(reference), reference()
     return found if source is None or found is None else t.world.bring(found, ReferentSource(source))
+
+
+def _call_cached(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function with a cache: of a cache from outside it is not known what it holds, so the function may have no effect."""
+    cache = t.caches.get(id(function))
+    if cache is None:
+        made = functools.lru_cache(**function.cache_parameters())(t.reentrant(function.__wrapped__))
+        cache = t.caches[id(function)] = (function, made)
+    before = t.world.changes() if t.world.is_foreign(function) else None
+    result = t.native(cache[1], *map(t.hashable, args), **{k: t.hashable(v) for k, v in kwargs.items()})
+    if before is not None and t.world.changes() != before:
+        raise GraphBreak("side-effect-call", f"{function.__qualname__} is cached, and changes something when it is not")
+    return result
 
 
 def _call_partial(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
@@ -385,7 +424,7 @@ def _new_object(t: Tracer, cls: type, new: Any, args: tuple[Any, ...], kwargs: d
         if (args or kwargs) and cls.__init__ is object.__init__:  # type: ignore[misc]
             raise Raised(TypeError(f"{cls.__name__}() takes no arguments"))
         if getattr(cls, "__abstractmethods__", None):
-            raise GraphBreak("bad-call", f"the abstract class {cls.__name__} is instantiated")
+            t.native(object.__new__, cls)  # which complains
         try:
             return object.__new__(cls)
         except TypeError as error:  # its layout comes from a base written in C

@@ -18,6 +18,7 @@ from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import concrete
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, Source
+from pliant.capture.identity import TracedId
 
 if TYPE_CHECKING:
     from pliant.capture.frame import Frame
@@ -192,7 +193,18 @@ def _resumed(t: Tracer, real: Suspended, source: Source) -> TracedGenerator:
 BRING[Suspended] = _resumed
 
 # Iterators of our own: C code may drive them, and so may handlers, without interpreting their methods.
-OURS: frozenset[type] = frozenset((TracedGenerator, TracedIterator, CarriedItems, Numbered))
+OURS: frozenset[type] = frozenset((TracedGenerator, TracedIterator, CarriedItems, Numbered, TracedId))
+
+
+_HOLD_NONE: tuple[type, ...] = (
+    type,
+    types.FunctionType,
+    types.ModuleType,
+    types.TracebackType,
+    torch.Tensor,
+    Source,
+    *OURS,
+)
 
 
 class TracedCallable:

@@ -184,11 +184,19 @@ def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
         return _derived_ne(t, left, right)
     if symbol == "!=" and (python_method(t, left, "__eq__") or python_method(t, right, "__eq__")):
         return _derived_ne(t, left, right)
+    if symbol in ("==", "!=") and _by_identity(left) and _by_identity(right):
+        return identical(t, left, right) is (symbol == "==")
     left, right = t.internalize(left), t.internalize(right)
     for value in (left, right):
         t.world.pin(value)
     t.refuse_opaque(left, right)
     return t.native(function, left, right)
+
+
+def _by_identity(value: Any) -> bool:
+    """Whether the object's class leaves comparison to `object`."""
+    cls: Any = type(value)
+    return cls.__eq__ is object.__eq__ and cls.__ne__ is object.__ne__ and not isinstance(value, types.FunctionType)
 
 
 def _derived_ne(t: Tracer, left: Any, right: Any) -> Any:

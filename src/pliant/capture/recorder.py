@@ -60,6 +60,9 @@ _REFUSED = {
     Tensor.retain_grad: ("backward-hook", "Tensor.retain_grad"),
     Tensor.data_ptr: ("data-dependent", "Tensor.data_ptr"),
     Tensor.untyped_storage: ("unsupported-operator", "Tensor.untyped_storage"),
+    Tensor.apply_: ("data-dependent", "Tensor.apply_"),  # C code of these would read memory that fakes lack
+    Tensor.map_: ("data-dependent", "Tensor.map_"),
+    Tensor.map2_: ("data-dependent", "Tensor.map2_"),  # type: ignore[attr-defined]
     Tensor.share_memory_: ("side-effect-call", "Tensor.share_memory_"),
     Tensor.__repr__: ("data-dependent", "repr of a tensor"),
     Tensor.__format__: ("data-dependent", "format of a tensor"),

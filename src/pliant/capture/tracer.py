@@ -117,6 +117,7 @@ class Tracer:
         self.lock: UsedLock | None = None
         self.questions: dict[Any, Source] = {}  # sources of what a thread is asked
         self.warning_blocks: list[list[Any]] = []  # filters of the `catch_warnings` blocks that are open
+        self.caches: dict[int, tuple[Any, Any]] = {}  # by id: a function with a cache, and its cache within the trace
         self.message: Message | None = None  # of a check, while it is made
         self.carrying: tuple[BaseException, BaseException | None, bool] | None = None
         self.failure: CannotCapture | None = None
@@ -179,9 +180,9 @@ class Tracer:
                 raise GraphBreak("tensor-error", f"{name}: {type(error).__name__}: {error}") from error
             if any(type(a) in SYMBOLIC_TYPES for a in args):  # numbers behave and complain as Python's own
                 return self.native(function, *map(concrete, args), **kwargs)
-            raise self._raised(error) from None
+            raise self.raised(error) from None
 
-    def _raised(self, error: BaseException) -> Raised:
+    def raised(self, error: BaseException) -> Raised:
         """An exception that comes out of C code: raised there, or carried through it."""
         error.__traceback__ = None
         carried, self.carrying = self.carrying, None

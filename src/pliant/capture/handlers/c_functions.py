@@ -79,7 +79,7 @@ _PURE_SELF_TYPES = (
     torch.device,
     types.MappingProxyType,
 )
-_OWN_SELF_TYPES = tuple(MUTABLE_CONTAINERS) + tuple(OURS)
+_OWN_SELF_TYPES = (*MUTABLE_CONTAINERS, *OURS, type({}.keys()), type({}.values()), type({}.items()))
 
 
 def call_native(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -144,6 +144,9 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
         return t.native(bound, *args, **kwargs)
     if isinstance(receiver, LOCKS) and id(receiver) not in t.world.made:
         return call_lock_method(t, receiver, name, args)
+    if name in ("cache_info", "cache_clear", "cache_parameters") and id(receiver) in t.caches:
+        if name == "cache_parameters" or not t.world.is_foreign(receiver):
+            return t.native(getattr(t.caches[id(receiver)][1], name))
     handled = call_value_method(t, receiver, bound, args, kwargs)
     if handled is not NotImplemented:
         return handled

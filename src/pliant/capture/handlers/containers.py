@@ -74,6 +74,9 @@ def _native_base(value: Any) -> type:
 def _foreign_dict_view(t: Tracer, receiver: dict[Any, Any], name: str) -> Any:
     t.world.guard(t.world.source_of(receiver), Kind.KEYS, tuple(dict.keys(receiver)))
     items = {k: t.world.dict_get(receiver, k) for k in dict.keys(receiver)}
+    source = t.world.source_of(receiver)
+    assert source is not None
+    t.world.set_origin(items, source)  # a view that leaves the trace is one of the original
     return getattr(items, name)()
 
 

@@ -136,6 +136,7 @@ for _function, _kind in (
     (torch.seed, "random-state"),
     (torch.set_num_threads, "mutated-global-state"),
     (torch.set_default_dtype, "mutated-global-state"),
+    (torch.set_default_device, "mutated-global-state"),
     (torch.compiler.disable, "user-request"),
 ):
     TABLE[_function] = _refuse(_kind, f"a call of {getattr(_function, '__qualname__', _function)}")

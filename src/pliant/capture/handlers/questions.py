@@ -16,11 +16,13 @@ from pliant.capture import attributes, operators
 from pliant.capture.generators import TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import Args, Kwargs, handles
+from pliant.capture.identity import TracedId
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import SYMBOLIC_TYPES
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
-from pliant.guards.sources import held, question
+from pliant.guards.parts import root_of
+from pliant.guards.sources import HeldSource, held, question
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -119,11 +121,13 @@ def _callable(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 @handles(id)
 def _id(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    source = t.world.source_of(args[0])
-    if source is None or isinstance(args[0], FakeTensor):
-        raise GraphBreak("unknown-call", "id() of an object made here")
-    t.world.guard(source, Kind.IDENTITY, args[0])
-    return id(args[0])
+    """What the call was given may be another object in the next call; what the entry holds is always the same."""
+    obj = t.world.resolve(args[0])
+    source = t.world.source_of(obj)
+    if source is None or isinstance(obj, FakeTensor) or not isinstance(root_of(source), HeldSource):
+        return TracedId.of(obj)
+    t.world.guard(source, Kind.IDENTITY, obj)
+    return id(obj)
 
 
 @handles(inspect.signature)
@@ -138,13 +142,23 @@ def _signature(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return t.native(inspect.signature, args[0])
 
 
+@handles(torch.Tensor.__hash__)
+def _hash_of_tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return TracedId.of(args[0])
+
+
+_HASHED_BY_VALUE = (str, int, float, complex, bytes, tuple, frozenset, range, type(None), torch.dtype, torch.device)
+
+
 @handles(hash)
 def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     method = operators.python_method(t, args[0], "__hash__")
     if method is not None:
         return t.call(method, args, {})
-    if isinstance(args[0], (str, int, float, tuple, type(None), bytes)) or type(args[0]) in SYMBOLIC_TYPES:
+    if isinstance(args[0], _HASHED_BY_VALUE) or type(args[0]) in SYMBOLIC_TYPES:
         return t.native(hash, t.hashable(args[0]))
+    if isinstance(args[0], FakeTensor):
+        return TracedId.of(args[0])
     raise GraphBreak("unknown-call", "hash() of an object without __hash__")
 
 

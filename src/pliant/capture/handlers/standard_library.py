@@ -229,6 +229,13 @@ def _construct_type_variable(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) ->
 CLASSES |= dict.fromkeys((typing.TypeVar, typing.NewType, type(functools.lru_cache(len))), _construct_type_variable)
 
 
+@handles(functools.total_ordering)
+def _total_ordering(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    if not t.world.is_made(args[0]):
+        raise GraphBreak("mutated-global-state", "a class from outside gets comparisons")
+    return t.native(functools.total_ordering, *args)
+
+
 @handles(dataclasses.dataclass)
 def _dataclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """A class that the trace made gets its methods now."""

@@ -102,8 +102,17 @@ def dict_update(frame: Frame, op: Op) -> None:
     if op.name == "DICT_MERGE":
         twice = [k for k in value if k in target]
         if twice:
-            raise Raised(TypeError(f"got multiple values for keyword argument '{twice[0]}'"))
+            called = _shown(frame.stack[-op.arg - 2])  # type: ignore[operator]
+            raise Raised(TypeError(f"{called} got multiple values for keyword argument '{twice[0]}'"))
     target.update(value)
+
+
+def _shown(function: Any) -> str:
+    """A callable as CPython's errors of calls name it."""
+    name, module = getattr(function, "__qualname__", None), getattr(function, "__module__", None)
+    if name is None:
+        return str(type(function))
+    return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
 
 
 @opcode("LIST_TO_TUPLE")

@@ -23,6 +23,7 @@ from pliant.capture.carried import (
     PLAIN_ITERATORS,
 )
 from pliant.capture.generators import OURS
+from pliant.capture.identity import TracedId
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
 
 
@@ -238,6 +239,19 @@ def _mapping_proxy(b: Statements, obj: types.MappingProxyType[Any, Any]) -> str:
     return b.bind(obj, f"{b.hold(types.MappingProxyType)}({b.value(gc.get_referents(obj)[0])})")
 
 
+def _bytearray(b: Statements, obj: bytearray) -> str:
+    return b.bind(obj, f"{b.hold(bytearray)}({bytes(obj)!r})")
+
+
+def _dict_view(b: Statements, obj: Any) -> str:
+    """`keys()`, `values()` or `items()` of the dict that it refers to."""
+    return b.bind(obj, f"{b.value(gc.get_referents(obj)[0])}.{type(obj).__name__.removeprefix('dict_')}()", hint="view")
+
+
+def _identity(b: Statements, obj: TracedId) -> str:
+    return b.bind(obj, f"id({b.value(obj.obj)})", hint="address")
+
+
 _ITERATORS: tuple[type, ...] = (
     *PLAIN_ITERATORS,
     enumerate,
@@ -295,5 +309,8 @@ RECIPES: dict[type, Recipe] = {
     _RLOCK: _lock,
     random.Random: _random,
     types.MappingProxyType: _mapping_proxy,
+    bytearray: _bytearray,
+    TracedId: _identity,
+    **dict.fromkeys((type({}.keys()), type({}.values()), type({}.items())), _dict_view),
     **dict.fromkeys(_ITERATORS, _reduced),
 }
