@@ -1,10 +1,11 @@
-"""Iterators of loops, carried across a graph break so that the code behind it goes on with them.
+"""Iterators of loops, and generators, carried across a graph break so that the code behind it goes on with them.
 
-In:     iterators on a loop's place of the stack that nothing else alive refers to.
+In:     iterators on a loop's place of the stack, and the program's generators in locals, that nothing else alive refers
+        to.
 Out:    `Carried` objects, which the entry puts there in their place; `bring` makes traced iterators of them again.
-Holds:  only the loop sees a `Carried`. Its state is read through `__reduce__` and never changed by a trace: what goes on
-        behind the next break is a new one. Items are read one at a time, by their distance from the current one, so
-        that one entry serves every turn of a loop.
+Holds:  only the loop sees a `Carried` (`with_generators` where a local's is to be used). Its state is read through
+        `__reduce__` and never changed by a trace: what goes on behind the next break is a new one. Items are read one
+        at a time, by their distance from the current one, so that one entry serves every turn of a loop.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import collections
 import itertools
 import types
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -96,10 +97,16 @@ class Suspended:
         """The generator itself."""
         place = self.place
         make = types.FunctionType(generator_code(place.point), place.globals, place.name, None, self.cells or None)
-        self.generator = made = make(*self.values)
+        self.generator = made = make(*with_generators(place.point, self.values))
         next(made)  # the `yield` that the traced program has done
         self.values = ()
         return made  # type: ignore[no-any-return]
+
+
+def with_generators(point: ResumePoint, values: Sequence[Any]) -> list[Any]:
+    """The values of `parameters(point)`, those that were carried in locals as the generators that they are."""
+    first = len(values) - len(point.locals)
+    return [*values[:first], *(v.real.start() if type(v) is Carried else v for v in values[first:])]
 
 
 _places: dict[tuple[Any, ...], Place] = {}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pliant.capture.bytecode.cfg import ITERATOR, layouts
+from pliant.capture.bytecode.cfg import ITERATOR, layouts, looks_at_locals
 from pliant.capture.bytecode.decode import Program, decode
 from pliant.capture.carried import Carry, can_be_carried
 from pliant.capture.generators import TracedGenerator
@@ -83,9 +83,10 @@ def collect_values(trace: Trace) -> list[Any]:
 
 
 def _with_carried(frame: FrameState, times_reached: Callable[[Any], int]) -> FrameState:
-    """The frame with its loops' iterators marked as such, where nothing else refers to them."""
+    """The frame with its loops' iterators and its generators marked as such, where nothing else refers to them."""
     program = decode(frame.code)
-    return replace(frame, stack=tuple(_marked(program, frame.offset, frame.stack, times_reached)))
+    stack = tuple(_marked(program, frame.offset, frame.stack, times_reached))
+    return replace(frame, stack=stack, locals=_marked_locals(program, frame.locals, times_reached))
 
 
 def _marked(program: Program, offset: int, stack: Sequence[Any], times_reached: Callable[[Any], int]) -> Sequence[Any]:
@@ -96,6 +97,13 @@ def _marked(program: Program, offset: int, stack: Sequence[Any], times_reached: 
     return [_carry(value, times_reached) if kind == ITERATOR else value for kind, value in kinds]
 
 
+def _marked_locals(program: Program, values: dict[str, Any], times_reached: Callable[[Any], int]) -> dict[str, Any]:
+    """Only generators are carried in locals; not where the program could look at all of them."""
+    if looks_at_locals(program):
+        return values
+    return {k: _carry(v, times_reached) if type(v) is TracedGenerator else v for k, v in values.items()}
+
+
 def _carry(value: Any, times_reached: Callable[[Any], int]) -> Any:
     if type(value) is not TracedGenerator:
         return Carry(value) if can_be_carried(value, times_reached) else value
@@ -103,6 +111,7 @@ def _carry(value: Any, times_reached: Callable[[Any], int]) -> Any:
         return value
     frame = value.frame
     frame.stack[:] = _marked(frame.program, frame.op.offset, frame.stack, times_reached)
+    frame.locals = _marked_locals(frame.program, frame.locals, times_reached)
     return Carry(value)
 
 

@@ -271,6 +271,14 @@ class Dispatcher:
     def _traced_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any], ambient: list[Guard]) -> Entry:
         """The entry of a trace; if later stages cannot work with data-dependent numbers, of one that breaks at them."""
         traced = self._trace(args, kwargs)
+        try:
+            return self._entry_or_retry(traced, args, kwargs, ambient)
+        finally:
+            traced.forget()
+
+    def _entry_or_retry(
+        self, traced: Trace, args: tuple[Any, ...], kwargs: dict[str, Any], ambient: list[Guard]
+    ) -> Entry:
         shape = CallShape.of(args, kwargs)
         if traced.graph is None or not traced.graph.shape_env.has_unbacked:
             self._note_break(traced)
@@ -281,7 +289,10 @@ class Dispatcher:
             events.record("data_dependent_retry", name=self.name, why=str(error), where=self.location)
             with config.use(config.get().with_options({"data_dependent": False})):
                 traced = self._trace(args, kwargs)
-                entry = self._entry_of(traced, shape, ambient)
+                try:
+                    entry = self._entry_of(traced, shape, ambient)
+                finally:
+                    traced.forget()
         self._note_break(traced)
         return entry
 

@@ -297,7 +297,8 @@ class _Body:
         """Text of the call that executes the operation at which the frame stands, and then the rest of the frame."""
         b, names = self.values, self.values.names
         program = decode(frame.code)
-        point = point_at(program, program.index_of(frame.offset), [v is not NULL for v in frame.stack], frame.locals)
+        bound = [v is not NULL for v in frame.stack]
+        point = point_at(program, program.index_of(frame.offset), bound, frame.locals, frame.locals)
         step: StepCode = step_code(point)
         for value in frame.stack:
             if isinstance(value, BaseException):

@@ -163,7 +163,10 @@ class Frame:
             if error.__context__ is None and error is not self.tracer.current_exception:
                 error.__context__ = self.tracer.current_exception
         if handler is None:
-            raise raised
+            try:
+                raise raised
+            finally:  # no cycle of it, its traceback and this frame
+                del raised
         del self.stack[handler.depth :]
         if handler.lasti:
             self.stack.append(op.offset // 2)

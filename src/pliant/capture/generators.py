@@ -7,18 +7,22 @@ Source: `Objects/genobject.c` for delegation (`yield from`), `throw` and `close`
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Generator, Iterator
+import types
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from pliant.capture.bytecode.resume import resume_freevars
 from pliant.capture.carried import BRING, CarriedItems, Numbered, Suspended
 from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.identity import TracedId
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import concrete
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, Source
-from pliant.capture.identity import TracedId
 
 if TYPE_CHECKING:
     from pliant.capture.frame import Frame
@@ -135,6 +139,27 @@ class TracedGenerator:
     def __del__(self) -> None:
         if self.started and not self.finished and not self.running:
             self.frame.tracer.close_dropped(self)
+
+
+def kept_locals(frame: Frame) -> frozenset[str]:
+    """Locals that hold a generator which stands at a `yield`: dropping them closes it, so they live as long as the frame,
+    dead or not."""
+    world = frame.tracer.world
+    return frozenset(name for name, value in frame.locals.items() if _holds_suspended(value, world.is_foreign))
+
+
+def _holds_suspended(value: Any, is_foreign: Callable[[Any], bool]) -> bool:
+    pending, seen = [value], {id(value)}
+    while pending:
+        obj = pending.pop()
+        if type(obj) is TracedGenerator:
+            if obj.started and not obj.finished:
+                return True
+        elif gc.is_tracked(obj) and not isinstance(obj, _HOLD_NONE) and not is_foreign(obj):
+            parts = [part for part in gc.get_referents(obj) if id(part) not in seen]
+            seen.update(map(id, parts))
+            pending += parts
+    return False
 
 
 def _not_stop_iteration(error: BaseException) -> BaseException:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pliant.capture.bytecode.resume import ResumePoint, resume_code
+from pliant.capture.carried import with_generators
 from pliant.capture.compiled_function import make_callable
 from pliant.capture.dispatch import DISPATCHER, Compilation, Dispatcher
 from pliant.capture.roots import ResumeRoot
@@ -35,7 +36,7 @@ def _make(compilation: Compilation, point: ResumePoint, globals_: dict[str, Any]
     code = resume_code(point)
 
     def eager(cells: tuple[types.CellType, ...], *values: Any) -> Any:
-        return types.FunctionType(code, globals_, name, None, cells or None)(*values)
+        return types.FunctionType(code, globals_, name, None, cells or None)(*with_generators(point, values))
 
     line = next((line for start, end, line in point.code.co_lines() if start <= point.offset < end and line), None)
     location = SourceLocation(point.code.co_filename, line or point.code.co_firstlineno, point.code.co_name)

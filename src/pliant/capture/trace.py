@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -146,3 +147,4 @@ class Trace:
     output_nodes: list[fx.Node] = field(default_factory=list)
     lock: Any = None  # to hold while the entry runs
     made: dict[int, Any] = field(default_factory=dict)  # functions and classes that the trace itself defined
+    forget: Callable[[], None] = lambda: None  # let go of the program's objects, once the entry is written

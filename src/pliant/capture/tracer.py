@@ -28,7 +28,7 @@ from pliant.capture.bytecode.resume import point_at, resume_freevars, step_code
 from pliant.capture.collect import collect_values
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.frame import HANDLERS, Frame, Handler, Returned
-from pliant.capture.generators import TracedCallable, TracedGenerator
+from pliant.capture.generators import TracedCallable, TracedGenerator, kept_locals
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, needs_value
 from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.handlers.threads import UsedLock
@@ -123,6 +123,13 @@ class Tracer:
         self.failure: CannotCapture | None = None
         self.active = True  # whether what the program does still counts
 
+    def forget(self) -> None:
+        """Let go of what the program knows, too: the tracer itself lives until garbage is collected."""
+        self.active = False
+        self.frames.clear()
+        self.broken_frames = self.current_exception = self.carrying = self.failure = None
+        self.world.forget()
+
     # ---- frames
     def handlers(self, program: Program) -> tuple[Handler, ...]:
         """The handler of each operation of a program."""
@@ -173,7 +180,9 @@ class Tracer:
             raise GraphBreak("unsupported-operator", str(error).splitlines()[0]) from None
         except AssertionError as error:  # never C code's own: a check inside torch or Pliant, not the program's
             raise GraphBreak("unsupported-operator", f"an internal check failed: {error}") from error
-        except Exception as error:
+        except BaseException as error:
+            if not isinstance(error, (Exception, GeneratorExit)) and not self._is_carried(error):
+                raise
             missing = isinstance(error, AttributeError) and function is getattr
             if any(isinstance(a, FakeTensor) for a in args) and not (missing or isinstance(error, StopIteration)):
                 name = getattr(function, "__name__", str(function))
@@ -196,6 +205,9 @@ class Tracer:
         """The exception for C code to carry. Python chains it to what the interpreter itself handles, so its context is kept."""
         self.carrying = error, error.__context__, error.__suppress_context__
         return error
+
+    def _is_carried(self, error: BaseException) -> bool:
+        return self.carrying is not None and self.carrying[0] is error
 
     def call_if_present(self, obj: Any, name: str, *args: Any) -> Any:
         """obj.name(*args), or MISSING if it has no such attribute."""
@@ -334,7 +346,12 @@ def trace(
     stop_at, reason = -1, None
     for _ in range(options.max_restarts):
         attempt = _Attempt(Tracer(policy, stop_at), root, reason)
-        found = attempt.run(args, kwargs)
+        found = None
+        try:
+            found = attempt.run(args, kwargs)
+        finally:
+            if not isinstance(found, Trace):
+                attempt.t.forget()
         if isinstance(found, Trace):
             return found
         stop_at, reason = found.step, found.reason
@@ -476,6 +493,7 @@ class _Attempt:
             t.graph.call_function(setter, arguments)
         result = Trace(None, t.inputs.inputs, t.world.guards, effects, end, t.world.origins, made=t.world.made)
         result.lock = t.lock.lock if t.lock is not None else None
+        result.forget = t.forget
         try:
             values = collect_values(result)  # of a break, it marks the iterators to carry
         except Unsupported as error:
@@ -515,12 +533,14 @@ def _states(frames: tuple[Frame, ...], handled: BaseException | None) -> tuple[F
 
 
 def _state(frame: Frame, handled: BaseException | None) -> FrameState:
-    """The frame without its dead locals."""
+    """The frame without its dead locals, unless they hold what is closed when the frame ends."""
     names = resume_freevars(frame.code)
     cells = tuple(frame.cells.get(n) or types.CellType() for n in names)
     bound = [v is not NULL for v in frame.saved]
     try:
-        point = point_at(frame.program, frame.program.index_of(frame.op.offset), bound, frame.locals)
+        point = point_at(
+            frame.program, frame.program.index_of(frame.op.offset), bound, frame.locals, kept_locals(frame)
+        )
         step_code(point)
     except Unsupported as error:
         raise CannotCapture(BreakReason("unsupported-opcode", str(error), frame.location())) from None

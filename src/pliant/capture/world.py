@@ -53,7 +53,7 @@ from pliant.source import SourceLocation
 
 # Methods bound to an object: what they do depends on it, so it is read like any other object from outside.
 _BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)
-_BOUND_TO = MUTABLE_CONTAINERS
+_BOUND_TO = (*MUTABLE_CONTAINERS, types.GeneratorType)
 # Kinds of which one value may have several guards.
 _SEVERAL = frozenset((Kind.HAS_KEY, Kind.NO_KEY, Kind.NO_ATTRIBUTE, Kind.DISTINCT, Kind.UNSET, Kind.SEPARATE))
 _FIXED_IF_HELD = frozenset((Kind.TYPE, Kind.IDENTITY, Kind.EQUALS, Kind.RANGE))
@@ -129,6 +129,12 @@ class World:
     def set_origin(self, value: Any, source: Source) -> None:
         if id(value) not in self.made:
             self.origins.setdefault(id(value), (value, source))
+
+    def forget(self) -> None:
+        """Let go of all objects: what the program drops next is gone at once."""
+        for held_here in vars(self).values():
+            if isinstance(held_here, dict) or held_here is self.effects_in_order:
+                held_here.clear()
 
     # ---- reading
     def bring(self, value: Any, source: Source) -> Any:

@@ -167,7 +167,7 @@ def live_locals(program: Program, index: int) -> frozenset[str]:
 def _liveness(program: Program) -> tuple[frozenset[str], ...]:
     code = program.code
     always: frozenset[str] = frozenset()
-    if _LOOK_AT_ALL.intersection(code.co_names):
+    if looks_at_locals(program):
         always = frozenset((*code.co_varnames, *code.co_cellvars, *code.co_freevars))
     elif reads_first_argument(program):
         always = frozenset(code.co_varnames[:1])
@@ -194,6 +194,11 @@ def _live_before(op: Op, live: list[frozenset[str]], always: frozenset[str]) -> 
     if op.handler is not None and may_raise(op):
         result |= live[op.handler.target]
     return result | always
+
+
+def looks_at_locals(program: Program) -> bool:
+    """Whether the code may look at all of its frame's locals."""
+    return not _LOOK_AT_ALL.isdisjoint(program.code.co_names)
 
 
 def reads_first_argument(program: Program) -> bool:

@@ -16,7 +16,7 @@ that `raise`, `sys.exc_info()` and `__context__` are right and the state is rest
 """
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import CodeType
@@ -48,7 +48,8 @@ _FUNCTION = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS
 class ResumePoint:
     """The state before the operation at `offset` (an `Op.offset`).
 
-    `stack[i]` is False where the slot is NULL; `locals` are the bound, live locals that are no cells.
+    `stack[i]` is False where the slot is NULL; `locals` are the bound, live locals that are no cells, and dead ones that
+    are to be kept until the frame ends.
     `handled` is set in the body of an `except` or `finally` that handles an exception.
     """
 
@@ -82,8 +83,10 @@ def parameters(point: ResumePoint) -> tuple[str, ...]:
     return (*slots, *((HANDLED,) if point.handled else ()), *point.locals)
 
 
-def point_at(program: Program, index: int, stack: Iterable[bool], local_names: Iterable[str]) -> ResumePoint:
-    """The point before operation `index`; names of cells and dead locals are left out."""
+def point_at(
+    program: Program, index: int, stack: Iterable[bool], local_names: Iterable[str], keep: Collection[str] = ()
+) -> ResumePoint:
+    """The point before operation `index`; names of cells, and of dead locals that are not to be kept, are left out."""
     layout = layouts(program)[index]
     if layout is None:
         raise Unsupported("no path leads to this operation", kind="bytecode")
@@ -91,7 +94,7 @@ def point_at(program: Program, index: int, stack: Iterable[bool], local_names: I
         raise Unsupported("an inlined comprehension has shelved a cell", kind="resume-frame")
     live = live_locals(program, index)
     cells = program.code.co_cellvars
-    kept = tuple(name for name in local_names if name in live and name not in cells)
+    kept = tuple(name for name in local_names if (name in live or name in keep) and name not in cells)
     return ResumePoint(program.code, program.ops[index].offset, tuple(stack), kept, bool(layout.handling))
 
 
@@ -377,7 +380,8 @@ class _Step(_Frame):
 
     def _go_on(self, index: int, stack: tuple[bool, ...], local_names: tuple[str, ...]) -> list[Item]:
         """Take the state apart and call the successor's function with it."""
-        point = point_at(self.program, index, stack, local_names)
+        keep = frozenset(self.point.locals) - live_locals(self.program, self.index)
+        point = point_at(self.program, index, stack, local_names, keep)
         layout = layouts(self.program)[index]
         assert layout is not None
         number = len(self.successors)

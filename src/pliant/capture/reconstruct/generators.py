@@ -19,7 +19,7 @@ from pliant.capture.carried import (
     finished,
     place_of,
 )
-from pliant.capture.generators import TracedCallable, TracedGenerator
+from pliant.capture.generators import TracedCallable, TracedGenerator, kept_locals
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
 from pliant.capture.trace import NULL
 
@@ -36,9 +36,8 @@ def _suspended(b: Statements, obj: TracedGenerator) -> str:
     """Text of the state of a generator that stands at a `yield`."""
     frame = obj.frame
     stack = [*frame.stack, None]
-    point = point_at(
-        frame.program, frame.program.index_of(frame.op.offset), [v is not NULL for v in stack], frame.locals
-    )
+    index = frame.program.index_of(frame.op.offset)
+    point = point_at(frame.program, index, [v is not NULL for v in stack], frame.locals, kept_locals(frame))
     if point.handled or obj.running:
         raise CannotReconstruct("started-generator", obj)
     generator_code(point)
