@@ -117,7 +117,7 @@ def make_entry(
     count = max(trace.outputs.values()) + 1 if trace.outputs else 0
     outputs = [names.fresh(f"out{i}") for i in range(count)]
     tail = _Body(trace, Rebuilder(trace, writer, outputs), resume).statements()
-    call = _graph_call(trace, writer, graph, outputs, eager) if graph is not None else []
+    call = _graph_call(trace, writer, section, graph, outputs, eager) if graph is not None else []
     early, indexes = alike.split(writer.steps[:place])
     steps = [*early, *(section.use() if section else []), *(step.text for step in writer.steps[place:])]
     text = (section.text() + "\n" if section else "") + _function_text(steps, [*call, *tail])
@@ -174,11 +174,16 @@ def _shape_guards(trace: Trace) -> list[Guard]:
 
 
 def _graph_call(
-    trace: Trace, writer: GuardWriter, graph: GraphCallable, outputs: list[str], eager: Callable[..., Any] | None
+    trace: Trace,
+    writer: GuardWriter,
+    section: HeldSection | None,
+    graph: GraphCallable,
+    outputs: list[str],
+    eager: Callable[..., Any] | None,
 ) -> list[str]:
     assert trace.graph is not None
-    inputs = ", ".join([writer.read(i.source) for i in trace.graph.inputs])
-    call = f"{writer.names.define('graph', graph)}([{inputs}])"
+    inputs = _graph_inputs(writer, section, [i.source for i in trace.graph.inputs])
+    call = f"{writer.names.define('graph', graph)}([{', '.join(inputs)}])"
     line = f"[{', '.join(outputs)}] = {call}" if outputs else call
     if eager is None or not trace.graph.shape_env.has_unbacked:
         return [line]
@@ -188,6 +193,21 @@ def _graph_call(
         writer.names.define("get_rng_state", torch.get_rng_state)
     tail = ["except Exception as error:", f"    return {instead}(error, args, kwargs, random_state)"]
     return [f"random_state = {state}", "try:", f"    {line}", *tail]
+
+
+def _graph_inputs(writer: GuardWriter, section: HeldSection | None, sources: Sequence[Source]) -> list[str]:
+    """Items of the list of inputs; many parameters in a row are one."""
+    found: list[str] = []
+    for watched, group in itertools.groupby(sources, lambda s: section is not None and section.watches(s)):
+        run = list(group)
+        if section is not None and watched and len(run) >= _MANY:
+            found.append("*" + section.read_all(run))
+        else:
+            found += map(writer.read, run)
+    return found
+
+
+_MANY = 8  # so many variables cost more than a tuple that is spread
 
 
 def _function_text(steps: list[str], tail: list[str]) -> str:

@@ -9,8 +9,9 @@ Holds:  kernels with equal text are one C function, and so are entries; an entry
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from pliant.codegen import prelude
 from pliant.codegen.c import KernelText, write_kernel
@@ -34,6 +35,7 @@ extern void PyErr_SetString(PyObject*, const char*);
 extern PyObject* PyExc_IndexError;
 extern void Py_IncRef(PyObject*);
 extern PyObject _Py_NoneStruct;
+extern PyObject* PyList_GetItem(PyObject*, long);
 extern void* PyEval_SaveThread(void);
 extern void PyEval_RestoreThread(void*);
 """
@@ -50,6 +52,12 @@ extern P_HIDDEN int (*p_threads)(void);
 extern P_HIDDEN int (*p_maximum)(void);
 """
 
+# Where a tensor's object keeps the address of its data (`runtime.tensor_address`); zeros: not known.
+LAYOUT = """\
+typedef struct { uint64_t tensor, parameter, object, kind, storage, offset, data, owner, lazy; } p_layout;
+static p_layout p_where;
+"""
+
 # Binds torch's functions; `p_run` spreads `range` items over threads, at least `grain` items each, and returns how many
 # parts it made. Which part gets which items depends only on range and the number of parts.
 BIND = """\
@@ -60,6 +68,7 @@ int (*p_threads)(void);
 int (*p_maximum)(void);
 void pliant_bind(void** table) {
   p_reader = table[0]; p_parallel = table[1]; p_thread = table[2]; p_threads = table[3]; p_maximum = table[4];
+  if (table[5]) p_where = *(const p_layout*)table[5];
 }
 static void p_share(void* data) {
   p_job* j = data;
@@ -88,7 +97,7 @@ typedef struct {
   int64_t* shape; int64_t* strides; uint64_t byte_offset;
 } p_tensor;
 static char p_nothing[4096] __attribute__((aligned(64)));
-P_INLINE int p_address(PyObject* o, void** out) {
+__attribute__((noinline)) static int p_ask(PyObject* o, void** out) {
   char* data;
   if (p_reader) {
     p_tensor t;
@@ -101,14 +110,37 @@ P_INLINE int p_address(PyObject* o, void** out) {
   *out = data ? data : p_nothing;
   return 0;
 }
+P_INLINE char* p_direct(PyObject* object) {
+  const uint64_t* o = (const uint64_t*)object;
+  if (o[1] != p_where.tensor && o[1] != p_where.parameter) return 0;
+  const uint64_t* t = (const uint64_t*)o[p_where.object];
+  if (!t || t[0] != p_where.kind || t[p_where.offset]) return 0;
+  const uint64_t* s = (const uint64_t*)t[p_where.storage];
+  return s && s[p_where.owner] != p_where.lazy ? (char*)s[p_where.data] : 0;
+}
+P_INLINE int p_address(PyObject* o, void** out) {
+  return (*out = p_direct(o)) ? 0 : p_ask(o, out);
+}
+"""
+
+# The addresses of some of the graph's inputs, in their list.
+LISTED = """\
+P_INLINE int p_listed(PyObject* list, const int32_t* places, int32_t count, void** out) {
+  for (int k = 0; k < count; k++) {
+    PyObject* const o = PyList_GetItem(list, places[k]);
+    if (!o || p_address(o, out + k)) return 1;
+  }
+  return 0;
+}
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One native call: the tensors and then the numbers it takes."""
+    """One native call: the list of the graph's inputs (where it reads some itself), tensors, then numbers."""
 
     name: str
+    reads_list: bool
     buffers: tuple[Buffer, ...]
     sizes: tuple[Symbol, ...]
 
@@ -122,8 +154,8 @@ class NativeCode:
     kernels: int
 
 
-def write_native(runs: Sequence[Sequence[Kernel]]) -> NativeCode:
-    """The code of all runs."""
+def write_native(runs: Sequence[Sequence[Kernel]], listed: Mapping[Buffer, int] = MappingProxyType({})) -> NativeCode:
+    """The code of all runs. `listed`: inputs of the graph that entries read from its list, and their places in it."""
     names: dict[str, str] = {}
     comments: dict[str, str] = {}
     entries: list[Entry] = []
@@ -133,7 +165,7 @@ def write_native(runs: Sequence[Sequence[Kernel]]) -> NativeCode:
         for kernel_text in written:
             names.setdefault(kernel_text.text, f"k{len(names)}")
             comments.setdefault(names[kernel_text.text], kernel_text.comment)
-        entry, body = _entry(written, names)
+        entry, body = _entry(written, names, listed)
         name = bodies.setdefault(body, f"entry{len(bodies)}")
         entries.append(replace(entry, name=name))
     return NativeCode(
@@ -170,12 +202,15 @@ def _unit(linkage: str, kernels: str, entries: str, *, main: bool) -> str:
     hidden = '#define P_HIDDEN __attribute__((visibility("hidden")))\n'
     run = "P_HIDDEN int64_t p_run(p_part, void**, const int64_t*, int64_t, int64_t, int64_t, int32_t*);\n"
     parts = [prelude.text_for(kernels + entries), hidden, PARALLEL]
-    parts += [RUN, BIND, READER] if main else [run]
+    parts += [RUN, LAYOUT, BIND, READER, LISTED if "p_listed" in entries else ""] if main else [run]
     return "".join([*parts, "\n", kernels, entries])
 
 
-def _entry(kernels: list[KernelText], names: dict[str, str]) -> tuple[Entry, str]:
-    buffers = list(dict.fromkeys(b for k in kernels for b in k.buffers))
+def _entry(kernels: list[KernelText], names: dict[str, str], listed: Mapping[Buffer, int]) -> tuple[Entry, str]:
+    used = dict.fromkeys(b for k in kernels for b in k.buffers)
+    places = [listed[b] for b in used if b in listed]
+    passed = [b for b in used if b not in listed]
+    buffers = [*(b for b in used if b in listed), *passed]
     sizes = list(dict.fromkeys(s for k in kernels for s in k.sizes))
     work: Expr = ZERO
     for k in kernels:
@@ -190,8 +225,12 @@ def _entry(kernels: list[KernelText], names: dict[str, str]) -> tuple[Entry, str
         f"  int64_t n[{max(1, len(sizes))}] = {{0}};",
         "  int32_t error = 0;",
     ]
-    lines.append(f"  for (int k = 0; k < {len(buffers)}; k++) if (p_address(args[k], &b[k])) return 0;")
-    lines += [_number(s, k, len(buffers)) for k, s in enumerate(sizes)]
+    if places:
+        lines.append(f"  static const int32_t places[] = {{{', '.join(map(str, places))}}};")
+        lines.append(f"  if (p_listed(*args++, places, {len(places)}, b)) return 0;")
+    first = f"b + {len(places)}" if places else "b"
+    lines.append(f"  for (int k = 0; k < {len(passed)}; k++) if (p_address(args[k], {first} + k)) return 0;")
+    lines += [_number(s, k, len(passed)) for k, s in enumerate(sizes)]
     if sizes:
         lines.append("  if (PyErr_Occurred()) return 0;")
     lines.append(f"  void* const state = {work_text} > {RELEASE_GIL} ? PyEval_SaveThread() : 0;")
@@ -199,7 +238,7 @@ def _entry(kernels: list[KernelText], names: dict[str, str]) -> tuple[Entry, str
     lines.append("  if (state) PyEval_RestoreThread(state);")
     lines.append('  if (error) { PyErr_SetString(PyExc_IndexError, "index out of range in self"); return 0; }')
     lines += ["  Py_IncRef(&_Py_NoneStruct);", "  return &_Py_NoneStruct;", "}", ""]
-    return Entry("", tuple(buffers), tuple(sizes)), "\n".join(lines)
+    return Entry("", bool(places), tuple(passed), tuple(sizes)), "\n".join(lines)
 
 
 def _number(s: Symbol, k: int, first: int) -> str:

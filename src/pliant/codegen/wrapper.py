@@ -2,7 +2,8 @@
 
 In:     a `LoopProgram`, its `Schedule`, the entries of its native code.
 Out:    `WrapperCode`: readable source of `call(args)`, one line a step, and the objects that its names stand for.
-Holds:  the argument list is emptied at once and tensors deleted after their last use, so memory is freed as in eager;
+Holds:  the argument list is emptied at once (but for inputs that only native code reads, if these are many) and
+        tensors are deleted after their last use, so memory is freed as in eager;
         outputs are tensors of their own; sizes come from symbol arguments or from the shapes of tensors.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import linecache
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,9 @@ import torch
 from pliant.codegen.native import Entry
 from pliant.errors import AssumptionError
 from pliant.ir.loops import Buffer, Extern, LoopProgram, View
+from pliant.schedule.dependencies import access
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule
+from pliant.schedule.memory import kernel_buffers
 from pliant.symbolic.expr import ZERO, Expr, Symbol
 from pliant.symbolic.printer import to_python
 from pliant.torch_adapter import OPAQUE_RESULTS, RUNS_AS
@@ -56,6 +59,28 @@ def runs_of(schedule: Schedule) -> list[list[Kernel]]:
     return [[step for step in group if isinstance(step, Kernel)] for native, group in groups if native]
 
 
+def listed_inputs(program: LoopProgram, schedule: Schedule) -> dict[Buffer, int]:
+    """Inputs that stay in the list, from which native code reads them, with their places: those that no statement of
+    the wrapper needs, of runs that take many. A hundred parameters then cost no variables and no arguments."""
+    externs = [access(step.extern) for step in schedule.steps if isinstance(step, ExternCall)]
+    named = {b for touched in externs for b in (*touched.reads, *touched.writes)}
+    named |= {v.buffer for v in program.outputs if isinstance(v, View)}
+    places = {b: k for k, b in enumerate(program.inputs) if isinstance(b, Buffer) and b not in named and _is_static(b)}
+    listed: dict[Buffer, int] = {}
+    for run in runs_of(schedule):
+        used = {b: places[b] for kernel in run for b in kernel_buffers(kernel) if b in places}
+        listed.update(used if len(used) >= _MANY else {})
+    return listed
+
+
+_MANY = 16
+
+
+def _is_static(b: Buffer) -> bool:
+    """Whether no size is read from the input."""
+    return all(e.as_int() is not None for e in (*b.shape, *b.strides))
+
+
 def conform(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """`tensor` with the strides that kernels were written for; a copy where an operator gave others."""
     if tensor.dtype is not dtype:
@@ -71,10 +96,15 @@ def conform(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int], dt
 
 
 def write_wrapper(
-    program: LoopProgram, schedule: Schedule, entries: Sequence[Entry], takes_tensors: bool
+    program: LoopProgram,
+    schedule: Schedule,
+    entries: Sequence[Entry],
+    listed: Mapping[Buffer, int],
+    *,
+    takes_tensors: bool,
 ) -> WrapperCode:
-    """The wrapper's source."""
-    return _Writer(program, schedule, entries, takes_tensors).write()
+    """The wrapper's source. `listed`: what the entries read from the list of inputs."""
+    return _Writer(program, schedule, entries, listed, takes_tensors).write()
 
 
 def compile_wrapper(code: WrapperCode, name: str) -> Callable[[list[Any]], list[Any]]:
@@ -91,8 +121,16 @@ _serial = itertools.count()
 
 
 class _Writer:
-    def __init__(self, program: LoopProgram, schedule: Schedule, entries: Sequence[Entry], takes_tensors: bool) -> None:
+    def __init__(
+        self,
+        program: LoopProgram,
+        schedule: Schedule,
+        entries: Sequence[Entry],
+        listed: Mapping[Buffer, int],
+        takes_tensors: bool,
+    ) -> None:
         self.program, self.schedule, self.entries, self.takes_tensors = program, schedule, entries, takes_tensors
+        self.listed = listed
         self.names = _Names()
         self.bound: dict[str, Any] = {"empty_strided": torch.empty_strided, "conform": conform}
         self.lines: list[str] = []
@@ -135,6 +173,9 @@ class _Writer:
         targets = []
         for k, given in enumerate(self.program.inputs):
             match given:
+                case Buffer() if given in self.listed:
+                    self.inputs.add(given)
+                    targets.append("_")
                 case Buffer():
                     self.inputs.add(given)
                     targets.append(self.names.buffers.setdefault(given, f"arg{k}"))
@@ -143,18 +184,29 @@ class _Writer:
                     targets.append(given.name)
                 case _:
                     targets.append("_")
-        if targets:
-            self._line(f"{', '.join(targets)}, = args")
-        self._line("args.clear()")
+        if self.listed:
+            named = [(k, target) for k, target in enumerate(targets) if target != "_"]
+            for k, target in named:
+                self._line(f"{target} = args[{k}]")
+            self._drop([k for k, _ in named])
+        else:
+            if targets:
+                self._line(f"{', '.join(targets)}, = args")
+            self._line("args.clear()")
         self._sizes_from_shapes()
         for k, constant in enumerate(self.program.constants):
             self.inputs.add(constant)
             self.bound[self.names.buffers.setdefault(constant, f"constant{k}")] = constant.value
 
+    def _drop(self, places: Sequence[int]) -> None:
+        """Let go of inputs in the list."""
+        if places:
+            self._line("".join(f"args[{k}] = " for k in places) + "None")
+
     def _sizes_from_shapes(self) -> None:
         """Sizes that no argument passes are read from the first tensor that has them."""
         for given in self.program.inputs:
-            if isinstance(given, Buffer):
+            if isinstance(given, Buffer) and given not in self.listed:
                 for what, values in (("size", given.shape), ("stride", given.strides)):
                     for d, e in enumerate(values):
                         if isinstance(e, Symbol) and e not in self.names.symbols:
@@ -175,8 +227,12 @@ class _Writer:
             self._native()
         dead = [b for k in range(start, stop) for b in self.schedule.free[k] if b in self.names.buffers]
         dead = [b for b in dead if b not in self.program.constants and not self._waits_for_taker(b)]
-        if dead and stop < len(self.schedule.steps):
+        if stop == len(self.schedule.steps):
+            return
+        if dead:
             self._line("del " + ", ".join(self.names.buffers[b] for b in dict.fromkeys(dead)))
+        places = [self.listed[b] for k in range(start, stop) for b in self.schedule.free[k] if b in self.listed]
+        self._drop([k for k in places if k not in self.program.held])
 
     def _waits_for_taker(self, b: Buffer) -> bool:
         """Whether the dead buffer's memory is taken over by one that is not allocated yet."""
@@ -207,7 +263,7 @@ class _Writer:
         if not self.takes_tensors:
             tensors = [f"{t}.data_ptr()" for t in tensors]
         numbers = [self._expr(s) for s in entry.sizes]
-        self._line(f"{entry.name}({', '.join([*tensors, *numbers])})")
+        self._line(f"{entry.name}({', '.join([*['args'] * entry.reads_list, *tensors, *numbers])})")
 
     def _extern(self, extern: Extern) -> None:
         args = [self._argument(a) for a in extern.args]

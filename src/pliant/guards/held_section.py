@@ -9,9 +9,10 @@ Holds:  what memory cannot tell (`watch.CannotWatch`) stays in the entry and is 
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pliant.guards import native_watch
@@ -29,6 +30,7 @@ class HeldSection:
     def __init__(self, names: Names) -> None:
         self.writer = GuardWriter(names)
         self.exports: dict[str, Source] = {}
+        self.tuples: dict[str, list[Source]] = {}
         self.guards: list[Guard] = []
         self.watch = Watch()
 
@@ -44,13 +46,25 @@ class HeldSection:
         self.guards.append(guard)
         return True
 
-    def read(self, source: Source) -> str | None:
-        """The variable of a source that can be watched."""
+    def watches(self, source: Source) -> bool:
+        """Whether memory tells that the source leads to another object."""
         if isinstance(source, HeldSource) or not isinstance(root_of(source), HeldSource):
-            return None
+            return False
         try:
             self.watch.pin(source)
         except (CannotWatch, *READ_ERRORS):
+            return False
+        return True
+
+    def read_all(self, sources: Sequence[Source]) -> str:
+        """The variable of a tuple of sources that are watched: one value for the entry, however many they are."""
+        name = self.writer.names.fresh("held_values")
+        self.tuples[name] = list(sources)
+        return name
+
+    def read(self, source: Source) -> str | None:
+        """The variable of a source that can be watched."""
+        if not self.watches(source):
             return None
         name = self.writer.read(source)
         if name not in self.writer.names.values:  # else it is a global of the generated code
@@ -63,14 +77,20 @@ class HeldSection:
 
     def text(self) -> str:
         """The function `load()`: the exported values, or None if a guard fails."""
+        tuples = [f"({self._names(map(self.writer.read, sources))})" for sources in self.tuples.values()]
         body = [step.text.replace("return MISS", "return None") for step in self.steps]
-        body.append(f"return ({''.join(f'{name}, ' for name in self.exports)})")
+        body.append(f"return ({self._names([*self.exports, *tuples])})")
         lines = ["try:", *(f"    {line}" for line in body), "except READ_ERRORS:", "    return None"]
         return "def load():\n" + textwrap.indent("\n".join(lines), "    ") + "\n"
 
+    @staticmethod
+    def _names(names: Iterable[str]) -> str:
+        return "".join(f"{name}, " for name in names)
+
     def use(self) -> list[str]:
         """Statements of the entry that get the values."""
-        unpack = [f"({''.join(f'{name}, ' for name in self.exports)}) = held"] if self.exports else []
+        names = [*self.exports, *self.tuples]
+        unpack = [f"({self._names(names)}) = held"] if names else []
         return [
             "held = unchanged()",
             "if held is None:",
@@ -92,7 +112,7 @@ class HeldState:
 
     def __init__(self, section: HeldSection, scope: dict[str, Any]) -> None:
         self._guards = section.guards
-        self._sources = list(section.exports.values())
+        self._sources = [*section.exports.values(), *itertools.chain(*section.tuples.values())]
         self._scope = scope
         self._load: Callable[[], tuple[Any, ...] | None] = scope["load"]
         self._first: Watch | None = section.watch

@@ -27,6 +27,7 @@ from pliant.cpython import (
     METH_NOARGS,
     METH_O,
     TUPLE_ITEMS,
+    WORD,
     MethodDef,
     address_of,
     builtin,
@@ -109,35 +110,60 @@ static int same_items(const u64 *details)
     return 1;
 }
 
+typedef u64 four __attribute__((vector_size(32), aligned(8)));
+
 static int moved(const u64 *now, const u64 *before, u64 count)
 {
-    u64 differ = 0;
-    for (u64 i = 0; i < count; i++)
+    four wide = {0};
+    u64 i = 0;
+    for (; i + 4 <= count; i += 4)
+        wide |= *(const four *)(now + i) ^ *(const four *)(before + i);
+    u64 differ = wide[0] | wide[1] | wide[2] | wide[3];
+    for (; i < count; i++)
         differ |= now[i] ^ before[i];
     return differ != 0;
 }
 
-/* self: a tuple (table, ...). table: bytes of the objects to return (unchanged, changed), whether any change of a
-   dict counts, the number of words of the three lists; runs (address, count, words...); per dict (address of version,
-   version, index of details); runs of values inside objects (address, count, index of details, words...); details. */
-void *pliant_watch(void *self, void *unused)
+/* Pairs (address, word): all are read, without a branch for each. */
+static int any_moved(const u64 *p, const u64 *end)
 {
-    u64 *t = (u64 *)(*(char **)((char *)self + 24) + 32), *p = t + 6;
-    uint32_t *result = (uint32_t *)t[1];
-    for (u64 *end = p + t[3]; p < end; ) {
-        if (moved((u64 *)p[0], p + 2, p[1]))
-            goto done;
-        p += 2 + p[1];
-    }
-    for (u64 *end = p + t[4]; p < end; p += 3) {
+    u64 differ = 0;
+    for (; p < end; p += 2)
+        differ |= *(const u64 *)p[0] ^ p[1];
+    return differ != 0;
+}
+
+/* Whether what matters of each dict whose version moved is as it was; then its new version is the one to expect. */
+static int dicts_hold(u64 *t, u64 *p, u64 *end, const u64 *details)
+{
+    for (; p < end; p += 2, details++) {
         u64 version = *(u64 *)p[0];
         if (version != p[1]) {
-            if (t[2] || !same_items(t + p[2]))
-                goto done;
+            if (t[2] || !same_items(t + *details))
+                return 0;
             p[1] = version;
         }
     }
-    for (u64 *end = p + t[5]; p < end; p += 3 + p[1]) {
+    return 1;
+}
+
+/* self: a tuple (table, ...). table: the objects to return (unchanged, changed), whether any change of a dict counts,
+   and the lengths of five lists, in the order of what keeps their memory alive: words of objects, as pairs; versions of
+   dicts, as pairs; runs behind those words (address, count, words...); words behind the runs, as pairs; values inside
+   objects (address, count, index of details, words...). Then the index of the details of each dict, and details. */
+void *pliant_watch(void *self, void *unused)
+{
+    u64 *t = (u64 *)(*(char **)((char *)self + 24) + 32), *words = t + 8, *dicts = words + t[3], *runs = dicts + t[4];
+    u64 *deep = runs + t[5], *values = deep + t[6], *details = values + t[7];
+    uint32_t *result = (uint32_t *)t[1];
+    if (any_moved(words, runs) && (any_moved(words, dicts) || !dicts_hold(t, dicts, runs, details)))
+        goto done;
+    for (u64 *p = runs; p < deep; p += 2 + p[1])
+        if (moved((u64 *)p[0], p + 2, p[1]))
+            goto done;
+    if (any_moved(deep, values))
+        goto done;
+    for (u64 *p = values; p < details; p += 3 + p[1]) {
         if (moved((u64 *)p[0], p + 3, p[1])) {
             if (t[2] || !same_items(t + p[2]))
                 goto done;
@@ -204,17 +230,21 @@ class DictFacts:
 
 @dataclass(slots=True)
 class Watched:
-    """Facts in memory, and what keeps the memory alive."""
+    """Facts in memory, and what keeps the memory alive.
 
-    words: dict[int, tuple[int, ...]] = field(default_factory=dict)  # address -> words from there on, in order
+    words: of objects that are kept. runs: behind addresses that are among the words. deep: behind those of the runs.
+    """
+
+    words: dict[int, int] = field(default_factory=dict)  # address -> word
+    runs: dict[int, tuple[int, ...]] = field(default_factory=dict)  # address -> words from there on
+    deep: dict[int, int] = field(default_factory=dict)
     dicts: dict[int, DictFacts] = field(default_factory=dict)  # by the identity of the dict
     kept: list[Any] = field(default_factory=list)
 
     def note(self, owner: Any, address: int, *words: int) -> None:
-        """Words of an object's memory."""
-        if address not in self.words:
-            self.words[address] = words
-            self.kept.append(owner)
+        """Words of an object's own memory."""
+        self.words |= {address + WORD * i: one for i, one in enumerate(words)}
+        self.kept.append(owner)
 
     def of_dict(self, mapping: Any) -> DictFacts:
         """The facts of a dict; its version is read before anything else of it."""
@@ -312,26 +342,29 @@ def version_place(mapping: dict[Any, Any]) -> int:
     return int(found)
 
 
-_STRICT = BYTES + 2 * 8  # where a table says that any change of a dict counts
+_STRICT = BYTES + 2 * WORD  # where a table says that any change of a dict counts
+_HEAD = 8  # words before the lists of a table
 
 
 def native_check(watched: Watched, result: Any) -> Callable[[], Any] | None:
     """A builtin function: `result` while the facts hold, else None. None if they do not hold now."""
     assert available() and _definition is not None
     dicts = list(watched.dicts.values())
-    runs = [value for place, values in watched.words.items() for value in (place, len(values), *values)]
+    words = [value for pair in watched.words.items() for value in pair]
+    versions = [value for facts in dicts for value in (facts.place, facts.version)]
+    runs = [value for place, run in watched.runs.items() for value in (place, len(run), *run)]
+    deep = [value for pair in watched.deep.items() for value in pair]
     inside = [facts for facts in dicts if facts.run]
-    sizes = len(runs), 3 * len(dicts), sum(3 + len(facts.run) for facts in inside)
-    heads: list[int] = []
-    tails: list[int] = []
+    sizes = len(words), len(versions), len(runs), len(deep), sum(3 + len(facts.run) for facts in inside)
+    indexes: list[int] = []
+    values: list[int] = []
     details: list[int] = []
     for facts in dicts:
-        index = 6 + sum(sizes) + len(details)
-        heads += [facts.place, facts.version, index]
+        indexes.append(_HEAD + sum(sizes) + len(dicts) + len(details))
         if facts.run:
-            tails += [word(id(facts.mapping) + _DICT_VALUES), len(facts.run), index, *facts.run]
+            values += [word(id(facts.mapping) + _DICT_VALUES), len(facts.run), indexes[-1], *facts.run]
         details += facts.details()
-    table = [id(result), id(None), 1, *sizes, *runs, *heads, *tails, *details]
+    table = [id(result), id(None), 1, *sizes, *words, *versions, *runs, *deep, *values, *indexes, *details]
     data = bytes((ctypes.c_uint64 * len(table))(*table))
     check: Callable[[], Any] = builtin(_definition, (data, result, watched))
     if check() is not result:

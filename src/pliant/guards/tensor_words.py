@@ -1,7 +1,7 @@
 """Which words of a tensor's memory tell that a fact about it changed.
 
 In:     a tensor.
-Out:    (address, words) such that, while all hold, its class' object, dtype, device, sizes, strides and requires_grad
+Out:    `TensorWords` such that, while all hold, its class' object, dtype, device, sizes, strides and requires_grad
         are the same.
 Holds:  nothing is assumed of PyTorch's layout: at first use the words are found by experiment on small tensors, among
         the bytes
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -38,23 +38,30 @@ class _Layout:
 
     @property
     def runs(self) -> list[tuple[int, int]]:
-        """(first, count) of the stretches of stable words."""
-        starts = [i for i in self.stable if i - 1 not in self.stable]
+        """(first, count) of the stretches of stable words. The first word of all, an object's class in C++, stays."""
+        starts = [i for i in self.stable if i and i - 1 not in self.stable]
         return [(i, next(n for n in range(1, len(self.stable) + 1) if i + n not in self.stable)) for i in starts]
 
 
-def words_of(tensor: torch.Tensor) -> list[tuple[int, Words]] | None:
-    """(address, words from there on) to watch, in this order; None if the tensor cannot be watched."""
+@dataclass(frozen=True, slots=True)
+class TensorWords:
+    """runs: address -> words of the tensor's object from there on. record: address -> word of its autograd record, to be
+    looked at only if the runs hold, since one of their words refers to it."""
+
+    runs: dict[int, Words]
+    record: dict[int, int]
+
+
+def words_of(tensor: torch.Tensor) -> TensorWords | None:
+    """What to watch; None if the tensor cannot be watched."""
     layout = _layout()
     if layout is None or tensor.dim() > _INLINE_DIMS or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return None
     address = tensor._cdata
-    found = [(address + WORD * first, words(address + WORD * first, count)) for first, count in layout.runs]
+    runs = {address + WORD * first: words(address + WORD * first, count) for first, count in layout.runs}
     record = word(address + WORD * layout.autograd)
-    if record:
-        place = record + WORD * layout.requires_grad
-        found.append((place, (word(place),)))
-    return found
+    place = record + WORD * layout.requires_grad
+    return TensorWords(runs, {place: word(place)} if record else {})
 
 
 # ---- words that describe a tensor, the same for all that are alike
@@ -94,11 +101,10 @@ def description() -> Description | None:
         # Pointers differ; a word with a few bits that do has gaps between its fields.
         which = tuple(i for i in layout.stable if varying[i].bit_count() <= _GAPS and i != layout.autograd)
         bits = tuple(~varying[i] & _ALL for i in which)
-        places = range(16, torch.Tensor.__basicsize__ - 7, 8)
-        offsets = [o for o in places if all(word(id(t) + o) == t._cdata for t in alike)]
-        if len(offsets) != 1:
+        place = object_place(alike)
+        if place is None:
             return None
-        found = Description(offsets[0], layout.autograd, which, bits)
+        found = Description(place, layout.autograd, which, bits)
         usual = found.of(alike[0])
         return found if all(_differs(found, usual, make()) for make in _OTHERS) else None
 
@@ -112,7 +118,7 @@ def _on_dirty_memory(fill: int) -> list[torch.Tensor]:
     libc = ctypes.CDLL(None)
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     libc.free.argtypes = [ctypes.c_void_p]
-    size = _usable(torch.zeros(3, 5)._cdata, _MOST_WORDS) * WORD
+    size = usable(torch.zeros(3, 5)._cdata, _MOST_WORDS) * WORD
     chunks = [libc.malloc(size) for _ in range(32)]
     for chunk in chunks:
         ctypes.memset(chunk, fill, size)
@@ -153,14 +159,21 @@ _OTHERS: tuple[Callable[[], torch.Tensor], ...] = (
 )
 
 
-def _usable(address: int, most: int) -> int:
+def object_place(tensors: Sequence[torch.Tensor]) -> int | None:
+    """Where a tensor's Python object refers to its C++ object."""
+    places = range(16, torch.Tensor.__basicsize__ - 7, WORD)
+    found = [place for place in places if all(word(id(t) + place) == t._cdata for t in tensors)]
+    return found[0] if len(found) == 1 else None
+
+
+def usable(address: int, most: int) -> int:
     """Words that the allocator says belong to the object, 0 if it does not say."""
     try:
-        usable = ctypes.CDLL(None).malloc_usable_size
+        ask = ctypes.CDLL(None).malloc_usable_size
     except (OSError, AttributeError):
         return 0
-    usable.restype, usable.argtypes = ctypes.c_size_t, [ctypes.c_void_p]
-    return min(int(usable(address)) // WORD, most)
+    ask.restype, ask.argtypes = ctypes.c_size_t, [ctypes.c_void_p]
+    return min(int(ask(address)) // WORD, most)
 
 
 @functools.cache
@@ -169,14 +182,14 @@ def _layout() -> _Layout | None:
     with torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.no_grad():
         # The allocator rounds some blocks up to what was free there; words behind the object belong to others.
         probes = [torch.nn.Parameter(torch.zeros(3, 5)) for _ in range(32)]
-        count = min(_usable(probe._cdata, _MOST_WORDS) for probe in probes)
+        count = min(usable(probe._cdata, _MOST_WORDS) for probe in probes)
         if count < 20:
             return None
         autograd = _autograd_word(count)
         if autograd is None:
             return None
         records = [word(probe._cdata + WORD * autograd) for probe in probes]
-        requires_grad = _requires_grad_word(autograd, min(_usable(record, _MOST_META_WORDS) for record in records))
+        requires_grad = _requires_grad_word(autograd, min(usable(record, _MOST_META_WORDS) for record in records))
         if requires_grad is None:
             return None
         layout = _Layout(_stable_words(count), autograd, requires_grad)

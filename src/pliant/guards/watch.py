@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from pliant.cpython import LIST_ITEMS, LIST_SIZE, TYPE, word
+from pliant.cpython import LIST_ITEMS, LIST_SIZE, TYPE, WORD, word
 from pliant.guards import facts
 from pliant.guards.codegen import related
 from pliant.guards.kinds import MISSING, Guard, Kind
@@ -133,7 +133,7 @@ class Watch:
             items = word(id(container) + LIST_ITEMS)
             place = key if key >= 0 else list.__len__(container) + key
             value = list.__getitem__(container, key)
-            self.watched.note(container, items + 8 * place, id(value))
+            self.watched.runs[items + WORD * place] = (id(value),)
             return value
         if isinstance(container, tuple):
             return tuple.__getitem__(container, key)
@@ -269,12 +269,12 @@ class Watch:
         self._tensor_words(tensor)
 
     def _tensor_words(self, tensor: torch.Tensor) -> None:
-        words = words_of(tensor)
-        if words is None:
+        known = words_of(tensor)
+        if known is None:
             raise CannotWatch
         self._member_of_tensor(tensor)
-        for address, run in words:
-            self.watched.note(tensor, address, *run)
+        self.watched.runs |= known.runs
+        self.watched.deep |= known.record
 
     def _member_of_tensor(self, tensor: torch.Tensor) -> None:
         """The Python object goes on to stand for the same C++ object."""

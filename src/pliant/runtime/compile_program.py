@@ -12,7 +12,7 @@ from typing import Any
 
 from pliant import config
 from pliant.codegen.native import NativeCode, write_native
-from pliant.codegen.wrapper import compile_wrapper, runs_of, write_wrapper
+from pliant.codegen.wrapper import compile_wrapper, listed_inputs, runs_of, write_wrapper
 from pliant.debug import events
 from pliant.errors import CompileError
 from pliant.ir.loops import Extern, LoopProgram
@@ -60,8 +60,9 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
     with events.stage("schedule", graph=program.name):
         planned = schedule(program, options.schedule)
     with events.stage("codegen", graph=program.name):
-        native = write_native(runs_of(planned))
-        wrapper = write_wrapper(program, planned, native.entries, takes_tensors())
+        listed = listed_inputs(program, planned) if takes_tensors() else {}
+        native = write_native(runs_of(planned), listed)
+        wrapper = write_wrapper(program, planned, native.entries, listed, takes_tensors=takes_tensors())
     if events.wants("output_code"):
         events.record("output_code", name=program.name, text="\n".join([*native.texts, wrapper.source]))
     with events.stage("build", graph=program.name):

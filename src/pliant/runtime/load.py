@@ -2,8 +2,8 @@
 
 In:     the path that `build` returned and the names of its entries.
 Out:    builtin functions (METH_FASTCALL) that take tensors and integers; called without argument conversion.
-Holds:  an entry reads a tensor's address through torch's DLPack exchange table, or, where torch has none, gets
-        `data_ptr()` integers from the wrapper (`takes_tensors` says which);
+Holds:  an entry reads a tensor's address in memory (`tensor_address`) or through torch's DLPack exchange table, or,
+        where torch has none, gets `data_ptr()` integers from the wrapper (`takes_tensors` says which);
         libraries stay loaded as long as the process, so a function never outlives its code.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pliant.cpython import METH_FASTCALL, builtin, method
-from pliant.runtime import openmp
+from pliant.runtime import openmp, tensor_address
 from pliant.torch_adapter import dlpack_exchange_capsule
 
 NativeEntry = Callable[..., None]
@@ -71,10 +71,12 @@ def _open(path: Path, threaded: bool) -> ctypes.CDLL:
 
 
 def _bindings(threaded: bool) -> Any:
-    """The table that `pliant_bind` of the prelude copies: reader, parallel, thread, threads, maximum."""
+    """The table that `pliant_bind` of the prelude copies: reader, parallel, thread, threads, maximum, layout."""
     found = openmp.runtime() if threaded else None
     omp = (found.parallel, found.thread, found.threads, found.maximum) if found else (0, 0, 0, 0)
-    return (ctypes.c_void_p * 5)(tensor_reader(), *omp)
+    reader = tensor_reader()
+    layout = tensor_address.layout() if reader else None
+    return (ctypes.c_void_p * 6)(reader, *omp, ctypes.addressof(layout) if layout is not None else 0)
 
 
 def load(path: Path, entries: Sequence[str], *, threaded: bool = True) -> list[NativeEntry]:
