@@ -148,6 +148,30 @@ def attributes_and_their_dict(x, log):
     return x + 1
 
 
+STATE: dict = {}
+
+
+def order_of_stored_keys(x, log):
+    STATE.clear()
+    for name in ("first", "second", "first", "third"):
+        STATE[name] = len(STATE)
+    del STATE["second"]
+    STATE["second"] = x.shape[0]
+    log.append(list(STATE))
+    return x + 1
+
+
+def loop_before_a_raise(x, log):
+    a = x * 100
+    try:
+        while a.abs().sum() > 10:
+            a = a / 10
+        raise ValueError(a.shape[0])
+    except ValueError as error:
+        log.append(str(error))
+    return a
+
+
 PROGRAMS = (
     dropped_generators,
     delegated_throw_and_close,
@@ -159,6 +183,8 @@ PROGRAMS = (
     stores_into_a_class,
     hooks_of_classes,
     attributes_and_their_dict,
+    order_of_stored_keys,
+    loop_before_a_raise,
 )
 
 

@@ -331,17 +331,13 @@ class World:
             else:
                 dict.__setitem__(shadow, key, value)
             return
-        entry = self._dict_changes.setdefault(id(mapping), (mapping, {}))
-        if (
-            entry[1].pop(key, None) is DELETED
-            and value is not DELETED
-            and type(mapping) in DICT_TYPES
-            and id(mapping) not in self._owner_of_dict
-        ):
-            entry[1][key] = DELETED  # stored again, a deleted key goes to the end: no single store does that
-            self.adopt(mapping)[key] = value
-            return
-        entry[1][key] = value
+        changes = self._dict_changes.setdefault(id(mapping), (mapping, {}))[1]
+        if changes.get(key) is DELETED and value is not DELETED:  # stored again, a deleted key goes to the end
+            if type(mapping) in DICT_TYPES and id(mapping) not in self._owner_of_dict:  # no single store does that
+                self.adopt(mapping)[key] = value
+                return
+            del changes[key]
+        changes[key] = value
 
     def needs_guards(self, value: Any) -> bool:
         """Whether reading `value` reads the outside: it came from there and was not adopted."""

@@ -148,6 +148,22 @@ def _next_layout(program: Program, index: int, layout: Layout) -> Layout:
     return Layout(tuple(stack), without_cell)
 
 
+@lru_cache(maxsize=1024)
+def can_end(program: Program, start: int, without: int) -> bool:
+    """Whether a path from operation `start` returns, raises or yields, other than through operation `without`."""
+    pending, seen = [start], {without}
+    while pending:
+        index = pending.pop()
+        if index in seen:
+            continue
+        seen.add(index)
+        op = program.ops[index]
+        if OPS[op.name].ends and op.target is None or op.name == "YIELD_VALUE":
+            return True
+        pending += [op.target] * (op.target is not None) + [index + 1] * (not OPS[op.name].ends)
+    return False
+
+
 # ---- liveness -------------------------------------------------------------------------------------------------------
 
 _READS = frozenset(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pliant.capture.bytecode.cfg import can_end
 from pliant.capture.bytecode.decode import Op, Program
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, handles
@@ -211,12 +212,14 @@ def _is_unknown(t: Tracer, value: Any) -> bool:
 
 
 def _side_that_returns(program: Program, op: Op) -> bool | None:
-    """The outcome of a conditional jump whose other side only raises."""
+    """The outcome of a conditional jump whose other side only raises, and does not end an endless loop."""
     assert op.target is not None
     jumps = "TRUE" in op.name
     if _raises(program, op.target):
-        return not jumps
-    return jumps if _raises(program, op.index + 1) else None
+        return not jumps if can_end(program, op.index + 1, op.target) else None
+    if _raises(program, op.index + 1):
+        return jumps if can_end(program, op.target, op.index + 1) else None
+    return None
 
 
 def _raises(program: Program, start: int) -> bool:
