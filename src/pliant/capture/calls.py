@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import inspect
 import logging
+import random
 import re
 import reprlib
 import types
@@ -52,6 +53,8 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
             return t.native(function, *args, **kwargs)
         if isinstance(function.__self__, logging.Logger):
             return handlers.log(t, function, args, kwargs)
+        if type(function.__self__) is random.Random and t.world.is_foreign(function.__self__):
+            return handlers.draw(t, function.__self__, function.__name__, args, kwargs)
         return call(t, function.__func__, (function.__self__, *args), kwargs, linked)
     if cls in _C_FUNCTIONS:
         return handlers.call_native(t, function, args, kwargs)

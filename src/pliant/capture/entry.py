@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 import torch
+from torch import fx
 
 from pliant.capture.bytecode.decode import decode
 from pliant.capture.bytecode.resume import ResumePoint, StepCode, point_at, step_code
@@ -48,7 +49,7 @@ from pliant.guards.codegen import ARGUMENT, HELD, MISS, READ_ERRORS, RELATION, S
 from pliant.guards.held_section import HeldSection, HeldState, never
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.names import Names
-from pliant.guards.sources import Source
+from pliant.guards.sources import DrawSource, Source
 
 GraphCallable = Callable[[list[Any]], Sequence[Any]]
 GraphCompiler = Callable[[CapturedGraph], GraphCallable]
@@ -117,10 +118,12 @@ def make_entry(
     count = max(trace.outputs.values()) + 1 if trace.outputs else 0
     outputs = [names.fresh(f"out{i}") for i in range(count)]
     tail = _Body(trace, Rebuilder(trace, writer, outputs), resume).statements()
+    tail = [*_parameters(trace, writer, outputs), *tail]
+    draws = _draws(trace, writer)
     call = _graph_call(trace, writer, section, graph, outputs, eager) if graph is not None else []
     early, indexes = alike.split(writer.steps[:place])
     steps = [*early, *(section.use() if section else []), *(step.text for step in writer.steps[place:])]
-    text = (section.text() + "\n" if section else "") + _function_text(steps, [*call, *tail])
+    text = (section.text() + "\n" if section else "") + _function_text(steps, [*draws, *call, *tail])
     run = _define(text, names, name, section, indexes)
     if trace.lock is not None:
         run = _holding(trace.lock, run)
@@ -191,8 +194,29 @@ def _graph_call(
     state = "get_rng_state()" if trace.graph.attributes.get("draws") else "None"
     if state != "None":
         writer.names.define("get_rng_state", torch.get_rng_state)
-    tail = ["except Exception as error:", f"    return {instead}(error, args, kwargs, random_state)"]
+    again = ["    for generator, state in generators:", "        generator.setstate(state)"] if trace.draws else []
+    tail = ["except Exception as error:", *again, f"    return {instead}(error, args, kwargs, random_state)"]
     return [f"random_state = {state}", "try:", f"    {line}", *tail]
+
+
+def _parameters(trace: Trace, writer: GuardWriter, outputs: list[str]) -> list[str]:
+    """Outputs that the program made into parameters become such; each is new in every call."""
+    lines = []
+    for node, name in zip(trace.output_nodes, outputs):
+        made = node.meta.get("val") if isinstance(node, fx.Node) and node.op != "placeholder" else None
+        if isinstance(made, FakeTensor) and made.is_parameter_:
+            lines.append(f"{name}.__class__ = {writer.names.define('Parameter', torch.nn.Parameter)}")
+    return lines
+
+
+def _draws(trace: Trace, writer: GuardWriter) -> list[str]:
+    """The calls of Python's random generators, before the graph: it gets the numbers."""
+    owners = ", ".join([f"({name}, {name}.getstate())" for name in {writer.read(one.source): 0 for one in trace.draws}])
+    lines = [f"generators = [{owners}]"] if owners else []
+    for number, one in enumerate(trace.draws):
+        call = f"{writer.read(one.source)}.{one.method}({', '.join(map(repr, one.args))})"
+        lines.append(f"{DrawSource(number).code(writer.names)} = {call}")
+    return lines
 
 
 def _graph_inputs(writer: GuardWriter, section: HeldSection | None, sources: Sequence[Source]) -> list[str]:

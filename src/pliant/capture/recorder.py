@@ -62,7 +62,7 @@ _REFUSED = {
     Tensor.untyped_storage: ("unsupported-operator", "Tensor.untyped_storage"),
     Tensor.apply_: ("data-dependent", "Tensor.apply_"),  # C code of these would read memory that fakes lack
     Tensor.map_: ("data-dependent", "Tensor.map_"),
-    Tensor.map2_: ("data-dependent", "Tensor.map2_"),  # type: ignore[attr-defined]
+    Tensor.map2_: ("data-dependent", "Tensor.map2_"),
     Tensor.share_memory_: ("side-effect-call", "Tensor.share_memory_"),
     Tensor.__repr__: ("data-dependent", "repr of a tensor"),
     Tensor.__format__: ("data-dependent", "format of a tensor"),
@@ -224,6 +224,9 @@ class Recorder(TorchFunctionMode):
 
     def _set_attribute(self, func: Any, args: tuple[Any, ...]) -> None:
         name = func.__self__.__name__
+        if name == "requires_grad":
+            self._dispatch(Tensor.requires_grad_, args, {})
+            return
         raise GraphBreak("unsupported-operator", f"assignment to Tensor.{name}")
 
     # ---- nodes

@@ -70,6 +70,15 @@ class CallEffect:
     kwargs: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Draw:
+    """source.method(*args) of a `random.Random`: a number for the graph, or a change of the generator's state."""
+
+    source: Source
+    method: str
+    args: tuple[Any, ...]
+
+
 Effect = SetAttribute | SetItem | ReplaceContents | Extend | CallEffect
 DELETED = object()
 
@@ -145,6 +154,7 @@ class Trace:
         default_factory=dict
     )  # id(fake) -> position in inputs, for tensors that are unchanged inputs
     output_nodes: list[fx.Node] = field(default_factory=list)
+    draws: list[Draw] = field(default_factory=list)  # in order
     lock: Any = None  # to hold while the entry runs
     made: dict[int, Any] = field(default_factory=dict)  # functions and classes that the trace itself defined
     forget: Callable[[], None] = lambda: None  # let go of the program's objects, once the entry is written

@@ -36,7 +36,7 @@ from pliant.capture.inputs import Inputs
 from pliant.capture.recorder import Recorder
 from pliant.capture.roots import CallableRoot, ResumeRoot, Root, argument_sources
 from pliant.capture.settings import Settings
-from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
+from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Draw, Effect, FrameState, Return, Trace
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete, standard_globals, tuple_of
 from pliant.capture.world import World
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
@@ -115,6 +115,8 @@ class Tracer:
         self.current_exception: BaseException | None = None
         self.broken_frames: tuple[Frame, ...] | None = None
         self.lock: UsedLock | None = None
+        self.draws: list[Draw] = []
+        self.inference: list[bool] = []  # the blocks of `torch.inference_mode` that are open
         self.questions: dict[Any, Source] = {}  # sources of what a thread is asked
         self.warning_blocks: list[list[Any]] = []  # filters of the `catch_warnings` blocks that are open
         self.caches: dict[int, tuple[Any, Any]] = {}  # by id: a function with a cache, and its cache within the trace
@@ -492,6 +494,7 @@ class _Attempt:
         for setter, arguments in before.calls_from(after):
             t.graph.call_function(setter, arguments)
         result = Trace(None, t.inputs.inputs, t.world.guards, effects, end, t.world.origins, made=t.world.made)
+        result.draws = t.draws
         result.lock = t.lock.lock if t.lock is not None else None
         result.forget = t.forget
         try:

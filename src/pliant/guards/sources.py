@@ -337,6 +337,20 @@ class QuestionSource(Source):
         return f"{getattr(self.function.value, '__name__', 'question')}({', '.join(map(repr, self.args))})"
 
 
+@source_class
+@dataclass(frozen=True, slots=True)
+class DrawSource(Source):
+    """A number that the entry drew from one of Python's random generators, behind its guards."""
+
+    index: int
+
+    def code(self, hold: Namer) -> str:
+        return f"draw{self.index}"
+
+    def describe(self) -> str:
+        return f"random number {self.index}"
+
+
 def question(function: Any, *args: Any) -> QuestionSource:
     return QuestionSource(_Held(function), args)
 

@@ -166,6 +166,15 @@ class ShapeEnv:
         self._declare(symbol, 0, math.inf)
         return symbol
 
+    def create_unbacked_number(self, source: object, kind: Kind, lo: float, hi: float, name: str) -> Expr:
+        """A symbol for a number that is given to the graph and that the program must not depend on."""
+        symbol = self._fresh(_UNBACKED_PREFIX[kind], kind)
+        self.sources[symbol] = [source]
+        self.origins[symbol] = Origin(name, None, name=name)
+        self._order[symbol] = -1
+        self._declare(symbol, lo, hi)
+        return symbol
+
     def create_unbacked_symint(self) -> torch.SymInt:
         """The name under which `torch.library` fake implementations ask for a data-dependent size."""
         return cast("torch.SymInt", self.wrap(self.create_unbacked()))

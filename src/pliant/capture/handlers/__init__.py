@@ -11,8 +11,11 @@ from pliant.capture.handlers import (
     data_dependent,
     effects,
     iteration,
+    modes,
     optimizers,
+    parameters,
     questions,
+    random_numbers,
     standard_library,
     text_and_numbers,
     threads,
@@ -21,6 +24,7 @@ from pliant.capture.handlers import (
 from pliant.capture.handlers.c_functions import call_native
 from pliant.capture.handlers.classes import call_enum, find_accessor, find_class
 from pliant.capture.handlers.effects import log
+from pliant.capture.handlers.random_numbers import draw
 from pliant.capture.handlers.standard_library import call_object, fold
 from pliant.capture.handlers.table import find, handles
 from pliant.capture.handlers.threads import local_attribute
@@ -29,6 +33,7 @@ __all__ = [
     "call_enum",
     "call_native",
     "call_object",
+    "draw",
     "find",
     "find_accessor",
     "find_class",
@@ -45,7 +50,10 @@ assert (
     and data_dependent
     and effects
     and iteration
+    and modes
     and optimizers
+    and parameters
+    and random_numbers
     and questions
     and standard_library
     and text_and_numbers

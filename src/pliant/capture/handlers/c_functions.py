@@ -12,6 +12,7 @@ import decimal
 import functools
 import itertools
 import os
+import random
 import re
 import sys
 import types
@@ -23,6 +24,7 @@ from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.containers import TEXT_METHODS, call_container_method
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
+from pliant.capture.handlers.random_numbers import draw
 from pliant.capture.handlers.standard_library import call_value_method, fold
 from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.handlers.threads import LOCKS, call_lock_method
@@ -142,6 +144,8 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
         return call_container_method(t, receiver, name, args, kwargs)
     if name in _ITERATOR_METHODS and not t.world.is_opaque(receiver):
         return t.native(bound, *args, **kwargs)
+    if type(receiver) is random.Random and t.world.is_foreign(receiver):
+        return draw(t, receiver, name, args, kwargs)
     if isinstance(receiver, LOCKS) and id(receiver) not in t.world.made:
         return call_lock_method(t, receiver, name, args)
     if name in ("cache_info", "cache_clear", "cache_parameters") and id(receiver) in t.caches:

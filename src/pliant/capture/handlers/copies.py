@@ -18,6 +18,7 @@ import torch
 from pliant.capture import operators
 from pliant.capture.carried import PLAIN_ITERATORS
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers.parameters import copied
 from pliant.capture.handlers.standard_library import VALUES
 from pliant.capture.handlers.table import Args, Kwargs, handles
 from pliant.capture.value_kinds import CONSTANT_TYPES, IDENTITY_TYPES, SYMBOLIC_TYPES
@@ -50,6 +51,8 @@ def _copy(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return value
     if cls in _LISTS or cls in _DICTS:
         return value.copy()
+    if cls is FakeTensor:
+        return copied(t, value, shares_memory=True)
     method = operators.python_method(t, value, "__copy__")
     if method is not None:
         return t.call(method, (value,), {})
@@ -77,7 +80,7 @@ def _deep(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
 def _deep_new(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
     cls = type(value)
     if cls is FakeTensor:
-        return _tensor(t, value)
+        return copied(t, value, shares_memory=False)
     if cls in _LISTS:
         made: Any = collections.deque(maxlen=value.maxlen) if cls is collections.deque else cls()
         memo[id(value)] = made
@@ -99,13 +102,6 @@ def _deep_new(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
     if method is not None:
         return t.call(method, (value, memo), {})
     return _instance(t, value, lambda part: _deep(t, part, memo), memo)
-
-
-def _tensor(t: Tracer, value: FakeTensor) -> Any:
-    """Torch copies leaves alone; one that needs gradients would be a new leaf, which a graph cannot make."""
-    if value.requires_grad or value.is_parameter_:
-        raise GraphBreak("unknown-call", "deepcopy of a tensor that requires grad")
-    return t.native(torch.Tensor.clone, value)
 
 
 _OWN_WAYS = ("__reduce_ex__", "__reduce__", "__getnewargs__", "__getnewargs_ex__")

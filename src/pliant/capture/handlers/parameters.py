@@ -1,0 +1,51 @@
+"""Tensors that the program makes into parameters and buffers, and tensors whose `requires_grad` it sets.
+
+In:     `nn.Parameter(data)`, `nn.Buffer(data)`, `tensor.requires_grad = True`, copies of leaves.
+Out:    recorded calls that make a new leaf on the same memory.
+Holds:  a parameter that leaves the trace is given its class by the entry; one that does not is a leaf of the graph only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers.table import CLASSES, Args, Kwargs
+from pliant.graph.fake_tensor import FakeTensor
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+def new_leaf(t: Tracer, data: Any, requires_grad: bool, is_parameter: bool) -> Any:
+    """A leaf on the memory of `data`."""
+    made = t.native(torch.Tensor.detach, data)
+    if requires_grad:
+        t.native(torch.Tensor.requires_grad_, made)
+    made.is_parameter_ = is_parameter
+    return made
+
+
+def _construct_parameter(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    given = dict(zip(("data", "requires_grad"), args)) | kwargs
+    data = given.get("data")
+    if data is None:
+        data = t.call(torch.empty, (0,), {})
+    if type(data) is not FakeTensor:
+        raise GraphBreak("unsupported-tensor", f"a parameter made of a {type(data).__name__}")
+    return new_leaf(t, data, bool(t.truth(given.get("requires_grad", True))), True)
+
+
+CLASSES[torch.nn.Parameter] = _construct_parameter
+
+
+def copied(t: Tracer, value: FakeTensor, shares_memory: bool) -> Any:
+    """What `copy` and `deepcopy` make of a tensor."""
+    if value.requires_grad and not value.is_leaf:
+        raise GraphBreak("unknown-call", "a copy of a tensor that requires grad and is no leaf")
+    if not value.requires_grad and not value.is_parameter_ and not shares_memory:
+        return t.native(torch.Tensor.clone, value)
+    memory = value if shares_memory else t.native(torch.Tensor.clone, t.native(torch.Tensor.detach, value))
+    return new_leaf(t, memory, value.requires_grad, value.is_parameter_)
