@@ -2,7 +2,8 @@
 
 In:     models with the sizes they meet; `--registry` as for `benchmarks.sizes`.
 Out:    a row for each model, sizes fixed and changing: the largest difference of the two loss curves relative to the
-        largest loss, the losses at the ends, and the peak of tensor memory during one step of each.
+        largest loss, the losses at the ends, and the peak of tensor memory during one step of each, at the size where
+        ours is the largest part of eager's.
 Holds:  both start from the same weights and take the same Adam steps on the same inputs. A row is bad where the curves
         differ by more than `ALLOWED`, something fell back to eager, or a step needs over `MEMORY` times eager's memory.
 
@@ -25,7 +26,7 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.one import tensors
 from benchmarks.sizes import registry
 
-ALLOWED, MEMORY = 1e-2, 1.02
+ALLOWED, MEMORY = 1e-2, 1.01
 LEARNING_RATE = 1e-3
 WIDTHS = (24, 10, 12, 12, 12, 12, 12, 6)
 
@@ -78,7 +79,8 @@ def check(build: Any, sizes: Any, steps: int) -> dict[str, Any]:
     curves = [[learner.step(size) for size in met] for learner in (eager, ours)]
     top = max(map(abs, curves[0]))
     difference = max(abs(a - b) for a, b in zip(*curves, strict=True)) / top
-    memory = [learner.peak_memory(sizes[0]) for learner in (eager, ours)]
+    peaks = [[learner.peak_memory(size) for learner in (eager, ours)] for size in sizes]
+    memory = max(peaks, key=lambda pair: pair[1] / pair[0])
     ends = [curves[1][0], curves[1][-1]]
     return {"difference": difference, "ends": ends, "memory": memory, "fallbacks": pliant.stats()["fallback_reasons"]}
 

@@ -11,6 +11,7 @@ FOUND = [
     ("piece", "neighbour", "write_y", "grad"),  # one of several views, and a write beside it
     ("empty", "transpose", "write_y", "grad"),  # no element is shared, but the version is
     ("inference", "apart", "detach_", "grad"),  # tensors that autograd refuses to save
+    ("inference", "same", "write_view_of_input", "no_grad"),  # and that may not be written
 ]
 
 

@@ -1,8 +1,12 @@
 """Training steps through joint trace, partition and the interpreter equal eager's."""
 
+import weakref
+
 import torch
 from tests.autograd.programs import check, of_module
 from torch import nn
+
+import pliant
 
 
 def check_module(module, *inputs, **options):
@@ -104,3 +108,18 @@ def test_backward_twice():
     first = x.grad.clone()
     y.backward()
     assert torch.equal(x.grad, 2 * first)
+
+
+def test_an_input_on_which_no_gradient_depends_is_let_go():
+    compiled = pliant.compile(lambda x: (x - x.mean()) * 3)
+    leaf = torch.randn(8, requires_grad=True)
+    x = leaf * 1
+    result, held = compiled(x), weakref.ref(x)
+    del x
+    assert held() is None
+    (gradient,) = torch.autograd.grad((result**2).sum(), leaf, create_graph=True)
+    (second,) = torch.autograd.grad((gradient**2).sum(), leaf)
+    expected = leaf.detach().requires_grad_()
+    (first,) = torch.autograd.grad((((expected * 1 - expected.mean()) * 3) ** 2).sum(), expected, create_graph=True)
+    torch.testing.assert_close(gradient, first)
+    torch.testing.assert_close(second, torch.autograd.grad((first**2).sum(), expected)[0])

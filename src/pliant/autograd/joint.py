@@ -84,8 +84,7 @@ class _Tracer:
             self.leaves.append(None)
             return
         described = one.example if isinstance(one.example, torch.Tensor) else one.fake
-        with torch.inference_mode(described.is_inference()):  # autograd refuses to save such tensors
-            leaf, given = self._fake_input(one.fake, described.requires_grad, described.is_leaf)
+        leaf, given = self._fake_input(one.fake, described.requires_grad, described.is_leaf)
         node.meta.update(val=given, stage="forward")
         new_input(node, given, position)
         self.inputs.append(given)
@@ -151,6 +150,18 @@ class _Tracer:
             if came or went or (fake.grad_fn is not history and fake.node.base.version == 0):
                 raise UnsupportedMutation("the autograd state of an input is changed", kind="metadata-mutation")
 
+    def _check_inference_tensors(self, plan: OutputPlan) -> None:
+        """Refuse what is an error in eager, at calls that the fakes, which are no such tensors, do not tell: a write
+        of a tensor made in inference mode, and keeping one for a backward.
+        """
+        if torch.is_inference_mode_enabled():
+            return
+        examples = [one.example for one in self.captured.inputs]
+        made = {i for i, t in enumerate(examples) if isinstance(t, torch.Tensor) and t.is_inference()}
+        saved = self.captured.grad_enabled and any(leaf is not None for leaf in self.leaves)
+        if made and saved or any(write.input in made for write in plan.writes):
+            raise UnsupportedMutation("an input was made in inference mode", kind="inference-tensor")
+
     # -- backward -----------------------------------------------------------------------------------------------------
     def tangents(self, plan: OutputPlan) -> list[FakeTensor]:
         made = []
@@ -209,6 +220,7 @@ class _Tracer:
         outputs = self.forward()
         self._check_flags()
         plan = plan_outputs(outputs, self.inputs, self.histories)
+        self._check_inference_tensors(plan)
         if not self.captured.attributes.get("whole"):
             cuts = self._cuts(plan, outputs)
             if cuts.before or cuts.inside:

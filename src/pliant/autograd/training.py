@@ -28,7 +28,8 @@ from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, Runnable
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.interpret import eager
-from pliant.graph.passes.purity import draws_numbers, memory_root
+from pliant.graph.passes.purity import binds_symbols, draws_numbers, memory_root
+from pliant.graph.unbacked import CHECKS
 from pliant.torch_adapter import any_autocast, no_autocast, without_base
 
 _copy = torch.ops.aten.copy_.default
@@ -117,8 +118,8 @@ def training(
     bump = written_in_graph(joint.plan)
     watched = _Watched(joint, parts)
     first = parts.tangents[0]
-    if maker.is_plain and not bump and not kept.copied and not watched:
-        return lambda inputs: apply(None, *inputs)
+    if maker.is_plain and not bump and not watched:
+        return lambda inputs: apply(kept.before(inputs), *inputs)
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
         before = kept.before(inputs)
@@ -180,40 +181,68 @@ def _check_versions(watched: Any) -> None:
 class _KeptInputs:
     """What of its inputs a program keeps for gradients of higher order: the inputs, those it writes as they were.
 
-    `copied`: written inputs that results depend on. `unsaved`: inputs that autograd does not watch for writes, since
-    the backward does not read them.
+    `copied`: written inputs whose values gradients depend on. `absent`: inputs of which a description will do, since
+    no gradient depends on their values. `unsaved`: inputs that autograd does not watch for writes, since the backward
+    does not read them.
     """
 
     def __init__(self, joint: JointGraph, parts: Partition) -> None:
+        inputs = joint.captured.inputs
+        tensors = [i for i, one in enumerate(inputs) if isinstance(one.fake, torch.Tensor)]
         written = {write.input for write in joint.plan.writes}
-        read = _read_by_results(joint)
+        binds = parts.symbols and any(map(binds_symbols, joint.graph.nodes))
+        checked = bool(binds) or any(node.target in CHECKS for node in joint.graph.nodes)
+        read = _read_by_results(joint) if checked else _behind(joint, joint.gradients)
+        loose = {i for i in tensors if not inputs[i].static and not checked}
         self.copied = sorted(written & read)
-        self.dropped = sorted(w.input for w in joint.plan.writes if w.input not in read and not w.in_graph)
+        self.absent = [i for i in tensors if i not in read and i in written | loose]
         saved = {s.position for s in parts.saved if s.is_input}
-        tensors = [i for i, one in enumerate(joint.captured.inputs) if isinstance(one.fake, torch.Tensor)]
         self.unsaved = [i for i in tensors if i in read and i not in saved and i not in written]
         self.random = any(map(draws_numbers, joint.graph.nodes))
 
     def before(self, inputs: list[Any]) -> list[Any] | None:
         """The inputs with copies of those that are going to be written; None where the inputs will do."""
-        if not self.copied and not self.dropped:
+        if not self.copied and not self.absent:
             return None
         kept = list(inputs)
         for position in self.copied:
             kept[position] = inputs[position].clone()
-        for position in self.dropped:  # not the object itself, which is going to hold this function in its history
-            kept[position] = inputs[position].detach()
+        for position in self.absent:
+            kept[position] = _Absent(inputs[position])
         return kept
 
     def versions(self, inputs: Any) -> list[int]:
         return [_version(inputs[i]) for i in self.unsaved]
 
 
+class _Absent:
+    """The description of an input that is not kept."""
+
+    __slots__ = ("is_leaf", "layout", "requires_grad")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.layout = _layout(tensor)
+        self.requires_grad, self.is_leaf = tensor.requires_grad, tensor.is_leaf
+
+    def stand_in(self) -> torch.Tensor:
+        """A tensor of this description."""
+        size, stride, dtype, device = self.layout
+        with torch.enable_grad():
+            made = torch.empty_strided(size, stride, dtype=dtype, device=device).fill_(int(dtype.is_floating_point))
+            made.requires_grad_(self.requires_grad)
+            return made if self.is_leaf else made.view_as(made)
+
+
 def _read_by_results(joint: JointGraph) -> set[int]:
     """Positions of the inputs on which results that have gradients depend."""
     values: Any = next(iter(joint.graph.find_nodes(op="output"))).args[0]
-    results = [values[position] for position in joint.plan.differentiable]
-    found, queue = set(results), list(results)
+    return _behind(joint, [values[position] for position in joint.plan.differentiable])
+
+
+def _behind(joint: JointGraph, ends: list[Any]) -> set[int]:
+    """Positions of the inputs on which these nodes depend."""
+    queue = [node for node in ends if node is not None]
+    found = set(queue)
     for node in queue:
         for argument in _inputs_that_matter(node):
             if argument not in found:
@@ -312,12 +341,13 @@ def _differentiable(
             "one of the variables needed for gradient computation has been modified by an inplace operation: "
             "an input of a compiled function was written after the call"
         )
+    inputs = [one.stand_in() if type(one) is _Absent else one for one in ctx.inputs]
     if ctx.random_state is None:
-        return again(list(ctx.inputs), tangents, needed)
+        return again(inputs, tangents, needed)
     now = torch.get_rng_state()
     torch.set_rng_state(ctx.random_state)
     try:
-        return again(list(ctx.inputs), tangents, needed)
+        return again(inputs, tangents, needed)
     finally:
         torch.set_rng_state(now)
 

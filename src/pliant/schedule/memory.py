@@ -44,24 +44,31 @@ def plan(program: LoopProgram, steps: list[Step], options: config.Schedule) -> S
     if options.reuse_buffers:
         held = {program.inputs[i] for i in program.held} | set(program.constants)
         counted = {b: k for b, k in first.items() if b not in held}
-        taken = _Reuse(steps, allocate, last, kept, Sizes(program)).find(counted)
+        guesses = [Sizes(program), *([Sizes(program, LARGER)] if program.hints else [])]
+        taken = _Reuse(steps, allocate, last, kept, guesses).find(counted)
     return Schedule(steps, allocate, free, taken)
 
 
+LARGER = 8  # symbols may be this often what was seen: what takes most memory may then be something else
 KEEP = 0.9  # memory is kept for later up to this share of the peak: operators have temporaries of their own
 
 
 class _Reuse:
     """Which buffers take over the memory of one, of the same size and layout, that died before they are written.
 
-    Memory is kept for a later taker only while the program's peak does not rise by it. A run of kernels is one call:
+    Memory is kept for a later taker only while the program's peak does not rise by it, at any of the sizes guessed. A run of kernels is one call:
     all that it needs is allocated before it and freed behind it.
     """
 
     def __init__(
-        self, steps: list[Step], allocate: list[list[Buffer]], last: dict[Buffer, int], kept: set[Buffer], sizes: Sizes
+        self,
+        steps: list[Step],
+        allocate: list[list[Buffer]],
+        last: dict[Buffer, int],
+        kept: set[Buffer],
+        guesses: list[Sizes],
     ) -> None:
-        self.steps, self.allocate, self.last, self.sizes = steps, allocate, last, sizes
+        self.steps, self.allocate, self.last, self.guesses = steps, allocate, last, guesses
         self.kept = kept
         self.fixed = kept | _aliased(steps)
         self.owned = {b for made in allocate for b in made}
@@ -72,16 +79,15 @@ class _Reuse:
         """buffer -> whose memory it takes. `first`: where buffers that are freed, or made, here are first used."""
         end = self.run[-1] if self.run else 0
         spans = {b: (self._start(b, k), end if b in self.kept else self.run[self.last[b]]) for b, k in first.items()}
-        self._match(None, 0)
-        live = self._live(spans, end)
-        self._match(live, int(max(live, default=0) * KEEP))
+        self._match([])
+        self._match([_Room(sizes, self._live(spans, end, sizes)) for sizes in self.guesses])
         return self.taken
 
     def _start(self, b: Buffer, first_use: int) -> int:
         """The run before which the buffer is there: inputs from the start."""
         return 0 if b.role == "input" else self.run[first_use]
 
-    def _live(self, spans: dict[Buffer, tuple[int, int]], end: int) -> list[int]:
+    def _live(self, spans: dict[Buffer, tuple[int, int]], end: int, sizes: Sizes) -> list[int]:
         """Bytes in use in each run, as things are taken now."""
         change = [0] * (end + 2)
         for b, (start, stop) in spans.items():
@@ -89,12 +95,12 @@ class _Reuse:
             if old is not None:  # one block of memory: this part of its life begins where the last one ended
                 start = spans[old][1] + 1
             if start <= stop:
-                change[start] += self.sizes.bytes(b)
-                change[stop + 1] -= self.sizes.bytes(b)
+                change[start] += sizes.bytes(b)
+                change[stop + 1] -= sizes.bytes(b)
         return list(itertools.accumulate(change))[:-1]
 
-    def _match(self, live: list[int] | None, peak: int) -> None:
-        """Go through the steps; without `live` nothing is kept for a later run than the next."""
+    def _match(self, rooms: list[_Room]) -> None:
+        """Go through the steps; without rooms nothing is kept for a later run than the next."""
         self.taken = {}
         passed_on: set[Buffer] = set()
         dead: dict[object, list[Buffer]] = {}
@@ -102,7 +108,7 @@ class _Reuse:
         for k, step in enumerate(self.steps):
             for b in self.allocate[k]:
                 layout = (b.dtype, b.shape, b.strides)
-                old = self._updated(step, b, k) or self._donor(dead.get(layout, []), k, live, peak)
+                old = self._updated(step, b, k) or self._donor(dead.get(layout, []), k, rooms)
                 if old is not None:
                     self.taken[b] = old
                     passed_on.add(old)
@@ -111,16 +117,15 @@ class _Reuse:
                 if b not in self.fixed and b not in passed_on:
                     dead.setdefault((b.dtype, b.shape, b.strides), []).append(b)
 
-    def _donor(self, dead: list[Buffer], k: int, live: list[int] | None, peak: int) -> Buffer | None:
+    def _donor(self, dead: list[Buffer], k: int, rooms: list[_Room]) -> Buffer | None:
         while dead:
             b = dead.pop()
             gap = range(self.run[self.last[b]] + 1, self.run[k])
             if not gap:
                 return b
-            held = self.sizes.bytes(b)
-            if live is not None and max(live[gap.start : gap.stop]) + held <= peak:
-                for r in gap:
-                    live[r] += held
+            if rooms and all(room.has(b, gap) for room in rooms):
+                for room in rooms:
+                    room.take(b, gap)
                 return b
         return None
 
@@ -135,6 +140,21 @@ class _Reuse:
         same = old.shape == b.shape and old.strides == b.strides and self.last.get(old) == k
         free = same and old in self.owned and old not in self.fixed
         return old if free and all(v.buffer is not old for v in views_in(rest)) else None
+
+
+class _Room:
+    """Bytes in use in each run, for one guess of sizes, and what may be added."""
+
+    def __init__(self, sizes: Sizes, live: list[int]) -> None:
+        self.sizes, self.live = sizes, live
+        self.limit = int(max(live, default=0) * KEEP)
+
+    def has(self, b: Buffer, runs: range) -> bool:
+        return max(self.live[runs.start : runs.stop]) + self.sizes.bytes(b) <= self.limit
+
+    def take(self, b: Buffer, runs: range) -> None:
+        for run in runs:
+            self.live[run] += self.sizes.bytes(b)
 
 
 # Overloads whose first argument, added to the product, may be the result's own memory.

@@ -17,10 +17,10 @@ ASSUMED = 32  # the size of a symbol that only running the program gives
 
 
 class Sizes:
-    """Bytes of a program's buffers."""
+    """Bytes of a program's buffers, if symbols are `times` what was seen."""
 
-    def __init__(self, program: LoopProgram) -> None:
-        self.hints = program.hints
+    def __init__(self, program: LoopProgram, times: int = 1) -> None:
+        self.hints = {symbol: int(hint) * times for symbol, hint in program.hints.items()}
         self.known: dict[Expr, int] = {}
 
     def sum(self, buffers: Iterable[Buffer]) -> int:
@@ -35,6 +35,6 @@ class Sizes:
     def _extent(self, e: Expr) -> int:
         found = self.known.get(e)
         if found is None:
-            number = substitute(e, {s: lit(int(self.hints.get(s, ASSUMED))) for s in e.free}).as_int()
+            number = substitute(e, {s: lit(self.hints.get(s, ASSUMED)) for s in e.free}).as_int()
             found = self.known[e] = ASSUMED if number is None else number
         return found
