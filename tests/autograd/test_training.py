@@ -114,6 +114,7 @@ def test_an_input_on_which_no_gradient_depends_is_let_go():
     compiled = pliant.compile(lambda x: (x - x.mean()) * 3)
     leaf = torch.randn(8, requires_grad=True)
     x = leaf * 1
+    compiled(leaf * 1)
     result, held = compiled(x), weakref.ref(x)
     del x
     assert held() is None
