@@ -3,7 +3,7 @@
 import dis
 import opcode
 
-from tests.capture.bytecode.test_roundtrip import MODULES, codes_of
+from tests.capture.bytecode.roundtrip import MODULES, codes_of
 
 import pliant.capture.tracer  # fills the handlers
 from pliant.capture.bytecode.decode import decode
