@@ -47,6 +47,12 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         self.constants: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self.last_primal: fx.Node | None = None  # constants become placeholders after this one
 
+    def close(self) -> None:
+        """Nothing is recorded from here on. Tensors that autograd's nodes save hold the mode, unseen by garbage
+        collection: it must not lead back to them."""
+        self.graph, self.origin, self.last_primal = fx.Graph(), None, None
+        self.constants.clear()
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

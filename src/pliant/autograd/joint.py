@@ -310,7 +310,8 @@ def _same_layout(one: FakeTensor, other: FakeTensor) -> bool:
 
 
 def _release(graph: fx.Graph, mode: FunctionalMode) -> None:
-    """Cut what the descriptions hold of the trace: autograd's graph and the aliases."""
+    """Cut what the descriptions hold of the trace: autograd's graph and the aliases; and what leads back from them."""
+    mode.close()
     for node in graph.nodes:
         value = node.meta.get("val")
         if type(value) is FakeTensor:

@@ -10,7 +10,6 @@ Holds:  values inside (`Return.value`, effect values, frame stacks and locals) a
 
 from __future__ import annotations
 
-import sys
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -113,7 +112,9 @@ NULL: Any = _Null()
 
 
 def _some_traceback() -> types.TracebackType:
-    return types.TracebackType(None, sys._getframe(), 0, 1)
+    """Of a generator that has not started: no frame of the program is behind its frame, and so kept alive."""
+    unstarted = (nothing for nothing in ())
+    return types.TracebackType(None, unstarted.gi_frame, 0, 1)
 
 
 # What exceptions that were raised have as `__traceback__`: CPython's `with` takes for granted that there is one.

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves
 
 from pliant import config
 from pliant.capture import attributes, calls, carried, class_statements, opcodes, operators
@@ -126,8 +127,16 @@ class Tracer:
         self.active = True  # whether what the program does still counts
 
     def forget(self) -> None:
-        """Let go of what the program knows, too: the tracer itself lives until garbage is collected."""
+        """Let go of what the program knows, too: the tracer itself lives until garbage is collected.
+
+        Garbage collection does not see the tensors that autograd's nodes save: those must not lead back here.
+        """
         self.active = False
+        self.shape_env.origin_callback = None
+        for node in self.graph.nodes:
+            for value in tree_leaves(node.meta.get("val")):
+                if type(value) is FakeTensor:
+                    value.node = None
         self.frames.clear()
         self.broken_frames = self.current_exception = self.carrying = self.failure = None
         self.world.forget()
