@@ -4,12 +4,12 @@ In:     models with the sizes they meet. `--registry`: a Python file whose `MODE
         `modes` and `build()`, which gives a case with `fn`, `inputs(size) -> (args, kwargs)`, `set_mode(training)`,
         `params()` and `state()`. `--no-time` leaves out the steady times.
 Out:    a row for each model and mode, by default (`auto`) and with `dynamic=True` (`true`): the largest error over its
-        sizes and at sizes 1 and 0; how often the function that was compiled most was compiled again; the most that a
-        size 1 and a size 0 compiled again; then seconds of the first call at the first size, static and symbolic, and
+        sizes and at sizes 1 and 0; at how many sizes something was compiled again; at how many of two calls with a
+        size 1, and a size 0; breaks; then seconds of the first call at the first size, static and symbolic, and
         symbolic / static of that and of a later call. Geometric means last.
 Holds:  a row is bad where an error is over `ALLOWED`, something fell back to eager, where eager refuses a size and
-        compiled code does not (with the same type of error), a function was compiled again more often than once by
-        default or at all with `dynamic=True`, or a size of 1 or 0 took more than one compile.
+        compiled code does not (with the same type of error), more than one size was compiled again by default or any
+        with `dynamic=True` (sizes 1 and 0 aside), or a size of 1 or 0 took more than one compile.
 
 Each half of a row is a process of its own with a cache folder of its own. Dimensions that vary among a model's sizes
 are those which also become 1 and 0. Steady times are medians of calls in turn.
@@ -24,7 +24,6 @@ import statistics
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -105,17 +104,20 @@ def check(build: Any, sizes: Any, training: bool, dynamic: bool | None, timed: b
     function = pliant.compile(ours.fn, dynamic=dynamic)
     start = time.perf_counter()
     step(ours, function, sizes[0], training)
-    row: dict[str, Any] = {"cold": time.perf_counter() - start}
+    row: dict[str, Any] = {
+        "cold": time.perf_counter() - start,
+        "small": len({1, 0} & {n for s in sizes[1:] for n in s}),
+    }
     for key, met in {"": [list(sizes)], **{f"_{n}": small_sizes(sizes, n) for n in (1, 0)}}.items():
-        results = []
+        errors, again, why = [], [0], []
         for group in met:
-            with events.collect("recompile") as found:
-                error = error_at(eager, ours, function, group, training)
-            again = max(Counter(e.fields["name"] for e in found).values(), default=0)
-            results.append((error, again, [f"{group}: {e.fields['name']}: {e.fields['why']}" for e in found]))
-        row["error" + key] = [r[0] for r in results]
-        row["again" + key] = max((r[1] for r in results), default=0)
-        row["why" + key] = [why for r in results for why in r[2]]
+            again.append(0)
+            for size in group:
+                with events.collect("recompile") as found:
+                    errors.append(error_at(eager, ours, function, size, training))
+                again[-1] += bool(found)
+                why += [f"{size}: {e.fields['name']}: {e.fields['why']}" for e in found]
+        row |= {"error" + key: errors, "again" + key: max(again), "why" + key: why}
     stats = pliant.stats()
     row |= {"breaks": stats["graph_breaks"], "fallbacks": stats["fallback_reasons"]}
     return row | ({"steady": steady(build, sizes[0], training)} if timed and dynamic else {})
@@ -152,20 +154,18 @@ def run_once(case: Any, function: Any, inputs: Any, training: bool) -> None:
             case.fn.zero_grad()
 
 
-def error_at(eager: Any, ours: Any, function: Any, sizes: Any, training: bool) -> dict[str, float]:
-    """The worst errors; infinite where one raises and the other does not, or another type of error."""
-    worst = {"output": 0.0, "gradient": 0.0}
-    for size in sizes:
-        wanted, refused = attempt(eager, eager.fn, size, training)
-        got, error = attempt(ours, function, size, training)
-        if type(error) is not type(refused):  # a model may take another way where it is compiled
-            with mock.patch("torch.compiler.is_compiling", lambda: True):
-                wanted, refused = attempt(eager, eager.fn, size, training)
-        if type(error) is not type(refused):
-            worst |= {"output": float("inf"), f"{type(error).__name__}, eager {type(refused).__name__}": 0.0}
-        for part in wanted if error is None else ():
-            worst[part] = max(worst[part], relative_error(got[part], wanted[part]))
-    return worst
+def error_at(eager: Any, ours: Any, function: Any, size: Any, training: bool) -> dict[str, float]:
+    """The errors; infinite where one raises and the other does not, or another type of error."""
+    wanted, refused = attempt(eager, eager.fn, size, training)
+    got, error = attempt(ours, function, size, training)
+    if type(error) is not type(refused):  # a model may take another way where it is compiled
+        with mock.patch("torch.compiler.is_compiling", lambda: True):
+            wanted, refused = attempt(eager, eager.fn, size, training)
+    if type(error) is not type(refused):
+        return {"output": float("inf"), "gradient": 0.0, f"{type(error).__name__}, eager {type(refused).__name__}": 0.0}
+    if error is not None:
+        return {"output": 0.0, "gradient": 0.0}
+    return {part: relative_error(got[part], wanted[part]) for part in wanted}
 
 
 def attempt(case: Any, function: Any, size: Any, training: bool) -> tuple[dict[str, list[Tensor]], Exception | None]:
@@ -236,7 +236,8 @@ def print_result(name: str, mode: str, auto: dict[str, Any], true: dict[str, Any
         print_row([name, mode, *failed])
         return {"bad": True}
     worst = {part: max(worst_error(row, part) for row in (auto, true)) for part in ALLOWED}
-    bad = any(not worst[part] <= ALLOWED[part] for part in ALLOWED) or auto["again"] > 1 or true["again"] > 0
+    bad = any(not worst[part] <= ALLOWED[part] for part in ALLOWED)
+    bad = bad or auto["again"] > 1 + auto["small"] or true["again"] > true["small"]
     for row in (auto, true):
         bad = bad or bool(row["fallbacks"]) or max(row["again_1"], row["again_0"]) > 1
     cells: list[Any] = [name, mode, *(f"{worst[p]:.1e}" for p in ALLOWED)]

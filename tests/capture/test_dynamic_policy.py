@@ -17,10 +17,21 @@ def test_automatic_learns_what_changes():
     policy = DynamicPolicy()
     assert dims(policy, 4, 5) == ("static", "static")
     assert dims(policy, 4, 5) == ("static", "static")
-    assert dims(policy, 4, 6) == ("static", "dynamic")
-    assert dims(policy, 4, 5) == ("static", "dynamic")
-    assert dims(policy, 3, 5) == ("dynamic", "dynamic")
+    assert dims(policy, 4, 6) == ("dynamic", "dynamic")  # the outermost with any other
+    assert dims(policy, 4, 5) == ("dynamic", "dynamic")
     assert dims(policy, 1, 5) == ("static", "dynamic")
+    policy = DynamicPolicy()
+    assert dims(policy, 4, 5) == ("static", "static")
+    assert dims(policy, 3, 5) == ("dynamic", "static")
+
+
+def test_strides_with_a_gap():
+    policy = DynamicPolicy()
+    first, second = (2, 0), (2, 1)
+    assert [policy.stride(X, first, *seen) for seen in ((12, 2), (16, 2), (10, None))] == [
+        "dynamic", "multiple", "dynamic"
+    ]  # fmt: skip
+    assert [policy.stride(X, second, *seen) for seen in ((64, 2), (64, None))] == ["dynamic", "static"]
 
 
 def test_ranks_are_apart():

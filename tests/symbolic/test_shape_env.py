@@ -303,3 +303,10 @@ def test_booleans(env):
 def test_no_size(env):
     n = env.create_symbol(5, "n", lo=-math.inf)
     assert env.statically_known(n.ge(0)) is None
+
+
+def test_parts_of_a_conjunction_teach_each_other():
+    """Else what a part solved for would be solved for again, in terms of itself."""
+    facts, a, b = Facts(), symbol("s0"), symbol("s1")
+    facts.learn((a + 2).eq(b // 16).and_((a + b).eq(3)))
+    assert facts.simplify(a + b) is lit(3)

@@ -5,8 +5,8 @@ In:     a source and the value seen there, asked by capture for each input of ea
 Out:    per dimension "static", "dynamic" or "marked", the last two also as (how, lo, hi); per number "static" or
         "dynamic".
 Holds:  automatic mode starts static; what differs from an earlier capture is dynamic from then on, so a value that
-        keeps
-        changing costs one recompile. Parameters and buffers of modules are never asked about.
+        keeps changing costs one recompile; with a size that changes, the first size of its tensor is dynamic too.
+        Parameters and buffers of modules are never asked about.
 """
 
 from __future__ import annotations
@@ -62,12 +62,22 @@ class _Seen:
 
 
 @dataclass(slots=True)
+class _Stride:
+    """A stride at earlier captures, and how often it was the span of the sizes inside it; None where they differed."""
+
+    value: int | None
+    times: int | None
+    captures: int = 0
+
+
+@dataclass(slots=True)
 class DynamicPolicy:
     """The decisions of one compiled function. `dynamic`: None automatic, True all, False none."""
 
     dynamic: bool | None = None
     may_break: bool = True  # whether the graph may be broken where lengths of lists vary
     _tensors: dict[tuple[Source, int], _Seen] = field(default_factory=dict)
+    _strides: dict[tuple[Source, int, int], _Stride] = field(default_factory=dict)
     _numbers: dict[tuple[Source, type], Any] = field(default_factory=dict)
     _elements: dict[Source, set[int | float]] = field(default_factory=dict)
     _lengths: dict[Source, set[int]] = field(default_factory=dict)
@@ -110,17 +120,31 @@ class DynamicPolicy:
         return {"auto": None, "all": True, "off": False}[config.get().shapes.dynamic]
 
     def _note_sizes(self, source: Source, sizes: tuple[int, ...]) -> frozenset[int]:
-        """Dimensions that were not always this size."""
+        """Dimensions that were not always this size, and with them the first."""
         with self._lock:
             seen = self._tensors.setdefault((source, len(sizes)), _Seen(list(sizes)))
             seen.sizes = [_merged(old, new) for old, new in zip(seen.sizes, sizes, strict=True)]
-            return frozenset(d for d, n in enumerate(seen.sizes) if n is None)
+            changed = frozenset(d for d, n in enumerate(seen.sizes) if n is None)
+            return changed | {0} if changed else changed  # the outermost is a batch in most programs, and costs nothing
 
     def note_dynamic(self, source: Source, rank: int, dims: frozenset[int]) -> None:
         """Dimensions that are symbols where the value comes from (a graph before a break)."""
         with self._lock:
             seen = self._tensors.setdefault((source, rank), _Seen([_UNSEEN] * rank))
             seen.sizes = [None if d in dims else n for d, n in enumerate(seen.sizes)]
+
+    def stride(self, source: Source, place: tuple[int, int], value: int, times: int | None) -> str:
+        """How a stride with a gap enters, of a tensor whose sizes inside it are symbols: `place` is rank and dimension,
+        `times` how often it is what they span. "multiple" or "static" where earlier captures say so, else "dynamic".
+        """
+        with self._lock:
+            seen = self._strides.setdefault((source, *place), _Stride(value, times))
+            seen.captures += 1
+            seen.value = value if seen.value == value else None
+            seen.times = times if seen.times == times else None
+            if seen.captures > 1 and seen.times is not None:
+                return "multiple"
+            return "static" if seen.captures > 1 and seen.value is not None else "dynamic"
 
     def length_varies(self, source: Source, length: int) -> bool:
         """Whether a list's length is no constant: it has had others often enough. Long loops are left as they are."""

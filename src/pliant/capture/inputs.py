@@ -138,8 +138,7 @@ class Inputs:
         dims = ("static",) * value.dim() if static else self.policy.tensor_dims(source, value)
         try:
             fake_sizes = tuple(self._size(n, d, source, i) for i, (n, d) in enumerate(zip(sizes, dims, strict=True)))
-            symbolic = any(not isinstance(n, int) for n in fake_sizes)
-            fake_strides = self._strides(sizes, strides, fake_sizes) if symbolic else strides
+            fake_strides = self._strides(sizes, strides, fake_sizes, source)
             fake = self.mode.from_real(value, sizes=fake_sizes, strides=fake_strides)
         except Unsupported as error:
             raise GraphBreak("unsupported-tensor", str(error)) from None
@@ -170,19 +169,28 @@ class Inputs:
         number: int | torch.SymInt = self.wrap(symbol)
         return number
 
-    def _strides(self, sizes: tuple[int, ...], strides: tuple[int, ...], fake: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Strides in terms of symbolic sizes where the tensor is dense; strides that follow no pattern stay numbers."""
-        out: list[Any] = [None] * len(sizes)
+    def _strides(
+        self, sizes: tuple[int, ...], strides: tuple[int, ...], fake: tuple[Any, ...], source: Source
+    ) -> tuple[Any, ...]:
+        """Strides in terms of symbolic sizes where the tensor is dense. One with a gap is a number if the sizes inside
+        it are, else what it was at earlier captures, else a symbol.
+        """
+        out: list[Any] = [None] * len(strides)
         # Equal strides come from dimensions of size 1: the outer one (more elements inside) is visited last.
-        order = sorted(range(len(sizes)), key=lambda i: (strides[i], sizes[i] != 1, -i))
+        order = sorted(range(len(strides)), key=lambda i: (strides[i], sizes[i] != 1, -i))
         real, expected = 1, 1
         for i in order:
-            if strides[i] == real:
-                out[i] = expected
-            elif real and strides[i] % real == 0 and strides[i] > 0:
-                out[i] = expected * (strides[i] // real)
+            stride = strides[i]
+            times = stride // real if real and stride > 0 and stride % real == 0 else None
+            how = "static"
+            if times != 1 and stride > 1 and sizes[i] > 1:
+                how = self.policy.stride(source, (len(sizes), i), stride, times)
+            if times == 1 or how == "multiple":
+                out[i] = expected * times
+            elif how == "static" or isinstance(expected, int):
+                out[i] = stride
             else:
-                out[i] = strides[i]
+                out[i] = self.wrap(self.shape_env.create_symbol(stride, StrideSource(source, i), duck=False))
             real, expected = strides[i] * sizes[i], out[i] * fake[i]
         return tuple(out)
 

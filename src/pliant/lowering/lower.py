@@ -31,6 +31,7 @@ from pliant.symbolic.expr import ONE, ZERO, Symbol
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _CHAIN = 40  # values one computed from the other, none of them in memory
 _COPY = torch.ops.aten.copy_.default
+_AS_STRIDED = torch.ops.aten.as_strided.default
 
 
 def lower(aten: AtenGraph, config: Config | None = None) -> LoopProgram:
@@ -126,6 +127,8 @@ class _GraphLowering:
                 return self._update_input(args[0], args[1])
         if isinstance(value, (*_NUMBERS, int, float)) and not self.low.binds:
             return self.low.size(value) if isinstance(value, _NUMBERS) else value
+        if node.target is _AS_STRIDED and isinstance(args[0], Tensor) and args[0].fake is None:
+            args[0].fake = node.args[0].meta["val"]  # type: ignore[union-attr]  # its rule asks for the layout
         rule = RULES.get(node.target)
         if rule is not None and not self.low.binds and _computable(value) and all(map(_computable_argument, args)):
             try:

@@ -338,7 +338,10 @@ def _as_strided(low: Lowering, out: torch.Tensor, t: Tensor, size: Any, stride: 
     """Positions count from the start of the storage, so the memory must be laid out as the program believes."""
     view = low.realize(t)
     if t.fake is None or not low.same_layout(view, t) or view.offset is not ZERO:
-        raise InternalError("as_strided of memory that is laid out differently", kind="lower")
+        strides = low.layout(t)
+        if strides is None:
+            raise InternalError("as_strided of memory that is laid out differently", kind="lower")
+        view = low.store(t, strides)
     start = ZERO if offset is None else lit(offset) - low.size(t.fake.storage_offset())
     shape = low.shape_of(out)
     return Tensor(low, t.dtype, shape, view=View(view.buffer, shape, low.strides_of(out), start, t.dtype))

@@ -130,7 +130,7 @@ class Facts:
                 return
             case x.And():
                 for a in e.args:
-                    self._learn(a)
+                    self._learn(self.simplify(a))  # with what the parts before it taught
                 return
             case x.Le():
                 self._learn_bound(e.args[0], Interval(-math.inf, 0))
