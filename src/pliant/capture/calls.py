@@ -28,7 +28,7 @@ from pliant.capture.generators import OURS, TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.rewritten import REWRITTEN
 from pliant.capture.torch_calls import call_torch, find_special, is_torch_leaf
-from pliant.capture.value_kinds import standard_class
+from pliant.capture.value_kinds import class_name, standard_class
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSource, ItemSource, ReferentSource, held
 
@@ -311,7 +311,7 @@ def _call_object(t: Tracer, obj: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if isinstance(method, types.FunctionType):
         return call(t, method, (obj, *args), kwargs, linked)
     if method is MISSING:
-        raise Raised(TypeError(f"'{type(obj).__name__}' object is not callable"))
+        raise Raised(TypeError(f"'{class_name(obj)}' object is not callable"))
     accessor = handlers.find_accessor(type(obj))
     if accessor is not None:
         return accessor(t, obj, args)
@@ -414,7 +414,7 @@ def instantiate(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
     if isinstance(init, types.FunctionType):
         result = call(t, init, (obj, *args), kwargs)
         if result is not None:
-            raise Raised(TypeError(f"__init__() should return None, not '{type(result).__name__}'"))
+            raise Raised(TypeError(f"__init__() should return None, not '{class_name(result)}'"))
     elif init is not object.__init__ and not isinstance(obj, BaseException):
         t.native(init, obj, *(t.iterable(a) if not isinstance(a, dict) else t.mapping(a) for a in args), **kwargs)
     return obj

@@ -315,13 +315,13 @@ class Dispatcher:
                 eager=self._eager_after,
             )  # fmt: skip
 
-    def _eager_after(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any], random_state: Any) -> Any:
+    def _eager_after(self, error: str, args: tuple[Any, ...], kwargs: dict[str, Any], random_state: Any) -> Any:
         """What serves a call whose data its code was not compiled for, or on which an operator fails.
 
         The graph has drawn random numbers at most: it writes inputs at its end. Eager raises what it has to, when it
         has to.
         """
-        events.record("assumption", name=self.name, why=str(error).partition("\n")[0], where=self.location)
+        events.record("assumption", name=self.name, why=error.partition("\n")[0], where=self.location)
         if random_state is not None:
             torch.set_rng_state(random_state)
         return self.eager(*args, **kwargs)

@@ -195,8 +195,10 @@ def _graph_call(
     if state != "None":
         writer.names.define("get_rng_state", torch.get_rng_state)
     again = ["    for generator, state in generators:", "        generator.setstate(state)"] if trace.draws else []
-    tail = ["except Exception as error:", *again, f"    return {instead}(error, args, kwargs, random_state)"]
-    return [f"random_state = {state}", "try:", f"    {line}", *tail]
+    tail = ["except Exception as error:", *again, "    failed = str(error)"]
+    # Outside the handler: what eager raises has nothing to do with what is handled there.
+    serve = ["if failed is not None:", f"    return {instead}(failed, args, kwargs, random_state)"]
+    return [f"random_state = {state}", "failed = None", "try:", f"    {line}", *tail, *serve]
 
 
 def _parameters(trace: Trace, writer: GuardWriter, outputs: list[str]) -> list[str]:

@@ -18,8 +18,9 @@ import torch
 from pliant.capture.generators import OURS, TracedGenerator, TracedIterator
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.tensor_index import NOTHING_LEFT, select_symbolic
+from pliant.capture.number_domains import within_domain
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
+from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, class_name, concrete
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import ItemSource, LengthSource
@@ -106,7 +107,7 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
             t.world.type_lookup(torch.Tensor, f"__{name}__" if type(left) is FakeTensor else f"__r{name}__")
         if type(left) in (str, bytes):
             right = concrete(right)
-        return t.native(function, left, right)
+        return t.native(function, *within_domain(symbol.removesuffix("="), left, right))
     if inplace:
         method = python_method(t, left, f"__i{name}__")
         if method is not None:
@@ -120,7 +121,7 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
             return result
     if methods and not _has_native(left, right, name):
         raise Raised(
-            TypeError(f"unsupported operand type(s) for {symbol}: '{type(left).__name__}' and '{type(right).__name__}'")
+            TypeError(f"unsupported operand type(s) for {symbol}: '{class_name(left)}' and '{class_name(right)}'")
         )
     return _native_binary(t, function, left, right, inplace)
 

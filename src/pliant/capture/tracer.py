@@ -10,6 +10,7 @@ Reads on: `frame.py` (the loop), `opcodes/`, `calls.py`, `handlers/` (tables), `
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -198,8 +199,10 @@ class Tracer:
             if any(isinstance(a, FakeTensor) for a in args) and not (missing or isinstance(error, StopIteration)):
                 name = getattr(function, "__name__", str(function))
                 raise GraphBreak("tensor-error", f"{name}: {type(error).__name__}: {error}") from error
-            if any(type(a) in SYMBOLIC_TYPES for a in args):  # numbers behave and complain as Python's own
-                return self.native(function, *map(concrete, args), **kwargs)
+            if any(type(a) in SYMBOLIC_TYPES for a in (*args, *kwargs.values())):  # they complain as Python's own
+                return self.native(function, *map(concrete, args), **{k: concrete(v) for k, v in kwargs.items()})
+            if _SYMBOLIC_NAME.search(str(error)):
+                raise GraphBreak("unknown-object", "C code would look into a symbolic number") from None
             raise self.raised(error) from None
 
     def raised(self, error: BaseException) -> Raised:
@@ -331,6 +334,9 @@ class Tracer:
 
 def _no_handler(frame: Frame, op: Op) -> NoReturn:
     raise GraphBreak("unsupported-opcode", f"the operation {op.name}")
+
+
+_SYMBOLIC_NAME = re.compile(r"\bSym(Int|Float|Bool)\b")  # in the message of an error
 
 
 def _generated_eq(cls: type) -> bool:

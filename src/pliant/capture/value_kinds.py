@@ -91,6 +91,11 @@ IDENTITY_TYPES: tuple[type, ...] = (
 _PLAIN_TYPES: dict[type, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
+def class_name(value: Any) -> str:
+    """The name of the value's class as the program knows it."""
+    return _PLAIN_TYPES.get(type(value), type(value)).__name__  # type: ignore[no-any-return]
+
+
 def is_numpy_scalar(value: Any) -> bool:
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, (numpy.generic, numpy.dtype))

@@ -47,7 +47,8 @@ def pairs_or_mapping(t: Tracer, value: Any) -> Any:
         return value
     if isinstance(value, dict) or operators.python_method(t, value, "keys") is not None:
         return t.mapping(value)
-    return [tuple(t.sequence(pair)) for pair in t.sequence(value)]
+    pairs = [tuple(t.sequence(pair)) for pair in t.sequence(value)]
+    return [(t.hashable(pair[0]), *pair[1:]) if pair else pair for pair in pairs]
 
 
 def _construct_lazy(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:

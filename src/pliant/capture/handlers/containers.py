@@ -87,22 +87,15 @@ def _container_argument(t: Tracer, receiver: Any, name: str, index: int, value: 
         and index == 0
     ):
         return t.hashable(value)
-    if isinstance(receiver, set) and name in ("add", "discard", "remove"):
-        return t.hashable(value)
+    if isinstance(receiver, (set, frozenset)):
+        if name in ("add", "discard", "remove"):
+            return t.hashable(value)
+        return t.iterable(value) if isinstance(value, (set, frozenset)) else map(t.hashable, t.iterable(value))
     if name in (
         "extend",
         "extendleft",
         "__iadd__",
-        "union",
-        "intersection",
-        "difference",
-        "symmetric_difference",
-        "issubset",
-        "issuperset",
-        "isdisjoint",
-        "intersection_update",
-        "difference_update",
-    ) or (name == "update" and isinstance(receiver, set)):
+    ):
         return t.iterable(value)
     if name == "update":
         return pairs_or_mapping(t, value)

@@ -16,6 +16,7 @@ from pliant.capture import operators
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.data_dependent import element, in_message, to_float, to_int
 from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
+from pliant.capture.number_domains import within_domain
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import math_function
@@ -170,6 +171,7 @@ TABLE[float] = _convert(float, to_float, "__float__")
 
 def _symbolic_math(function: Any, symbolic: Any) -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        args = within_domain(function.__name__, *args)
         if symbolic is not None and any(type(a) in SYMBOLIC_TYPES for a in args):
             return t.native(symbolic, *args)
         return t.native(function, *(concrete(a) for a in args))

@@ -8,6 +8,7 @@ from typing import Any
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, opcode
 from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.value_kinds import class_name
 from pliant.guards.sources import held
 
 
@@ -86,13 +87,19 @@ def map_add(frame: Frame, op: Op) -> None:
 @opcode("LIST_EXTEND")
 def list_extend(frame: Frame, op: Op) -> None:
     value = frame.pop()
-    frame.tracer.native(_target(frame, op).extend, frame.tracer.iterable(value))
+    try:
+        items = frame.tracer.iterable(value)
+    except Raised as raised:
+        if isinstance(raised.error, TypeError) and not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
+            raise Raised(TypeError(f"Value after * must be an iterable, not {class_name(value)}")) from None
+        raise
+    frame.tracer.native(_target(frame, op).extend, items)
 
 
 @opcode("SET_UPDATE")
 def set_update(frame: Frame, op: Op) -> None:
     value = frame.pop()
-    frame.tracer.native(_target(frame, op).update, frame.tracer.iterable(value))
+    frame.tracer.native(_target(frame, op).update, map(frame.tracer.hashable, frame.tracer.iterable(value)))
 
 
 @opcode("DICT_UPDATE", "DICT_MERGE")

@@ -7,6 +7,7 @@ from typing import Any
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, opcode
 from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.value_kinds import class_name
 
 
 @opcode("RAISE_VARARGS")
@@ -71,7 +72,7 @@ def before_with(frame: Frame, op: Op) -> None:
     leave = frame.tracer.special_method(manager, "__exit__")
     enter = frame.tracer.special_method(manager, "__enter__")
     if leave is None or enter is None:
-        raise Raised(TypeError(f"'{type(manager).__name__}' object does not support the context manager protocol"))
+        raise Raised(TypeError(f"'{class_name(manager)}' object does not support the context manager protocol"))
     result = frame.tracer.call(enter, (), {})
     frame.pop()
     frame.push(leave)

@@ -1,0 +1,84 @@
+"""Where arithmetic on plain numbers raises, or leaves what expressions can say.
+
+In:     an operation and its operands, some of them symbolic.
+Out:    the operands, made concrete if Python has to do the operation itself: it then raises what it raises.
+Holds:  otherwise a guard says that the operands are where the operation has a value, so that one entry never serves both.
+        Numbers that only running the graph tells stay as they are: an operation that fails there ends in eager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
+from pliant.graph.unbacked import is_unbacked
+
+_FLOATS = (float, torch.SymFloat)
+_LARGE = 700.0  # exp of more is no float
+
+
+def _divides_by_zero(a: Any, b: Any) -> bool:
+    return bool(b == 0)
+
+
+def _floors(a: Any, b: Any) -> bool:
+    return isinstance(a, _FLOATS) or isinstance(b, _FLOATS) or _divides_by_zero(a, b)
+
+
+def _shifts_back(a: Any, b: Any) -> bool:
+    return bool(b < 0)
+
+
+def _power(base: Any, exponent: Any) -> bool:
+    if isinstance(base, _FLOATS) or isinstance(exponent, _FLOATS):
+        return not (bool(base > 0) and bool(base < 1e30) and bool(exponent > -10) and bool(exponent < 10))
+    return bool(exponent < 0) and bool(base == 0)
+
+
+def _negative(a: Any) -> bool:
+    return bool(a < 0)
+
+
+def _not_positive(a: Any) -> bool:
+    return bool(a <= 0)
+
+
+def _not_within_one(a: Any) -> bool:
+    return bool(a < -1) or bool(a > 1)
+
+
+def _large(a: Any) -> bool:
+    return bool(a > _LARGE) or bool(a < -_LARGE)
+
+
+_OUTSIDE: dict[str, Callable[..., bool]] = {
+    "/": _divides_by_zero,
+    "%": _divides_by_zero,
+    "//": _floors,
+    "<<": _shifts_back,
+    ">>": _shifts_back,
+    "**": _power,
+    "sqrt": _negative,
+    "log": _not_positive,
+    "log2": _not_positive,
+    "asin": _not_within_one,
+    "acos": _not_within_one,
+    "exp": _large,
+    "cosh": _large,
+    "sinh": _large,
+}
+
+
+def within_domain(operation: str, *operands: Any) -> tuple[Any, ...]:
+    """The operands of an operator, or of a function of `math`."""
+    outside = _OUTSIDE.get(operation)
+    if outside is None or len(operands) > outside.__code__.co_argcount:
+        return operands
+    symbolic = [v for v in operands if type(v) in SYMBOLIC_TYPES]
+    plain = all(type(v) in SYMBOLIC_TYPES or isinstance(v, (int, float)) for v in operands)
+    if not symbolic or not plain or any(map(is_unbacked, symbolic)):
+        return operands
+    return tuple(map(concrete, operands)) if outside(*operands) else operands
