@@ -47,6 +47,12 @@ def python_kernels() -> AbstractContextManager[Any]:
     return guard
 
 
+def plain_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """A plain tensor on the memory of one of a subclass, whose `__torch_function__` is not asked."""
+    with torch._C.DisableTorchFunction():
+        return tensor.as_subclass(torch.Tensor)
+
+
 def is_functorch_wrapped(tensor: torch.Tensor) -> bool:
     """Whether `vmap` or `grad` wrapped the tensor (no public test exists)."""
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))

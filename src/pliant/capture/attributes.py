@@ -283,6 +283,8 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
     stored = t.world.slot_get(fake, name)
     if stored is not MISSING and stored is not DELETED:
         return stored
+    if fake.subclass_ is not None and (found := own_member(t, fake.subclass_, name)) is not MISSING:
+        return bind(t, found, fake, fake.subclass_, name)
     t.world.type_lookup(torch.nn.Parameter if fake.is_parameter_ else torch.Tensor, name)
     if name in _OFFSET_QUESTIONS:
         t.inputs.guard_offsets()
@@ -299,6 +301,14 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
     if name in ("__class__",):
         return bring_class(t, fake)
     return t.native(getattr, fake, name)
+
+
+def own_member(t: Tracer, cls: type, name: str) -> Any:
+    """What the program's subclass of tensors has under the name, MISSING if that is PyTorch's."""
+    found = t.world.type_lookup(cls, name)
+    owner = next((base for base in cls.__mro__ if name in base.__dict__), None)
+    ours = owner is None or owner is object or issubclass(torch.Tensor, owner) or name == "__torch_function__"
+    return MISSING if ours else found
 
 
 def _grad_of_input(t: Tracer, fake: FakeTensor, example: torch.Tensor) -> Any:
@@ -418,7 +428,7 @@ def super_attr(t: Tracer, cls: type, receiver: Any, name: str) -> Any:
     """super(cls, receiver).name"""
     real = receiver if isinstance(receiver, type) and issubclass(receiver, cls) else type(receiver)
     if type(receiver) is FakeTensor:
-        raise GraphBreak("unknown-object", "super() of a tensor")
+        real = receiver.__class__
     mro = real.__mro__
     t.world.type_lookup(real, name)  # also that the bases stay as they are
     for base in mro[mro.index(cls) + 1 :]:

@@ -118,7 +118,7 @@ def make_entry(
     count = max(trace.outputs.values()) + 1 if trace.outputs else 0
     outputs = [names.fresh(f"out{i}") for i in range(count)]
     tail = _Body(trace, Rebuilder(trace, writer, outputs), resume).statements()
-    tail = [*_parameters(trace, writer, outputs), *tail]
+    tail = [*_classes(trace, writer, outputs), *tail]
     draws = _draws(trace, writer)
     call = _graph_call(trace, writer, section, graph, outputs, eager) if graph is not None else []
     early, indexes = alike.split(writer.steps[:place])
@@ -201,13 +201,13 @@ def _graph_call(
     return [f"random_state = {state}", "failed = None", "try:", f"    {line}", *tail, *serve]
 
 
-def _parameters(trace: Trace, writer: GuardWriter, outputs: list[str]) -> list[str]:
-    """Outputs that the program made into parameters become such; each is new in every call."""
+def _classes(trace: Trace, writer: GuardWriter, outputs: list[str]) -> list[str]:
+    """Outputs that the program made into parameters or gave a class become such; each is new in every call."""
     lines = []
     for node, name in zip(trace.output_nodes, outputs):
         made = node.meta.get("val") if isinstance(node, fx.Node) and node.op != "placeholder" else None
-        if isinstance(made, FakeTensor) and made.is_parameter_:
-            lines.append(f"{name}.__class__ = {writer.names.define('Parameter', torch.nn.Parameter)}")
+        if isinstance(made, FakeTensor) and made.__class__ is not torch.Tensor:
+            lines.append(f"{name}.__class__ = {writer.names(made.__class__)}")
     return lines
 
 

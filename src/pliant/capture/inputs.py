@@ -15,16 +15,25 @@ import torch
 from torch import fx
 
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.overrides import Overrides, is_program_subclass
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
 from pliant.guards import facts
 from pliant.guards.kinds import Kind, TensorFacts
 from pliant.guards.parts import root_of
-from pliant.guards.sources import HeldSource, MethodSource, ModuleMemberSource, SizeSource, Source, StrideSource
+from pliant.guards.sources import (
+    HeldSource,
+    MethodSource,
+    ModuleMemberSource,
+    PlainTensorSource,
+    SizeSource,
+    Source,
+    StrideSource,
+)
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.shape_env import ShapeEnv
-from pliant.torch_adapter import below_python_dispatch
+from pliant.torch_adapter import below_python_dispatch, plain_tensor
 
 if TYPE_CHECKING:
     from pliant.capture.dynamic_policy import DynamicPolicy
@@ -41,6 +50,7 @@ class Inputs:
     """Makes and remembers the inputs of one capture."""
 
     world: World
+    overrides: Overrides
 
     def __init__(self, graph: fx.Graph, mode: FakeMode, shape_env: ShapeEnv, policy: DynamicPolicy) -> None:
         self.graph = graph
@@ -67,10 +77,18 @@ class Inputs:
         if isinstance(value, FakeTensor):
             return value
         with torch._C.DisableTorchFunction():
-            fake = self._make(value, source)
+            fake = self._of_subclass(value, source) if is_program_subclass(value) else self._make(value, source)
         self._by_tensor[id(value)] = (value, fake)
         self._examples[id(fake)] = value
         self.world.set_origin(fake, source)
+        return fake
+
+    def _of_subclass(self, value: torch.Tensor, source: Source) -> FakeTensor:
+        """The graph gets a plain tensor on the same memory; facts are asked of it too, for they run no code of the class."""
+        self.world.guard(source, Kind.TYPE, type(value))
+        fake = self._make(plain_tensor(value), PlainTensorSource(source))
+        fake.subclass_ = type(value)
+        self.overrides.has_subclasses = True
         return fake
 
     def guard_memory(self) -> None:

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pliant.capture.attributes import own_member
 from pliant.capture.generators import OURS, TracedGenerator, TracedIterator
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.tensor_index import NOTHING_LEFT, select_symbolic
 from pliant.capture.number_domains import within_domain
+from pliant.capture.tensor_index import NOTHING_LEFT, select_symbolic
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, class_name, concrete
 from pliant.graph.fake_tensor import FakeTensor
@@ -76,9 +77,18 @@ _UNARY = {
 }
 
 
+def _is_plain(value: Any) -> bool:
+    """Whether its operators are written in C."""
+    cls = type(value)
+    return cls in _PLAIN and (cls is not FakeTensor or value.subclass_ is None)
+
+
 def python_method(t: Tracer, obj: Any, name: str) -> types.FunctionType | None:
     """The special method of the object's class, if it is written in Python."""
     cls = type(obj)
+    if cls is FakeTensor and obj.subclass_ is not None:
+        member = own_member(t, obj.subclass_, name)
+        return member if isinstance(member, types.FunctionType) else None
     if cls in _PLAIN or cls in MUTABLE_CONTAINERS or cls is tuple or cls in OURS:
         return None
     found = t.world.type_lookup(cls, name)
@@ -102,7 +112,7 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     name, function = _BINARY[symbol.removesuffix("=")]
     if inplace:
         function = _INPLACE[symbol[:-1]]
-    if type(left) in _PLAIN and type(right) in _PLAIN:
+    if _is_plain(left) and _is_plain(right):
         if type(left) is FakeTensor or type(right) is FakeTensor:
             t.world.type_lookup(torch.Tensor, f"__{name}__" if type(left) is FakeTensor else f"__r{name}__")
         if type(left) in (str, bytes):
@@ -172,7 +182,7 @@ def unary(t: Tracer, name: str, value: Any) -> Any:
 def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     """left <symbol> right for the six comparisons."""
     name, reflected, function = _COMPARE[symbol]
-    if type(left) in _PLAIN and type(right) in _PLAIN:
+    if _is_plain(left) and _is_plain(right):
         return t.native(function, left, right)
     methods = ordered_methods(t, left, right, f"__{name}__", f"__{reflected}__")
     for method, a, b in methods:

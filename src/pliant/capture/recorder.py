@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from pliant.capture.graph_breaks import GraphBreak, needs_value
 from pliant.capture.inputs import Inputs
+from pliant.capture.overrides import Overrides
 from pliant.capture.rewritten import FACTORS, into_out, with_factor
 from pliant.capture.symbol_nodes import SymbolNodes
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
@@ -83,6 +84,8 @@ class Recorder(TorchFunctionMode):
         self.constants: dict[str, Any] = {}
         self.symbols = SymbolNodes(graph, inputs)
         self.region: Region | None = None  # the innermost part that is traced into a graph of its own
+        self.overrides = Overrides()
+        self.handle_override: Callable[[Any, Any, Any], Any]
         self.marks: dict[str, Any] = {}  # noted in the `meta` of every node that is recorded
         self._constants: list[FakeTensor] = []
         self._numbers: dict[int, tuple[FakeTensor, Any]] = {}  # 0-d tensors that hold symbolic numbers
@@ -91,6 +94,9 @@ class Recorder(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         try:
+            if (types or self.overrides.modes or self.overrides.has_subclasses) and self.overrides.apply(args, kwargs):
+                with self:
+                    return self.handle_override(func, args, kwargs)
             return self._dispatch(func, args, kwargs)
         except (Unsupported, DataDependentError) as error:
             self.inputs.shape_env.take_fresh()
@@ -140,6 +146,13 @@ class Recorder(TorchFunctionMode):
         if func in TRUTHS:
             return call_truth(func, self.inputs.mode, args, kwargs)
         return call_on_fakes(func, args, kwargs)
+
+    def as_class(self, value: FakeTensor, cls: type) -> FakeTensor:
+        """The same memory under another class."""
+        made: FakeTensor = self._dispatch(Tensor.view_as, (value, value), {})
+        made.subclass_ = None if cls is Tensor else cls
+        self.overrides.has_subclasses = True
+        return made
 
     def _keep_constant(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Numbers that pass through 0-d tensors on the CPU stay known (`torch.div(seq_len, 2)` used as a size)."""

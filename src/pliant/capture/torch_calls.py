@@ -15,7 +15,6 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
-from pliant.graph.fake_tensor import is_fake
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
 
@@ -95,16 +94,9 @@ _OVERRIDE_TESTS = frozenset(
 )
 
 
-def _is_overridden(values: Iterable[Any]) -> bool:
+def _is_overridden(t: Tracer, values: Iterable[Any]) -> bool:
     """What `has_torch_function` says without the mode that records."""
-    if torch._C._len_torch_function_stack() > 1:
-        return True
-    disabled = torch._C._disabled_torch_function_impl
-    return any(getattr(type(v), "__torch_function__", disabled) is not disabled for v in values if not _is_plain(v))
-
-
-def _is_plain(value: Any) -> bool:
-    return type(value) in (torch.Tensor, torch.nn.Parameter) or is_fake(value)
+    return torch._C._len_torch_function_stack() > 1 or t.overrides.apply(tuple(values), {})
 
 
 def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -114,7 +106,7 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
     args = tuple(t.internalize(a) for a in args)
     kwargs = {k: t.internalize(v) for k, v in kwargs.items()}
     if function in _OVERRIDE_TESTS:
-        return _is_overridden(args[0] if function is torch._C._has_torch_function else args)
+        return _is_overridden(t, args[0] if function is torch._C._has_torch_function else args)
     try:
         return _noted(t, function, args, function(*args, **kwargs))
     except GraphBreak:

@@ -35,6 +35,7 @@ from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, needs
 from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.handlers.threads import UsedLock
 from pliant.capture.inputs import Inputs
+from pliant.capture.overrides import Overrides, call_override
 from pliant.capture.recorder import Recorder
 from pliant.capture.roots import CallableRoot, ResumeRoot, Root, argument_sources
 from pliant.capture.settings import Settings
@@ -118,6 +119,9 @@ class Tracer:
         self.broken_frames: tuple[Frame, ...] | None = None
         self.lock: UsedLock | None = None
         self.draws: list[Draw] = []
+        self.overrides = Overrides()
+        self.recorder.handle_override = lambda function, args, kwargs: call_override(self, function, args, kwargs)
+        self.recorder.overrides = self.inputs.overrides = self.overrides
         self.inference: list[bool] = []  # the blocks of `torch.inference_mode` that are open
         self.questions: dict[Any, Source] = {}  # sources of what a thread is asked
         self.warning_blocks: list[list[Any]] = []  # filters of the `catch_warnings` blocks that are open
@@ -396,8 +400,13 @@ class _Attempt:
         before = Settings()
         try:
             with self.t.mode, self.t.recorder:
-                result = self._start(args, kwargs)
-                self.t.active = False
+                try:
+                    result = self._start(args, kwargs)
+                finally:
+                    self.t.active = False
+                    self.t.overrides.disabled += 1
+                    for _ in range(self.t.overrides.devices):  # blocks that a break is in
+                        torch._C._pop_torch_function_stack()
                 if self.t.failure is not None:
                     raise self.t.failure
                 return self._finish(Return(result), before)
@@ -416,6 +425,9 @@ class _Attempt:
             before.restore()
         if isinstance(found, _Restart):
             return found
+        if self.t.overrides.modes or self.t.overrides.devices:
+            assert self.t.overrides.step is not None
+            return _Restart(self.t.overrides.step, found.reason)
         if self.t.lock is not None:
             why = BreakReason("side-effect-call", "a lock is held, and the trace breaks", self._break_location())
             return _Restart(self.t.lock.step, why)

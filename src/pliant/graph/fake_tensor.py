@@ -47,6 +47,7 @@ class FakeTensor(torch.Tensor):
     node: Any = None
     constant: torch.Tensor | None = None
     is_parameter_: bool = False
+    subclass_: type | None = None  # the program's class, for who captures one
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
@@ -82,7 +83,7 @@ class FakeTensor(torch.Tensor):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        return torch.nn.Parameter if self.is_parameter_ else torch.Tensor
+        return self.subclass_ or (torch.nn.Parameter if self.is_parameter_ else torch.Tensor)
 
     @property
     def _is_param(self) -> bool:  # type: ignore[override]

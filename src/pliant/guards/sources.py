@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from pliant.torch_adapter import plain_tensor
+
 T = TypeVar("T")
 Namer = Callable[[object], str]  # gives a variable name under which the entry holds an object
 
@@ -306,6 +308,18 @@ class GradSource(ChainedSource):
 
     def describe(self) -> str:
         return f"{self.parent.describe()}.grad"
+
+
+@source_class
+@dataclass(frozen=True, slots=True)
+class PlainTensorSource(ChainedSource):
+    """A plain tensor on the memory of one of a subclass."""
+
+    def code(self, hold: Namer) -> str:
+        return f"{hold(plain_tensor)}({self.parent.code(hold)})"
+
+    def describe(self) -> str:
+        return self.parent.describe()
 
 
 @source_class

@@ -28,6 +28,7 @@ from pliant.capture.handlers.random_numbers import draw
 from pliant.capture.handlers.standard_library import call_value_method, fold
 from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.handlers.threads import LOCKS, call_lock_method
+from pliant.capture.overrides import enter_device
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
 
@@ -96,6 +97,8 @@ def call_native(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         ),
     ):
         return _call_descriptor(t, function, args, kwargs)
+    if type(function) is types.MethodWrapperType and isinstance(receiver, types.GetSetDescriptorType):
+        return call_torch(t, function, args, kwargs)  # `Tensor.shape.__get__`
     if receiver is None or isinstance(receiver, types.ModuleType) or _is_question(function, receiver):
         return _call_c_function(t, function, args, kwargs)
     if isinstance(receiver, type):
@@ -127,6 +130,8 @@ def _call_descriptor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
 
 def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     """A bound method written in C."""
+    if name == "as_subclass" and isinstance(receiver, torch.Tensor):
+        return t.recorder.as_class(receiver, *args, **kwargs)
     if isinstance(receiver, torch.Tensor) or type(receiver) in SYMBOLIC_TYPES:
         return call_torch(t, bound, args, kwargs)
     special = TEXT_METHODS.get(name)
@@ -134,6 +139,8 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
         handled = special(t, receiver, args, kwargs)
         if handled is not NotImplemented:
             return handled
+    if isinstance(receiver, torch.device) and name in ("__enter__", "__exit__"):
+        return enter_device(t, name, bound, args)
     if isinstance(receiver, _PURE_SELF_TYPES):
         args = tuple(t.concrete_tree(t.internalize(a)) if type(a) not in OURS else a for a in args)
         if name == "join" and isinstance(receiver, (str, bytes)):

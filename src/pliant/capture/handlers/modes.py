@@ -1,4 +1,4 @@
-"""Blocks of `torch.inference_mode`.
+"""Blocks of `torch.inference_mode`, and blocks that set or switch off overrides of PyTorch functions.
 
 In:     the object in C that such a block enters and leaves.
 Out:    a block that changes whether gradients are recorded, which is a node of the graph.
@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers.parameters import new_leaf
 from pliant.capture.handlers.table import CLASSES, Args, Kwargs, handles
+from pliant.capture.overrides import default_override, pop_mode, push_mode, with_class
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -54,6 +56,60 @@ def _exit(t: Tracer, args: Args, kwargs: Kwargs) -> None:
     if t.inference:
         t.inference.pop()
     t.call(torch._C._set_grad_enabled, (t.get_attr(args[0], "before"),), {})
+
+
+class OverridesOff:
+    """Stands for a `torch._C.DisableTorchFunctionSubclass` or `DisableTorchFunction`."""
+
+    def __init__(self, cls: Any) -> None:
+        self.real = cls()
+
+    def __enter__(self) -> None:
+        self.real.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self.real.__exit__(*error)
+
+
+for _cls in (torch._C.DisableTorchFunctionSubclass, torch._C.DisableTorchFunction):
+    CLASSES[_cls] = lambda t, cls, args, kwargs: OverridesOff(cls)
+
+
+@handles(OverridesOff.__enter__)
+def _disable(t: Tracer, args: Args, kwargs: Kwargs) -> None:
+    t.overrides.disabled += 1
+
+
+@handles(OverridesOff.__exit__)
+def _enable(t: Tracer, args: Args, kwargs: Kwargs) -> None:
+    t.overrides.disabled -= 1
+
+
+@handles(torch.Tensor.__torch_function__.__func__)  # type: ignore[attr-defined]
+def _default(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return default_override(t, args[0], args[1:], kwargs)
+
+
+@handles(torch.Tensor.as_subclass)
+def _as_subclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return t.recorder.as_class(*args, **kwargs)
+
+
+@handles(torch.Tensor._make_subclass)
+def _make_subclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    cls, data, *rest = args
+    made = new_leaf(t, data, bool(rest and rest[0] or kwargs.get("require_grad")), issubclass(cls, torch.nn.Parameter))
+    return made if cls in (torch.Tensor, torch.nn.Parameter) else with_class(t, made, cls)
+
+
+@handles(torch.overrides._push_mode)
+def _push(t: Tracer, args: Args, kwargs: Kwargs) -> None:
+    push_mode(t, args[0])
+
+
+@handles(torch.overrides._pop_mode)
+def _pop(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return pop_mode(t)
 
 
 @handles(torch.is_inference_mode_enabled)

@@ -236,8 +236,6 @@ def _super(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         first = frame.code.co_varnames[0]
         receiver = frame.locals[first] if first in frame.locals else t.world.cell_get(frame.cells[first])
         args = (t.world.cell_get(frame.cells["__class__"]), receiver)
-    if isinstance(args[1], FakeTensor):
-        raise GraphBreak("unknown-object", "super() of a tensor")
     return t.native(super, *args)
 
 
