@@ -129,6 +129,10 @@ def uncounted_writes() -> AbstractContextManager[Any]:
     return guard
 
 
+# tensor -> the number of its storage object (`untyped_storage()._cdata`, without making an object for it).
+storage_of: Callable[[torch.Tensor], int] = torch._C._storage_id
+
+
 def tied_by_writes(written: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether autograd minds, at `other`, a write of `written` in the same storage, though they share no element.
 

@@ -66,8 +66,10 @@ def without_counting(run: Runnable, plan: OutputPlan) -> Runnable:
 
 
 def bump_versions(inputs: list[Any], written: list[int]) -> None:
-    counted = [inputs[position] for position in written if not inputs[position].is_inference()]  # those have no version
-    if counted:
+    if written:
+        counted = [inputs[position] for position in written]
+        if torch.is_inference_mode_enabled():  # elsewhere nobody may write tensors that have no version
+            counted = [one for one in counted if not one.is_inference()]
         torch.autograd.graph.increment_version(counted)
 
 

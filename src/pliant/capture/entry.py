@@ -16,7 +16,7 @@ import itertools
 import linecache
 import textwrap
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -121,10 +121,11 @@ def make_entry(
     tail = [*_classes(trace, writer, outputs), *tail]
     draws = _draws(trace, writer)
     call = _graph_call(trace, writer, section, graph, outputs, eager) if graph is not None else []
-    early, indexes = alike.split(writer.steps[:place])
-    steps = [*early, *(section.use() if section else []), *(step.text for step in writer.steps[place:])]
+    early, indexes = alike.arguments(writer.steps[:place])
+    late, others = alike.others(writer.steps[place:], writer.locals)
+    steps = [*early, *(section.use() if section else []), *late]
     text = (section.text() + "\n" if section else "") + _function_text(steps, [*draws, *call, *tail])
-    run = _define(text, names, name, section, indexes)
+    run = _define(text, names, name, section, {alike.ARGUMENTS: indexes, alike.OTHERS: others})
     if trace.lock is not None:
         run = _holding(trace.lock, run)
     end = "return" if isinstance(trace.end, Return) else trace.end.reason.kind
@@ -242,17 +243,16 @@ def _function_text(steps: list[str], tail: list[str]) -> str:
 
 
 def _define(
-    text: str, names: Names, name: str, section: HeldSection | None, tensors: Sequence[int]
+    text: str, names: Names, name: str, section: HeldSection | None, tensors: Mapping[str, Sequence[int]]
 ) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
     """The function of the text, which tracebacks can show."""
     file = f"<pliant {name} {next(_serial)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     scope = {**names.values, "MISS": MISS, "READ_ERRORS": READ_ERRORS, "unchanged": never}
-    scope["alike"] = alike.never
+    alike.define(tensors, scope)
     exec(compile(text, file, "exec"), scope)
     if section is not None:
         scope["recheck"] = HeldState(section, scope).recheck
-    scope["learn"] = alike.Learner(tensors, scope)
     entry: Callable[[tuple[Any, ...], dict[str, Any]], Any] = scope["entry"]
     return entry
 

@@ -1,40 +1,76 @@
-"""Tensor arguments compared natively with ones that passed the guards: tens of nanoseconds each.
+"""Tensors compared natively with ones that passed the guards: tens of nanoseconds each.
 
-In:     the statements of an entry's check.
-Out:    `split(steps)`: those that are left, and a block that runs the checks of tensor arguments only if a native function
-        does not know the arguments; `Learner`: makes that function from arguments that passed.
-Holds:  arguments are known if all words that describe a tensor are equal to those of one that passed (`tensor_words`).
+In:     the statements of an entry's check, and which variables hold what they read.
+Out:    `arguments`, `others`: the statements, those of tensors in blocks that run only if a native function does not
+        know the tensors; `define`: the names that blocks use. `Learner` makes the function from tensors that passed.
+Holds:  tensors are known if all words that describe a tensor are equal to those of one that passed (`tensor_words`).
         Others are checked by the statements themselves; which of the two ran makes no difference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pliant.guards import native_watch
 from pliant.guards.codegen import Step
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.native_watch import native_alike
-from pliant.guards.sources import ArgSource
+from pliant.guards.sources import ArgSource, Source
 from pliant.guards.tensor_words import description
 
 
-def split(steps: Sequence[Step]) -> tuple[list[str], list[int]]:
-    """The text of the check, and the indexes of the arguments whose tests stand in a block of their own."""
-    known = [step for step in steps if step.text.startswith("if ") and _describable(step.guard)]
-    if not known:
-        return [step.text for step in steps], []
-    last = max(i for i, step in enumerate(steps) if step in known)
-    block = ["if not alike(args):", *(f"    {step.text}" for step in known), "    learn(args)"]
-    before = [step.text for step in steps[: last + 1] if step not in known]
-    after = [step.text for step in steps[last + 1 :]]
-    return [*before, *block, *after], [step.guard.source.index for step in known if step.guard is not None]
+Block = tuple[list[str], list[int]]  # the statements, and the indexes of the tensors to learn
+
+
+def arguments(steps: Sequence[Step]) -> Block:
+    """The statements with those that test tensor arguments in a block of their own."""
+    known = [step for step in _tests(steps) if isinstance(_source(step), ArgSource)]
+    indexes = [source.index for step in known if isinstance(source := _source(step), ArgSource)]
+    return _with_block(steps, known, "args", ARGUMENTS), indexes
+
+
+def others(steps: Sequence[Step], variables: Mapping[Source, str]) -> Block:
+    """The same for other tensors, which `variables` hold."""
+    known = [step for step in _tests(steps) if _source(step) in variables]
+    if len(known) < _FEW:
+        known = []
+    tensors = "".join(f"{variables[_source(step)]}, " for step in known)
+    return _with_block(steps, known, f"({tensors})", OTHERS), list(range(len(known)))
+
+
+ARGUMENTS, OTHERS = "alike", "alike_others"  # the native functions' names
+_FEW = 4  # so few tests cost no more than the call
+
+
+def _tests(steps: Sequence[Step]) -> list[Step]:
+    return [step for step in steps if step.text.startswith("if ") and _describable(step.guard)]
+
+
+def _source(step: Step) -> Source:
+    assert step.guard is not None and step.guard.source is not None
+    return step.guard.source
+
+
+def _with_block(steps: Sequence[Step], tests: list[Step], tensors: str, name: str) -> list[str]:
+    if not tests:
+        return [step.text for step in steps]
+    inside = set(map(id, tests))
+    last = max(i for i, step in enumerate(steps) if id(step) in inside)
+    block = [f"if not {name}({tensors}):", *(f"    {step.text}" for step in tests), f"    learn_{name}({tensors})"]
+    before = [step.text for step in steps[: last + 1] if id(step) not in inside]
+    return [*before, *block, *(step.text for step in steps[last + 1 :])]
+
+
+def define(indexes: Mapping[str, Sequence[int]], scope: dict[str, Any]) -> None:
+    """Put into the check's globals what its blocks call."""
+    for name, wanted in indexes.items():
+        scope[name], scope[f"learn_{name}"] = never, Learner(wanted, scope, name)
 
 
 def _describable(guard: Guard | None) -> bool:
-    """Whether the guard is all about one argument's sizes, strides, dtype..., none of them open."""
-    if guard is None or guard.kind is not Kind.TENSOR or not isinstance(guard.source, ArgSource):
+    """Whether the guard is all about one tensor's sizes, strides, dtype..., none of them open."""
+    if guard is None or guard.kind is not Kind.TENSOR:
         return False
     facts = guard.expected
     open_ = None in facts.sizes or facts.strides is None or None in facts.strides
@@ -47,11 +83,11 @@ def never(args: tuple[Any, ...]) -> bool:
 
 
 class Learner:
-    """Makes the native function once arguments have passed; a few times, as arguments may be alike in several ways."""
+    """Makes the native function once tensors have passed; a few times, as they may be alike in several ways."""
 
-    def __init__(self, indexes: Sequence[int], scope: dict[str, Any]) -> None:
+    def __init__(self, indexes: Sequence[int], scope: dict[str, Any], name: str) -> None:
         self._indexes = tuple(dict.fromkeys(indexes))
-        self._scope = scope
+        self._scope, self._name = scope, name
         self._left = _ATTEMPTS
 
     def __call__(self, args: tuple[Any, ...]) -> None:
@@ -62,7 +98,7 @@ class Learner:
         if words is None:
             self._left = 0
         elif all(words.describes(args[i]) for i in self._indexes):
-            self._scope["alike"] = native_alike(words, {i: args[i] for i in self._indexes})
+            self._scope[self._name] = native_alike(words, {i: args[i] for i in self._indexes})
 
 
 _ATTEMPTS = 4

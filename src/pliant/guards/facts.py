@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from pliant.torch_adapter import tied_by_writes
+from pliant.torch_adapter import storage_of, tied_by_writes
 
 # Types whose `==` between two instances of exactly that type is right as it is.
 PLAIN: frozenset[type] = frozenset(
@@ -63,17 +63,21 @@ def _same_slice(a: slice, b: slice) -> bool:
 
 def storages(tensors: Iterable[torch.Tensor]) -> frozenset[int]:
     """The memory that the tensors refer to. Those without memory of their own (sparse ones) count as none."""
-    return frozenset(t.untyped_storage()._cdata for t in tensors if t.layout is torch.strided)
+    tensors = tuple(tensors)
+    try:
+        return frozenset(map(storage_of, tensors))
+    except NotImplementedError:
+        return frozenset(storage_of(t) for t in tensors if t.layout is torch.strided)
 
 
 def separate(written: Iterable[torch.Tensor], others: Iterable[torch.Tensor], held: frozenset[int]) -> bool:
     """Whether no two of the tensors share memory, of which one is among `written` (or in the held memory)."""
-    mine = [t.untyped_storage()._cdata for t in written]
+    mine = list(map(storage_of, written))
     seen = held.union(mine)
-    if len(seen) == len(held) + len(mine) and seen.isdisjoint(t.untyped_storage()._cdata for t in others):
+    if len(seen) == len(held) + len(mine) and seen.isdisjoint(map(storage_of, others)):
         return True
     written, others = tuple(written), tuple(others)
-    if not held.isdisjoint(t.untyped_storage()._cdata for t in (*written, *others)):
+    if not held.isdisjoint(map(storage_of, (*written, *others))):
         return False
     return not any(overlap(a, b) for i, a in enumerate(written) for b in (*written[i + 1 :], *others))
 
@@ -82,7 +86,7 @@ def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether the stretches of memory between the first and the last element of two dense or strided tensors meet,
     or a write of one concerns the other nevertheless.
     """
-    if a.untyped_storage()._cdata != b.untyped_storage()._cdata:
+    if storage_of(a) != storage_of(b):
         return False
     if tied_by_writes(a, b) or tied_by_writes(b, a):
         return True
