@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -55,3 +56,30 @@ def test_gradients_of_seeded_draws() -> None:
 def test_the_generator_is_returned() -> None:
     assert pliant.compile(lambda: torch.manual_seed(5))() is torch.default_generator
     assert torch.initial_seed() == 5
+
+
+def _drawn_alone() -> Any:
+    return {"one": random.randrange(100), "sum": random.random() + 1}
+
+
+def _drawn_before_a_break() -> Any:
+    drawn = {random.randrange(100)}
+    print(drawn)
+    return drawn, random.choice([1, 2, 3])
+
+
+def _drawn_beside_tensors() -> Any:
+    number = random.uniform(1, 2)
+    return [number, number * 2], torch.ones(2) * number
+
+
+@pytest.mark.parametrize("program", [_drawn_alone, _drawn_before_a_break, _drawn_beside_tensors])
+def test_numbers_from_python_generators_that_no_graph_makes(program: Callable[..., Any]) -> None:
+    compiled = pliant.compile(program)
+    for _ in range(2):
+        found = []
+        for function in (compiled, program):
+            random.seed(0)
+            found.append((function(), random.random()))
+        assert str(found[0]) == str(found[1])
+    assert not pliant.stats()["fallbacks"]

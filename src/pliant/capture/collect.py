@@ -56,12 +56,18 @@ class _Collector(Rebuilder):
         if id(obj) in self.trace.origins:
             return "origin"
         is_number = type(obj) in SYMBOLIC_TYPES
-        if isinstance(obj, FakeTensor) or is_number and is_unbacked(obj):
+        if isinstance(obj, FakeTensor) or is_number and is_unbacked(obj) and not _is_given(obj):
             if id(obj) not in self._seen:
                 self._seen.add(id(obj))
                 self.values.append(obj)
             return "value"
         return "number" if is_number else None
+
+
+def _is_given(number: Any) -> bool:
+    """Whether the entry knows the number before the graph runs: a drawn one, or made of such."""
+    env = number.node.shape_env
+    return all(symbol in env.sources for symbol in env.simplify(number.node.expr).free)
 
 
 def collect_values(trace: Trace) -> list[Any]:
