@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.modules.module as nn_module
 
-from pliant.capture import handlers, marked
+from pliant.capture import class_statements, handlers, marked
 from pliant.capture.attributes import bring_class
 from pliant.capture.frame import Frame, Returned
 from pliant.capture.generators import OURS, TracedGenerator
@@ -415,7 +415,7 @@ def instantiate(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
         result = call(t, init, (obj, *args), kwargs)
         if result is not None:
             raise Raised(TypeError(f"__init__() should return None, not '{class_name(result)}'"))
-    elif init is not object.__init__ and not isinstance(obj, BaseException):
+    elif init not in (object.__init__, type.__init__) and not isinstance(obj, BaseException):
         t.native(init, obj, *(t.iterable(a) if not isinstance(a, dict) else t.mapping(a) for a in args), **kwargs)
     return obj
 
@@ -434,6 +434,8 @@ def _new_object(t: Tracer, cls: type, new: Any, args: tuple[Any, ...], kwargs: d
             raise GraphBreak("unknown-object", str(error)) from None
     if issubclass(cls, BaseException):
         return t.native(new, cls, *args)
+    if issubclass(cls, type) and new is type.__new__:
+        return class_statements.new_class(t, cls, functools.partial(new, cls), args, kwargs)
     if issubclass(cls, (list, dict, set)) and new in (list.__new__, dict.__new__, set.__new__):
         return t.native(new, cls)
     if issubclass(cls, (tuple, frozenset, str, int, float)):

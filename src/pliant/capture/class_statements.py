@@ -2,8 +2,7 @@
 
 In:     what `__build_class__` is called with.
 Out:    a real class, whose body was interpreted.
-Holds:  `__init_subclass__` and `__set_name__` of the program are interpreted too; its metaclasses' own constructors, which
-        Python would run unwatched, are a graph break.
+Holds:  the program's metaclasses, `__init_subclass__` and `__set_name__` are interpreted too.
 Source: Python's data model, "Creating the class object".
 """
 
@@ -12,7 +11,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from pliant.capture import attributes, calls
+from pliant.capture import attributes
 from pliant.capture.frame import Returned
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.value_kinds import standard_globals
@@ -25,40 +24,63 @@ def build_class(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     """A class statement: the body is interpreted, then the metaclass is called."""
     body, name, *bases = args
     resolved = types.resolve_bases(bases)
-    meta, namespace, keywords = types.prepare_class(name, resolved, dict(kwargs))
-    if (
-        _program_hook(t, meta, "__new__")
-        or _program_hook(t, meta, "__init__")
-        or _program_hook(t, type(meta), "__call__")
-    ):
-        raise GraphBreak("unknown-object", f"a class statement that runs methods of {meta.__name__}")
-    frame = calls.make_frame(t, body, (), {}, False)
+    meta, namespace, keywords = _prepare(t, name, resolved, kwargs)
+    from pliant.capture.calls import make_frame
+
+    frame = make_frame(t, body, (), {}, False)
     frame.class_locals = namespace
     result = frame.run()
     assert isinstance(result, Returned)
     if resolved is not bases and "__orig_bases__" not in namespace and tuple(bases) != tuple(resolved):  # type: ignore[comparison-overlap]
         namespace["__orig_bases__"] = tuple(bases)
+    if any(_program_hook(t, cls, hook) for cls, hook in _hooks(meta)):
+        made = t.call(meta, (name, tuple(resolved), namespace), keywords)
+    else:
+        made = new_class(t, meta, meta, (name, tuple(resolved), namespace), keywords)
+    if isinstance(result.value, types.CellType) and isinstance(made, type):
+        result.value.cell_contents = made
+    return made
+
+
+def _hooks(meta: Any) -> tuple[tuple[Any, str], ...]:
+    return (meta, "__new__"), (meta, "__init__"), (type(meta), "__call__")
+
+
+def _prepare(t: Tracer, name: str, bases: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """The metaclass, the namespace that it prepares, and the other keywords of the statement."""
+    meta = kwargs.get("metaclass") or (type(bases[0]) if bases else type)
+    meta = max([meta, *map(type, bases)], key=lambda cls: len(cls.__mro__)) if isinstance(meta, type) else meta
+    keywords = {k: v for k, v in kwargs.items() if k != "metaclass"}
+    if not isinstance(meta, type):
+        raise GraphBreak("unknown-object", "a class statement whose metaclass is no class")
+    if not _program_hook(t, meta, "__prepare__"):
+        return types.prepare_class(name, bases, dict(kwargs))
+    return meta, t.call(t.get_attr(meta, "__prepare__"), (name, tuple(bases)), keywords), keywords
+
+
+def new_class(t: Tracer, meta: type, make: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """A class made by `make(name, bases, namespace)`; hooks of the program that this runs are interpreted."""
+    name, bases, namespace = args
+    namespace = dict(t.mapping(namespace)) if isinstance(namespace, dict) and type(namespace) is dict else namespace
     named = {k: v for k, v in namespace.items() if _program_hook(t, type(v), "__set_name__")}
     for key in named:
         del namespace[key]
-    made = _create(t, meta, name, tuple(resolved), namespace, keywords)
+    made = _create(t, make, name, tuple(t.sequence(bases)), namespace, keywords)
     t.world.made[id(made)] = made
-    if isinstance(result.value, types.CellType):
-        result.value.cell_contents = made
     for key, value in named.items():
         type.__setattr__(made, key, value)
     for key, value in named.items():
         t.call(t.get_attr(value, "__set_name__"), (made, key), {})
-    if _hooked(t, resolved):
+    if _hooked(t, bases):
         t.call(attributes.super_attr(t, made, made, "__init_subclass__"), (), keywords)
     return made
 
 
-def _create(t: Tracer, meta: type, name: str, bases: tuple[Any, ...], namespace: Any, keywords: dict[str, Any]) -> Any:
+def _create(t: Tracer, make: Any, name: str, bases: tuple[Any, ...], namespace: Any, keywords: dict[str, Any]) -> Any:
     """The class; a first base that is taken away again keeps Python from running `__init_subclass__` itself."""
     if not _hooked(t, bases):
-        return t.native(meta, name, bases, namespace, **keywords)
-    made = t.native(meta, name, (_Unhooked, *bases), namespace, **keywords)
+        return t.native(make, name, bases, namespace, **keywords)
+    made = t.native(make, name, (_Unhooked, *bases), namespace, **keywords)
     try:
         made.__bases__ = bases
     except TypeError:  # a base with `__slots__`

@@ -110,7 +110,9 @@ def _converted(t: Tracer, value: Any, cls: type, inputs: tuple[Any, ...]) -> Any
     if isinstance(value, FakeTensor):
         if isinstance(value, cls):
             return value
-        return t.recorder.as_class(value, cls) if any(value is one for one in _each(inputs)) else with_class(t, value, cls)
+        return (
+            t.recorder.as_class(value, cls) if any(value is one for one in _each(inputs)) else with_class(t, value, cls)
+        )
     if type(value) in (list, tuple) or isinstance(value, tuple) and hasattr(value, "n_sequence_fields"):
         items = [_converted(t, one, cls, inputs) for one in value]
         return items if type(value) is list else tuple(items) if type(value) is tuple else type(value)(items)

@@ -36,6 +36,7 @@ from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.handlers.threads import UsedLock
 from pliant.capture.inputs import Inputs
 from pliant.capture.overrides import Overrides, call_override
+from pliant.capture.plain_methods import computes_plainly
 from pliant.capture.recorder import Recorder
 from pliant.capture.roots import CallableRoot, ResumeRoot, Root, argument_sources
 from pliant.capture.settings import Settings
@@ -284,6 +285,8 @@ class Tracer:
         if cls is list:
             inner = within | {id(value)}
             for i, item in enumerate(value):
+                if computes_plainly(self, key):
+                    break
                 if type(item) in MUTABLE_CONTAINERS or type(item) is tuple:
                     value[i] = self.internalize(item, inner)
         elif cls is tuple or cls is torch.Size:
@@ -335,6 +338,8 @@ class Tracer:
         """A callable for C code that comes back into the interpreter."""
         return TracedCallable(self, function, truth)
 
+            elif operators.python_method(self, value, "__eq__") is not None and computes_plainly(self, value):
+                continue
 
 def _no_handler(frame: Frame, op: Op) -> NoReturn:
     raise GraphBreak("unsupported-opcode", f"the operation {op.name}")

@@ -236,8 +236,8 @@ def _random_state(mode: FakeMode, func: Any) -> Any:
     return mode.new((random_state.STATE_BYTES,), (1,), torch.uint8, torch.device("cpu"))
 
 
-@_special(random_state.set_random_state, random_state.seed)
-def _random_state_set(mode: FakeMode, func: Any, value: Any) -> None:
+@_special(random_state.set_random_state, random_state.seed, random_state.seed_generator)
+def _random_state_set(mode: FakeMode, func: Any, *values: Any) -> None:
     return None
 
 

@@ -23,6 +23,7 @@ import torch
 from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.containers import TEXT_METHODS, call_container_method
+from pliant.capture.handlers.effects import seed_generator
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.random_numbers import draw
 from pliant.capture.handlers.standard_library import call_value_method, fold
@@ -131,7 +132,7 @@ def _call_descriptor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
 def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     """A bound method written in C."""
     if name == "as_subclass" and isinstance(receiver, torch.Tensor):
-        return t.recorder.as_class(receiver, *args, **kwargs)
+        return t.recorder.as_class(receiver, *args, **kwargs)  # type: ignore[arg-type]  # a fake
     if isinstance(receiver, torch.Tensor) or type(receiver) in SYMBOLIC_TYPES:
         return call_torch(t, bound, args, kwargs)
     special = TEXT_METHODS.get(name)
@@ -151,6 +152,10 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
         return call_container_method(t, receiver, name, args, kwargs)
     if name in _ITERATOR_METHODS and not t.world.is_opaque(receiver):
         return t.native(bound, *args, **kwargs)
+    if isinstance(receiver, torch.Generator):
+        if name != "manual_seed":
+            raise GraphBreak("random-state", f"the method {name} of a generator")
+        return seed_generator(t, receiver, *args, **kwargs)
     if type(receiver) is random.Random and t.world.is_foreign(receiver):
         return draw(t, receiver, name, args, kwargs)
     if isinstance(receiver, LOCKS) and id(receiver) not in t.world.made:
@@ -232,7 +237,7 @@ def _call_c_classmethod(t: Tracer, function: Any, cls: type, args: Args, kwargs:
         return t.instantiate(cls, args, kwargs)
     if function.__name__ == "__new__":
         return t.new_object(args[0], function, args[1:], kwargs)
-    if function.__name__ == "__init_subclass__":  # object's: it does nothing
+    if function.__name__ in ("__init_subclass__", "__init__"):  # object's does nothing; type's has nothing left to do
         return None
     if function.__name__ == "__prepare__":
         return {}

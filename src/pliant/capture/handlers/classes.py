@@ -204,7 +204,6 @@ CLASSES |= {
             torch.device,
             torch.finfo,
             torch.iinfo,
-            torch.Generator,
             types.SimpleNamespace,
             memoryview,
             bytearray,

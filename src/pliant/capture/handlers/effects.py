@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
+from pliant.capture.handlers.table import CLASSES, TABLE, Args, Handler, Kwargs, handles
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.trace import CallEffect
 from pliant.capture.value_kinds import SYMBOLIC_TYPES
@@ -115,6 +115,22 @@ def _manual_seed(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     call_torch(t, random_state.seed, (*args, *kwargs.values()), {})
     generator = torch.default_generator
     t.world.set_origin(generator, held(generator, "torch.default_generator"))
+    return generator
+
+
+def _make_generator(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    """One object serves all calls; each starts it anew."""
+    made = t.native(torch.Generator, *args, **kwargs)
+    seed_generator(t, made, made.initial_seed())
+    return made
+
+
+CLASSES[torch.Generator] = _make_generator
+
+
+def seed_generator(t: Tracer, generator: torch.Generator, seed: Any) -> torch.Generator:
+    """generator.manual_seed(seed)"""
+    call_torch(t, random_state.seed_generator, (generator, seed), {})
     return generator
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import attributes, operators
+from pliant.capture import attributes, class_statements, operators
 from pliant.capture.generators import TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import Args, Kwargs, handles
@@ -109,9 +109,7 @@ def _issubclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 def _type(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 1:
         return attributes.bring_class(t, args[0])
-    made = t.native(type, *args, **kwargs)
-    t.world.made[id(made)] = made
-    return made
+    return class_statements.new_class(t, type, type, args, kwargs)
 
 
 @handles(callable)

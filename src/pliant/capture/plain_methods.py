@@ -1,0 +1,86 @@
+"""Methods of the program that C code may run during a trace: they only compare and hash constants.
+
+In:     an object that is to be a key, or an element that is compared.
+Out:    whether its `__hash__` and `__eq__` compute from constants in its attributes alone.
+Holds:  what such methods read of objects and globals from outside is guarded. All others run in the interpreter.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+from pliant.capture import operators
+from pliant.capture.bytecode.decode import decode
+from pliant.capture.graph_breaks import Raised
+from pliant.capture.value_kinds import CONSTANT_TYPES
+from pliant.guards.kinds import MISSING
+from pliant.guards.sources import held
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+_OPERATIONS = frozenset(
+    """LOAD_FAST LOAD_CONST LOAD_GLOBAL LOAD_DEREF LOAD_ATTR PUSH_NULL CALL COMPARE_OP IS_OP CONTAINS_OP BUILD_TUPLE
+    POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP
+    JUMP COPY SWAP POP_TOP TO_BOOL UNARY_NOT RETURN_VALUE COPY_FREE_VARS BINARY_OP""".split()
+)
+_FUNCTIONS = (hash, isinstance, type, len, NotImplemented)
+
+
+def computes_plainly(t: Tracer, obj: Any, names: tuple[str, ...] = ("__hash__", "__eq__")) -> bool:
+    """Whether C code may hash and compare the object."""
+    for name in names:
+        method = operators.python_method(t, obj, name)
+        if method is None:
+            continue
+        attributes = _attributes_read(method.__code__)
+        if attributes is None or not _known_names(t, method) or not all(_is_constant(t, obj, a) for a in attributes):
+            return False
+    return True
+
+
+@functools.lru_cache(maxsize=1024)
+def _attributes_read(code: types.CodeType) -> frozenset[str] | None:
+    """The names of attributes that the code reads, if it does nothing but read, compare and call what is named."""
+    ops = decode(code).ops
+    if code.co_flags & 0x2A0 or not all(op.name in _OPERATIONS for op in ops):  # no generators, no coroutines
+        return None
+    return frozenset(str(op.arg) for op in ops if op.name == "LOAD_ATTR")
+
+
+def _known_names(t: Tracer, method: types.FunctionType) -> bool:
+    """Whether globals and cells that the method names are classes, or functions that have no effect."""
+    code, space = method.__code__, method.__globals__
+    names = {str(op.arg) for op in decode(code).ops if op.name == "LOAD_GLOBAL"}
+    t.world.set_origin(space, held(space, str(space.get("__name__"))))
+    found = [t.world.dict_get(space, n) if n in space else getattr(_builtins(space), n, MISSING) for n in names]
+    found += [t.world.cell_get(cell) for cell in method.__closure__ or ()]
+    return all(isinstance(v, type) or any(v is f for f in _FUNCTIONS) for v in found)
+
+
+def _builtins(space: dict[str, Any]) -> Any:
+    found = space.get("__builtins__")
+    return types.SimpleNamespace(**found) if isinstance(found, dict) else found
+
+
+def _is_constant(t: Tracer, obj: Any, name: str) -> bool:
+    """Whether the attribute is a constant that C code may see; one from outside is guarded."""
+    if name == "__class__":
+        return True
+    if t.world.is_foreign(obj) and t.world.has_changes(t.world.instance_dict(obj)):
+        return False
+    if isinstance(t.world.type_lookup(type(obj), name), (types.FunctionType, property)):
+        return False
+    try:
+        value = t.get_attr(obj, name)
+    except Raised:
+        return False
+    return _is_plain(value)
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) is tuple:
+        return all(map(_is_plain, value))
+    return type(value) in CONSTANT_TYPES or type(value) in (int, float) or isinstance(value, type)
