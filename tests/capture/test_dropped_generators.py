@@ -145,6 +145,38 @@ def behind_an_exception(log):
     log.append(it.gi_frame is None)
 
 
+def closing_another(log):
+    other = careful(log, 3)
+    next(other)
+    other.close()
+    try:
+        yield 1
+    finally:
+        log.append("closed")
+
+
+def beside_one_that_was_closed(log):
+    pliant.graph_break()
+    it = closing_another(log)
+    log.append(next(it))
+
+
+def in_a_frame_that_raises(log):
+    def inner():
+        try:
+            raise ValueError
+        finally:
+            it = careful(log, 3)
+            next(it)
+            pliant.graph_break()
+
+    try:
+        inner()
+    except ValueError:
+        pass
+    log.append("end")
+
+
 PROGRAMS = (
     beside_one_that_ends_first,
     contexts_inside,
@@ -159,6 +191,8 @@ PROGRAMS = (
     in_each_turn,
     looked_at_by_name,
     behind_an_exception,
+    beside_one_that_was_closed,
+    in_a_frame_that_raises,
 )
 
 

@@ -172,6 +172,26 @@ def loop_before_a_raise(x, log):
     return a
 
 
+def thrown_into_one_that_has_not_started(x, log):
+    try:
+        raise KeyError
+    except KeyError:
+        try:
+            (_ for _ in ()).throw(ValueError)
+        except ValueError as error:
+            log.append(type(error.__context__).__name__)
+    return x + 1
+
+
+def raised_after_a_failed_assumption(x, log):
+    try:
+        if x.sum() > 0:
+            raise ValueError
+    except ValueError as error:
+        log.append(type(error.__context__).__name__)
+    return x + 1
+
+
 PROGRAMS = (
     dropped_generators,
     delegated_throw_and_close,
@@ -185,6 +205,8 @@ PROGRAMS = (
     attributes_and_their_dict,
     order_of_stored_keys,
     loop_before_a_raise,
+    thrown_into_one_that_has_not_started,
+    raised_after_a_failed_assumption,
 )
 
 

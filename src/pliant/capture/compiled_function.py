@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from pliant.capture.dispatch import DISPATCHER, Compilation, Dispatcher
+from pliant.capture.entry import GENERATED
 from pliant.capture.markers import ORIGINAL, is_ours
 from pliant.capture.roots import CallableRoot
 from pliant.guards.codegen import MISS
@@ -29,11 +30,33 @@ def make_callable(dispatcher: Dispatcher) -> Callable[..., Any]:
     miss = dispatcher.miss
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
-        result = dispatcher.hot(args, kwargs)
-        return miss(args, kwargs) if result is MISS else result
+        try:
+            result = dispatcher.hot(args, kwargs)
+            return miss(args, kwargs) if result is MISS else result
+        except BaseException as error:
+            del args, kwargs
+            hide_frames(error)
+            raise
 
     compiled.__dict__[DISPATCHER] = dispatcher
+    OWN_CODE.add(compiled.__code__)
     return compiled
+
+
+# Frames that the program does not have.
+OWN_CODE = {Dispatcher.call.__code__, Dispatcher.miss.__code__, Dispatcher._capture_and_run.__code__}
+
+
+def hide_frames(error: BaseException) -> None:
+    """Take frames of ours out of the traceback: they hold what the program no longer holds, perhaps the error itself."""
+    last = error.__traceback__
+    while last is not None and (step := last.tb_next) is not None:
+        code = step.tb_frame.f_code
+        if code in OWN_CODE or code.co_filename.startswith(GENERATED):
+            last.tb_next = step.tb_next
+            step.tb_frame.clear()
+        else:
+            last = step
 
 
 def compiled_callable(fn: Callable[..., Any], compilation: Compilation) -> Callable[..., Any]:

@@ -89,6 +89,7 @@ class CallShape:
 
 
 _serial = itertools.count()
+GENERATED = "<pliant "  # how the names of files of generated code start
 
 
 def make_entry(
@@ -246,7 +247,7 @@ def _define(
     text: str, names: Names, name: str, section: HeldSection | None, tensors: Mapping[str, Sequence[int]]
 ) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
     """The function of the text, which tracebacks can show."""
-    file = f"<pliant {name} {next(_serial)}>"
+    file = f"{GENERATED}{name} {next(_serial)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     scope = {**names.values, "MISS": MISS, "READ_ERRORS": READ_ERRORS, "unchanged": never}
     alike.define(tensors, scope)

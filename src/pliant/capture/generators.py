@@ -121,19 +121,22 @@ class TracedGenerator:
             error = error() if value is None else (value if isinstance(value, error) else error(value))
         if self.finished or not self.started:
             self.finished = True
-            raise error
+            raise self.frame.tracer.carried(error)  # its context is what it was
         return self._step(error)
 
     def close(self) -> Any:
         if self.finished or not self.started:
             self.finished = True
             return None
+        end = GeneratorExit()
         try:
-            self.throw(GeneratorExit())
+            self.throw(end)
         except GeneratorExit:
             return None
         except StopIteration as stop:
             return stop.value if sys.version_info >= (3, 13) else None
+        finally:
+            end.__traceback__ = None  # a cycle of it and the frames that it went through would keep what these hold
         raise RuntimeError("generator ignored GeneratorExit")
 
     def __del__(self) -> None:

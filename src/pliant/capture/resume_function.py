@@ -15,7 +15,7 @@ from typing import Any
 
 from pliant.capture.bytecode.resume import ResumePoint, resume_code
 from pliant.capture.carried import with_generators
-from pliant.capture.compiled_function import make_callable
+from pliant.capture.compiled_function import OWN_CODE, make_callable
 from pliant.capture.dispatch import DISPATCHER, Compilation, Dispatcher
 from pliant.capture.roots import ResumeRoot
 from pliant.source import SourceLocation
@@ -51,8 +51,10 @@ def _make(compilation: Compilation, point: ResumePoint, globals_: dict[str, Any]
         try:
             return compiled(*values)
         finally:
+            del values
             _depth.now -= 1
 
+    OWN_CODE.update((eager.__code__, resume.__code__))
     resume.__dict__[DISPATCHER] = dispatcher
     return resume
 

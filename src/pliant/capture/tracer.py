@@ -40,7 +40,18 @@ from pliant.capture.plain_methods import computes_plainly
 from pliant.capture.recorder import Recorder
 from pliant.capture.roots import CallableRoot, ResumeRoot, Root, argument_sources
 from pliant.capture.settings import Settings
-from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Draw, Effect, FrameState, Return, Trace
+from pliant.capture.trace import (
+    NULL,
+    TRACEBACK,
+    Break,
+    BreakReason,
+    CallEffect,
+    Draw,
+    Effect,
+    FrameState,
+    Return,
+    Trace,
+)
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete, standard_globals, tuple_of
 from pliant.capture.world import World
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
@@ -216,6 +227,7 @@ class Tracer:
         carried, self.carrying = self.carrying, None
         if carried is not None and carried[0] is error:
             error.__context__, error.__suppress_context__ = carried[1:]
+            error.__traceback__ = TRACEBACK  # where it was raised it got its context
         elif error is not self.current_exception:
             error.__context__ = self.current_exception
         return Raised(error)
