@@ -285,6 +285,8 @@ class Tracer:
         for name in ("__hash__", "__eq__"):
             method = operators.python_method(self, key, name)
             if method is not None and not standard_globals(method.__globals__) and not _generated_eq(type(key)):
+                if computes_plainly(self, key):
+                    break
                 raise GraphBreak("unknown-object", f"a {type(key).__name__} with its own {name} as a key")
         return key
 
@@ -297,8 +299,6 @@ class Tracer:
         if cls is list:
             inner = within | {id(value)}
             for i, item in enumerate(value):
-                if computes_plainly(self, key):
-                    break
                 if type(item) in MUTABLE_CONTAINERS or type(item) is tuple:
                     value[i] = self.internalize(item, inner)
         elif cls is tuple or cls is torch.Size:
@@ -338,6 +338,8 @@ class Tracer:
                 continue
             if type(value) in (list, tuple, set, frozenset, dict):
                 self.refuse_opaque(*(value.values() if type(value) is dict else value), within=within | {id(value)})
+            elif operators.python_method(self, value, "__eq__") is not None and computes_plainly(self, value):
+                continue
             elif self.world.is_opaque(value) and not _safe_outside(value):
                 raise GraphBreak("unknown-object", f"a {type(value).__name__} from outside is used by C code")
             elif operators.python_method(self, value, "__eq__") is not None and not _generated_eq(type(value)):
@@ -350,14 +352,12 @@ class Tracer:
         """A callable for C code that comes back into the interpreter."""
         return TracedCallable(self, function, truth)
 
-            elif operators.python_method(self, value, "__eq__") is not None and computes_plainly(self, value):
-                continue
+
+_SYMBOLIC_NAME = re.compile(r"\bSym(Int|Float|Bool)\b")  # in the message of an error
+
 
 def _no_handler(frame: Frame, op: Op) -> NoReturn:
     raise GraphBreak("unsupported-opcode", f"the operation {op.name}")
-
-
-_SYMBOLIC_NAME = re.compile(r"\bSym(Int|Float|Bool)\b")  # in the message of an error
 
 
 def _generated_eq(cls: type) -> bool:
