@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import torch
 from tests.guards.state_facets import FACETS
+from torch import nn
 
 import pliant
 
@@ -157,21 +158,41 @@ class World:
         self.undos.append(lambda: manager.__exit__(None, None, None))
 
 
-def outcome(function, x):
-    """What a call gives: the tensor, or the exception."""
+def outcome(function, x, ns=None):
+    """What a call gives: the tensor and the gradients of the parameters in a namespace, or the exception."""
     torch.manual_seed(1)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             out = function(x)
+            return "ok", out, gradients(out, ns or {})
     except Exception as error:
-        return type(error).__name__, ""
-    return "ok", out
+        return type(error).__name__, "", []
+
+
+def gradients(out, ns) -> list:
+    """What a backward pass adds up for the parameters; those that had a gradient before are left alone."""
+    if not isinstance(out, torch.Tensor) or not out.requires_grad or not torch.is_grad_enabled():
+        return []
+    modules = [value for value in ns.values() if isinstance(value, nn.Module)]
+    leaves = [p for m in modules for p in m.parameters()] + [v for v in ns.values() if isinstance(v, torch.Tensor)]
+    leaves = [p for p in dict.fromkeys(leaves) if p.is_leaf and p.requires_grad]
+    if any(p.grad is not None for p in leaves):
+        return []
+    try:
+        out.float().sum().backward()
+        return [None if p.grad is None else p.grad.float().sum().item() for p in leaves]
+    finally:
+        for p in leaves:
+            p.grad = None
 
 
 def agree(got, want) -> bool:
-    if got[0] != want[0]:
+    if got[0] != want[0] or len(got[2]) != len(want[2]):
         return False
+    for mine, theirs in zip(got[2], want[2], strict=True):
+        if (mine is None) != (theirs is None) or (mine is not None and abs(mine - theirs) > 1e-3 * (1 + abs(theirs))):
+            return False
     a, b = got[1], want[1]
     if not isinstance(b, torch.Tensor):
         return type(a) is type(b) and a == b
@@ -189,10 +210,10 @@ def agree(got, want) -> bool:
 
 
 def show(outcome_) -> str:
-    kind, value = outcome_
+    kind, value, grads = outcome_
     if isinstance(value, torch.Tensor) and value.numel() and value.device.type != "meta":
         with contextlib.suppress(Exception):
-            return f"{type(value).__name__} {tuple(value.shape)} {value.dtype} grad={value.requires_grad} first={value.flatten()[0].item():.4f}"
+            return f"{type(value).__name__} {tuple(value.shape)} {value.dtype} grad={value.requires_grad} first={value.flatten()[0].item():.4f} {grads}"
     return f"{kind} {value!r}"[:100]
 
 
@@ -209,15 +230,14 @@ def disagreement(seed: int, only: str = "", backend: str = "eager", change: str 
             except (TypeError, AttributeError, RuntimeError):  # Python or PyTorch refuses such a change
                 eager.undo()
                 return ""
-            want = [outcome(eager.ns["program"], x)]
-            want.append(outcome(eager.ns["program"], x))
+            want = [outcome(eager.ns["program"], x, eager.ns) for _ in range(2)]
             eager.undo()
             ours.change(case.change)
-            got = [outcome(compiled, x), outcome(compiled, x)]
+            got = [outcome(compiled, x, ours.ns) for _ in range(2)]
             ours.undo()
         else:
-            want = [outcome(eager.ns["program"], x) for _ in range(case.before)]
-            got = [outcome(compiled, x) for _ in range(case.before)]
+            want = [outcome(eager.ns["program"], x, eager.ns) for _ in range(case.before)]
+            got = [outcome(compiled, x, ours.ns) for _ in range(case.before)]
         for g, w in zip(got, want, strict=True):
             if not agree(g, w):
                 return f"seed {seed} [{case.facet}] {when}: {case.change}\n  eager    {show(w)}\n  compiled {show(g)}\n{case.text}"

@@ -259,17 +259,16 @@ def _module_member(t: Tracer, module: Any, name: str) -> Any:
     table = world.instance_dict(module) if foreign else module.__dict__
     for member in ("_parameters", "_buffers", "_modules"):
         members = table.get(member)
-        if not members:
+        if members is None:
             continue
         if not foreign or not world.is_foreign_dict(module, member, members):
             members = world.resolve(members)
             if name in members:
                 return members[name]
             continue
-        if name in members or world.has_changes(members):
-            value = world.dict_get(members, name)
-            if value is not MISSING:
-                return world.resolve(value)
+        value = world.dict_get(members, name)
+        if value is not MISSING:
+            return world.resolve(value)
     raise Raised(AttributeError(f"'{type(module).__name__}' object has no attribute '{name}'"))
 
 
@@ -358,7 +357,15 @@ def _method_attribute(t: Tracer, method: types.MethodType, name: str) -> Any:
 
 
 def _class_attribute(t: Tracer, cls: type, name: str) -> Any:
-    """type.__getattribute__ for classes: metaclass data descriptors, the class' MRO, the metaclass' rest."""
+    """An attribute of a class, whose metaclass may look it up in its own way."""
+    hook = MISSING if type(cls) is type else t.world.type_lookup(type(cls), "__getattribute__")
+    if isinstance(hook, types.FunctionType):
+        return _with_getattr(t, cls, name, lambda: t.call(hook, (cls, name), {}))
+    return generic_class_attribute(t, cls, name)
+
+
+def generic_class_attribute(t: Tracer, cls: type, name: str) -> Any:
+    """type.__getattribute__: metaclass data descriptors, the class' MRO, the metaclass' rest."""
     world = t.world
     if issubclass(cls, enum.Enum) and name in cls.__members__:
         member = cls.__members__[name]
@@ -371,7 +378,7 @@ def _class_attribute(t: Tracer, cls: type, name: str) -> Any:
         return stored
     found = world.type_lookup(cls, name)
     meta = MISSING if type(cls) is type else world.type_lookup(type(cls), name)
-    if meta is not MISSING and _is_data_descriptor(t, meta) and isinstance(meta, property):
+    if meta is not MISSING and not isinstance(meta, _C_DESCRIPTORS) and _is_data_descriptor(t, meta):
         return bind(t, meta, cls, type(cls), name)
     if found is MISSING or isinstance(found, _C_DESCRIPTORS):
         return _metaclass_attribute(t, cls, name, meta)
@@ -413,6 +420,9 @@ def _class_dict(t: Tracer, cls: type) -> Any:
 def _metaclass_attribute(t: Tracer, cls: type, name: str, meta: Any) -> Any:
     if isinstance(meta, types.FunctionType):
         return types.MethodType(meta, cls)
+    fallback = t.world.type_lookup(type(cls), "__getattr__") if meta is MISSING and type(cls) is not type else MISSING
+    if isinstance(fallback, types.FunctionType):
+        return t.call(fallback, (cls, name), {})
     if meta is MISSING or isinstance(meta, (*_C_DESCRIPTORS, types.MethodDescriptorType, types.WrapperDescriptorType)):
         value = t.native(getattr, cls, name)
         if isinstance(value, (type, str, tuple, int, type(None))):

@@ -88,6 +88,7 @@ class Inputs:
         self.world.guard(source, Kind.TYPE, type(value))
         fake = self._make(plain_tensor(value), PlainTensorSource(source))
         fake.subclass_ = type(value)
+        self.world.type_lookup(type(value), "__torch_function__")  # whichever it has, and if it is the disabled one
         self.overrides.has_subclasses = True
         return fake
 

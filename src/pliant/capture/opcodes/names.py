@@ -228,10 +228,13 @@ def import_name(frame: Frame, op: Op) -> None:
         package = frame.globals.get("__package__") or ""
         base = package.rsplit(".", level - 1)[0] if level > 1 else package
         name = f"{base}.{name}" if name else base
-    if name not in sys.modules:
+    world = frame.tracer.world
+    world.set_origin(sys.modules, held(sys.modules, "sys.modules"))
+    module = world.resolve(world.dict_get(sys.modules, name))
+    if not isinstance(module, types.ModuleType):
         raise GraphBreak("side-effect-call", f"import of {name}, which is not loaded yet")
-    module = sys.modules[name] if names or level else sys.modules[name.partition(".")[0]]
-    frame.tracer.world.set_origin(module, held(module, module.__name__))
+    if not names and not level:
+        module = world.resolve(world.dict_get(sys.modules, name.partition(".")[0]))
     frame.stack.append(module)
 
 
