@@ -29,6 +29,7 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.rewritten import REWRITTEN
 from pliant.capture.torch_calls import call_torch, find_special, is_torch_leaf
 from pliant.capture.value_kinds import class_name, standard_class
+from pliant.guards import facts
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSource, ItemSource, ReferentSource, held
 
@@ -368,18 +369,28 @@ def _refuse_backward_hooks(module: torch.nn.Module) -> None:
 
 
 def _has_hooks(t: Tracer, module: torch.nn.Module) -> bool:
-    if not all([_is_empty(t, vars(nn_module), name) for name in _GLOBAL_HOOKS]):  # noqa: C419  # each is guarded
+    everywhere = vars(nn_module)
+    if not t.world.is_foreign(everywhere):
+        t.world.set_origin(everywhere, held(everywhere, "torch.nn.modules.module"))
+    if not _no_hooks(t, everywhere, _GLOBAL_HOOKS):
         return True
     if not t.world.is_foreign(module):
         return any(t.world.resolve(module.__dict__.get(name)) for name in _HOOKS)
-    table = t.world.instance_dict(module)
-    return not all([_is_empty(t, table, name) for name in _HOOKS])  # noqa: C419  # each is guarded
+    return not _no_hooks(t, t.world.instance_dict(module), _HOOKS)
+
+
+def _no_hooks(t: Tracer, table: dict[str, Any], names: tuple[str, ...]) -> bool:
+    """Whether the dicts of hooks that the table names are all empty: mostly one fact, else one fact each."""
+    world = t.world
+    if not world.has_changes(table) and facts.all_empty(table, names):
+        if not any(world.has_changes(table[name]) for name in names):
+            world.guard(world.source_of(table), Kind.ALL_EMPTY, names)
+            return True
+    return all([_is_empty(t, table, name) for name in names])  # noqa: C419  # each is guarded
 
 
 def _is_empty(t: Tracer, table: dict[str, Any], name: str) -> bool:
     """Whether a dict of hooks, a value of the table, is empty or not there."""
-    if not t.world.is_foreign(table):
-        t.world.set_origin(table, held(table, "torch.nn.modules.module"))
     hooks = t.world.dict_get(table, name)
     if hooks is not MISSING and t.world.has_changes(hooks):
         return not t.world.adopt(hooks)

@@ -266,6 +266,10 @@ def _empty(w: GuardWriter, g: Guard) -> str:
     return w.read(g.source)
 
 
+def _all_empty(w: GuardWriter, g: Guard) -> str:
+    return f"not {w.names(facts.all_empty, 'all_empty')}({w.read(g.source)}, {w.names(g.expected, 'hooks')})"
+
+
 def _same_as(w: GuardWriter, g: Guard) -> str:
     return f"{w.read(g.source)} is not {w.read(g.expected)}"
 
@@ -418,6 +422,7 @@ _TESTS: dict[Kind, Callable[[GuardWriter, Guard], str]] = {
     Kind.HAS_ATTRIBUTE: _has_attribute,
     Kind.NO_ATTRIBUTE: _no_attribute,
     Kind.EMPTY: _empty,
+    Kind.ALL_EMPTY: _all_empty,
     Kind.SAME_AS: _same_as,
     Kind.DISTINCT: _distinct,
     Kind.SEPARATE: _separate,

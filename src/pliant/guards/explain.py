@@ -251,6 +251,16 @@ def _empty(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
     return f"{_name(g)} was empty, now holds {len(v)}", "register hooks before the first call"
 
 
+def _all_empty(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+    name = next((name for name in g.expected if v.get(name) is None or v[name]), g.expected[0])
+    parent = g.source.parent if isinstance(g.source, AttributeSource) and g.source.name == "__dict__" else g.source
+    holds = len(v[name]) if name in v and v[name] is not None else "nothing"
+    return (
+        f"`{DictAttributeSource(parent, name).describe()}` was empty, now holds {holds}",
+        "register hooks before the first call",
+    )
+
+
 def _same_as(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
     return f"{_name(g)} and `{g.expected.describe()}` were the same object, now they differ", ""
 
@@ -312,6 +322,7 @@ _WORDS: dict[Kind, _Words] = {
     Kind.HAS_ATTRIBUTE: _key(True),
     Kind.NO_ATTRIBUTE: _key(True),
     Kind.EMPTY: _empty,
+    Kind.ALL_EMPTY: _all_empty,
     Kind.SAME_AS: _same_as,
     Kind.DISTINCT: _distinct,
     Kind.SEPARATE: _separate,

@@ -8,6 +8,7 @@ Holds:  same types all the way down; floats bit for bit (NaN equals NaN, -0.0 is
 from __future__ import annotations
 
 import struct
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -98,6 +99,11 @@ def _stretch(t: torch.Tensor) -> tuple[int, int]:
     """First byte and the byte behind the last one."""
     span = sum((size - 1) * stride for size, stride in zip(t.shape, t.stride(), strict=True)) + 1
     return t.data_ptr(), t.data_ptr() + span * t.element_size()
+
+
+def all_empty(table: dict[str, Any], names: Iterable[str]) -> bool:
+    """Whether all of these items are dicts, of no class of the program's, without entries."""
+    return all(type(item := table.get(name)) in (dict, OrderedDict) and not item for name in names)
 
 
 def unset(descriptor: Any, value: Any) -> bool:

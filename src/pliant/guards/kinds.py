@@ -30,7 +30,8 @@ class Kind(Enum):
     ITEMS = auto()  # set/frozenset contents equal e
     HAS_ATTRIBUTE = auto()  # e in v.__dict__
     NO_ATTRIBUTE = auto()  # e not in v.__dict__ (instance does not shadow the class)
-    EMPTY = auto()  # not v (containers of hooks)
+    EMPTY = auto()  # not v
+    ALL_EMPTY = auto()  # v is a dict, the items that e names are plain dicts without entries (hooks)
     SAME_AS = auto()  # v is the value of the source e (aliasing of two ways to one object)
     DISTINCT = auto()  # e: tuple of sources whose values are pairwise different objects (the guard's own source unused)
     SEPARATE = auto()  # e: (sources, sources) of tensors; none of the first shares memory with one of the second

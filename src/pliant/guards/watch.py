@@ -209,6 +209,9 @@ class Watch:
                     raise CannotWatch
             case Kind.LENGTH | Kind.EMPTY:
                 self._contents(value)
+            case Kind.ALL_EMPTY:
+                for name in guard.expected:
+                    self._whole_dict(self._item(value, name))
             case Kind.KEYS | Kind.KEY_SET:
                 if guard.kind is Kind.KEYS and isinstance(value, collections.OrderedDict):
                     raise CannotWatch  # its order is kept beside the dict
