@@ -129,6 +129,17 @@ def uncounted_writes() -> AbstractContextManager[Any]:
     return guard
 
 
+@contextmanager
+def recording() -> Iterator[None]:
+    """Autograd records, be it within `uncounted_writes` (no public form)."""
+    keys = torch._C.DispatchKey
+    hidden = torch._C._dispatch_tls_local_exclude_set()
+    for key in (keys.ADInplaceOrView, keys.AutogradFunctionality, keys.AutogradOther, keys.AutogradNestedTensor):
+        hidden = hidden.remove(key)
+    with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), hidden), torch.enable_grad():
+        yield
+
+
 # tensor -> the number of its storage object (`untyped_storage()._cdata`, without making an object for it).
 storage_of: Callable[[torch.Tensor], int] = torch._C._storage_id
 

@@ -52,6 +52,7 @@ class Base:
     version: int = 0
     input: int | None = None
     counted: bool = False  # a write that the tensor's version shows: not through `.data`
+    inference: bool = False  # made in a block of inference mode
 
 
 @dataclass(slots=True, eq=False)

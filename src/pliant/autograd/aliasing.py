@@ -86,13 +86,14 @@ class InputWrite:
 @dataclass(slots=True, eq=False)
 class OutputPlan:
     """`results`: fakes, symbols or numbers the graph returns. `differentiable`: positions whose gradient may be
-    asked for.
+    asked for. `inference`: positions of those that are to be inference tensors.
     """
 
     outputs: list[Output] = field(default_factory=list)
     results: list[Any] = field(default_factory=list)
     writes: list[InputWrite] = field(default_factory=list)
     differentiable: list[int] = field(default_factory=list)
+    inference: list[int] = field(default_factory=list)
 
     def add_result(self, value: Any) -> int:
         """The position of a graph result; asked for twice, a tensor is returned once."""
@@ -102,6 +103,8 @@ class OutputPlan:
         self.results.append(value)
         if type(value) is FakeTensor and value.requires_grad and value.grad_fn is not None:
             self.differentiable.append(len(self.results) - 1)
+        elif type(value) is FakeTensor and value.node.base.inference:
+            self.inference.append(len(self.results) - 1)
         return len(self.results) - 1
 
 

@@ -90,11 +90,16 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
     def bind(self, node: fx.Node, outputs: Any) -> None:
         """Make each tensor of `outputs` a new base whose value is the node, or an item of it."""
         if type(outputs) is FakeTensor:
-            outputs.node = _new_base(node, outputs)
+            outputs.node = self._made(node, outputs)
         elif isinstance(outputs, (list, tuple)):
             for index, output in enumerate(outputs):
                 if type(output) is FakeTensor:
-                    output.node = _new_base(self.item(node, index, output), output)
+                    output.node = self._made(self.item(node, index, output), output)
+
+    def _made(self, node: fx.Node, fake: FakeTensor) -> Alias:
+        alias = _new_base(node, fake)
+        alias.base.inference = self.origin is not None and bool(self.origin.meta.get("inference"))
+        return alias
 
     def item(self, node: fx.Node, index: int, output: Any) -> fx.Node:
         """The node of one of a node's results."""

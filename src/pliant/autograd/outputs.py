@@ -27,11 +27,17 @@ class OutputMaker:
         self.copies = [(w.input, w.position) for w in plan.writes if not w.in_graph]
         self.getters = [_getter(one) for one in plan.outputs]
         in_order = [FromResult(i) for i in range(len(plan.results))]
-        self.is_plain = not self.copies and plan.outputs == in_order
+        self.inference = plan.inference
+        self.is_plain = not self.copies and not self.inference and plan.outputs == in_order
 
     def make(self, inputs: list[Any], results: Any) -> tuple[Any, ...]:
         for target, position in self.copies:
             inputs[target].copy_(results[position])
+        if self.inference:
+            results = list(results)
+            with torch.inference_mode():
+                for position in self.inference:
+                    results[position] = results[position].clone()
         made: list[Any] = []
         for get in self.getters:
             made.append(get(inputs, results, made))

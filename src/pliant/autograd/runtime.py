@@ -71,7 +71,7 @@ def _build_whole(captured: CapturedGraph, joint: JointGraph, compile_aten: AtenC
         parts = partition(joint)
     if events.wants("partition"):
         events.record("partition", name=captured.name, text=_partition_text(parts))
-    run = without_counting(outside_autocast(compile_aten(parts.forward)), joint.plan)
+    run = without_counting(outside_autocast(compile_aten(parts.forward)), joint.plan, captured.inputs)
     if joint.constants:
         run = _with_constants(run, joint.constants)
     maker = OutputMaker(joint.plan, captured.inputs)

@@ -25,7 +25,7 @@ from pliant.autograd.outputs import OutputMaker
 from pliant.autograd.partition.split import Partition
 from pliant.debug import events
 from pliant.gc_pause import GcPause
-from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, Runnable
+from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, GraphInput, Runnable
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.interpret import eager
 from pliant.graph.passes.purity import binds_symbols, draws_numbers, memory_root
@@ -53,9 +53,12 @@ def written_in_graph(plan: OutputPlan) -> list[int]:
     return [write.input for write in plan.writes if write.in_graph and write.counted]
 
 
-def without_counting(run: Runnable, plan: OutputPlan) -> Runnable:
-    """`run`, its own writes of inputs not counted in their versions: `bump_versions` does that, once."""
-    if not any(write.in_graph for write in plan.writes):
+def without_counting(run: Runnable, plan: OutputPlan, inputs: list[GraphInput]) -> Runnable:
+    """`run`, its writes of inputs not counted in their versions, which `bump_versions` sets, once and first: where the
+    program writes through `.data`, or a view whose function in autograd's graph follows its version.
+    """
+    written = [write for write in plan.writes if write.in_graph]
+    if all(write.counted and not _follows_version(inputs[write.input].example) for write in written):
         return run
 
     def call(inputs: list[Any]) -> list[Any]:
@@ -63,6 +66,10 @@ def without_counting(run: Runnable, plan: OutputPlan) -> Runnable:
             return run(inputs)
 
     return call
+
+
+def _follows_version(tensor: Any) -> bool:
+    return isinstance(tensor, torch.Tensor) and tensor.requires_grad and tensor._is_view()
 
 
 def bump_versions(inputs: list[Any], written: list[int]) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from pliant.torch_adapter import recording
+
 _KINDS: dict[str, Any] = {"lstm": torch.lstm, "gru": torch.gru, "rnn_tanh": torch.rnn_tanh, "rnn_relu": torch.rnn_relu}
 NAMES = {function: name for name, function in _KINDS.items()}
 _GIVEN = (
@@ -75,7 +77,7 @@ def _run(*arguments: Any) -> list[torch.Tensor]:
 
 def _derivative(kind: str, given: Any, batch_sizes: Any, hidden: Any, weights: Any, *rest: Any) -> list[torch.Tensor]:
     *options, tangents = rest
-    with torch.enable_grad():
+    with recording():
         first, states, parameters = _leaf(given), [_leaf(t) for t in hidden], [_leaf(t) for t in weights]
         results = _layer(kind, first, batch_sizes, states, parameters, *options)
         wanted = [first, *states, *parameters]

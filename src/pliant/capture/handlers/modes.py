@@ -2,8 +2,8 @@
 
 In:     the object in C that such a block enters and leaves.
 Out:    a block that changes whether gradients are recorded, which is a node of the graph.
-Holds:  tensors made in the block require no gradient. They are ordinary tensors, not inference tensors: the graph may
-        use them later where eager refuses.
+Holds:  tensors made in the block require no gradient. Inside the program they are ordinary tensors, which it may use
+        later where eager refuses; those that the caller gets are inference tensors.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ CLASSES[torch._C._InferenceMode] = _construct
 def _enter(t: Tracer, args: Args, kwargs: Kwargs) -> None:
     block = args[0]
     t.inference.append(block.mode)
+    t.recorder.marks["inference"] = block.mode
     block.before = torch.is_grad_enabled()
     t.call(torch._C._set_grad_enabled, (not block.mode,), {})
 
@@ -55,6 +56,7 @@ def _enter(t: Tracer, args: Args, kwargs: Kwargs) -> None:
 def _exit(t: Tracer, args: Args, kwargs: Kwargs) -> None:
     if t.inference:
         t.inference.pop()
+    t.recorder.marks["inference"] = bool(t.inference and t.inference[-1])
     t.call(torch._C._set_grad_enabled, (t.get_attr(args[0], "before"),), {})
 
 
