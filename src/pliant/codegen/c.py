@@ -21,7 +21,7 @@ from pliant.ir.ops import OPS
 from pliant.ir.scalar import Apply, Load, walk
 from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Kernel, loads_of
-from pliant.symbolic.expr import ONE, Expr, Symbol
+from pliant.symbolic.expr import ONE, Expr
 
 MAX_PARTS = 64  # threads that share one split reduction
 GRAIN = 1 << 17  # work, in additions, that is worth a thread
@@ -38,7 +38,7 @@ class KernelText:
     text: str
     comment: str
     buffers: tuple[Buffer, ...]
-    sizes: tuple[Symbol, ...]
+    sizes: tuple[Expr, ...]
     written: frozenset[Buffer]
     work: Expr
 
@@ -109,18 +109,19 @@ class _Writer(ReducingWriter):
         return cost
 
     def _driver(self) -> list[str]:
-        counts = [self._count(axis, block) for axis, block in self.plan.parallel]
         direct = self._is_direct()
-        if direct and self.plan.vector is not None:
-            counts = [self.names.text(self.plan.vector.extent)]
+        items: Expr = ONE
+        for axis, block in self.plan.parallel:
+            items = items * (axis.extent if block is None or direct else (axis.extent + (block - 1)) // block)
         inside: Expr = total([a for a in self.kernel.axes if all(a is not x for x, _ in self.plan.parallel)])
         factor = 1
         for axis, block in self.plan.parallel:
             extent = axis.extent.as_int()
             factor *= 1 if block is None or direct else min(block, extent if extent is not None else block)
         per_item = self.names.text(inside * (factor * self._cost()))
-        work = " * ".join(f"({c})" for c in counts) or "1"
-        self.line(f"const int64_t range = {work};")
+        # with symbolic sizes the caller gives it, if constant: so one text serves layers that differ in it
+        count = self.names.number(items) if self.names.sizes else items
+        self.line(f"const int64_t range = {self.names.text(count)};")
         self.line(f"p_run(@_part, p, n, range, 1 + {GRAIN} / (1 + {per_item}), {MAX_PARTS}, p_error);")
         return [*self._sizes(), *self.lines]
 

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import reduce
 
 import torch
 
@@ -22,9 +23,28 @@ from pliant.ir.ops import OPS
 from pliant.ir.scalar import Apply, Const, IndexValue, Load, Scalar, walk
 from pliant.schedule.kernel import Member
 from pliant.symbolic.bounds import ALL, NONNEGATIVE, Interval, bounds
-from pliant.symbolic.expr import ONE, Expr, Symbol, lit
+from pliant.symbolic.expr import (
+    ONE,
+    ZERO,
+    Expr,
+    Factored,
+    FloorDiv,
+    Integer,
+    Max,
+    Min,
+    Mod,
+    Product,
+    Sum,
+    Symbol,
+    add,
+    atoms_of,
+    lit,
+    monomial,
+    mul,
+    scale,
+)
 from pliant.symbolic.printer import to_c
-from pliant.symbolic.traverse import linear_coefficient, substitute
+from pliant.symbolic.traverse import linear_coefficient, rebuild, substitute
 
 MEMORY_TYPES: dict[torch.dtype, str] = {
     torch.float32: "float", torch.float64: "double", torch.bfloat16: "uint16_t", torch.float16: "uint16_t",
@@ -117,29 +137,74 @@ def index_bounds(e: Expr) -> Interval:
 
 @dataclass(slots=True)
 class Names:
-    """Names inside one kernel, given out in order of first use, so that equal kernels print equally."""
+    """Names inside one kernel, given out in order of first use, so that equal kernels print equally.
+
+    What depends on sizes alone is computed by the caller and is one number of the kernel: layers that differ in
+    channels then are one text, and the C compiler has nothing to move out of loops.
+    """
 
     symbols: dict[Symbol, str] = field(default_factory=dict)
-    sizes: list[Symbol] = field(default_factory=list)
+    sizes: list[Expr] = field(default_factory=list)
     buffers: dict[Buffer, str] = field(default_factory=dict)
-
-    def size_names(self, e: Expr) -> None:
-        """Give the free sizes of `e` names."""
-        for s in sorted(e.free, key=lambda s: s.order):
-            if s not in self.symbols:
-                self.symbols[s] = f"n{len(self.sizes)}"
-                self.sizes.append(s)
+    numbers: dict[Expr, Symbol] = field(default_factory=dict)
 
     def text(self, e: Expr, extra: dict[Symbol, str] | None = None) -> str:
         """C text of a shape expression."""
-        known = {**self.symbols, **extra} if extra else self.symbols
-        if not e.free <= known.keys():
-            self.size_names(substitute(e, dict.fromkeys(extra, ONE)) if extra else e)
-            known = {**self.symbols, **extra} if extra else self.symbols
-        return to_c(e, known, index_bounds)
+        if not e.free:
+            return to_c(e, {}, index_bounds)
+        loops = {s for s, name in self.symbols.items() if name[0] != "n"}
+        e = self._with_numbers(e, loops.union(extra or ()))
+        return to_c(e, {**self.symbols, **extra} if extra else self.symbols, index_bounds)
+
+    def _with_numbers(self, e: Expr, loops: set[Symbol]) -> Expr:
+        """`e` with its largest parts that are known before the loops as numbers, their factors included."""
+        if not e.free:
+            return e
+        if e.free.isdisjoint(loops):
+            if isinstance(e, Symbol) or _always_defined(e):
+                return self.number(e)
+        elif type(e) in (Sum, Product):
+            return self._linear(e, loops)
+        return rebuild(e, lambda part: self._with_numbers(part, loops)) if not isinstance(e, Symbol) else e
+
+    def _linear(self, e: Expr, loops: set[Symbol]) -> Expr:
+        fixed, result = lit(e.const), ZERO
+        for mono, coef in e.terms:
+            known = [a for a in atoms_of(mono) if a.free.isdisjoint(loops) and _always_defined(a)]
+            rest = monomial(tuple(a for a in atoms_of(mono) if a not in known))
+            factor = scale(monomial(tuple(known)), coef)
+            if rest is ONE:
+                fixed = add(fixed, factor)
+                continue
+            parts = [self._with_numbers(a, loops) for a in atoms_of(rest)]
+            result = add(result, reduce(mul, parts, self.number(factor) if known else lit(coef)))
+        return add(result, self.number(fixed) if fixed.free else fixed)
+
+    def number(self, e: Expr) -> Symbol:
+        """What the caller passes for `e`."""
+        if isinstance(e, Symbol) and e in self.symbols:
+            return e
+        found = self.numbers.get(e)
+        if found is None:
+            name = f"n{len(self.sizes)}"
+            found = self.numbers[e] = e if isinstance(e, Symbol) else Symbol(name)
+            self.symbols[found] = name
+            self.sizes.append(e)
+        return found
 
     def buffer(self, b: Buffer) -> str:
         return self.buffers.setdefault(b, f"a{len(self.buffers)}")
+
+
+def _always_defined(e: Expr) -> bool:
+    """Whether an integer expression has a value for any sizes: also where a loop that needs it has no turns."""
+    if isinstance(e, (FloorDiv, Mod)):
+        return e.args[1].as_int() is not None and _always_defined(e.args[0])
+    if type(e) is Sum:
+        return all(_always_defined(mono) for mono, _ in e.terms)
+    if isinstance(e, Symbol):
+        return e.kind is int
+    return isinstance(e, (Integer, Product, Factored, Min, Max)) and all(map(_always_defined, e.args))
 
 
 Resolve = Callable[[Load, Member], "str | None"]

@@ -15,10 +15,9 @@ from types import MappingProxyType
 
 from pliant.codegen import prelude
 from pliant.codegen.c import KernelText, write_kernel
-from pliant.codegen.expressions import Names
 from pliant.ir.loops import Buffer
 from pliant.schedule.kernel import Kernel
-from pliant.symbolic.expr import ZERO, Expr, Symbol
+from pliant.symbolic.expr import ZERO, Expr
 
 RELEASE_GIL = 1 << 16  # points of a run from which on the GIL is released
 PART_TEXT = 4000  # characters of kernels in one translation unit; more are split into units compiled in parallel
@@ -142,7 +141,7 @@ class Entry:
     name: str
     reads_list: bool
     buffers: tuple[Buffer, ...]
-    sizes: tuple[Symbol, ...]
+    sizes: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,10 +214,9 @@ def _entry(kernels: list[KernelText], names: dict[str, str], listed: Mapping[Buf
     work: Expr = ZERO
     for k in kernels:
         work = work + k.work
-    naming = Names()
-    work_text = naming.text(work)
-    sizes += [s for s in naming.sizes if s not in sizes]
-    work_text = Names({s: f"n[{k}]" for k, s in enumerate(sizes)}).text(work)
+    if work.free and work not in sizes:
+        sizes.append(work)
+    work_text = f"n[{sizes.index(work)}]" if work.free else str(work)
     lines = ["PyObject* @(PyObject* self, PyObject* const* args, int64_t count) {"]
     lines += [
         f"  void* b[{max(1, len(buffers))}];",
@@ -241,13 +239,13 @@ def _entry(kernels: list[KernelText], names: dict[str, str], listed: Mapping[Buf
     return Entry("", bool(places), tuple(passed), tuple(sizes)), "\n".join(lines)
 
 
-def _number(s: Symbol, k: int, first: int) -> str:
+def _number(s: Expr, k: int, first: int) -> str:
     if s.kind is int:
         return f"  n[{k}] = PyLong_AsLongLong(args[{first + k}]);"
     return f"  {{ double x = PyFloat_AsDouble(args[{first + k}]); __builtin_memcpy(&n[{k}], &x, 8); }}"
 
 
-def _calls(kernels: list[KernelText], names: dict[str, str], buffers: list[Buffer], sizes: list[Symbol]) -> list[str]:
+def _calls(kernels: list[KernelText], names: dict[str, str], buffers: list[Buffer], sizes: list[Expr]) -> list[str]:
     """The kernels' calls in order: statements, or a table where they are many, which is quickly compiled."""
     place = {b: k for k, b in enumerate(buffers)}
     number = {s: k for k, s in enumerate(sizes)}
