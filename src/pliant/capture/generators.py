@@ -54,6 +54,8 @@ class TracedGenerator:
             raise TypeError("can't send non-None value to a just-started generator")
         if self.started:
             self.frame.stack.append(value)
+        else:
+            self.frame.tracer.generators.add(self)
         self.started = True
         return self._step()
 
@@ -147,6 +149,8 @@ class TracedGenerator:
 def kept_locals(frame: Frame) -> frozenset[str]:
     """Locals that hold a generator which stands at a `yield`: dropping them closes it, so they live as long as the frame,
     dead or not."""
+    if not any(g.started and not g.finished for g in frame.tracer.generators):
+        return frozenset()
     world = frame.tracer.world
     return frozenset(name for name, value in frame.locals.items() if _holds_suspended(value, world.is_foreign))
 
@@ -215,6 +219,7 @@ def _resumed(t: Tracer, real: Suspended, source: Source) -> TracedGenerator:
     frame.op = frame.program.ops[frame.ip - 1]
     made = TracedGenerator(frame)
     made.started = True
+    t.generators.add(made)
     return made
 
 

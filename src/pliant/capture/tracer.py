@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -131,6 +132,7 @@ class Tracer:
         self.broken_frames: tuple[Frame, ...] | None = None
         self.lock: UsedLock | None = None
         self.draws: list[Draw] = []
+        self.generators: weakref.WeakSet[TracedGenerator] = weakref.WeakSet()  # that were started
         self.overrides = Overrides()
         self.recorder.handle_override = lambda function, args, kwargs: call_override(self, function, args, kwargs)
         self.recorder.overrides = self.inputs.overrides = self.overrides
