@@ -1,6 +1,8 @@
 """Small programs on which random programs once disagreed with eager."""
 
+import bisect
 import contextlib
+import heapq
 
 import pytest
 import torch
@@ -192,6 +194,93 @@ def raised_after_a_failed_assumption(x, log):
     return x + 1
 
 
+def numbers_sent_to_a_generator(x, log):
+    def adding(total=0):
+        for _ in range(2):
+            total += yield total
+        return total
+
+    g = adding()
+    next(g)
+    try:
+        while True:
+            g.send(x.shape[0])
+    except StopIteration as stop:
+        log.append(stop.value)
+    return x + 1
+
+
+def printing_to_nothing(x, log):
+    with contextlib.redirect_stdout(None):
+        print("hidden", x.shape[0])
+    return x + 1
+
+
+def missing_keys_of_a_dict_of_its_own(x, log):
+    class Made(dict):
+        def __missing__(self, key):
+            self[key] = key * 2
+            return super().__getitem__(key)
+
+        def __setitem__(self, key, value):
+            log.append(("set", key))
+            super().__setitem__(key, value)
+
+    made = Made(a=1)
+    log.append((made["q"], dict(made)))
+    return x + 1
+
+
+def heaps_of_numbers(x, log):
+    heap = [x.shape[0], 9, 1, 5]
+    heapq.heapify(heap)
+    heapq.heappush(heap, x.shape[0] - 1)
+    bisect.insort(heap, x.shape[0])
+    log.append((heapq.heappop(heap), heap, heapq.nsmallest(2, [x.shape[0], 9, 1])))
+    return x + 1
+
+
+def classes_with_contents_across_a_break(x, log):
+    rows = x.shape[0]
+
+    class Default:
+        def __get__(self, obj, owner=None):
+            return rows
+
+    class Holder:
+        items = []
+        rows = Default()
+
+    holder = Holder()
+    pliant.graph_break()
+    Holder.items.append(rows)
+    log.append((holder.rows, Holder.items, type(holder) is Holder))
+    return x + 1
+
+
+class Called:
+    def __init__(self, log):
+        self.log = log
+
+    def __hash__(self):
+        self.log.append("hash")
+        return 1
+
+    def __call__(self):
+        self.log.append("call")
+
+    def __pow__(self, other, modulus=None):
+        self.log.append("pow")
+        return modulus
+
+
+def special_methods_run_once(x, log):
+    called = Called(log)
+    called()
+    log.append(pow(called, 2, x.shape[0]))
+    return x + 1
+
+
 PROGRAMS = (
     dropped_generators,
     delegated_throw_and_close,
@@ -207,6 +296,12 @@ PROGRAMS = (
     loop_before_a_raise,
     thrown_into_one_that_has_not_started,
     raised_after_a_failed_assumption,
+    numbers_sent_to_a_generator,
+    printing_to_nothing,
+    missing_keys_of_a_dict_of_its_own,
+    heaps_of_numbers,
+    classes_with_contents_across_a_break,
+    special_methods_run_once,
 )
 
 

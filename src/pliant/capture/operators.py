@@ -349,8 +349,8 @@ def subscript(t: Tracer, container: Any, key: Any) -> Any:
         return t.call(method, (container, key), {})
     if isinstance(container, type):
         return _class_item(t, container, key)
-    if isinstance(container, dict) and t.world.is_foreign(container):
-        return _dict_subclass_item(t, container, key)
+    if isinstance(container, dict):
+        return dict_item(t, container, key)
     if isinstance(container, (list, tuple)) and t.world.is_foreign(container):
         source = t.world.source_of(container)
         assert source is not None
@@ -384,8 +384,13 @@ def _class_item(t: Tracer, cls: type, key: Any) -> Any:
     return t.native(operator.getitem, cls, key)  # list[int]
 
 
-def _dict_subclass_item(t: Tracer, container: Any, key: Any) -> Any:
-    value = t.world.dict_get(container, t.hashable(key))
+def dict_item(t: Tracer, container: Any, key: Any) -> Any:
+    """dict.__getitem__ of an instance of a subclass."""
+    key = t.hashable(key)
+    if t.world.is_foreign(container):
+        value = t.world.dict_get(container, key)
+    else:
+        value = dict.get(container, key, MISSING)
     if value is not MISSING:
         return t.world.resolve(value)
     missing = python_method(t, container, "__missing__")

@@ -211,7 +211,9 @@ class Tracer:
         except AssertionError as error:  # never C code's own: a check inside torch or Pliant, not the program's
             raise GraphBreak("unsupported-operator", f"an internal check failed: {error}") from error
         except BaseException as error:
-            if not isinstance(error, (Exception, GeneratorExit)) and not self._is_carried(error):
+            if self._is_carried(error):  # the program raised it
+                raise self.raised(error) from None
+            if not isinstance(error, (Exception, GeneratorExit)):
                 raise
             missing = isinstance(error, AttributeError) and function is getattr
             if any(isinstance(a, FakeTensor) for a in args) and not (missing or isinstance(error, StopIteration)):

@@ -7,6 +7,7 @@ Out:    sets of types for `in` and `isinstance`; questions about a class, a name
 from __future__ import annotations
 
 import collections
+import dataclasses
 import datetime
 import decimal
 import enum
@@ -88,6 +89,8 @@ IDENTITY_TYPES: tuple[type, ...] = (
     functools.cached_property,
 )
 
+# Objects of the standard library that mean something by being themselves.
+SENTINEL_TYPES = tuple(type(vars(dataclasses)[name]) for name in ("MISSING", "_HAS_DEFAULT_FACTORY", "_FIELD"))
 _PLAIN_TYPES: dict[type, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 

@@ -14,6 +14,7 @@ from pliant.capture.handlers import (
     modes,
     optimizers,
     parameters,
+    python_twins,
     questions,
     random_numbers,
     standard_library,
@@ -51,6 +52,7 @@ assert (
     and effects
     and iteration
     and modes
+    and python_twins
     and optimizers
     and parameters
     and random_numbers

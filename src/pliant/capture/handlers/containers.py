@@ -54,6 +54,8 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
     if name == "sort" and type(receiver) is list:
         receiver[:] = in_order(t, list(receiver), kwargs)
         return None
+    if name == "__getitem__" and isinstance(receiver, dict) and type(receiver) not in MUTABLE_CONTAINERS:
+        return operators.dict_item(t, receiver, *args)
     if t.world.is_opaque(receiver):
         if isinstance(receiver, dict) and name in ("keys", "values", "items"):
             return _foreign_dict_view(t, receiver, name)

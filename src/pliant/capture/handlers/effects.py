@@ -64,7 +64,11 @@ def _is_computed(value: Any) -> bool:
 
 @handles(print)
 def _print(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    file = kwargs.pop("file", None) or _changed_output(t)
+    file = kwargs.pop("file", None)
+    if file is None and _output_is_changed(t):
+        file = t.get_attr(sys, "stdout")
+        if file is None:  # nothing is printed
+            return
     kept = [isinstance(a, (FakeTensor, str)) or _is_computed(a) for a in args]
     texts = tuple(a if keep else t.call(str, (a,), {}) for a, keep in zip(args, kept))
     if file is None:
@@ -72,16 +76,14 @@ def _print(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return
     if not all(isinstance(text, str) for text in texts) or t.world.is_foreign(file):
         raise GraphBreak("side-effect-call", "print to a file")
-    text = kwargs.get("sep", " ").join(texts) + kwargs.get("end", "\n")
+    between, end = (kwargs.get(name) for name in ("sep", "end"))
+    text = (" " if between is None else between).join(texts) + ("\n" if end is None else end)
     t.call(t.get_attr(file, "write"), (text,), {})
 
 
-def _changed_output(t: Tracer) -> Any:
-    """The standard output that the program has set."""
-    if not t.world.has_changes(sys.__dict__):
-        return None
-    current = t.get_attr(sys, "stdout")
-    return None if current is sys.stdout else current
+def _output_is_changed(t: Tracer) -> bool:
+    """Whether the program has set another standard output."""
+    return t.world.has_changes(sys.__dict__) and t.get_attr(sys, "stdout") is not sys.stdout
 
 
 _LOG_OUTPUT = frozenset(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture.torch_calls import constant_answers
+from pliant.capture.value_kinds import standard_globals
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -34,6 +35,9 @@ def handles(*functions: Any) -> Callable[[Handler], Handler]:
 
 def find(function: Any) -> Handler | None:
     """The handler of this very callable."""
+    hashed = type(function).__hash__
+    if isinstance(hashed, types.FunctionType) and not standard_globals(hashed.__globals__):
+        return None  # an object of the program
     try:
         found = TABLE.get(function)
     except TypeError:  # unhashable callable

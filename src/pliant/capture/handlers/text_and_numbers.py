@@ -197,9 +197,17 @@ def _round(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 
 TABLE[abs] = lambda t, args, kwargs: _abs(t, args[0])
-TABLE[pow] = lambda t, args, kwargs: (
-    operators.binary(t, "**", *args) if len(args) == 2 else t.native(pow, *map(concrete, args))
-)
+
+
+@handles(pow)
+def _pow(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    base, exponent, *modulus = (*args, *(kwargs[name] for name in ("base", "exp", "mod") if name in kwargs))
+    if not modulus or modulus[0] is None:
+        return operators.binary(t, "**", base, exponent)
+    method = operators.python_method(t, base, "__pow__")
+    if method is not None:
+        return t.call(method, (base, exponent, *modulus), {})
+    return t.native(pow, *map(concrete, (base, exponent, *modulus)))
 
 
 @handles(divmod)

@@ -31,34 +31,6 @@ def atom(b: Statements, obj: Any) -> str:
     return b.hold(obj)
 
 
-def class_(b: Statements, obj: type) -> str:
-    """The class itself; one of the traced program whose methods share variables with a call is made anew in each."""
-    made = b.trace.made
-    if id(obj) not in made:
-        return b.hold(obj)
-    space = {k: v for k, v in vars(obj).items() if k not in ("__dict__", "__weakref__")}
-    methods = [m for v in space.values() for m in _functions_in(v) if id(m) in made]
-    if not any(set(m.__code__.co_freevars) - {"__class__"} for m in methods):
-        return b.hold(obj)
-    plain_bases = all(base.__init_subclass__.__qualname__ == "object.__init_subclass__" for base in obj.__bases__)
-    if type(obj) is not type or "__slots__" in space or not plain_bases:
-        raise CannotReconstruct("class-with-closure", obj)
-    start = {"__module__": space.pop("__module__"), "__qualname__": obj.__qualname__}
-    name = b.bind(obj, f"type({obj.__name__!r}, ({b.items(obj.__bases__)},), {start!r})", hint=obj.__name__)
-    for key, value in space.items():
-        if hasattr(type(value), "__set_name__") and not isinstance(value, property):
-            raise CannotReconstruct("class-with-closure", obj)
-        b.fill(lambda k=key, v=value: f"type.__setattr__({name}, {k!r}, {b.value(v)})")  # type: ignore[misc]
-    return name
-
-
-def _functions_in(value: Any) -> tuple[Any, ...]:
-    """The functions of a value in the namespace of a class."""
-    if isinstance(value, property):
-        return value.fget, value.fset, value.fdel
-    return (value.__func__ if isinstance(value, (classmethod, staticmethod)) else value,)
-
-
 def _float(b: Statements, obj: float) -> str:
     return repr(obj) if obj - obj == 0.0 else b.hold(obj)  # inf and nan have no literal
 

@@ -19,15 +19,17 @@ from typing import Any
 
 import torch
 
-from pliant.capture.reconstruct import generators, instances, objects
+from pliant.capture.arrays import is_array
+from pliant.capture.reconstruct import classes, generators, instances, objects
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import is_numpy_scalar
+from pliant.capture.value_kinds import SENTINEL_TYPES, is_numpy_scalar
 from pliant.guards.facts import PLAIN
 
 # Kept by reference: immutable, or global by nature.
 _ATOMS: tuple[type, ...] = (
     *PLAIN,
+    *SENTINEL_TYPES,
     complex,
     enum.Enum,
     types.ModuleType,
@@ -70,8 +72,8 @@ class Rebuilder(Statements):
         if obj is NULL or isinstance(obj, torch.Tensor):
             raise CannotReconstruct("unknown-tensor" if obj is not NULL else "null-on-stack", obj)
         if isinstance(obj, type):
-            return objects.class_
-        by_reference = isinstance(obj, (*_ATOMS, *_DESCRIPTORS)) or (cls.__module__ == "numpy" and is_numpy_scalar(obj))
+            return classes.class_
+        by_reference = isinstance(obj, (*_ATOMS, *_DESCRIPTORS)) or is_numpy_scalar(obj)
         if by_reference:
             return objects.atom
         if issubclass(cls, tuple) and hasattr(cls, "n_sequence_fields"):

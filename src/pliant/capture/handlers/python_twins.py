@@ -1,0 +1,45 @@
+"""Functions written in C that compare what they are given, or change it: the library's own Python versions are interpreted.
+
+Holds:  so comparisons of the program run in the interpreter, and numbers in a list stay symbolic.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+from pliant.capture.handlers.table import TABLE, Args, Kwargs
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+@functools.cache
+def _in_python(name: str) -> types.ModuleType:
+    """The module of the standard library as it is where its part in C is missing."""
+    spec = importlib.util.find_spec(name)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    part = f"_{name}"
+    in_c = sys.modules.get(part)
+    sys.modules[part] = None  # type: ignore[assignment]
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules[part]
+        if in_c is not None:
+            sys.modules[part] = in_c
+    return module
+
+
+def _twin(module: str, name: str, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return t.call(vars(_in_python(module))[name], args, kwargs)
+
+
+for _module in ("heapq", "bisect"):
+    for _name, _function in vars(importlib.import_module(f"_{_module}")).items():
+        if isinstance(_function, types.BuiltinFunctionType):
+            TABLE[_function] = functools.partial(_twin, _module, _name)

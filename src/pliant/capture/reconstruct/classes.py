@@ -1,0 +1,108 @@
+"""How classes that the traced program defined are made again.
+
+In:     a class and the `Statements` it is for.
+Out:    its expression: the class itself if nothing of it depends on the call, else one made anew in each call.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import re
+import types
+from collections.abc import Callable
+from typing import Any
+
+from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
+from pliant.capture.value_kinds import CONSTANT_TYPES, SENTINEL_TYPES
+from pliant.guards.parts import root_of
+from pliant.guards.sources import HeldSource
+
+# What class statements, `dataclass`, `namedtuple` and `Enum` note, which programs do not change.
+_NOTED = re.compile(r"__\w+__|_\w+_|_field_defaults|_abc_impl")
+
+
+def class_(b: Statements, obj: type) -> str:
+    """The class itself, or one made anew: with the variables of this call, and contents of its own."""
+    if id(obj) not in b.trace.made or _Sharing(b).allows(obj):
+        return b.hold(obj)
+    space = {k: v for k, v in vars(obj).items() if k not in ("__dict__", "__weakref__")}
+    plain_bases = all(base.__init_subclass__.__qualname__ == "object.__init_subclass__" for base in obj.__bases__)
+    if type(obj) is not type or "__slots__" in space or not plain_bases:
+        raise CannotReconstruct("class-with-closure", obj)
+    start = {"__module__": space.pop("__module__"), "__qualname__": obj.__qualname__}
+    name = b.bind(obj, f"type({obj.__name__!r}, ({b.items(obj.__bases__)},), {start!r})", hint=obj.__name__)
+    for key, value in space.items():
+        b.fill(lambda k=key, v=value: f"type.__setattr__({name}, {k!r}, {b.value(v)})")  # type: ignore[misc]
+    return name
+
+
+class _Sharing:
+    """Whether one class can serve all calls: nothing in it can differ from call to call or be changed by one."""
+
+    def __init__(self, b: Statements) -> None:
+        self.trace = b.trace
+        self.seen: set[int] = set()
+
+    def allows(self, value: Any) -> bool:
+        if id(value) in self.seen or type(value) in _PLAIN:
+            return True
+        self.seen.add(id(value))
+        known = self.trace.origins.get(id(value))
+        if known is not None:
+            return isinstance(root_of(known[1]), HeldSource)
+        parts = _parts(value) if not isinstance(value, type) else self._of_class(value)
+        return parts is not None and all(map(self.allows, parts))
+
+    def _of_class(self, cls: type) -> list[Any]:
+        if id(cls) not in self.trace.made:
+            return []
+        noted = (types.FunctionType, enum.Enum)
+        return [v for k, v in vars(cls).items() if isinstance(v, noted) or not _NOTED.fullmatch(k)] + [*cls.__bases__]
+
+
+_PLAIN = {
+    *CONSTANT_TYPES,
+    *SENTINEL_TYPES,
+    int,
+    float,
+    types.BuiltinFunctionType,
+    types.MemberDescriptorType,
+    types.GetSetDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ModuleType,
+}
+
+
+def _parts(value: Any) -> list[Any] | None:
+    """What else must be the same in each call; None if the value itself is made or changed by calls."""
+    for cls, parts in _PARTS.items():
+        if isinstance(value, cls):
+            return parts(value)
+    return None
+
+
+def _of_function(function: types.FunctionType) -> list[Any]:
+    cells = [cell.cell_contents for cell in function.__closure__ or () if not _is_empty(cell)]
+    return [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *vars(function).values()]
+
+
+def _is_empty(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return True
+    return False
+
+
+_PARTS: dict[type, Callable[[Any], list[Any]]] = {
+    types.FunctionType: _of_function,
+    staticmethod: lambda v: [v.__func__],
+    classmethod: lambda v: [v.__func__],
+    property: lambda v: [v.fget, v.fset, v.fdel],
+    functools.cached_property: lambda v: [v.func],
+    enum.Enum: lambda v: [v._value_],
+    tuple: list,
+    frozenset: list,
+}
