@@ -55,7 +55,7 @@ class TracedGenerator:
         if self.started:
             self.frame.stack.append(value)
         else:
-            self.frame.tracer.generators.add(self)
+            self.frame.tracer.open_generators += 1
         self.started = True
         return self._step()
 
@@ -94,6 +94,7 @@ class TracedGenerator:
         """The generator is at its end, and holds nothing any more: what it alone delegated to is dropped."""
         self.finished = True
         frame = self.frame
+        frame.tracer.open_generators -= 1
         frame.locals, frame.cells, frame.saved = {}, {}, []
         frame.stack.clear()
 
@@ -149,7 +150,7 @@ class TracedGenerator:
 def kept_locals(frame: Frame) -> frozenset[str]:
     """Locals that hold a generator which stands at a `yield`: dropping them closes it, so they live as long as the frame,
     dead or not."""
-    if not any(g.started and not g.finished for g in frame.tracer.generators):
+    if not frame.tracer.open_generators:
         return frozenset()
     world = frame.tracer.world
     return frozenset(name for name, value in frame.locals.items() if _holds_suspended(value, world.is_foreign))
@@ -219,7 +220,7 @@ def _resumed(t: Tracer, real: Suspended, source: Source) -> TracedGenerator:
     frame.op = frame.program.ops[frame.ip - 1]
     made = TracedGenerator(frame)
     made.started = True
-    t.generators.add(made)
+    t.open_generators += 1
     return made
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import types
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -132,7 +131,7 @@ class Tracer:
         self.broken_frames: tuple[Frame, ...] | None = None
         self.lock: UsedLock | None = None
         self.draws: list[Draw] = []
-        self.generators: weakref.WeakSet[TracedGenerator] = weakref.WeakSet()  # that were started
+        self.open_generators = 0  # that were started and have not reached their end
         self.overrides = Overrides()
         self.recorder.handle_override = lambda function, args, kwargs: call_override(self, function, args, kwargs)
         self.recorder.overrides = self.inputs.overrides = self.overrides
