@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 
-from pliant.capture.arrays import is_array
 from pliant.capture.reconstruct import classes, generators, instances, objects
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
 from pliant.capture.trace import NULL
@@ -73,7 +72,7 @@ class Rebuilder(Statements):
             raise CannotReconstruct("unknown-tensor" if obj is not NULL else "null-on-stack", obj)
         if isinstance(obj, type):
             return classes.class_
-        by_reference = isinstance(obj, (*_ATOMS, *_DESCRIPTORS)) or is_numpy_scalar(obj)
+        by_reference = isinstance(obj, (*_ATOMS, *_DESCRIPTORS)) or (cls.__module__ == "numpy" and is_numpy_scalar(obj))
         if by_reference:
             return objects.atom
         if issubclass(cls, tuple) and hasattr(cls, "n_sequence_fields"):
