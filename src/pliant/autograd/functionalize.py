@@ -473,6 +473,9 @@ _LAZY_VIEWS = {_aten._conj.default: _aten._conj_physical.default, _aten._neg_vie
 
 def _lazy_view(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Formulas of derivatives neither write nor return them; a program may, and a fake cannot say what they are."""
+    if not isinstance(args[0], torch.Tensor):  # a number in a formula; the engine casts what it makes of it
+        number = -args[0] if func is _aten._neg_view.default else args[0].conjugate()
+        return _pure(mode, _aten.full.default, ([], number), {"dtype": torch.complex128})
     return _pure(mode, _LAZY_VIEWS[func], args, kwargs) if mode.stage == "backward" else _view(mode, func, args, kwargs)
 
 
