@@ -6,6 +6,7 @@ Out:    small functions and aliases, each with the reason why the public interfa
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -45,6 +46,14 @@ def python_kernels() -> AbstractContextManager[Any]:
     """The dispatcher takes kernels that `torch._decomp` registers in Python before those in C++ (no public form)."""
     guard: AbstractContextManager[Any] = torch._C._EnablePythonDispatcher()
     return guard
+
+
+@functools.cache
+def numpy_on_tensors() -> Any:
+    """PyTorch's implementation of NumPy's functions over tensors; importing it takes a while."""
+    import torch._numpy as found
+
+    return found
 
 
 def plain_tensor(tensor: torch.Tensor) -> torch.Tensor:

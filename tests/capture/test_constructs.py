@@ -8,7 +8,9 @@ from tests.capture.constructs import (  # noqa: F401  (fill the table)
     library,
     modules,
     objects,
+    python_rules,
     standard_library,
+    torch_objects,
 )
 from tests.capture.constructs.harness import PROGRAMS, check
 

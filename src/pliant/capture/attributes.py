@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pliant.capture.arrays import array_attribute, class_of, is_array
 from pliant.capture.generators import TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.identity import TracedId
@@ -81,6 +82,8 @@ def get_attr(t: Tracer, obj: Any, name: str) -> Any:
         return super_attr(t, obj.__thisclass__, obj.__self__, name)
     if issubclass(cls, type):
         return _class_attribute(t, obj, name)
+    if is_array(obj):
+        return array_attribute(t, obj, name)
     return _object_attribute(t, obj, name)
 
 
@@ -243,6 +246,8 @@ def _c_descriptor(t: Tracer, found: Any, obj: Any, name: str) -> Any:
 
 def bring_class(t: Tracer, obj: Any) -> type:
     """type(obj); tensors answer for what they stand for."""
+    if is_array(obj):
+        return class_of(obj)  # type: ignore[no-any-return]
     cls = obj.__class__ if type(obj) is FakeTensor else _PYTHON_NUMBER.get(type(obj), type(obj))
     t.world.set_origin(cls, held(cls, cls.__qualname__))
     return cls

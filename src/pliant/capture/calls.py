@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.modules.module as nn_module
 
-from pliant.capture import class_statements, handlers, marked
+from pliant.capture import arrays, class_statements, handlers, marked
 from pliant.capture.attributes import bring_class
 from pliant.capture.frame import Frame, Returned
 from pliant.capture.generators import OURS, TracedGenerator
@@ -105,6 +105,10 @@ def _call_function(
     if folded is not NotImplemented:
         _guard_leaf(t, function)
         return folded
+    if str(function.__module__).startswith("numpy"):
+        computed = arrays.call_numpy(t, function, args, kwargs)
+        if computed is not NotImplemented:
+            return computed
     if function.__code__ in _RECURSION_GUARDS:
         return call(t, function.__wrapped__, args, kwargs, linked)  # type: ignore[attr-defined]
     if "registry" in function.__dict__ and "dispatch" in function.__dict__ and args:  # functools.singledispatch
@@ -317,6 +321,8 @@ def _call_object(t: Tracer, obj: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if accessor is not None:
         return accessor(t, obj, args)
     folded = handlers.call_object(t, obj, args, kwargs)
+    if folded is NotImplemented and type(obj).__module__.partition(".")[0] == "numpy":
+        folded = arrays.call_numpy(t, obj, args, kwargs)
     if folded is not NotImplemented:
         return folded
     raise GraphBreak("unknown-call", f"a call of a {type(obj).__name__}")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pliant.capture.arrays import is_array, key_of
 from pliant.capture.attributes import own_member
 from pliant.capture.generators import OURS, TracedGenerator, TracedIterator
 from pliant.capture.graph_breaks import GraphBreak, Raised
@@ -278,6 +279,8 @@ def truth(t: Tracer, value: Any) -> Any:
         raise GraphBreak("data-dependent", "a branch on the value of a tensor")
     if cls in (torch.SymInt, torch.SymFloat):
         return value != 0
+    if is_array(value):
+        return truth(t, value.tensor)
     value = t.world.resolve(value)
     if cls in MUTABLE_CONTAINERS and t.world.needs_guards(value):
         return length(t, value) != 0
@@ -333,7 +336,7 @@ def subscript(t: Tracer, container: Any, key: Any) -> Any:
     """container[key]"""
     cls = type(container)
     if cls is FakeTensor:
-        view, rest = t.native(select_symbolic, container, t.internalize(key))
+        view, rest = t.native(select_symbolic, container, t.internalize(key_of(key)))
         return view if rest is NOTHING_LEFT else t.native(operator.getitem, view, rest)
     container = t.world.resolve(container)
     if cls in MUTABLE_CONTAINERS and t.world.needs_guards(container):
@@ -435,7 +438,7 @@ def store_subscript(t: Tracer, container: Any, key: Any, value: Any) -> None:
     """container[key] = value"""
     cls = type(container)
     if cls is FakeTensor:
-        view, rest = t.native(select_symbolic, container, t.internalize(key))
+        view, rest = t.native(select_symbolic, container, t.internalize(key_of(key)))
         t.native(operator.setitem, view, ... if rest is NOTHING_LEFT else rest, value)
         return
     container = t.world.resolve(container)

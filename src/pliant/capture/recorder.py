@@ -51,6 +51,7 @@ _DATA_DEPENDENT = frozenset(
         Tensor.__contains__,
     )
 )
+_MADE_OF_NUMBERS = frozenset((torch.tensor, torch.as_tensor))
 _NOT_RECORDED = frozenset(
     (Tensor.__repr__, Tensor.__format__, Tensor.__hash__, Tensor.__len__, Tensor.__reversed__, Tensor.__dir__)
 )
@@ -84,6 +85,7 @@ class Recorder(TorchFunctionMode):
         self.constants: dict[str, Any] = {}
         self.symbols = SymbolNodes(graph, inputs)
         self.region: Region | None = None  # the innermost part that is traced into a graph of its own
+        self.default_dtype = torch.get_default_dtype()
         self.overrides = Overrides()
         self.handle_override: Callable[[Any, Any, Any], Any]
         self.marks: dict[str, Any] = {}  # noted in the `meta` of every node that is recorded
@@ -136,6 +138,8 @@ class Recorder(TorchFunctionMode):
             number = self._number(args[0])
             return self._item(func, args) if number is args[0] else number
         result = self._run(func, args, kwargs)
+        if func in _MADE_OF_NUMBERS and torch.get_default_dtype() is not self.default_dtype:
+            kwargs = {"dtype": result.dtype_, **kwargs}  # chosen while another dtype was the default
         self._keep_constant(func, args, kwargs, result)
         returns = func not in _NOT_RECORDED and _has_tensor(result) or self.inputs.shape_env.fresh
         if returns or result is None and (_has_tensor(args) or is_random(func)):

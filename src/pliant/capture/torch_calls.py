@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pliant.capture import arrays
 from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.guards.kinds import Kind
@@ -61,7 +62,7 @@ def is_torch_leaf(function: types.FunctionType) -> bool:
 
 
 # For Python functions of these modules, a function that says how they are called (or None: interpreted as any other).
-SPECIAL_MODULES: dict[str, Callable[[types.FunctionType], Any]] = {}
+SPECIAL_MODULES: dict[str, Callable[[types.FunctionType], Any]] = {"torch._numpy": arrays.find}
 
 
 def find_special(function: types.FunctionType) -> Any:
@@ -105,6 +106,8 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
         raise GraphBreak("mutated-global-state", f"a call of {function.__module__}.{function.__name__}")
     args = tuple(t.internalize(a) for a in args)
     kwargs = {k: t.internalize(v) for k, v in kwargs.items()}
+    if any(map(arrays.is_array, args)):
+        return arrays.to_tensor(t, function, args, kwargs)
     if function in _OVERRIDE_TESTS:
         return _is_overridden(t, args[0] if function is torch._C._has_torch_function else args)
     try:

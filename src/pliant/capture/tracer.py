@@ -52,7 +52,14 @@ from pliant.capture.trace import (
     Return,
     Trace,
 )
-from pliant.capture.value_kinds import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete, standard_globals, tuple_of
+from pliant.capture.value_kinds import (
+    MUTABLE_CONTAINERS,
+    SYMBOLIC_TYPES,
+    concrete,
+    is_numpy_scalar,
+    standard_globals,
+    tuple_of,
+)
 from pliant.capture.world import World
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.contracts import CapturedGraph
@@ -338,6 +345,8 @@ class Tracer:
         """Break if C code would look into an object from outside, or run a method written in Python."""
         for value in values:
             if isinstance(value, (FakeTensor, str, int, float, type)) or value is None or id(value) in within:
+                continue
+            if is_numpy_scalar(value):
                 continue
             if type(value) in (list, tuple, set, frozenset, dict):
                 self.refuse_opaque(*(value.values() if type(value) is dict else value), within=within | {id(value)})

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from pliant.capture import markers
+from pliant.capture.arrays import can_be_traced, real_tensor, wrap
 from pliant.capture.carried import Carried
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.snapshots import frozen, unowned_copy
@@ -38,6 +39,7 @@ from pliant.guards.kinds import MISSING, Guard, Kind
 from pliant.guards.parts import root_of
 from pliant.guards.sources import (
     ArgSource,
+    ArrayTensorSource,
     AttributeSource,
     CellSource,
     DictAttributeSource,
@@ -196,11 +198,22 @@ class World:
             self.guard(source, Kind.SAME_AS, known)
             return self.resolve(value)
         self.guard(source, Kind.TYPE, cls)
+        if cls.__name__ == "ndarray" and can_be_traced(value):
+            return self._bring_array(value, source)
         if cls is Carried:
             self.guard(AttributeSource(source, "by_turn"), Kind.EQUALS, value.by_turn)
             return self.bring_carried(value, AttributeSource(source, "real"))
         self.set_origin(value, source)
         return self.resolve(value)
+
+    def _bring_array(self, value: Any, source: Source) -> Any:
+        """An array of NumPy's: an array on a tensor that the graph gets."""
+        place = ArrayTensorSource(source)
+        array = wrap(self.inputs.tensor(real_tensor(value), place))
+        for one in (value, array):
+            self.set_origin(one, source)
+            self._shadows[id(one)] = (value, array, None)
+        return array
 
     def _bring_function(self, value: types.FunctionType, source: Source) -> Any:
         """A function that was defined by another one, and may be defined anew for each call: known by its code."""

@@ -324,6 +324,18 @@ class PlainTensorSource(ChainedSource):
 
 @source_class
 @dataclass(frozen=True, slots=True)
+class ArrayTensorSource(ChainedSource):
+    """A tensor on the memory of an array of NumPy's."""
+
+    def code(self, hold: Namer) -> str:
+        return f"{hold(torch.from_numpy)}({self.parent.code(hold)})"
+
+    def describe(self) -> str:
+        return self.parent.describe()
+
+
+@source_class
+@dataclass(frozen=True, slots=True)
 class MethodSource(ChainedSource):
     """parent.name() of a type implemented in C (`storage_offset` of a tensor)."""
 

@@ -9,6 +9,7 @@ import copy
 import io
 from dataclasses import dataclass
 
+import numpy
 import torch
 
 import pliant
@@ -69,6 +70,8 @@ def same(a, b, seen=None) -> bool:
         return _same_tensor(a, b) and seen.setdefault(id(a), id(b)) == id(b)
     if not same_class(type(a), type(b)):
         return False
+    if isinstance(a, (numpy.ndarray, numpy.generic)):
+        return a.dtype == b.dtype and a.shape == b.shape and bool(numpy.allclose(a, b, equal_nan=True))
     if isinstance(a, _CONSTANTS):
         return same_class(a, b) if isinstance(a, type) else a == b
     if isinstance(a, float):
@@ -91,7 +94,7 @@ def same(a, b, seen=None) -> bool:
     return same(vars(a), vars(b), seen) if hasattr(a, "__dict__") else True
 
 
-_CONSTANTS = (int, str, bool, bytes, type(None), type, range, slice, torch.dtype, torch.device, complex)
+_CONSTANTS = (int, str, bool, bytes, type(None), type, range, slice, torch.dtype, torch.device, complex, numpy.dtype)
 
 
 def _same_tensor(a, b) -> bool:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pliant.capture.arrays import call_numpy, to_array
 from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.containers import TEXT_METHODS, call_container_method
@@ -32,6 +33,7 @@ from pliant.capture.handlers.threads import LOCKS, call_lock_method
 from pliant.capture.overrides import enter_device
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
+from pliant.graph.fake_tensor import FakeTensor
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -131,6 +133,8 @@ def _call_descriptor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
 
 def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     """A bound method written in C."""
+    if name in ("numpy", "__array__") and isinstance(receiver, FakeTensor) and receiver.constant is None and not args:
+        return to_array(t, receiver)
     if name == "as_subclass" and isinstance(receiver, torch.Tensor):
         return t.recorder.as_class(receiver, *args, **kwargs)  # type: ignore[arg-type]  # a fake
     if isinstance(receiver, torch.Tensor) or type(receiver) in SYMBOLIC_TYPES:
@@ -207,6 +211,8 @@ def _call_c_function(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
     folded = fold(t, function, args, kwargs)
     if folded is not NotImplemented:
         return folded
+    if module.partition(".")[0] == "numpy" and (made := call_numpy(t, function, args, kwargs)) is not NotImplemented:
+        return made
     if function is builtins.__build_class__:
         return t.build_class(args, kwargs)
     raise GraphBreak("unknown-call", f"the C function {module}.{function.__name__}")

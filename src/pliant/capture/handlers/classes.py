@@ -232,7 +232,8 @@ def find_class(cls: type) -> ClassHandler | None:
     if found is None and issubclass(cls, BaseException) and cls.__module__ == "builtins":
         return _construct_exception
     if found is None and cls.__module__ == "numpy" and "numpy" in sys.modules:
-        return _construct_plain if issubclass(cls, sys.modules["numpy"].generic) else None
+        numpy = sys.modules["numpy"]
+        return _construct_plain if issubclass(cls, (numpy.generic, numpy.dtype, numpy.finfo, numpy.iinfo)) else None
     return found
 
 

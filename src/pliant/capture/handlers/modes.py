@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pliant.capture.arrays import to_array
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.parameters import new_leaf
 from pliant.capture.handlers.table import CLASSES, Args, Kwargs, handles
@@ -90,6 +91,13 @@ def _enable(t: Tracer, args: Args, kwargs: Kwargs) -> None:
 @handles(torch.Tensor.__torch_function__.__func__)  # type: ignore[attr-defined]
 def _default(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return default_override(t, args[0], args[1:], kwargs)
+
+
+@handles(torch.Tensor.__array__)
+def _array(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) > 1 or kwargs:
+        raise GraphBreak("unknown-call", "an array of another dtype made of a tensor")
+    return to_array(t, args[0])
 
 
 @handles(torch.Tensor.as_subclass)

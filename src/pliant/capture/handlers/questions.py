@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture import attributes, class_statements, operators
+from pliant.capture.arrays import class_of, is_array
 from pliant.capture.generators import TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import Args, Kwargs, handles
 from pliant.capture.identity import TracedId
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import SYMBOLIC_TYPES
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, is_numpy_scalar
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import root_of
@@ -77,6 +78,8 @@ def _check_class(t: Tracer, value: Any, wanted: Any) -> bool:
         return issubclass(attributes.bring_class(t, value), wanted)
     if cls is TracedGenerator:
         return bool(isinstance(wanted, type) and issubclass(types.GeneratorType, wanted))
+    if is_array(value):
+        return issubclass(class_of(value), wanted)
     hook = (
         t.world.type_lookup(type(wanted), "__instancecheck__")
         if isinstance(wanted, type) and type(wanted) is not type
@@ -157,6 +160,8 @@ def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return t.native(hash, t.hashable(args[0]))
     if isinstance(args[0], FakeTensor):
         return TracedId.of(args[0])
+    if is_numpy_scalar(args[0]):
+        return t.native(hash, args[0])
     raise GraphBreak("unknown-call", "hash() of an object without __hash__")
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _FOLDED = frozenset(
     """ast base64 calendar colorsys copyreg difflib fnmatch html importlib.metadata inspect json json.decoder
     json.encoder keyword platform pprint re reprlib shlex statistics string textwrap token typing urllib.parse
-    posixpath ntpath genericpath numpy numpy._core numpy._core.fromnumeric numpy.lib importlib.util""".split()
+    posixpath ntpath genericpath numpy numpy._core numpy._core.fromnumeric numpy._core.numerictypes numpy.lib importlib.util""".split()
 )
 # ... except those that ask the world.
 _ASKS = frozenset(
@@ -62,7 +62,7 @@ def _plain(t: Tracer, value: Any) -> Any:
         return concrete(value)
     value = t.world.adopt(t.world.resolve(value))
     cls = tuple if type(value) is torch.Size else type(value)
-    if cls in _PLAIN or is_numpy_scalar(value):
+    if cls in _PLAIN or is_numpy_scalar(value) or cls is type and value.__module__ == "numpy":
         return value
     if cls not in _CONTAINERS:
         return _MISSING
@@ -93,7 +93,8 @@ def fold(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     named = {k: _plain(t, v) for k, v in kwargs.items()}
     if any(v is _MISSING for v in (*values, *named.values())):
         return NotImplemented
-    return t.native(function, *values, **named)
+    result = t.native(function, *values, **named)
+    return NotImplemented if type(result).__name__ == "ndarray" else result  # which would serve all calls
 
 
 def _is_folded(function: Any) -> bool:

@@ -13,6 +13,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture import operators
+from pliant.capture.arrays import is_array
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.data_dependent import element, in_message, to_float, to_int
 from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
@@ -151,6 +152,8 @@ def _format(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 # ---- numbers
 def _convert(function: Any, symbolic: Any, special: str) -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) == 1 and is_array(args[0]):
+            args = (args[0].tensor,)
         if len(args) == 1 and isinstance(args[0], FakeTensor):
             args = (element(t, args[0]),)
         if args and type(args[0]) in SYMBOLIC_TYPES:

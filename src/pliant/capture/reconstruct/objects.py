@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from pliant.capture.arrays import is_array, is_scalar
 from pliant.capture.carried import (
     PLAIN_ITERATORS,
 )
@@ -105,7 +106,7 @@ def _partial(b: Statements, obj: functools.partial[Any]) -> str:
 
 
 def _method(b: Statements, obj: types.MethodType) -> str:
-    if type(obj.__self__) in OURS:  # the program sees a method of a real generator
+    if type(obj.__self__) in OURS or is_array(obj.__self__):  # the program sees a method of a real generator
         return b.bind(obj, f"{b.value(obj.__self__)}.{obj.__name__}", hint=obj.__name__)
     return b.bind(obj, f"{b.names.define('MethodType', types.MethodType)}({b.items((obj.__func__, obj.__self__))})")
 
@@ -218,6 +219,11 @@ def _bytearray(b: Statements, obj: bytearray) -> str:
 def _dict_view(b: Statements, obj: Any) -> str:
     """`keys()`, `values()` or `items()` of the dict that it refers to."""
     return b.bind(obj, f"{b.value(gc.get_referents(obj)[0])}.{type(obj).__name__.removeprefix('dict_')}()", hint="view")
+
+
+def array(b: Statements, obj: Any) -> str:
+    """An array of NumPy's on the memory of a tensor; what NumPy gives as a scalar is one."""
+    return b.bind(obj, f"{b.value(obj.tensor)}.numpy(){'[()]' if is_scalar(obj) else ''}", hint="array")
 
 
 def _identity(b: Statements, obj: TracedId) -> str:

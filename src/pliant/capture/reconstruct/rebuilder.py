@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from pliant.capture.arrays import is_array
 from pliant.capture.reconstruct import classes, generators, instances, objects
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
 from pliant.capture.trace import NULL
@@ -70,9 +71,11 @@ class Rebuilder(Statements):
             return recipe
         if obj is NULL or isinstance(obj, torch.Tensor):
             raise CannotReconstruct("unknown-tensor" if obj is not NULL else "null-on-stack", obj)
+        if is_array(obj):
+            return objects.array
         if isinstance(obj, type):
             return classes.class_
-        by_reference = isinstance(obj, (*_ATOMS, *_DESCRIPTORS)) or (cls.__module__ == "numpy" and is_numpy_scalar(obj))
+        by_reference = isinstance(obj, (*_ATOMS, *_DESCRIPTORS)) or is_numpy_scalar(obj)
         if by_reference:
             return objects.atom
         if issubclass(cls, tuple) and hasattr(cls, "n_sequence_fields"):

@@ -1,0 +1,298 @@
+"""NumPy arrays in a traced program: tensors in the graph.
+
+In:     arrays from outside, `tensor.numpy()`, calls of NumPy's functions and of methods of arrays.
+Out:    `torch._numpy.ndarray`s, PyTorch's own arrays over (fake) tensors, whose operations are recorded.
+Holds:  an array and the tensor under it share memory, as NumPy's and PyTorch's do. What NumPy would give as a scalar is a
+        `Scalar` here, and leaves the trace as NumPy's scalar. What PyTorch's arrays do not do as NumPy's is a break.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, is_numpy_scalar
+from pliant.errors import DataDependentError
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.torch_adapter import below_python_dispatch, numpy_on_tensors
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+
+
+@functools.cache
+def _scalar_class() -> Any:
+    """The class of arrays without dimensions that NumPy gives as scalars."""
+    return type("Scalar", (numpy_on_tensors().ndarray,), {})
+
+
+def is_array(value: Any) -> bool:
+    """Whether it is the traced form of an array or of a scalar that is computed."""
+    return type(value).__module__ in ("torch._numpy._ndarray", __name__) and hasattr(value, "tensor")
+
+
+def is_scalar(value: Any) -> bool:
+    return type(value) is _scalar_class()
+
+
+def wrap(tensor: Any) -> Any:
+    return numpy_on_tensors().ndarray(tensor)
+
+
+def class_of(array: Any) -> Any:
+    """type(array), in NumPy's terms."""
+    numpy = sys.modules["numpy"]
+    return _dtype_of(array).type if is_scalar(array) else numpy.ndarray
+
+
+def _dtype_of(array: Any) -> Any:
+    return sys.modules["numpy"].dtype(str(array.tensor.dtype).removeprefix("torch."))
+
+
+# ---- attributes
+_PLAIN = frozenset(("shape", "ndim", "size", "itemsize", "T", "real", "imag", "strides"))
+_METHODS = frozenset(
+    """all any argmax argmin argsort astype clip conj conjugate copy cumprod cumsum diagonal dot fill flatten item max
+    mean min nonzero prod ravel repeat reshape round searchsorted squeeze std sum swapaxes take tolist trace transpose
+    var sort""".split()
+)
+
+
+def array_attribute(t: Tracer, array: Any, name: str) -> Any:
+    if name == "dtype":
+        return _dtype_of(array)
+    if name == "__class__":
+        return class_of(array)
+    if name == "nbytes":
+        return array.size * array.itemsize
+    if name in _PLAIN:
+        return t.native(getattr, array, name)
+    if name in _METHODS or name.startswith("__") and isinstance(getattr(type(array), name, None), types.FunctionType):
+        return types.MethodType(getattr(type(array), name), array)
+    raise GraphBreak("unknown-object", f"the attribute {name} of an array")
+
+
+# ---- calls
+def find(function: types.FunctionType) -> Any:
+    """How PyTorch's arrays are computed with: they are not interpreted."""
+    return _call_method
+
+
+def _call_method(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """A method of an array."""
+    name = function.__name__
+    if not args or not is_array(args[0]):
+        raise GraphBreak("unknown-call", f"numpy.{name}")
+    if name == "__getitem__" and _has_negative_step(args[1]):
+        raise GraphBreak("unknown-call", "a slice of an array with a negative step")
+    if name == "__iter__":
+        return iter([_call_method(t, type(args[0]).__getitem__, (args[0], i), {}) for i in range(len(args[0]))])
+    owner = type(_stand_in(t, args[0]))
+    return _call(t, function, getattr(owner, name, None), args, kwargs)
+
+
+def call_numpy(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """A function of NumPy by its namesake for tensors; NotImplemented if there is none."""
+    namesake = _namesakes().get(id(function))
+    if namesake is None:
+        return NotImplemented
+    name = getattr(function, "__name__", "")
+    if any(isinstance(a, FakeTensor) for a in args) and name not in ("array", "asarray"):
+        raise GraphBreak("unknown-call", f"numpy.{name} of a tensor")
+    if name in ("array", "asarray") and set(kwargs) <= {"dtype"} and args and not is_array(args[0]):
+        return _from_data(t, *args, **kwargs)
+    return _call(t, namesake, function, args, kwargs)
+
+
+def _from_data(t: Tracer, data: Any, dtype: Any = None) -> Any:
+    """An array of numbers or of a tensor, or of arrays that are put together."""
+    numpy = sys.modules["numpy"]
+    given = _given(t, data)
+    if type(given) in (list, tuple) and given and all(map(is_array, given)):
+        return call_numpy(t, numpy.stack, (given,), {} if dtype is None else {"dtype": dtype, "casting": "unsafe"})
+    if is_array(given):
+        return given if dtype is None else t.call(array_attribute(t, given, "astype"), (dtype,), {})
+    real = t.native(numpy.array, t.concrete_tree(data), dtype=dtype)
+    return _constant(t, real)
+
+
+def _constant(t: Tracer, real: Any) -> Any:
+    """An array whose elements are known."""
+    if real.dtype.kind not in "biufc" or real.size > _MANY:
+        raise GraphBreak("unknown-call", f"an array of {real.size} constants of type {real.dtype}")
+    return wrap(t.call(torch.tensor, (real.tolist(),), {"dtype": getattr(torch, real.dtype.name)}))
+
+
+_MANY = 1024
+
+
+def _each(values: Any) -> Any:
+    for value in values:
+        yield from _each(value) if type(value) in (list, tuple) else (value,)
+
+
+def _is_less_exact(result: Any, expected: Any) -> bool:
+    return (
+        is_array(result) and result.tensor.is_floating_point() and _dtype_of(result).itemsize < expected.dtype.itemsize
+    )
+
+
+def _call(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwargs) -> Any:
+    """The function for tensors; what it returns is what NumPy's own returns for arrays of these kinds."""
+    name = getattr(function, "__name__", "")
+    kwargs = {k: v for k, v in kwargs.items() if v is not None or k not in ("device", "like", "subok")}
+    args, named = tuple(_given(t, a) for a in args), {k: _given(t, v) for k, v in kwargs.items()}
+    dummies = [_stand_in(t, a) for a in args]
+    try:
+        with warnings.catch_warnings(), below_python_dispatch(), torch._C.DisableTorchFunction():
+            warnings.simplefilter("ignore")
+            expected = real(*dummies, **{k: _stand_in(t, v) for k, v in named.items()})
+        result = function(*map(_to_ours, args), **{k: _to_ours(v) for k, v in named.items()})
+        if _is_less_exact(result, expected):  # NumPy computes with integers in double precision
+            args = tuple(_call_method(t, type(a).astype, (a, expected.dtype), {}) if is_array(a) else a for a in args)
+            result = function(*map(_to_ours, args), **{k: _to_ours(v) for k, v in named.items()})
+    except (GraphBreak, DataDependentError):
+        raise
+    except Exception as error:
+        raise GraphBreak("tensor-error", f"numpy.{name}: {type(error).__name__}: {error}") from error
+    if isinstance(expected, sys.modules["numpy"].ndarray) and not any(map(is_array, _each((*args, *named.values())))):
+        return _constant(t, expected)
+    for dummy, argument in zip(dummies, args):
+        if expected is dummy and is_array(argument):
+            return argument
+    return _reconciled(result, expected, name)
+
+
+def _stand_in(t: Tracer, value: Any) -> Any:
+    """A real array of the same kind and size, of ones."""
+    if type(value) in SYMBOLIC_TYPES:
+        hint = t.shape_env.hint(t.shape_env.expr_of(value))
+        if hint is None:
+            raise GraphBreak("data-dependent", "NumPy with a number that only running the graph tells")
+        return hint
+    if is_array(value):
+        numpy = sys.modules["numpy"]
+        ones = numpy.ones([_stand_in(t, n) for n in value.tensor.size_], _dtype_of(value))
+        if ones.ndim > 1 and ones.dtype.kind in "fc":
+            ones = ones + 2 * numpy.eye(*ones.shape[-2:], dtype=ones.dtype)  # which is not singular
+        return ones[()] if is_scalar(value) else ones
+    return type(value)(_stand_in(t, v) for v in value) if type(value) in (list, tuple) else value
+
+
+def _reconciled(result: Any, expected: Any, name: str) -> Any:
+    """The result in the form in which NumPy gives it."""
+    numpy = sys.modules["numpy"]
+    if is_array(result) and isinstance(expected, (numpy.ndarray, numpy.generic)):
+        if _dtype_of(result).itemsize > expected.dtype.itemsize and _dtype_of(result).kind == expected.dtype.kind:
+            result = wrap(result.tensor.to(getattr(torch, expected.dtype.name)))
+        if _dtype_of(result) == expected.dtype and result.tensor.dim() == expected.ndim:
+            return wrap(result.tensor) if isinstance(expected, numpy.ndarray) else _scalar_class()(result.tensor)
+    elif type(expected) in (list, tuple) and type(result) in (list, tuple) and len(result) == len(expected):
+        return type(expected)(_reconciled(a, b, name) for a, b in zip(result, expected))
+    elif type(result) is type(expected) or type(result) is _SYMBOLIC.get(type(expected)):
+        return result
+    raise GraphBreak("unknown-call", f"numpy.{name}, which gives something else for tensors")
+
+
+_SYMBOLIC: dict[type, type] = {int: torch.SymInt, float: torch.SymFloat, bool: torch.SymBool}
+
+
+def _given(t: Tracer, value: Any) -> Any:
+    """An argument without what is outside."""
+    value = t.internalize(value)
+    if isinstance(value, FakeTensor):
+        return to_array(t, value)
+    if type(value) in (list, tuple):
+        return type(value)(_given(t, one) for one in value)
+    if isinstance(value, type) or is_array(value) or is_numpy_scalar(value):
+        return value
+    if type(value) is types.FunctionType or t.world.is_opaque(value):
+        raise GraphBreak("unknown-call", f"NumPy with a {type(value).__name__}")
+    return value
+
+
+def _to_ours(value: Any) -> Any:
+    """An argument as PyTorch's arrays want it."""
+    numpy, ours = sys.modules["numpy"], numpy_on_tensors()
+    if isinstance(value, numpy.dtype) or isinstance(value, type) and issubclass(value, numpy.generic):
+        return getattr(ours, numpy.dtype(value).name)
+    if isinstance(value, numpy.generic):
+        return ours.asarray(value.item(), dtype=getattr(ours, value.dtype.name))
+    return type(value)(map(_to_ours, value)) if type(value) in (list, tuple) else value
+
+
+def _has_negative_step(index: Any) -> bool:
+    parts = index if type(index) is tuple else (index,)
+    return any(isinstance(part, slice) and part.step is not None and part.step < 0 for part in parts)
+
+
+@functools.cache
+def _namesakes() -> dict[int, Any]:
+    """By the identity of NumPy's functions: those of PyTorch's arrays."""
+    found: dict[int, Any] = {}
+    for ours, theirs in (
+        (numpy_on_tensors(), sys.modules["numpy"]),
+        (numpy_on_tensors().linalg, sys.modules["numpy"].linalg),
+        (numpy_on_tensors().fft, sys.modules["numpy"].fft),
+    ):
+        for name in dir(ours):
+            function, namesake = getattr(theirs, name, None), getattr(ours, name)
+            if callable(function) and not isinstance(function, type) and isinstance(namesake, types.FunctionType):
+                found[id(function)] = namesake
+    return found
+
+
+# ---- between tensors and arrays
+def key_of(key: Any) -> Any:
+    """An index with tensors in place of arrays."""
+    if type(key) is tuple:
+        return tuple(map(key_of, key))
+    return key.tensor if is_array(key) else key
+
+
+def to_array(t: Tracer, tensor: FakeTensor) -> Any:
+    """tensor.numpy()"""
+    if tensor.requires_grad or tensor.device_.type != "cpu" or tensor.dtype_ is torch.bfloat16:
+        raise GraphBreak("unknown-call", "numpy() of a tensor that has none")
+    return wrap(t.native(torch.Tensor.detach, tensor))
+
+
+def to_tensor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """torch.from_numpy, torch.as_tensor and their like of an array."""
+    tensor = t.native(torch.Tensor.detach, args[0].tensor)
+    if function is torch.from_numpy and not is_scalar(args[0]):
+        return tensor
+    if function in (torch.as_tensor, torch.asarray) and not kwargs and not args[1:]:
+        return tensor
+    if function is torch.tensor and not args[1:] and set(kwargs) <= {"dtype", "device"}:
+        return t.call(t.get_attr(t.native(torch.Tensor.clone, tensor), "to"), (), kwargs or {"dtype": tensor.dtype_})
+    raise GraphBreak("unknown-call", f"{getattr(function, '__name__', function)} of an array")
+
+
+def real_tensor(array: Any) -> torch.Tensor:
+    """The tensor on the memory of an array from outside."""
+    with torch._C.DisableTorchFunction(), below_python_dispatch():
+        return torch.from_numpy(array)
+
+
+def can_be_traced(value: Any) -> bool:
+    """Whether an array from outside has a tensor on its memory."""
+    numpy = sys.modules["numpy"]
+    return (
+        type(value) is numpy.ndarray
+        and value.flags.writeable
+        and value.dtype.isnative
+        and (value.dtype.kind in "fi" or value.dtype.name in ("bool", "uint8", "complex64", "complex128"))
+        and value.dtype.name != "float128"
+        and all(step >= 0 and step % value.itemsize == 0 for step in value.strides)
+    )
