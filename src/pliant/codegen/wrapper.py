@@ -249,7 +249,14 @@ class _Writer:
             if old in self.waiting:
                 self._line(f"del {self.names.buffer(old)}")
             return
-        self._line(f"{name} = empty_strided({self._tuple(b.shape)}, {self._tuple(b.strides)}, dtype={self._dtype(b)})")
+        facts = f"dtype={self._dtype(b)}, device={self._device(b)}"
+        self._line(f"{name} = empty_strided({self._tuple(b.shape)}, {self._tuple(b.strides)}, {facts})")
+
+    def _device(self, b: Buffer) -> str:
+        """Named, since the program may have another default device."""
+        name = str(b.device).replace(":", "")
+        self.bound[name] = b.device
+        return name
 
     def _dtype(self, b: Buffer) -> str:
         name = str(b.dtype).removeprefix("torch.")

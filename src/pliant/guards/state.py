@@ -43,7 +43,8 @@ def _function_modes() -> tuple[type, ...]:
     return tuple(type(torch._C._get_function_stack_at(i)) for i in range(count)) if count else ()
 
 
-def _dispatch_modes() -> tuple[type, ...]:
+def dispatch_modes() -> tuple[type, ...]:
+    """Types of the torch dispatch modes around the call: they see operators, which kernels are not."""
     count = torch._C._len_torch_dispatch_stack()
     return tuple(type(torch._C._get_dispatch_stack_at(i)) for i in range(count)) if count else ()
 
@@ -67,7 +68,7 @@ READERS: dict[str, Reader] = {
     "autocast": Reader(_autocast, "enter autocast inside the compiled function"),
     "default_dtype": Reader(torch.get_default_dtype, "set the default dtype once, before the first call", True),
     "function_modes": Reader(_function_modes, "enter torch function modes inside the compiled function"),
-    "dispatch_modes": Reader(_dispatch_modes, "enter torch dispatch modes once, before the first call"),
+    "dispatch_modes": Reader(dispatch_modes, "none: calls under torch dispatch modes run eagerly"),
     "default_device": Reader(_default_device, "set the default device once, before the first call"),
     "deterministic": Reader(
         torch.are_deterministic_algorithms_enabled, "choose deterministic algorithms once, at start"
@@ -78,7 +79,8 @@ READERS: dict[str, Reader] = {
 
 # What every entry depends on. "default_device" is a function mode, so its type is in "function_modes" already.
 ALWAYS = (
-    "grad_enabled", "inference_mode", "autocast", "default_dtype", "function_modes", "deterministic", "transforms", "config",
+    "grad_enabled", "inference_mode", "autocast", "default_dtype", "function_modes", "dispatch_modes", "deterministic",
+    "transforms", "config",
 )  # fmt: skip
 
 
