@@ -421,6 +421,8 @@ def instantiate(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
     native = handlers.find_class(cls)
     if native is not None:
         return native(t, cls, args, kwargs)
+    if isinstance(t.world.type_lookup(cls, "__del__"), types.FunctionType):
+        raise GraphBreak("unknown-object", f"a {cls.__name__}, which has a finalizer, is made")
     new = t.world.type_lookup(cls, "__new__")
     if isinstance(new, staticmethod):
         new = new.__func__

@@ -23,7 +23,7 @@ from pliant import config
 from pliant.capture import stance
 from pliant.capture.bytecode.resume import ResumePoint
 from pliant.capture.dynamic_policy import DynamicPolicy
-from pliant.capture.entry import CallShape, Entry, GraphCompiler, Symbolic, make_entry
+from pliant.capture.entry import CallShape, Entry, EntryFunction, GraphCompiler, Symbolic, make_entry
 from pliant.capture.graph_breaks import KINDS, CannotCapture
 from pliant.capture.roots import CallableRoot, Root, argument_sources
 from pliant.capture.trace import Break, BreakReason, Trace
@@ -97,7 +97,7 @@ def _capture_scope() -> Iterator[None]:
             _capturing.active = False
 
 
-def _always_miss(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _always_miss(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     return MISS
 
 
@@ -127,7 +127,7 @@ class Dispatcher:
         location: SourceLocation | None,
         compilation: Compilation,
     ) -> None:
-        self.hot: Callable[[tuple[Any, ...], dict[str, Any]], Any] = _always_miss
+        self.hot: EntryFunction = _always_miss
         self.entries: tuple[Entry, ...] = ()
         self.root = root
         self.eager = eager
@@ -141,11 +141,11 @@ class Dispatcher:
         stance.register(self)
 
     # ---- calls
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         result = self.hot(args, kwargs)
         return self.miss(args, kwargs) if result is MISS else result
 
-    def miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def miss(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """A call that the most recently used entry does not serve."""
         if stance.current() == "force_eager":
             return self.eager(*args, **kwargs)
@@ -163,7 +163,7 @@ class Dispatcher:
             return self.eager(*args, **kwargs)
         return self._capture_and_run(args, kwargs, tried)
 
-    def _note_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def _note_call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         """Whether this is the first call: its sizes are compared with those of the next one."""
         if not isinstance(self.root, CallableRoot):
             return False
@@ -191,7 +191,7 @@ class Dispatcher:
             self.refresh()
 
     # ---- a new entry, or not
-    def _may_compile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def _may_compile(self, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         if not self.entries:
             return True
         if stance.current() == "eager_on_recompile":
@@ -210,7 +210,7 @@ class Dispatcher:
         events.record("recompile", name=self.name, why=why, where=where, count=len(self.entries) + 1)
         return True
 
-    def explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Failure]:
+    def explain(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Failure]:
         """Why each entry does not serve this call."""
         return [f for e in self.entries if (f := explain_miss(e.steps, e.names, args, kwargs)) is not None]
 
@@ -224,7 +224,7 @@ class Dispatcher:
         )
         events.warn_once(f"recompile-limit:{id(self)}", message, PliantWarning, stacklevel=6)
 
-    def _capture_and_run(self, args: tuple[Any, ...], kwargs: dict[str, Any], tried: tuple[Entry, ...]) -> Any:
+    def _capture_and_run(self, args: Sequence[Any], kwargs: dict[str, Any], tried: tuple[Entry, ...]) -> Any:
         with self._lock:
             for entry in self.entries:  # another thread may have captured meanwhile
                 if entry not in tried and (result := entry.run(args, kwargs)) is not MISS:
@@ -241,13 +241,13 @@ class Dispatcher:
             return self.eager(*args, **kwargs)
         return result
 
-    def _fresh_entry_missed(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _fresh_entry_missed(self, entry: Entry, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         failure = explain_miss(entry.steps, entry.names, args, kwargs)
         why = f"a guard does not hold for the call it was made from: {failure.text if failure else 'unknown'}"
         self._fall_back(why, "guard-inconsistent")
 
     # ---- capture
-    def _capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | None:
+    def _capture(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Entry | None:
         """A new entry; None if this call runs eagerly."""
         native_watch.prepare_beside()
         ambient = state_guards()
@@ -268,7 +268,7 @@ class Dispatcher:
             self._crashed(error)
         return None
 
-    def _traced_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any], ambient: list[Guard]) -> Entry:
+    def _traced_entry(self, args: Sequence[Any], kwargs: dict[str, Any], ambient: list[Guard]) -> Entry:
         """The entry of a trace; if later stages cannot work with data-dependent numbers, of one that breaks at them."""
         traced = self._trace(args, kwargs)
         try:
@@ -277,7 +277,7 @@ class Dispatcher:
             traced.forget()
 
     def _entry_or_retry(
-        self, traced: Trace, args: tuple[Any, ...], kwargs: dict[str, Any], ambient: list[Guard]
+        self, traced: Trace, args: Sequence[Any], kwargs: dict[str, Any], ambient: list[Guard]
     ) -> Entry:
         shape = CallShape.of(args, kwargs)
         if traced.graph is None or not traced.graph.shape_env.has_unbacked:
@@ -296,7 +296,7 @@ class Dispatcher:
         self._note_break(traced)
         return entry
 
-    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
+    def _trace(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Trace:
         with events.stage("capture"):
             return trace(self.root, args, kwargs, self.policy, TraceOptions())
 
@@ -315,7 +315,7 @@ class Dispatcher:
                 eager=self._eager_after,
             )  # fmt: skip
 
-    def _eager_after(self, error: str, args: tuple[Any, ...], kwargs: dict[str, Any], random_state: Any) -> Any:
+    def _eager_after(self, error: str, args: Sequence[Any], kwargs: dict[str, Any], random_state: Any) -> Any:
         """What serves a call whose data its code was not compiled for, or on which an operator fails.
 
         The graph has drawn random numbers at most: it writes inputs at its end. Eager raises what it has to, when it

@@ -51,6 +51,8 @@ from pliant.guards.kinds import Guard, Kind
 from pliant.guards.names import Names
 from pliant.guards.sources import DrawSource, Source
 
+# Checks and runs one call; MISS if it is not for this entry. Arguments in a list are given up.
+EntryFunction = Callable[[Sequence[Any], dict[str, Any]], Any]
 GraphCallable = Callable[[list[Any]], Sequence[Any]]
 GraphCompiler = Callable[[CapturedGraph], GraphCallable]
 # What is symbolic in a frame at a break: stack slot or local -> rank and symbolic dimensions, or the type of a number.
@@ -62,7 +64,7 @@ ResumeMaker = Callable[[ResumePoint, dict[str, Any], str, Symbolic], Callable[..
 class Entry:
     """Compiled code of one capture. `steps` are the guard statements (for explanations), `text` the whole function."""
 
-    run: Callable[[tuple[Any, ...], dict[str, Any]], Any]
+    run: EntryFunction
     name: str
     text: str
     steps: list[Step]
@@ -74,14 +76,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class CallShape:
-    """How many positional arguments and which keywords a call has."""
+    """How many positional arguments and which keywords a call has. `given_up`: the positional ones come in a list that
+    is to be emptied, since nobody else needs them (behind a graph break)."""
 
     count: int
     keywords: tuple[str, ...]
+    given_up: bool = False
 
     @staticmethod
-    def of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallShape:
-        return CallShape(len(args), tuple(kwargs))
+    def of(args: Sequence[Any], kwargs: dict[str, Any]) -> CallShape:
+        return CallShape(len(args), tuple(kwargs), type(args) is list)
 
     def failing_test(self) -> str:
         keywords = f"tuple(kwargs) != {self.keywords!r}" if self.keywords else "kwargs"
@@ -118,18 +122,23 @@ def make_entry(
     checks = [*writer.steps[:place], *(section.steps if section else []), *writer.steps[place:]]
     count = max(trace.outputs.values()) + 1 if trace.outputs else 0
     outputs = [names.fresh(f"out{i}") for i in range(count)]
-    tail = _Body(trace, Rebuilder(trace, writer, outputs), resume).statements()
+    end_of = _Body(trace, Rebuilder(trace, writer, outputs), resume)
+    tail = end_of.statements()
     tail = [*_classes(trace, writer, outputs), *tail]
     draws = _draws(trace, writer)
     call = _graph_call(trace, writer, section, graph, outputs, eager) if graph is not None else []
     early, indexes = alike.arguments(writer.steps[:place])
     late, others = alike.others(writer.steps[place:], writer.locals)
     steps = [*early, *(section.use() if section else []), *late]
-    text = (section.text() + "\n" if section else "") + _function_text(steps, [*draws, *call, *tail])
+    body = [*_taken(shape, rerun=len(call) > 1), *draws, *call, *tail]
+    steps = ["given, args = args, tuple(args)"] * shape.given_up + steps
+    text = (section.text() + "\n" if section else "") + _function_text(steps, body, end_of.passed)
     run = _define(text, names, name, section, {alike.ARGUMENTS: indexes, alike.OTHERS: others})
     if trace.lock is not None:
         run = _holding(trace.lock, run)
     end = "return" if isinstance(trace.end, Return) else trace.end.reason.kind
+    for one in trace.graph.inputs if trace.graph is not None else ():
+        one.example = None  # the first call's arguments are not the entry's
     return Entry(run, name, text, checks, names, guards, end, trace.graph)
 
 
@@ -238,14 +247,28 @@ def _graph_inputs(writer: GuardWriter, section: HeldSection | None, sources: Seq
 _MANY = 8  # so many variables cost more than a tuple that is spread
 
 
-def _function_text(steps: list[str], tail: list[str]) -> str:
-    lines = ["try:", *(f"    {step}" for step in steps), "except READ_ERRORS:", "    return MISS", *tail]
-    return "def entry(args, kwargs):\n" + textwrap.indent("\n".join(lines), "    ") + "\n"
+def _taken(shape: CallShape, rerun: bool) -> list[str]:
+    """What follows the checks: arguments that were given up are the entry's alone, unless the call may have to be run
+    again."""
+    return ["given.clear()", "del args"] if shape.given_up and not rerun else []
+
+
+def _function_text(steps: list[str], body: list[str], passed: int | None) -> str:
+    """The function of checks and body. At a break the body returns `passed` values, a function and its arguments from the
+    last to the first: no frame keeps them during the call, so objects die when the program lets go of them."""
+    lines = ["try:", *(f"    {step}" for step in steps), "except READ_ERRORS:", "    return MISS", *body]
+    head = "entry" if passed is None else "prepare"
+    text = f"def {head}(args, kwargs):\n" + textwrap.indent("\n".join(lines), "    ") + "\n"
+    if passed is None:
+        return text
+    take = f"take()({', '.join(['take()'] * (passed - 1))})"
+    text += "\ndef entry(args, kwargs):\n    pending = prepare(args, kwargs)\n    if pending is MISS: return MISS\n"
+    return text + f"    take = pending.pop\n    return {take}\n"
 
 
 def _define(
     text: str, names: Names, name: str, section: HeldSection | None, tensors: Mapping[str, Sequence[int]]
-) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+) -> EntryFunction:
     """The function of the text, which tracebacks can show."""
     file = f"{GENERATED}{name} {next(_serial)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
@@ -254,16 +277,14 @@ def _define(
     exec(compile(text, file, "exec"), scope)
     if section is not None:
         scope["recheck"] = HeldState(section, scope).recheck
-    entry: Callable[[tuple[Any, ...], dict[str, Any]], Any] = scope["entry"]
+    entry: EntryFunction = scope["entry"]
     return entry
 
 
-def _holding(
-    lock: Any, run: Callable[[tuple[Any, ...], dict[str, Any]], Any]
-) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+def _holding(lock: Any, run: EntryFunction) -> EntryFunction:
     """The entry of a program that takes a lock: what it reads, its guards too, it reads under the lock."""
 
-    def locked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def locked(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         with lock:
             return run(args, kwargs)
 
@@ -277,6 +298,7 @@ class _Body:
         self.trace = trace
         self.values = values
         self.resume = resume
+        self.passed: int | None = None  # at a break, how many values the body returns
 
     def statements(self) -> list[str]:
         stores = [line for effect in self.trace.effects for line in self._effect(effect)]
@@ -330,18 +352,18 @@ class _Body:
     def _break(self, stop: Break) -> list[str]:
         """The innermost frame's step runs first, as the callee of the call at which the next outer frame stands, and
         so on out."""
-        run = ""
-        lines: list[str] = []
+        function, values = "", list[str]()
         for depth, frame in enumerate(reversed(stop.frames)):
             stack = [NULL if v is NULL else self.values.value(v) for v in frame.stack]
             if depth:
-                stack = with_continuation(frame, stack, f"lambda *args, **kwargs: {run}")
-            run = self._step(frame, stack)
-        lines.append(f"return {run}")
-        return lines
+                stack = with_continuation(frame, stack, f"lambda *args, **kwargs: {function}({', '.join(values)})")
+            function, values = self._step(frame, stack)
+        self.passed = len(values) + 1
+        return [f"return [{', '.join([*reversed(values), function])}]"]
 
-    def _step(self, frame: FrameState, stack: list[Any]) -> str:
-        """Text of the call that executes the operation at which the frame stands, and then the rest of the frame."""
+    def _step(self, frame: FrameState, stack: list[Any]) -> tuple[str, list[str]]:
+        """Texts of the function that executes the operation at which the frame stands, and then the rest of the frame,
+        and of its arguments."""
         b, names = self.values, self.values.names
         program = decode(frame.code)
         bound = [v is not NULL for v in frame.stack]
@@ -361,7 +383,7 @@ class _Body:
             head = f"{make}({names(step.code, label)}, {names(frame.globals)}, None, None, ({b.items(frame.cells)},))"
         else:
             head = names(types.FunctionType(step.code, frame.globals), label)
-        return f"{head}({', '.join(values)})"
+        return head, values
 
 
 def raised(error: BaseException) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from pliant.capture.bytecode.resume import ResumePoint, resume_code
 from pliant.capture.carried import with_generators
-from pliant.capture.compiled_function import OWN_CODE, make_callable
+from pliant.capture.compiled_function import OWN_CODE, hide_frames
 from pliant.capture.dispatch import DISPATCHER, Compilation, Dispatcher
 from pliant.capture.roots import ResumeRoot
 from pliant.source import SourceLocation
@@ -42,16 +42,20 @@ def _make(compilation: Compilation, point: ResumePoint, globals_: dict[str, Any]
     location = SourceLocation(point.code.co_filename, line or point.code.co_firstlineno, point.code.co_name)
     root = ResumeRoot(point, globals_, name)
     dispatcher = Dispatcher(root, eager, f"{name} (resumed at line {location.line})", location, compilation)
-    compiled = make_callable(dispatcher)
 
     def resume(*values: Any) -> Any:
         if _depth.now >= _MAX_DEPTH:
             return eager(*values)
         _depth.now += 1
+        given_up = list(values)  # an entry empties it: no frame of ours keeps what the program lets go of
+        del values
         try:
-            return compiled(*values)
+            return dispatcher.call(given_up, {})
+        except BaseException as error:
+            hide_frames(error)
+            raise
         finally:
-            del values
+            given_up.clear()
             _depth.now -= 1
 
     OWN_CODE.update((eager.__code__, resume.__code__))

@@ -113,7 +113,7 @@ NULL: Any = _Null()
 
 def _some_traceback() -> types.TracebackType:
     """Of a generator that has not started: no frame of the program is behind its frame, and so kept alive."""
-    unstarted = (nothing for nothing in ())
+    unstarted: Any = (nothing for nothing in range(0))
     return types.TracebackType(None, unstarted.gi_frame, 0, 1)
 
 

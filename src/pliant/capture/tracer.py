@@ -390,7 +390,7 @@ def _safe_outside(value: Any) -> bool:
 
 # ---- one capture
 def trace(
-    root: Root, args: tuple[Any, ...], kwargs: dict[str, Any], policy: DynamicPolicy, options: TraceOptions
+    root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: DynamicPolicy, options: TraceOptions
 ) -> Trace:
     """Capture a call. Nothing observable has happened when this returns or raises."""
     stop_at, reason = -1, None
@@ -425,7 +425,7 @@ class _Attempt:
         self.root = root
         self.reason = reason
 
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace | _Restart:
+    def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Trace | _Restart:
         before = Settings()
         try:
             with self.t.mode, self.t.recorder:
@@ -464,14 +464,14 @@ class _Attempt:
             return self._finish(found, before)
 
     # ---- starting
-    def _start(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _start(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         match self.root:
             case CallableRoot(fn):
                 return self._call_root(fn, args, kwargs)
             case ResumeRoot():
                 return self._resume_root(self.root, args)
 
-    def _call_root(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_root(self, fn: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         world = self.t.world
         world.set_origin(fn, held(fn, getattr(fn, "__qualname__", type(fn).__name__)))
         if isinstance(fn, types.MethodType):
@@ -481,7 +481,7 @@ class _Attempt:
         keywords = {k: world.bring(v, KwargSource(k)) for k, v in kwargs.items()}
         return self.t.call(fn, traced, keywords, linked=True)
 
-    def _resume_root(self, root: ResumeRoot, args: tuple[Any, ...]) -> Any:
+    def _resume_root(self, root: ResumeRoot, args: Sequence[Any]) -> Any:
         t, world, point = self.t, self.t.world, root.point
         world.set_origin(root.globals, held(root.globals, ""))
         cells = {}

@@ -33,7 +33,7 @@ class Failure:
     guard: Guard | None
 
 
-def explain_miss(steps: Sequence[Step], names: Names, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Failure | None:
+def explain_miss(steps: Sequence[Step], names: Names, args: Sequence[Any], kwargs: dict[str, Any]) -> Failure | None:
     """The first fact that does not hold for the call; None if all hold."""
     found = _first_failing(steps, names, args, kwargs)
     if found is None:
@@ -54,7 +54,7 @@ _WITHOUT_VALUE = (Kind.SHAPE, Kind.DISTINCT, Kind.SEPARATE, Kind.STATE)
 
 
 def _first_failing(
-    steps: Sequence[Step], names: Names, args: tuple[Any, ...], kwargs: dict[str, Any]
+    steps: Sequence[Step], names: Names, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[int, dict[str, Any]] | None:
     """Index of the first statement that would return MISS or that cannot read, and the variables at that time."""
     lines = [re.sub(r"return MISS$", f"return {i}, locals()", s.text) for i, s in enumerate(steps)]
@@ -72,7 +72,7 @@ def _first_failing(
         return trace.tb_lineno - 2, dict(trace.tb_frame.f_locals)
 
 
-def _failed_read(steps: Sequence[Step], index: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Failure:
+def _failed_read(steps: Sequence[Step], index: int, args: Sequence[Any], kwargs: dict[str, Any]) -> Failure:
     text = steps[index].text
     if text.startswith("if len(args) !="):
         keywords = f" and keywords {', '.join(kwargs)}" if kwargs else ""
@@ -83,7 +83,7 @@ def _failed_read(steps: Sequence[Step], index: int, args: tuple[Any, ...], kwarg
     return Failure(f"`{what}` is not there any more", "", None)
 
 
-def _value_in(source: Source, names: Names, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _value_in(source: Source, names: Names, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     scope = dict(names.values)
 
     def hold(value: object) -> str:

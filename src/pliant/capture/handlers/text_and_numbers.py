@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import math
 import operator
 import types
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture import operators
@@ -45,7 +47,7 @@ def _to_text(function: Any, special: str) -> Handler:
         if isinstance(value, BaseException):
             value = _plain_exception(t, value)
         value = t.concrete_tree(t.internalize(value))
-        if len(args) == 1 and type(value) in _BRACKETS and value and not all(type(v) in SIMPLE for v in value):
+        if len(args) == 1 and type(value) in _BRACKETS and not all(type(v) in SIMPLE for v in _elements(value)):
             return _container_text(t, value)
         t.refuse_opaque(value)
         _refuse_address(value)
@@ -62,6 +64,10 @@ _BRACKETS: dict[type, tuple[str, str]] = {
     set: ("{", "}"),
     collections.deque: ("deque([", "])"),
 }
+
+
+def _elements(container: Any) -> Iterable[Any]:
+    return itertools.chain(container, container.values()) if type(container) is dict else container
 
 
 def _container_text(t: Tracer, value: Any) -> str:

@@ -69,10 +69,11 @@ def reraise(frame: Frame, op: Op) -> None:
 @opcode("BEFORE_WITH")
 def before_with(frame: Frame, op: Op) -> None:
     manager = frame.stack[-1]
-    leave = frame.tracer.special_method(manager, "__exit__")
     enter = frame.tracer.special_method(manager, "__enter__")
-    if leave is None or enter is None:
-        raise Raised(TypeError(f"'{class_name(manager)}' object does not support the context manager protocol"))
+    leave = frame.tracer.special_method(manager, "__exit__") if enter is not None else None
+    if enter is None or leave is None:
+        missed = " (missed __exit__ method)" if enter is not None else ""
+        raise Raised(TypeError(f"'{class_name(manager)}' object does not support the context manager protocol{missed}"))
     result = frame.tracer.call(enter, (), {})
     frame.pop()
     frame.push(leave)

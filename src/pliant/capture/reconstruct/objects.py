@@ -170,7 +170,8 @@ def _super(b: Statements, obj: Any) -> str:
 
 
 def _weakref(b: Statements, obj: weakref.ref[Any]) -> str:
-    return b.bind(obj, f"{b.hold(weakref.ref)}({b.value(obj())})")
+    referent = obj()
+    return b.bind(obj, f"{b.hold(weakref.ref)}({'set()' if referent is None else b.value(referent)})")  # dead at once
 
 
 def _symbolic(b: Statements, obj: Any) -> str:

@@ -1,0 +1,121 @@
+"""Programs that notice when objects die, and texts that run the program's own code."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+
+import pliant
+
+
+class Counted:
+    alive = 0
+
+    def __init__(self):
+        Counted.alive += 1
+
+    def __del__(self):
+        Counted.alive -= 1
+
+
+class Plain:
+    pass
+
+
+def finalizers(x):
+    value = Counted()
+    before = Counted.alive
+    pliant.graph_break()
+    del value
+    pliant.graph_break()
+    return x + 1, before, Counted.alive
+
+
+def finalizer_of_a_caller(x):
+    def inner(value):
+        pliant.graph_break()
+        return value * 2
+
+    kept = Counted()
+    y = inner(x)
+    kept = None
+    pliant.graph_break()
+    return y, Counted.alive
+
+
+def dead_reference(x):
+    value = Plain()
+    reference = weakref.ref(value)
+    value = None
+    pliant.graph_break()
+    return x + 1, reference() is None
+
+
+def dies_after_a_break(x):
+    value = Plain()
+    reference = weakref.ref(value)
+    pliant.graph_break()
+    value = None
+    gc.collect()
+    return x + 1, reference() is None
+
+
+def text_of_values_of_a_dict(x):
+    pliant.graph_break()
+
+    class Raised(Exception):
+        pass
+
+    class Bad:
+        def __repr__(self):
+            raise Raised
+
+    try:
+        return repr({1: Bad()})
+    except Raised:
+        return "raised"
+
+
+@pytest.mark.parametrize(
+    "program", [finalizers, finalizer_of_a_caller, dead_reference, dies_after_a_break, text_of_values_of_a_dict]
+)
+def test_as_eager(program):
+    x = torch.ones(2)
+    compiled = pliant.compile(program)
+    for _ in range(2):
+        assert str(compiled(x)) == str(program(x))
+
+
+def test_a_context_manager_without_exit():
+    class Enters:
+        def __enter__(self):
+            pass
+
+    def program(x):
+        with Enters():
+            return x
+
+    with pytest.raises(TypeError, match=r"missed __exit__ method"):
+        pliant.compile(program)(torch.ones(1))
+
+
+def test_values_behind_a_break_are_let_go():
+    """The tensor before the break is dropped by the program before the last operation."""
+    seen = []
+
+    def program(x):
+        y = x * 2
+        seen.append(weakref.ref(y))
+        pliant.graph_break()
+        z = y + 1
+        del y
+        pliant.graph_break()
+        seen.append(seen[0]() is None)
+        return z
+
+    compiled = pliant.compile(program)
+    for call in range(3):
+        seen.clear()
+        compiled(torch.ones(2))
+        assert seen[1] is True or call == 0  # compiling may hold it
