@@ -32,6 +32,14 @@ def finalizers(x):
     return x + 1, before, Counted.alive
 
 
+def finalizer_of_a_dead_local(x):
+    value = Counted()
+    pliant.graph_break()
+    x = x + 1
+    pliant.graph_break()
+    return x, Counted.alive
+
+
 def finalizer_of_a_caller(x):
     def inner(value):
         pliant.graph_break()
@@ -78,7 +86,15 @@ def text_of_values_of_a_dict(x):
 
 
 @pytest.mark.parametrize(
-    "program", [finalizers, finalizer_of_a_caller, dead_reference, dies_after_a_break, text_of_values_of_a_dict]
+    "program",
+    [
+        finalizers,
+        finalizer_of_a_dead_local,
+        finalizer_of_a_caller,
+        dead_reference,
+        dies_after_a_break,
+        text_of_values_of_a_dict,
+    ],
 )
 def test_as_eager(program):
     x = torch.ones(2)

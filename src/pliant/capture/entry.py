@@ -130,8 +130,12 @@ def make_entry(
     early, indexes = alike.arguments(writer.steps[:place])
     late, others = alike.others(writer.steps[place:], writer.locals)
     steps = [*early, *(section.use() if section else []), *late]
-    body = [*_taken(shape, rerun=len(call) > 1), *draws, *call, *tail]
-    steps = ["given, args = args, tuple(args)"] * shape.given_up + steps
+    if shape.given_up and end_of.passed is not None:  # what the program has let go of dies with this frame
+        steps = ["given, args = args, tuple(args)", *steps]
+        tail.insert(-1, "given.clear()")
+    elif shape.given_up:
+        steps = ["args = tuple(args)", *steps]
+    body = [*draws, *call, *tail]
     text = (section.text() + "\n" if section else "") + _function_text(steps, body, end_of.passed)
     run = _define(text, names, name, section, {alike.ARGUMENTS: indexes, alike.OTHERS: others})
     if trace.lock is not None:
@@ -245,12 +249,6 @@ def _graph_inputs(writer: GuardWriter, section: HeldSection | None, sources: Seq
 
 
 _MANY = 8  # so many variables cost more than a tuple that is spread
-
-
-def _taken(shape: CallShape, rerun: bool) -> list[str]:
-    """What follows the checks: arguments that were given up are the entry's alone, unless the call may have to be run
-    again."""
-    return ["given.clear()", "del args"] if shape.given_up and not rerun else []
 
 
 def _function_text(steps: list[str], body: list[str], passed: int | None) -> str:

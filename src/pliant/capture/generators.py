@@ -148,12 +148,18 @@ class TracedGenerator:
 
 
 def kept_locals(frame: Frame) -> frozenset[str]:
-    """Locals that hold a generator which stands at a `yield`: dropping them closes it, so they live as long as the frame,
-    dead or not."""
+    """Locals that hold a generator which stands at a `yield`, or an object with a finalizer: dropping them closes it, so
+    they live as long as the frame, dead or not."""
+    kept = frozenset(name for name, value in frame.locals.items() if _has_finalizer(value))
     if not frame.tracer.open_generators:
-        return frozenset()
+        return kept
     world = frame.tracer.world
-    return frozenset(name for name, value in frame.locals.items() if _holds_suspended(value, world.is_foreign))
+    return kept | {name for name, value in frame.locals.items() if _holds_suspended(value, world.is_foreign)}
+
+
+def _has_finalizer(value: Any) -> bool:
+    cls = type(value)
+    return cls is types.GeneratorType or (hasattr(cls, "__del__") and cls not in OURS)
 
 
 def _holds_suspended(value: Any, is_foreign: Callable[[Any], bool]) -> bool:
