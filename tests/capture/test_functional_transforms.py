@@ -256,3 +256,18 @@ def test_a_function_wrapped_like_a_compiled_one():
         return compiled(x) * 3
 
     torch.testing.assert_close(pliant.compile(tripled)(X), body(X) * 3)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_forward_mode_around(before):
+    def f(x):
+        return (x.sin() * x.sum()).cos()
+
+    compiled = pliant.compile(f)
+    x, v = torch.randn(4), torch.randn(4)
+    if before:
+        compiled(x)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, v)
+        found, expected = (torch.autograd.forward_ad.unpack_dual(one(dual)) for one in (compiled, f))
+    torch.testing.assert_close(found.tangent, expected.tangent)

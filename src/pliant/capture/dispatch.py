@@ -45,7 +45,7 @@ from pliant.guards.codegen import MISS
 from pliant.guards.explain import Failure, describe_guard, explain_miss
 from pliant.guards.kinds import Guard
 from pliant.guards.sources import ArgSource, KwargSource
-from pliant.guards.state import dispatch_modes, state_guards, transform_level
+from pliant.guards.state import dispatch_modes, dual_level, state_guards, transform_level
 from pliant.source import SourceLocation
 from pliant.torch_adapter import without_saved_tensor_hooks
 
@@ -155,7 +155,8 @@ class Dispatcher:
             if result is not MISS:
                 self._promote(entry)
                 return result
-        if transform_level() or dispatch_modes():  # wrappers of a transform, or a mode that sees each operator
+        # Wrappers of a transform, a mode that sees each operator, tensors with tangents.
+        if transform_level() or dispatch_modes() or dual_level() >= 0:
             return self.eager(*args, **kwargs)
         if _capturing.active or self.given_up or not self._may_compile(args, kwargs):
             return self.eager(*args, **kwargs)

@@ -314,6 +314,8 @@ def _state(w: GuardWriter, g: Guard) -> str:
         return f"{w.names(torch._C._len_torch_function_stack)}()"
     if name == "transforms" and not g.expected:
         return f"{w.names(torch._C._functorch.maybe_current_level)}() is not None"
+    if name == "dual_level" and g.expected == -1:
+        return f"{w.names(torch.autograd.forward_ad, 'forward_ad')}._current_level >= 0"
     if name == "dispatch_modes" and not g.expected:
         return f"{w.names(torch._C._len_torch_dispatch_stack)}()"
     relation = "is not" if READERS[name].identity else "!="

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from pliant import config
 from pliant.guards.kinds import Guard, Kind
@@ -62,6 +63,11 @@ def transform_level() -> int:
     return level or 0
 
 
+def dual_level() -> int:
+    """Depth of the `forward_ad.dual_level` blocks around the call, from -1: inside, tensors may carry tangents."""
+    return forward_ad._current_level
+
+
 READERS: dict[str, Reader] = {
     "grad_enabled": Reader(torch.is_grad_enabled, "call it in one grad mode, or compile one function for each"),
     "inference_mode": Reader(torch.is_inference_mode_enabled, "call it always inside or always outside inference_mode"),
@@ -74,13 +80,14 @@ READERS: dict[str, Reader] = {
         torch.are_deterministic_algorithms_enabled, "choose deterministic algorithms once, at start"
     ),
     "transforms": Reader(transform_level, "apply torch.func transforms inside the compiled function"),
+    "dual_level": Reader(dual_level, "none: calls in forward-mode differentiation run eagerly"),
     "config": Reader(lambda: config.get().code_key, "patch pliant.config once, before the first call", True),
 }
 
 # What every entry depends on. "default_device" is a function mode, so its type is in "function_modes" already.
 ALWAYS = (
     "grad_enabled", "inference_mode", "autocast", "default_dtype", "function_modes", "dispatch_modes", "deterministic",
-    "transforms", "config",
+    "transforms", "dual_level", "config",
 )  # fmt: skip
 
 
