@@ -64,3 +64,15 @@ def test_change_is_explained(facet, change, text):
     finally:
         world.undo()
     assert failure.text.startswith(text)
+
+
+def test_keys_of_a_large_dict():
+    table = {f"key{i}": i for i in range(100)}
+    compiled = pliant.compile(lambda x: x + len(list(table)))
+    x = torch.ones(1)
+    compiled(x)
+    del table["key7"]
+    table["more"] = 1
+    assert compiled(x).item() == 101
+    (why,) = pliant.stats()["recompile_reasons"]
+    assert "without 'key7'" in why and "with 'more'" in why and len(why) < 400

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import reprlib
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -223,8 +224,14 @@ def _length(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
 
 
 def _keys(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
-    old, new = ([str(k) for k in keys] for keys in (g.expected, v))
-    return f"keys of {_name(g)} were {old}, are {new}", "use the same keys in the same order"
+    old, new = (reprlib.repr([str(k) for k in keys]) for keys in (g.expected, v))
+    changes = [f"{word} {reprlib.repr(str(k))}" for word, keys, others in (("without", g.expected, v), ("with", v, g.expected))
+               for k in list(dict.fromkeys(k for k in keys if k not in others))[:_FEW_KEYS]]  # fmt: skip
+    what = f", now {', '.join(changes)}" if changes and max(len(g.expected), len(v)) > _FEW_KEYS else ""
+    return f"keys of {_name(g)} were {old}, are {new}{what}", "use the same keys in the same order"
+
+
+_FEW_KEYS = 6  # as many as `reprlib` shows
 
 
 def _key(attribute: bool) -> _Words:
