@@ -314,6 +314,9 @@ def shown(v):
     if isinstance(v, torch.Tensor): return ("tensor", tuple(v.shape))
     return v
 
+def brk(): pass
+def opaque(v): return v
+
 def noisy(log, v, result):
     log.append(v)
     return result

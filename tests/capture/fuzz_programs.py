@@ -20,7 +20,7 @@ from tests.capture.fuzz_statements import CAUGHT, FAILING, THEMES
 
 import pliant
 
-PARAMETERS = "x, y, z, d, items, more, flag"
+PARAMETERS = "x, y, z, d, items, more, flag, count"
 STATE = "a, b, n, log, text"
 TESTS = (
     "n % 2",
@@ -172,7 +172,7 @@ class Generator:
         lines = [line for _ in range(self.random.randint(2, 6)) for line in self.statement(depth, "    ", False)]
         return [
             f"def {name}({parameters}):",
-            "    global COUNT",
+            "    global COUNT, FRESH",
             *(f"    {line}" for line in first),
             "    i = 0",
             "    def counter():",
@@ -207,6 +207,7 @@ def load(source: str, name: str) -> types.ModuleType:
     return module
 
 
+COUNTS = ((3, 4, 5, 2), (2, 2, 7, 3), (1, 0, -3, 4))
 FLAGS = ((None, None, None, None), (None, True, True, None), (2, 3, 3.5, "s"), (False, True, "ab", 0), (1, 1, 1, 1))
 
 
@@ -216,7 +217,15 @@ def _arguments(rows: int, seed: int, call: int):
     items = [1, 2, rows]
     z = (x, y, torch.ones(rows, 3))[seed % 3]
     more = (items, [7])[seed % 2]
-    return x, y, z, {"k1": 1}, items, more, FLAGS[seed % 5][call]
+    return x, y, z, {"k1": 1}, items, more, FLAGS[seed % 5][call], COUNTS[seed % 7 % 3][call]
+
+
+# What `brk()` and `opaque(value)` are in the compiled program. In eager they do nothing.
+BREAKS = (
+    (lambda: None, lambda v: v),
+    (pliant.graph_break, pliant.disable(lambda v: v)),
+    (pliant.disable(lambda: None), lambda v: (pliant.graph_break(), v)[1]),
+)
 
 
 def _state(module: types.ModuleType):
@@ -244,6 +253,7 @@ def disagreement(seed: int, backend: str = "eager") -> str:
     source = Generator(seed).program()
     eager, other = load(source, "program"), load(source, "program")
     pliant.reset()
+    other.brk, other.opaque = BREAKS[seed % 3]
     compiled = pliant.compile(other.f, backend=backend)
     for call, rows in enumerate((4, 4, 5, 2)):
         arguments = _arguments(rows, seed, call)

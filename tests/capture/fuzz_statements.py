@@ -1,8 +1,8 @@
 """Statements of random programs, by theme.
 
 Holds:  statements read and write `a`, `b` (tensors), `n` (an int), `log`, `text` (lists), `d` (a dict), `items`, `more`
-        (lists, perhaps the same), `flag` (None, a bool, a number or a string), `x`, `y`, `z` (arguments, perhaps the
-        same). `@K` is a number from 1 to 4.
+        (lists, perhaps the same), `flag` (None, a bool, a number or a string), `count` (an int that varies from call
+        to call), `x`, `y`, `z` (arguments, perhaps the same). `@K` is a number from 1 to 4.
 """
 
 # ruff: noqa: E501
@@ -380,6 +380,71 @@ TENSORS = (
     "a = a.add(b.mean(), alpha=@K); a = torch.add(a, 1); a = a.__add__(1); a = 1 - a; a = 2 / (a * a + 1); a **= 2; a //= 1; a %= 7",
 )
 
+# What is defined where it is used: scopes, closures, classes, generators; `brk` and `opaque` break graphs.
+LOCALS = (
+    "brk()",
+    "brk(); n += @K; brk()",
+    "n = opaque(n) + @K; a = opaque(a) + 1",
+    "log.append((n, opaque(len(log)), [brk() for _ in range(2)]))",
+    "if opaque(n) % 2: a = a + @K\nelse: log.append('even')",
+    "n += opaque(count) if isinstance(count, int) else @K",
+    "text.append(f'{count}|{count:>4}|{count!r}|%s|{count + n}' % count); text.append(str(count) + repr(count * 2))",
+    "text.append('{:+d} {:,} {:e}'.format(count, count * 1000, count / 3)); text.append(str([count, (count,), {count: -count}]))",
+    "log.append((count // 2, count % 3, -count // 2, count ** 2, count << 1, ~count, count & 3, divmod(count, 2), round(count / 3, 1), abs(-count)))",
+    "log.append([count / v if v else 'zero' for v in (count, n, @K)]); log.append(bool(count) and count > n)",
+    "a = a * count + count / 2; n += count if count > @K else -count",
+    "a = a + torch.ones(abs(count) + 1, 2).sum() + torch.arange(abs(count)).sum(); log.append('x' * count)",
+    "log.append(list(range(count))); log.append(sorted([count, n, @K])); log.append({count, n, 1} | {*[n]}); log.append(max(count, n, 0))",
+    "log.append({count: 'c'}.get(n, 'other')); log.append(count in (1, 2, 3)); log.append([0, 1, 2, 3, 4, 5, 6][count % 7]); log.append((1, 2, 3)[:count])",
+    "def local(v, k=n, *rest, w=count, **kw):\n    nonlocal n\n    n += 1\n    return v + k + w + len(rest) + len(kw)\nlog.append(local(1)); log.append(local(*gen(1, 3), w=2, z=3)); log.append(local.__defaults__)",
+    "total = 0\ndef adding(by):\n    nonlocal total\n    total += by\n    return adding if by < 2 else total\nadding(1)(2); log.append(total); brk(); adding(n); log.append(total)",
+    "fs = []\nfor v in range(3):\n    def taken(w, v=v): return w * v\n    fs += [taken, lambda w: w + v]\nlog.append([f(n) for f in fs]); brk(); log.append([f(2) for f in fs])",
+    "class Local(Box):\n    items = [n]\n    bonus = count\n    def grow(self, by): self.items.append(by); return super().grow(by + self.bonus)\n    @property\n    def both(self): return self.value, n\nv = Local(1); v.grow(@K); brk(); log.append((v.grow(2).both, Local.items, isinstance(v, Box), v.doubled))",
+    "class Counted:\n    made = 0\n    def __new__(cls, *args): cls.made += 1; return super().__new__(cls)\n    def __init__(self, v): self.v = v\n    def __eq__(self, o): return isinstance(o, Counted) and self.v == o.v\n    def __contains__(self, v): return v == self.v\n    def __setitem__(self, k, v): log.append((k, v))\n    def __getattr__(self, name): return name + str(n)\nv = Counted(n); v[1] = 2; log.append((v == Counted(n), n in v, v.other, Counted.made)); brk(); log.append(Counted(@K).v)",
+    "@dataclasses.dataclass\nclass Row:\n    left: object\n    right: int = count\n    tags: list = dataclasses.field(default_factory=lambda: [n])\n    def total(self): return self.right + len(self.tags)\nv = Row(a); v.tags.append(@K); brk(); log.append((v.total(), Row(1) == Row(1), repr(Row(2)), dataclasses.astuple(Row(1, 2, [3])))); a = v.left",
+    "Local = collections.namedtuple('Local', 'p q', defaults=(n,)); v = Local(count); brk(); log.append((v, v.q, v._replace(q=0), [*v], v == (count, n)))",
+    "class Shade(enum.Enum):\n    DARK = 1\n    LIGHT = 2\n    def other(self): return Shade(3 - self.value)\nlog.append((Shade.DARK.other().name, [s.value for s in Shade], Shade['LIGHT'] is Shade.DARK.other())); brk(); log.append(str(Shade.LIGHT))",
+    "@functools.wraps(gen)\ndef doubled(*args):\n    r = yield from gen(*args)\n    log.append(('gen value', r))\n    return r * 2\ndef taking(): log.append((yield from doubled(n, @K)))\nlog.append(list(taking())); log.append([*doubled(1, 2)])",
+    "def walk(v, depth):\n    yield v\n    if depth: yield from walk(v * 2, depth - 1); brk(); yield from walk(v + 1, depth - 1)\nlog.append(list(walk(n, 2))); log.append(sum(walk(1, 1)))",
+    "def numbers():\n    k = 0\n    try:\n        while True:\n            got = yield k\n            k += got or 1\n    finally: log.append(('stopped at', k))\ng = numbers(); next(g); log.append(g.send(count)); brk(); log.append(next(g)); g.close(); log.append(next(g, 'end'))",
+    "def numbers():\n    for v in (1, n, 3):\n        try:\n            yield v\n        except (KeyError, ValueError) as e:\n            log.append(repr(e)); yield 'again'\n    return n\ng = numbers(); log.append(next(g)); log.append(g.throw(KeyError(n))); brk(); log.append([*g])",
+    "def numbers():\n    with scope(log, 'inside'), Quiet(log, ZeroDivisionError):\n        yield n\n        brk()\n        1 // (count - count)\n    yield 'after'\nlog.append(max(*(len(str(v)) for v in numbers()))); log.append([*numbers()])",
+    "def numbers():\n    try: yield 1\n    finally: return 5\ng = numbers(); next(g)\ntry:\n    log.append(g.throw(ValueError('lost')))\nexcept StopIteration as stop: log.append(stop.value)",
+    "g = gen(a, 2); next(g); brk(); a = next(g)",
+    "it = iter([1, n, 3]); log.append(next(it)); brk(); log.append(list(it))",
+    "it = enumerate(gen(n, 3), @K); log.append(next(it)); brk(); log.append(next(it)); log.append([*it])",
+    "for p, q in zip([1, n], gen(n, 2)):\n    brk()\n    if p == q: continue\n    log.append((p, q))\nelse: log.append('all')",
+    "for k, v in d.copy().items():\n    brk(); log.append((k, v)); a = a + 1",
+    "for p in items[:2]:\n    for q in range(3):\n        if q == p: break\n        brk()\n    else: log.append('inner'); continue\n    log.append((p, q)); break",
+    "log.append([opaque(v) for v in range(3) if opaque(v) != n]); log.append({v: opaque(v) for v in 'ab'}); log.append([*map(opaque, (1, n))])",
+    "with scope(log, 'broken') as s:\n    brk(); log.append(s); a = a + 1\n    opaque({})['key']\nlog.append('behind')",
+    "with Quiet(log, ZeroDivisionError, RuntimeError), scope(log, 'mixed'):\n    x.add_(1); items.append('in'); brk()\n    a = a + 1; torch.ones(2) @ torch.ones(3); a = a * 100\nlog.append(len(items))",
+    "with contextlib.ExitStack() as stack:\n    stack.callback(log.append, n); stack.enter_context(Quiet(log, KeyError)); brk()\n    stack.push(lambda kind, error, trace: log.append(kind and kind.__name__)); {}['stack']",
+    "@contextlib.contextmanager\ndef local_scope(name):\n    log.append(name)\n    try: yield n\n    except ValueError as e: log.append(str(e))\n    else: log.append('clean')\n    finally: log.append('left')\nwith local_scope('one') as v: brk(); log.append(v); raise ValueError(f'v{n}')\nwith local_scope('two'): pass",
+    "try:\n    brk(); a.view(3, 5, 7, 11)\nexcept RuntimeError as e: brk(); log.append(type(e).__name__)\nelse: log.append('else')\nfinally: log.append('finally'); brk()",
+    "try:\n    try: raise KeyError(n)\n    finally: brk(); log.append('first')\nexcept LookupError as e:\n    brk(); log.append((e.args, repr(e.__context__)))\n    try: raise ValueError from e\n    except ValueError as f: brk(); log.append((repr(f.__cause__), f.__cause__ is e))",
+    "def leaving(k):\n    for v in range(4):\n        try:\n            if v == k: return 'returned'\n            if v == 1: continue\n            brk()\n            if v == 3: raise KeyError(v)\n        except KeyError as e: return repr(e)\n        finally:\n            log.append(v)\n            if v == 2 and k == 0: break\n    return 'end'\nlog.append([leaving(k) for k in (0, 2, 5)])",
+    "for bad in (lambda: x.view(5, 7, 3), lambda: torch.cat([x, x[:, :1]]), lambda: x @ x, lambda: x[99], lambda: x + 'a', lambda: x.sum(7), lambda: x.nope, lambda: int(x), lambda: torch.zeros(-1)):\n    try: bad()\n    except Exception as e: log.append(type(e).__name__)",
+    "def fails(k):\n    if k: return fails(k - 1)\n    brk()\n    return 1 // 0\ntry: fails(2)\nexcept ZeroDivisionError as e: log.append(str(e))",
+    "match (n, items[:2], flag):\n    case (int(p), [q, *_], None) if p > @K: log.append(('deep', p, q))\n    case (1 | 2 as p, _, bool() | str()): log.append(('small', p))\n    case (p, [], _): log.append('empty')\n    case (p, _, {'k': v}): log.append(v)\n    case _: log.append('other')",
+    "if (m := opaque(n) * 2) > 3 and (k := m - 1): log.append((m, k))\nlog.append([w for v in range(3) if (w := v * count) != n]); log.append(w)",
+    "*first, last = [*range(@K), n]; (p, *q), r = (1, 2, n), count; log.append((first, last, p, q, r)); log.append((*first, *q, *'ab'))",
+    "log.append((lambda p, /, q=n, *r, s=count, **t: (p, q, r, s, sorted(t)))(1, *[2, 3], s=4, u=5))",
+    "acc = (lambda v, acc=[]: (acc.append(v), len(acc))[1]); acc(1); log.append(acc(n)); brk(); log.append(acc(2))",
+    "v = [1, [n]]; w = v; u = v[:]; v[1].append(@K); w += [2]; brk(); log.append((v, u, w is v, v[1] is u[1])); t = ([],); t[0].append(n); log.append(t)",
+    "row = x[0]; col = x[:, 0]; brk(); row.add_(1); col.mul_(2); x[1:, ::2] -= 1; a = a + row.sum() + col.sum(); log.append(tuple(x[::2].shape))",
+    "v = a.clone() if a.dim() else x.clone(); w = v.view(-1); brk(); w[0] = n; v[-1].zero_() if v.dim() > 1 else v.zero_(); a = a + v.sum() + w[0]",
+    "FRESH = n; brk(); FRESH += 1; log.append(FRESH); del FRESH\ntry: FRESH\nexcept NameError as e: log.append(str(e))",
+    "gone = n; brk(); log.append(gone); del gone\ntry: gone\nexcept UnboundLocalError as e: log.append(type(e).__name__)",
+    "v = Defaults(k=n); log.append((v['q'], v['k'], len(v))); s = Stack([1, n]); brk(); log.append((s.push(2)[-1], s, s[1:], s + [3], isinstance(s, list)))",
+    "v = sorted([Num(3), Num(n), Num(1)]); log.append(v); brk(); log.append(max(v)); log.append(sum(v[:2], Num(0)).v); log.append(min(v, key=lambda p: -p.v))",
+    "c = collections.Counter(str(n * 7)); c.update([count, count]); c[n] += 1; q = collections.deque([n, 2], maxlen=2); q.append(count); brk(); log.append((c[count], sorted(map(str, c)), q, q.maxlen)); v = collections.defaultdict(list); v[count].append(n); log.append(dict(v))",
+    "v = {count: 1, 'a': [n]}; v.setdefault('b', {})['c'] = n; brk(); v['a'] += [@K]; log.append((v, list(v), v.pop(count), 'a' in v)); u = {**v, 'z': n}; log.append(sorted(u, key=str))",
+    "s = {n, count}; s |= {1}; s.update(range(@K)); brk(); s.discard(1); log.append((sorted(s), s & {n}, s - {n}, s >= {count} - {1}, frozenset(s) == s))",
+    "log.append(list(itertools.chain.from_iterable([[n], (count,)]))); log.append(list(itertools.islice(itertools.cycle([1, n]), 3))); brk(); log.append([*itertools.starmap(max, [(n, 1), (2, count)])]); log.append(functools.reduce(lambda p, q: p * 2 + q, [1, n, count]))",
+    "print(f'{count=} {n:03d}', count / 4, [n], sep=';'); brk(); print('after', tuple(x.shape), x.shape[0] * n, end='!'); print('%d-%s' % (count, n))",
+)
+
 FAILING = (
     "raise ValueError('v', n)",
     "raise KeyError('k')",
@@ -414,4 +479,4 @@ CAUGHT = (
     "AppError",
     "(TypeError, NameError)",
 )
-THEMES = (SIMPLE, GENERATORS, NUMBERS, ERRORS, OBJECTS, CONTAINERS, TENSORS)
+THEMES = (SIMPLE, GENERATORS, NUMBERS, ERRORS, OBJECTS, CONTAINERS, TENSORS, LOCALS, LOCALS)

@@ -2,6 +2,7 @@
 
 import bisect
 import contextlib
+import dataclasses
 import heapq
 
 import pytest
@@ -281,6 +282,22 @@ def special_methods_run_once(x, log):
     return x + 1
 
 
+def dataclasses_with_defaults_of_the_call(x, log):
+    rows = x.shape[0]
+
+    @dataclasses.dataclass
+    class Row:
+        left: object
+        right: int = rows
+        tags: list = dataclasses.field(default_factory=lambda: [rows])
+
+    row = Row(1)
+    row.tags.append(3)
+    pliant.graph_break()
+    log.append((row.right, row.tags, Row(2).right))
+    return x + 1
+
+
 PROGRAMS = (
     dropped_generators,
     delegated_throw_and_close,
@@ -302,6 +319,7 @@ PROGRAMS = (
     heaps_of_numbers,
     classes_with_contents_across_a_break,
     special_methods_run_once,
+    dataclasses_with_defaults_of_the_call,
 )
 
 

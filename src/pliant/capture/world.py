@@ -496,7 +496,8 @@ class World:
             self.guard(held(cls, cls.__qualname__), Kind.TYPE_LOOKUP, (name, value))
         if stored is not None:
             return stored
-        if owner is not None and isinstance(value, (types.FunctionType, property, classmethod, staticmethod)):
+        known = owner is not None and not self.is_made(owner)
+        if known and isinstance(value, (types.FunctionType, property, classmethod, staticmethod)):
             self.set_origin(value, held(value, f"{owner.__qualname__}.{name}"))
         return value
 
