@@ -61,6 +61,7 @@ _SEVERAL = frozenset((Kind.HAS_KEY, Kind.NO_KEY, Kind.NO_ATTRIBUTE, Kind.DISTINC
 _FIXED_IF_HELD = frozenset((Kind.TYPE, Kind.IDENTITY, Kind.EQUALS, Kind.RANGE))
 _TPFLAGS_HEAPTYPE = 1 << 9  # classes implemented in C do not change
 _ADOPT_LIMIT = 100_000
+_IDENTITY = frozenset(map(id, IDENTITY_TYPES))
 _LOCAL = re.compile("<locals>|<lambda>")
 _CHANGED: tuple[()] = ()  # unequal to every snapshot of a container
 
@@ -155,7 +156,7 @@ class World:
             return value
         if cls is int or cls is float:
             return self.inputs.scalar(value, source)
-        if isinstance(value, torch.Tensor):
+        if issubclass(cls, torch.Tensor):
             return self.inputs.tensor(value, source)
         if issubclass(cls, tuple):
             return self._bring_tuple(value, source)
@@ -186,7 +187,7 @@ class World:
             return value
         if cls is types.FunctionType and _is_made_per_call(value, source):
             return self._bring_function(value, source)
-        if isinstance(value, IDENTITY_TYPES):
+        if not _IDENTITY.isdisjoint(map(id, cls.__mro__)):  # runs nothing of the program, as `isinstance` may
             self.guard(source, Kind.IDENTITY, value)
             self.set_origin(value, source)
             return value
