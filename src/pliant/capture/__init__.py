@@ -1,0 +1,14 @@
+"""Python bytecode to a torch-level graph: interpretation, what it changes outside, breaks, and the entry that replays it.
+
+What users call:      compiled_function, dispatch (which entry serves a call), roots, dynamic_policy, stance, markers,
+                      marked.
+Interpretation:       bytecode/ (decoded, normalised, assembled), tracer, frame, opcodes/, calls, attributes, operators,
+                      handlers/ (C functions and effects, by table), generators, class_statements, plain_methods, rewritten.
+The world outside:    world (reads under guards, buffered writes), inputs, identity, snapshots, settings, value_kinds.
+The graph:            recorder, torch_calls, regions, autodiff/, arrays, overrides, symbol_nodes, tensor_index,
+                      number_domains.
+Its end:              trace (what a capture found), collect, entry, reconstruct/.
+Breaks:               graph_breaks (kinds and advice), continuation, carried, resume_function.
+
+Read `trace.py`, `tracer.py` and `dispatch.py` first.
+"""

@@ -1,0 +1,7 @@
+"""Facts checked before compiled code is reused.
+
+As data:              kinds (what), sources and parts (of which value), facts (exact comparison), state (global settings).
+Checked:              codegen (straight-line Python), held_section and watch (state that rarely changes: compared as memory),
+                      native_watch, tensor_words and alike (the native parts), names.
+In words:             explain.
+"""
