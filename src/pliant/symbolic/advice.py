@@ -41,8 +41,10 @@ def name_of(origin: Origin | None) -> str | None:
 
 
 def statement(e: Expr, origins: Mapping[Symbol, Origin | None]) -> str:
-    """The line to add so that a condition is decided: that it holds, or for an equality that it does not."""
-    text = str(e.not_() if isinstance(e, Eq) else e)
+    """The line to add so that a condition is decided (that it holds, or for an equality that it does not), or a number
+    known.
+    """
+    text = str(e.not_() if isinstance(e, Eq) else e) + ("" if e.kind is bool else " == 3")
     for symbol in e.free:
         name = name_of(origins.get(symbol))
         if name is not None:

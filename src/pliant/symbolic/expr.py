@@ -19,6 +19,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeAlias, cast
 
+from pliant.errors import Unsupported
+
 Kind: TypeAlias = "type[int] | type[float] | type[bool]"
 Number: TypeAlias = "int | float | bool"
 Term: TypeAlias = "tuple[Expr, int]"
@@ -29,6 +31,10 @@ _MEMO_LIMIT = 1 << 16
 _table: dict[tuple[object, ...], Expr] = {}
 _add_memo: dict[tuple[Expr, Expr], Expr] = {}
 _mul_memo: dict[tuple[Expr, Expr], Expr] = {}
+
+
+class UnknownTruth(Unsupported, TypeError):
+    """Code for plain numbers was given an expression: lowering then calls the operator."""
 
 
 class Expr:
@@ -145,7 +151,7 @@ class Expr:
         return value
 
     def __bool__(self) -> bool:
-        raise TypeError(f"the truth of `{self}` is not known here; ask the shape environment")
+        raise UnknownTruth(f"the truth of `{self}` is not known here; ask the shape environment")
 
     def __repr__(self) -> str:
         return printer.to_python(self)

@@ -333,7 +333,8 @@ class ShapeEnv:
     def _data_dependent(self, e: Expr) -> DataDependentError:
         made = [(s, origin) for s in sorted(e.free, key=str) if (origin := self.origins.get(s)) is not None]
         what = f"the value of `{e}` is needed" + "".join(f"; {s} is from {origin}" for s, origin in made)
-        do = f"if it always holds, state it before this line: {statement(e, self.origins)}" if e.kind is bool else ""
+        when = "it always holds" if e.kind is bool else "it is the same number at every call, 3 say"
+        do = f"if {when}, state it before this line: {statement(e, self.origins)}"
         return DataDependentError(what, kind="data-dependent", where=self._origin(), do=do)
 
     # -- guards -------------------------------------------------------------------------------------------------------
