@@ -123,7 +123,7 @@ def training(
     kept = _KeptInputs(joint, parts)
     written = frozenset(write.input for write in joint.plan.writes)
     again = GradientProgram(captured, joint.roots, written, lambda program: build(program, compile_aten))
-    apply: Callable[..., tuple[Any, ...]] = _make_function(joint, parts, run, backward, kept, again).apply
+    apply = torch_adapter.direct_apply(_make_function(joint, parts, run, backward, kept, again))
     bump = written_in_graph(joint.plan)
     watched = _Watched(joint, parts)
     first = parts.tangents[0]
