@@ -136,6 +136,7 @@ class _Writer:
         self.lines: list[str] = []
         self.next_entry = 0
         self.inputs: set[Buffer] = set()
+        self.takers = {old: new for new, old in schedule.in_place.items()}
         self.waiting: set[Buffer] = set()  # dead, kept because another buffer will take their memory
 
     def write(self) -> WrapperCode:
@@ -236,7 +237,8 @@ class _Writer:
 
     def _waits_for_taker(self, b: Buffer) -> bool:
         """Whether the dead buffer's memory is taken over by one that is not allocated yet."""
-        if all(old is not b or new in self.names.buffers for new, old in self.schedule.in_place.items()):
+        taker = self.takers.get(b)
+        if taker is None or taker in self.names.buffers:
             return False
         self.waiting.add(b)
         return True

@@ -258,7 +258,7 @@ def _commit(kernel: Kernel, alignment: Alignment, member: Member) -> None:
     moved = {s: e for s, e in alignment.right.items() if e is not s}
     if moved:
         for other in kernel.members:
-            other.place = {s: substitute(e, moved) for s, e in other.place.items()}
+            other.move(moved)
         kernel.axes = [piece for axis in kernel.axes for piece in alignment.right_axes.get(axis.symbol, (axis,))]
         kernel.reduced = {
             piece.symbol

@@ -11,7 +11,7 @@ Holds:  a member reads what an earlier member wrote only at the point where it w
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pliant.ir.loops import Axis, Buffer, Extern, Pointwise, Reduction
@@ -34,10 +34,19 @@ class Member:
     place: dict[Symbol, Expr]
     inner: bool
     phase: int
+    known: dict[Expr, Expr] = field(default_factory=dict, repr=False)  # what `at` found for this place
 
     def at(self, index: Expr) -> Expr:
         """An index expression of the computation, over the kernel's axes."""
-        return substitute(index, self.place)
+        found = self.known.get(index)
+        if found is None:
+            found = self.known[index] = substitute(index, self.place)
+        return found
+
+    def move(self, moved: Mapping[Symbol, Expr]) -> None:
+        """Have the kernel's symbols replaced in the place."""
+        self.place = {s: substitute(e, moved) for s, e in self.place.items()}
+        self.known.clear()
 
     @property
     def store_index(self) -> Expr:

@@ -27,21 +27,22 @@ def separate(graph: fx.Graph, positions: Iterable[int], dense: bool = False) -> 
     output = next(iter(graph.find_nodes(op="output")))
     values: list[Any] = list(output.args[0])
     owned: set[fx.Node] = set()
+    end = _epilogue(output)
     for position in positions:
         node = values[position]
         if not isinstance(node, fx.Node) or not isinstance(node.meta.get("val"), torch.Tensor):
             continue
         root = memory_root(node)
         if root.op == "placeholder" or root in owned:
-            values[position] = copy = _copy_of(graph, output, node)
+            values[position] = copy = _copy_of(graph, end, node)
             if dense:
                 copy.meta["val"] = _without_gaps(copy.meta["val"])
         owned.add(root)
     output.args = (tuple(values),)
 
 
-def _copy_of(graph: fx.Graph, output: fx.Node, node: fx.Node) -> fx.Node:
-    with graph.inserting_before(_epilogue(output)):
+def _copy_of(graph: fx.Graph, end: fx.Node, node: fx.Node) -> fx.Node:
+    with graph.inserting_before(end):
         copy = graph.call_function(_aten.clone.default, (node,))
     copy.meta.update(node.meta)
     return copy
