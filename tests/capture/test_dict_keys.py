@@ -6,6 +6,8 @@ import pytest
 import torch
 from tests.capture.against_eager import check
 
+import pliant
+
 
 class Mode(str, enum.Enum):
     GREEDY = "greedy"
@@ -40,3 +42,42 @@ def test_lookups_are_guarded(name):
     table[key] = 7.0
     check(program, torch.ones(3))
     table[key] = before
+
+
+def _compared_as_keys(x):
+    compared = 0
+
+    class Key:
+        def __hash__(self):
+            return hash("abc")
+
+        def __eq__(self, other):
+            nonlocal compared
+            compared += 1
+            return True
+
+    table = {"abc": 1}
+    found = [table[Key()], table.get(Key()), Key() in table]
+    del table[Key()]
+    return x + 1, found, compared, table
+
+
+def _compared_as_parts_of_dicts(x):
+    class Clears:
+        def __eq__(self, other):
+            left.clear()
+            return True
+
+        def __hash__(self):
+            return 13
+
+    left = {Clears(): 0}
+    right = {Clears(): Clears()}
+    return x + 1, left == right, len(left)
+
+
+@pytest.mark.parametrize("program", [_compared_as_keys, _compared_as_parts_of_dicts])
+def test_methods_of_keys_that_change_variables(program):
+    compiled = pliant.compile(program)
+    for _ in range(2):
+        assert str(compiled(torch.ones(2))) == str(program(torch.ones(2)))

@@ -349,7 +349,8 @@ class Tracer:
             if is_numpy_scalar(value):
                 continue
             if type(value) in (list, tuple, set, frozenset, dict):
-                self.refuse_opaque(*(value.values() if type(value) is dict else value), within=within | {id(value)})
+                parts = (*value, *value.values()) if type(value) is dict else value
+                self.refuse_opaque(*parts, within=within | {id(value)})
             elif operators.python_method(self, value, "__eq__") is not None and computes_plainly(self, value):
                 continue
             elif self.world.is_opaque(value) and not _safe_outside(value):

@@ -238,7 +238,7 @@ class _Frame:
 
     def _copy_first_cell(self, name: str) -> list[Item]:
         """Put what the first argument's cell holds into slot 0."""
-        if not self.parameters or _stores_to(self.point.code, name):
+        if not self.parameters or stores_to(self.point.code, name):
             raise Unsupported("super() needs a first argument that is a cell", kind="resume-frame")
         moved_away = self._free_first_slot()
         return [*moved_away, self.make("LOAD_DEREF", self.cell(name)), self.make("STORE_FAST", ".first")]
@@ -444,9 +444,9 @@ def _prefix(program: Program) -> int:
     return next(op.index for op in program.ops if op.name not in ("MAKE_CELL", "COPY_FREE_VARS"))
 
 
-def _stores_to(code: CodeType, name: str) -> bool:
+def stores_to(code: CodeType, name: str) -> bool:
     """Whether the code, or code inside it that shares the variable, may change its cell."""
     if any(op.name in ("STORE_DEREF", "DELETE_DEREF") and op.arg == name for op in decode(code)):
         return True
     inner = (const for const in code.co_consts if isinstance(const, CodeType) and name in const.co_freevars)
-    return any(_stores_to(const, name) for const in inner)
+    return any(stores_to(const, name) for const in inner)

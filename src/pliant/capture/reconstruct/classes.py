@@ -13,7 +13,9 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from pliant.capture.bytecode.resume import stores_to
 from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
+from pliant.capture.trace import Break
 from pliant.capture.value_kinds import CONSTANT_TYPES, SENTINEL_TYPES
 from pliant.guards.parts import root_of
 from pliant.guards.sources import HeldSource
@@ -43,6 +45,8 @@ class _Sharing:
     def __init__(self, b: Statements) -> None:
         self.trace = b.trace
         self.seen: set[int] = set()
+        frames = self.trace.end.frames if isinstance(self.trace.end, Break) else ()
+        self.variables = {id(cell) for frame in frames for cell in frame.cells}  # which frames may still store to
 
     def allows(self, value: Any) -> bool:
         if id(value) in self.seen or type(value) in _PLAIN:
@@ -51,8 +55,16 @@ class _Sharing:
         known = self.trace.origins.get(id(value))
         if known is not None:
             return isinstance(root_of(known[1]), HeldSource)
+        if isinstance(value, types.FunctionType) and self._has_variables(value):
+            return False
         parts = _parts(value) if not isinstance(value, type) else self._of_class(value)
         return parts is not None and all(map(self.allows, parts))
+
+    def _has_variables(self, function: types.FunctionType) -> bool:
+        """Whether what its cells hold may change: a frame that goes on behind a break has them, or its code stores."""
+        code = function.__code__
+        cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+        return any(id(cell) in self.variables or stores_to(code, name) for name, cell in cells)
 
     def _of_class(self, cls: type) -> list[Any]:
         if id(cls) not in self.trace.made:
