@@ -298,6 +298,20 @@ def dataclasses_with_defaults_of_the_call(x, log):
     return x + 1
 
 
+class Plain:
+    scale = 3
+
+
+PLAIN = Plain()
+
+
+def values_stored_into_a_class(x, log):
+    before = PLAIN.scale
+    Plain.scale = x.shape[0] + 1
+    log.append((before > 0, PLAIN.scale, Plain.scale))
+    return x + 1
+
+
 PROGRAMS = (
     dropped_generators,
     delegated_throw_and_close,
@@ -320,6 +334,7 @@ PROGRAMS = (
     classes_with_contents_across_a_break,
     special_methods_run_once,
     dataclasses_with_defaults_of_the_call,
+    values_stored_into_a_class,
 )
 
 

@@ -207,8 +207,8 @@ def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
 
 
 def _plain_class_value(t: Tracer, cls: type, found: Any, name: str) -> Any:
-    owner = next(base for base in cls.__mro__ if name in base.__dict__)
-    if t.world.is_made(owner):
+    owner = next(base for base in cls.__mro__ if name in base.__dict__ or t.world.slot_get(base, name) is not MISSING)
+    if t.world.is_made(owner) or t.world.slot_get(owner, name) is not MISSING:
         return found
     return t.world.bring(found, DictAttributeSource(held(owner, owner.__qualname__), name))
 
