@@ -1,5 +1,7 @@
 """`except*` in captured programs."""
 
+import re
+
 import pytest
 import torch
 
@@ -50,3 +52,32 @@ def test_groups_are_split_as_in_eager(errors, again):
 def test_a_naked_exception_is_wrapped():
     compiled = pliant.compile(naked, backend="eager", fullgraph=True)
     assert compiled(torch.ones(1))[1] == naked(torch.ones(1))[1]
+
+
+def _not_a_class(x):
+    try:
+        raise ValueError
+    except 5:
+        pass
+
+
+def _not_an_exception(x):
+    try:
+        raise ValueError
+    except (int, KeyError):
+        pass
+
+
+def _a_group(x):
+    try:
+        raise OSError("a")
+    except* ExceptionGroup:
+        pass
+
+
+@pytest.mark.parametrize("program", [_not_a_class, _not_an_exception, _a_group])
+def test_what_cannot_be_caught(program):
+    with pytest.raises(TypeError) as eager:
+        program(torch.ones(1))
+    with pytest.raises(TypeError, match=re.escape(str(eager.value))):
+        pliant.compile(program)(torch.ones(1))

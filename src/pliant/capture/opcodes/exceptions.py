@@ -50,12 +50,19 @@ def pop_except(frame: Frame, op: Op) -> None:
 
 @opcode("CHECK_EXC_MATCH")
 def check_exc_match(frame: Frame, op: Op) -> None:
-    wanted = frame.pop()
-    error = frame.stack[-1]
-    try:
-        frame.push(issubclass(type(error), wanted))
-    except TypeError as wrong:
-        raise Raised(wrong) from None
+    wanted = _catchable(frame.pop(), star=False)
+    frame.push(issubclass(type(frame.stack[-1]), wanted))
+
+
+def _catchable(wanted: Any, star: bool) -> Any:
+    """The exception class or tuple of such, if it is one."""
+    for cls in wanted if isinstance(wanted, tuple) else (wanted,):
+        if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+            inherit = "catching classes that do not inherit from BaseException is not allowed"
+            raise Raised(TypeError(inherit))
+        if star and issubclass(cls, BaseExceptionGroup):
+            raise Raised(TypeError("catching ExceptionGroup with except* is not allowed. Use except instead."))
+    return wanted
 
 
 @opcode("RERAISE")
@@ -93,6 +100,7 @@ def with_except_start(frame: Frame, op: Op) -> None:
 def check_eg_match(frame: Frame, op: Op) -> None:
     """Exception and class(es) -> what is left, and the group of what matches (None if nothing does)."""
     error, wanted = frame.popn(2)
+    _catchable(wanted, star=True)
     tracer = frame.tracer
     if isinstance(error, BaseExceptionGroup):
         matching, rest = tracer.native(error.split, wanted)
