@@ -312,6 +312,23 @@ def values_stored_into_a_class(x, log):
     return x + 1
 
 
+def _context(log):
+    try:
+        pliant.graph_break()
+        {}["missing"]
+    except KeyError as error:
+        log.append(type(error.__context__).__name__)
+
+
+def contexts_across_a_break(x, log):
+    try:
+        raise ValueError
+    except ValueError:
+        _context(log)
+    _context(log)
+    return x + 1
+
+
 PROGRAMS = (
     dropped_generators,
     delegated_throw_and_close,
@@ -335,6 +352,7 @@ PROGRAMS = (
     special_methods_run_once,
     dataclasses_with_defaults_of_the_call,
     values_stored_into_a_class,
+    contexts_across_a_break,
 )
 
 

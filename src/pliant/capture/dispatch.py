@@ -284,10 +284,12 @@ class Dispatcher:
         if traced.graph is None or not traced.graph.shape_env.has_unbacked:
             self._note_break(traced)
             return self._entry_of(traced, shape, ambient)
+        entry = None
         try:
             entry = self._entry_of(traced, shape, ambient)
         except (Unsupported, DataDependentError) as error:
             events.record("data_dependent_retry", name=self.name, why=str(error), where=self.location)
+        if entry is None:  # outside the handler: what is handled while tracing is the program's
             with config.use(config.get().with_options({"data_dependent": False})):
                 traced = self._trace(args, kwargs)
                 try:

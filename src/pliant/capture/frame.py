@@ -161,7 +161,7 @@ class Frame:
         if error.__traceback__ is None:  # raised just now
             error.__traceback__ = TRACEBACK
             if error.__context__ is None and error is not self.tracer.current_exception:
-                error.__context__ = self.tracer.current_exception
+                error.__context__ = self.tracer.handling()
         if handler is None:
             try:
                 raise raised

@@ -11,6 +11,7 @@ Reads on: `frame.py` (the loop), `opcodes/`, `calls.py`, `handlers/` (tables), `
 from __future__ import annotations
 
 import re
+import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -64,8 +65,8 @@ from pliant.capture.world import World
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
-from pliant.guards.kinds import MISSING
-from pliant.guards.sources import ArgSource, ItemSource, KwargSource, Source, held
+from pliant.guards.kinds import MISSING, Kind
+from pliant.guards.sources import ArgSource, HandledSource, ItemSource, KwargSource, Source, held
 from pliant.source import SourceLocation
 from pliant.symbolic.shape_env import ShapeEnv
 
@@ -239,13 +240,19 @@ class Tracer:
             error.__context__, error.__suppress_context__ = carried[1:]
             error.__traceback__ = TRACEBACK  # where it was raised it got its context
         elif error is not self.current_exception:
-            error.__context__ = self.current_exception
+            error.__context__ = self.current_exception if isinstance(error, StopIteration) else self.handling()
         return Raised(error)
 
     def carried(self, error: BaseException) -> BaseException:
         """The exception for C code to carry. Python chains it to what the interpreter itself handles, so its context is kept."""
         self.carrying = error, error.__context__, error.__suppress_context__
         return error
+
+    def handling(self) -> BaseException | None:
+        """The exception that is being handled, by the program here or by what called it."""
+        if self.current_exception is None:
+            self.world.guard(HandledSource(), Kind.IDENTITY, None)
+        return self.current_exception
 
     def _is_carried(self, error: BaseException) -> bool:
         return self.carrying is not None and self.carrying[0] is error
@@ -278,7 +285,7 @@ class Tracer:
     def raise_(self, error: BaseException) -> NoReturn:
         """The program's `raise error`."""
         if error is not self.current_exception and error.__context__ is None:
-            error.__context__ = self.current_exception
+            error.__context__ = self.handling()
         raise Raised(error)
 
     def hashable(self, key: Any) -> Any:
@@ -466,6 +473,9 @@ class _Attempt:
 
     # ---- starting
     def _start(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        outside = sys.exc_info()[1]
+        if outside is not None:
+            self.t.current_exception = self.t.world.bring(outside, HandledSource())
         match self.root:
             case CallableRoot(fn):
                 return self._call_root(fn, args, kwargs)
@@ -496,7 +506,8 @@ class _Attempt:
             return world.bring(args[index], ArgSource(index, name))
 
         stack = [bring(f"stack{i}") if full else NULL for i, full in enumerate(point.stack)]
-        t.current_exception = bring("exception") if point.handled else None
+        if point.handled:
+            t.current_exception = bring("exception")
         local = {name: bring(name) for name in point.locals}
         frame = Frame(t, point.code, root.globals, local, cells, root.name, True)
         frame.stack.extend(stack)

@@ -10,6 +10,7 @@ Holds:  sources are interned by value (equal sources are equal), so they are dic
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
@@ -379,6 +380,18 @@ class DrawSource(Source):
 
 def question(function: Any, *args: Any) -> QuestionSource:
     return QuestionSource(_Held(function), args)
+
+
+@source_class
+@dataclass(frozen=True, slots=True)
+class HandledSource(Source):
+    """The exception that the caller is handling, or None."""
+
+    def code(self, hold: Namer) -> str:
+        return f"{hold(sys.exc_info)}()[1]"
+
+    def describe(self) -> str:
+        return "the exception being handled"
 
 
 @source_class

@@ -250,7 +250,7 @@ def _dataclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 # ---- single functions
 @handles(sys.exc_info)
 def _exc_info(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    error = t.current_exception
+    error = t.handling()
     return (None, None, None) if error is None else (type(error), error, None)
 
 
@@ -266,7 +266,7 @@ def _cmp_to_key(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 @handles(sys.exception)
 def _exception(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return t.current_exception
+    return t.handling()
 
 
 @handles(logging.getLogger)

@@ -14,7 +14,7 @@ from pliant.capture.value_kinds import class_name
 def raise_varargs(frame: Frame, op: Op) -> None:
     count: Any = op.arg
     if count == 0:
-        current = frame.tracer.current_exception
+        current = frame.tracer.handling()
         if current is None:
             raise Raised(RuntimeError("No active exception to reraise"))
         raise Raised(current)
