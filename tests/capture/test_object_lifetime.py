@@ -1,5 +1,6 @@
 """Programs that notice when objects die, and texts that run the program's own code."""
 
+import copy
 import gc
 import weakref
 
@@ -135,3 +136,13 @@ def test_values_behind_a_break_are_let_go():
         seen.clear()
         compiled(torch.ones(2))
         assert seen[1] is True or call == 0  # compiling may hold it
+
+
+def test_a_copied_tuple_that_holds_itself():
+    def program(x):
+        pair = ([],)
+        pair[0].append(pair)
+        return x + 1, copy.deepcopy(pair)
+
+    found = pliant.compile(program)(torch.ones(1))[1]
+    assert found[0][0] is found

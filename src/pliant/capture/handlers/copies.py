@@ -95,6 +95,8 @@ def _deep_new(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
         return made
     if cls is tuple or cls is frozenset:
         items = [_deep(t, item, memo) for item in value]
+        if id(value) in memo:  # it holds itself, through something mutable
+            return memo[id(value)]
         return value if all(a is b for a, b in zip(items, value, strict=True)) else cls(items)
     if cls is types.MethodType:
         return types.MethodType(value.__func__, _deep(t, value.__self__, memo))
