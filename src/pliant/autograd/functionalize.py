@@ -27,7 +27,7 @@ from pliant.autograd.scatter import write_through
 from pliant.errors import InternalError
 from pliant.graph.call_plan import argument, plan_of
 from pliant.graph.concrete_sizes import QUESTIONS
-from pliant.graph.fake_tensor import FakeMode, FakeTensor
+from pliant.graph.fake_tensor import FakeMode, FakeTensor, tensor_of_number
 from pliant.graph.unbacked import bindings_of
 from pliant.symbolic.shape_env import ShapeEnv
 from pliant.torch_adapter import append_node
@@ -56,8 +56,9 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        func, args, kwargs = tensor_of_number(func, args, kwargs or {})
         handler = _handlers.get(func) or _classify(func)
-        return handler(self, func, args, kwargs or {})
+        return handler(self, func, args, kwargs)
 
     # -- recording ----------------------------------------------------------------------------------------------------
     def emit(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any) -> fx.Node:

@@ -304,6 +304,8 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
         raise Raised(AttributeError(f"'{fake.__class__.__name__}' object has no attribute '{name}'"))
     if name in ("__class__",):
         return bring_class(t, fake)
+    if name == "nbytes":
+        return t.native(torch.Tensor.numel, fake) * fake.dtype_.itemsize
     return t.native(getattr, fake, name)
 
 

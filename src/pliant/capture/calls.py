@@ -320,6 +320,8 @@ def _call_object(t: Tracer, obj: Any, args: tuple[Any, ...], kwargs: dict[str, A
     accessor = handlers.find_accessor(type(obj))
     if accessor is not None:
         return accessor(t, obj, args)
+    if type(obj) is types.GenericAlias:
+        return call(t, obj.__origin__, args, kwargs)
     folded = handlers.call_object(t, obj, args, kwargs)
     if folded is NotImplemented and type(obj).__module__.partition(".")[0] == "numpy":
         folded = arrays.call_numpy(t, obj, args, kwargs)

@@ -336,7 +336,7 @@ def subscript(t: Tracer, container: Any, key: Any) -> Any:
     """container[key]"""
     cls = type(container)
     if cls is FakeTensor:
-        view, rest = t.native(select_symbolic, container, t.internalize(key_of(key)))
+        view, rest = t.native(select_symbolic, container, t.internalize(_tensor_key(t, key)))
         return view if rest is NOTHING_LEFT else t.native(operator.getitem, view, rest)
     container = t.world.resolve(container)
     if cls in MUTABLE_CONTAINERS and t.world.needs_guards(container):
@@ -366,6 +366,19 @@ def subscript(t: Tracer, container: Any, key: Any) -> Any:
         return t.world.bring(raw, ItemSource(source, index, base))
     t.refuse_opaque(container)
     return t.native(operator.getitem, container, t.internalize(key))
+
+
+def _tensor_key(t: Tracer, key: Any) -> Any:
+    """An index of a tensor; integers in tensors without dimensions are numbers, as they are in eager."""
+    if type(key) is tuple:
+        return tuple(_tensor_key(t, part) for part in key)
+    key = key_of(key)
+    if type(key) is FakeTensor and not key.size_ and key.dtype_ in _INTEGERS and t.mode.allow_unbacked:
+        return t.native(torch.Tensor.item, key)
+    return key
+
+
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
 
 
 def _own_dict_item(t: Tracer, container: Any, key: Any) -> Any:
@@ -438,7 +451,7 @@ def store_subscript(t: Tracer, container: Any, key: Any, value: Any) -> None:
     """container[key] = value"""
     cls = type(container)
     if cls is FakeTensor:
-        view, rest = t.native(select_symbolic, container, t.internalize(key_of(key)))
+        view, rest = t.native(select_symbolic, container, t.internalize(_tensor_key(t, key)))
         t.native(operator.setitem, view, ... if rest is NOTHING_LEFT else rest, value)
         return
     container = t.world.resolve(container)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _make_wrapper = torch.Tensor._make_wrapper_subclass
 _CPU = torch.device("cpu")
+_TO_COPY, _FULL = torch.ops.aten._to_copy.default, torch.ops.aten.full.default
 CONSTANT_NUMEL = 64  # real tensors up to this many elements may meet fakes in one call (they act as constants)
 
 
@@ -99,6 +100,15 @@ _DTYPE_NAMES = {
     torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8", torch.bool: "b8",
     torch.complex64: "c64", torch.complex128: "c128",
 }  # fmt: skip
+
+
+def tensor_of_number(
+    func: Any, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+    """The call; a cast of a number, which vmap takes for a tensor, makes a tensor of it."""
+    if func is not _TO_COPY or isinstance(args[0], torch.Tensor):
+        return func, args, kwargs
+    return _FULL, ((), args[0]), {k: v for k, v in kwargs.items() if k in ("dtype", "layout", "device", "pin_memory")}
 
 
 def is_fake(value: object) -> bool:
@@ -192,6 +202,7 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func in QUESTIONS:
             return QUESTIONS[func](args[0])
         kwargs = kwargs or {}
+        func, args, kwargs = tensor_of_number(func, args, kwargs)
         plan = plan_of(func)
         self.writes += bool(plan.written)
         self.draws = self.draws or torch.Tag.nondeterministic_seeded in plan.tags

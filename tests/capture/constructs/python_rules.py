@@ -7,7 +7,10 @@ import enum
 import functools
 import itertools
 import operator
+import os
 import random
+import sys
+import time
 import typing
 
 import torch
@@ -470,3 +473,26 @@ def exception_group_by_kind(x, y):
     except* KeyError as group:
         seen.append(str(group.exceptions[0]))
     return x, seen
+
+
+@program(AREA)
+def printed_to_standard_output(x, y):
+    print("one", x.shape[1], file=sys.stdout)
+    sys.stdout.write("two\n")
+    return x
+
+
+@program(AREA)
+def questions_to_the_process(x, y):
+    return x, os.getpid() > 0, os.getcwd() != "", sys.getrecursionlimit() > 0
+
+
+@program(AREA, whole=False)
+def time_is_asked(x, y):
+    start = time.time()
+    return x * 2, time.time() >= start
+
+
+@program(AREA)
+def aliases_of_generic_classes_called(x, y):
+    return list[int]([1, 2]), dict[str, int](a=x)

@@ -367,3 +367,54 @@ def array_function_without_a_namesake(x, y):
 @program(AREA, whole=False)
 def element_function_in_python(x, y):
     return x.clone().apply_(lambda v: v + 1)
+
+
+@program(AREA)
+def vmap_with_numbers(x, y):
+    return torch.vmap(lambda a: a.sum() * 2)(x), torch.vmap(lambda a: a.mean() + 1.5)(y)
+
+
+@program(AREA)
+def vmap_nested(x, y):
+    return torch.vmap(torch.vmap(lambda a: a * 2))(x)
+
+
+@program(AREA)
+def batch_norm_that_averages(x, y):
+    norm = nn.BatchNorm1d(4, momentum=None, affine=False)
+    norm(x)
+    return norm(y), norm.running_mean, norm.running_var, norm.num_batches_tracked
+
+
+@program(AREA)
+def classes_of_tensors_called(x, y):
+    return torch.Tensor([1, 2]), torch.LongTensor([3]), torch.FloatTensor([[1.0]]), torch.Tensor(2, 3).shape
+
+
+@program(AREA)
+def index_in_a_tensor(x, y):
+    return x[torch.tensor(0)], x[torch.tensor(1), 2], x.flatten()[y.argmax()]
+
+
+@program(AREA)
+def floor_division_in_place(x, y):
+    x //= 2
+    return x
+
+
+@program(AREA)
+def bytes_of_a_tensor(x, y):
+    return x * x.nbytes, y.itemsize, y.element_size()
+
+
+@program(AREA, whole=False)
+def memory_through_dlpack(x, y):
+    return torch.from_dlpack(x) + 1
+
+
+@program(AREA, whole=False)
+def dual_tensors(x, y):
+    import torch.autograd.forward_ad as forward_ad
+
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(torch.sin(forward_ad.make_dual(x, y))).tangent

@@ -17,6 +17,7 @@ from pliant.capture.handlers import (
     python_twins,
     questions,
     random_numbers,
+    rewrites,
     standard_library,
     text_and_numbers,
     threads,
@@ -56,6 +57,7 @@ assert (
     and optimizers
     and parameters
     and random_numbers
+    and rewrites
     and questions
     and standard_library
     and text_and_numbers

@@ -24,7 +24,7 @@ from pliant.capture.arrays import call_numpy, to_array
 from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.containers import TEXT_METHODS, call_container_method
-from pliant.capture.handlers.effects import seed_generator
+from pliant.capture.handlers.effects import is_output, seed_generator, write_output
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.random_numbers import draw
 from pliant.capture.handlers.standard_library import call_value_method, fold
@@ -34,6 +34,7 @@ from pliant.capture.overrides import enter_device
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.guards.sources import question
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -84,6 +85,10 @@ _PURE_SELF_TYPES = (
     torch.dtype,
     torch.device,
     types.MappingProxyType,
+)
+# Questions to the process whose answers seldom change.
+_ANSWERS = frozenset(
+    (os.getcwd, os.getpid, os.cpu_count, sys.getrecursionlimit, sys.getdefaultencoding, sys.getfilesystemencoding)
 )
 _OWN_SELF_TYPES = (*MUTABLE_CONTAINERS, *OURS, type({}.keys()), type({}.values()), type({}.items()))
 
@@ -156,6 +161,8 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
         return call_container_method(t, receiver, name, args, kwargs)
     if name in _ITERATOR_METHODS and not t.world.is_opaque(receiver):
         return t.native(bound, *args, **kwargs)
+    if is_output(t, receiver):
+        return write_output(t, receiver, name, args)
     if isinstance(receiver, torch.Generator):
         if name != "manual_seed":
             raise GraphBreak("random-state", f"the method {name} of a generator")
@@ -211,6 +218,10 @@ def _call_c_function(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
     folded = fold(t, function, args, kwargs)
     if folded is not NotImplemented:
         return folded
+    if function in _ANSWERS and not args and not kwargs:
+        return t.world.bring(function(), question(function))
+    if module == "time":
+        raise GraphBreak("side-effect-call", f"time.{function.__name__}")
     if module.partition(".")[0] == "numpy" and (made := call_numpy(t, function, args, kwargs)) is not NotImplemented:
         return made
     if function is builtins.__build_class__:

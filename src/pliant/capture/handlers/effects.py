@@ -43,6 +43,8 @@ def _snapshot(t: Tracer, value: Any) -> Any:
         return value
     if type(value) in (tuple, list, dict, torch.Size):
         return _snapshots(t, value)
+    if is_output(t, value):
+        return value
     if isinstance(value, type) or t.world.is_foreign(value):
         if isinstance(value, (type, types.ModuleType, types.FunctionType)) or not type(value).__module__.startswith(
             "builtins"
@@ -62,9 +64,30 @@ def _is_computed(value: Any) -> bool:
     return type(value) in SYMBOLIC_TYPES and is_unbacked(value)
 
 
+def write_output(t: Tracer, file: Any, name: str, args: Args) -> Any:
+    """sys.stdout.write(text)"""
+    if name not in ("write", "flush") or not all(isinstance(a, str) for a in args):
+        raise GraphBreak("side-effect-call", f"the method {name} of an output")
+    t.world.set_origin(_write, held(_write, "write"))
+    _effect(t, _write, (file, name, *args), {})
+    return len(args[0]) if name == "write" else None
+
+
+def _write(file: Any, name: str, *args: Any) -> None:
+    getattr(file, name)(*args)
+
+
+def is_output(t: Tracer, file: Any) -> bool:
+    """Whether it is the standard output, or that of errors, as the program found it."""
+    return t.world.is_foreign(file) and (file is sys.stdout or file is sys.stderr)
+
+
 @handles(print)
 def _print(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     file = kwargs.pop("file", None)
+    if file is not None and is_output(t, file):
+        kwargs["file"] = file
+        file = None
     if file is None and _output_is_changed(t):
         file = t.get_attr(sys, "stdout")
         if file is None:  # nothing is printed

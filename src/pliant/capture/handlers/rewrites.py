@@ -1,0 +1,85 @@
+"""PyTorch's functions that the graph records as other calls, and those that lead out of every graph.
+
+In:     calls whose own C code would need a class, or a number that only running tells.
+Out:    recorded calls of other functions, or a break.
+
+Holds:  values, dtypes and changes are those of the function.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+import torch.nn.functional as F
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers.table import CLASSES, TABLE, Args, Handler, Kwargs, handles
+from pliant.capture.torch_calls import call_torch
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.unbacked import is_unbacked
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+# ---- the classes of tensors, called
+def _construct_tensor(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    """`torch.Tensor(3, 4)`, `torch.FloatTensor([1.0])`"""
+    dtype = torch.get_default_dtype() if cls is torch.Tensor else cls.dtype
+    if kwargs or len(args) == 1 and isinstance(args[0], FakeTensor):
+        raise GraphBreak("unknown-call", f"{cls.__name__} of a tensor")
+    data = [t.internalize(a) for a in args]
+    if len(data) == 1 and type(data[0]) in (list, tuple):
+        return t.call(torch.tensor, (data[0],), {"dtype": dtype})
+    return t.call(torch.empty, (data[0] if data and type(data[0]) is torch.Size else (data or [0]),), {"dtype": dtype})
+
+
+_KINDS = "Float Double Half BFloat16 Bool Byte Char Short Int Long".split()
+for _cls in (torch.Tensor, *(getattr(torch, f"{kind}Tensor") for kind in _KINDS)):
+    CLASSES[_cls] = _construct_tensor
+
+
+# ---- statistics whose weight of the past is a number from the graph
+def _batch_norm_averaging(
+    x: Any, mean: Any, var: Any, weight: Any, bias: Any, training: Any, momentum: Any, eps: Any
+) -> Any:
+    """`batch_norm` in training, with its running statistics changed by operators on tensors."""
+    with torch.no_grad():
+        dims = [d for d in range(x.dim()) if d != 1]
+        var_now, mean_now = torch.var_mean(x, dims, correction=1)
+        mean.copy_((1 - momentum) * mean + momentum * mean_now)
+        var.copy_((1 - momentum) * var + momentum * var_now)
+    return F.batch_norm(x, None, None, weight, bias, True, 0.0, eps)
+
+
+@handles(F.batch_norm)
+def _batch_norm(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
+    given: dict[str, Any] = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5}
+    given |= dict(zip(names, args)) | kwargs
+    momentum = given["momentum"]
+    averages = given["training"] is True and isinstance(given["running_mean"], FakeTensor)
+    if type(momentum) is not torch.SymFloat or not is_unbacked(momentum) or not averages:
+        return call_torch(t, F.batch_norm, args, kwargs)
+    return t.call(_batch_norm_averaging, tuple(given[name] for name in names), {})
+
+
+# ---- what leads out of the graph
+def _refuse(detail: str) -> Handler:
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        raise GraphBreak("unknown-call", detail)
+
+    return handler
+
+
+for _function in (torch.from_dlpack, torch.to_dlpack, torch.utils.dlpack.from_dlpack, torch.Tensor.__dlpack__):
+    TABLE[_function] = _refuse("memory is passed through DLPack")
+for _function in (
+    forward_ad.enter_dual_level,
+    forward_ad.exit_dual_level,
+    forward_ad.make_dual,
+    forward_ad.unpack_dual,
+):
+    TABLE[_function] = _refuse("forward-mode differentiation by dual tensors")
