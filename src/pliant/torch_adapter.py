@@ -150,7 +150,7 @@ def recording() -> Iterator[None]:
 
 
 # tensor -> the number of its storage object (`untyped_storage()._cdata`, without making an object for it).
-storage_of: Callable[[torch.Tensor], int] = torch._C._storage_id
+storage_of: Callable[[torch.Tensor], int] = torch._C._storage_id  # type: ignore[attr-defined]  # not in its stubs
 
 
 def tied_by_writes(written: torch.Tensor, other: torch.Tensor) -> bool:

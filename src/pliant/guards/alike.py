@@ -48,8 +48,9 @@ def _tests(steps: Sequence[Step]) -> list[Step]:
 
 
 def _source(step: Step) -> Source:
-    assert step.guard is not None and step.guard.source is not None
-    return step.guard.source
+    assert step.guard is not None
+    found: Source = step.guard.source
+    return found
 
 
 def _with_block(steps: Sequence[Step], tests: list[Step], tensors: str, name: str) -> list[str]:
