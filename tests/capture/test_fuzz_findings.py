@@ -329,6 +329,18 @@ def contexts_across_a_break(x, log):
     return x + 1
 
 
+class Stack(list):
+    def __getitem__(self, index):
+        return super().__getitem__(index)
+
+
+def slices_of_a_list_of_its_own(x, log):
+    stack = Stack([1, x.shape[0]])
+    pliant.graph_break()
+    log.append((stack[1:], stack[-1], stack[0]))
+    return x + 1
+
+
 PROGRAMS = (
     dropped_generators,
     delegated_throw_and_close,
@@ -353,6 +365,7 @@ PROGRAMS = (
     dataclasses_with_defaults_of_the_call,
     values_stored_into_a_class,
     contexts_across_a_break,
+    slices_of_a_list_of_its_own,
 )
 
 

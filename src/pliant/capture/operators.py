@@ -355,15 +355,7 @@ def subscript(t: Tracer, container: Any, key: Any) -> Any:
     if isinstance(container, dict):
         return dict_item(t, container, key)
     if isinstance(container, (list, tuple)) and t.world.is_foreign(container):
-        source = t.world.source_of(container)
-        assert source is not None
-        index = operator.index(concrete(key)) if not isinstance(key, slice) else None
-        if index is None:
-            raise GraphBreak("unknown-object", f"a slice of a {cls.__name__} from outside")
-        t.world.guard(source, Kind.LENGTH, len(container))
-        base = "list" if isinstance(container, list) else "tuple"
-        raw = t.native((list if base == "list" else tuple).__getitem__, container, index)
-        return t.world.bring(raw, ItemSource(source, index, base))
+        return sequence_item(t, container, key)
     t.refuse_opaque(container)
     return t.native(operator.getitem, container, t.internalize(key))
 
@@ -379,6 +371,19 @@ def _tensor_key(t: Tracer, key: Any) -> Any:
 
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
+
+
+def sequence_item(t: Tracer, container: Any, key: Any) -> Any:
+    """list.__getitem__, or tuple's, of an instance of a subclass."""
+    base = list if isinstance(container, list) else tuple
+    source = t.world.source_of(container)
+    if source is None:
+        return t.native(base.__getitem__, container, _index(t, key))
+    if isinstance(key, slice):
+        raise GraphBreak("unknown-object", f"a slice of a {type(container).__name__} from outside")
+    index = operator.index(concrete(key))
+    t.world.guard(source, Kind.LENGTH, len(container))
+    return t.world.bring(t.native(base.__getitem__, container, index), ItemSource(source, index, base.__name__))
 
 
 def _own_dict_item(t: Tracer, container: Any, key: Any) -> Any:

@@ -44,7 +44,7 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
         return (
             operators.subscript(t, receiver, args[0])
             if type(receiver) is list
-            else t.native(list.__getitem__, receiver, concrete(args[0]))
+            else operators.sequence_item(t, receiver, args[0])
         )
     if name in ("append", "add") and len(args) == 1:
         value = t.hashable(args[0]) if name == "add" else args[0]
