@@ -126,7 +126,7 @@ def make_entry(
     tail = end_of.statements()
     tail = [*_classes(trace, writer, outputs), *tail]
     draws = _draws(trace, writer)
-    call = _graph_call(trace, writer, section, graph, outputs, eager) if graph is not None else []
+    call = _graph_call(trace, writer, section, graph, outputs, eager, end_of.passed) if graph is not None else []
     early, indexes = alike.arguments(writer.steps[:place])
     late, others = alike.others(writer.steps[place:], writer.locals)
     steps = [*early, *(section.use() if section else []), *late]
@@ -198,6 +198,7 @@ def _graph_call(
     graph: GraphCallable,
     outputs: list[str],
     eager: Callable[..., Any] | None,
+    passed: int | None,
 ) -> list[str]:
     assert trace.graph is not None
     inputs = _graph_inputs(writer, section, [i.source for i in trace.graph.inputs])
@@ -212,7 +213,10 @@ def _graph_call(
     again = ["    for generator, state in generators:", "        generator.setstate(state)"] if trace.draws else []
     tail = ["except Exception as error:", *again, "    failed = str(error)"]
     # Outside the handler: what eager raises has nothing to do with what is handled there.
-    serve = ["if failed is not None:", f"    return {instead}(failed, args, kwargs, random_state)"]
+    served = f"{instead}(failed, args, kwargs, random_state)"
+    if passed is not None:
+        served = f"[*[None] * {passed - 1}, lambda *rest: {served}]"
+    serve = ["if failed is not None:", f"    return {served}"]
     return [f"random_state = {state}", "failed = None", "try:", f"    {line}", *tail, *serve]
 
 
