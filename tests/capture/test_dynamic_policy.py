@@ -2,6 +2,7 @@
 
 import torch
 
+import pliant
 from pliant import config
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.guards.sources import ArgSource, DictAttributeSource, held
@@ -78,3 +79,12 @@ def test_symbols_pass_breaks():
     policy = DynamicPolicy()
     policy.note_dynamic(X, 2, frozenset({0}))
     assert dims(policy, 4, 5) == ("dynamic", "static")
+
+
+def test_sizes_with_different_pasts_share_no_symbol():
+    """Equal now by chance: a batch of 2 and a cache that has grown from 1 to 2."""
+    pliant.reset()
+    compiled = pliant.compile(lambda x: x.sin().sum(1))
+    for n in range(1, 6):
+        compiled(torch.randn(2, n, 8))
+    assert pliant.stats()["graphs"] == 2

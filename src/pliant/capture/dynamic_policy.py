@@ -56,8 +56,9 @@ def marks_of(tensor: torch.Tensor) -> dict[int, DimMark]:
 
 @dataclass(slots=True)
 class _Seen:
-    """Sizes of a tensor at earlier captures; None where they differed."""
+    """Sizes of a tensor at the first capture, and at all so far; None where they differed."""
 
+    first: tuple[int, ...]
     sizes: list[int | None]
 
 
@@ -122,15 +123,19 @@ class DynamicPolicy:
     def _note_sizes(self, source: Source, sizes: tuple[int, ...]) -> frozenset[int]:
         """Dimensions that were not always this size, and with them the first."""
         with self._lock:
-            seen = self._tensors.setdefault((source, len(sizes)), _Seen(list(sizes)))
+            seen = self._tensors.setdefault((source, len(sizes)), _Seen(sizes, list(sizes)))
             seen.sizes = [_merged(old, new) for old, new in zip(seen.sizes, sizes, strict=True)]
             changed = frozenset(d for d, n in enumerate(seen.sizes) if n is None)
             return changed | {0} if changed else changed  # the outermost is a batch in most programs, and costs nothing
 
+    def first_size(self, source: Source, rank: int, dim: int) -> int:
+        """The size that the first capture saw, once a capture has."""
+        return self._tensors[(source, rank)].first[dim]
+
     def note_dynamic(self, source: Source, rank: int, dims: frozenset[int]) -> None:
         """Dimensions that are symbols where the value comes from (a graph before a break)."""
         with self._lock:
-            seen = self._tensors.setdefault((source, rank), _Seen([_UNSEEN] * rank))
+            seen = self._tensors.setdefault((source, rank), _Seen((_UNSEEN,) * rank, [_UNSEEN] * rank))
             seen.sizes = [None if d in dims else n for d, n in enumerate(seen.sizes)]
 
     def stride(self, source: Source, place: tuple[int, int], value: int, times: int | None) -> str:

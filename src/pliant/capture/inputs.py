@@ -156,7 +156,7 @@ class Inputs:
         sizes, strides = tuple(value.shape), tuple(value.stride()) if value.layout is torch.strided else ()
         dims = ("static",) * value.dim() if static else self.policy.tensor_dims(source, value)
         try:
-            fake_sizes = tuple(self._size(n, d, source, i) for i, (n, d) in enumerate(zip(sizes, dims, strict=True)))
+            fake_sizes = tuple(self._size(sizes, d, source, i) for i, d in enumerate(dims))
             fake_strides = self._strides(sizes, strides, fake_sizes, source)
             fake = self.mode.from_real(value, sizes=fake_sizes, strides=fake_strides)
         except Unsupported as error:
@@ -167,16 +167,18 @@ class Inputs:
         self.inputs.append(GraphInput(node.name, "tensor", fake, source, value, static))
         return fake
 
-    def _size(self, size: int, how: Any, source: Source, dim: int) -> int | torch.SymInt:
-        lo, hi = None, None
+    def _size(self, sizes: tuple[int, ...], how: Any, source: Source, dim: int) -> int | torch.SymInt:
+        lo, hi, size = None, None, sizes[dim]
         if isinstance(how, tuple):
             how, lo, hi = how
         if how == "static":
             return size
         if how == "unbacked":
             return self._unbacked_size(source, dim, lo, hi)
-        marked = how == "marked"
-        expr = self.shape_env.create_symbol(size, SizeSource(source, dim), lo=lo, hi=hi, must_stay_dynamic=marked)
+        marked, before = how == "marked", self.policy.first_size(source, len(sizes), dim)
+        expr = self.shape_env.create_symbol(
+            size, SizeSource(source, dim), lo=lo, hi=hi, must_stay_dynamic=marked, before=before
+        )
         return self.wrap(expr)  # type: ignore[no-any-return]
 
     def _unbacked_size(self, source: Source, dim: int, lo: int | None, hi: int | None) -> int | torch.SymInt:

@@ -93,7 +93,7 @@ class ShapeEnv:
         self.frozen = False
         self._declared: dict[Symbol, Interval] = {}
         self._marks: dict[Symbol, DynamicMark] = {}
-        self._duck: dict[int, Symbol] = {}
+        self._duck: dict[tuple[Number, Number | None], Symbol] = {}
         self._counters: dict[str, int] = {}
         self._hint_memo: dict[Expr, Number | None] = {}
         self._wrapped: dict[Expr, SymNumber] = {}
@@ -112,18 +112,19 @@ class ShapeEnv:
         hi: float | None = None,
         duck: bool = True,
         must_stay_dynamic: bool = False,
+        before: Number | None = None,
     ) -> Expr:
         """The symbol for an input's value, or a constant if this value is specialized.
 
         Without `lo` an integer is a size: 0 and 1 become constants, others range over [2, inf) and equal hints share a
-        symbol. Pass `lo=-math.inf` for a number that is no size. `must_stay_dynamic` makes any guard that fixes the
-        symbol, or excludes part of [lo, hi], a `ConstraintError`.
+        symbol, if the sizes that were seen `before` are equal too. Pass `lo=-math.inf` for a number that is no size.
+        `must_stay_dynamic` makes any guard that fixes the symbol, or excludes part of [lo, hi], a `ConstraintError`.
         """
         is_size = kind is int and lo is None and hint >= 0
         if is_size and self.specialize_zero_one and hint in (0, 1) and not must_stay_dynamic:
             return Integer(int(hint))
         shares = is_size and hi is None and duck and self.duck_shape and not must_stay_dynamic
-        if shares and (found := self._duck.get(int(hint))) is not None:
+        if shares and (found := self._duck.get((hint, before))) is not None:
             self.sources[found].append(source)
             return self.facts.simplify(found)
         symbol = self._fresh(_BACKED_PREFIX[kind], kind)
@@ -133,7 +134,7 @@ class ShapeEnv:
             least = self._least_size(int(hint)) if is_size else -math.inf
             self._declare(symbol, least if lo is None else lo, math.inf if hi is None else hi)
         if shares:
-            self._duck[int(hint)] = symbol
+            self._duck[(hint, before)] = symbol
         if must_stay_dynamic:
             self._marks[symbol] = DynamicMark(-math.inf if lo is None else lo, math.inf if hi is None else hi, source)
             self._check_hint_in_mark(symbol, hint)
