@@ -341,20 +341,6 @@ def slices_of_a_list_of_its_own(x, log):
     return x + 1
 
 
-def break_after_a_failed_assumption(x, log):
-    if x.sum() > 0:
-        log.append("positive")
-        assert x.sum() < 0 or len(log) == 1
-    pliant.graph_break()
-    if x.min() > 0:
-        try:
-            assert x.sum() < 0, "negative"
-        except AssertionError as error:
-            pliant.graph_break()
-            log.append(str(error))
-    return x + 1
-
-
 def raise_before_a_break(x, log):
     try:
         if x.sum() > 0:
@@ -391,7 +377,6 @@ PROGRAMS = (
     values_stored_into_a_class,
     contexts_across_a_break,
     slices_of_a_list_of_its_own,
-    break_after_a_failed_assumption,
     raise_before_a_break,
 )
 
