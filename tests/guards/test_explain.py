@@ -48,6 +48,11 @@ ROWS = (
     ("tensor identity", "put_item(ns, 'b#', a#)", "two of `a0`, `b0` are the same object now"),
     ("aliased tensors written", "put_item(ns, 'b#', a#[:])", "`a0` is written and now shares memory with `b0`"),
     ("conjugate view", "put_item(ns, 'w#', w#.conj())", "`w0` is a conjugate view now"),
+    ("enum members", "put(o#, 'e', E#.B)", "`o0.e` was E0.A, is another object: E0.B"),
+    ("tying", "put(b#, 'weight', a#.weight)", "two of `a0.weight`, `b0.weight` are the same object now"),
+    ("dispatch mode", "mode(Mode#())", "dispatch modes was none, is Mode0"),
+    ("module members", "m#.register_parameter('b', None); undo(lambda: m#._parameters.pop('b'))",
+     "`m0._parameters['b']` was not there, now it is None"),
     ("sparse or quantized", "put_item(ns, 'w#', torch.eye(4).to_sparse())", "layout of `w0` was torch.strided, is torch.sparse"),
 )  # fmt: skip
 

@@ -8,6 +8,7 @@ Holds:  the statements themselves are run again, so the explanation cannot disag
 
 from __future__ import annotations
 
+import enum
 import os
 import re
 import reprlib
@@ -21,6 +22,7 @@ import torch
 from pliant.guards.codegen import READ_ERRORS, Step, lookup
 from pliant.guards.kinds import MISSING, Guard, Kind, TensorFacts
 from pliant.guards.names import Names
+from pliant.guards.parts import root_of
 from pliant.guards.sources import AttributeSource, DictAttributeSource, HeldSource, ItemSource, Source, StateSource
 from pliant.guards.state import READERS
 
@@ -114,6 +116,8 @@ def _short(value: Any) -> str:
         return f"a tensor {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
     if isinstance(value, type):
         return value.__qualname__
+    if isinstance(value, enum.Enum):
+        return f"{type(value).__qualname__}.{value.__dict__.get('_name_')}"
     text = repr(value) if isinstance(value, _PLAIN) or type(value).__module__ == "numpy" else ""
     return text if text and len(text) < 80 else f"a {type(value).__qualname__}"
 
@@ -192,14 +196,21 @@ def _sizes(g: Guard, e: TensorFacts, v: torch.Tensor) -> tuple[str, str]:
         )
     for dim, (old, new) in enumerate(zip(e.sizes, v.shape)):
         if old is not None and old != new:
+            if _is_held(g):
+                return f"size of dimension {dim} of `{name}` was {old}, is {new}", "replace it before the first call"
             advice = f"pliant.mark_dynamic({name}, {dim}) before the first call, or compile with dynamic=True"
             return f"size of dimension {dim} of `{name}` was {old}, is {new}", advice
     strides = tuple(e.strides or ())
     return f"strides of `{name}` were {strides}, are {tuple(v.stride())}", f"pass {name}.contiguous()"
 
 
+def _is_held(g: Guard) -> bool:
+    """Whether the value is reached from a module, a function or a global, not passed."""
+    return isinstance(root_of(g.source), HeldSource)
+
+
 def _equals(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
-    advice = ""
+    advice = "set it before the first call; each value compiles once" if _is_held(g) else ""
     if isinstance(g.expected, (int, float)) and not isinstance(g.expected, bool):
         advice = "nothing: a number that changes becomes symbolic at this compile"
     return (
@@ -274,7 +285,9 @@ def _same_as(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
 
 def _distinct(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
     names = ", ".join(f"`{s.describe()}`" for s in g.expected)
-    return f"two of {names} are the same object now", "do not pass one object twice"
+    held = all(isinstance(root_of(source), HeldSource) for source in g.expected)
+    advice = "tie objects before the first call" if held else "do not pass one object twice"
+    return f"two of {names} are the same object now", advice
 
 
 def _separate(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
@@ -291,7 +304,14 @@ def _state(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
     new = reader.read()
     if g.source.name == "config":
         return "the configuration changed", reader.advice
-    return f"{g.source.describe()} was {g.expected}, is {new}", reader.advice
+    return f"{g.source.describe()} was {_setting(g.expected)}, is {_setting(new)}", reader.advice
+
+
+def _setting(value: Any) -> str:
+    """Classes of modes by name."""
+    if isinstance(value, tuple) and all(isinstance(item, type) for item in value):
+        return ", ".join(item.__qualname__ for item in value) or "none"
+    return str(value)
 
 
 def _shape(g: Guard, v: Any, variables: dict[str, Any]) -> tuple[str, str]:
