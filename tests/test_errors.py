@@ -48,12 +48,6 @@ def test_long_parts_are_aligned():
     assert text == "UserError: w\n  a.py:1 in f\n  b.py:2 in g\n  why  one\n       two\n  do   this"
 
 
-def test_unsupported_becomes_the_error_of_fullgraph():
-    error = errors.Unsupported("call of `f`", kind="call", why="w", do="d").as_user_error()
-    assert isinstance(error, errors.GraphBreakError)
-    assert str(error).startswith("GraphBreakError [call]: call of `f`\n  why  w\n  do   d")
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -68,7 +62,7 @@ def test_errors_travel_between_processes(error):
 
 
 def test_hierarchy():
-    users = (errors.GraphBreakError, errors.ConstraintError, errors.ExportError, errors.ConfigError)
+    users = (errors.GraphBreakError, errors.ConstraintError, errors.ConfigError)
     assert all(issubclass(e, errors.UserError) for e in users)
     assert issubclass(errors.VerifyError, errors.InternalError)
     assert not issubclass(errors.Unsupported, errors.PliantError)

@@ -104,10 +104,6 @@ class AssumptionError(PliantError):
     page = "docs/dynamic-shapes.md"
 
 
-class ExportError(UserError):
-    """The model cannot be exported, saved or loaded as asked."""
-
-
 class ConfigError(UserError):
     """An unknown option, a value of the wrong type, an unknown mode or backend."""
 
@@ -118,10 +114,6 @@ class RecompileError(UserError):
     """A recompilation where the program forbade it (`set_stance("fail_on_recompile")`)."""
 
     page = "docs/debugging.md"
-
-
-class DistributedError(UserError):
-    """Ranks disagree about what they compile, or a rank did not answer in time."""
 
 
 class CompileError(PliantError):
@@ -174,10 +166,6 @@ class Unsupported(Exception):
         self.where = where
         self.why = why
         self.do = do
-
-    def as_user_error(self) -> GraphBreakError:
-        """The error that `fullgraph=True` shows for it."""
-        return GraphBreakError(self.what, kind=self.kind, where=self.where, why=self.why, do=self.do)
 
 
 class PliantWarning(UserWarning):

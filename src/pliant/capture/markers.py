@@ -39,10 +39,6 @@ def mark(fn: Any, how: Mark) -> None:
     _marks[id(fn)] = (fn, how)
 
 
-def unmark(fn: Any) -> None:
-    _marks.pop(id(fn), None)
-
-
 def substitute(original: Any, traceable: Callable[..., Any]) -> None:
     """Calls of `original` are captured as calls of `traceable`."""
     _substitutes[id(original)] = (original, traceable)

@@ -8,7 +8,7 @@ Holds:  a fake keeps the node of the graph that computed it; a region that uses 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -136,6 +136,3 @@ def record_module(t: Tracer, module: torch.nn.Module, values: Iterable[Any], nam
     target = recorder.submodule(module, name)
     recorder.append(recorder.graph.call_module(target, nodes), result)
     return result
-
-
-Traced = Callable[..., Any]

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import fx
 
 from pliant.symbolic.shape_env import ShapeEnv
@@ -62,10 +61,3 @@ class AtenGraph:
 Runnable = Callable[[list[Any]], list[Any]]
 # A backend at the ATen level.
 AtenCompiler = Callable[[AtenGraph], Runnable]
-
-
-def fake_of(node: fx.Node) -> torch.Tensor:
-    """The fake tensor a node computes."""
-    value = node.meta["val"]
-    assert isinstance(value, torch.Tensor), node
-    return value

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pliant.symbolic.shape_env import ShapeEnv
 
 _make_wrapper = torch.Tensor._make_wrapper_subclass
-_CPU = torch.device("cpu")
 _TO_COPY, _FULL = torch.ops.aten._to_copy.default, torch.ops.aten.full.default
 CONSTANT_NUMEL = 64  # real tensors up to this many elements may meet fakes in one call (they act as constants)
 

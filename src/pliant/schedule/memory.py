@@ -13,7 +13,6 @@ import torch
 
 from pliant import config
 from pliant.ir.loops import Buffer, LoopProgram, View
-from pliant.ir.scalar import Load
 from pliant.schedule.dependencies import access, views_in
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, loads_of
 from pliant.schedule.sizes import Sizes
@@ -253,8 +252,3 @@ def _reads(step: Step) -> set[Buffer]:
         touched = access(member.loops)
         found_loads |= touched.reads
     return found_loads
-
-
-def is_own_load(kernel: Kernel, load: Load) -> bool:
-    """Whether a load reads what the kernel itself computes."""
-    return any(m.loops.out is load.buffer for m in kernel.members)

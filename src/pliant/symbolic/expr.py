@@ -876,10 +876,6 @@ def rule_memo(rule: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr
     return remembered
 
 
-def free_symbols(e: Expr) -> frozenset[Symbol]:
-    return e.free
-
-
 # The rules and the printer build on the classes above, so they come last.
 from pliant.symbolic import printer  # noqa: E402
 from pliant.symbolic.rules import division, floats, powers, relations  # noqa: E402

@@ -19,7 +19,6 @@ Position = tuple[int | None, int | None, int | None, int | None]  # line, end li
 NO_POSITION: Position = (None, None, None, None)
 
 _EXTENDED_ARG = opcode.opmap["EXTENDED_ARG"]
-_CACHE = opcode.opmap["CACHE"]
 _JUMPS = frozenset(opcode.opname[number] for number in (*opcode.hasjrel, *opcode.hasjabs))
 
 

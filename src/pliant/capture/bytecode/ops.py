@@ -49,13 +49,6 @@ def effect(op: Op) -> tuple[int, int]:
     return _count(info.pops, op), _count(info.pushes, op)
 
 
-def jump_effect(op: Op) -> int:
-    """How the depth changes when the operation jumps."""
-    jump = OPS[op.name].jump
-    assert jump is not None, f"{op.name} does not jump"
-    return _count(jump, op)
-
-
 def _count(count: Count, op: Op) -> int:
     return count if isinstance(count, int) else count(op)
 

@@ -11,8 +11,6 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import decide
 from pliant.capture.value_kinds import concrete
 
-_DONE = object()
-
 
 @opcode("JUMP")
 def jump(frame: Frame, op: Op) -> None:
