@@ -77,7 +77,8 @@ def _extreme(symbol: str, symbolic: Any, name: str) -> Handler:
         mark = best if key is None else t.call(key, (best,), {})
         for value in values[1:]:
             rank = value if key is None else t.call(key, (value,), {})
-            if key is None and (type(value) in SYMBOLIC_TYPES or type(best) in SYMBOLIC_TYPES):
+            symbols = type(value) in SYMBOLIC_TYPES or type(best) in SYMBOLIC_TYPES
+            if key is None and symbols and not isinstance(value, torch.Tensor) and not isinstance(best, torch.Tensor):
                 best = mark = t.native(symbolic, best, value)
             elif concrete(operators.truth(t, operators.compare(t, symbol, rank, mark))):
                 best, mark = value, rank
