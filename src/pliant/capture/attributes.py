@@ -95,7 +95,7 @@ def _native(t: Tracer, obj: Any, name: str) -> Any:
 def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
     cls = type(obj)
     if name == "__dict__":
-        return t.world.instance_dict(obj) if t.world.is_foreign(obj) else _native(t, obj, name)
+        return t.world.instance_dict(obj) if t.world.is_foreign(obj) and hasattr(obj, name) else _native(t, obj, name)
     if name == "__class__":
         return bring_class(t, obj)
     hook = t.world.type_lookup(cls, "__getattribute__")
@@ -129,7 +129,7 @@ def generic_get_attr(t: Tracer, obj: Any, name: str) -> Any:
     """object.__getattribute__: data descriptor, instance dict, other descriptor, plain class attribute."""
     cls = type(obj)
     found = t.world.type_lookup(cls, name)
-    if found is not MISSING and _is_data_descriptor(t, found):
+    if found is not MISSING and _is_data_descriptor(t, found) and _getter(t, found) is not None:
         return bind(t, found, obj, cls, name)
     value = _instance_attribute(t, obj, name, shadows=found is not MISSING)
     if value is not MISSING:
@@ -228,7 +228,7 @@ def _c_descriptor(t: Tracer, found: Any, obj: Any, name: str) -> Any:
     world = t.world
     stored = world.slot_get(obj, name)
     if stored is DELETED:
-        raise Raised(AttributeError(name))
+        raise Raised(AttributeError(f"'{type(obj).__name__}' object has no attribute '{name}'", name=name, obj=obj))
     if stored is not MISSING:
         return stored
     source = world.source_of(obj)
@@ -524,6 +524,14 @@ def generic_set_attr(t: Tracer, obj: Any, name: str, value: Any) -> None:
     return None
 
 
+def _slot_is_empty(t: Tracer, slot: types.MemberDescriptorType, obj: Any, name: str) -> bool:
+    try:
+        _c_descriptor(t, slot, obj, name)
+    except Raised:
+        return True
+    return False
+
+
 def _set_through_descriptor(t: Tracer, found: Any, obj: Any, name: str, value: Any) -> None:
     if isinstance(found, property):
         function = found.fdel if value is DELETED else found.fset
@@ -534,6 +542,8 @@ def _set_through_descriptor(t: Tracer, found: Any, obj: Any, name: str, value: A
         return
     if isinstance(found, types.MemberDescriptorType):
         if t.world.is_foreign(obj):
+            if value is DELETED and _slot_is_empty(t, found, obj, name):
+                raise Raised(AttributeError(name))
             t.world.slot_set(obj, name, value, "slot")
         elif value is DELETED:
             t.native(found.__delete__, obj)

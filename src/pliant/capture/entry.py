@@ -12,6 +12,7 @@ Reads on: `reconstruct/` for values, `resume_function.py` for what follows a bre
 from __future__ import annotations
 
 import collections
+import contextlib
 import itertools
 import linecache
 import textwrap
@@ -341,7 +342,7 @@ class _Body:
             case "slot" | "type":
                 owner = "object" if effect.via == "slot" else "type"
                 return (
-                    f"{owner}.__delattr__({obj}, {name!r})"
+                    f"{b.hold(_deleted)}({owner}, {obj}, {name!r})"
                     if delete
                     else f"{owner}.__setattr__({obj}, {name!r}, {value})"
                 )
@@ -386,6 +387,12 @@ class _Body:
         else:
             head = names(types.FunctionType(step.code, frame.globals), label)
         return head, values
+
+
+def _deleted(owner: type, obj: Any, name: str) -> None:
+    """An attribute that the program deleted, perhaps one that it had stored itself."""
+    with contextlib.suppress(AttributeError):
+        owner.__delattr__(obj, name)
 
 
 def raised(error: BaseException) -> None:

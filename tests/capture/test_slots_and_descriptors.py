@@ -1,0 +1,76 @@
+"""Objects with `__slots__`, and descriptors that have only some of their methods."""
+
+import pytest
+import torch
+
+import pliant
+
+
+class SetsOnly:
+    def __set__(self, obj, value):
+        obj.__dict__["a"] = value
+
+
+class WithDescriptor:
+    a = SetsOnly()
+
+
+class OnlyWeak:
+    __slots__ = ["__weakref__"]
+
+
+class WithDict:
+    __slots__ = ["__dict__", "b"]
+
+
+class Slotted:
+    __slots__ = ["a"]
+
+
+def outcome(action):
+    try:
+        return action()
+    except AttributeError as error:
+        return str(error)
+
+
+def descriptor_without_get(x):
+    obj = WithDescriptor()
+    first = type(obj.a).__name__
+    obj.a = 42
+    return first, obj.a
+
+
+def use(weak, with_dict, slotted):
+    found = [hasattr(o, n) for o in (weak, with_dict, slotted) for n in ("__dict__", "__weakref__", "a", "b")]
+    with_dict.c, with_dict.b, slotted.a = 1, 2, 3
+    found += [dict(with_dict.__dict__), hasattr(slotted, "a"), slotted.a]
+    del slotted.a
+    found.append(hasattr(slotted, "a"))
+    found.append(outcome(lambda: setattr(slotted, "missing", 1)))
+    found.append(outcome(lambda: delattr(slotted, "a")))
+    found.append(outcome(lambda: slotted.a))
+    return found
+
+
+def made_inside(x):
+    return use(OnlyWeak(), WithDict(), Slotted())
+
+
+def made_before_a_break(x):
+    weak, with_dict, slotted = OnlyWeak(), WithDict(), Slotted()
+    pliant.graph_break()
+    return use(weak, with_dict, slotted)
+
+
+def keywords_named_like_ours(x):
+    return dict(self=1, function=2), "{self} {function}".format(self=3, function=4)
+
+
+@pytest.mark.parametrize(
+    "program", [descriptor_without_get, made_inside, made_before_a_break, keywords_named_like_ours]
+)
+def test_as_eager(program):
+    compiled = pliant.compile(program)
+    for _ in range(2):
+        assert compiled(torch.ones(1)) == program(torch.ones(1))
