@@ -45,25 +45,17 @@ def first_steps(step: Callable[[], object]) -> float:
 def row(name: str, count: int, peer: bool) -> list[str]:
     import pliant
 
-    loop = microseconds(make(name, count, foreach=False).step) / 1e3
-    foreach = microseconds(make(name, count, foreach=True).step) / 1e3
     mine = pliant.compile(make(name, count).step)
     seconds = first_steps(mine)
-    ours = microseconds(mine) / 1e3
-    cells = [
-        name,
-        str(count),
-        f"{loop:.3f}",
-        f"{foreach:.3f}",
-        f"{ours:.3f}",
-        f"{loop / ours:.1f}x",
-        f"{seconds:.1f} s",
-    ]
+    steps = [make(name, count, foreach=False).step, make(name, count, foreach=True).step, mine]
     if peer:
-        theirs = torch.compile(make(name, count).step)
-        first_steps(theirs)
-        cells.append(f"{microseconds(theirs) / 1e3:.3f}")
-    return cells
+        torch._dynamo.reset()
+        steps.append(torch.compile(make(name, count).step))
+    for step in steps:
+        first_steps(step)
+    loop, foreach, ours, *theirs = [found / 1e3 for found in microseconds(*steps)]
+    cells = [f"{loop:.3f}", f"{foreach:.3f}", f"{ours:.3f}", f"{loop / ours:.1f}x", f"{seconds:.1f} s"]
+    return [name, str(count), *cells, *(f"{one:.3f}" for one in theirs)]
 
 
 def main() -> None:
