@@ -50,7 +50,7 @@ class Carried:
 
     __slots__ = ("by_turn", "real")
 
-    def __init__(self, real: Iterator[Any], by_turn: bool = False) -> None:
+    def __init__(self, real: Any, by_turn: bool = False) -> None:
         self.real = real
         self.by_turn = by_turn
 

@@ -160,7 +160,10 @@ def can_end(program: Program, start: int, without: int) -> bool:
         op = program.ops[index]
         if OPS[op.name].ends and op.target is None or op.name == "YIELD_VALUE":
             return True
-        pending += [op.target] * (op.target is not None) + [index + 1] * (not OPS[op.name].ends)
+        if op.target is not None:
+            pending.append(op.target)
+        if not OPS[op.name].ends:
+            pending.append(index + 1)
     return False
 
 
