@@ -15,6 +15,7 @@ import torch
 
 from pliant.capture import arrays
 from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
+from pliant.capture.tensor_errors import error_of_eager
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
@@ -121,6 +122,8 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
     except (Raised, ConstraintError):
         raise
     except Exception as error:
+        if (worded := error_of_eager(function, args, kwargs)) is not None:
+            raise t.raised(worded) from None
         name = getattr(function, "__name__", str(function))
         raise GraphBreak(
             "tensor-error", f"{name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

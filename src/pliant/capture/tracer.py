@@ -41,6 +41,7 @@ from pliant.capture.plain_methods import computes_plainly
 from pliant.capture.recorder import Recorder
 from pliant.capture.roots import CallableRoot, ResumeRoot, Root, argument_sources
 from pliant.capture.settings import Settings
+from pliant.capture.tensor_errors import error_of_eager
 from pliant.capture.trace import (
     NULL,
     TRACEBACK,
@@ -224,6 +225,8 @@ class Tracer:
                 raise
             missing = isinstance(error, AttributeError) and function is getattr
             if any(isinstance(a, FakeTensor) for a in args) and not (missing or isinstance(error, StopIteration)):
+                if (worded := error_of_eager(function, args, kwargs)) is not None:
+                    raise self.raised(worded) from None
                 name = getattr(function, "__name__", str(function))
                 raise GraphBreak("tensor-error", f"{name}: {type(error).__name__}: {error}") from error
             if any(type(a) in SYMBOLIC_TYPES for a in (*args, *kwargs.values())):  # they complain as Python's own

@@ -369,7 +369,7 @@ def print_tensor_shape_then_value(x, y):
     return z
 
 
-@program("containers", whole=False)
+@program("containers")
 def python_random(x, y):
     random.seed(0)
     return x * random.random()

@@ -419,7 +419,7 @@ def shape_error(x, y):
     return x @ y
 
 
-@program("control", whole=False)
+@program("control")
 def caught_tensor_error(x, y):
     try:
         return x @ y

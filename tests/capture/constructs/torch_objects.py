@@ -359,7 +359,7 @@ def branch_on_an_array(x, y):
     return x if x.numpy().sum() > 0 else y
 
 
-@program(AREA, whole=False)
+@program(AREA)
 def array_function_without_a_namesake(x, y):
     return numpy.histogram(x.numpy(), bins=3)
 

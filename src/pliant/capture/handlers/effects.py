@@ -35,7 +35,9 @@ def _effect(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> None:
 
 def _snapshot(t: Tracer, value: Any) -> Any:
     if isinstance(value, FakeTensor):
-        raise GraphBreak("side-effect-call", "output of a tensor's value")
+        if value.requires_grad or value.__class__ is not torch.Tensor:  # its text tells how it was computed
+            raise GraphBreak("side-effect-call", "output of a tensor's value")
+        return t.native(torch.Tensor.clone, value)
     if _is_computed(value):
         return value
     value = t.concrete_tree(t.internalize(value))

@@ -108,7 +108,7 @@ def _as_subclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 @handles(torch.Tensor._make_subclass)
 def _make_subclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     cls, data, *rest = args
-    if issubclass(cls, torch.nn.parameter.UninitializedTensorMixin):
+    if issubclass(cls, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)):
         raise GraphBreak("unknown-object", "a parameter whose shape is not known yet")
     made = new_leaf(t, data, bool(rest and rest[0] or kwargs.get("require_grad")), issubclass(cls, torch.nn.Parameter))
     return made if cls in (torch.Tensor, torch.nn.Parameter) else with_class(t, made, cls)

@@ -74,12 +74,7 @@ def _refuse(detail: str) -> Handler:
     return handler
 
 
-for _function in (torch.from_dlpack, torch.to_dlpack, torch.utils.dlpack.from_dlpack, torch.Tensor.__dlpack__):
-    TABLE[_function] = _refuse("memory is passed through DLPack")
-for _function in (
-    forward_ad.enter_dual_level,
-    forward_ad.exit_dual_level,
-    forward_ad.make_dual,
-    forward_ad.unpack_dual,
-):
-    TABLE[_function] = _refuse("forward-mode differentiation by dual tensors")
+_DLPACK = (torch.utils.dlpack.from_dlpack, vars(torch.utils.dlpack)["to_dlpack"], torch.Tensor.__dlpack__)
+_DUAL = (forward_ad.enter_dual_level, forward_ad.exit_dual_level, forward_ad.make_dual, forward_ad.unpack_dual)
+TABLE |= {function: _refuse("memory is passed through DLPack") for function in _DLPACK}
+TABLE |= {function: _refuse("forward-mode differentiation by dual tensors") for function in _DUAL}

@@ -6,6 +6,7 @@ Out:    its expression: the class itself if nothing of it depends on the call, e
 
 from __future__ import annotations
 
+import _collections
 import enum
 import functools
 import re
@@ -63,7 +64,7 @@ class _Sharing:
     def _has_variables(self, function: types.FunctionType) -> bool:
         """Whether what its cells hold may change: a frame that goes on behind a break has them, or its code stores."""
         code = function.__code__
-        cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+        cells = [pair for pair in zip(code.co_freevars, function.__closure__ or ()) if pair[0] != "__class__"]
         return any(id(cell) in self.variables or stores_to(code, name) for name, cell in cells)
 
     def _of_class(self, cls: type) -> list[Any]:
@@ -84,6 +85,7 @@ _PLAIN = {
     types.WrapperDescriptorType,
     types.MethodDescriptorType,
     types.ModuleType,
+    _collections._tuplegetter,  # type: ignore[attr-defined]  # a field of a named tuple
 }
 
 

@@ -1,0 +1,67 @@
+"""The exceptions that operations on tensors raise for sizes, dtypes and wrong arguments, as eager words them.
+
+In:     a call on fakes that failed.
+Out:    the exception that the same call raises on tensors of zeros; None if it raises none.
+Holds:  sizes that were symbolic are specialized: whether the call fails depends on them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.torch_adapter import below_python_dispatch
+
+_MANY = 1 << 24  # elements; larger stand-ins cost too much
+
+
+class _Unfit(Exception):
+    """An argument has no stand-in."""
+
+
+def error_of_eager(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception | None:
+    """What the call raises in eager."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, FakeTensor):  # a bound method
+        function, args = getattr(torch.Tensor, function.__name__), (owner, *args)
+    elif not (getattr(function, "__module__", None) or "").startswith(("torch", "_operator")):
+        return None
+    try:
+        real_args = [_stand_in(a) for a in args]
+        real_kwargs = {k: _stand_in(v) for k, v in kwargs.items()}
+    except _Unfit:
+        return None
+    grad, state = torch.is_grad_enabled(), torch.get_rng_state()
+    try:
+        with torch._C.DisableTorchFunction(), below_python_dispatch():
+            function(*real_args, **real_kwargs)
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        return error
+    except Exception:
+        return None
+    finally:
+        torch._C._set_grad_enabled(grad)
+        torch.set_rng_state(state)
+    return None
+
+
+def _stand_in(value: Any) -> Any:
+    if isinstance(value, FakeTensor):
+        sizes, strides = [concrete(n) for n in value.size_], [concrete(n) for n in value.stride_]
+        if value.device_.type != "cpu" or torch.Size(sizes).numel() > _MANY or value.subclass_ is not None:
+            raise _Unfit
+        with torch._C.DisableTorchFunction(), below_python_dispatch():
+            made = torch.empty_strided(sizes, strides, dtype=value.dtype_).zero_()
+            return made.requires_grad_(value.requires_grad)
+    if type(value) in SYMBOLIC_TYPES:
+        return concrete(value)
+    if type(value) in (list, tuple):
+        return type(value)(map(_stand_in, value))
+    if type(value) is slice:
+        return slice(*map(_stand_in, (value.start, value.stop, value.step)))
+    if value is None or isinstance(value, (bool, int, float, complex, str, torch.dtype, torch.device, type(...))):
+        return value
+    raise _Unfit
