@@ -111,7 +111,7 @@ __attribute__((noinline)) static int p_ask(PyObject* o, void** out) {
 }
 P_INLINE char* p_direct(PyObject* object) {
   const uint64_t* o = (const uint64_t*)object;
-  if (o[1] != p_where.tensor && o[1] != p_where.parameter) return 0;
+  if (!p_where.kind || (o[1] != p_where.tensor && o[1] != p_where.parameter)) return 0;
   const uint64_t* t = (const uint64_t*)o[p_where.object];
   if (!t || t[0] != p_where.kind || t[p_where.offset]) return 0;
   const uint64_t* s = (const uint64_t*)t[p_where.storage];
