@@ -242,7 +242,7 @@ def init_subclass(x, y):
     return x * A.k
 
 
-@broken
+@area
 def dunders(x, y):
     v = Vec(x)
     w = (v + 1 + v) * 2
@@ -891,7 +891,7 @@ def contextlib_forms(x, y):
     return x, log
 
 
-@broken
+@area
 def torch_contexts(x, y):
     with torch.no_grad():
         a = x * 2
@@ -948,7 +948,7 @@ def inplace_views(x, y):
     return z
 
 
-@broken
+@area
 def param_inside(x, y):
     w = nn.Parameter(torch.ones(4))
     return (w * x).detach()
@@ -1038,7 +1038,7 @@ def map_filter_none(x, y):
     )
 
 
-@broken
+@area
 def traceback_text(x, y):
     try:
         raise ValueError("q")

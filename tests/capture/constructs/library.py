@@ -533,7 +533,7 @@ def time_read(x, y):
     return x + 1, t <= time.perf_counter()
 
 
-@broken
+@area
 def numpy_through_tensor(x, y):
     return x + 1, float(x.numpy().sum())
 
@@ -596,7 +596,7 @@ def break_in_comprehension(x, y):
     return [x * row.sum().item() for row in y]
 
 
-@broken
+@area
 def print_tensor(x, y):
     print(x.sum() > 1000)
     return x + 1

@@ -74,10 +74,6 @@ def area(function):
     return program("modules")(function)
 
 
-def broken(function):
-    return program("modules", whole=False)(function)
-
-
 @area
 def linear(x, y):
     return LINEAR(x)
@@ -88,7 +84,7 @@ def sequential(x, y):
     return SEQUENTIAL(x)
 
 
-@broken
+@area
 def sequential_index_and_slice(x, y):
     return SEQUENTIAL[0](x), SEQUENTIAL[:2](y), len(SEQUENTIAL)
 
@@ -238,7 +234,7 @@ def custom_function(x, y):
     return Double.apply(x, 3.0)
 
 
-@broken
+@area
 def parameter_made_inside(x, y):
     return (nn.Parameter(torch.ones(4)) * x).detach()
 
@@ -283,7 +279,7 @@ def functional_activations(x, y):
     return F.gelu(x), F.silu(y), F.softmax(x, dim=-1), F.leaky_relu(x, 0.2), torch.sigmoid(y)
 
 
-@broken
+@area
 def deepcopy_of_module(x, y):
     return copy.deepcopy(LINEAR)(x)
 
@@ -306,7 +302,7 @@ def train_and_eval(x, y):
     return x, before, m.training
 
 
-@broken
+@area
 def optimizer_step(x, y):
     p = nn.Parameter(torch.ones(4))
     optimizer = torch.optim.SGD([p], lr=0.1)
@@ -329,7 +325,7 @@ def autograd_grad(x, y):
     return torch.autograd.grad((w * x).sum(), w)[0]
 
 
-@broken
+@area
 def tensor_subclass(x, y):
     t = x.as_subclass(Tagged)
     return isinstance(t + 1, Tagged), (t + 1).as_subclass(torch.Tensor)

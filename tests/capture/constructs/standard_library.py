@@ -873,7 +873,7 @@ def struct_and_hash(x, y):
     return x * struct.calcsize("ff"), struct.pack("<i", 3), hashlib.sha256(b"a").hexdigest()[:4]
 
 
-@broken
+@area
 def random_numbers(x, y):
     random.seed(0)
     a = random.random()
