@@ -206,7 +206,7 @@ class Inputs:
             how = "static"
             if times != 1 and stride > 1 and sizes[i] > 1:
                 how = self.policy.stride(source, (len(sizes), i), stride, times)
-            if times == 1 or how == "multiple":
+            if times is not None and (times == 1 or how == "multiple"):
                 out[i] = expected * times
             elif how == "static" or isinstance(expected, int):
                 out[i] = stride

@@ -168,7 +168,8 @@ class Names:
         return rebuild(e, lambda part: self._with_numbers(part, loops)) if not isinstance(e, Symbol) else e
 
     def _linear(self, e: Expr, loops: set[Symbol]) -> Expr:
-        fixed, result = lit(e.const), ZERO
+        fixed: Expr = lit(e.const)
+        result: Expr = ZERO
         for mono, coef in e.terms:
             known = [a for a in atoms_of(mono) if a.free.isdisjoint(loops) and _always_defined(a)]
             rest = monomial(tuple(a for a in atoms_of(mono) if a not in known))

@@ -252,7 +252,7 @@ def _flash_follows_query() -> tuple[bool, bool]:
 
 
 def _flash_result(x: TensorSpec, size: Sizes, follows: bool) -> TensorSpec:
-    if follows and x.size_key == keys_of(size):
+    if follows and (x.size_key == keys_of(size) or all(n == m for n, m in zip(x.size, size, strict=True))):
         return TensorSpec(size, preserved_strides(x), x.dtype, x.device)
     if follows:
         raise UnsupportedOperator("attention with another head size for values", kind="attention-sizes")
