@@ -1,5 +1,6 @@
 """Buffers of equal layout take over the memory of dead ones, across extern calls and inside a run of kernels."""
 
+import pytest
 import torch
 
 import pliant
@@ -26,3 +27,21 @@ def test_inputs_are_not_overwritten():
     before = x.clone(), w.clone()
     pliant.compile(alternating)(x, w)
     assert torch.equal(x, before[0]) and torch.equal(w, before[1])
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda p, q: p * 2 + q,  # where it is written: the memory is taken over
+        lambda p, q: p + p.t(),
+        lambda p, q: p + p[0] * q,
+        lambda p, q: p.flip(0) - q,
+    ],
+)
+def test_a_product_that_dies_in_a_sum(read, dynamic):
+    def f(a, b):
+        return read(a @ b, a.t() @ b)
+
+    a, b = torch.randn(70, 70), torch.randn(70, 70)
+    torch.testing.assert_close(pliant.compile(f, dynamic=dynamic)(a, b), f(a, b), rtol=1e-4, atol=1e-4)

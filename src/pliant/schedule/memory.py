@@ -16,7 +16,7 @@ from pliant.ir.loops import Buffer, LoopProgram, View
 from pliant.schedule.dependencies import access, views_in
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, loads_of
 from pliant.schedule.sizes import Sizes
-from pliant.symbolic.expr import ZERO
+from pliant.symbolic.expr import ZERO, Expr
 
 
 def plan(program: LoopProgram, steps: list[Step], options: config.Schedule) -> Schedule:
@@ -107,7 +107,8 @@ class _Reuse:
         for k, step in enumerate(self.steps):
             for b in self.allocate[k]:
                 layout = (b.dtype, b.shape, b.strides)
-                old = self._updated(step, b, k) or self._donor(dead.get(layout, []), k, rooms)
+                old = self._updated(step, b, k) or self._overwritten(step, b, k, passed_on)
+                old = old or self._donor(dead.get(layout, []), k, rooms)
                 if old is not None:
                     self.taken[b] = old
                     passed_on.add(old)
@@ -126,6 +127,21 @@ class _Reuse:
                 for room in rooms:
                     room.take(b, gap)
                 return b
+        return None
+
+    def _overwritten(self, step: Step, b: Buffer, k: int, passed_on: set[Buffer]) -> Buffer | None:
+        """A value that dies in the one computation of a kernel, which reads it only where it writes."""
+        if isinstance(step, ExternCall) or len(step.members) != 1 or step.reduced:
+            return None
+        (member,) = step.members
+        loads: dict[Buffer, set[Expr]] = {}
+        for load in loads_of(member.loops):
+            loads.setdefault(load.buffer, set()).add(load.index)
+        for old, places in loads.items():
+            same = old.shape == b.shape and old.strides == b.strides and old.dtype is b.dtype
+            ends = self.last.get(old) == k and old in self.owned and old not in self.fixed and old not in passed_on
+            if same and ends and places == {member.loops.index}:
+                return old
         return None
 
     def _updated(self, step: Step, b: Buffer, k: int) -> Buffer | None:
