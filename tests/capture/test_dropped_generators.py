@@ -177,6 +177,23 @@ def in_a_frame_that_raises(log):
     log.append("end")
 
 
+def catching(log):
+    pliant.graph_break()
+    try:
+        yield 1
+    except KeyError as error:
+        log.append(repr(error))
+        yield 2
+    finally:
+        log.append("closed")
+
+
+def thrown_into_behind_a_break(log):
+    it = catching(log)
+    next(it)
+    log.append(it.throw(KeyError("thrown")))
+
+
 PROGRAMS = (
     beside_one_that_ends_first,
     contexts_inside,
@@ -193,6 +210,7 @@ PROGRAMS = (
     behind_an_exception,
     beside_one_that_was_closed,
     in_a_frame_that_raises,
+    thrown_into_behind_a_break,
 )
 
 

@@ -32,6 +32,7 @@ from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
 from pliant.capture.trace import (
     DELETED,
     NULL,
+    TRACEBACK,
     Break,
     CallEffect,
     Effect,
@@ -396,13 +397,9 @@ def _deleted(owner: type, obj: Any, name: str) -> None:
 
 
 def raised(error: BaseException) -> None:
-    """Give an exception of the traced program a traceback, as all have that were raised."""
+    """Give an exception of the traced program a traceback, as all have that were raised: one that keeps no frame."""
     if error.__traceback__ is None:
-        context = error.__context__
-        try:
-            raise error
-        except BaseException:
-            error.__context__ = context
+        error.__traceback__ = TRACEBACK
 
 
 def _symbolic(frame: FrameState) -> Symbolic:
