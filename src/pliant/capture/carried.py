@@ -13,7 +13,7 @@ from __future__ import annotations
 import collections
 import itertools
 import types
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
