@@ -41,6 +41,16 @@ def finalizer_of_a_dead_local(x):
     return x, Counted.alive
 
 
+def weak_references_to_dead_locals(x):
+    first, second = Plain(), Plain()
+    several = [weakref.ref(first), weakref.ref(second)]
+    pliant.graph_break()
+    x = x + sum(reference() is not None for reference in several)
+    second = None
+    pliant.graph_break()
+    return x, sum(reference() is not None for reference in several)
+
+
 def finalizer_of_a_caller(x):
     def inner(value):
         pliant.graph_break()
@@ -91,6 +101,7 @@ def text_of_values_of_a_dict(x):
     [
         finalizers,
         finalizer_of_a_dead_local,
+        weak_references_to_dead_locals,
         finalizer_of_a_caller,
         dead_reference,
         dies_after_a_break,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 import types
+import weakref
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -148,18 +149,20 @@ class TracedGenerator:
 
 
 def kept_locals(frame: Frame) -> frozenset[str]:
-    """Locals that hold a generator which stands at a `yield`, or an object with a finalizer: dropping them closes it, so
-    they live as long as the frame, dead or not."""
-    kept = frozenset(name for name, value in frame.locals.items() if _has_finalizer(value))
+    """Locals that hold a generator which stands at a `yield`, or an object with a finalizer or weak references: the
+    program notices when they are dropped, so they live as long as the frame, dead or not."""
+    kept = frozenset(name for name, value in frame.locals.items() if _is_missed(value))
     if not frame.tracer.open_generators:
         return kept
     world = frame.tracer.world
     return kept | {name for name, value in frame.locals.items() if _holds_suspended(value, world.is_foreign)}
 
 
-def _has_finalizer(value: Any) -> bool:
+def _is_missed(value: Any) -> bool:
     cls = type(value)
-    return cls is types.GeneratorType or (hasattr(cls, "__del__") and cls not in OURS)
+    if cls in OURS or isinstance(value, (type, types.FunctionType, types.ModuleType)):
+        return False
+    return cls is types.GeneratorType or hasattr(cls, "__del__") or weakref.getweakrefcount(value) > 0
 
 
 def _holds_suspended(value: Any, is_foreign: Callable[[Any], bool]) -> bool:
