@@ -204,7 +204,7 @@ class Tracer:
         return self.frames[-1].location() if self.frames else None
 
     # ---- running C code on traced values
-    def native(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def native(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call C code; its exceptions are the program's, except that errors of tensor operations are left to eager."""
         try:
             result = function(*args, **kwargs)
