@@ -104,7 +104,7 @@ def test_nothing_runs_and_arguments_need_no_memory():
     big = torch.empty(1 << 20, 1 << 20, device="meta")
     found = pliant.cost(lambda x: (x @ x).relu(), big)
     assert found.evaluate()["flops"] == 2 * (1 << 60)
-    assert found.evaluate()["peak"] == 2 * 4 * (1 << 40)
+    assert found.evaluate()["peak"] == 4 * (1 << 40)  # the product's memory is the result's
 
 
 def test_a_shape_error_names_the_line():
@@ -112,7 +112,7 @@ def test_a_shape_error_names_the_line():
         y = x.relu()
         return y @ w
 
-    with pytest.raises(GraphBreakError, match="cannot multiply") as caught:
+    with pytest.raises(GraphBreakError, match="cannot be multiplied") as caught:
         pliant.cost(program, torch.empty(4, 7), torch.empty(8, 16))
     assert "return y @ w" in str(caught.value)
 

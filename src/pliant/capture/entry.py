@@ -390,7 +390,7 @@ class _Body:
         return head, values
 
 
-def _deleted(owner: type, obj: Any, name: str) -> None:
+def _deleted(owner: Any, obj: Any, name: str) -> None:
     """An attribute that the program deleted, perhaps one that it had stored itself."""
     with contextlib.suppress(AttributeError):
         owner.__delattr__(obj, name)

@@ -163,6 +163,7 @@ class Frame:
             if error.__context__ is None and error is not self.tracer.current_exception:
                 error.__context__ = self.tracer.handling()
         if handler is None:
+            raised.where = raised.where or self.location()
             try:
                 raise raised
             finally:  # no cycle of it, its traceback and this frame

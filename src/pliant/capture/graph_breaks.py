@@ -123,3 +123,4 @@ class Raised(Exception):
     def __init__(self, error: BaseException) -> None:
         super().__init__(repr(error))
         self.error = error
+        self.where: SourceLocation | None = None  # in the innermost frame that it left

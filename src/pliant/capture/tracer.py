@@ -457,7 +457,7 @@ class _Attempt:
             found = self._frames_to_split(self.reason, clean=True)
         except Raised as raised:
             raise CannotCapture(
-                BreakReason("exception", f"{type(raised.error).__name__}: {raised.error}", None)
+                BreakReason("exception", f"{type(raised.error).__name__}: {raised.error}", raised.where)
             ) from None
         finally:
             self.t.active = False

@@ -19,7 +19,6 @@ from pliant.guards.native_watch import native_alike
 from pliant.guards.sources import ArgSource, Source
 from pliant.guards.tensor_words import description
 
-
 Block = tuple[list[str], list[int]]  # the statements, and the indexes of the tensors to learn
 
 

@@ -6,7 +6,7 @@ Out:    its expression: the class itself if nothing of it depends on the call, e
 
 from __future__ import annotations
 
-import _collections
+import _collections  # type: ignore[import-not-found]
 import enum
 import functools
 import re
@@ -85,7 +85,7 @@ _PLAIN = {
     types.WrapperDescriptorType,
     types.MethodDescriptorType,
     types.ModuleType,
-    _collections._tuplegetter,  # type: ignore[attr-defined]  # a field of a named tuple
+    _collections._tuplegetter,  # a field of a named tuple
 }
 
 
