@@ -283,6 +283,7 @@ def test_effects_on_cells_slots_and_classes():
         (collections.deque([1]), collections.deque([2])),
         (bytearray(b"a"), bytearray(b"bc")),
         (collections.OrderedDict(a=1), collections.OrderedDict(c=1, b=2)),
+        (collections.OrderedDict(a=1), {"c": 1, "b": 2}),
         (collections.Counter("a"), collections.Counter("bb")),
     ],
 )

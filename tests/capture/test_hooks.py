@@ -186,3 +186,21 @@ def test_a_hook_added_later():
     handle.remove()
     torch.testing.assert_close(compiled(X), net(X))
     assert log == [1, 1]
+
+
+def test_a_hook_that_the_first_call_registers_stays():
+    layer = torch.nn.Linear(3, 3)
+
+    def program(x):
+        if not getattr(layer, "hooked", False):
+            layer.register_forward_hook(lambda module, arguments, output: output + 1)
+            layer.hooked = True
+        return layer(x)
+
+    compiled = pliant.compile(program)
+    x = torch.ones(2, 3)
+    first = compiled(x)
+    torch.testing.assert_close(first, torch.nn.functional.linear(x, layer.weight, layer.bias) + 1)
+    assert len(list(layer._forward_hooks.values())) == 1
+    torch.testing.assert_close(compiled(x), first)
+    torch.testing.assert_close(layer(x), first)

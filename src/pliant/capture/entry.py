@@ -441,8 +441,9 @@ def _replace(b: Statements, obj: Any, contents: Any) -> list[str]:
             return [f"{target}[:] = {bytes(contents)!r}"]
         case list():
             return [f"{methods}.__setitem__({target}, slice(None), [{b.items(list.__iter__(contents))}])"]
-        case collections.OrderedDict():
-            keys = list(collections.OrderedDict.__iter__(contents))
+        case dict() if isinstance(obj, collections.OrderedDict):  # it keeps an order of its own beside the dict's
+            ordered = collections.OrderedDict if isinstance(contents, collections.OrderedDict) else dict
+            keys = list(ordered.__iter__(contents))
             stores = [_item_store(b, obj, key, dict.__getitem__(contents, key)) for key in keys]
             return [f"{methods}.clear({target})", *stores]
         case dict():
