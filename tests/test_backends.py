@@ -4,10 +4,12 @@ import importlib.metadata
 import subprocess
 import sys
 
+import pytest
 import torch
 from torch import fx
 
 import pliant
+from pliant.errors import BackendError
 
 # The peer is used in a process of its own: it changes the one that it runs in.
 INSIDE_TORCH_COMPILE = """
@@ -74,3 +76,15 @@ def test_a_registered_backend(monkeypatch):
     module = fx.symbolic_trace(lambda x: x.cos())
     for name in ("counting", "pliant", "eager", "aot_eager"):
         torch.testing.assert_close(pliant.lookup_backend(name)(module, [x])(x), x.cos())
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_what_a_backend_raises_is_shown(fullgraph):
+    def broken(module, inputs):
+        raise ValueError("not today")
+
+    x = torch.randn(3)
+    compiled = pliant.compile(lambda x: x + 1, backend=broken, fullgraph=fullgraph)
+    with pytest.raises(BackendError, match="'broken' raised ValueError") as caught:
+        compiled(x)
+    assert isinstance(caught.value.__cause__, ValueError) and "not today" in str(caught.value)

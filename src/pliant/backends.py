@@ -19,7 +19,7 @@ from pliant.compiler import GraphCallable, GraphCompiler, aot_eager, compile_cap
 from pliant.debug import events
 from pliant.debug.first_run import checked
 from pliant.debug.repro import crash_report
-from pliant.errors import ConfigError
+from pliant.errors import BackendError, ConfigError
 from pliant.graph.contracts import CapturedGraph
 
 # What a user may pass as backend: gets the graph and its inputs, returns what runs it.
@@ -34,7 +34,15 @@ def from_user(backend: UserBackend) -> GraphCompiler:
     """A backend of the ecosystem as a graph compiler."""
 
     def compile_with_it(captured: CapturedGraph) -> GraphCallable:
-        run = backend(captured.module, [i.example for i in captured.inputs])
+        try:
+            run = backend(captured.module, [i.example for i in captured.inputs])
+        except Exception as error:
+            raise BackendError(
+                f"the backend {getattr(backend, '__name__', backend)!r} raised {type(error).__name__}",
+                kind="backend",
+                why=str(error),
+                do='mend the backend, or compile with backend="eager"',
+            ) from error
         return undoing(captured, lambda inputs: run(*inputs))
 
     return compile_with_it

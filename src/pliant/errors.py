@@ -104,6 +104,10 @@ class AssumptionError(PliantError):
     page = "docs/dynamic-shapes.md"
 
 
+class BackendError(UserError):
+    """The callable that was given as `backend=` raised; the cause is its own exception."""
+
+
 class ConfigError(UserError):
     """An unknown option, a value of the wrong type, an unknown mode or backend."""
 
