@@ -388,3 +388,19 @@ def test_agrees_with_eager(program):
         for rows in (4, 4, 5, 2):
             want, got = observe(program, (torch.ones(rows, 3), [])), observe(compiled, (torch.ones(rows, 3), []))
             assert same(got, want), (got, want)
+
+
+def test_a_tuple_of_a_list_that_was_extended_before_a_break():
+    opaque = pliant.disable(lambda: None)
+
+    def items(many):
+        if many:
+            yield 1
+        opaque()
+
+    def program(x, many):
+        return x + 1, len((0, *items(many)))
+
+    compiled = pliant.compile(program, backend="eager")
+    for many in (True, False, True):
+        assert compiled(torch.ones(1), many)[1] == program(torch.ones(1), many)[1]

@@ -124,7 +124,7 @@ def _shown(function: Any) -> str:
 
 @opcode("LIST_TO_TUPLE")
 def list_to_tuple(frame: Frame, op: Op) -> None:
-    frame.push(tuple(frame.pop()))
+    frame.push(tuple(frame.tracer.world.adopt(frame.pop())))  # behind a break the list comes from outside
 
 
 @opcode("CALL_INTRINSIC_1")
