@@ -404,3 +404,15 @@ def test_a_tuple_of_a_list_that_was_extended_before_a_break():
     compiled = pliant.compile(program, backend="eager")
     for many in (True, False, True):
         assert compiled(torch.ones(1), many)[1] == program(torch.ones(1), many)[1]
+
+
+def test_an_index_that_was_out_of_range():
+    def program(x, values):
+        try:
+            return x + values[1]
+        except IndexError:
+            return x - 1
+
+    compiled = pliant.compile(program, backend="eager")
+    for values in ([1], [1, 2], [3]):
+        assert compiled(torch.ones(1), values) == program(torch.ones(1), values)

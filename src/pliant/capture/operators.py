@@ -432,9 +432,13 @@ def _foreign_item(t: Tracer, container: Any, key: Any) -> Any:
     if isinstance(key, (slice, FakeTensor)) or world.has_changes(container):
         return subscript(t, world.adopt(container), key)
     index = operator.index(concrete(key))
-    raw = t.native(operator.getitem, container, index)
     source = world.source_of(container)
     assert source is not None
+    try:
+        raw = t.native(operator.getitem, container, index)
+    except Raised:
+        world.guard(source, Kind.LENGTH, len(container))
+        raise
     if index < 0 and not world.varies(container):
         world.guard(source, Kind.LENGTH, len(container))
         index += len(container)
