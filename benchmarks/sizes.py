@@ -115,7 +115,7 @@ def check(build: Any, sizes: Any, training: bool, dynamic: bool | None, timed: b
             for size in group:
                 with events.collect("recompile") as found:
                     errors.append(error_at(eager, ours, function, size, training))
-                again[-1] += bool(found)
+                again[-1] += bool(found) and "refused" not in errors[-1]  # nothing is kept of a call that raises
                 why += [f"{size}: {e.fields['name']}: {e.fields['why']}" for e in found]
         row |= {"error" + key: errors, "again" + key: max(again), "why" + key: why}
     stats = pliant.stats()
@@ -164,7 +164,7 @@ def error_at(eager: Any, ours: Any, function: Any, size: Any, training: bool) ->
     if type(error) is not type(refused):
         return {"output": float("inf"), "gradient": 0.0, f"{type(error).__name__}, eager {type(refused).__name__}": 0.0}
     if error is not None:
-        return {"output": 0.0, "gradient": 0.0}
+        return {"output": 0.0, "gradient": 0.0, "refused": 0.0}
     return {part: relative_error(got[part], wanted[part]) for part in wanted}
 
 
