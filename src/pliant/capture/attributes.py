@@ -517,7 +517,7 @@ def generic_set_attr(t: Tracer, obj: Any, name: str, value: Any) -> None:
         return None
     table = world.instance_dict(obj)
     if not table and not hasattr(obj, "__dict__"):
-        raise Raised(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'"))
+        t.native(object.__setattr__, obj, name, None)  # which complains
     if value is DELETED and world.dict_get(table, name) is MISSING:
         raise Raised(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'"))
     world.dict_set(table, name, value)
