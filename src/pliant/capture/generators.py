@@ -162,7 +162,11 @@ def _is_missed(value: Any) -> bool:
     cls = type(value)
     if cls in OURS or isinstance(value, (type, types.FunctionType, types.ModuleType)):
         return False
-    return cls is types.GeneratorType or hasattr(cls, "__del__") or weakref.getweakrefcount(value) > 0
+    return (
+        cls is types.GeneratorType
+        or any("__del__" in vars(base) for base in cls.__mro__)
+        or weakref.getweakrefcount(value) > 0
+    )
 
 
 def _holds_suspended(value: Any, is_foreign: Callable[[Any], bool]) -> bool:

@@ -161,6 +161,14 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
         return call_container_method(t, receiver, name, args, kwargs)
     if name in _ITERATOR_METHODS and not t.world.is_opaque(receiver):
         return t.native(bound, *args, **kwargs)
+    handled = _call_with_state(t, receiver, name, args, kwargs)
+    if handled is NotImplemented:
+        handled = call_value_method(t, receiver, bound, args, kwargs)
+    return _call_other_method(t, receiver, name, bound, args, kwargs) if handled is NotImplemented else handled
+
+
+def _call_with_state(t: Tracer, receiver: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
+    """A method of what the trace keeps track of: outputs, random generators, locks, caches; else NotImplemented."""
     if is_output(t, receiver):
         return write_output(t, receiver, name, args)
     if isinstance(receiver, torch.Generator):
@@ -174,9 +182,11 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
     if name in ("cache_info", "cache_clear", "cache_parameters") and id(receiver) in t.caches:
         if name == "cache_parameters" or not t.world.is_foreign(receiver):
             return t.native(getattr(t.caches[id(receiver)][1], name))
-    handled = call_value_method(t, receiver, bound, args, kwargs)
-    if handled is not NotImplemented:
-        return handled
+    return NotImplemented
+
+
+def _call_other_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    """Methods that all objects have, those of descriptors and exceptions; a break for what is left."""
     module = type(receiver).__module__
     if module in ("string", "torch._C") or type(receiver).__name__ in ("PyCapsule",):
         return t.native(bound, *(t.concrete_tree(t.internalize(a)) for a in args), **kwargs)
@@ -186,15 +196,8 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
         return ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)
     if getattr(bound, "__objclass__", None) is object and name in ("__init__", "__init_subclass__"):
         return t.native(bound, *args, **kwargs) if args or kwargs else None  # which complains
-    if isinstance(receiver, (property, classmethod, staticmethod)) and name in (
-        "setter",
-        "getter",
-        "deleter",
-        "__get__",
-    ):
-        return t.native(bound, *args, **kwargs)
-    if isinstance(receiver, (property, classmethod, staticmethod)) and name == "__init__":
-        if t.world.is_foreign(receiver):
+    if isinstance(receiver, (property, classmethod, staticmethod)) and name in _DESCRIPTOR_METHODS:
+        if name == "__init__" and t.world.is_foreign(receiver):
             raise GraphBreak("unknown-call", f"the {type(receiver).__name__} of a class is made anew")
         return t.native(bound, *args, **kwargs)
     if isinstance(receiver, BaseException) and name in ("__init__", "with_traceback", "add_note"):
@@ -204,6 +207,7 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
     raise GraphBreak("unknown-call", f"the method {name} of a {type(receiver).__name__}")
 
 
+_DESCRIPTOR_METHODS = ("setter", "getter", "deleter", "__get__", "__init__")
 _ITERATOR_METHODS = frozenset(("__next__", "__iter__", "__length_hint__", "send", "throw", "close"))
 
 
