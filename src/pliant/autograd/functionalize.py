@@ -33,6 +33,7 @@ from pliant.symbolic.shape_env import ShapeEnv
 from pliant.torch_adapter import append_node
 
 _aten = torch.ops.aten
+_COUNTS = frozenset({_aten.arange.default, _aten.arange.start, _aten.arange.start_step})
 Handler = Callable[["FunctionalMode", Any, Sequence[Any], dict[str, Any]], Any]
 
 
@@ -57,6 +58,9 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         func, args, kwargs = tensor_of_number(func, args, kwargs or {})
+        env = self.shape_env
+        if env is not None and env.lent is not None:
+            args = _settled(env, func, args)
         handler = _handlers.get(func) or _classify(func)
         return handler(self, func, args, kwargs)
 
@@ -222,6 +226,14 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         room = self.call(_aten.empty_strided.default, size, stride, dtype=like.dtype_, device=like.device_)
         described = self.new(like.size_, like.stride_, like.dtype_, like.device_)
         return self.emit(_aten.as_strided_scatter.default, (room, value, size, stride, 0), {}, described)
+
+
+def _settled(env: ShapeEnv, func: Any, args: Sequence[Any]) -> Sequence[Any]:
+    """The arguments of the first operator after C++ was lent a number: only an index of all elements takes it as it is."""
+    if func in _COUNTS:
+        return env.settle(args)
+    env.settle()
+    return args
 
 
 def _hint(number: Any) -> int:

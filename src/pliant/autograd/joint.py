@@ -182,9 +182,15 @@ class _Tracer:
             return [None] * len(self.leaves)
         roots = [plan.results[position] for position in plan.differentiable]
         self.mode.stage = "backward"
+        env = self.captured.shape_env
         versions = self._versions()
         with self.mode:
-            found = iter(_gradients(roots, wanted, tangents))
+            env.lends = True
+            try:
+                found = iter(_gradients(roots, wanted, tangents))
+            finally:
+                env.settle()
+                env.lends = False
         self._note_assumptions()
         if versions != self._versions():
             raise UnsupportedAliasing("the backward pass writes an input", kind="backward-mutation")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -91,6 +91,8 @@ class ShapeEnv:
         self.size_like: set[Symbol] = set()
         self.origin_callback: Callable[[], SourceLocation | None] | None = None
         self.frozen = False
+        self.lends = False  # whether a trace is on that calls `settle` at each operator
+        self.lent: Expr | None = None  # see `lend`
         self._declared: dict[Symbol, Interval] = {}
         self._marks: dict[Symbol, DynamicMark] = {}
         self._duck: dict[tuple[Number, Number | None], Symbol] = {}
@@ -330,6 +332,28 @@ class ShapeEnv:
     def specialize(self, e: Expr) -> int:
         """The hint of an integer expression, guarded."""
         return int(self.evaluate(e))
+
+    # -- numbers lent to C++ ------------------------------------------------------------------------------------------
+    def lend(self, e: Expr) -> int:
+        """The hint of an integer expression for C++ code that may pass it on to an operator as it is; see `settle`."""
+        self.settle()
+        e = self.facts.simplify(e)
+        if self.lends and not self.frozen and not isinstance(e, x.Constant) and self.hint(e) is not None:
+            self.lent = e
+            return int(cast(int, self.hint(e)))
+        return self.specialize(e)
+
+    def settle(self, passed_on: Sequence[object] = ()) -> Sequence[Any]:
+        """What C++ passes on, in which the number lent is symbolic again. If it is not there, C++ has decided something
+        with it: it is guarded."""
+        if (e := self.lent) is None:
+            return passed_on
+        self.lent = None
+        number = self.hint(e)
+        if not any(type(one) is int and one == number for one in passed_on):
+            self.specialize(e)
+            return passed_on
+        return [self.wrap(e) if type(one) is int and one == number else one for one in passed_on]
 
     def _data_dependent(self, e: Expr) -> DataDependentError:
         made = [(s, origin) for s in sorted(e.free, key=str) if (origin := self.origins.get(s)) is not None]

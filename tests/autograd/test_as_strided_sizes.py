@@ -1,0 +1,70 @@
+"""`as_strided` of changing sizes: geometry is decided by guards on expressions, also in the derivative formula."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import pliant
+
+GEOMETRIES = {
+    "overlapping rows": lambda n, m: ((n - 1, 2 * m), (m, 1), 0),
+    "windows": lambda n, m: ((n * m - 3, 4), (1, 1), 0),
+    "hops": lambda n, m: ((n * 2 - 1, m), (m // 2, 1), 0),
+    "offset": lambda n, m: ((n - 1, m - 1), (m, 1), m),
+    "repeated": lambda n, m: ((3, n, m), (0, m, 1), 0),
+    "transposed": lambda n, m: ((m, n), (1, m), 0),
+    "every other": lambda n, m: ((n, m // 2), (m, 2), 0),
+    "diagonal": lambda n, m: ((n - 1,), (m + 1,), 0),
+    "one row": lambda n, m: ((1, n), (5, 1), 1),
+}
+BASES = {
+    "leaf": lambda x: x,
+    "result": lambda x: x * 2,
+    "transposed": lambda x: (x * 2).t(),
+    "repeated": lambda x: (x * 2)[0].expand(x.size(0), -1),
+}
+SIZES = ((5, 6), (7, 8), (6, 10), (9, 8))
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    pliant.reset()
+
+
+def _outcome(function, x):
+    x.grad = None
+    out = function(x)
+    (out * torch.arange(out.numel()).view(out.shape)).sum().backward()
+    return out.detach(), x.grad
+
+
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_one_graph_for_all_sizes(geometry, base):
+    def f(x):
+        n, m = x.size(0), x.size(1)
+        source = BASES[base](x)
+        size, stride, offset = GEOMETRIES[geometry](n, m) if base != "repeated" else ((n - 1, m), (0, 1), 0)
+        return source.as_strided(size, stride, offset).sin()
+
+    if base == "repeated" and geometry != "offset":
+        pytest.skip("the memory of one row has no other geometry")
+    compiled = pliant.compile(f, dynamic=True)
+    for sizes in SIZES:
+        x = torch.randn(sizes, requires_grad=True)
+        torch.testing.assert_close(_outcome(compiled, x), _outcome(f, x), equal_nan=True)
+    assert pliant.stats()["graphs"] == 1 and not pliant.stats()["fallbacks"]
+
+
+def test_written_through_overlap_free_geometry():
+    def f(x, y):
+        z = x * 1
+        z.as_strided((x.size(0), 2), (x.size(1), 1), 1).mul_(y)
+        return z.sin()
+
+    compiled = pliant.compile(f, dynamic=True)
+    for n, m in SIZES:
+        x, y = torch.randn(n, m, requires_grad=True), torch.randn(n, 2)
+        torch.testing.assert_close(*(_outcome(lambda x, f=f: f(x, y), x) for f in (compiled, f)))
+    assert pliant.stats()["graphs"] == 1
