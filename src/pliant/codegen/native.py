@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from pliant.codegen import prelude
 from pliant.codegen.c import KernelText, write_kernel
 from pliant.ir.loops import Buffer
 from pliant.schedule.kernel import Kernel
+from pliant.schedule.scratch import ALIGN, MOST
 from pliant.symbolic.expr import ZERO, Expr
 
 RELEASE_GIL = 1 << 16  # points of a run from which on the GIL is released
@@ -153,8 +153,11 @@ class NativeCode:
     kernels: int
 
 
-def write_native(runs: Sequence[Sequence[Kernel]], listed: Mapping[Buffer, int] = MappingProxyType({})) -> NativeCode:
-    """The code of all runs. `listed`: inputs of the graph that entries read from its list, and their places in it."""
+def write_native(
+    runs: Sequence[Sequence[Kernel]], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
+) -> NativeCode:
+    """The code of all runs. `listed`: inputs of the graph that entries read from its list, and their places in it.
+    `scratch`: buffers on an entry's stack, and where."""
     names: dict[str, str] = {}
     comments: dict[str, str] = {}
     entries: list[Entry] = []
@@ -164,7 +167,7 @@ def write_native(runs: Sequence[Sequence[Kernel]], listed: Mapping[Buffer, int] 
         for kernel_text in written:
             names.setdefault(kernel_text.text, f"k{len(names)}")
             comments.setdefault(names[kernel_text.text], kernel_text.comment)
-        entry, body = _entry(written, names, listed)
+        entry, body = _entry(written, names, listed, scratch)
         name = bodies.setdefault(body, f"entry{len(bodies)}")
         entries.append(replace(entry, name=name))
     return NativeCode(
@@ -205,11 +208,14 @@ def _unit(linkage: str, kernels: str, entries: str, *, main: bool) -> str:
     return "".join([*parts, "\n", kernels, entries])
 
 
-def _entry(kernels: list[KernelText], names: dict[str, str], listed: Mapping[Buffer, int]) -> tuple[Entry, str]:
+def _entry(
+    kernels: list[KernelText], names: dict[str, str], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
+) -> tuple[Entry, str]:
     used = dict.fromkeys(b for k in kernels for b in k.buffers)
     places = [listed[b] for b in used if b in listed]
-    passed = [b for b in used if b not in listed]
-    buffers = [*(b for b in used if b in listed), *passed]
+    passed = [b for b in used if b not in listed and b not in scratch]
+    own = [b for b in used if b in scratch]
+    buffers = [*(b for b in used if b in listed), *passed, *own]
     sizes = list(dict.fromkeys(s for k in kernels for s in k.sizes))
     work: Expr = ZERO
     for k in kernels:
@@ -222,13 +228,9 @@ def _entry(kernels: list[KernelText], names: dict[str, str], listed: Mapping[Buf
         f"  void* b[{max(1, len(buffers))}];",
         f"  int64_t n[{max(1, len(sizes))}] = {{0}};",
         "  int32_t error = 0;",
+        *_addresses(places, len(passed), [scratch[b] for b in own]),
+        *(_number(s, k, len(passed)) for k, s in enumerate(sizes)),
     ]
-    if places:
-        lines.append(f"  static const int32_t places[] = {{{', '.join(map(str, places))}}};")
-        lines.append(f"  if (p_listed(*args++, places, {len(places)}, b)) return 0;")
-    first = f"b + {len(places)}" if places else "b"
-    lines.append(f"  for (int k = 0; k < {len(passed)}; k++) if (p_address(args[k], {first} + k)) return 0;")
-    lines += [_number(s, k, len(passed)) for k, s in enumerate(sizes)]
     if sizes:
         lines.append("  if (PyErr_Occurred()) return 0;")
     lines.append(f"  void* const state = {work_text} > {RELEASE_GIL} ? PyEval_SaveThread() : 0;")
@@ -237,6 +239,23 @@ def _entry(kernels: list[KernelText], names: dict[str, str], listed: Mapping[Buf
     lines.append('  if (error) { PyErr_SetString(PyExc_IndexError, "index out of range in self"); return 0; }')
     lines += ["  Py_IncRef(&_Py_NoneStruct);", "  return &_Py_NoneStruct;", "}", ""]
     return Entry("", bool(places), tuple(passed), tuple(sizes)), "\n".join(lines)
+
+
+def _addresses(places: list[int], passed: int, offsets: list[int]) -> list[str]:
+    """Fill `b`: what lies in the list of inputs, the arguments, what the entry has on its stack."""
+    lines = []
+    if places:
+        lines.append(f"  static const int32_t places[] = {{{', '.join(map(str, places))}}};")
+        lines.append(f"  if (p_listed(*args++, places, {len(places)}, b)) return 0;")
+    first = f"b + {len(places)}" if places else "b"
+    lines.append(f"  for (int k = 0; k < {passed}; k++) if (p_address(args[k], {first} + k)) return 0;")
+    if offsets:
+        lines.append(f"  char scratch[{max(offsets) + MOST}] __attribute__((aligned({ALIGN})));")
+        lines.append(f"  static const int32_t offsets[] = {{{', '.join(map(str, offsets))}}};")
+        lines.append(
+            f"  for (int k = 0; k < {len(offsets)}; k++) b[{len(places) + passed} + k] = scratch + offsets[k];"
+        )
+    return lines
 
 
 def _number(s: Expr, k: int, first: int) -> str:

@@ -61,7 +61,7 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
         planned = schedule(program, options.schedule)
     with events.stage("codegen", graph=program.name):
         listed = listed_inputs(program, planned) if takes_tensors() else {}
-        native = write_native(runs_of(planned), listed)
+        native = write_native(runs_of(planned), listed, planned.scratch)
         wrapper = write_wrapper(program, planned, native.entries, listed, takes_tensors=takes_tensors())
     if events.wants("output_code"):
         events.record("output_code", name=program.name, text="\n".join([*native.texts, wrapper.source]))

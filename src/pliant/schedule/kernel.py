@@ -88,13 +88,15 @@ Step = Kernel | ExternCall
 class Schedule:
     """Steps in order. `allocate[k]`: buffers to make before step k; `free[k]`: buffers whose last use is step k.
 
-    in_place: buffer -> the dead buffer whose memory it takes over.
+    in_place: buffer -> the dead buffer whose memory it takes over. scratch: buffer -> where it lies in the memory that a
+    run of kernels has for itself.
     """
 
     steps: list[Step]
     allocate: list[list[Buffer]]
     free: list[list[Buffer]]
     in_place: dict[Buffer, Buffer]
+    scratch: dict[Buffer, int]
 
 
 def scalars(loops: Loops) -> Iterator[Scalar]:

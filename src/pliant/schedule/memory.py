@@ -15,6 +15,7 @@ from pliant import config
 from pliant.ir.loops import Buffer, LoopProgram, View
 from pliant.schedule.dependencies import access, views_in
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, loads_of
+from pliant.schedule.scratch import take_scratch
 from pliant.schedule.sizes import Sizes
 from pliant.symbolic.expr import ZERO, Expr
 
@@ -39,13 +40,14 @@ def plan(program: LoopProgram, steps: list[Step], options: config.Schedule) -> S
     for buffer, k in last.items():
         if buffer not in kept and buffer.role != "constant":
             free[k].append(buffer)
+    scratch = take_scratch(steps, allocate, free)
     taken: dict[Buffer, Buffer] = {}
     if options.reuse_buffers:
         held = {program.inputs[i] for i in program.held} | set(program.constants)
         counted = {b: k for b, k in first.items() if b not in held}
         guesses = [Sizes(program), *([Sizes(program, LARGER)] if program.hints else [])]
         taken = _Reuse(steps, allocate, last, kept, guesses).find(counted)
-    return Schedule(steps, allocate, free, taken)
+    return Schedule(steps, allocate, free, taken, scratch)
 
 
 LARGER = 8  # symbols may be this often what was seen: what takes most memory may then be something else
@@ -70,7 +72,7 @@ class _Reuse:
         self.steps, self.allocate, self.last, self.guesses = steps, allocate, last, guesses
         self.kept = kept
         self.fixed = kept | _aliased(steps)
-        self.owned = {b for made in allocate for b in made}
+        self.owned = {b for made in allocate for b in made} | _fresh_results(steps)
         self.run = _run_numbers(steps)
         self.taken: dict[Buffer, Buffer] = {}
 
@@ -193,6 +195,12 @@ def _aliased(steps: list[Step]) -> set[Buffer]:
             if _may_alias(step.extern.target):
                 found |= access(step.extern).reads
     return found
+
+
+def _fresh_results(steps: list[Step]) -> set[Buffer]:
+    """What eager operators return in memory of its own."""
+    calls = [step.extern for step in steps if isinstance(step, ExternCall) and step.extern.out_variant is None]
+    return {b for call in calls if not _may_alias(call.target) for b in call.outs if b is not None}
 
 
 # ATen operators that may return a view of an argument, or the argument itself, though their schemas do not say so.
