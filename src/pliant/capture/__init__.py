@@ -8,7 +8,7 @@ The world outside:    world (reads under guards, buffered writes), inputs, ident
 The graph:            recorder, torch_calls, regions, autodiff/, arrays, overrides, symbol_nodes, tensor_index,
                       number_domains.
 Its end:              trace (what a capture found), collect, entry, reconstruct/.
-Breaks:               graph_breaks (kinds and advice), continuation, carried, resume_function.
+Breaks:               graph_breaks (kinds and advice), entering, spelled_out, carried, resume_function.
 
 Read `trace.py`, `tracer.py` and `dispatch.py` first.
 """

@@ -9,6 +9,7 @@ Holds:  the hot path is one call of the most recently used entry. `dispatcher_of
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import types
@@ -17,6 +18,7 @@ from typing import Any
 
 import torch
 
+from pliant.capture import spelled_out
 from pliant.capture.dispatch import DISPATCHER, Compilation, Dispatcher
 from pliant.capture.entry import GENERATED
 from pliant.capture.markers import ORIGINAL, is_ours
@@ -44,6 +46,7 @@ def make_callable(dispatcher: Dispatcher) -> Callable[..., Any]:
 
 
 # Frames that the program does not have.
+RESUMES: set[types.CodeType] = set()  # what calls these stands for the same frame of the program
 OWN_CODE = {Dispatcher.call.__code__, Dispatcher.miss.__code__, Dispatcher._capture_and_run.__code__}
 
 
@@ -51,12 +54,17 @@ def hide_frames(error: BaseException) -> None:
     """Take frames of ours out of the traceback: they hold what the program no longer holds, perhaps the error itself."""
     last = error.__traceback__
     while last is not None and (step := last.tb_next) is not None:
-        code = step.tb_frame.f_code
-        if code in OWN_CODE or code.co_filename.startswith(GENERATED):
+        if _is_ours(step) or step.tb_next is not None and step.tb_next.tb_frame.f_code in RESUMES:
             last.tb_next = step.tb_next
-            step.tb_frame.clear()
+            with contextlib.suppress(RuntimeError):  # it handles the error just now
+                step.tb_frame.clear()
         else:
             last = step
+
+
+def _is_ours(step: types.TracebackType) -> bool:
+    code = step.tb_frame.f_code
+    return code in OWN_CODE or code.co_filename.startswith(GENERATED) or code.co_filename == spelled_out.__file__
 
 
 def compiled_callable(fn: Callable[..., Any], compilation: Compilation) -> Callable[..., Any]:

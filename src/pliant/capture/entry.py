@@ -24,9 +24,10 @@ from typing import Any, assert_never
 import torch
 from torch import fx
 
-from pliant.capture.bytecode.decode import decode
+from pliant.capture.bytecode.decode import Op, decode
+from pliant.capture.bytecode.ops import FORMS, Form
 from pliant.capture.bytecode.resume import ResumePoint, StepCode, point_at, step_code
-from pliant.capture.continuation import with_continuation
+from pliant.capture.carried import END
 from pliant.capture.reconstruct.rebuilder import Rebuilder
 from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
 from pliant.capture.trace import (
@@ -360,7 +361,9 @@ class _Body:
         for depth, frame in enumerate(reversed(stop.frames)):
             stack = [NULL if v is NULL else self.values.value(v) for v in frame.stack]
             if depth:
-                stack = with_continuation(frame, stack, f"lambda *args, **kwargs: {function}({', '.join(values)})")
+                inner = f"(lambda: {function}({', '.join(values)}))"
+                steps = FORMS[_operation(frame).name] is Form.NEXT
+                stack.append(f"iter({inner}, {self.values.hold(END)})" if steps else inner)
             function, values = self._step(frame, stack)
         self.passed = len(values) + 1
         return [f"return [{', '.join([*reversed(values), function])}]"]
@@ -370,8 +373,8 @@ class _Body:
         and of its arguments."""
         b, names = self.values, self.values.names
         program = decode(frame.code)
-        bound = [v is not NULL for v in frame.stack]
-        point = point_at(program, program.index_of(frame.offset), bound, frame.locals, frame.locals)
+        bound = [v is not NULL for v in stack]
+        point = point_at(program, program.index_of(frame.offset), bound, frame.locals, frame.locals, frame.entered)
         step: StepCode = step_code(point)
         for value in frame.stack:
             if isinstance(value, BaseException):
@@ -388,6 +391,11 @@ class _Body:
         else:
             head = names(types.FunctionType(step.code, frame.globals), label)
         return head, values
+
+
+def _operation(frame: FrameState) -> Op:
+    program = decode(frame.code)
+    return program.ops[program.index_of(frame.offset)]
 
 
 def _deleted(owner: Any, obj: Any, name: str) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pliant.capture import spelled_out
 from pliant.capture.bytecode.decode import Op, Program, decode
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.trace import TRACEBACK
@@ -47,7 +48,8 @@ def opcode(*names: str) -> Callable[[Handler], Handler]:
 
 
 class Frame:
-    """`linked`: the caller's current CALL operation returns exactly what this frame returns (so a break can split both)."""
+    """`linked`: the caller's current operation does with what this frame returns what its form says (`bytecode.ops.FORMS`),
+    and nothing else (so a break can split both)."""
 
     __slots__ = (
         "tracer",
@@ -111,10 +113,11 @@ class Frame:
                 tracer.steps += 1
                 self.steps_at_op = tracer.steps
                 self.nodes_at_op = tracer.recorder.count
+                handler = handlers[ip]
                 if tracer.steps == tracer.stop_at:
-                    tracer.stop(self)
+                    handler = tracer.stop(self)
                 try:
-                    result = handlers[ip](self, op)
+                    result = handler(self, op)
                 except Raised as raised:
                     self._unwind(raised, op)
                     continue
@@ -187,6 +190,15 @@ class Frame:
         values = self.stack[-count:]
         del self.stack[-count:]
         return values
+
+    @property
+    def is_spelled_out(self) -> bool:
+        """Whether the program has no such frame."""
+        return self.code.co_filename == spelled_out.__file__
+
+    @property
+    def is_the_users(self) -> bool:
+        return "/torch/" not in self.code.co_filename and not self.is_spelled_out
 
     def location(self) -> SourceLocation:
         return SourceLocation(self.code.co_filename, self.op.line or self.code.co_firstlineno, self.name)

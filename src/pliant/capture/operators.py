@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _PLAIN: frozenset[type] = frozenset(
     (int, float, bool, complex, str, bytes, type(None), FakeTensor, *SYMBOLIC_TYPES, torch.dtype, torch.device)
 )
-_BINARY = {
+BINARY = {
     "+": ("add", operator.add),
     "-": ("sub", operator.sub),
     "*": ("mul", operator.mul),
@@ -63,7 +63,7 @@ _INPLACE = {
     "<<": operator.ilshift,
     ">>": operator.irshift,
 }
-_COMPARE = {
+COMPARE = {
     "<": ("lt", "gt", operator.lt),
     "<=": ("le", "ge", operator.le),
     ">": ("gt", "lt", operator.gt),
@@ -71,7 +71,7 @@ _COMPARE = {
     "==": ("eq", "eq", operator.eq),
     "!=": ("ne", "ne", operator.ne),
 }
-_UNARY = {
+UNARY = {
     "UNARY_NEGATIVE": ("__neg__", operator.neg),
     "UNARY_INVERT": ("__invert__", operator.invert),
     "UNARY_POSITIVE": ("__pos__", operator.pos),
@@ -110,7 +110,7 @@ def special_method(t: Tracer, obj: Any, name: str) -> Any:
 def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     """left <symbol> right; symbols ending in `=` are in place."""
     inplace = symbol.endswith("=")
-    name, function = _BINARY[symbol.removesuffix("=")]
+    name, function = BINARY[symbol.removesuffix("=")]
     if inplace:
         function = _INPLACE[symbol[:-1]]
     if _is_plain(left) and _is_plain(right):
@@ -171,7 +171,7 @@ def ordered_methods(t: Tracer, left: Any, right: Any, direct: str, reflected: st
 
 
 def unary(t: Tracer, name: str, value: Any) -> Any:
-    special, function = _UNARY[name]
+    special, function = UNARY[name]
     method = python_method(t, value, special)
     if method is not None:
         return t.call(method, (value,), {})
@@ -182,7 +182,7 @@ def unary(t: Tracer, name: str, value: Any) -> Any:
 # ---- comparison
 def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     """left <symbol> right for the six comparisons."""
-    name, reflected, function = _COMPARE[symbol]
+    name, reflected, function = COMPARE[symbol]
     if _is_plain(left) and _is_plain(right):
         return t.native(function, left, right)
     methods = ordered_methods(t, left, right, f"__{name}__", f"__{reflected}__")

@@ -15,7 +15,7 @@ from typing import Any
 
 from pliant.capture.bytecode.resume import ResumePoint, resume_code
 from pliant.capture.carried import with_generators
-from pliant.capture.compiled_function import OWN_CODE, hide_frames
+from pliant.capture.compiled_function import OWN_CODE, RESUMES, hide_frames
 from pliant.capture.dispatch import DISPATCHER, Compilation, Dispatcher
 from pliant.capture.roots import ResumeRoot
 from pliant.source import SourceLocation
@@ -59,6 +59,7 @@ def _make(compilation: Compilation, point: ResumePoint, globals_: dict[str, Any]
             _depth.now -= 1
 
     OWN_CODE.update((eager.__code__, resume.__code__))
+    RESUMES.add(resume.__code__)
     resume.__dict__[DISPATCHER] = dispatcher
     return resume
 

@@ -101,6 +101,7 @@ class FrameState:
     cells: tuple[types.CellType, ...]
     function_name: str
     handled: Any = None  # the exception that is being handled there, if any
+    entered: bool = False  # the operation has entered the next frame in; its operands are not on `stack`
 
 
 class _Null:
@@ -123,8 +124,8 @@ TRACEBACK = _some_traceback()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Break:
-    """Capture stopped before the operation at `frames[-1].offset`; frames from the outermost in. Outer frames stand AT their call
-    operation (operands still on the stack), which is to be executed with the callable replaced by the inner continuation."""
+    """Capture stopped before the operation at `frames[-1].offset`; frames from the outermost in. Outer frames stand IN their
+    operation, whose one function is the next frame in (`FrameState.entered`)."""
 
     frames: tuple[FrameState, ...]
     reason: BreakReason

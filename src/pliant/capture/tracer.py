@@ -22,11 +22,11 @@ from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from pliant import config
-from pliant.capture import attributes, calls, carried, class_statements, opcodes, operators
+from pliant.capture import attributes, calls, carried, class_statements, entering, opcodes, operators
 from pliant.capture.autodiff import TABLES
 from pliant.capture.bytecode.cfg import layouts
 from pliant.capture.bytecode.decode import Op, Program
-from pliant.capture.bytecode.ops import effect
+from pliant.capture.bytecode.ops import FORMS, effect, operand_count
 from pliant.capture.bytecode.resume import point_at, resume_freevars, step_code
 from pliant.capture.collect import collect_values
 from pliant.capture.dynamic_policy import DynamicPolicy
@@ -78,7 +78,16 @@ assert opcodes and TABLES  # importing them fills the tables of handlers
 class TraceOptions:
     """Options of one capture."""
 
-    max_restarts: int = 4
+    max_restarts: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The step of an operation in which an earlier attempt broke. `enter`: it is done as a call of one function, whose
+    frame can be cut."""
+
+    step: int
+    enter: bool
 
 
 class _Stopped(BaseException):
@@ -118,7 +127,7 @@ class Tracer:
     instantiate = calls.instantiate
     build_class = class_statements.build_class
 
-    def __init__(self, policy: DynamicPolicy, stop_at: int) -> None:
+    def __init__(self, policy: DynamicPolicy, stops: tuple[Stop, ...] = ()) -> None:
         options = config.get()
         shapes = options.shapes
         self.shape_env = ShapeEnv(duck_shape=shapes.duck_sizing, specialize_zero_one=shapes.specialize_zero_one)
@@ -135,7 +144,8 @@ class Tracer:
         self.frames: list[Frame] = []
         self.guarded_leaves: set[Source] = set()
         self.steps = 0
-        self.stop_at = stop_at
+        self.stops = stops
+        self.stop_at = stops[0].step if stops else -1
         self.current_exception: BaseException | None = None
         self.broken_frames: tuple[Frame, ...] | None = None
         self.lock: UsedLock | None = None
@@ -183,12 +193,18 @@ class Tracer:
     def leave(self, frame: Frame) -> None:
         self.frames.pop()
 
-    def stop(self, frame: Frame) -> NoReturn:
-        """The operation at which an earlier attempt broke: keep the frames and end."""
+    def stop(self, frame: Frame) -> Handler:
+        """The operation at which an earlier attempt broke: how it is entered, else keep the frames and end."""
         if self.failure is not None:
             raise self.failure
-        self.note_break()
-        raise _Stopped
+        stop, *rest = self.stops
+        found = entering.call_of(frame) if stop.enter else None
+        if found is None:
+            self.note_break()
+            raise _Stopped
+        self.stops = tuple(rest)
+        self.stop_at = rest[0].step if rest else -1
+        return entering.handler(found)
 
     def note_break(self) -> None:
         """Remember the frames as they are at the innermost point of a break."""
@@ -199,7 +215,7 @@ class Tracer:
     def location(self) -> SourceLocation | None:
         """The innermost line of code that is not PyTorch's."""
         for frame in reversed(self.frames):
-            if "/torch/" not in frame.code.co_filename:
+            if frame.is_the_users:
                 return frame.location()
         return self.frames[-1].location() if self.frames else None
 
@@ -404,27 +420,33 @@ def trace(
     root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: DynamicPolicy, options: TraceOptions
 ) -> Trace:
     """Capture a call. Nothing observable has happened when this returns or raises."""
-    stop_at, reason = -1, None
+    stops, reason = tuple[Stop, ...](), None
     for _ in range(options.max_restarts):
-        attempt = _Attempt(Tracer(policy, stop_at), root, reason)
+        attempt = _Attempt(Tracer(policy, stops), root, reason)
         found = None
         try:
             found = attempt.run(args, kwargs)
+        except CannotCapture as failure:
+            entered = next((stop for stop in stops if stop.enter), None)
+            if entered is None or failure.reason.kind == "exception":
+                raise
+            found = _Restart(Stop(entered.step, False), reason or failure.reason)
         finally:
             if not isinstance(found, Trace):
                 attempt.t.forget()
         if isinstance(found, Trace):
             return found
-        stop_at, reason = found.step, found.reason
+        stops = (*(stop for stop in stops if stop.step < found.stop.step), found.stop)
+        reason = found.reason
     assert reason is not None
     raise CannotCapture(reason)
 
 
 @dataclass(frozen=True, slots=True)
 class _Restart:
-    """Trace again and stop before this step."""
+    """Trace again with this stop."""
 
-    step: int
+    stop: Stop
     reason: BreakReason
 
 
@@ -435,6 +457,7 @@ class _Attempt:
         self.t = tracer
         self.root = root
         self.reason = reason
+        self.entered = frozenset(stop.step for stop in tracer.stops)
 
     def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Trace | _Restart:
         before = Settings()
@@ -467,10 +490,10 @@ class _Attempt:
             return found
         if self.t.overrides.modes or self.t.overrides.devices:
             assert self.t.overrides.step is not None
-            return _Restart(self.t.overrides.step, found.reason)
+            return _Restart(Stop(self.t.overrides.step, False), found.reason)
         if self.t.lock is not None:
             why = BreakReason("side-effect-call", "a lock is held, and the trace breaks", self._break_location())
-            return _Restart(self.t.lock.step, why)
+            return _Restart(Stop(self.t.lock.step, False), why)
         with self.t.mode, self.t.recorder:
             return self._finish(found, before)
 
@@ -525,7 +548,7 @@ class _Attempt:
     def _break_location(self) -> SourceLocation | None:
         frames = self.t.broken_frames or ()
         for frame in reversed(frames):
-            if "/torch/" not in frame.code.co_filename:
+            if frame.is_the_users:
                 return frame.location()
         return frames[-1].location() if frames else None
 
@@ -540,7 +563,7 @@ class _Attempt:
         return self._frames_to_split(reason, clean)
 
     def _frames_to_split(self, reason: BreakReason, clean: bool) -> Break | _Restart:
-        """The frames that can be cut: from the outermost in, as long as each was called by a plain CALL."""
+        """The frames that can be cut: from the outermost in, as long as each is all that an operation runs."""
         frames = self.t.broken_frames or ()
         depth = 0
         while depth < len(frames) and frames[depth].linked:
@@ -548,8 +571,10 @@ class _Attempt:
         depth = self._without_torch_frames(frames[:depth])
         if depth == 0:
             raise CannotCapture(reason)
+        last = frames[depth - 1]
         if depth < len(frames) or not clean:
-            return _Restart(frames[depth - 1].steps_at_op, reason)
+            enter = depth < len(frames) and last.op.name in FORMS and last.steps_at_op not in self.entered
+            return _Restart(Stop(last.steps_at_op, enter), reason)
         return Break(_states(frames, self.t.current_exception), reason)
 
     def _without_torch_frames(self, frames: tuple[Frame, ...]) -> int:
@@ -598,7 +623,7 @@ def _states(frames: tuple[Frame, ...], handled: BaseException | None) -> tuple[F
     """Frames from the outermost in, each with the exception it handles: the one that its callees found when they were entered."""
     states: list[FrameState] = []
     for frame in reversed(frames):
-        states.append(_state(frame, handled))
+        states.append(_state(frame, handled, entered=bool(states)))
         index = frame.program.index_of(frame.op.offset)
         layout = layouts(frame.program)[index]
         if layout is not None and layout.handling:
@@ -606,15 +631,15 @@ def _states(frames: tuple[Frame, ...], handled: BaseException | None) -> tuple[F
     return tuple(reversed(states))
 
 
-def _state(frame: Frame, handled: BaseException | None) -> FrameState:
+def _state(frame: Frame, handled: BaseException | None, entered: bool) -> FrameState:
     """The frame without its dead locals, unless they hold what is closed when the frame ends."""
     names = resume_freevars(frame.code)
     cells = tuple(frame.cells.get(n) or types.CellType() for n in names)
-    bound = [v is not NULL for v in frame.saved]
+    stack = frame.saved[: len(frame.saved) - operand_count(frame.op)] if entered else frame.saved
+    bound = [*(v is not NULL for v in stack), *(True,) * entered]
+    index = frame.program.index_of(frame.op.offset)
     try:
-        point = point_at(
-            frame.program, frame.program.index_of(frame.op.offset), bound, frame.locals, kept_locals(frame)
-        )
+        point = point_at(frame.program, index, bound, frame.locals, kept_locals(frame), entered)
         step_code(point)
     except Unsupported as error:
         raise CannotCapture(BreakReason("unsupported-opcode", str(error), frame.location())) from None
@@ -623,9 +648,10 @@ def _state(frame: Frame, handled: BaseException | None) -> FrameState:
         frame.code,
         frame.globals,
         frame.op.offset,
-        tuple(frame.saved),
+        tuple(stack),
         live,
         cells,
         frame.name,
         handled if point.handled else None,
+        entered,
     )

@@ -17,6 +17,7 @@ comprehensions of 3.12 use this to shelve a cell, or to keep a plain value in th
 free one if there is no cell variable of that name; LOAD_FAST, STORE_FAST, DELETE_FAST always use the local one.
 """
 
+import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -243,3 +244,37 @@ OPS: dict[str, OpInfo] = {
     **_EXCEPTIONS,
     **_GENERATORS,
 }
+
+
+class Form(enum.Enum):
+    """What an operation does with the result of the one function that it has entered."""
+
+    VALUE = "pushes it in place of the operands"
+    NOTHING = "drops it"
+    TEST = "goes on with it in place of the operand"
+    KEEP = "the pair (truth, operand): jumps by the truth or pops the operand"
+    PAIR = "the pair (top, below), in place of the operand"
+    METHOD = "pushes the call pair of it"
+    NEXT = "the pair (item, iterator), in place of the iterator; StopIteration ends the loop"
+
+
+# The operations that may enter a function of the program.
+FORMS: dict[str, Form] = {
+    **dict.fromkeys(
+        """CALL CALL_FUNCTION_EX LOAD_ATTR LOAD_SUPER_ATTR BINARY_SUBSCR BINARY_SLICE BINARY_OP COMPARE_OP CONTAINS_OP
+        UNARY_POSITIVE UNARY_NEGATIVE UNARY_INVERT TO_BOOL GET_ITER WITH_EXCEPT_START FORMAT_SIMPLE FORMAT_WITH_SPEC
+        CONVERT_VALUE""".split(),
+        Form.VALUE,
+    ),
+    **dict.fromkeys("STORE_ATTR DELETE_ATTR STORE_SUBSCR DELETE_SUBSCR STORE_SLICE".split(), Form.NOTHING),
+    **dict.fromkeys("UNARY_NOT POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE".split(), Form.TEST),
+    **dict.fromkeys("JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP".split(), Form.KEEP),
+    "BEFORE_WITH": Form.PAIR,
+    **dict.fromkeys("LOAD_METHOD LOAD_SUPER_METHOD".split(), Form.METHOD),
+    "FOR_ITER": Form.NEXT,
+}
+
+
+def operand_count(op: Op) -> int:
+    """How many slots on top of the stack are what an operation in `FORMS` works on."""
+    return 1 if op.name == "FOR_ITER" else effect(op)[0]

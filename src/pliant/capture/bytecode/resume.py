@@ -20,13 +20,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import CodeType
-from typing import Any
+from typing import Any, assert_never
 
 from pliant.capture.bytecode.assemble import assemble
 from pliant.capture.bytecode.cfg import Layout, jumped, layouts, live_locals, may_raise, moved, reads_first_argument
 from pliant.capture.bytecode.decode import Op, Program, decode
 from pliant.capture.bytecode.instructions import HandlerLabel, Instruction, Item, Label, Mark, Position
-from pliant.capture.bytecode.ops import OPS, call_pair
+from pliant.capture.bytecode.ops import FORMS, OPS, Form, call_pair, operand_count
 from pliant.capture.bytecode.versions import (
     AFTER_FOR,
     NULL_BELOW_CALLABLE,
@@ -51,6 +51,8 @@ class ResumePoint:
     `stack[i]` is False where the slot is NULL; `locals` are the bound, live locals that are no cells, and dead ones that
     are to be kept until the frame ends.
     `handled` is set in the body of an `except` or `finally` that handles an exception.
+    `entered`: the operation has entered a function that broke. In place of its operands lies one callable, which ends
+    that function (`entering`): for FOR_ITER an iterator whose next item is the pair (item, iterator).
     """
 
     code: CodeType
@@ -58,6 +60,7 @@ class ResumePoint:
     stack: tuple[bool, ...]
     locals: tuple[str, ...]
     handled: bool = False
+    entered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,12 @@ def parameters(point: ResumePoint) -> tuple[str, ...]:
 
 
 def point_at(
-    program: Program, index: int, stack: Iterable[bool], local_names: Iterable[str], keep: Collection[str] = ()
+    program: Program,
+    index: int,
+    stack: Iterable[bool],
+    local_names: Iterable[str],
+    keep: Collection[str] = (),
+    entered: bool = False,
 ) -> ResumePoint:
     """The point before operation `index`; names of cells, and of dead locals that are not to be kept, are left out."""
     layout = layouts(program)[index]
@@ -95,7 +103,7 @@ def point_at(
     live = live_locals(program, index)
     cells = program.code.co_cellvars
     kept = tuple(name for name in local_names if (name in live or name in keep) and name not in cells)
-    return ResumePoint(program.code, program.ops[index].offset, tuple(stack), kept, bool(layout.handling))
+    return ResumePoint(program.code, program.ops[index].offset, tuple(stack), kept, bool(layout.handling), entered)
 
 
 def after_call_point(
@@ -152,6 +160,9 @@ class _Frame:
         self.program = decode(code)
         self.index = self.program.index_of(point.offset)
         self.op = self.program.ops[self.index]
+        self.operands = point.stack  # which slots hold values as the operation itself expects them
+        if point.entered:
+            self.operands = *point.stack[:-1], *(True,) * operand_count(self.op)
         self.layout = self._checked_layout()
         self.position: Position = self.op.position
         self.consts: list[Any] = list(code.co_consts)
@@ -169,9 +180,9 @@ class _Frame:
         layout = layouts(self.program)[self.index]
         if layout is None or self.index < _prefix(self.program):
             raise Unsupported(f"no frame stands at {self.op.name}", kind="resume-frame")
-        if len(layout.stack) != len(point.stack):
+        if len(layout.stack) != len(self.operands):
             raise Unsupported(
-                f"{len(layout.stack)} slots at {self.op.name}, not {len(point.stack)}", kind="resume-frame"
+                f"{len(layout.stack)} slots at {self.op.name}, not {len(self.operands)}", kind="resume-frame"
             )
         if layout.without_cell:
             raise Unsupported("an inlined comprehension has shelved a cell", kind="resume-frame")
@@ -317,11 +328,11 @@ class _Step(_Frame):
     def build(self) -> StepCode:
         items = [*self.rebuild(), *self._operation()]
         if not OPS[self.op.name].ends:
-            stack = _bound_after(self.op, self.point)
+            stack = _bound_after(self.op, self.operands, self.point.locals)
             items += self._go_on(self.index + 1, stack, self._locals_after())
         if self.op.target is not None:
             items += [Mark(_JUMPED), *self._after_for()]
-            stack = jumped(self.op, self.point.stack, lambda: True)
+            stack = jumped(self.op, self.operands, lambda: True)
             items += self._go_on(self.op.target, stack, self.point.locals)
         if self.op.handler is not None and may_raise(self.op):
             items += [Mark(_RAISED), *self._handler()]
@@ -341,6 +352,8 @@ class _Step(_Frame):
         if self.op.name in ("LOAD_METHOD", "LOAD_SUPER_METHOD"):
             plain = without_method(tuple((item.name, item.arg) for item in real))
             real = [replace(real[0], name=name, arg=arg) for name, arg in plain]
+        if self.point.entered:
+            real = self._entered(real)
         if self.op.name == "JUMP":
             return [self.make("JUMP_FORWARD", target=_JUMPED)]
         handler = self.op.handler
@@ -349,7 +362,32 @@ class _Step(_Frame):
         target = _JUMPED if self.op.target is not None else None
         # 3.13 looks for the handler of an exception in a callee just before the calling instruction.
         before = [replace(self.make("NOP"), handler=label)] if covered else []
-        return [*before, *(replace(self.moved(item), target=target, handler=label) for item in real)]
+        jumps = ((self.moved(item), target if item.target is not None else None) for item in real)
+        return [*before, *(replace(item, target=to, handler=label) for item, to in jumps)]
+
+    def _entered(self, real: Sequence[Instruction]) -> Sequence[Instruction]:
+        """Instructions that call what lies in place of the operands, and leave what the operation leaves."""
+        null = [self.make("PUSH_NULL"), *([self.make("SWAP", 2)] if NULL_BELOW_CALLABLE else [])]
+        call = [*null, *(self.make(*each) for each in call_group(0))]
+        pair, pop = self.make("UNPACK_SEQUENCE", 2), self.make("POP_TOP")
+        match FORMS.get(self.op.name, Form.VALUE):
+            case Form.VALUE:
+                return call
+            case Form.NOTHING:
+                return [*call, pop]
+            case Form.TEST:
+                return [*call, *real]
+            case Form.PAIR:
+                return [*call, pair]
+            case Form.METHOD:
+                return [*call, *null]
+            case Form.NEXT:
+                return [*real, pair, self.make("SWAP", 3), pop, self.make("SWAP", 2)]
+            case Form.KEEP:
+                test = self.op.name.removeprefix("JUMP_").removesuffix("_OR_POP")
+                return [*call, pair, replace(real[0], name=f"POP_JUMP_FORWARD_{test}"), pop]
+            case never:
+                assert_never(never)
 
     def _after_for(self) -> list[Item]:
         return [self.make(name) for name in AFTER_FOR] if self.op.name == "FOR_ITER" else []
@@ -420,19 +458,19 @@ def _is_temporary(name: str) -> bool:
     return name.startswith(".s") or name == HANDLED
 
 
-def _bound_after(op: Op, point: ResumePoint) -> tuple[bool, ...]:
+def _bound_after(op: Op, stack: tuple[bool, ...], local_names: tuple[str, ...]) -> tuple[bool, ...]:
     """Which slots hold values after `op`."""
     match op.name:
         case "PUSH_NULL":
-            return *point.stack, False
+            return *stack, False
         case "LOAD_FAST_AND_CLEAR":
-            return *point.stack, op.arg in point.locals
+            return *stack, op.arg in local_names
         case "LOAD_METHOD":
-            return *point.stack[:-1], *_CALL_PAIR
+            return *stack[:-1], *_CALL_PAIR
         case "LOAD_SUPER_METHOD":
-            return *point.stack[:-3], *_CALL_PAIR
+            return *stack[:-3], *_CALL_PAIR
         case _:
-            return moved(op, point.stack, lambda: True)
+            return moved(op, stack, lambda: True)
 
 
 _CALL_PAIR = call_pair(True, False)

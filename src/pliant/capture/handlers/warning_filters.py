@@ -72,7 +72,7 @@ def _warn(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _place(t: Tracer, message: Any, category: Any, level: int, filters: Any) -> CallEffect:
-    frames = t.frames[::-1]
+    frames = [frame for frame in reversed(t.frames) if not frame.is_spelled_out]
     if level > len(frames):
         if filters is not None:
             t.world.set_origin(filters, held(filters, "filters"))

@@ -1,0 +1,188 @@
+"""What Python's operations do with the methods that they enter, spelled out in Python.
+
+In:     the methods that CPython would call, as the tracer has looked them up, and the operands.
+Out:    the operation's result, or its exception.
+Holds:  every method is entered by a plain call, so a graph break in it can cut the frames here; code behind a break is
+        run by CPython too. Nothing here is a frame of the program: tracebacks and `stacklevel` leave these out.
+Source: `Objects/typeobject.c`, `Objects/abstract.c`; the data model in Python's reference.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+Method = Callable[..., Any]
+
+
+# ---- classes
+def instance(new: Method, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """type.__call__ of a class whose `__new__` is written in Python."""
+    obj = new(cls, *args, **kwargs)
+    if isinstance(obj, cls):
+        init: Any = type(obj).__init__
+        if init is not object.__init__:
+            return initialized(init, obj, args, kwargs)
+    return obj
+
+
+def initialized(init: Method, obj: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The rest of type.__call__."""
+    result = init(obj, *args, **kwargs)
+    if result is not None:
+        raise TypeError(f"__init__() should return None, not '{type(result).__name__}'")
+    return obj
+
+
+# ---- attributes
+def attribute(find: Method, args: tuple[Any, ...], fallback: Method, obj: Any, name: str) -> Any:
+    """`find(*args)`, and on AttributeError the `__getattr__` of the object's class."""
+    try:
+        return find(*args)
+    except AttributeError:
+        pass
+    return fallback(obj, name)
+
+
+def attribute_or(find: Method, args: tuple[Any, ...], default: Any) -> Any:
+    """getattr(obj, name, default)"""
+    try:
+        return find(*args)
+    except AttributeError:
+        return default
+
+
+def has_attribute(find: Method, args: tuple[Any, ...]) -> bool:
+    """hasattr(obj, name)"""
+    try:
+        find(*args)
+    except AttributeError:
+        return False
+    return True
+
+
+def computed_once(function: Method, obj: Any, name: str) -> Any:
+    """functools.cached_property.__get__ where the instance has no value yet."""
+    value = function(obj)
+    obj.__dict__[name] = value
+    return value
+
+
+# ---- truth and length
+def truth(method: Method, value: Any) -> bool:
+    """`__bool__`"""
+    result = method(value)
+    if not isinstance(result, bool):
+        raise TypeError(f"__bool__ should return bool, returned {type(result).__name__}")
+    return result
+
+
+def length(method: Method, value: Any) -> int:
+    """`__len__`"""
+    result = operator.index(method(value))
+    if result < 0:
+        raise ValueError("__len__() should return >= 0")
+    return result
+
+
+def is_not_empty(method: Method, value: Any) -> bool:
+    """The truth of an object that has a `__len__` only."""
+    return length(method, value) != 0
+
+
+def truth_and_value(test: Method, method: Method, value: Any) -> tuple[bool, Any]:
+    """What `and` and `or` need."""
+    return test(method, value), value
+
+
+def contained(method: Method, container: Any, item: Any, wanted: bool) -> bool:
+    """`__contains__`"""
+    return bool(method(container, item)) is wanted
+
+
+def contained_by_iteration(container: Any, item: Any, wanted: bool) -> bool:
+    """`in` where there is no `__contains__`."""
+    for each in container:
+        if each is item or each == item:
+            return wanted
+    return not wanted
+
+
+# ---- operators
+def operated(rest: Method, symbol: str, left: Any, right: Any, *methods: tuple[Method, Any, Any]) -> Any:
+    """The result of the first method that implements the operator: each is (method, object, other)."""
+    if not methods:
+        return rest(symbol, left, right)
+    method, obj, other = methods[0]
+    result = method(obj, other)
+    if result is not NotImplemented:
+        return result
+    return operated(rest, symbol, left, right, *methods[1:])
+
+
+def unsupported(symbol: str, left: Any, right: Any) -> Any:
+    """No method implements the operator."""
+    names = f"'{type(left).__name__}' and '{type(right).__name__}'"
+    raise TypeError(f"unsupported operand type(s) for {symbol}: {names}")
+
+
+def not_ordered(symbol: str, left: Any, right: Any) -> Any:
+    """No method implements the comparison."""
+    names = f"'{type(left).__name__}' and '{type(right).__name__}'"
+    raise TypeError(f"'{symbol}' not supported between instances of {names}")
+
+
+def same(symbol: str, left: Any, right: Any) -> bool:
+    """`==` where nobody implements it."""
+    return left is right
+
+
+def not_same(symbol: str, left: Any, right: Any) -> bool:
+    """`!=` where nobody implements it."""
+    return left is not right
+
+
+# ---- iteration
+def iterator(method: Method, value: Any) -> Any:
+    """`__iter__`"""
+    result = method(value)
+    if not hasattr(type(result), "__next__"):
+        raise TypeError(f"iter() returned non-iterator of type '{type(result).__name__}'")
+    return result
+
+
+def step(method: Method, value: Any) -> tuple[Any, Any]:
+    """`__next__` in a loop: the item and the iterator."""
+    return method(value), value
+
+
+def step_or(method: Method, value: Any, default: Any) -> Any:
+    """next(iterator, default)"""
+    try:
+        return method(value)
+    except StopIteration:
+        return default
+
+
+def all_items(items: Any) -> list[Any]:
+    """list(items)"""
+    found = []
+    for item in items:
+        found.append(item)
+    return found
+
+
+# ---- `with`
+def entered(enter: Method, leave: Method) -> tuple[Any, Any]:
+    """The value of `__enter__`, and `__exit__`."""
+    return enter(), leave
+
+
+# ---- texts
+def text(method: Method, name: str, value: Any) -> str:
+    """`__str__` or `__repr__`"""
+    result = method(value)
+    if not isinstance(result, str):
+        raise TypeError(f"{name} returned non-string (type {type(result).__name__})")
+    return result
