@@ -29,6 +29,7 @@ from pliant.graph.passes.products import add_up_products
 from pliant.graph.passes.purity import binds_symbols, memory_root
 from pliant.graph.passes.separate import separate
 from pliant.graph.passes.simplify import simplify
+from pliant.graph.passes.table_gradients import join_table_gradients
 from pliant.symbolic.expr import Symbol
 from pliant.torch_adapter import append_node
 
@@ -69,6 +70,7 @@ def clean(graph: fx.Graph) -> None:
     cse(graph)
     dce(graph)
     add_up_products(graph)
+    join_table_gradients(graph)
 
 
 def partition(joint: JointGraph) -> Partition:
