@@ -88,3 +88,26 @@ def test_sizes_with_different_pasts_share_no_symbol():
     for n in range(1, 6):
         compiled(torch.randn(2, n, 8))
     assert pliant.stats()["graphs"] == 2
+
+
+def test_numbers_of_a_module_are_constants_until_they_change():
+    """Under `dynamic=True` too, and wherever the module is met: here as an argument of what goes on after a break."""
+
+    class Head(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.heads = 4
+
+        def forward(self, x):
+            y = x * 2
+            print(end="")
+            return y.view(x.size(0), self.heads, -1).sum(1)
+
+    head = Head()
+    compiled = pliant.compile(head, dynamic=True)
+    for heads in (4, 4, 8, 2):
+        head.heads = heads
+        for n in (3, 5):
+            x = torch.randn(n, 16)
+            torch.testing.assert_close(compiled(x), head(x))
+    assert pliant.stats()["graphs"] <= 4

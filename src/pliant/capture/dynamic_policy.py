@@ -182,8 +182,10 @@ class DynamicPolicy:
             seen.add(value)
             return len(seen) <= _FEW_VALUES
 
-    def scalar(self, source: Source, value: int | float) -> str:
-        """Whether a Python number is a constant of the graph or a symbol; remembers the value."""
+    def scalar(self, source: Source, value: int | float, configures: bool = False) -> str:
+        """Whether a Python number is a constant of the graph or a symbol; remembers the value. `configures`: a module's
+        own numbers are symbols only once they change.
+        """
         shapes = config.get().shapes
         if shapes.specialize_int if isinstance(value, int) else shapes.specialize_float:
             return "static"
@@ -197,7 +199,7 @@ class DynamicPolicy:
         if mode is False:
             return "static"
         small = isinstance(value, int) and value in (0, 1) and shapes.specialize_zero_one
-        from_start = mode is True and not small and isinstance(_root(source), (ArgSource, KwargSource))
+        from_start = mode is True and not (small or configures) and isinstance(_root(source), (ArgSource, KwargSource))
         named = bool(shapes.dynamic_sources) and _is_named(source.describe())
         return "dynamic" if varies or from_start or named or _is_learning_rate(source) else "static"
 

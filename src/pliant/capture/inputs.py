@@ -262,7 +262,7 @@ class Inputs:
     # ---- numbers
     def scalar(self, value: int | float, source: Source) -> Any:
         """A number read from outside: itself under an equality guard, or symbolic."""
-        if self.policy.scalar(source, value) == "static" or (isinstance(value, float) and not math.isfinite(value)):
+        if self.policy.scalar(source, value, self.world.is_of_module(source)) == "static" or (isinstance(value, float) and not math.isfinite(value)):
             self.world.guard(source, Kind.EQUALS, value)
             return value
         self.world.guard(source, Kind.NUMBER_TYPE, type(value))

@@ -149,6 +149,14 @@ class World:
             self._memo[source] = result
         return result
 
+    def is_of_module(self, source: Source) -> bool:
+        """Whether a module, or what it holds, leads there."""
+        while source.base is not None:
+            source = source.base
+            if isinstance(self._memo.get(source), torch.nn.Module):
+                return True
+        return False
+
     def _bring(self, value: Any, source: Source) -> Any:
         cls = type(value)
         if cls in CONSTANT_TYPES:

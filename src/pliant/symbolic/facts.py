@@ -42,6 +42,15 @@ class Facts:
         self._simple_memo: dict[Expr, Expr] = {}
         self._proof_memo: dict[Expr, bool | None] = {}
 
+    def copy(self) -> Facts:
+        """The same knowledge, to learn more on top of it."""
+        other = Facts()
+        other.ranges, other.replacements = dict(self.ranges), dict(self.replacements)
+        other.solvable, other.ordered = self.solvable, self.ordered
+        other._learnt, other._true, other._known = list(self._learnt), set(self._true), dict(self._known)
+        other._inequalities = {symbol: list(found) for symbol, found in self._inequalities.items()}
+        return other
+
     # -- questions ----------------------------------------------------------------------------------------------------
     def range_of(self, e: Expr) -> Interval:
         return bounds(e, self._lookup, self._range_memo)

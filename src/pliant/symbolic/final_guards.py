@@ -15,7 +15,7 @@ from pliant.symbolic import expr as x
 from pliant.symbolic.expr import Expr
 from pliant.symbolic.facts import Facts
 
-_PAIRWISE_LIMIT = 48  # beyond, guards that only later ones imply stay: they cost little
+_LIMIT = 200  # beyond, guards that only later ones imply stay: they cost little
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,12 +35,16 @@ class ShapeGuard:
 def minimal_guards(guards: Iterable[ShapeGuard]) -> list[ShapeGuard]:
     """The guards without those that the rest implies."""
     kept = _not_implied_before(_parts(guards))
-    if len(kept) <= _PAIRWISE_LIMIT:
-        for guard in list(kept):
-            others = [g for g in kept if g is not guard]
-            if _facts(others).prove_fully(guard.expr):
-                kept = others
-    return kept
+    return _not_implied(kept, Facts()) if len(kept) <= _LIMIT else kept
+
+
+def _not_implied(guards: list[ShapeGuard], facts: Facts) -> list[ShapeGuard]:
+    """The guards that neither `facts`, nor the kept ones before them, nor any after them imply."""
+    if len(guards) <= 1:
+        return [guard for guard in guards if not facts.prove_fully(guard.expr)]
+    half = len(guards) // 2
+    first = _not_implied(guards[:half], _with(facts, guards[half:]))
+    return first + _not_implied(guards[half:], _with(facts, first))
 
 
 def _parts(guards: Iterable[ShapeGuard]) -> list[ShapeGuard]:
@@ -62,8 +66,8 @@ def _not_implied_before(guards: list[ShapeGuard]) -> list[ShapeGuard]:
     return kept
 
 
-def _facts(guards: list[ShapeGuard]) -> Facts:
-    facts = Facts()
+def _with(facts: Facts, guards: list[ShapeGuard]) -> Facts:
+    more = facts.copy()
     for guard in guards:
-        facts.learn(guard.expr)
-    return facts
+        more.learn(guard.expr)
+    return more
