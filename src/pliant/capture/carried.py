@@ -109,6 +109,25 @@ def with_generators(point: ResumePoint, values: Sequence[Any]) -> list[Any]:
     return [*values[:first], *(v.real.start() if type(v) is Carried else v for v in values[first:])]
 
 
+def one_step(generator: Generator[Any, Any, Any]) -> tuple[Any, ...]:
+    """(what it yields, the generator), or (what it returns,)."""
+    try:
+        return next(generator), generator
+    except StopIteration as stop:
+        return (stop.value,)
+
+
+def stepped(step: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+    """(item, iterator) of a generator's frame that goes on behind a break; its end as StopIteration."""
+    try:
+        found = step()
+    except StopIteration as error:
+        raise RuntimeError("generator raised StopIteration") from error
+    if len(found) == 1:
+        raise StopIteration(*found)
+    return found
+
+
 _places: dict[tuple[Any, ...], Place] = {}
 
 

@@ -77,8 +77,11 @@ def collect_values(trace: Trace) -> list[Any]:
         for value in _effect_values(effect):
             collector.value(value)
     match trace.end:
-        case Return(value):
+        case Return(value, suspended):
             collector.value(value)
+            if suspended is not None:
+                collector.value(suspended)
+                trace.end = Return(value, _carry(suspended, collector.times_reached))
         case Break(frames):
             for frame in frames:
                 for value in (*frame.stack, frame.handled, *frame.locals.values(), *frame.cells):

@@ -331,6 +331,8 @@ class Dispatcher:
 
     def _resume(self, point: ResumePoint, globals_: dict[str, Any], name: str, known: Symbolic) -> Callable[..., Any]:
         function = self.compilation.make_resume(self.compilation, point, globals_, name)
+        if DISPATCHER not in function.__dict__:  # not compiled
+            return function
         policy: DynamicPolicy = function.__dict__[DISPATCHER].policy
         for slot, source in resume_sources(point):
             match known.get(slot):

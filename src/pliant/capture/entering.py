@@ -17,16 +17,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, assert_never
 
+from torch.utils._pytree import tree_leaves
+
 from pliant.capture import handlers, operators, spelled_out
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.ops import FORMS, Form, operand_count
 from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE, CallArgs
 from pliant.capture.frame import HANDLERS, Frame, Handler
+from pliant.capture.generators import TracedGenerator
 from pliant.capture.graph_breaks import Raised
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import concrete
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
+from pliant.guards.sources import held
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -45,10 +49,12 @@ def call_of(frame: Frame) -> Call | None:
     """The call that the operation before which the frame stands amounts to."""
     op = frame.op
     rule = _RULES.get(op.name)
-    if rule is None:
-        return None
-    count = operand_count(op)
-    return rule(frame, op, frame.stack[len(frame.stack) - count :])
+    call = rule(frame, op, frame.stack[len(frame.stack) - operand_count(op) :]) if rule is not None else None
+    if call is not None:
+        for value in tree_leaves(call.args):
+            if isinstance(value, types.FunctionType) and value.__globals__ is vars(spelled_out):
+                frame.tracer.world.set_origin(value, held(value, value.__name__))
+    return call
 
 
 def handler(call: Call) -> Handler:
@@ -60,7 +66,10 @@ def _do(frame: Frame, op: Op, call: Call) -> Any:
     stack, form = frame.stack, FORMS[op.name]
     below = len(stack) - operand_count(op)
     try:
-        result = frame.tracer.call(call.function, call.args, call.kwargs, linked=True)
+        if call.function is _advance:
+            result = _advance(*call.args)
+        else:
+            result = frame.tracer.call(call.function, call.args, call.kwargs, linked=True)
     except Raised as raised:
         if form is not Form.NEXT or not isinstance(raised.error, StopIteration):
             raise
@@ -207,11 +216,24 @@ def _compare(frame: Frame, op: Op, operands: list[Any]) -> Call | None:
     t, symbol, (left, right) = frame.tracer, str(op.arg), operands
     name, other, _ = operators.COMPARE[symbol]
     direct, reflected = f"__{name}__", f"__{other}__"
-    methods = operators.ordered_methods(t, left, right, direct, reflected)
-    if not methods and symbol == "!=":
-        return None
+    methods = operators.ordered_methods(t, left, right, direct, reflected, comparing=True)
+    if symbol == "!=":
+        methods = [(method, a, b) for a, b in _by_rank(left, right) if (method := _differs(t, a)) is not None]
     rest = {"==": spelled_out.same, "!=": spelled_out.not_same}.get(symbol, spelled_out.not_ordered)
     return _first_of(methods, rest, symbol, (left, direct), (right, reflected))
+
+
+def _by_rank(left: Any, right: Any) -> list[tuple[Any, Any]]:
+    """Who is asked first by a comparison."""
+    pairs = [(left, right), (right, left)]
+    return pairs[::-1] if type(left) is not type(right) and isinstance(right, type(left)) else pairs
+
+
+def _differs(t: Tracer, obj: Any) -> Any:
+    """The `__ne__` of the object; that of `object` asks its `__eq__`."""
+    cls: Any = type(obj)
+    derived = cls.__ne__ is object.__ne__ and operators.python_method(t, obj, "__eq__") is not None
+    return spelled_out.differs if derived else operators.python_method(t, obj, "__ne__")
 
 
 def _first_of(methods: list[Any], rest: Any, symbol: str, left: tuple[Any, str], right: tuple[Any, str]) -> Call | None:
@@ -279,12 +301,22 @@ def _format(frame: Frame, op: Op, operands: list[Any]) -> Call | None:
 
 
 # ---- iteration, `with`
+def _advance(t: Tracer, generator: TracedGenerator) -> tuple[Any, TracedGenerator]:
+    """One step of a generator in a loop, whose frame can be cut meanwhile."""
+    generator.frame.linked = True  # and stays so at a break
+    item = t.native(next, generator)
+    generator.frame.linked = False
+    return item, generator
+
+
 def _iterator(frame: Frame, op: Op, operands: list[Any]) -> Call | None:
     found = _method_of(frame, operands[0], "__iter__")
     return None if found is None else Call(spelled_out.iterator, (found.function, operands[0]))
 
 
 def _next(frame: Frame, op: Op, operands: list[Any]) -> Call | None:
+    if type(operands[0]) is TracedGenerator:
+        return Call(_advance, (frame.tracer, operands[0]))
     found = _method_of(frame, operands[0], "__next__")
     return None if found is None else Call(spelled_out.step, (found.function, operands[0]))
 

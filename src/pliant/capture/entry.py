@@ -24,10 +24,10 @@ from typing import Any, assert_never
 import torch
 from torch import fx
 
-from pliant.capture.bytecode.decode import Op, decode
+from pliant.capture.bytecode.decode import decode
 from pliant.capture.bytecode.ops import FORMS, Form
-from pliant.capture.bytecode.resume import ResumePoint, StepCode, point_at, step_code
-from pliant.capture.carried import END
+from pliant.capture.bytecode.resume import ResumePoint, StepCode, is_generator, point_at, step_code
+from pliant.capture.carried import END, stepped
 from pliant.capture.reconstruct.rebuilder import Rebuilder
 from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
 from pliant.capture.trace import (
@@ -308,8 +308,10 @@ class _Body:
     def statements(self) -> list[str]:
         stores = [line for effect in self.trace.effects for line in self._effect(effect)]
         match self.trace.end:
-            case Return(value):
+            case Return(value, None):
                 end = [f"return {self.values.value(value)}"]
+            case Return(value, suspended):
+                end = [f"return {self.values.items((value, suspended))}"]
             case Break() as stop:
                 end = self._break(stop)
             case never:
@@ -361,12 +363,18 @@ class _Body:
         for depth, frame in enumerate(reversed(stop.frames)):
             stack = [NULL if v is NULL else self.values.value(v) for v in frame.stack]
             if depth:
-                inner = f"(lambda: {function}({', '.join(values)}))"
-                steps = FORMS[_operation(frame).name] is Form.NEXT
-                stack.append(f"iter({inner}, {self.values.hold(END)})" if steps else inner)
+                stack.append(self._continuation(frame, stop.frames[-depth], f"{function}({', '.join(values)})"))
             function, values = self._step(frame, stack)
         self.passed = len(values) + 1
         return [f"return [{', '.join([*reversed(values), function])}]"]
+
+    def _continuation(self, frame: FrameState, inner: FrameState, rest: str) -> str:
+        """Text of what lies in place of the operands of the operation that has entered the frame `inner`."""
+        if is_generator(inner.code):
+            rest = f"{self.values.hold(stepped)}(lambda: {rest})"
+        program = decode(frame.code)
+        form = FORMS[program.ops[program.index_of(frame.offset)].name]
+        return f"iter(lambda: {rest}, {self.values.hold(END)})" if form is Form.NEXT else f"(lambda: {rest})"
 
     def _step(self, frame: FrameState, stack: list[Any]) -> tuple[str, list[str]]:
         """Texts of the function that executes the operation at which the frame stands, and then the rest of the frame,
@@ -391,11 +399,6 @@ class _Body:
         else:
             head = names(types.FunctionType(step.code, frame.globals), label)
         return head, values
-
-
-def _operation(frame: FrameState) -> Op:
-    program = decode(frame.code)
-    return program.ops[program.index_of(frame.offset)]
 
 
 def _deleted(owner: Any, obj: Any, name: str) -> None:

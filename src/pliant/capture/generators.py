@@ -38,6 +38,7 @@ class TracedGenerator:
         self.started = False
         self.finished = False
         self.running = False
+        self.is_broken = False  # a graph break is in its body
         self.handled: BaseException | None = None  # what it was handling when it was suspended
 
     def __iter__(self) -> TracedGenerator:
@@ -74,7 +75,7 @@ class TracedGenerator:
             failure = _not_stop_iteration(raised.error)
             self._finish()
         except BaseException:
-            self.finished = True
+            self.finished = self.is_broken = True
             raise
         else:
             if isinstance(result, Yielded):
@@ -231,9 +232,14 @@ def _resumed(t: Tracer, real: Suspended, source: Source) -> TracedGenerator:
     frame.stack.extend(stack[:-1])  # without what was yielded
     frame.ip = frame.program.index_of(point.offset) + 1
     frame.op = frame.program.ops[frame.ip - 1]
+    return started(frame)
+
+
+def started(frame: Frame) -> TracedGenerator:
+    """The generator whose frame stands in its body."""
     made = TracedGenerator(frame)
     made.started = True
-    t.open_generators += 1
+    frame.tracer.open_generators += 1
     return made
 
 

@@ -156,17 +156,19 @@ def _has_native(left: Any, right: Any, name: str) -> bool:
     )
 
 
-def ordered_methods(t: Tracer, left: Any, right: Any, direct: str, reflected: str) -> list[tuple[Any, Any, Any]]:
-    """Python-level methods in the order Python tries them: the reflected one of a subclass goes first."""
+def ordered_methods(
+    t: Tracer, left: Any, right: Any, direct: str, reflected: str, comparing: bool = False
+) -> list[tuple[Any, Any, Any]]:
+    """Python-level methods in the order Python tries them: the reflected one of a subclass goes first, of an arithmetic
+    operator only if it is the subclass' own. Only comparisons ask two objects of the same class both."""
     own = python_method(t, left, direct)
     other = python_method(t, right, reflected)
     found = [(own, left, right)] if own is not None else []
-    if other is not None and (type(left) is not type(right) or own is None):
-        pair = (other, right, left)
-        if type(left) is not type(right) and isinstance(right, type(left)):
-            found.insert(0, pair)
-        else:
-            found.append(pair)
+    same = type(left) is type(right)
+    if other is not None and (comparing or not same):
+        overrides = comparing or other is not python_method(t, left, reflected)
+        first = not same and isinstance(right, type(left)) and overrides
+        found.insert(0 if first else len(found), (other, right, left))
     return found
 
 
@@ -185,7 +187,7 @@ def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     name, reflected, function = COMPARE[symbol]
     if _is_plain(left) and _is_plain(right):
         return t.native(function, left, right)
-    methods = ordered_methods(t, left, right, f"__{name}__", f"__{reflected}__")
+    methods = ordered_methods(t, left, right, f"__{name}__", f"__{reflected}__", comparing=True)
     for method, a, b in methods:
         result = t.call(method, (a, b), {})
         if result is not NotImplemented:

@@ -2,8 +2,10 @@
 
 In:     a resume point, the frame's globals and name, and the `Compilation` it belongs to.
 Out:    a function `(cells, *stack values, *locals)` that runs the rest of the frame and returns its result.
+        Of a generator's frame it goes on to the next `yield` and returns what `carried.one_step` does.
 Holds:  one per point and globals in each compilation. Eagerly it is the resume code itself, run with the cells as
-        closure. Where resume functions nest too deeply, the rest runs eagerly.
+        closure. Where resume functions nest too deeply, the rest runs eagerly; so does the rest of an operation
+        that enters nothing more.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from pliant.capture.bytecode.resume import ResumePoint, resume_code
-from pliant.capture.carried import with_generators
+from pliant.capture import spelled_out
+from pliant.capture.bytecode.resume import ResumePoint, generator_code, is_generator, resume_code
+from pliant.capture.carried import one_step, with_generators
 from pliant.capture.compiled_function import OWN_CODE, RESUMES, hide_frames
 from pliant.capture.dispatch import DISPATCHER, Compilation, Dispatcher
 from pliant.capture.roots import ResumeRoot
@@ -25,7 +28,7 @@ def resume_function(
     compilation: Compilation, point: ResumePoint, globals_: dict[str, Any], name: str
 ) -> Callable[..., Any]:
     """The one resume function of the point."""
-    key = (id(point.code), point.offset, point.stack, point.locals, point.handled, id(globals_))
+    key = (id(point.code), point.offset, point.stack, point.locals, point.handled, id(globals_), name)
     found: Callable[..., Any] | None = compilation.resumes.get(key)
     if found is None:
         found = compilation.resumes[key] = _make(compilation, point, globals_, name)
@@ -33,11 +36,16 @@ def resume_function(
 
 
 def _make(compilation: Compilation, point: ResumePoint, globals_: dict[str, Any], name: str) -> Callable[..., Any]:
-    code = resume_code(point)
+    steps = is_generator(point.code)
+    code = generator_code(point) if steps else resume_code(point)
 
     def eager(cells: tuple[types.CellType, ...], *values: Any) -> Any:
-        return types.FunctionType(code, globals_, name, None, cells or None)(*with_generators(point, values))
+        rest = types.FunctionType(code, globals_, name, None, cells or None)(*with_generators(point, values))
+        return one_step(rest) if steps else rest
 
+    OWN_CODE.add(eager.__code__)
+    if globals_ is vars(spelled_out) and point.code not in spelled_out.GO_ON:
+        return eager
     line = next((line for start, end, line in point.code.co_lines() if start <= point.offset < end and line), None)
     location = SourceLocation(point.code.co_filename, line or point.code.co_firstlineno, point.code.co_name)
     root = ResumeRoot(point, globals_, name)
@@ -58,7 +66,7 @@ def _make(compilation: Compilation, point: ResumePoint, globals_: dict[str, Any]
             given_up.clear()
             _depth.now -= 1
 
-    OWN_CODE.update((eager.__code__, resume.__code__))
+    OWN_CODE.add(resume.__code__)
     RESUMES.add(resume.__code__)
     resume.__dict__[DISPATCHER] = dispatcher
     return resume

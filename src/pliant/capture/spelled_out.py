@@ -138,6 +138,13 @@ def same(symbol: str, left: Any, right: Any) -> bool:
     return left is right
 
 
+def differs(obj: Any, other: Any) -> Any:
+    """object.__ne__"""
+    cls: Any = type(obj)
+    result = cls.__eq__(obj, other)
+    return result if result is NotImplemented else not result
+
+
 def not_same(symbol: str, left: Any, right: Any) -> bool:
     """`!=` where nobody implements it."""
     return left is not right
@@ -186,3 +193,7 @@ def text(method: Method, name: str, value: Any) -> str:
     if not isinstance(result, str):
         raise TypeError(f"{name} returned non-string (type {type(result).__name__})")
     return result
+
+
+# The code whose rest may enter functions of the program again.
+GO_ON = frozenset(f.__code__ for f in (instance, attribute, operated, contained_by_iteration, all_items))

@@ -86,6 +86,7 @@ DELETED = object()
 @dataclass(frozen=True, slots=True, eq=False)
 class Return:
     value: Any
+    suspended: Any = None  # the generator that yields `value`, of a generator's frame: the entry returns the pair
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,6 +10,7 @@ Reads on: `frame.py` (the loop), `opcodes/`, `calls.py`, `handlers/` (tables), `
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 import types
@@ -27,11 +28,11 @@ from pliant.capture.autodiff import TABLES
 from pliant.capture.bytecode.cfg import layouts
 from pliant.capture.bytecode.decode import Op, Program
 from pliant.capture.bytecode.ops import FORMS, effect, operand_count
-from pliant.capture.bytecode.resume import point_at, resume_freevars, step_code
+from pliant.capture.bytecode.resume import is_generator, point_at, resume_freevars, step_code
 from pliant.capture.collect import collect_values
 from pliant.capture.dynamic_policy import DynamicPolicy
-from pliant.capture.frame import HANDLERS, Frame, Handler, Returned
-from pliant.capture.generators import TracedCallable, TracedGenerator, kept_locals
+from pliant.capture.frame import HANDLERS, Frame, Handler, Yielded
+from pliant.capture.generators import TracedCallable, TracedGenerator, kept_locals, started
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, needs_value
 from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.handlers.threads import UsedLock
@@ -472,7 +473,7 @@ class _Attempt:
                         torch._C._pop_torch_function_stack()
                 if self.t.failure is not None:
                     raise self.t.failure
-                return self._finish(Return(result), before)
+                return self._finish(result if isinstance(result, Return) else Return(result), before)
         except GraphBreak as stop:
             found = self._broken(stop.reason(self._break_location()))
         except _Stopped:
@@ -539,10 +540,14 @@ class _Attempt:
         frame.stack.extend(stack)
         del stack  # the frame alone holds what is on it
         frame.ip = frame.program.index_of(point.offset)
+        suspended = started(frame) if is_generator(frame.code) else None
         result = frame.run()
-        if not isinstance(result, Returned):
-            raise GraphBreak("unsupported-opcode", "a generator resumed after a graph break")
-        return result.value
+        if suspended is None:
+            return result.value
+        if isinstance(result, Yielded):
+            return Return(result.value, suspended)
+        suspended.finished = True
+        return (result.value,)
 
     # ---- breaking
     def _break_location(self) -> SourceLocation | None:
@@ -622,6 +627,9 @@ class _Attempt:
 def _states(frames: tuple[Frame, ...], handled: BaseException | None) -> tuple[FrameState, ...]:
     """Frames from the outermost in, each with the exception it handles: the one that its callees found when they were entered."""
     states: list[FrameState] = []
+    for outer, frame in itertools.pairwise(frames):
+        if frame.is_spelled_out:  # each place that does the operation has code of its own behind the break
+            frame.name = f"{frame.code.co_name} in {outer.name} at {outer.op.offset}"
     for frame in reversed(frames):
         states.append(_state(frame, handled, entered=bool(states)))
         index = frame.program.index_of(frame.op.offset)

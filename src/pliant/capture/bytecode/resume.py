@@ -41,6 +41,7 @@ from pliant.errors import Unsupported
 HANDLED = ".exc"
 RESUMES = ".resumes"
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+_OF_GENERATORS = ("RETURN_GENERATOR", "YIELD_VALUE", "SEND", "END_SEND", "CLEANUP_THROW", "RETURN_VALUE")
 _FUNCTION = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS
 
 
@@ -135,8 +136,12 @@ def _generator_code(point: ResumePoint, identity: int) -> CodeType:
 
 
 def generator_code(point: ResumePoint) -> CodeType:
-    """The code of a generator function whose generators do the YIELD_VALUE at `point` first, and go on from there."""
+    """The code of a generator function whose generators do the operation at `point` first, and go on from there."""
     return _generator_code(point, id(point.code))
+
+
+def is_generator(code: CodeType) -> bool:
+    return bool(code.co_flags & inspect.CO_GENERATOR)
 
 
 @lru_cache(maxsize=4096)
@@ -153,6 +158,7 @@ class _Frame:
     """Slots and instructions of code that starts by rebuilding the state of `point`."""
 
     refused = _GENERATORS
+    flags = -1  # which of the code's flags stay
 
     def __init__(self, point: ResumePoint, first: tuple[str, ...]) -> None:
         code = point.code
@@ -302,7 +308,7 @@ class _Frame:
             co_argcount=len(self.parameters),
             co_posonlyargcount=len(self.parameters),
             co_kwonlyargcount=0,
-            co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
+            co_flags=code.co_flags & self.flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
         )
 
     def _placed(self, item: Item) -> Item:
@@ -321,11 +327,16 @@ class _Generator(_Frame):
 class _Step(_Frame):
     """Code that runs one operation. The functions to call afterwards lie at the bottom of its stack."""
 
+    refused = _GENERATORS & ~inspect.CO_GENERATOR
+    flags = ~_GENERATORS
+
     def __init__(self, point: ResumePoint) -> None:
         super().__init__(point, (RESUMES,))
         self.successors: list[ResumePoint] = []
 
     def build(self) -> StepCode:
+        if is_generator(self.point.code) and (self.op.name in _OF_GENERATORS or self.point.handled):
+            raise Unsupported(f"a generator stands at {self.op.name}", kind="resume-frame")
         items = [*self.rebuild(), *self._operation()]
         if not OPS[self.op.name].ends:
             stack = _bound_after(self.op, self.operands, self.point.locals)

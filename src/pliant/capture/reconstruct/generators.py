@@ -25,6 +25,8 @@ from pliant.capture.trace import NULL
 
 
 def _generator(b: Statements, obj: TracedGenerator) -> str:
+    if obj.is_broken:
+        raise CannotReconstruct("running-generator", obj)
     if obj.finished:
         return b.bind(obj, f"{b.hold(finished)}()", hint="generator")
     if obj.started:
