@@ -126,6 +126,30 @@ def test_changes_of_modules_are_seen(name):
 
 
 @needs_native
+def test_memory_alike_in_its_place_is_no_change():
+    m = module()
+    weight = ModuleMemberSource(ModuleMemberSource(held(m, "m"), "_modules", "0"), "_parameters", "weight")
+    w = Watched([Guard(weight, Kind.TENSOR, facts(m[0].weight))], [weight])
+    m[0].weight.data = torch.ones(3, 2)  # as an optimizer does that does not write in place
+    assert w.quiet()
+    m[0].weight.data = torch.ones(3, 2, dtype=torch.float64)
+    assert not w.quiet() and w() is None
+
+
+@needs_native
+def test_which_memory_tensors_share_is_watched():
+    m = module()
+    first, second = (ModuleMemberSource(held(m, "m"), "_modules", k) for k in "01")
+    sources = ModuleMemberSource(first, "_parameters", "bias"), ModuleMemberSource(second, "_parameters", "bias")
+    w = Watched([Guard(sources[0], Kind.SEPARATE, ((sources[0],), (sources[1],)))])
+    assert w.quiet()
+    m[0].bias.data = torch.ones(3)
+    assert not w.quiet() and w() is not None
+    m[0].bias.data = m[1].bias.data
+    assert w() is None
+
+
+@needs_native
 def test_functions_cells_lists_and_classes():
     count = 1
 

@@ -109,27 +109,33 @@ __attribute__((noinline)) static int p_ask(PyObject* o, void** out) {
   *out = data ? data : p_nothing;
   return 0;
 }
-P_INLINE char* p_direct(PyObject* object) {
-  const uint64_t* o = (const uint64_t*)object;
-  if (!p_where.kind || (o[1] != p_where.tensor && o[1] != p_where.parameter)) return 0;
-  const uint64_t* t = (const uint64_t*)o[p_where.object];
-  if (!t || t[0] != p_where.kind || t[p_where.offset]) return 0;
-  const uint64_t* s = (const uint64_t*)t[p_where.storage];
-  return s && s[p_where.owner] != p_where.lazy ? (char*)s[p_where.data] : 0;
-}
-P_INLINE int p_address(PyObject* o, void** out) {
-  return (*out = p_direct(o)) ? 0 : p_ask(o, out);
+// Object, tensor, storage, data, each for all objects: so memory is read for many at once.
+P_INLINE int p_addresses(PyObject* const* objects, int32_t count, void** out) {
+  const p_layout where = p_where;
+  const uint64_t* found[count];
+  for (int k = 0; k < count; k++) {
+    const uint64_t* o = (const uint64_t*)objects[k];
+    found[k] = where.kind && (o[1] == where.tensor || o[1] == where.parameter) ? (const uint64_t*)o[where.object] : 0;
+  }
+  for (int k = 0; k < count; k++) {
+    const uint64_t* t = found[k];
+    found[k] = t && t[0] == where.kind && !t[where.offset] ? (const uint64_t*)t[where.storage] : 0;
+  }
+  for (int k = 0; k < count; k++) {
+    const uint64_t* s = found[k];
+    out[k] = s && s[where.owner] != where.lazy ? (char*)s[where.data] : 0;
+    if (!out[k] && p_ask(objects[k], out + k)) return 1;
+  }
+  return 0;
 }
 """
 
 # The addresses of some of the graph's inputs, in their list.
 LISTED = """\
 P_INLINE int p_listed(PyObject* list, const int32_t* places, int32_t count, void** out) {
-  for (int k = 0; k < count; k++) {
-    PyObject* const o = PyList_GetItem(list, places[k]);
-    if (!o || p_address(o, out + k)) return 1;
-  }
-  return 0;
+  PyObject* found[count];
+  for (int k = 0; k < count; k++) if (!(found[k] = PyList_GetItem(list, places[k]))) return 1;
+  return p_addresses(found, count, out);
 }
 """
 
@@ -248,7 +254,7 @@ def _addresses(places: list[int], passed: int, offsets: list[int]) -> list[str]:
         lines.append(f"  static const int32_t places[] = {{{', '.join(map(str, places))}}};")
         lines.append(f"  if (p_listed(*args++, places, {len(places)}, b)) return 0;")
     first = f"b + {len(places)}" if places else "b"
-    lines.append(f"  for (int k = 0; k < {passed}; k++) if (p_address(args[k], {first} + k)) return 0;")
+    lines.append(f"  if (p_addresses(args, {passed}, {first})) return 0;")
     if offsets:
         lines.append(f"  char scratch[{max(offsets) + MOST}] __attribute__((aligned({ALIGN})));")
         lines.append(f"  static const int32_t offsets[] = {{{', '.join(map(str, offsets))}}};")

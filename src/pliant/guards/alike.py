@@ -94,11 +94,11 @@ class Learner:
         if not self._left:
             return
         self._left -= 1
-        words = description() if native_watch.available() else None
-        if words is None:
+        known = description() if native_watch.available() else None
+        if known is None:
             self._left = 0
-        elif all(words.describes(args[i]) for i in self._indexes):
-            self._scope[self._name] = native_alike(words, {i: args[i] for i in self._indexes})
+        elif all(known.describes(args[i]) and not known.record_of(args[i])[0] for i in self._indexes):
+            self._scope[self._name] = native_alike(known, {i: args[i] for i in self._indexes})
 
 
 _ATTEMPTS = 4

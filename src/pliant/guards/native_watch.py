@@ -20,6 +20,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from pliant.cpython import (
     BYTES,
     LIST_ITEMS,
@@ -35,7 +37,7 @@ from pliant.cpython import (
     word,
     words,
 )
-from pliant.guards.tensor_words import Description as Words
+from pliant.guards.tensor_words import Description, Words, description
 
 _DICT_VERSION, _DICT_VALUES = 24, 40  # offsets in CPython's dicts (64 bits, with the global lock)
 
@@ -110,16 +112,10 @@ static int same_items(const u64 *details)
     return 1;
 }
 
-typedef u64 four __attribute__((vector_size(32), aligned(8)));
-
 static int moved(const u64 *now, const u64 *before, u64 count)
 {
-    four wide = {0};
-    u64 i = 0;
-    for (; i + 4 <= count; i += 4)
-        wide |= *(const four *)(now + i) ^ *(const four *)(before + i);
-    u64 differ = wide[0] | wide[1] | wide[2] | wide[3];
-    for (; i < count; i++)
+    u64 differ = 0;
+    for (u64 i = 0; i < count; i++)
         differ |= now[i] ^ before[i];
     return differ != 0;
 }
@@ -128,18 +124,20 @@ static int moved(const u64 *now, const u64 *before, u64 count)
 static int any_moved(const u64 *p, const u64 *end)
 {
     u64 differ = 0;
-    for (; p < end; p += 2)
+    for (; p < end; p += 2) {
         differ |= *(const u64 *)p[0] ^ p[1];
+        __asm__("" : "+r"(differ)); /* no vectors: gathering words into them takes longer than reading them */
+    }
     return differ != 0;
 }
 
 /* Whether what matters of each dict whose version moved is as it was; then its new version is the one to expect. */
-static int dicts_hold(u64 *t, u64 *p, u64 *end, const u64 *details)
+static int dicts_hold(u64 *table, int strict, u64 *p, const u64 *end, const u64 *details)
 {
     for (; p < end; p += 2, details++) {
         u64 version = *(u64 *)p[0];
         if (version != p[1]) {
-            if (t[2] || !same_items(t + *details))
+            if (strict || !same_items(table + *details))
                 return 0;
             p[1] = version;
         }
@@ -147,62 +145,101 @@ static int dicts_hold(u64 *t, u64 *p, u64 *end, const u64 *details)
     return 1;
 }
 
-/* self: a tuple (table, ...). table: the objects to return (unchanged, changed), whether any change of a dict counts,
-   and the lengths of five lists, in the order of what keeps their memory alive: words of objects, as pairs; versions of
-   dicts, as pairs; runs behind those words (address, count, words...); words behind the runs, as pairs; values inside
-   objects (address, count, index of details, words...). Then the index of the details of each dict, and details. */
-void *pliant_watch(void *self, void *unused)
+/* ---- tensors. Forms: the words, under a mask, of all tensors of one dtype, device, sizes, strides... */
+typedef u64 four __attribute__((vector_size(32), aligned(8)));
+struct forms {
+    u64 object;                  /* offset of the C++ object in a tensor's Python object */
+    u64 autograd, requires_grad; /* word of the autograd record, and of requires_grad in that */
+    u64 count, words[];          /* of a form, four or more; the mask, then one form after the other */
+};
+
+/* Four words from the i-th on: what differs from the form. */
+static inline four four_from(u64 i, const u64 *object, const u64 *mask, const u64 *wanted)
 {
-    u64 *t = (u64 *)(*(char **)((char *)self + 24) + 32), *words = t + 8, *dicts = words + t[3], *runs = dicts + t[4];
-    u64 *deep = runs + t[5], *values = deep + t[6], *details = values + t[7];
-    uint32_t *result = (uint32_t *)t[1];
-    if (any_moved(words, runs) && (any_moved(words, dicts) || !dicts_hold(t, dicts, runs, details)))
-        goto done;
-    for (u64 *p = runs; p < deep; p += 2 + p[1])
+    return (*(const four *)(object + i) & *(const four *)(mask + i)) ^ *(const four *)(wanted + i);
+}
+
+static inline four differences(const u64 *object, const struct forms *forms, u64 form)
+{
+    const u64 *mask = forms->words, *wanted = mask + form, last = forms->count - 4;
+    four found = four_from(last, object, mask, wanted);
+    for (u64 i = 0; i < last; i += 4)
+        found |= four_from(i, object, mask, wanted);
+    return found;
+}
+
+static inline int any(four found) { return (found[0] | found[1] | found[2] | found[3]) != 0; }
+
+static void *counted(u64 object)
+{
+    uint32_t *count = (uint32_t *)object;
+    if ((int32_t)*count >= 0) /* negative: immortal. No count comes near 2**31. */
+        ++*count;
+    return count;
+}
+
+/* What a builtin function's self, a tuple, has first: the bytes of a table. */
+static u64 *table_of(void *self) { return (u64 *)(*(char **)((char *)self + 24) + 32); }
+
+/* A table: the objects to return (unchanged, changed), whether any change of a dict counts, and the lengths of lists, in
+   the order of what keeps their memory alive: words of objects, as pairs; versions of dicts, as pairs; runs behind those
+   words (address, count, words...); tensors (address, class, C++ object, its autograd record, word of that, form);
+   values inside objects (address, count, index of details, words...). Then the index of the details of each dict,
+   details, and the tensors' forms. */
+struct watched { u64 unchanged, changed, strict, words, dicts, runs, tensors, values, details; u64 list[]; };
+
+static int holds(struct watched *t)
+{
+    u64 *words = t->list, *dicts = words + t->words, *runs = dicts + t->dicts, *tensors = runs + t->runs;
+    u64 *values = tensors + t->tensors, *indexes = values + t->values;
+    const struct forms *forms = (const struct forms *)(indexes + t->dicts / 2 + t->details);
+    if (any_moved(words, runs) && (any_moved(words, dicts) || !dicts_hold((u64 *)t, t->strict, dicts, runs, indexes)))
+        return 0;
+    for (const u64 *p = runs; p < tensors; p += 2 + p[1])
         if (moved((u64 *)p[0], p + 2, p[1]))
-            goto done;
-    if (any_moved(deep, values))
-        goto done;
-    for (u64 *p = values; p < details; p += 3 + p[1]) {
+            return 0;
+    four differ = {0};
+    for (const u64 *p = tensors; p < values; p += 6) {
+        const u64 *tensor = (const u64 *)p[0], *object = (const u64 *)p[2], *record = (const u64 *)p[3];
+        if (tensor[1] != p[1] || *(const u64 *)((const char *)tensor + forms->object) != p[2])
+            return 0;
+        if (object[forms->autograd] != p[3] || (record && record[forms->requires_grad] != p[4]))
+            return 0;
+        differ |= differences(object, forms, p[5]);
+    }
+    if (any(differ))
+        return 0;
+    for (u64 *p = values; p < indexes; p += 3 + p[1]) {
         if (moved((u64 *)p[0], p + 3, p[1])) {
-            if (t[2] || !same_items(t + p[2]))
-                goto done;
+            if (t->strict || !same_items((u64 *)t + p[2]))
+                return 0;
             memcpy(p + 3, (void *)p[0], 8 * p[1]);
         }
     }
-    result = (uint32_t *)t[0];
-done:
-    if ((int32_t)*result >= 0)  /* negative: immortal. No count comes near 2**31. */
-        ++*result;
-    return result;
+    return 1;
 }
 
-/* Whether arguments are tensors like those of the table: the same class, no autograd record, equal words.
-   table: the objects to return (alike, not alike); the offset of a tensor's C++ object; the word of its autograd
-   record; the number of words, which, and which bits of each; then for each tensor: index in the arguments, class, words... */
+void *pliant_watch(void *self, void *unused)
+{
+    struct watched *t = (struct watched *)table_of(self);
+    return counted(holds(t) ? t->unchanged : t->changed);
+}
+
+/* Whether arguments are tensors like those of the table, without autograd records.
+   The table: the objects to return (alike, not alike); the length of a list (index in the arguments, class, form); forms. */
 void *pliant_alike(void *self, void *args)
 {
-    const u64 *t = (u64 *)(*(char **)((char *)self + 24) + 32);
-    const u64 count = t[4], *which = t + 6, *p = which + 2 * count;
-    uint32_t *result = (uint32_t *)t[1];
-    for (const u64 *end = p + t[5]; p < end; p += 2 + count) {
+    const u64 *t = table_of(self), *end = t + 3 + t[2];
+    const struct forms *forms = (const struct forms *)end;
+    for (const u64 *p = t + 3; p < end; p += 3) {
         const char *tensor = *(const char **)((const char *)args + 24 + 8 * p[0]);
         if (*(const u64 *)(tensor + 8) != p[1])
-            goto done;
-        const u64 *object = *(const u64 **)(tensor + t[2]);
-        if (!object || object[t[3]])
-            goto done;
-        u64 differ = 0;
-        for (u64 i = 0; i < count; i++)
-            differ |= (object[which[i]] & which[count + i]) ^ p[2 + i];
-        if (differ)
-            goto done;
+            return counted(t[1]);
+        const u64 *object = *(const u64 **)(tensor + forms->object);
+        if (!object || object[forms->autograd] || any(differences(object, forms, p[2])))
+            return counted(t[1]);
     }
-    result = (uint32_t *)t[0];
-done:
-    if ((int32_t)*result >= 0)
-        ++*result;
-    return result;
+    return counted(t[0]);
 }
 """
 
@@ -228,16 +265,47 @@ class DictFacts:
         return words
 
 
+@dataclass(frozen=True, slots=True)
+class TensorFacts:
+    """What a tensor's memory says: its class, C++ object, autograd record and the word of that, and its form."""
+
+    tensor: torch.Tensor
+    words: tuple[int, ...]
+    form: Words
+
+    @staticmethod
+    def of(known: Description, tensor: torch.Tensor) -> TensorFacts:
+        return TensorFacts(tensor, (id(type(tensor)), tensor._cdata, *known.record_of(tensor)), known.of(tensor))
+
+
+class Forms:
+    """The distinct forms of tensors, as the last part of a table."""
+
+    def __init__(self) -> None:
+        self._places: dict[Words, int] = {}
+
+    def place(self, form: Words) -> int:
+        """Where it lies, in words behind the mask's first."""
+        return self._places.setdefault(form, (1 + len(self._places)) * len(form))
+
+    def table(self) -> list[int]:
+        known = description()
+        if known is None:
+            return []
+        forms = [one for form in self._places for one in form]
+        return [known.offset, known.autograd, known.requires_grad, len(known.mask), *known.mask, *forms]
+
+
 @dataclass(slots=True)
 class Watched:
     """Facts in memory, and what keeps the memory alive.
 
-    words: of objects that are kept. runs: behind addresses that are among the words. deep: behind those of the runs.
+    words: of objects that are kept. runs: behind addresses that are among the words.
     """
 
     words: dict[int, int] = field(default_factory=dict)  # address -> word
     runs: dict[int, tuple[int, ...]] = field(default_factory=dict)  # address -> words from there on
-    deep: dict[int, int] = field(default_factory=dict)
+    tensors: dict[int, TensorFacts] = field(default_factory=dict)  # by identity
     dicts: dict[int, DictFacts] = field(default_factory=dict)  # by the identity of the dict
     kept: list[Any] = field(default_factory=list)
 
@@ -343,19 +411,19 @@ def version_place(mapping: dict[Any, Any]) -> int:
 
 
 _STRICT = BYTES + 2 * WORD  # where a table says that any change of a dict counts
-_HEAD = 8  # words before the lists of a table
+_HEAD = 9  # words before the lists of a table
 
 
 def native_check(watched: Watched, result: Any) -> Callable[[], Any] | None:
     """A builtin function: `result` while the facts hold, else None. None if they do not hold now."""
     assert available() and _definition is not None
+    forms = Forms()
     dicts = list(watched.dicts.values())
     words = [value for pair in watched.words.items() for value in pair]
     versions = [value for facts in dicts for value in (facts.place, facts.version)]
     runs = [value for place, run in watched.runs.items() for value in (place, len(run), *run)]
-    deep = [value for pair in watched.deep.items() for value in pair]
-    inside = [facts for facts in dicts if facts.run]
-    sizes = len(words), len(versions), len(runs), len(deep), sum(3 + len(facts.run) for facts in inside)
+    tensors = [v for place, one in watched.tensors.items() for v in (place, *one.words, forms.place(one.form))]
+    sizes = len(words), len(versions), len(runs), len(tensors), sum(3 + len(facts.run) for facts in dicts if facts.run)
     indexes: list[int] = []
     values: list[int] = []
     details: list[int] = []
@@ -364,8 +432,8 @@ def native_check(watched: Watched, result: Any) -> Callable[[], Any] | None:
         if facts.run:
             values += [word(id(facts.mapping) + _DICT_VALUES), len(facts.run), indexes[-1], *facts.run]
         details += facts.details()
-    table = [id(result), id(None), 1, *sizes, *words, *versions, *runs, *deep, *values, *indexes, *details]
-    data = bytes((ctypes.c_uint64 * len(table))(*table))
+    lists = [*words, *versions, *runs, *tensors, *values, *indexes, *details, *forms.table()]
+    data = _bytes([id(result), id(None), 1, *sizes, len(details), *lists])
     check: Callable[[], Any] = builtin(_definition, (data, result, watched))
     if check() is not result:
         return None
@@ -373,24 +441,18 @@ def native_check(watched: Watched, result: Any) -> Callable[[], Any] | None:
     return check
 
 
-def native_alike(known: Words, tensors: Mapping[int, Any]) -> Callable[[tuple[Any, ...]], bool]:
+def native_alike(known: Description, tensors: Mapping[int, torch.Tensor]) -> Callable[[tuple[Any, ...]], bool]:
     """A builtin function of the arguments: whether those at the indexes are tensors like these."""
     assert available() and _alike_definition is not None
-    rows = [value for index, one in tensors.items() for value in (index, id(type(one)), *known.of(one))]
-    table = [
-        id(True),
-        id(False),
-        known.offset,
-        known.autograd,
-        len(known.which),
-        len(rows),
-        *known.which,
-        *known.bits,
-        *rows,
-    ]
-    data = bytes((ctypes.c_uint64 * len(table))(*table))
+    forms = Forms()
+    rows = [v for index, one in tensors.items() for v in (index, id(type(one)), forms.place(known.of(one)))]
+    data = _bytes([id(True), id(False), len(rows), *rows, *forms.table()])
     alike: Callable[[tuple[Any, ...]], bool] = builtin(_alike_definition, (data, [type(t) for t in tensors.values()]))
     return alike
+
+
+def _bytes(table: list[int]) -> bytes:
+    return bytes((ctypes.c_uint64 * len(table))(*table))
 
 
 # ---- whether this interpreter is as this module says

@@ -43,25 +43,18 @@ class _Layout:
         return [(i, next(n for n in range(1, len(self.stable) + 1) if i + n not in self.stable)) for i in starts]
 
 
-@dataclass(frozen=True, slots=True)
-class TensorWords:
-    """runs: address -> words of the tensor's object from there on. record: address -> word of its autograd record, to be
-    looked at only if the runs hold, since one of their words refers to it."""
-
-    runs: dict[int, Words]
-    record: dict[int, int]
-
-
-def words_of(tensor: torch.Tensor) -> TensorWords | None:
-    """What to watch; None if the tensor cannot be watched."""
+def memory_words(tensor: torch.Tensor) -> dict[int, Words] | None:
+    """Words that stay while the tensor refers to the same memory: address -> words from there on. None if it cannot be
+    watched."""
     layout = _layout()
-    if layout is None or tensor.dim() > _INLINE_DIMS or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+    if layout is None or not _is_plain(tensor):
         return None
     address = tensor._cdata
-    runs = {address + WORD * first: words(address + WORD * first, count) for first, count in layout.runs}
-    record = word(address + WORD * layout.autograd)
-    place = record + WORD * layout.requires_grad
-    return TensorWords(runs, {place: word(place)} if record else {})
+    return {address + WORD * first: words(address + WORD * first, count) for first, count in layout.runs}
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.dim() <= _INLINE_DIMS
 
 
 # ---- words that describe a tensor, the same for all that are alike
@@ -69,21 +62,26 @@ def words_of(tensor: torch.Tensor) -> TensorWords | None:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Where a tensor object refers to its C++ object, the word of its autograd record, and the words, with the bits of
-    each, that are equal exactly in tensors of one dtype, device, sizes, strides, offset and kind (conjugate...)."""
+    """Where a tensor object refers to its C++ object, the word of its autograd record, the word of requires_grad in that,
+    and the bits of the C++ object's words that are equal exactly in tensors of one dtype, device, sizes, strides, offset
+    and kind (conjugate...)."""
 
     offset: int
     autograd: int
-    which: tuple[int, ...]
-    bits: Words
+    requires_grad: int
+    mask: Words
 
     def of(self, tensor: torch.Tensor) -> Words:
-        return tuple(word(tensor._cdata + WORD * i) & bits for i, bits in zip(self.which, self.bits, strict=True))
+        return tuple(one & bits for one, bits in zip(words(tensor._cdata, len(self.mask)), self.mask, strict=True))
+
+    def record_of(self, tensor: torch.Tensor) -> tuple[int, int]:
+        """Where its autograd record is, and the word of that which follows requires_grad; zeros without one."""
+        record = word(tensor._cdata + WORD * self.autograd)
+        return record, word(record + WORD * self.requires_grad) if record else 0
 
     def describes(self, tensor: torch.Tensor) -> bool:
-        """Whether the words say all of the tensor: it has no autograd record, and its sizes lie inside the object."""
-        plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.dim() <= _INLINE_DIMS
-        return plain and word(tensor._cdata + WORD * self.autograd) == 0
+        """Whether these words, and those of its record, say all of the tensor: its sizes lie inside the object."""
+        return _is_plain(tensor)
 
 
 @functools.cache
@@ -99,12 +97,12 @@ def description() -> Description | None:
         rows = [words(t._cdata, max(layout.stable) + 1) for t in alike]
         varying = [functools.reduce(int.__or__, (row[i] ^ rows[0][i] for row in rows)) for i in range(len(rows[0]))]
         # Pointers differ; a word with a few bits that do has gaps between its fields.
-        which = tuple(i for i in layout.stable if varying[i].bit_count() <= _GAPS and i != layout.autograd)
-        bits = tuple(~varying[i] & _ALL for i in which)
+        which = {i for i in layout.stable if varying[i].bit_count() <= _GAPS and i != layout.autograd}
+        mask = tuple(~varying[i] & _ALL if i in which else 0 for i in range(1 + max(which)))
         place = object_place(alike)
         if place is None:
             return None
-        found = Description(place, layout.autograd, which, bits)
+        found = Description(place, layout.autograd, layout.requires_grad, mask)
         usual = found.of(alike[0])
         return found if all(_differs(found, usual, make()) for make in _OTHERS) else None
 
@@ -128,7 +126,7 @@ def _on_dirty_memory(fill: int) -> list[torch.Tensor]:
 
 
 def _differs(found: Description, usual: Words, other: torch.Tensor) -> bool:
-    return not found.describes(other) or found.of(other) != usual
+    return not found.describes(other) or found.record_of(other)[0] != 0 or found.of(other) != usual
 
 
 def _inference() -> torch.Tensor:

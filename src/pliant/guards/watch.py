@@ -25,10 +25,10 @@ from pliant.cpython import LIST_ITEMS, LIST_SIZE, TYPE, WORD, word
 from pliant.guards import facts
 from pliant.guards.codegen import related
 from pliant.guards.kinds import MISSING, Guard, Kind
-from pliant.guards.native_watch import ABSENT, PRESENT, DictFacts, Watched
+from pliant.guards.native_watch import ABSENT, PRESENT, DictFacts, TensorFacts, Watched
 from pliant.guards.parts import StoragesSource, shared
 from pliant.guards.sources import AttributeSource, CellSource, HeldSource, ItemSource, Source, TypeSource
-from pliant.guards.tensor_words import words_of
+from pliant.guards.tensor_words import description, memory_words
 
 # Offsets in CPython's objects; `native_watch` compares them with what the objects say of themselves.
 _MANAGED_DICT = -24
@@ -111,7 +111,7 @@ class Watch:
             case StoragesSource(sources=sources):
                 tensors = [self.pin(s) for s in sources]
                 for tensor in tensors:
-                    self._tensor_words(tensor)
+                    self._memory(tensor)
                 return facts.storages(tensors)
             case _:
                 raise CannotWatch
@@ -232,7 +232,7 @@ class Watch:
         for source in related(guard):
             value = self.pin(source)
             if guard.kind is Kind.SEPARATE:
-                self._tensor_words(value)
+                self._memory(value)
 
     def _contents(self, value: Any) -> None:
         if isinstance(value, list):
@@ -268,24 +268,22 @@ class Watch:
             or not isinstance(tensor, torch.Tensor)
         ):
             raise CannotWatch
-        self._class_of(tensor)
-        self._tensor_words(tensor)
-
-    def _tensor_words(self, tensor: torch.Tensor) -> None:
-        known = words_of(tensor)
-        if known is None:
+        known = description()
+        if known is None or not known.describes(tensor):
             raise CannotWatch
-        self._member_of_tensor(tensor)
-        self.watched.runs |= known.runs
-        self.watched.deep |= known.record
+        self.watched.tensors[id(tensor)] = TensorFacts.of(known, tensor)
 
-    def _member_of_tensor(self, tensor: torch.Tensor) -> None:
-        """The Python object goes on to stand for the same C++ object."""
+    def _memory(self, tensor: torch.Tensor) -> None:
+        """The tensor goes on to refer to the same memory: as the same C++ object, of which these words stay."""
+        found = memory_words(tensor)
+        if found is None:
+            raise CannotWatch
         where = range(id(tensor) + 16, id(tensor) + torch.Tensor.__basicsize__ - 7, 8)
-        found = [a for a in where if word(a) == tensor._cdata]
-        if not found:
+        places = [a for a in where if word(a) == tensor._cdata]
+        if not places:
             raise CannotWatch
-        self.watched.note(tensor, found[0], tensor._cdata)
+        self.watched.note(tensor, places[0], tensor._cdata)
+        self.watched.runs |= found
 
 
 def _note_key(facts: DictFacts, key: Any, wanted: Any) -> None:
