@@ -1,6 +1,7 @@
 """Suspended generators are closed where eager closes them: when the last reference goes, at the latest with the frame."""
 
 import contextlib
+import sys
 
 import pytest
 import torch
@@ -194,7 +195,29 @@ def thrown_into_behind_a_break(log):
     log.append(it.throw(KeyError("thrown")))
 
 
+def replaced_while_it_delegates(log):
+    it = delegating(log)
+    next(it)
+    next(it)
+    pliant.graph_break()
+    log.append("resumed")
+    it = None
+    log.append("end")
+
+
+def replaced_where_the_rest_runs_eagerly(log):
+    it = careful(log, 3)
+    next(it)
+    pliant.graph_break()
+    log.append(sys.getrefcount(it) > 100)
+    it.gi_frame.f_lasti  # what a frame is in is for eager to say
+    it = None
+    log.append("end")
+
+
 PROGRAMS = (
+    replaced_while_it_delegates,
+    replaced_where_the_rest_runs_eagerly,
     beside_one_that_ends_first,
     contexts_inside,
     dead_at_a_break,

@@ -352,7 +352,24 @@ def raise_before_a_break(x, log):
     return x + 1
 
 
+def wrapped():
+    pass
+
+
+def names_of_a_function_whose_dict_was_read(x, log):
+    def wrapper():
+        pass
+
+    wrapper.__dict__.update(wrapped.__dict__)
+    wrapped.mark = 1
+    log.append((wrapped.__name__, wrapped.__doc__, wrapped.mark, getattr(wrapped, "other", None)))
+    del wrapped.mark
+    log.append(hasattr(wrapped, "mark"))
+    return x + 1
+
+
 PROGRAMS = (
+    names_of_a_function_whose_dict_was_read,
     dropped_generators,
     delegated_throw_and_close,
     texts_of_sizes,

@@ -351,8 +351,12 @@ def _function_attribute(t: Tracer, function: types.FunctionType, name: str) -> A
         return t.native(getattr, function, name)
     source = world.source_of(function)
     assert source is not None
-    if name in function.__dict__ or world.has_changes(function.__dict__):
-        return world.resolve(world.dict_get(world.instance_dict(function), name))
+    table = function.__dict__
+    if not hasattr(types.FunctionType, name) and (name in table or world.has_changes(table)):
+        found = world.dict_get(world.instance_dict(function), name)
+        if found is MISSING:
+            raise Raised(AttributeError(f"'function' object has no attribute '{name}'", name=name, obj=function))
+        return world.resolve(found)
     value = t.native(getattr, function, name)
     return world.bring(value, AttributeSource(source, name))
 

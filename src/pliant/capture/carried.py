@@ -13,7 +13,7 @@ from __future__ import annotations
 import collections
 import itertools
 import types
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -91,22 +91,23 @@ class Suspended:
         return self
 
     def __next__(self) -> Any:
-        return next(self.generator or self.start())
+        return next(self.start())
 
     def start(self) -> Generator[Any, Any, Any]:
         """The generator itself."""
+        if self.generator is not None:
+            return self.generator
         place = self.place
         make = types.FunctionType(generator_code(place.point), place.globals, place.name, None, self.cells or None)
-        self.generator = made = make(*with_generators(place.point, self.values))
+        self.generator = made = make(*with_generators(self.values))
         next(made)  # the `yield` that the traced program has done
         self.values = ()
         return made  # type: ignore[no-any-return]
 
 
-def with_generators(point: ResumePoint, values: Sequence[Any]) -> list[Any]:
-    """The values of `parameters(point)`, those that were carried in locals as the generators that they are."""
-    first = len(values) - len(point.locals)
-    return [*values[:first], *(v.real.start() if type(v) is Carried else v for v in values[first:])]
+def with_generators(values: Iterable[Any]) -> list[Any]:
+    """The values for code that runs eagerly: carried generators as what they are."""
+    return [v.real.start() if type(v) is Carried and type(v.real) is Suspended else v for v in values]
 
 
 def one_step(generator: Generator[Any, Any, Any]) -> tuple[Any, ...]:

@@ -119,7 +119,10 @@ def _carry(value: Any, times_reached: Callable[[Any], int]) -> Any:
     if not value.started or value.finished or times_reached(value) != 1:
         return value
     frame = value.frame
+    delegate = frame.delegate()
     frame.stack[:] = _marked(frame.program, frame.op.offset, frame.stack, times_reached)
+    if type(delegate) is TracedGenerator:
+        frame.stack[-1] = _carry(delegate, times_reached)
     frame.locals = _marked_locals(frame.program, frame.locals, times_reached)
     return Carry(value)
 

@@ -47,7 +47,9 @@ def make_callable(dispatcher: Dispatcher) -> Callable[..., Any]:
 
 # Frames that the program does not have.
 RESUMES: set[types.CodeType] = set()  # what calls these stands for the same frame of the program
-OWN_CODE = {Dispatcher.call.__code__, Dispatcher.miss.__code__, Dispatcher._capture_and_run.__code__}
+OWN_CODE = {
+    method.__code__ for method in (Dispatcher.call, Dispatcher.miss, Dispatcher._eagerly, Dispatcher._capture_and_run)
+}
 
 
 def hide_frames(error: BaseException) -> None:

@@ -148,7 +148,7 @@ class Dispatcher:
     def miss(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """A call that the most recently used entry does not serve."""
         if stance.current() == "force_eager":
-            return self.eager(*args, **kwargs)
+            return self._eagerly(args, kwargs)
         tried = self.entries
         for entry in tried[1:]:
             result = entry.run(args, kwargs)
@@ -157,12 +157,18 @@ class Dispatcher:
                 return result
         # Wrappers of a transform, a mode that sees each operator, tensors with tangents.
         if transform_level() or dispatch_modes() or dual_level() >= 0:
-            return self.eager(*args, **kwargs)
+            return self._eagerly(args, kwargs)
         if _capturing.active or self.given_up or not self._may_compile(args, kwargs):
-            return self.eager(*args, **kwargs)
+            return self._eagerly(args, kwargs)
         if not tried and stance.current() in stance.EAGER_FIRST and self._note_call(args, kwargs):
-            return self.eager(*args, **kwargs)
+            return self._eagerly(args, kwargs)
         return self._capture_and_run(args, kwargs, tried)
+
+    def _eagerly(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Behind a break the arguments come in a list, which eager empties: nobody else needs them."""
+        if isinstance(self.root, CallableRoot):
+            return self.eager(*args, **kwargs)
+        return self.eager(args if type(args) is list else list(args))
 
     def _note_call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         """Whether this is the first call: its sizes are compared with those of the next one."""
@@ -235,11 +241,11 @@ class Dispatcher:
                 self.entries = (found, *self.entries)
                 self.refresh()
         if found is None:
-            return self.eager(*args, **kwargs)
+            return self._eagerly(args, kwargs)
         result = found.run(args, kwargs)
         if result is MISS:
             self._fresh_entry_missed(found, args, kwargs)
-            return self.eager(*args, **kwargs)
+            return self._eagerly(args, kwargs)
         return result
 
     def _fresh_entry_missed(self, entry: Entry, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -327,7 +333,7 @@ class Dispatcher:
         events.record("assumption", name=self.name, why=error.partition("\n")[0], where=self.location)
         if random_state is not None:
             torch.set_rng_state(random_state)
-        return self.eager(*args, **kwargs)
+        return self._eagerly(args, kwargs)
 
     def _resume(self, point: ResumePoint, globals_: dict[str, Any], name: str, known: Symbolic) -> Callable[..., Any]:
         function = self.compilation.make_resume(self.compilation, point, globals_, name)

@@ -70,6 +70,7 @@ class Frame:
         "builtins",
         "class_locals",
         "nodes_at_op",
+        "noticed",
     )
 
     def __init__(
@@ -98,6 +99,7 @@ class Frame:
         self.exceptions: list[BaseException | None] = []
         self.name = name
         self.class_locals: dict[str, Any] | None = None
+        self.noticed: dict[str, Any] = {}  # locals from before a break whose end the program notices
 
     def run(self) -> Returned | Yielded:
         """Step until the frame returns or yields."""

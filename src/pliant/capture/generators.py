@@ -160,14 +160,15 @@ def kept_locals(frame: Frame) -> frozenset[str]:
 
 
 def _is_missed(value: Any) -> bool:
-    cls = type(value)
-    if cls in OURS or isinstance(value, (type, types.FunctionType, types.ModuleType)):
+    if type(value) in OURS or isinstance(value, (type, types.FunctionType, types.ModuleType)):
         return False
-    return (
-        cls is types.GeneratorType
-        or any("__del__" in vars(base) for base in cls.__mro__)
-        or weakref.getweakrefcount(value) > 0
-    )
+    return ends_noticed(value) or weakref.getweakrefcount(value) > 0
+
+
+def ends_noticed(value: Any) -> bool:
+    """Whether the end of an object runs code of the program."""
+    cls = type(value)
+    return cls is types.GeneratorType or cls not in OURS and any("__del__" in vars(base) for base in cls.__mro__)
 
 
 def _holds_suspended(value: Any, is_foreign: Callable[[Any], bool]) -> bool:

@@ -10,6 +10,7 @@ Holds:  one per point and globals in each compilation. Eagerly it is the resume 
 
 from __future__ import annotations
 
+import functools
 import threading
 import types
 from collections.abc import Callable
@@ -39,24 +40,31 @@ def _make(compilation: Compilation, point: ResumePoint, globals_: dict[str, Any]
     steps = is_generator(point.code)
     code = generator_code(point) if steps else resume_code(point)
 
-    def eager(cells: tuple[types.CellType, ...], *values: Any) -> Any:
-        rest = types.FunctionType(code, globals_, name, None, cells or None)(*with_generators(point, values))
-        return one_step(rest) if steps else rest
+    def eager(given_up: list[Any]) -> Any:
+        cells, *values = given_up
+        given_up[:] = reversed(with_generators(values))
+        del values
+        rest = types.FunctionType(code, globals_, name, None, cells or None)
+        made = _taking(len(given_up))(rest, given_up.pop)
+        return one_step(made) if steps else made
 
-    OWN_CODE.add(eager.__code__)
+    def eager_call(*values: Any) -> Any:
+        return eager(list(values))
+
+    OWN_CODE.update((eager.__code__, eager_call.__code__))
     if globals_ is vars(spelled_out) and point.code not in spelled_out.GO_ON:
-        return eager
+        return eager_call
     line = next((line for start, end, line in point.code.co_lines() if start <= point.offset < end and line), None)
     location = SourceLocation(point.code.co_filename, line or point.code.co_firstlineno, point.code.co_name)
     root = ResumeRoot(point, globals_, name)
     dispatcher = Dispatcher(root, eager, f"{name} (resumed at line {location.line})", location, compilation)
 
     def resume(*values: Any) -> Any:
-        if _depth.now >= _MAX_DEPTH:
-            return eager(*values)
-        _depth.now += 1
-        given_up = list(values)  # an entry empties it: no frame of ours keeps what the program lets go of
+        given_up = list(values)  # what runs empties it: no frame of ours keeps what the program lets go of
         del values
+        if _depth.now >= _MAX_DEPTH:
+            return eager(given_up)
+        _depth.now += 1
         try:
             return dispatcher.call(given_up, {})
         except BaseException as error:
@@ -70,6 +78,14 @@ def _make(compilation: Compilation, point: ResumePoint, globals_: dict[str, Any]
     RESUMES.add(resume.__code__)
     resume.__dict__[DISPATCHER] = dispatcher
     return resume
+
+
+@functools.cache
+def _taking(count: int) -> Callable[..., Any]:
+    """Calls a function with so many values, taken one by one."""
+    made: Callable[..., Any] = eval(f"lambda function, take: function({', '.join(['take()'] * count)})")
+    OWN_CODE.add(made.__code__)
+    return made
 
 
 class _Depth(threading.local):

@@ -32,7 +32,7 @@ from pliant.capture.bytecode.resume import is_generator, point_at, resume_freeva
 from pliant.capture.collect import collect_values
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.frame import HANDLERS, Frame, Handler, Yielded
-from pliant.capture.generators import TracedCallable, TracedGenerator, kept_locals, started
+from pliant.capture.generators import TracedCallable, TracedGenerator, ends_noticed, kept_locals, started
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, needs_value
 from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.handlers.threads import UsedLock
@@ -537,6 +537,7 @@ class _Attempt:
             t.current_exception = bring("exception")
         local = {name: bring(name) for name in point.locals}
         frame = Frame(t, point.code, root.globals, local, cells, root.name, True)
+        frame.noticed = {name: value for name, value in local.items() if ends_noticed(value)}
         frame.stack.extend(stack)
         del stack  # the frame alone holds what is on it
         frame.ip = frame.program.index_of(point.offset)
