@@ -161,7 +161,7 @@ def tied_by_writes(written: torch.Tensor, other: torch.Tensor) -> bool:
     if not written.numel() or not other.numel():
         return True
     several: Any = torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE
-    return bool(other.requires_grad and torch._C._autograd._get_creation_meta(other) == several)
+    return other.requires_grad and other._is_view() and bool(torch._C._autograd._get_creation_meta(other) == several)
 
 
 def without_base(tensor: Any) -> Any:

@@ -113,7 +113,7 @@ def preserved_strides(spec: TensorSpec) -> Sizes:
 def _preserved_empty(spec: TensorSpec) -> Sizes:
     with torch_adapter.below_python_dispatch():
         sizes, strides = [int(n) for n in spec.size], [int(s) for s in spec.stride]
-        return torch.empty_like(torch.empty(0, device="meta").as_strided(sizes, strides)).stride()
+        return torch.empty_like(torch.empty(0).as_strided(sizes, strides)).stride()  # meta tensors differ
 
 
 def format_strides(spec: TensorSpec, memory_format: torch.memory_format | None) -> Sizes:

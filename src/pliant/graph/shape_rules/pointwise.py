@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map
 from pliant import torch_adapter
 from pliant.graph.layouts import elementwise_strides, preserved_strides
 from pliant.graph.shape_rules.registry import Rule, rule
-from pliant.graph.tensor_spec import TensorSpec, broadcast, is_row_major, require_same, row_major_strides
+from pliant.graph.tensor_spec import TensorSpec, broadcast, require_same, row_major_strides
 from pliant.graph.unsupported import UnsupportedOperator
 
 _aten = torch.ops.aten
@@ -82,18 +82,36 @@ def _tiny(value: Any, device: torch.device) -> Any:
 
 def pointwise_rule(func: Any) -> Rule:
     """The rule of one operator."""
+    numbers = _operands_as_numbers(func)
 
     def infer(*args: Any, **kwargs: Any) -> Any:
         specs = [v for v in (*args, *kwargs.values()) if type(v) is TensorSpec]
         dtypes = result_dtypes(func, args, kwargs)
         size = broadcast(*[spec.size for spec in specs]) if len(specs) > 1 else specs[0].size if specs else ()
-        stride = elementwise_strides(size, specs) if specs else ()
+        operands = specs
+        small = any(type(n) is int and n < 2 for n in size)
+        if specs and small and any(isinstance(one, _NUMBERS) for one in args[:numbers]):
+            operands = [*specs, specs[0].like(())]  # a tensor without dimensions
+        stride = elementwise_strides(size, operands) if specs else ()
         device = common_device(specs)
         if type(dtypes) is tuple:
             return tuple([TensorSpec(size, stride, dtype, device) for dtype in dtypes])
         return TensorSpec(size, stride, dtypes, device)
 
     return infer
+
+
+_NUMBERS = (int, float, bool, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def _operands_as_numbers(func: Any) -> int:
+    """How many arguments TensorIterator sees as tensors though they may be numbers: if one is, sizes of one or none do
+    not have the strides that they would have if all operands had one size.
+    """
+    arguments = func._schema.arguments
+    kinds = {str(a.type) for a in arguments if a.name == "other"}
+    binary = kinds == {"Tensor"} or (kinds == {"number"} and func._overloadname == "Scalar")
+    return 2 if binary else 0
 
 
 def in_place_rule(func: Any) -> Rule:
@@ -116,8 +134,18 @@ def masked_fill(self: TensorSpec, mask: TensorSpec, value: Any) -> TensorSpec:
     size = broadcast(self.size, mask.size)
     if mask.dtype is not torch.bool:
         raise RuntimeError("masked_fill only supports boolean masks")
-    stride = preserved_strides(self) if len(size) == self.ndim and is_row_major(self) else row_major_strides(size)
-    return TensorSpec(size, stride, self.dtype, self.device)
+    return TensorSpec(size, row_major_strides(size), self.dtype, self.device)
+
+
+@rule(_aten.hardtanh.default)
+def hardtanh(self: TensorSpec, *_: Any) -> TensorSpec:
+    return TensorSpec(self.size, preserved_strides(self), self.dtype, self.device)
+
+
+@rule(_aten.pow.Scalar)
+def power_of_number(base: Any, self: TensorSpec) -> TensorSpec:
+    dtype = result_dtypes(_aten.pow.Scalar, (base, self), {})
+    return TensorSpec(self.size, row_major_strides(self.size), dtype, self.device)
 
 
 def out_rule(func: Any) -> Rule:
