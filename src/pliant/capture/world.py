@@ -486,6 +486,10 @@ class World:
         if via == "type":
             self.forget_lookups()
 
+    def has_stored(self, name: str) -> bool:
+        """Whether something was stored under the name, in any object."""
+        return any(stored == name for _, stored in self._slot_changes)
+
     # ---- classes
     def type_lookup(self, cls: type, name: str) -> Any:
         """First hit of `name` along the MRO (raw, unbound), or MISSING, under a guard if the class can change."""

@@ -1,12 +1,13 @@
 """Operators on lists of tensors, as optimizers use them, and the optimizers' choice between their own formulas.
 
-In:     calls of `torch._foreach_*`, and of the functions behind `torch.optim`.
+In:     calls of `torch._foreach_*`, of the functions behind `torch.optim`, and of what makes an optimizer's state.
 Out:    the same work as operators on single tensors, which later stages fuse as they see fit.
 Holds:  the numbers are those of eager's formula up to rounding; nothing is asked of a tensor's value.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from torch.optim.sgd import sgd
 from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs
 from pliant.capture.torch_calls import call_torch
 from pliant.graph.fake_tensor import is_fake
+from pliant.torch_adapter import below_python_dispatch
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -133,3 +135,41 @@ def _without_branches(function: Any) -> Handler:
 
 TABLE |= {function: _unfused(function) for function in (adam, adamw, sgd, adagrad)}
 TABLE |= {function: _without_branches(function) for function in (radam, asgd, rprop)}
+
+
+# ---- what an optimizer keeps
+def _with_state(function: Any) -> Handler:
+    """The state is made before it is read, as the step would make it, so that the first step is like every other."""
+    count = len(inspect.signature(function).parameters) - 2  # lists to fill, besides `self` and the group
+
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        optimizer = args[0]
+        if t.world.is_foreign(optimizer) and _is_untouched(t, optimizer):
+            with torch._C.DisableTorchFunction(), below_python_dispatch(), torch.no_grad():
+                for group in optimizer.param_groups:
+                    if any(p.grad is not None and not optimizer.state.get(p) for p in group["params"]):
+                        _make_state(function, optimizer, group, count)
+        return t.inline(function, args, kwargs)
+
+    return handler
+
+
+def _is_untouched(t: Tracer, optimizer: torch.optim.Optimizer) -> bool:
+    """Whether the trace has stored nothing that its state is made from."""
+    containers = (optimizer.state, *optimizer.param_groups)
+    return not t.world.has_stored("grad") and not any(map(t.world.has_changes, containers))
+
+
+def _make_state(function: Any, optimizer: torch.optim.Optimizer, group: dict[str, Any], count: int) -> None:
+    try:
+        function(optimizer, group, *[[] for _ in range(count)])
+    except Exception:  # the step itself raises it, at its place
+        return
+
+
+def _init_groups() -> list[Any]:
+    found = [vars(cls).get("_init_group") for cls in vars(torch.optim).values() if isinstance(cls, type)]
+    return [one for one in found if one is not None]
+
+
+TABLE |= {function: _with_state(function) for function in _init_groups()}
