@@ -119,6 +119,8 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
             return [self.lower(v) for v in value]
         if isinstance(value, torch.Tensor):
             return self.read(self.constant(value).node)
+        if kind is float and (env := self.shape_env) is not None and (number := env.loans.get(value)) is not None:
+            return env.wrap(number)
         return value
 
     def lower_all(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 from pliant.autograd.functional_ops import UnsupportedMutation
-from pliant.graph.concrete_sizes import call_on_fakes
+from pliant.graph.lent_numbers import call_on_fakes
 from pliant.graph.unbacked import CHECKS, TRUTHS, call_truth
 
 _VIEW_IN_PLACE = {

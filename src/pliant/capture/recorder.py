@@ -25,8 +25,8 @@ from pliant.capture.rewritten import FACTORS, into_out, with_factor
 from pliant.capture.symbol_nodes import SymbolNodes
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
 from pliant.errors import DataDependentError, Unsupported
-from pliant.graph.concrete_sizes import call_on_fakes
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor
+from pliant.graph.lent_numbers import call_on_fakes
 from pliant.graph.passes.purity import is_random
 from pliant.graph.unbacked import TRUTHS, assume, bindings_of, call_truth, written
 from pliant.source import SourceLocation

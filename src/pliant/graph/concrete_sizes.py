@@ -6,7 +6,7 @@ Holds:  sizes become numbers (under guards, each a `Specialization` of the shape
         is left: recurrent layers are operators of their own; others are called as they are, then with torch's Python
         kernels in the place of C++ ones, then with the sizes that C++ asks for, then with plain numbers for arguments,
         too. In code that is not called through
-        `call_on_fakes` (derivative formulas) C++ gets the sizes that it asks for.
+        `call_specialized` (derivative formulas) C++ gets the sizes that it asks for.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Refusing(threading.local):
 _refusing = _Refusing()
 
 
-def call_on_fakes(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_specialized(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`func(*args, **kwargs)`, specialized as little as C++ code allows.
 
     Compositions in C++ run before any dispatch mode sees them; for many of those with sizes in their arguments

@@ -269,4 +269,4 @@ def nan_to_num(x: Scalar, nan: float | None = None, posinf: float | None = None,
     largest, smallest = posinf if posinf is not None else info.max, neginf if neginf is not None else info.min
     above = where(apply("eq", x, _lit(x, math.inf)), _lit(x, largest), x)
     below = where(apply("eq", x, _lit(x, -math.inf)), _lit(x, smallest), above)
-    return where(apply("isnan", x), _lit(x, nan or 0.0), below)
+    return where(apply("isnan", x), _lit(x, 0.0 if nan is None else nan), below)

@@ -170,7 +170,7 @@ def _batch_norm_eval(
 
 def _moving(low: Lowering, running: Tensor, value: Tensor, momentum: float, dtype: torch.dtype) -> Tensor:
     """momentum * value + (1 - momentum) * running"""
-    new, old = const(momentum, dtype), const(1 - momentum, dtype)
+    new, old = number(low, momentum, dtype), number(low, 1 - momentum, dtype)
     result = _combined(low, dtype, running.shape, (value, running), lambda v, r: add(mul(new, v), mul(old, r)), 3)
     return rounded(result, running.dtype)
 

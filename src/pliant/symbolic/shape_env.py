@@ -91,6 +91,7 @@ class ShapeEnv:
         self.size_like: set[Symbol] = set()
         self.origin_callback: Callable[[], SourceLocation | None] | None = None
         self.frozen = False
+        self.loans: dict[Number, Expr] = {}  # what stands for a symbolic number in C++ code
         self.lends = False  # whether a trace is on that calls `settle` at each operator
         self.lent: Expr | None = None  # see `lend`
         self._declared: dict[Symbol, Interval] = {}

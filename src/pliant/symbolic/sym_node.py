@@ -18,6 +18,7 @@ import torch
 from pliant.symbolic import contiguity
 from pliant.symbolic import expr as x
 from pliant.symbolic.expr import Expr, Kind, Number
+from pliant.symbolic.loans import lent
 from pliant.symbolic.rules import extrema, floats, powers, relations
 from pliant.symbolic.simplify import needs_exact_integers
 
@@ -149,9 +150,15 @@ class SymNode:
     def guard_int(self, file: Any = "", line: int = 0) -> int:
         if file.endswith(_DERIVATIVES):
             return self.shape_env.lend(self.expr)
+        number = lent(self, file)
+        if number is not None:
+            return int(number)
         return int(self.shape_env.evaluate(self.expr))
 
     def guard_float(self, file: Any = "", line: int = 0) -> float:
+        number = lent(self, file)
+        if number is not None:
+            return float(number)
         return float(self.shape_env.evaluate(self.expr))
 
     def guard_bool(self, file: Any = "", line: int = 0) -> bool:

@@ -60,15 +60,27 @@ def _plain(number: Any) -> Any:
 def _tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """Of numbers that are not known, the C function would ask for the values."""
     data = t.internalize(args[0]) if args else None
-    if not isinstance(data, (list, tuple)):
-        known = type(data) not in SYMBOLIC_TYPES or not is_unbacked(data)
+    if type(data) in SYMBOLIC_TYPES:  # of sizes it is known which 0-d tensors hold them
+        known = type(data) is torch.SymInt and not is_unbacked(data)
         return call_torch(t, torch.tensor, args, kwargs) if known else _scalar(t, data, kwargs)
-    items = [t.world.resolve(one) for one in data]
-    if not any(type(one) in SYMBOLIC_TYPES and is_unbacked(one) for one in items):
+    numbers = _numbers_in(t, data)
+    if not any(type(one) in SYMBOLIC_TYPES for one in numbers):
         return call_torch(t, torch.tensor, args, kwargs)
-    if "dtype" not in kwargs:
-        kwargs = {**kwargs, "dtype": _common_dtype(items)}
-    return call_torch(t, torch.stack, ([_scalar(t, one, kwargs) for one in items],), {})
+    return _stacked(t, data, {**kwargs, "dtype": kwargs.get("dtype") or _common_dtype(numbers)})
+
+
+def _numbers_in(t: Tracer, data: Any) -> list[Any]:
+    """All items of lists of lists."""
+    data = t.world.resolve(data)
+    return [one for part in data for one in _numbers_in(t, part)] if type(data) in (list, tuple) else [data]
+
+
+def _stacked(t: Tracer, data: Any, kwargs: Kwargs) -> Any:
+    data = t.world.resolve(data)
+    if type(data) not in (list, tuple):
+        return _scalar(t, data, kwargs)
+    parts = [_stacked(t, part, kwargs) for part in data]
+    return call_torch(t, torch.stack, (parts,), {}) if parts else call_torch(t, torch.empty, ((0,),), kwargs)
 
 
 def _scalar(t: Tracer, number: Any, kwargs: Kwargs) -> Any:
@@ -80,7 +92,7 @@ def _scalar(t: Tracer, number: Any, kwargs: Kwargs) -> Any:
 def _common_dtype(numbers: list[Any]) -> torch.dtype:
     kinds = {_KINDS.get(type(number), float) for number in numbers}
     if not kinds <= {bool, int, float} or any(type(number) not in _KINDS for number in numbers):
-        raise GraphBreak("data-dependent", "a tensor made of numbers from the graph and other things")
+        raise GraphBreak("data-dependent", "a tensor made of symbolic numbers and other things")
     return torch.get_default_dtype() if float in kinds else torch.int64 if int in kinds else torch.bool
 
 

@@ -1,0 +1,48 @@
+"""What C++ code gets where one of its arguments is a plain number and the program passes a symbolic one.
+
+In:     `swap(give)`: from then on in this thread `give(node)` is asked; None leaves it to a guard.
+Out:    the number.
+Holds:  only conversions of arguments ask here, not decisions inside C++ code.
+Reads on: `graph/lent_numbers.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from pliant.symbolic.expr import Number
+
+Give: TypeAlias = "Callable[[Any], Number | None]"
+
+_ARGUMENTS = "python_arg_parser.h"  # of PyTorch: what converts arguments
+
+
+class _Active(threading.local):
+    give: Give | None = None
+
+
+_active = _Active()
+
+
+class ArgumentAsked(Exception):
+    """An argument of a C++ function is a plain number."""
+
+
+def swap(give: Give | None) -> Give | None:
+    """Who gives from now on; returns who gave before."""
+    outer, _active.give = _active.give, give
+    return outer
+
+
+def refuse(node: Any) -> None:
+    """The first giver of a call: whoever called is to find out what the number is for."""
+    if node.pytype is float:
+        raise ArgumentAsked(f"{node} is to be a plain number")
+
+
+def lent(node: Any, file: str) -> Number | None:
+    """The number given for a node; None if it is no argument, or nobody gives."""
+    give = _active.give
+    return give(node) if give is not None and file.endswith(_ARGUMENTS) else None
