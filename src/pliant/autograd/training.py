@@ -39,6 +39,7 @@ Builder = Callable[[CapturedGraph, AtenCompiler], Call]
 
 def outside_autocast(run: Runnable) -> Runnable:
     """Casts are in the graph already: `torch.autocast` around the call, or around the backward, must not cast again."""
+    run = getattr(run, "call", run)  # the function of a compiled graph: one call less
 
     def call(inputs: list[Any]) -> list[Any]:
         if not any_autocast():

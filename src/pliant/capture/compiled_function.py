@@ -126,10 +126,16 @@ class CompiledModule:
     _pliant_is_compiled = True
     _orig_mod: torch.nn.Module
     _pliant_dispatcher: Dispatcher
-    _pliant_call: Callable[..., Any]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._pliant_call(*args, **kwargs)
+        dispatcher = self._pliant_dispatcher
+        try:
+            result = dispatcher.hot(args, kwargs)
+            return dispatcher.miss(args, kwargs) if result is MISS else result
+        except BaseException as error:
+            del args, kwargs
+            hide_frames(error)
+            raise
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _recompiled, (self._orig_mod, self._pliant_dispatcher.compilation.recipe)
@@ -141,7 +147,8 @@ class CompiledModule:
         return [*torch.nn.Module.__dir__(self._orig_mod), "_orig_mod"]  # type: ignore[no-untyped-call]
 
 
-_SLOTS = ("_orig_mod", "_pliant_dispatcher", "_pliant_call")
+OWN_CODE.add(CompiledModule.__call__.__code__)
+_SLOTS = ("_orig_mod", "_pliant_dispatcher")
 _classes: dict[type, type] = {}
 
 
@@ -168,7 +175,6 @@ def compiled_module(module: torch.nn.Module, compilation: Compilation) -> torch.
     dispatcher = Dispatcher(CallableRoot(module), module, type(module).__qualname__, location_of(module), compilation)
     object.__setattr__(made, "_orig_mod", module)
     object.__setattr__(made, "_pliant_dispatcher", dispatcher)
-    object.__setattr__(made, "_pliant_call", make_callable(dispatcher))
     assert isinstance(made, torch.nn.Module)
     return made
 
