@@ -8,6 +8,7 @@ from tests.capture.constructs import (  # noqa: F401  (fill the table)
     library,
     modules,
     objects,
+    outside_state,
     python_rules,
     standard_library,
     torch_objects,

@@ -229,7 +229,7 @@ def test_restless_state_is_watched_ever_more_rarely():
 @pytest.mark.parametrize(
     "guard",
     [
-        Guard(held({1}, "s"), Kind.ITEMS, {1}),
+        Guard(held({1}, "s"), Kind.KEYS, (1,)),
         Guard(held(collections.OrderedDict(a=1), "o"), Kind.KEYS, ("a",)),
         Guard(AttributeSource(held(lambda: 1, "f"), "__closure__"), Kind.IDENTITY, None),
         Guard(ItemSource(held([[1]], "l"), 0), Kind.EQUALS, [1]),

@@ -114,6 +114,32 @@ def call_numpy(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     return _call(t, namesake, function, args, kwargs)
 
 
+# Universal function -> what reduces with it, and what accumulates.
+_FOLDS: dict[str, tuple[str, str]] = {
+    "add": ("sum", "cumsum"), "multiply": ("prod", "cumprod"), "maximum": ("max", ""), "minimum": ("min", ""),
+    "logical_and": ("all", ""), "logical_or": ("any", ""),
+}  # fmt: skip
+
+
+def call_ufunc_method(t: Tracer, ufunc: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
+    """np.add.reduce(a), np.multiply.outer(a, b) and their like."""
+    ours, real = numpy_on_tensors(), getattr(ufunc, name)
+    if name == "outer":
+        return _call(t, functools.partial(_outer, getattr(ours, ufunc.__name__, None)), real, args, kwargs)
+    folds = dict(zip(("reduce", "accumulate"), _FOLDS.get(ufunc.__name__, ())))
+    if not folds.get(name):
+        raise GraphBreak("unknown-call", f"numpy.{ufunc.__name__}.{name}")
+    return _call(t, functools.partial(_along_first, getattr(ours, folds[name])), real, args, kwargs)
+
+
+def _along_first(fold: Any, array: Any, axis: Any = 0, dtype: Any = None, **kwargs: Any) -> Any:
+    return fold(array, axis=axis, **({} if dtype is None else {"dtype": dtype}), **kwargs)
+
+
+def _outer(function: Any, a: Any, b: Any) -> Any:
+    return function(a.reshape(*a.shape, *[1] * b.ndim), b)
+
+
 def _from_data(t: Tracer, data: Any, dtype: Any = None) -> Any:
     """An array of numbers or of a tensor, or of arrays that are put together."""
     numpy = sys.modules["numpy"]
@@ -123,10 +149,10 @@ def _from_data(t: Tracer, data: Any, dtype: Any = None) -> Any:
     if is_array(given):
         return given if dtype is None else t.call(array_attribute(t, given, "astype"), (dtype,), {})
     real = t.native(numpy.array, t.concrete_tree(data), dtype=dtype)
-    return _constant(t, real)
+    return constant_array(t, real)
 
 
-def _constant(t: Tracer, real: Any) -> Any:
+def constant_array(t: Tracer, real: Any) -> Any:
     """An array whose elements are known."""
     if real.dtype.kind not in "biufc" or real.size > _MANY:
         raise GraphBreak("unknown-call", f"an array of {real.size} constants of type {real.dtype}")
@@ -166,7 +192,7 @@ def _call(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwargs) -> An
     except Exception as error:
         raise GraphBreak("tensor-error", f"numpy.{name}: {type(error).__name__}: {error}") from error
     if isinstance(expected, sys.modules["numpy"].ndarray) and not any(map(is_array, _each((*args, *named.values())))):
-        return _constant(t, expected)
+        return constant_array(t, expected)
     for dummy, argument in zip(dummies, args):
         if expected is dummy and is_array(argument):
             return argument

@@ -179,6 +179,8 @@ def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
         case _ if type(found) is _LRU_CACHE:
             t.world.set_origin(found, held(found, name))
             return types.MethodType(found, obj)
+        case _ if type(found).__name__ == "cython_function_or_method":
+            return types.MethodType(found, obj)
         case property():
             if found.fget is None:
                 raise Raised(AttributeError(f"property '{name}' of '{cls.__qualname__}' object has no getter"))
@@ -266,12 +268,8 @@ def _module_member(t: Tracer, module: Any, name: str) -> Any:
         members = table.get(member)
         if members is None:
             continue
-        if not foreign or not world.is_foreign_dict(module, member, members):
-            members = world.resolve(members)
-            if name in members:
-                return members[name]
-            continue
-        value = world.dict_get(members, name)
+        outside = world.is_foreign_dict(module, member, members) if foreign else world.needs_guards(members)
+        value = world.dict_get(members, name) if outside else world.resolve(members).get(name, MISSING)
         if value is not MISSING:
             return world.resolve(value)
     raise Raised(AttributeError(f"'{type(module).__name__}' object has no attribute '{name}'"))
@@ -339,9 +337,9 @@ def _module_attribute(t: Tracer, module: types.ModuleType, name: str) -> Any:
         value = world.dict_get(namespace, name)
         if value is not MISSING:
             return world.resolve(value)
-    value = t.native(getattr, module, name)  # a lazy import or a C-level attribute
     if name == "__dict__":
-        raise GraphBreak("unknown-object", "the __dict__ of a module")
+        return _namespace(world, module)
+    value = t.native(getattr, module, name)  # a lazy import or a C-level attribute
     return world.bring(value, AttributeSource(held(module, module.__name__), name))
 
 
@@ -357,6 +355,8 @@ def _function_attribute(t: Tracer, function: types.FunctionType, name: str) -> A
         if found is MISSING:
             raise Raised(AttributeError(f"'function' object has no attribute '{name}'", name=name, obj=function))
         return world.resolve(found)
+    if not hasattr(function, name):
+        world.guard(source, Kind.NO_ATTRIBUTE, name)
     value = t.native(getattr, function, name)
     return world.bring(value, AttributeSource(source, name))
 
@@ -571,14 +571,37 @@ def delete_attr(t: Tracer, obj: Any, name: str) -> None:
     if isinstance(deleter, types.FunctionType):
         t.call(deleter, (obj, name), {})
         return
-    if isinstance(obj, (types.ModuleType, type, FakeTensor)):
+    if isinstance(obj, FakeTensor):
         raise GraphBreak("unknown-object", f"deleting an attribute of a {type(obj).__name__}")
+    if isinstance(obj, (types.ModuleType, types.FunctionType, type)):
+        _delete_from_namespace(t, obj, name)
+        return
     generic_set_attr(t, obj, name, DELETED)
+
+
+def _delete_from_namespace(t: Tracer, obj: Any, name: str) -> None:
+    """Of a module, a function or a class."""
+    if not t.world.is_foreign(obj) or isinstance(obj, types.ModuleType) and t.world.is_made(obj):
+        t.native(delattr, obj, name)
+        t.world.forget_lookups()
+        return
+    get_attr(t, obj, name)  # which complains
+    if not isinstance(obj, type):
+        t.world.dict_set(_namespace(t.world, obj), name, DELETED)
+        return
+    if name not in vars(obj) and t.world.slot_get(obj, name) is MISSING:
+        raise Raised(AttributeError(f"type object '{obj.__name__}' has no attribute '{name}'"))
+    t.world.slot_set(obj, name, DELETED, "type")
 
 
 def _set_tensor_attribute(t: Tracer, fake: FakeTensor, name: str, value: Any) -> None:
     if name == "grad":
         t.world.slot_set(fake, "grad", value, "plain")
+        return
+    if name == "data":
+        from pliant.capture.handlers.parameters import set_data
+
+        set_data(t, fake, value)
         return
     if hasattr(torch.Tensor, name):
         t.native(setattr, fake, name, value)  # the recorder decides

@@ -31,7 +31,7 @@ from pliant.capture.torch_calls import call_torch, find_special, is_torch_leaf
 from pliant.capture.value_kinds import class_name, standard_class
 from pliant.guards import facts
 from pliant.guards.kinds import MISSING, Kind
-from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSource, ItemSource, ReferentSource, held
+from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSource, ItemSource, held
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -54,7 +54,7 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
             return t.native(function, *args, **kwargs)
         if isinstance(function.__self__, logging.Logger):
             return handlers.log(t, function, args, kwargs)
-        if type(function.__self__) is random.Random and t.world.is_foreign(function.__self__):
+        if handlers.is_generator(function.__self__) and _is_drawn(t, function.__self__):
             return handlers.draw(t, function.__self__, function.__name__, args, kwargs)
         return call(t, function.__func__, (function.__self__, *args), kwargs, linked)
     if cls in _C_FUNCTIONS:
@@ -63,13 +63,18 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         return _call_class(t, function, args, kwargs)
     if cls is functools.partial:
         return _call_partial(t, function, args, kwargs, linked)
-    if cls is weakref.ref:
-        return _referent(t, function)
+    if issubclass(cls, weakref.ref) and not isinstance(t.world.type_lookup(cls, "__call__"), types.FunctionType):
+        return handlers.referent(t, function)
     if cls is _LRU_CACHE:
         return _call_cached(t, function, args, kwargs)
     if cls in _OPERATORS:
         return call_torch(t, function, args, kwargs)
     return _call_object(t, function, args, kwargs, linked)
+
+
+def _is_drawn(t: Tracer, generator: Any) -> bool:
+    """Methods of Python's generators that the trace made are interpreted."""
+    return type(generator) is not random.Random or t.world.is_foreign(generator)
 
 
 _C_FUNCTIONS = (
@@ -97,7 +102,7 @@ def _call_function(
 ) -> Any:
     if is_torch_leaf(function):
         _guard_leaf(t, function)
-        return call_torch(t, function, args, kwargs)
+        return _call_leaf(t, function, args, kwargs, linked)
     special = find_special(function)
     if special is not None:
         return special(t, function, args, kwargs)
@@ -116,6 +121,19 @@ def _call_function(
         _guard_registry(t, function)
         t.world.set_origin(chosen, held(chosen, function.__qualname__))
         return call(t, chosen, args, kwargs, linked)
+    return inline(t, function, args, kwargs, linked)
+
+
+def _call_leaf(
+    t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool
+) -> Any:
+    """PyTorch's own function as one node; one that asks tensors for their values is interpreted."""
+    before = t.recorder.count
+    try:
+        return call_torch(t, function, args, kwargs)
+    except GraphBreak as stop:
+        if stop.kind != "data-dependent" or t.recorder.count != before or not t.mode.allow_unbacked:
+            raise
     return inline(t, function, args, kwargs, linked)
 
 
@@ -278,12 +296,6 @@ def _fill_defaults(
     return True
 
 
-def _referent(t: Tracer, reference: weakref.ref[Any]) -> Any:
-    """What a weak reference leads to; one that is dead stays so."""
-    source, found = t.world.source_of(reference), reference()
-    return found if source is None or found is None else t.world.bring(found, ReferentSource(source))
-
-
 def _call_cached(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function with a cache: of a cache from outside it is not known what it holds, so the function may have no effect."""
     cache = t.caches.get(id(function))
@@ -412,7 +424,7 @@ def _call_class(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
     """cls(*args, **kwargs): the metaclass' __call__, then __new__ and __init__."""
     meta_call = MISSING if type(cls) is type else t.world.type_lookup(type(cls), "__call__")
     if isinstance(meta_call, types.FunctionType) and type(cls) is not torch.nn.parameter._ParameterMeta:  # type: ignore[attr-defined]
-        if standard_class(type(cls)) and not standard_class(cls) and hasattr(cls, "__members__"):
+        if standard_class(type(cls)) and hasattr(cls, "__members__"):
             return handlers.call_enum(t, cls, args, kwargs)
         return call(t, meta_call, (cls, *args), kwargs)
     return instantiate(t, cls, args, kwargs)
@@ -436,7 +448,7 @@ def instantiate(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
         result = call(t, init, (obj, *args), kwargs)
         if result is not None:
             raise Raised(TypeError(f"__init__() should return None, not '{class_name(result)}'"))
-    elif init not in (object.__init__, type.__init__) and not isinstance(obj, BaseException):
+    elif init not in (object.__init__, type.__init__, weakref.ref.__init__) and not isinstance(obj, BaseException):
         t.native(init, obj, *(t.iterable(a) if not isinstance(a, dict) else t.mapping(a) for a in args), **kwargs)
     return obj
 
@@ -457,6 +469,8 @@ def _new_object(t: Tracer, cls: type, new: Any, args: tuple[Any, ...], kwargs: d
         return t.native(new, cls, *args)
     if issubclass(cls, type) and new is type.__new__:
         return class_statements.new_class(t, cls, functools.partial(new, cls), args, kwargs)
+    if issubclass(cls, weakref.ref) and new is weakref.ref.__new__:
+        return handlers.make_reference(t, cls, args, kwargs)
     if issubclass(cls, (list, dict, set)) and new in (list.__new__, dict.__new__, set.__new__):
         return t.native(new, cls)
     if issubclass(cls, (tuple, frozenset, str, int, float)):

@@ -232,21 +232,25 @@ class Dispatcher:
         events.warn_once(f"recompile-limit:{id(self)}", message, PliantWarning, stacklevel=6)
 
     def _capture_and_run(self, args: Sequence[Any], kwargs: dict[str, Any], tried: tuple[Entry, ...]) -> Any:
-        with self._lock:
-            for entry in self.entries:  # another thread may have captured meanwhile
-                if entry not in tried and (result := entry.run(args, kwargs)) is not MISS:
-                    return result
-            found = self._capture(args, kwargs)
-            if found is not None:
+        for last in (False, True):  # modules that the first capture imports may change what it was told
+            with self._lock:
+                for entry in self.entries:  # another thread may have captured meanwhile
+                    if entry not in tried and (result := entry.run(args, kwargs)) is not MISS:
+                        return result
+                found = self._capture(args, kwargs)
+                if found is None:
+                    return self._eagerly(args, kwargs)
                 self.entries = (found, *self.entries)
                 self.refresh()
-        if found is None:
-            return self._eagerly(args, kwargs)
-        result = found.run(args, kwargs)
-        if result is MISS:
-            self._fresh_entry_missed(found, args, kwargs)
-            return self._eagerly(args, kwargs)
-        return result
+            result = found.run(args, kwargs)
+            if result is not MISS:
+                return result
+            if last:
+                self._fresh_entry_missed(found, args, kwargs)
+            with self._lock:
+                self.entries = tuple(e for e in self.entries if e is not found or last)
+                self.refresh()
+        return self._eagerly(args, kwargs)
 
     def _fresh_entry_missed(self, entry: Entry, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         failure = explain_miss(entry.steps, entry.names, args, kwargs)

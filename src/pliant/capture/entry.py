@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import itertools
 import linecache
 import textwrap
@@ -36,6 +37,7 @@ from pliant.capture.trace import (
     TRACEBACK,
     Break,
     CallEffect,
+    DrawnState,
     Effect,
     Extend,
     FrameState,
@@ -213,7 +215,7 @@ def _graph_call(
     state = "get_rng_state()" if trace.graph.attributes.get("draws") else "None"
     if state != "None":
         writer.names.define("get_rng_state", torch.get_rng_state)
-    again = ["    for generator, state in generators:", "        generator.setstate(state)"] if trace.draws else []
+    again = ["    for restore, state in generators:", "        restore(state)"] if trace.draws else []
     tail = ["except Exception as error:", *again, "    failed = str(error)"]
     # Outside the handler: what eager raises has nothing to do with what is handled there.
     served = f"{instead}(failed, args, kwargs, random_state)"
@@ -235,12 +237,37 @@ def _classes(trace: Trace, writer: GuardWriter, outputs: list[str]) -> list[str]
 
 def _draws(trace: Trace, writer: GuardWriter) -> list[str]:
     """The calls of Python's random generators, before the graph: it gets the numbers."""
-    owners = ", ".join([f"({name}, {name}.getstate())" for name in {writer.read(one.source): 0 for one in trace.draws}])
+    state = writer.names.define("state_of", state_of)
+    owners = ", ".join([f"{state}({name})" for name in {writer.read(one.source): 0 for one in trace.draws}])
     lines = [f"generators = [{owners}]"] if owners else []
-    for number, one in enumerate(trace.draws):
-        call = f"{writer.read(one.source)}.{one.method}({', '.join(map(repr, one.args))})"
-        lines.append(f"{DrawSource(number).code(writer.names)} = {call}")
+    for index, one in enumerate(trace.draws):
+        owner = writer.read(one.source)
+        parts = [_drawn_argument(writer, a) for a in one.args]
+        parts += [f"{name}={_drawn_argument(writer, value)}" for name, value in one.kwargs.items()]
+        called = f"{owner}.{one.method}" if isinstance(one.method, str) else writer.names(one.method)
+        call = f"{called}({', '.join(parts if isinstance(one.method, str) else [owner, *parts])})"
+        if one.is_array:
+            call = f"{writer.names.define('from_numpy', torch.from_numpy)}({call})"
+        sources = [DrawSource(index)] if one.count is None else [DrawSource(index, i) for i in range(one.count)]
+        targets = ", ".join([source.code(writer.names) for source in sources])
+        lines.append(f"{targets if one.count is None else f'[{targets}]'} = {call}")
     return lines
+
+
+def _drawn_argument(writer: GuardWriter, value: Any) -> str:
+    if isinstance(value, DrawnState):
+        return DrawSource(value.index).code(writer.names)
+    return repr(value) if type(value) in (int, str, bool, type(None)) else writer.names(value)
+
+
+def state_of(generator: Any) -> tuple[Callable[[Any], None], Any]:
+    """How to set the state of a random generator again, and the state."""
+    if hasattr(generator, "getstate"):
+        return generator.setstate, generator.getstate()
+    if hasattr(generator, "get_state"):
+        return generator.set_state, generator.get_state()
+    bits = generator.bit_generator
+    return functools.partial(setattr, bits, "state"), bits.state
 
 
 def _graph_inputs(writer: GuardWriter, section: HeldSection | None, sources: Sequence[Source]) -> list[str]:
@@ -350,6 +377,8 @@ class _Body:
                     if delete
                     else f"{owner}.__setattr__({obj}, {name!r}, {value})"
                 )
+            case "context":
+                return f"{obj}.set({value})"
             case "cell":
                 return f"del {obj}.cell_contents" if delete else f"{obj}.cell_contents = {value}"
             case _:

@@ -146,17 +146,25 @@ class TracedGenerator:
 
     def __del__(self) -> None:
         if self.started and not self.finished and not self.running:
-            self.frame.tracer.close_dropped(self)
+            self.frame.tracer.run_dropped(self.close)
 
 
 def kept_locals(frame: Frame) -> frozenset[str]:
     """Locals that hold a generator which stands at a `yield`, or an object with a finalizer or weak references: the
     program notices when they are dropped, so they live as long as the frame, dead or not."""
-    kept = frozenset(name for name, value in frame.locals.items() if _is_missed(value))
+    world = frame.tracer.world
+    used = frozenset(id(value) for value in frame.saved if _has_class_of_program(value) and not world.is_foreign(value))
+    kept = frozenset(name for name, value in frame.locals.items() if id(value) in used or _is_missed(value))
     if not frame.tracer.open_generators:
         return kept
-    world = frame.tracer.world
     return kept | {name for name, value in frame.locals.items() if _holds_suspended(value, world.is_foreign)}
+
+
+def _has_class_of_program(value: Any) -> bool:
+    """Whether the operation at which a frame stands, given the value, may make a weak reference to it."""
+    cls = type(value)
+    root = cls.__module__.partition(".")[0]
+    return root not in ("builtins", "pliant", "torch") and cls.__weakrefoffset__ != 0
 
 
 def _is_missed(value: Any) -> bool:
@@ -277,3 +285,14 @@ class TracedCallable:
         except Raised as raised:
             failure = raised.error
         raise self.tracer.carried(failure)
+
+
+class TracedCallback:
+    """Of a weak reference that the trace made: runs the program's when the referent is dropped."""
+
+    def __init__(self, tracer: Tracer, function: Any) -> None:
+        self.tracer = tracer
+        self.function = function
+
+    def __call__(self, reference: weakref.ref[Any]) -> None:
+        self.tracer.run_dropped(lambda: self.tracer.call(self.function, (reference,), {}))

@@ -104,6 +104,10 @@ class GraphBreak(BaseException):
         return BreakReason(self.kind, self.detail, location, self.do)
 
 
+class StartAgain(BaseException):
+    """What the trace read has changed in a way that eager would have changed it too: trace again."""
+
+
 def needs_value(error: DataDependentError) -> GraphBreak:
     """The break of a decision on a number that only running the graph tells."""
     return GraphBreak("data-dependent", error.what, error.do)

@@ -1,4 +1,4 @@
-"""The number that `id()` gives for an object of the trace, which the entry makes anew.
+"""Numbers that stand for objects of the trace, which the entry makes anew: what `id()` gives, keys of hooks.
 
 In:     the object.
 Out:    an integer that compares and hashes as such within the trace; outside it is `id()` of the object that was made.
@@ -8,6 +8,8 @@ Holds:  its value itself is never used: arithmetic with it, its order and its te
 from __future__ import annotations
 
 from typing import Any, NoReturn
+
+from torch.utils.hooks import RemovableHandle
 
 from pliant.capture.graph_breaks import GraphBreak
 
@@ -22,6 +24,17 @@ class TracedId(int):
         made = TracedId(id(obj))
         made.obj = obj
         return made
+
+
+class HookId(int):
+    """The key of a hook that the trace registers: a number that differs from call to call."""
+
+
+def take_hook_id() -> int:
+    """A key for a hook; in a trace a `HookId`."""
+    taken: int = RemovableHandle.next_id
+    RemovableHandle.next_id += 1
+    return taken
 
 
 def _refuse(self: TracedId, *others: Any) -> NoReturn:

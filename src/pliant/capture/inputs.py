@@ -167,6 +167,14 @@ class Inputs:
         self.inputs.append(GraphInput(node.name, "tensor", fake, source, value, static))
         return fake
 
+    def drawn_tensor(self, example: torch.Tensor, source: Source) -> FakeTensor:
+        """A tensor that the entry makes behind its guards, always of this size."""
+        fake = self.mode.from_real(example)
+        fake.node = self._placeholder(source, fake)
+        self.inputs.append(GraphInput(fake.node.name, "tensor", fake, source, example, True))
+        self.world.set_origin(fake, source)
+        return fake
+
     def _size(self, sizes: tuple[int, ...], how: Any, source: Source, dim: int) -> int | torch.SymInt:
         lo, hi, size = None, None, sizes[dim]
         if isinstance(how, tuple):
@@ -262,7 +270,9 @@ class Inputs:
     # ---- numbers
     def scalar(self, value: int | float, source: Source) -> Any:
         """A number read from outside: itself under an equality guard, or symbolic."""
-        if self.policy.scalar(source, value, self.world.is_of_module(source)) == "static" or (isinstance(value, float) and not math.isfinite(value)):
+        if self.policy.scalar(source, value, self.world.is_of_module(source)) == "static" or (
+            isinstance(value, float) and not math.isfinite(value)
+        ):
             self.world.guard(source, Kind.EQUALS, value)
             return value
         self.world.guard(source, Kind.NUMBER_TYPE, type(value))

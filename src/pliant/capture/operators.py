@@ -236,8 +236,8 @@ def contains(t: Tracer, container: Any, item: Any) -> bool:
     world = t.world
     cls = type(container)
     container = world.resolve(container)
-    if cls in DICT_TYPES and world.needs_guards(container):
-        return world.dict_contains(container, t.hashable(item))
+    if (cls in DICT_TYPES or cls is set and not world.has_changes(container)) and world.needs_guards(container):
+        return world.contains(container, t.hashable(item))
     method = python_method(t, container, "__contains__")
     if method is not None:
         return concrete(truth(t, t.call(method, (container, item), {})))  # type: ignore[no-any-return]
@@ -319,17 +319,19 @@ def length(t: Tracer, value: Any) -> Any:
     if method is not None:
         return t.call(method, (value,), {})
     if t.world.needs_guards(value):
-        if t.world.has_changes(value):
+        added = t.world.unread_additions(value)
+        if added is None and t.world.has_changes(value):
             value = t.world.adopt(value)
             return len(value)
         source = t.world.source_of(value)
         assert source is not None
-        if t.world.varies(value):
+        if t.world.length_varies(value):
             t.world.inputs.policy.note_varies(LengthSource(source), int)
-            return t.world.bring(len(value), LengthSource(source))
+            return t.world.bring(len(value), LengthSource(source)) + (added or 0)
         if not isinstance(value, (list, dict, set, collections.deque, tuple, str, types.MappingProxyType)):
             raise GraphBreak("unknown-object", f"len() of a {type(value).__name__} from outside")
         t.world.guard(source, Kind.LENGTH, len(value))
+        return len(value) + (added or 0)
     return t.native(len, value)
 
 
@@ -472,7 +474,7 @@ def store_subscript(t: Tracer, container: Any, key: Any, value: Any) -> None:
         return
     if isinstance(container, dict) and t.world.needs_guards(container):
         key = t.hashable(key)
-        t.world.dict_contains(container, key)
+        t.world.contains(container, key)
         t.world.dict_set(container, t.world.real_key(key), value)
         return
     container = t.world.adopt(container)
@@ -495,7 +497,7 @@ def delete_subscript(t: Tracer, container: Any, key: Any) -> None:
         return
     if isinstance(container, dict) and t.world.needs_guards(container):
         key = t.hashable(key)
-        if not t.world.dict_contains(container, key):
+        if not t.world.contains(container, key):
             raise Raised(KeyError(key))
         t.world.dict_set(container, t.world.real_key(key), DELETED)
         return

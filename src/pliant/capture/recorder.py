@@ -51,6 +51,7 @@ _DATA_DEPENDENT = frozenset(
         Tensor.__contains__,
     )
 )
+_READS = _DATA_DEPENDENT | {Tensor.item, Tensor.is_nonzero, torch.is_nonzero, torch.equal, Tensor.equal}
 _MADE_OF_NUMBERS = frozenset((torch.tensor, torch.as_tensor))
 _NOT_RECORDED = frozenset(
     (Tensor.__repr__, Tensor.__format__, Tensor.__hash__, Tensor.__len__, Tensor.__reversed__, Tensor.__dir__)
@@ -89,6 +90,7 @@ class Recorder(TorchFunctionMode):
         self.overrides = Overrides()
         self.handle_override: Callable[[Any, Any, Any], Any]
         self.marks: dict[str, Any] = {}  # noted in the `meta` of every node that is recorded
+        self.histories: dict[int, FakeTensor] = {}  # tensors with other data -> what stands for them as they were first
         self._constants: list[FakeTensor] = []
         self._numbers: dict[int, tuple[FakeTensor, Any]] = {}  # 0-d tensors that hold symbolic numbers
         self._assumed: list[RuntimeAssert] = []
@@ -115,11 +117,9 @@ class Recorder(TorchFunctionMode):
                 made = rewrite(func, args, kwargs)
             if made is not None:
                 return made
-        if func in _DATA_DEPENDENT or func is Tensor.item:
-            known = _constant_of(args[0])
-            if known is not None:
-                with torch._C.DisableTorchFunction(), below_python_dispatch():
-                    return func(known, *args[1:], **kwargs)
+        if func in _READS and (known := _known((args, kwargs))) is not None:
+            with torch._C.DisableTorchFunction(), below_python_dispatch():
+                return func(*known[0], **known[1])
         if func is Tensor.tolist and self.inputs.mode.allow_unbacked:
             return self._to_list(args[0])
         if func in _DATA_DEPENDENT:
@@ -153,7 +153,8 @@ class Recorder(TorchFunctionMode):
 
     def as_class(self, value: FakeTensor, cls: type) -> FakeTensor:
         """The same memory under another class."""
-        made: FakeTensor = self._dispatch(Tensor.view_as, (value, value), {})
+        with torch._C.DisableTorchFunction():  # nothing that the program's classes hear of
+            made: FakeTensor = self._dispatch(Tensor.view_as, (value, value), {})
         made.subclass_ = None if cls is Tensor else cls
         self.overrides.has_subclasses = True
         return made
@@ -359,6 +360,8 @@ class Recorder(TorchFunctionMode):
             raise GraphBreak("unsupported-tensor", "a real tensor reached the graph without a source")
         if _is_numpy_number(value):  # its text is no literal; torch takes it for the number that it holds
             return value.item()
+        if type(value) is _KIND:
+            return f"{value.__module__}.{value.__name__}"
         if isinstance(value, fx.node.base_types) or value is None or isinstance(value, type):
             return value
         return self.constant(value)
@@ -381,6 +384,7 @@ class Recorder(TorchFunctionMode):
         raise GraphBreak("unsupported-tensor", "a tensor that was not made by a recorded call")
 
 
+_KIND = type(torch.FloatTensor)  # of classes that name a dtype and a device; so does their name, as fx can write it
 # Methods whose function has another name: `Tensor.__pow__` wraps one called `pow`.
 _RENAMED: dict[Any, str] = {
     method: name

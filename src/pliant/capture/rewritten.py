@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import functools
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.optim.optimizer as optimizer
+from torch.utils.hooks import RemovableHandle
 
 from pliant.errors import Unsupported
 from pliant.torch_adapter import is_composite
@@ -50,8 +52,19 @@ def _disable_dynamo(fn: Callable[..., Any], recursive: bool) -> Callable[..., An
     return inner
 
 
+def _init_handle(self: Any, hooks_dict: Any, *, extra_dict: Any = None) -> None:
+    """A handle of a hook, whose key is another one in each call."""
+    from pliant.capture.identity import take_hook_id
+
+    self.hooks_dict_ref = weakref.ref(hooks_dict)
+    self.id = take_hook_id()
+    extra = [extra_dict] if isinstance(extra_dict, dict) else extra_dict or []
+    self.extra_dict_ref = tuple([weakref.ref(one) for one in extra])
+
+
 REWRITTEN: dict[types.CodeType, types.CodeType] = {
     _nested(optimizer._use_grad_for_differentiable, "_use_grad"): _nested(_use_grad_for_differentiable, "_use_grad"),
+    RemovableHandle.__init__.__code__: _init_handle.__code__,
     _nested(torch._compile._disable_dynamo, "inner"): _nested(_disable_dynamo, "inner"),
 }
 

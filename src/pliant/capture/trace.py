@@ -31,6 +31,7 @@ class SetAttribute:
     obj: Any
     name: str
     value: Any
+    # "context": obj.set(value) of a context variable
     via: str = "slot"  # "slot": object.__setattr__; "type": type.__setattr__; "cell": obj.cell_contents; "plain": setattr (C-level descriptors such as Tensor.grad)
 
 
@@ -69,13 +70,24 @@ class CallEffect:
     kwargs: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Draw:
-    """source.method(*args) of a `random.Random`: a number for the graph, or a change of the generator's state."""
+    """source.method(*args) of a random generator: a number for the graph, `count` numbers, an array, or a change of the
+    generator's state. A method that is a function is called with the generator."""
 
     source: Source
-    method: str
+    method: str | Callable[..., Any]
     args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    count: int | None = None
+    is_array: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnState:
+    """Stands for the state of a generator that the entry reads with draw number `index`."""
+
+    index: int
 
 
 Effect = SetAttribute | SetItem | ReplaceContents | Extend | CallEffect

@@ -32,8 +32,8 @@ from pliant.capture.bytecode.resume import is_generator, point_at, resume_freeva
 from pliant.capture.collect import collect_values
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.frame import HANDLERS, Frame, Handler, Yielded
-from pliant.capture.generators import TracedCallable, TracedGenerator, ends_noticed, kept_locals, started
-from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, needs_value
+from pliant.capture.generators import TracedCallable, ends_noticed, kept_locals, started
+from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, StartAgain, needs_value
 from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.handlers.threads import UsedLock
 from pliant.capture.inputs import Inputs
@@ -159,6 +159,7 @@ class Tracer:
         self.questions: dict[Any, Source] = {}  # sources of what a thread is asked
         self.warning_blocks: list[list[Any]] = []  # filters of the `catch_warnings` blocks that are open
         self.caches: dict[int, tuple[Any, Any]] = {}  # by id: a function with a cache, and its cache within the trace
+        self.hook_ids = 0  # keys of hooks that were taken
         self.message: Message | None = None  # of a check, while it is made
         self.carrying: tuple[BaseException, BaseException | None, bool] | None = None
         self.failure: CannotCapture | None = None
@@ -287,17 +288,20 @@ class Tracer:
             raise
         return self.call(method, args, {})
 
-    def close_dropped(self, generator: TracedGenerator) -> None:
-        """Nobody holds the suspended generator any more: its `finally` blocks run now. An error there is nobody's."""
+    def run_dropped(self, run: Callable[[], Any]) -> None:
+        """Nobody holds a suspended generator any more, whose `finally` blocks run now, or what a weak reference with a
+        callback refers to. An error there is nobody's."""
         if not self.active:
             return
         try:
-            generator.close()
+            run()
         except GraphBreak as stop:
             self.failure = CannotCapture(stop.reason(self.location()))
             self.stop_at = self.steps + 1
         except _Stopped:
-            self.failure = CannotCapture(BreakReason("unsupported-opcode", "a break in a dropped generator", None))
+            self.failure = CannotCapture(
+                BreakReason("unsupported-opcode", "a break in what runs when an object is dropped", None)
+            )
             self.stop_at = self.steps + 1
         except Exception:
             pass
@@ -420,7 +424,17 @@ def _safe_outside(value: Any) -> bool:
 def trace(
     root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: DynamicPolicy, options: TraceOptions
 ) -> Trace:
-    """Capture a call. Nothing observable has happened when this returns or raises."""
+    """Capture a call. Nothing observable has happened when this returns or raises, but that lazy modules were made."""
+    while True:
+        try:
+            return _trace(root, args, kwargs, policy, options)
+        except StartAgain:
+            continue
+
+
+def _trace(
+    root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: DynamicPolicy, options: TraceOptions
+) -> Trace:
     stops, reason = tuple[Stop, ...](), None
     for _ in range(options.max_restarts):
         attempt = _Attempt(Tracer(policy, stops), root, reason)

@@ -7,6 +7,7 @@ Out:    sets of types for `in` and `isinstance`; questions about a class, a name
 from __future__ import annotations
 
 import collections
+import contextvars
 import dataclasses
 import datetime
 import decimal
@@ -79,6 +80,7 @@ IDENTITY_TYPES: tuple[type, ...] = (
     datetime.tzinfo,
     decimal.Decimal,
     weakref.ref,
+    contextvars.ContextVar,
     types.GenericAlias,
     types.UnionType,
     torch._ops.OpOverload,

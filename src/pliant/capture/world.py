@@ -13,6 +13,7 @@ import enum
 import functools
 import re
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ from pliant.capture import markers
 from pliant.capture.arrays import can_be_traced, real_tensor, wrap
 from pliant.capture.carried import Carried
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.identity import HookId
 from pliant.capture.snapshots import frozen, unowned_copy
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
 from pliant.capture.value_kinds import (
@@ -35,7 +37,8 @@ from pliant.capture.value_kinds import (
     tuple_of,
 )
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.guards.kinds import MISSING, Guard, Kind
+from pliant.guards.facts import Itself
+from pliant.guards.kinds import MISSING, Guard, Kind, NumberOf
 from pliant.guards.parts import root_of
 from pliant.guards.sources import (
     ArgSource,
@@ -48,6 +51,7 @@ from pliant.guards.sources import (
     KwargSource,
     MethodSource,
     ModuleMemberSource,
+    ReferentSource,
     Source,
     held,
 )
@@ -191,7 +195,8 @@ class World:
             self.guard(source, Kind.RANGE, (value.start, value.stop, value.step))
             return value
         if cls is frozenset:
-            self.guard(source, Kind.ITEMS, value)
+            self.guard(source, Kind.TYPE, cls)
+            self.guard(source, Kind.KEYS, tuple(value))
             return value
         if cls is types.FunctionType and _is_made_per_call(value, source):
             return self._bring_function(value, source)
@@ -313,6 +318,8 @@ class World:
         if changes is not None and key in changes[1]:
             value = changes[1][key]
             return MISSING if value is DELETED else value
+        if type(key) is HookId:  # a new one
+            return MISSING
         key = self.real_key(key)
         raw = dict.get(mapping, key, MISSING)
         if raw is MISSING:
@@ -333,14 +340,17 @@ class World:
             return concrete(key)
         return key
 
-    def dict_contains(self, mapping: dict[Any, Any], key: Any) -> bool:
+    def contains(self, mapping: Any, key: Any) -> bool:
+        """Whether a foreign dict, or a set without changes, has the key."""
         if id(mapping) in self._shadows:
             return dict.__contains__(self._shadows[id(mapping)][1], key)
         changes = self._dict_changes.get(id(mapping))
         if changes is not None and key in changes[1]:
             return changes[1][key] is not DELETED
+        if type(key) is HookId:
+            return False
         key = self.real_key(key)
-        present = dict.__contains__(mapping, key)
+        present = (set if type(mapping) is set else dict).__contains__(mapping, key)
         self.guard(self.source_of(mapping), Kind.HAS_KEY if present else Kind.NO_KEY, key)
         return present
 
@@ -381,12 +391,18 @@ class World:
         self._added.setdefault(id(container), (container, []))[1].extend(values)
         return True
 
+    def unread_additions(self, container: Any) -> int | None:
+        """How many values were added to a foreign list that the trace neither read as a whole nor changed otherwise."""
+        if type(container) is not list or id(container) not in self._added or id(container) in self._shadows:
+            return None
+        return None if id(container) in self._dict_changes else len(self._added[id(container)][1])
+
     # ---- whole containers
     def varies(self, value: Any) -> bool:
         """Whether it is a list from outside, neither changed nor read as a whole yet, whose length is no constant."""
-        return self._length_varies(value) and not self.has_changes(value)
+        return self.length_varies(value) and not self.has_changes(value)
 
-    def _length_varies(self, value: Any) -> bool:
+    def length_varies(self, value: Any) -> bool:
         if type(value) is not list or not self.needs_guards(value):
             return False
         return bool(self.inputs.policy.length_varies(self.origins[id(value)][1], len(value)))
@@ -400,7 +416,7 @@ class World:
             return self._shadows[id(value)][1]
         if id(value) not in self.origins or type(value) not in MUTABLE_CONTAINERS:
             return value
-        if self._length_varies(value):
+        if self.length_varies(value):
             source = self.origins[id(value)][1]
             raise GraphBreak("varying-length", f"all of `{source.describe()}`, whose length varies, is used at once")
         if len(value) > _ADOPT_LIMIT:
@@ -422,8 +438,8 @@ class World:
         if cls in DICT_TYPES:
             return self._copy_dict(value, source)
         if cls is set:
-            self.guard(source, Kind.ITEMS, frozenset(self._plain_key(k) for k in value))
-            return set(value)
+            self.guard(source, Kind.KEYS, tuple(map(self._plain_key, value)))
+            return set(map(self._traced_key, value))
         if cls is bytearray:
             raise GraphBreak("unknown-object", "a bytearray from outside")
         self.guard(source, Kind.LENGTH, len(value))
@@ -433,7 +449,10 @@ class World:
     def _copy_dict(self, value: dict[Any, Any], source: Source) -> Any:
         self.guard(source, Kind.KEYS, tuple(self._plain_key(k) for k in value))
         changes = self._dict_changes.pop(id(value), (value, {}))[1]
-        items = {k: changes[k] if k in changes else self.bring(v, self.item_source(value, k)) for k, v in value.items()}
+        items = {
+            self._traced_key(k): changes[k] if k in changes else self.bring(v, self.item_source(value, k))
+            for k, v in value.items()
+        }
         for key, stored in changes.items():
             items[key] = stored
         items = {k: v for k, v in items.items() if v is not DELETED}
@@ -453,7 +472,19 @@ class World:
             return key
         if isinstance(key, tuple):
             return tuple(self._plain_key(k) for k in key)
+        if isinstance(key, weakref.ref):
+            return key
+        if _is_itself(key):
+            return Itself(key)
         raise GraphBreak("unknown-object", f"a dict from outside with a {type(key).__name__} as key is used as a whole")
+
+    def _traced_key(self, key: Any) -> Any:
+        """The key of a container that is used as a whole, as the program sees it."""
+        if isinstance(key, weakref.ref):
+            self.set_origin(key, held(key, "reference"))
+        elif not isinstance(key, IDENTITY_TYPES) and _is_itself(key):
+            return self.bring(key, ReferentSource(held(weakref.ref(key), type(key).__name__)))
+        return key
 
     # ---- cells and slots
     def cell_get(self, cell: types.CellType) -> Any:
@@ -482,6 +513,10 @@ class World:
         return MISSING if found is None else found.value
 
     def slot_set(self, obj: Any, name: str, value: Any, via: str) -> None:
+        """Store, or DELETED; MISSING forgets what was stored."""
+        if value is MISSING:
+            self._slot_changes.pop((id(obj), name), None)
+            return
         self._slot_changes[id(obj), name] = SetAttribute(obj, name, value, via)
         if via == "type":
             self.forget_lookups()
@@ -506,7 +541,8 @@ class World:
         if not self.is_made(cls):  # stores into those are done at once
             self._lookups[cls, name] = (value if stored is None else stored,)
         if not self.is_made(cls) and any(base.__flags__ & _TPFLAGS_HEAPTYPE for base in cls.__mro__):
-            self.guard(held(cls, cls.__qualname__), Kind.TYPE_LOOKUP, (name, value))
+            known = NumberOf(type(value)) if type(value) in (int, float) else value  # read under a guard of its own
+            self.guard(held(cls, cls.__qualname__), Kind.TYPE_LOOKUP, (name, known))
         if stored is not None:
             return stored
         known = owner is not None and not self.is_made(owner)
@@ -572,6 +608,13 @@ def _raw_dict(obj: Any) -> dict[str, Any] | None:
     except (AttributeError, TypeError):
         return None
     return found if type(found) is dict else None
+
+
+def _is_itself(key: Any) -> bool:
+    """Whether an object of the program, or a module, is equal to itself alone."""
+    cls = type(key)
+    known = (cls.__hash__, cls.__eq__) == (object.__hash__, object.__eq__)  # type: ignore[comparison-overlap]
+    return known and cls.__weakrefoffset__ != 0
 
 
 def _is_made_per_call(function: types.FunctionType, source: Source) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import torch
 
 from pliant.guards import facts
-from pliant.guards.kinds import MISSING, Guard, Kind, TensorFacts
+from pliant.guards.kinds import MISSING, Guard, Kind, NumberOf, TensorFacts
 from pliant.guards.names import Names
 from pliant.guards.parts import Local, StoragesSource, dict_of, root_of, shape_of, shared, stride_of
 from pliant.guards.sources import (
@@ -250,10 +250,6 @@ def _no_key(w: GuardWriter, g: Guard) -> str:
     return f"{_key_text(w, g.expected)} in {w.read(g.source)}"
 
 
-def _items(w: GuardWriter, g: Guard) -> str:
-    return f"not {w.names(facts.same_items, 'same_items')}({w.read(g.source)}, {w.names(g.expected)})"
-
-
 def _has_attribute(w: GuardWriter, g: Guard) -> str:
     return f"{g.expected!r} not in {w.read(dict_of(g.source))}"
 
@@ -345,7 +341,8 @@ def _type_lookup(w: GuardWriter, g: Guard) -> str:
     name, value = g.expected
     cls = w.class_of(g.source)
     if cls is None:
-        return f"{w.names(lookup, 'lookup')}({w.read(g.source)}, {name!r}) is not {w.names(value, 'MISSING')}"
+        found = f"{w.names(lookup, 'lookup')}({w.read(g.source)}, {name!r})"
+        return _is_not(w, found, value)
     w.require(f"{w.names(cls)}.__mro__ is not {w.names(cls.__mro__, cls.__name__ + '_mro')}", g)
     tests = []
     for base in cls.__mro__:
@@ -355,10 +352,16 @@ def _type_lookup(w: GuardWriter, g: Guard) -> str:
             continue
         space = w.class_dict(base)
         if name in base.__dict__:
-            tests.append(f"{space}.get({name!r}) is not {w.names(value)}")
+            tests.append(_is_not(w, f"{space}.get({name!r})", value))
             break
         tests.append(f"{name!r} in {space}")
     return " or ".join(tests)
+
+
+def _is_not(w: GuardWriter, found: str, value: Any) -> str:
+    if isinstance(value, NumberOf):
+        return f"type({found}) is not {w.names(value.cls)}"
+    return f"{found} is not {w.names(value, 'MISSING')}"
 
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
@@ -420,7 +423,6 @@ _TESTS: dict[Kind, Callable[[GuardWriter, Guard], str]] = {
     Kind.KEY_SET: _key_set,
     Kind.HAS_KEY: _has_key,
     Kind.NO_KEY: _no_key,
-    Kind.ITEMS: _items,
     Kind.HAS_ATTRIBUTE: _has_attribute,
     Kind.NO_ATTRIBUTE: _no_attribute,
     Kind.EMPTY: _empty,

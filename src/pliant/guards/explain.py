@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from pliant.guards.codegen import READ_ERRORS, Step, lookup
-from pliant.guards.kinds import MISSING, Guard, Kind, TensorFacts
+from pliant.guards.kinds import MISSING, Guard, Kind, NumberOf, TensorFacts
 from pliant.guards.names import Names
 from pliant.guards.parts import root_of
 from pliant.guards.sources import AttributeSource, DictAttributeSource, HeldSource, ItemSource, Source, StateSource
@@ -239,7 +239,8 @@ def _keys(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
     changes = [f"{word} {reprlib.repr(str(k))}" for word, keys, others in (("without", g.expected, v), ("with", v, g.expected))
                for k in list(dict.fromkeys(k for k in keys if k not in others))[:_FEW_KEYS]]  # fmt: skip
     what = f", now {', '.join(changes)}" if changes and max(len(g.expected), len(v)) > _FEW_KEYS else ""
-    return f"keys of {_name(g)} were {old}, are {new}{what}", "use the same keys in the same order"
+    kind = "items" if isinstance(v, (set, frozenset)) else "keys"
+    return f"{kind} of {_name(g)} were {old}, are {new}{what}", f"use the same {kind} in the same order"
 
 
 _FEW_KEYS = 6  # as many as `reprlib` shows
@@ -329,7 +330,7 @@ def _expression(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
 def _type_lookup(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
     name, old = g.expected
     new = lookup(v, name)
-    if new is old:
+    if new is old or isinstance(old, NumberOf) and type(new) is old.cls:
         return f"the bases of class {_short(v)} changed", "change classes before the first call"
     return f"`{_short(v)}.{name}` was {_short(old)}, is {_short(new)}", "change classes before the first call"
 
@@ -345,7 +346,6 @@ _WORDS: dict[Kind, _Words] = {
     Kind.KEY_SET: _keys,
     Kind.HAS_KEY: _key(False),
     Kind.NO_KEY: _key(False),
-    Kind.ITEMS: _changed("content"),
     Kind.HAS_ATTRIBUTE: _key(True),
     Kind.NO_ATTRIBUTE: _key(True),
     Kind.EMPTY: _empty,

@@ -8,6 +8,7 @@ Holds:  same types all the way down; floats bit for bit (NaN equals NaN, -0.0 is
 from __future__ import annotations
 
 import struct
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -128,10 +129,21 @@ _BY_TYPE: dict[type, Callable[[Any, Any], bool]] = {
 }
 
 
+class Itself:
+    """Stands for an object that is equal to itself alone, and does not keep it alive."""
+
+    __slots__ = ("reference",)
+
+    def __init__(self, value: Any) -> None:
+        self.reference = weakref.ref(value)
+
+
 def same(a: Any, b: Any) -> bool:
-    """Whether the constants are equal exactly; objects of other types must be identical."""
+    """Whether the constants are equal exactly; objects of other types must be identical. `b` is what was seen."""
     if a is b:
         return True
+    if type(b) is Itself:
+        return b.reference() is a
     cls = type(a)
     if cls is not type(b):
         return False

@@ -23,11 +23,10 @@ class Kind(Enum):
     NUMBER_TYPE = auto()  # type(v) is e; the value is symbolic (its facts are shape guards)
     TENSOR = auto()  # e: TensorFacts
     LENGTH = auto()  # len(v) == e, v an exact builtin container or a subclass without __len__
-    KEYS = auto()  # tuple(v) == e: ordered keys of a dict whose keys were iterated or unpacked
+    KEYS = auto()  # tuple(v) == e: ordered keys of a dict, or items of a set, that were iterated or unpacked
     KEY_SET = auto()  # v.keys() == set(e): unordered
     HAS_KEY = auto()  # e in v (exact dict or set)
     NO_KEY = auto()  # e not in v
-    ITEMS = auto()  # set/frozenset contents equal e
     HAS_ATTRIBUTE = auto()  # e in v.__dict__
     NO_ATTRIBUTE = auto()  # e not in v.__dict__ (instance does not shadow the class)
     EMPTY = auto()  # not v
@@ -48,6 +47,13 @@ class Kind(Enum):
 
 
 MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class NumberOf:
+    """In place of the value of a type lookup: any number of the class, which has guards of its own."""
+
+    cls: type
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 import torch
 
+from pliant.guards.kinds import MISSING
 from pliant.torch_adapter import plain_tensor
 
 T = TypeVar("T")
@@ -247,6 +249,23 @@ class ReferentSource(ChainedSource):
         return f"{self.parent.describe()}()"
 
 
+def context_value(var: ContextVar[Any]) -> Any:
+    """What a context variable was set to, MISSING if it was not."""
+    return var.get(MISSING)
+
+
+@source_class
+@dataclass(frozen=True, slots=True)
+class ContextSource(ChainedSource):
+    """What a context variable was set to."""
+
+    def code(self, hold: Namer) -> str:
+        return f"{hold(context_value)}({self.parent.code(hold)})"
+
+    def describe(self) -> str:
+        return f"{self.parent.describe()}.get()"
+
+
 @source_class
 @dataclass(frozen=True, slots=True)
 class LengthSource(ChainedSource):
@@ -367,12 +386,13 @@ class QuestionSource(Source):
 @source_class
 @dataclass(frozen=True, slots=True)
 class DrawSource(Source):
-    """A number that the entry drew from one of Python's random generators, behind its guards."""
+    """What the entry drew from a random generator, behind its guards; `part` of it, if it drew several numbers."""
 
     index: int
+    part: int | None = None
 
     def code(self, hold: Namer) -> str:
-        return f"draw{self.index}"
+        return f"draw{self.index}" if self.part is None else f"draw{self.index}_{self.part}"
 
     def describe(self) -> str:
         return f"random number {self.index}"

@@ -77,7 +77,8 @@ def _record(
             found: tuple[Any, ...] = t.native(gradients, *arguments)
     except RuntimeError as error:
         raise GraphBreak("tensor-error", str(error).splitlines()[0]) from None
-    t.recorder.record(gradients, arguments, {}, found)
+    first = [t.recorder.histories.get(id(one), one) for one in wanted]  # data given later does not cut the history
+    t.recorder.record(gradients, (arguments[0], first, *arguments[2:]), {}, found)
     return found
 
 

@@ -11,6 +11,7 @@ from pliant.capture.handlers import (
     data_dependent,
     effects,
     iteration,
+    lazy_modules,
     modes,
     optimizers,
     parameters,
@@ -26,8 +27,8 @@ from pliant.capture.handlers import (
 from pliant.capture.handlers.c_functions import call_native
 from pliant.capture.handlers.classes import call_enum, find_accessor, find_class
 from pliant.capture.handlers.effects import log
-from pliant.capture.handlers.random_numbers import draw
-from pliant.capture.handlers.standard_library import call_object, fold
+from pliant.capture.handlers.random_numbers import draw, is_generator
+from pliant.capture.handlers.standard_library import call_object, fold, make_reference, referent
 from pliant.capture.handlers.table import find, handles
 from pliant.capture.handlers.threads import local_attribute
 
@@ -41,8 +42,11 @@ __all__ = [
     "find_class",
     "fold",
     "handles",
+    "is_generator",
     "local_attribute",
     "log",
+    "make_reference",
+    "referent",
 ]
 
 assert (
@@ -52,6 +56,7 @@ assert (
     and data_dependent
     and effects
     and iteration
+    and lazy_modules
     and modes
     and python_twins
     and optimizers

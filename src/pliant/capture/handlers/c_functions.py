@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import contextvars
 import decimal
 import functools
 import itertools
@@ -16,18 +17,20 @@ import random
 import re
 import sys
 import types
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.arrays import call_numpy, to_array
+from pliant.capture.arrays import call_numpy, call_ufunc_method, to_array
 from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.containers import TEXT_METHODS, call_container_method
+from pliant.capture.handlers.context_variables import call_context_variable
 from pliant.capture.handlers.effects import is_output, seed_generator, write_output
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.random_numbers import draw
-from pliant.capture.handlers.standard_library import call_value_method, fold
+from pliant.capture.handlers.standard_library import call_value_method, fold, referent
 from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.handlers.threads import LOCKS, call_lock_method
 from pliant.capture.overrides import enter_device
@@ -177,6 +180,12 @@ def _call_with_state(t: Tracer, receiver: Any, name: str, args: Args, kwargs: Kw
         return seed_generator(t, receiver, *args, **kwargs)
     if type(receiver) is random.Random and t.world.is_foreign(receiver):
         return draw(t, receiver, name, args, kwargs)
+    if isinstance(receiver, contextvars.ContextVar):
+        return call_context_variable(t, receiver, name, args, kwargs)
+    if isinstance(receiver, weakref.ref) and name in ("__call__", "__init__"):
+        return referent(t, receiver) if name == "__call__" else None
+    if type(receiver).__name__ == "ufunc":
+        return call_ufunc_method(t, receiver, name, args, kwargs)
     if isinstance(receiver, LOCKS) and id(receiver) not in t.world.made:
         return call_lock_method(t, receiver, name, args)
     if name in ("cache_info", "cache_clear", "cache_parameters") and id(receiver) in t.caches:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture import operators
+from pliant.capture.handlers.random_numbers import make_generator
 from pliant.capture.handlers.table import CLASSES, Args, ClassHandler, Kwargs
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
 from pliant.graph.fake_tensor import FakeTensor
@@ -43,7 +44,7 @@ def _construct_dict(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 def pairs_or_mapping(t: Tracer, value: Any) -> Any:
-    if value is None:
+    if value is None or isinstance(value, types.MappingProxyType):
         return value
     if isinstance(value, dict) or operators.python_method(t, value, "keys") is not None:
         return t.mapping(value)
@@ -65,6 +66,10 @@ def _construct_lazy(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     )
 
 
+def _construct_repeat(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    return t.native(cls, *args[:1], *map(concrete, args[1:]), **{k: concrete(v) for k, v in kwargs.items()})
+
+
 def _construct_reversed(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     value = t.world.adopt(t.world.resolve(args[0]))
     method = operators.python_method(t, value, "__reversed__")
@@ -81,7 +86,7 @@ def _construct_reversed(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 def _construct_with_function(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     function = (
         args[0]
-        if args[0] is None and cls is filter
+        if args[0] is None and cls in (filter, itertools.filterfalse)
         else t.reentrant(args[0], truth=cls is not map and cls is not itertools.starmap)
     )
     return t.native(cls, function, *(t.iterable(a) for a in args[1:]))
@@ -181,7 +186,6 @@ CLASSES |= {
             itertools.chain,
             itertools.islice,
             itertools.cycle,
-            itertools.repeat,
             itertools.count,
             itertools.product,
             itertools.permutations,
@@ -212,6 +216,7 @@ CLASSES |= {
     ),
     **dict.fromkeys((operator.itemgetter, operator.attrgetter, operator.methodcaller), _construct_partial),
     itertools.accumulate: _construct_accumulate,
+    itertools.repeat: _construct_repeat,
     torch.Size: _construct_size,
     reversed: _construct_reversed,
     range: _construct_range,
@@ -223,6 +228,7 @@ CLASSES |= {
     classmethod: _construct_exception,
     types.MethodType: _construct_exception,
     types.CellType: _construct_exception,
+    types.FunctionType: _construct_exception,
 }
 
 
@@ -231,6 +237,8 @@ def find_class(cls: type) -> ClassHandler | None:
     found = CLASSES.get(cls)
     if found is None and issubclass(cls, BaseException) and cls.__module__ == "builtins":
         return _construct_exception
+    if found is None and cls.__module__.startswith("numpy.random") and cls.__flags__ & (1 << 9) == 0:
+        return make_generator
     if found is None and cls.__module__ == "numpy" and "numpy" in sys.modules:
         numpy = sys.modules["numpy"]
         return _construct_plain if issubclass(cls, (numpy.generic, numpy.dtype, numpy.finfo, numpy.iinfo)) else None
@@ -238,7 +246,12 @@ def find_class(cls: type) -> ClassHandler | None:
 
 
 def call_enum(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    """Color(1): the member."""
+    """Color(1): the member. Enum("Color", "RED GREEN"): a class."""
+    if not cls.__members__:
+        kwargs = {"module": t.frames[-1].globals.get("__name__"), **kwargs}
+        made = _construct_plain(t, cls, args, kwargs)
+        t.world.made[id(made)] = made
+        return made
     member = t.native(cls, *(concrete(a) for a in args), **kwargs)
     t.world.set_origin(member, held(member, str(member)))
     return member

@@ -113,7 +113,7 @@ def _container_argument(t: Tracer, receiver: Any, name: str, index: int, value: 
 def _read_foreign_dict(t: Tracer, receiver: dict[Any, Any], name: str, args: Args) -> Any:
     key = t.hashable(args[0])
     if name == "__contains__":
-        return t.world.dict_contains(receiver, key)
+        return t.world.contains(receiver, key)
     value = t.world.dict_get(receiver, key)
     if value is not MISSING:
         return t.world.resolve(value)

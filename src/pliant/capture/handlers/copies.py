@@ -43,6 +43,11 @@ def _deepcopy(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return _deep(t, args[0], {} if memo is None else t.mapping(memo))
 
 
+@handles(torch.Tensor.__deepcopy__)
+def _deepcopy_of_tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return _deep(t, args[0], t.mapping(args[1]))
+
+
 @handles(copy.copy)
 def _copy(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     value = t.world.adopt(t.world.resolve(args[0]))

@@ -14,6 +14,7 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import CLASSES, Args, Kwargs
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.torch_adapter import below_python_dispatch
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -39,6 +40,44 @@ def _construct_parameter(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any
 
 
 CLASSES[torch.nn.Parameter] = _construct_parameter
+
+
+class _Replaced(torch.autograd.Function):
+    """The value of a tensor that was given other data: its gradient is the tensor's."""
+
+    @staticmethod
+    def forward(ctx: Any, old: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+        return data.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return grad, None
+
+
+def set_data(t: Tracer, tensor: FakeTensor, data: Any) -> None:
+    """tensor.data = data: the same object on other memory. What was computed of it, and its views, stay as they are."""
+    same_kind = type(data) is FakeTensor and (data.dtype_, data.device_) == (tensor.dtype_, tensor.device_)
+    if not same_kind or tensor.subclass_ is not None or tensor.requires_grad and data.shape != tensor.shape:
+        raise GraphBreak("unsupported-operator", "assignment to Tensor.data of another kind or size")
+    made = t.native(torch.Tensor.detach, data)
+    if tensor.requires_grad:
+        first = t.recorder.histories.setdefault(id(tensor), tensor.fake_mode.new((), (), tensor.dtype_, tensor.device_))
+        first.node = first.node or tensor.node
+        before = torch.is_grad_enabled()
+        t.call(torch._C._set_grad_enabled, (True,), {})
+        made = t.call(_Replaced.apply, (tensor, made), {})
+        t.call(torch._C._set_grad_enabled, (before,), {})
+    if t.inputs.example_of(tensor) is not None:
+        t.world.slot_set(tensor, "data", t.native(torch.Tensor.detach, made), "plain")
+    become(t, tensor, made)
+
+
+def become(t: Tracer, tensor: FakeTensor, made: FakeTensor) -> None:
+    """The tensor is from here on what was made for it."""
+    t.recorder._forget_constants()
+    with torch._C.DisableTorchFunction(), below_python_dispatch():
+        torch.Tensor.data.__set__(tensor, made)  # type: ignore[attr-defined]
+    tensor.spec, tensor.node = made.spec, made.node
 
 
 def copied(t: Tracer, value: FakeTensor, shares_memory: bool) -> Any:

@@ -6,18 +6,20 @@ Holds:  what is answered from an object outside is guarded.
 from __future__ import annotations
 
 import abc
+import functools
 import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from pliant.capture import attributes, class_statements, operators
 from pliant.capture.arrays import class_of, is_array
 from pliant.capture.generators import TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.handlers.table import Args, Kwargs, handles
-from pliant.capture.identity import TracedId
+from pliant.capture.handlers.table import TABLE, Args, Kwargs, handles
+from pliant.capture.identity import HookId, TracedId, take_hook_id
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, is_numpy_scalar
 from pliant.graph.fake_tensor import FakeTensor
@@ -131,16 +133,25 @@ def _id(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return id(obj)
 
 
-@handles(inspect.signature)
-def _signature(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    """The signature of a function is a constant of its code, which calls of it guard."""
+@handles(take_hook_id)
+def _take_hook_id(t: Tracer, args: Args, kwargs: Kwargs) -> HookId:
+    t.hook_ids += 1
+    return HookId(RemovableHandle.next_id + t.hook_ids)
+
+
+def _of_code(question: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """The signature, or the text, of a function is a constant of its code, which calls of it guard."""
     function = args[0]
     if isinstance(function, types.MethodType):
         function = function.__func__
     if not isinstance(function, (types.FunctionType, type)):
-        raise GraphBreak("unknown-call", f"the signature of a {type(function).__name__}")
+        raise GraphBreak("unknown-call", f"the {question.__name__} of a {type(function).__name__}")
     t.get_attr(function, "__code__" if isinstance(function, types.FunctionType) else "__init__")
-    return t.native(inspect.signature, args[0])
+    return t.native(question, args[0])
+
+
+for _question in (inspect.signature, inspect.getsource, inspect.getsourcelines, inspect.getsourcefile, inspect.getfile):
+    TABLE[_question] = functools.partial(_of_code, _question)
 
 
 @handles(torch.Tensor.__hash__)
@@ -161,6 +172,9 @@ def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if isinstance(args[0], FakeTensor):
         return TracedId.of(args[0])
     if is_numpy_scalar(args[0]):
+        return t.native(hash, args[0])
+    plain = t.world.type_lookup(type(args[0]), "__hash__") is object.__hash__
+    if plain and not isinstance(_id(t, args, {}), TracedId):
         return t.native(hash, args[0])
     raise GraphBreak("unknown-call", "hash() of an object without __hash__")
 

@@ -9,6 +9,7 @@ Holds:  only functions that neither act on the world nor ask it (no files, clock
 from __future__ import annotations
 
 import _thread
+import _weakref
 import collections
 import dataclasses
 import datetime
@@ -18,6 +19,7 @@ import hashlib
 import importlib.util
 import io
 import itertools
+import linecache
 import logging
 import random
 import re
@@ -31,10 +33,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pliant.capture.generators import TracedCallback
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers.random_numbers import call_numpy_random
 from pliant.capture.handlers.table import CLASSES, TABLE, Args, Kwargs, handles
+from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_numpy_scalar
-from pliant.guards.sources import held
+from pliant.guards.sources import ReferentSource, held
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -79,6 +84,8 @@ def call_object(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return t.native(function, *args)
     if type(function) is typing.NewType:
         return args[0]
+    if (drawn := call_numpy_random(t, function, args, kwargs)) is not NotImplemented:
+        return drawn
     return fold(t, function, args, kwargs)
 
 
@@ -144,10 +151,25 @@ def _construct_groups(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return t.native(cls, t.iterable(args[0]), None if key is None else t.reentrant(key))
 
 
-def _construct_reference(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    if len(args) > 1 and args[1] is not None:
-        raise GraphBreak("unknown-object", "a weak reference with a callback")
-    return t.native(cls, args[0])
+def make_reference(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    """weakref.ref(obj, callback), or an object of a class derived from it"""
+    callbacks = [TracedCallback(t, a) for a in args[1:2] if a is not None]
+    return t.native(weakref.ref.__new__, cls, args[0], *callbacks)
+
+
+@handles(_weakref._remove_dead_weakref)  # type: ignore[attr-defined]
+def _remove_dead(t: Tracer, args: Args, kwargs: Kwargs) -> None:
+    """An item of a dict of weak references, whose referent is gone."""
+    if t.world.needs_guards(args[0]):
+        t.world.dict_set(args[0], args[1], DELETED)
+    else:
+        t.world.resolve(args[0]).pop(args[1], None)
+
+
+def referent(t: Tracer, reference: weakref.ref[Any]) -> Any:
+    """What a weak reference leads to; one that is dead stays so."""
+    source, found = t.world.source_of(reference), weakref.ref.__call__(reference)
+    return found if source is None or found is None else t.world.bring(found, ReferentSource(source))
 
 
 CLASSES |= {
@@ -168,7 +190,7 @@ CLASSES |= {
         _construct,
     ),
     itertools.groupby: _construct_groups,
-    weakref.ref: _construct_reference,
+    weakref.ref: make_reference,
 }
 
 
@@ -254,6 +276,11 @@ def _exc_info(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return (None, None, None) if error is None else (type(error), error, None)
 
 
+@handles(sys.exit)
+def _exit(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    t.raise_(SystemExit(*args))
+
+
 @handles(sys.intern)
 def _intern(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return t.native(sys.intern, *args)
@@ -275,6 +302,15 @@ def _get_logger(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     logger = t.native(logging.getLogger, *args, **kwargs)
     t.world.set_origin(logger, held(logger, "logger"))
     return logger
+
+
+def _lines_of_source(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """Text of code that runs, which capture itself adds to."""
+    return t.native(function, *map(concrete, args))
+
+
+for _lines in (linecache.getline, linecache.getlines, linecache.checkcache, linecache.lazycache):
+    TABLE[_lines] = functools.partial(_lines_of_source, _lines)
 
 
 @handles(importlib.util.find_spec)

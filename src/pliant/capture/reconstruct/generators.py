@@ -19,7 +19,7 @@ from pliant.capture.carried import (
     finished,
     place_of,
 )
-from pliant.capture.generators import TracedCallable, TracedGenerator, kept_locals
+from pliant.capture.generators import TracedCallable, TracedCallback, TracedGenerator, kept_locals
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
 from pliant.capture.trace import NULL
 
@@ -75,7 +75,7 @@ def _parameters(code: types.CodeType) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + extra]
 
 
-def _traced_callable(b: Statements, obj: TracedCallable) -> str:
+def _traced_callable(b: Statements, obj: TracedCallable | TracedCallback) -> str:
     return b.value(obj.function)
 
 
@@ -100,6 +100,7 @@ def _numbered(b: Statements, obj: Numbered) -> str:
 RECIPES: dict[type, Recipe] = {
     TracedGenerator: _generator,
     TracedCallable: _traced_callable,
+    TracedCallback: _traced_callable,
     Carry: _carry,
     CarriedItems: _carried_items,
     Numbered: _numbered,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import types
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -108,9 +109,21 @@ def _fill_exception(b: Statements, obj: BaseException, name: str) -> None:
         b.lines.append(f"{name}.__suppress_context__ = True")
 
 
+def referent_text(b: Statements, obj: weakref.ref[Any]) -> str:
+    """The arguments that make a weak reference."""
+    found, callback = weakref.ref.__call__(obj), obj.__callback__
+    text = "set()" if found is None else b.value(found)  # dead at once
+    return text if callback is None else f"{text}, {b.value(callback)}"
+
+
+def _new_reference(b: Statements, obj: weakref.ref[Any]) -> str:
+    return f"{b.hold(weakref.ref)}.__new__({b.value(type(obj))}, {referent_text(b, obj)})"
+
+
 _BASES |= {
     object: (_new, _no_contents),
     types.SimpleNamespace: (_new, _no_contents),
+    weakref.ref: (_new_reference, _no_contents),
     list: (_new, _fill_list),
     dict: (_new, _fill_mapping),
     collections.OrderedDict: (_new, _fill_ordered),

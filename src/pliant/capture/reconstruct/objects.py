@@ -24,7 +24,9 @@ from pliant.capture.carried import (
     PLAIN_ITERATORS,
 )
 from pliant.capture.generators import OURS
-from pliant.capture.identity import TracedId
+from pliant.capture.handlers.context_variables import TracedToken
+from pliant.capture.identity import HookId, TracedId, take_hook_id
+from pliant.capture.reconstruct.instances import referent_text
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
 
 
@@ -170,8 +172,7 @@ def _super(b: Statements, obj: Any) -> str:
 
 
 def _weakref(b: Statements, obj: weakref.ref[Any]) -> str:
-    referent = obj()
-    return b.bind(obj, f"{b.hold(weakref.ref)}({'set()' if referent is None else b.value(referent)})")  # dead at once
+    return b.bind(obj, f"{b.hold(weakref.ref)}({referent_text(b, obj)})")
 
 
 def _symbolic(b: Statements, obj: Any) -> str:
@@ -229,6 +230,14 @@ def array(b: Statements, obj: Any) -> str:
 
 def _identity(b: Statements, obj: TracedId) -> str:
     return b.bind(obj, f"id({b.value(obj.obj)})", hint="address")
+
+
+def _hook_id(b: Statements, obj: HookId) -> str:
+    return b.bind(obj, f"{b.hold(take_hook_id)}()", hint="hook_id")
+
+
+def _token(b: Statements, obj: TracedToken) -> str:
+    return b.bind(obj, f"{b.value(obj.var)}.set({b.value(obj.value)})", hint="token")
 
 
 _ITERATORS: tuple[type, ...] = (
@@ -290,6 +299,8 @@ RECIPES: dict[type, Recipe] = {
     types.MappingProxyType: _mapping_proxy,
     bytearray: _bytearray,
     TracedId: _identity,
+    TracedToken: _token,
+    HookId: _hook_id,
     **dict.fromkeys((type({}.keys()), type({}.values()), type({}.items())), _dict_view),
     **dict.fromkeys(_ITERATORS, _reduced),
 }
