@@ -477,6 +477,107 @@ def generator_delegates(x):
     return y
 
 
+def generator_by_hand(x):
+    def g(y):
+        while True:
+            got = yield y
+            y = brk(y * 2, f"got {got}") + (0 if got is None else got)
+
+    first = g(x)
+    other = first
+    y = [next(first), other.send(3), next(first), first.send(4) * 2]
+    brk(x, "between")
+    y.append(other.send(5))
+    other.close()
+    return y, next(first, "end")
+
+
+def generator_in_objects(x):
+    class Owner:
+        def __init__(self, g):
+            self.turns = g
+
+        def advance(self):
+            return brk(next(self.turns), "owner") * 2
+
+    owner = Owner(turns(x, 3))
+    box = {"g": owner.turns}
+    y = owner.advance() + owner.advance()
+    for v in box["g"]:
+        y = y + v
+    try:
+        owner.advance()
+    except StopIteration:
+        log.append("stop")
+    return y * 2
+
+
+def generator_from_before(x):
+    y = next(before) * x
+    log.append("between")
+    return y + next(before)
+
+
+def numbers():
+    for i in range(100):
+        yield brk(i, "number")
+
+
+before = numbers()
+
+
+def generator_thrown_into(x):
+    def g(y):
+        try:
+            yield y
+        except KeyError as error:
+            y = brk(y * 2, repr(error))
+            yield y * 3
+        brk(y, "unreached")
+
+    it = g(x)
+    y = next(it)
+    y = y + it.throw(KeyError("thrown"))
+    it.close()
+    return y
+
+
+def generator_left_running(x):
+    def g(y):
+        try:
+            yield brk(y, "first")
+            yield brk(y, "second")
+        finally:
+            log.append("closed")
+
+    it = g(x)
+    y = next(it)
+    del it
+    log.append("after")
+    return y
+
+
+def two_at_once(x):
+    y = x
+    for a, b in zip(turns(x, 2, "a"), turns(x + 1, 2, "b"), strict=False):
+        y = y + a * b
+    a, b = (brk(v * 2, "unpacked") for v in (x, y))
+    return a, b, [*turns(x, 1)], sum(list(turns(x, 2)))
+
+
+def calls_itself(x):
+    def walk(n):
+        if n:
+            yield brk(x * n, f"down {n}")
+            for v in walk(n - 1):
+                yield v * 2
+
+    y = x
+    for v in walk(3):
+        y = y + v
+    return y
+
+
 # ---- with
 class Manager:
     def __init__(self, x, suppress=False):
@@ -535,6 +636,42 @@ def context_manager(x):
     return y * 2
 
 
+def context_manager_left_by_error(x):
+    y = x * 2
+    try:
+        with managed(x, "a") as a:
+            y = brk(a * y, "inside") * 2
+            raise ValueError("out")
+    except ValueError as error:
+        return y, str(error), error.__context__
+
+
+@contextlib.contextmanager
+def scaled(x, by):
+    log.append("in")
+    yield brk(x * by, "scaled") * 2
+    log.append("out")
+
+
+def context_managers_in_a_loop(x):
+    for i in range(3):
+        with scaled(x, i) as y:
+            x = x + brk(y, f"turn {i}")
+            if i == 1:
+                continue
+            x = x * 2
+    return x
+
+
+def exit_stack(x):
+    with contextlib.ExitStack() as stack:
+        y = stack.enter_context(scaled(x, 3))
+        stack.callback(lambda: brk(x, "callback"))
+        m = stack.enter_context(Manager(y))
+        log.append("inside")
+    return y * m
+
+
 # ---- errors, order, handlers
 def handler_outside(x):
     a = Attributes(x)
@@ -583,13 +720,15 @@ def deep(x):
 
 PROGRAMS = [
     f for name, f in list(globals().items()) if getattr(f, "__module__", "") == __name__
-    and getattr(getattr(f, "__code__", None), "co_varnames", ())[:1] == ("x",) and f not in (brk, turns, managed)
+    and getattr(getattr(f, "__code__", None), "co_varnames", ())[:1] == ("x",) and f not in (brk, turns, managed, scaled)
 ]  # fmt: skip
 
 
 def outcome(function, x):
     """(result or what tracebacks show, what was logged, the argument)"""
+    global before
     log.clear()
+    before = numbers()
     try:
         result = function(x)
     except Exception as error:

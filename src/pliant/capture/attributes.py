@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.arrays import array_attribute, class_of, is_array
-from pliant.capture.generators import TracedGenerator
+from pliant.capture.generators import TracedGenerator, own
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.identity import TracedId
 from pliant.capture.trace import DELETED
@@ -70,6 +70,8 @@ def get_attr(t: Tracer, obj: Any, name: str) -> Any:
         return _tensor_attribute(t, obj, name)
     if cls in SYMBOLIC_TYPES and name != "node":  # torch's classes of symbolic numbers lack much of what Python's have
         return bring_class(t, obj) if name == "__class__" else _native(t, concrete(obj), name)
+    if cls is types.GeneratorType and name in ("send", "throw", "close", "__next__", "__iter__"):
+        obj, cls = own(t, obj), type(own(t, obj))
     if cls in _NATIVE_TYPES:
         return _native(t, t.world.resolve(obj), name)
     if cls is types.ModuleType or issubclass(cls, types.ModuleType):

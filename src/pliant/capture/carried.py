@@ -13,10 +13,12 @@ from __future__ import annotations
 import collections
 import itertools
 import types
+import weakref
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pliant.capture import spelled_out
 from pliant.capture.bytecode.resume import ResumePoint, generator_code
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.guards.kinds import Kind
@@ -71,12 +73,17 @@ class Place:
 
 
 class Suspended:
-    """A generator of the program that stands at a `yield`: its state, until it is first advanced."""
+    """A generator of the program that stands at a `yield`: its state, until it is first advanced by Python itself.
+
+    Where `revived` stands for it (`revive`), compiled code advances it by `become`.
+    """
 
     __slots__ = ("cells", "generator", "live", "place", "values")
 
-    def __init__(self, place: Place, cells: tuple[types.CellType, ...], values: tuple[Any, ...]) -> None:
-        self.place = place
+    def __init__(
+        self, place: Place | None = None, cells: tuple[types.CellType, ...] = (), values: tuple[Any, ...] = ()
+    ) -> None:
+        self.place = place  # None: it is running
         self.cells = cells
         self.values = values
         self.generator: Generator[Any, Any, Any] | None = None
@@ -84,7 +91,7 @@ class Suspended:
 
     def __del__(self) -> None:
         """A generator that is dropped is closed."""
-        if self.live and self.generator is None:
+        if self.live and self.generator is None and self.place is not None:
             self.start().close()
 
     def __iter__(self) -> Suspended:
@@ -93,16 +100,62 @@ class Suspended:
     def __next__(self) -> Any:
         return next(self.start())
 
+    def send(self, value: Any) -> Any:
+        return self.start().send(value)
+
+    def throw(self, error: BaseException) -> Any:
+        try:
+            return self.start().throw(error)
+        finally:  # a cycle of it, its traceback and this frame would keep what the generator holds
+            del error
+
     def start(self) -> Generator[Any, Any, Any]:
         """The generator itself."""
         if self.generator is not None:
             return self.generator
         place = self.place
+        if place is None:
+            raise ValueError("generator already executing")
         make = types.FunctionType(generator_code(place.point), place.globals, place.name, None, self.cells or None)
         self.generator = made = make(*with_generators(self.values))
         next(made)  # the `yield` that the traced program has done
         self.values = ()
         return made  # type: ignore[no-any-return]
+
+    def become(self, now: Any) -> None:
+        """Take over the state of a `Suspended`, or a generator."""
+        if isinstance(now, Suspended) and now.generator is None:
+            now.live = False
+            self.place, self.cells, self.values, self.generator = now.place, now.cells, now.values, None
+        else:
+            self.generator = now.generator if isinstance(now, Suspended) else now
+
+
+_STATES: weakref.WeakKeyDictionary[Generator[Any, Any, Any], Suspended] = weakref.WeakKeyDictionary()
+
+
+def revive(state: Suspended) -> Generator[Any, Any, Any]:
+    """A generator object that stands for the state, for all who refer to it."""
+    made: Any = spelled_out.revived(state)
+    next(made)
+    made.__name__ = made.__qualname__ = state.place.name.rpartition(".")[2] if state.place is not None else "generator"
+    _STATES[made] = state
+    return made  # type: ignore[no-any-return]
+
+
+def state_of(generator: Any) -> Suspended | None:
+    """What `revive` made the generator of."""
+    return _STATES.get(generator)
+
+
+def put(generator: Any, now: Any) -> None:
+    """What has become of a revived generator: a `Carried` or generator where it stands, or None at its end."""
+    _STATES[generator].become(now.real if type(now) is Carried else now or finished())
+
+
+def running(generator: Any) -> None:
+    """A break is in the body of the revived generator: it runs."""
+    _STATES[generator].become(Suspended())
 
 
 def with_generators(values: Iterable[Any]) -> list[Any]:
@@ -118,15 +171,21 @@ def one_step(generator: Generator[Any, Any, Any]) -> tuple[Any, ...]:
         return (stop.value,)
 
 
-def stepped(step: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
-    """(item, iterator) of a generator's frame that goes on behind a break; its end as StopIteration."""
+def stepped(step: Callable[[], tuple[Any, ...]], generator: Any = None) -> tuple[Any, Any]:
+    """(item, iterator) of a generator's frame that goes on behind a break; its end as StopIteration.
+
+    `generator`: the revived one, if others refer to it."""
+    found: tuple[Any, ...] | None = None
     try:
         found = step()
     except StopIteration as error:
         raise RuntimeError("generator raised StopIteration") from error
+    finally:
+        if generator is not None:
+            put(generator, found[1] if found is not None and len(found) == 2 else None)
     if len(found) == 1:
         raise StopIteration(*found)
-    return found
+    return found[0], generator or found[1]
 
 
 _places: dict[tuple[Any, ...], Place] = {}
@@ -208,6 +267,18 @@ class PeekSource(ChainedSource):
 
     def describe(self) -> str:
         return f"item {self.distance} of {self.parent.describe()}"
+
+
+@source_class
+@dataclass(frozen=True, slots=True)
+class StateSource(ChainedSource):
+    """The state of the revived generator `parent`."""
+
+    def code(self, hold: Namer) -> str:
+        return f"{hold(state_of)}({self.parent.code(hold)})"
+
+    def describe(self) -> str:
+        return self.parent.describe()
 
 
 # ---- traced forms

@@ -6,7 +6,7 @@ Holds:  found by a dry run of the code that rebuilds values, so both always agre
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -87,15 +87,18 @@ def collect_values(trace: Trace) -> list[Any]:
                 for value in (*frame.stack, frame.handled, *frame.locals.values(), *frame.cells):
                     if value is not NULL:
                         collector.value(value)
-            trace.end = replace(trace.end, frames=tuple(_with_carried(f, collector.times_reached) for f in frames))
+            trace.end = replace(
+                trace.end, frames=tuple(_with_carried(f, collector.times_reached, trace.origins) for f in frames)
+            )
     return collector.values
 
 
-def _with_carried(frame: FrameState, times_reached: Callable[[Any], int]) -> FrameState:
+def _with_carried(frame: FrameState, times_reached: Callable[[Any], int], origins: Container[int]) -> FrameState:
     """The frame with its loops' iterators and its generators marked as such, where nothing else refers to them."""
     program = decode(frame.code)
     stack = tuple(_marked(program, frame.offset, frame.stack, times_reached))
-    return replace(frame, stack=stack, locals=_marked_locals(program, frame.locals, times_reached))
+    generator = frame.generator if times_reached(frame.generator) or id(frame.generator) in origins else None
+    return replace(frame, stack=stack, locals=_marked_locals(program, frame.locals, times_reached), generator=generator)
 
 
 def _marked(program: Program, offset: int, stack: Sequence[Any], times_reached: Callable[[Any], int]) -> Sequence[Any]:

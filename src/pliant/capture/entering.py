@@ -24,7 +24,7 @@ from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.ops import FORMS, Form, operand_count
 from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE, CallArgs
 from pliant.capture.frame import HANDLERS, Frame, Handler
-from pliant.capture.generators import TracedGenerator
+from pliant.capture.generators import TracedGenerator, own
 from pliant.capture.graph_breaks import Raised
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import concrete
@@ -66,8 +66,8 @@ def _do(frame: Frame, op: Op, call: Call) -> Any:
     stack, form = frame.stack, FORMS[op.name]
     below = len(stack) - operand_count(op)
     try:
-        if call.function is _advance:
-            result = _advance(*call.args)
+        if call.function in (_advance, _advance_loop):
+            result = call.function(*call.args)
         else:
             result = frame.tracer.call(call.function, call.args, call.kwargs, linked=True)
     except Raised as raised:
@@ -301,12 +301,21 @@ def _format(frame: Frame, op: Op, operands: list[Any]) -> Call | None:
 
 
 # ---- iteration, `with`
-def _advance(t: Tracer, generator: TracedGenerator) -> tuple[Any, TracedGenerator]:
-    """One step of a generator in a loop, whose frame can be cut meanwhile."""
-    generator.frame.linked = True  # and stays so at a break
-    item = t.native(next, generator)
-    generator.frame.linked = False
-    return item, generator
+def _advance(t: Tracer, generator: TracedGenerator, method: str, args: tuple[Any, ...]) -> Any:
+    """A step of a generator, whose frame can be cut meanwhile."""
+    frame = generator.frame
+    frame.linked, frame.generator = True, generator  # and stays so at a break
+    try:
+        item = t.native(getattr(generator, method), *args)
+    except Raised:
+        frame.linked, frame.generator = False, None
+        raise
+    frame.linked, frame.generator = False, None
+    return item
+
+
+def _advance_loop(t: Tracer, generator: TracedGenerator) -> tuple[Any, TracedGenerator]:
+    return _advance(t, generator, "__next__", ()), generator
 
 
 def _iterator(frame: Frame, op: Op, operands: list[Any]) -> Call | None:
@@ -315,8 +324,9 @@ def _iterator(frame: Frame, op: Op, operands: list[Any]) -> Call | None:
 
 
 def _next(frame: Frame, op: Op, operands: list[Any]) -> Call | None:
-    if type(operands[0]) is TracedGenerator:
-        return Call(_advance, (frame.tracer, operands[0]))
+    iterator = own(frame.tracer, operands[0])
+    if type(iterator) is TracedGenerator:
+        return Call(_advance_loop, (frame.tracer, iterator))
     found = _method_of(frame, operands[0], "__next__")
     return None if found is None else Call(spelled_out.step, (found.function, operands[0]))
 
@@ -347,6 +357,8 @@ def _call(frame: Frame, op: Op, operands: list[Any]) -> Call | None:
 
 
 def _called(frame: Frame, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+    if isinstance(function, types.MethodType) and type(function.__self__) is TracedGenerator:
+        return Call(_advance, (frame.tracer, function.__self__, function.__name__, args))
     if isinstance(function, type) and function not in _BUILTINS:
         return _instance(frame.tracer, function, args, kwargs)
     try:
@@ -383,6 +395,9 @@ def _len(frame: Frame, args: tuple[Any, ...]) -> Call | None:
 
 
 def _next_of(frame: Frame, args: tuple[Any, ...]) -> Call | None:
+    iterator = own(frame.tracer, args[0])
+    if type(iterator) is TracedGenerator:
+        return Call(_advance, (frame.tracer, iterator, "__next__", ())) if len(args) == 1 else None
     found = _method_of(frame, args[0], "__next__")
     if found is None or len(args) == 1:
         return found

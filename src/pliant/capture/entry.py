@@ -399,10 +399,11 @@ class _Body:
 
     def _continuation(self, frame: FrameState, inner: FrameState, rest: str) -> str:
         """Text of what lies in place of the operands of the operation that has entered the frame `inner`."""
-        if is_generator(inner.code):
-            rest = f"{self.values.hold(stepped)}(lambda: {rest})"
         program = decode(frame.code)
         form = FORMS[program.ops[program.index_of(frame.offset)].name]
+        if is_generator(inner.code):
+            known = f", {self.values.value(inner.generator)}" if inner.generator is not None else ""
+            rest = f"{self.values.hold(stepped)}(lambda: {rest}{known})" + "[0]" * (form is not Form.NEXT)
         return f"iter(lambda: {rest}, {self.values.hold(END)})" if form is Form.NEXT else f"(lambda: {rest})"
 
     def _step(self, frame: FrameState, stack: list[Any]) -> tuple[str, list[str]]:

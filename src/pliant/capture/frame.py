@@ -64,6 +64,7 @@ class Frame:
         "saved",
         "steps_at_op",
         "linked",
+        "generator",
         "exceptions",
         "name",
         "trusted",
@@ -96,6 +97,7 @@ class Frame:
         self.steps_at_op = 0
         self.nodes_at_op = 0
         self.linked = linked
+        self.generator: Any = None  # what it is the frame of, while an operation that can be cut drives it
         self.exceptions: list[BaseException | None] = []
         self.name = name
         self.class_locals: dict[str, Any] | None = None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.bytecode.resume import resume_freevars
-from pliant.capture.carried import BRING, CarriedItems, Numbered, Suspended
+from pliant.capture.carried import BRING, CarriedItems, Numbered, StateSource, Suspended, state_of
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.identity import TracedId
 from pliant.capture.trace import NULL
@@ -220,17 +220,32 @@ class TracedIterator:
         raise self.tracer.carried(failure)
 
 
+def own(t: Tracer, value: Any) -> Any:
+    """The traced form of a revived generator from outside; any other value is itself."""
+    if type(value) is not types.GeneratorType:
+        return value
+    known = t.revived.get(id(value))
+    if known is None:
+        state, source = state_of(value), t.world.source_of(value)
+        if state is None or state.place is None or state.generator is not None or source is None:
+            return value
+        known = t.revived[id(value)] = (value, _resumed(t, state, StateSource(source)))
+    return known[1]
+
+
 def _resumed(t: Tracer, real: Suspended, source: Source) -> TracedGenerator:
     """A generator that was carried over a break, to be interpreted further."""
     from pliant.capture.frame import Frame
 
-    world, place, point = t.world, real.place, real.place.point
+    world, place = t.world, real.place
     world.guard(AttributeSource(source, "generator"), Kind.IDENTITY, None)
-    if real.generator is not None:
+    if real.generator is not None or place is None:
         raise GraphBreak("unknown-object", "a generator from outside is advanced")
     world.guard(AttributeSource(source, "place"), Kind.IDENTITY, place)
     world.set_origin(real, source)
-    world.slot_set(real, "live", False, "plain")
+    if real.live:
+        world.slot_set(real, "live", False, "plain")
+    point = place.point
     for i, cell in enumerate(real.cells):
         world.set_origin(cell, ItemSource(AttributeSource(source, "cells"), i))
     values = (world.bring(v, ItemSource(AttributeSource(source, "values"), i)) for i, v in enumerate(real.values))

@@ -17,7 +17,7 @@ import torch
 
 from pliant.capture.arrays import is_array, key_of
 from pliant.capture.attributes import own_member
-from pliant.capture.generators import OURS, TracedGenerator, TracedIterator
+from pliant.capture.generators import OURS, TracedGenerator, TracedIterator, own
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.number_domains import within_domain
 from pliant.capture.tensor_index import NOTHING_LEFT, select_symbolic
@@ -517,6 +517,8 @@ def iterate(t: Tracer, value: Any) -> Any:
         return t.native(iter, value)
     if cls in OURS:
         return value
+    if (revived := own(t, value)) is not value:
+        return revived
     value = t.world.adopt(t.world.resolve(value))
     method = python_method(t, value, "__iter__")
     if method is not None:
@@ -560,6 +562,7 @@ def _getitem_iterator(t: Tracer, value: Any) -> Any:
 
 def next_value(t: Tracer, iterator: Any) -> Any:
     """next(iterator); exhaustion is Raised(StopIteration)."""
+    iterator = own(t, iterator)
     method = python_method(t, iterator, "__next__")
     if method is not None:
         return t.call(method, (iterator,), {})
@@ -570,6 +573,7 @@ def next_value(t: Tracer, iterator: Any) -> Any:
 
 def send(t: Tracer, iterator: Any, value: Any) -> Any:
     """iterator.send(value), or next() for None."""
+    iterator = own(t, iterator)
     if isinstance(iterator, TracedGenerator):
         return t.native(iterator.send, value)
     if value is None:

@@ -10,7 +10,7 @@ Source: `Objects/typeobject.c`, `Objects/abstract.c`; the data model in Python's
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 Method = Callable[..., Any]
@@ -170,6 +170,27 @@ def step_or(method: Method, value: Any, default: Any) -> Any:
         return method(value)
     except StopIteration:
         return default
+
+
+def revived(state: Any) -> Generator[Any, Any, Any]:
+    """A generator of the program behind a break: `state` advances it, compiled code too."""
+    value = None
+    while True:
+        try:
+            given = yield value
+            step = state.send
+        except BaseException as error:
+            here = error.__traceback__
+            given = error.with_traceback(here and here.tb_next)
+            step = state.throw
+            del here
+        value = None
+        try:
+            value = step(given)
+        except StopIteration as stop:
+            return stop.value
+        finally:
+            del given, step
 
 
 def all_items(items: Any) -> list[Any]:

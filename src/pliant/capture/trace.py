@@ -115,6 +115,7 @@ class FrameState:
     function_name: str
     handled: Any = None  # the exception that is being handled there, if any
     entered: bool = False  # the operation has entered the next frame in; its operands are not on `stack`
+    generator: Any = None  # of a generator's frame that was entered, if others refer to the generator
 
 
 class _Null:

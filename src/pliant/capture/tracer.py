@@ -32,7 +32,7 @@ from pliant.capture.bytecode.resume import is_generator, point_at, resume_freeva
 from pliant.capture.collect import collect_values
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.frame import HANDLERS, Frame, Handler, Yielded
-from pliant.capture.generators import TracedCallable, ends_noticed, kept_locals, started
+from pliant.capture.generators import TracedCallable, TracedGenerator, ends_noticed, kept_locals, started
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, StartAgain, needs_value
 from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.handlers.threads import UsedLock
@@ -151,6 +151,7 @@ class Tracer:
         self.broken_frames: tuple[Frame, ...] | None = None
         self.lock: UsedLock | None = None
         self.draws: list[Draw] = []
+        self.revived: dict[int, tuple[Any, TracedGenerator]] = {}  # by id: a generator from outside, its traced form
         self.open_generators = 0  # that were started and have not reached their end
         self.overrides = Overrides()
         self.recorder.handle_override = lambda function, args, kwargs: call_override(self, function, args, kwargs)
@@ -177,6 +178,7 @@ class Tracer:
                 if type(value) is FakeTensor:
                     value.node = None
         self.frames.clear()
+        self.revived.clear()
         self.broken_frames = self.current_exception = self.carrying = self.failure = None
         self.world.forget()
 
@@ -556,9 +558,11 @@ class _Attempt:
         del stack  # the frame alone holds what is on it
         frame.ip = frame.program.index_of(point.offset)
         suspended = started(frame) if is_generator(frame.code) else None
-        result = frame.run()
         if suspended is None:
-            return result.value
+            return frame.run().value
+        suspended.running = True
+        result = frame.run()
+        suspended.running = False
         if isinstance(result, Yielded):
             return Return(result.value, suspended)
         suspended.finished = True
@@ -604,12 +608,13 @@ class _Attempt:
     def _finish(self, end: Return | Break, before: Settings) -> Trace:
         t = self.t
         t.world.guard_aliases()
-        effects: list[Effect] = t.world.effects()
+        effects: list[Effect] = [*t.world.effects(), *map(_advanced, t.revived.values())]
         after = self.after if isinstance(end, Break) else Settings()
         effects += [CallEffect(setter, arguments, {}) for setter, arguments in after.calls_from(before)]
         for setter, arguments in before.calls_from(after):
             t.graph.call_function(setter, arguments)
         result = Trace(None, t.inputs.inputs, t.world.guards, effects, end, t.world.origins, made=t.world.made)
+        result.origins.update({id(made): t.world.origins[id(real)] for real, made in t.revived.values()})
         result.draws = t.draws
         result.lock = t.lock.lock if t.lock is not None else None
         result.forget = t.forget
@@ -637,6 +642,14 @@ class _Attempt:
         captured = CapturedGraph(module, t.inputs.inputs, t.shape_env, self.root.name, grad)
         captured.attributes["draws"] = t.mode.draws
         return captured
+
+
+def _advanced(revived: tuple[Any, TracedGenerator]) -> CallEffect:
+    """What the trace did with a generator from outside."""
+    real, made = revived
+    if made.is_broken:
+        return CallEffect(carried.running, (real,), {})
+    return CallEffect(carried.put, (real, None if made.finished else carried.Carry(made)), {})
 
 
 def _states(frames: tuple[Frame, ...], handled: BaseException | None) -> tuple[FrameState, ...]:
@@ -677,4 +690,5 @@ def _state(frame: Frame, handled: BaseException | None, entered: bool) -> FrameS
         frame.name,
         handled if point.handled else None,
         entered,
+        frame.generator,
     )

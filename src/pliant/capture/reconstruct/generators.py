@@ -18,6 +18,7 @@ from pliant.capture.carried import (
     advanced,
     finished,
     place_of,
+    revive,
 )
 from pliant.capture.generators import TracedCallable, TracedCallback, TracedGenerator, kept_locals
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
@@ -25,12 +26,12 @@ from pliant.capture.trace import NULL
 
 
 def _generator(b: Statements, obj: TracedGenerator) -> str:
-    if obj.is_broken:
-        raise CannotReconstruct("running-generator", obj)
+    if obj.is_broken:  # the code behind the break says where it stands next
+        return b.bind(obj, f"{b.hold(revive)}({b.hold(Suspended)}())", hint="generator")
     if obj.finished:
         return b.bind(obj, f"{b.hold(finished)}()", hint="generator")
     if obj.started:
-        return b.bind(obj, f"{_suspended(b, obj)}.start()", hint="generator")
+        return b.bind(obj, f"{b.hold(revive)}({_suspended(b, obj)})", hint="generator")
     return _new_generator(b, obj)
 
 
