@@ -67,6 +67,13 @@ def is_functorch_wrapped(tensor: torch.Tensor) -> bool:
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
+def is_transformed(tensor: torch.Tensor | None) -> bool:
+    """Whether the tensor stands for others inside a transform, `is_grads_batched` among them (no public form)."""
+    if tensor is None:
+        return False
+    return is_functorch_wrapped(tensor) or bool(torch._C._functorch.is_legacy_batchedtensor(tensor))
+
+
 def append_node(
     graph: torch.fx.Graph, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str
 ) -> torch.fx.Node:

@@ -28,7 +28,7 @@ Layout = tuple[Any, ...]  # size, strides, dtype, device
 class Halves:
     """Forward and backward of a program, as autograd calls them. `ctx` is the record of one call.
 
-    `backward_run` gives the compiled backward, which may not exist before it is asked for.
+    `backward_run` gives the compiled backward, which may not exist before it is asked for; operator by operator if True.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Halves:
         joint: JointGraph,
         parts: Partition,
         run: Runnable,
-        backward_run: Callable[[], Runnable],
+        backward_run: Callable[[bool], Runnable],
         kept: KeptInputs,
         again: GradientProgram,
     ) -> None:
@@ -76,6 +76,7 @@ class Halves:
             _check_versions(ctx.watched)
         ctx.maybe_clear_saved_tensors()  # so that each is freed after its last use, as eager's are (unless retain_graph)
         unreached = self._unreached(given)
+        transformed = any(map(torch_adapter.is_transformed, given))
         tangents = [_laid_out(given[position], layout) for position, layout in zip(self.tangents, ctx.layouts)]
         gradients: list[Any] = [None] * (1 + self.n_inputs)
         if torch.is_grad_enabled():
@@ -87,7 +88,7 @@ class Halves:
         tangents.clear()
         if not torch_adapter.engine_keeps_graph():
             ctx.inputs = ()
-        for number, (index, value) in enumerate(zip(self.wanted, self.backward_run()(arguments))):
+        for number, (index, value) in enumerate(zip(self.wanted, self.backward_run(transformed)(arguments))):
             gradients[1 + index] = None if number in unreached else value
         return tuple(gradients)
 
@@ -173,4 +174,6 @@ def _laid_out(tangent: torch.Tensor | None, layout: Layout) -> torch.Tensor:
         return torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
     if tangent.stride() == stride and type(tangent) is torch.Tensor:
         return tangent
+    if torch_adapter.is_transformed(tangent):
+        return tangent.contiguous()
     return torch.empty_strided(shape, stride, dtype=dtype, device=device).copy_(tangent)

@@ -49,6 +49,8 @@ class GradientProgram:
 
     def __call__(self, inputs: list[Any], tangents: list[torch.Tensor], needed: tuple[int, ...]) -> tuple[Any, ...]:
         values = [*inputs, *tangents]
+        if any(map(torch_adapter.is_transformed, tangents)):
+            return self._program(needed)(*values)
         key = (needed, *[_described(v) for v in values])
         program = self.variants.get(key)
         if program is None:

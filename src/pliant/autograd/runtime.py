@@ -137,8 +137,10 @@ def _with_constants(run: Runnable, constants: list[torch.Tensor]) -> Runnable:
     return call
 
 
-class _Refused(torch.autograd.Function):
-    """A result whose history was written over: it requires gradients, and asking for these is an error."""
+class _Ending(torch.autograd.Function):
+    """A result whose history leads to no input: it requires gradients all the same. Asking for these does nothing, or,
+    where that history was written over (`why` says so), is an error.
+    """
 
     @staticmethod
     def forward(ctx: Any, why: str, result: torch.Tensor, *sources: torch.Tensor) -> torch.Tensor:
@@ -148,11 +150,14 @@ class _Refused(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, tangent: Any) -> Any:
-        raise RuntimeError(ctx.why)
+        if ctx.why:
+            raise RuntimeError(ctx.why)
+        return (None,) * len(ctx.needs_input_grad)
 
 
-def _refusing(run: Runnable, joint: JointGraph) -> Runnable:
-    refused: Callable[..., torch.Tensor] = _Refused.apply
+def _ending(run: Runnable, joint: JointGraph) -> Runnable:
+    ending: Callable[..., torch.Tensor] = _Ending.apply
+    leaf = torch.empty(0, requires_grad=True)  # in place of those that the program made and kept for itself
     sources = {
         position: [i for i, bits in enumerate(joint.reached_by) if bits >> number & 1]
         for number, position in enumerate(joint.plan.differentiable)
@@ -162,7 +167,8 @@ def _refusing(run: Runnable, joint: JointGraph) -> Runnable:
         given = list(inputs)
         results = list(run(inputs))
         for position, reached in sources.items():
-            results[position] = refused(joint.refusal, results[position], *[given[i] for i in reached])
+            starts = [given[i] for i in reached] if joint.refusal else [leaf]
+            results[position] = ending(joint.refusal, results[position], *starts)
         return results
 
     return call
@@ -180,8 +186,8 @@ def _inference(captured: CapturedGraph, joint: JointGraph, run: Runnable, maker:
             _set_grad(True)
 
     compute = without_grad if needs_guard else run
-    if joint.refusal:
-        compute = _refusing(compute, joint)
+    if joint.plan.differentiable:
+        compute = _ending(compute, joint)
     if maker.is_plain and not bump:
         return lambda inputs: tuple(map(without_base, compute(inputs)))
 

@@ -89,7 +89,10 @@ class LazyBackward:
         self.lock = threading.Lock()
         self.run: Runnable | None = None
 
-    def get(self) -> Runnable:
+    def get(self, by_operator: bool = False) -> Runnable:
+        """What runs it. `by_operator`: on tensors that have no memory of their own."""
+        if by_operator:
+            return eager(self.graph)
         run = self.run
         if run is None:
             with self.lock:

@@ -1,0 +1,61 @@
+"""Gradients of compiled functions for many tangents at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import pliant
+
+
+def _net() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("again", [False, True])
+def test_batched_tangents(dynamic: bool, transposed: bool, again: bool) -> None:
+    net = _net()
+    x = torch.randn(2, 4, requires_grad=True)
+    tangents = torch.randn(6, 3, 2).transpose(1, 2) if transposed else torch.eye(6).view(6, 2, 3)
+
+    def gradients(call: Callable[..., Any]) -> list[torch.Tensor]:
+        result = call(x)
+        (first,) = torch.autograd.grad(result, x, tangents, is_grads_batched=True, create_graph=again)
+        return [first, *(torch.autograd.grad(first.pow(2).sum(), x) if again else ())]
+
+    torch.testing.assert_close(gradients(pliant.compile(net, dynamic=dynamic)), gradients(net))
+
+
+def test_a_pullback_is_mapped() -> None:
+    net = _net()
+    x = torch.randn(2, 4, requires_grad=True)
+    result = pliant.compile(net)(x)
+    found = torch.func.vmap(lambda t: torch.autograd.grad(result, x, t, retain_graph=True)[0])(
+        torch.eye(6).view(6, 2, 3)
+    )
+    torch.testing.assert_close(found.view(2, 3, 2, 4), torch.autograd.functional.jacobian(net, x.detach()))
+
+
+def test_batched_tangents_inside() -> None:
+    def f(x: torch.Tensor) -> Any:
+        return torch.autograd.grad(x.sin(), x, torch.eye(4), is_grads_batched=True)
+
+    x = torch.randn(4, requires_grad=True)
+    torch.testing.assert_close(pliant.compile(f)(x), f(x))
+
+
+def test_a_result_of_leaves_that_the_program_keeps_requires_gradients() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x * torch.ones(3).requires_grad_()
+
+    for call in (f, pliant.compile(f), pliant.compile(f, backend="aot_eager")):
+        result = call(torch.ones(3))
+        assert result.requires_grad and not result.is_leaf
+        result.sum().backward()
