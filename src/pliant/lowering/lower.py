@@ -129,7 +129,7 @@ class _GraphLowering:
             return self.low.size(value) if isinstance(value, _NUMBERS) else value
         if node.target is _AS_STRIDED and isinstance(args[0], Tensor) and args[0].fake is None:
             args[0].fake = node.args[0].meta["val"]  # type: ignore[union-attr]  # its rule asks for the layout
-        rule = RULES.get(node.target)
+        rule = RULES.get(node.target) if node.users else None  # a call that nothing reads is there for what it does
         if rule is not None and not self.low.binds and _computable(value) and all(map(_computable_argument, args)):
             try:
                 return rule(self.low, value, *args, **kwargs)

@@ -106,14 +106,30 @@ def _classes_of_data(tensor: torch.Tensor) -> torch.Tensor:
     return (tensor.unsqueeze(-1) == torch.arange(many, device=tensor.device)).long()
 
 
+def _classes(tensor: torch.Tensor, many: int) -> torch.Tensor:
+    torch._assert_async((tensor >= 0).all(), "Class values must be non-negative.")
+    torch._assert_async((tensor < many).all(), "Class values must be smaller than num_classes.")
+    return (tensor.unsqueeze(-1) == torch.arange(many, device=tensor.device)).long()
+
+
 @handles(torch.nn.functional.one_hot)
 def _one_hot(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    """As many classes as the data has, where the program does not say how many."""
+    """On fakes the operator checks nothing, and it takes a plain number of classes."""
     count = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
     tensor = args[0] if args else kwargs.get("self")
-    if type(count) is not int or count != -1 or not isinstance(tensor, FakeTensor) or not t.mode.allow_unbacked:
+    if not isinstance(tensor, FakeTensor) or tensor.dtype_ is not torch.int64:
         return call_torch(t, torch.nn.functional.one_hot, args, kwargs)
-    return t.call(_classes_of_data, (tensor,), {})
+    if type(count) is int and count == -1 and t.mode.allow_unbacked:  # as many classes as the data has
+        return t.call(_classes_of_data, (tensor,), {})
+    if (
+        type(count) in SYMBOLIC_TYPES
+        and not is_unbacked(count)
+        and t.truth(count > 0)
+        or type(count) is int
+        and count > 0
+    ):
+        return t.call(_classes, (tensor, count), {})
+    return call_torch(t, torch.nn.functional.one_hot, args, kwargs)
 
 
 @handles(bool)

@@ -2,14 +2,15 @@
 
 In:     a functional ATen graph.
 Out:    the same graph without dead nodes; how many went.
-Holds:  placeholders stay; so do calls with an effect, and calls that bind an unbacked symbol.
+Holds:  placeholders stay; so do calls with an effect, calls that bind an unbacked symbol, and those of the forward that
+        may raise.
 """
 
 from __future__ import annotations
 
 from torch import fx
 
-from pliant.graph.passes.purity import binds_symbols, has_effect
+from pliant.graph.passes.purity import binds_symbols, has_effect, may_raise
 
 
 def dce(graph: fx.Graph) -> int:
@@ -23,4 +24,7 @@ def dce(graph: fx.Graph) -> int:
 
 
 def _needed(node: fx.Node) -> bool:
-    return node.op == "call_function" and has_effect(node.target) or binds_symbols(node)
+    if node.op != "call_function":
+        return binds_symbols(node)
+    raises = node.meta.get("stage") == "forward" and may_raise(node)
+    return raises or has_effect(node.target) or binds_symbols(node)

@@ -24,6 +24,17 @@ _CHECKS = frozenset({
 })  # fmt: skip
 
 
+# They raise where their data is not as they need: an index out of range, a division by zero, no convergence.
+_INDEXING = frozenset(
+    f"aten::{name}"
+    for name in """index_select embedding gather index take scatter scatter_add
+    scatter_reduce index_add index_copy index_fill index_put index_reduce put nll_loss_forward nll_loss2d_forward
+    multi_margin_loss multilabel_margin_loss_forward _embedding_bag _embedding_bag_forward_only max_unpool2d max_unpool3d
+    searchsorted histc _linalg_svd _linalg_eigh linalg_eig _linalg_eigvals linalg_lstsq""".split()
+)
+_DIVISIONS = frozenset(("aten::floor_divide", "aten::remainder", "aten::fmod", "aten::div"))  # of integers
+
+
 @functools.cache
 def is_random(target: Any) -> bool:
     """Whether a call reads or moves the state of a random generator."""
@@ -51,6 +62,15 @@ def has_effect(target: Any) -> bool:
     if target.namespace.startswith(("_c10d", "c10d")) or target._schema.name in _CHECKS:
         return True
     return bool(target._schema.is_mutable) or is_random(target)
+
+
+def may_raise(node: fx.Node) -> bool:
+    """Whether the call raises for some data, and so is the program's to make though nothing reads its result."""
+    name = node.target._schema.name if isinstance(node.target, torch._ops.OpOverload) else ""
+    if name in _DIVISIONS:
+        value, divisor = node.meta["val"], node.args[1]
+        return isinstance(divisor, fx.Node) and not (value.dtype.is_floating_point or value.dtype.is_complex)
+    return name in _INDEXING
 
 
 def binds_symbols(node: fx.Node) -> bool:
