@@ -215,6 +215,26 @@ def test_harmless_changes_are_checked_and_watched_again():
 
 
 @needs_native
+def test_restless_dicts_are_looked_at_by_themselves():
+    """Dicts that change at each call stand beside the ones that do not: changes of both are seen, however many."""
+    owners = [Owner() for _ in range(20)]
+    for i, owner in enumerate(owners):
+        owner.a, owner.b = 1000 + i, 0
+    wanted = list(enumerate(owners))
+    w = Watched([Guard(DictAttributeSource(held(o, f"o{i}"), "a"), Kind.EQUALS, 1000 + i) for i, o in wanted])
+    for busy in (3, 20):
+        for n in range(100):
+            for owner in owners[:busy]:
+                owner.b = n
+            assert w.quiet()
+    for i, owner in wanted:
+        owner.a = 0
+        assert not w.quiet() and w() is None
+        owner.a = 1000 + i
+        assert w() == ()
+
+
+@needs_native
 def test_restless_state_is_watched_ever_more_rarely():
     owner = Owner()
     owner.a = 1.5

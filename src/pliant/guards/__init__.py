@@ -2,6 +2,6 @@
 
 As data:              kinds (what), sources and parts (of which value), facts (exact comparison), state (global settings).
 Checked:              codegen (straight-line Python), held_section and watch (state that rarely changes: compared as memory),
-                      native_watch, tensor_words and alike (the native parts), names.
+                      native_watch, watch_in_c, tensor_words and alike (the native parts), names.
 In words:             explain.
 """

@@ -38,210 +38,11 @@ from pliant.cpython import (
     words,
 )
 from pliant.guards.tensor_words import Description, Words, description
+from pliant.guards.watch_in_c import C_TEXT
 
 _DICT_VERSION, _DICT_VALUES = 24, 40  # offsets in CPython's dicts (64 bits, with the global lock)
 
 ABSENT, PRESENT = 0, 1  # what a key is to be, where it is not one object
-
-C_TEXT = """\
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-typedef uint64_t u64;
-
-static void *(*get_item)(void *, void *); /* PyDict_GetItemWithError */
-static int (*watch)(int, void *);         /* PyDict_Watch */
-static int watcher = -1;
-
-void pliant_bind(void *get, void *watch_dict, int id)
-{
-    get_item = (void *(*)(void *, void *))get;
-    watch = (int (*)(int, void *))watch_dict;
-    watcher = id;
-}
-
-/* ---- versions of dicts where CPython keeps none: cells that a dict watcher moves. Called with the lock held. */
-struct cell { u64 version; void *dict; struct cell *next; };
-enum { BUCKETS = 1 << 14, DEALLOCATED = 5 };
-static struct cell *buckets[BUCKETS];
-
-static struct cell **find(void *dict)
-{
-    struct cell **place = &buckets[((uintptr_t)dict >> 4) * 0x9E3779B97F4A7C15u >> 50];
-    while (*place && (*place)->dict != dict)
-        place = &(*place)->next;
-    return place;
-}
-
-int pliant_event(int event, void *dict, void *key, void *value)
-{
-    struct cell **place = find(dict), *cell = *place;
-    if (cell) {
-        cell->version++;
-        if (event == DEALLOCATED) { /* no check refers to it: that would keep the dict alive */
-            *place = cell->next;
-            free(cell);
-        }
-    }
-    return 0;
-}
-
-void *pliant_cell(void *dict)
-{
-    struct cell **place = find(dict), *cell = *place;
-    if (!cell) {
-        if (watch(watcher, dict) < 0 || !(cell = malloc(sizeof *cell)))
-            return 0;
-        *cell = (struct cell){1, dict, 0};
-        *place = cell;
-    }
-    return cell;
-}
-
-/* ---- the check. details: dict, number of keys, (key, value)...; ~0 keys: every change matters. */
-static int same_items(const u64 *details)
-{
-    u64 count = details[1];
-    if (count == ~(u64)0)
-        return 0;
-    for (const u64 *item = details + 2, *end = item + 2 * count; item < end; item += 2) {
-        u64 found = (u64)get_item((void *)details[0], (void *)item[0]);
-        if (item[1] == 1 ? !found : found != item[1])
-            return 0;
-    }
-    return 1;
-}
-
-static int moved(const u64 *now, const u64 *before, u64 count)
-{
-    u64 differ = 0;
-    for (u64 i = 0; i < count; i++)
-        differ |= now[i] ^ before[i];
-    return differ != 0;
-}
-
-/* Pairs (address, word): all are read, without a branch for each. */
-static int any_moved(const u64 *p, const u64 *end)
-{
-    u64 differ = 0;
-    for (; p < end; p += 2) {
-        differ |= *(const u64 *)p[0] ^ p[1];
-        __asm__("" : "+r"(differ)); /* no vectors: gathering words into them takes longer than reading them */
-    }
-    return differ != 0;
-}
-
-/* Whether what matters of each dict whose version moved is as it was; then its new version is the one to expect. */
-static int dicts_hold(u64 *table, int strict, u64 *p, const u64 *end, const u64 *details)
-{
-    for (; p < end; p += 2, details++) {
-        u64 version = *(u64 *)p[0];
-        if (version != p[1]) {
-            if (strict || !same_items(table + *details))
-                return 0;
-            p[1] = version;
-        }
-    }
-    return 1;
-}
-
-/* ---- tensors. Forms: the words, under a mask, of all tensors of one dtype, device, sizes, strides... */
-typedef u64 four __attribute__((vector_size(32), aligned(8)));
-struct forms {
-    u64 object;                  /* offset of the C++ object in a tensor's Python object */
-    u64 autograd, requires_grad; /* word of the autograd record, and of requires_grad in that */
-    u64 count, words[];          /* of a form, four or more; the mask, then one form after the other */
-};
-
-/* Four words from the i-th on: what differs from the form. */
-static inline four four_from(u64 i, const u64 *object, const u64 *mask, const u64 *wanted)
-{
-    return (*(const four *)(object + i) & *(const four *)(mask + i)) ^ *(const four *)(wanted + i);
-}
-
-static inline four differences(const u64 *object, const struct forms *forms, u64 form)
-{
-    const u64 *mask = forms->words, *wanted = mask + form, last = forms->count - 4;
-    four found = four_from(last, object, mask, wanted);
-    for (u64 i = 0; i < last; i += 4)
-        found |= four_from(i, object, mask, wanted);
-    return found;
-}
-
-static inline int any(four found) { return (found[0] | found[1] | found[2] | found[3]) != 0; }
-
-static void *counted(u64 object)
-{
-    uint32_t *count = (uint32_t *)object;
-    if ((int32_t)*count >= 0) /* negative: immortal. No count comes near 2**31. */
-        ++*count;
-    return count;
-}
-
-/* What a builtin function's self, a tuple, has first: the bytes of a table. */
-static u64 *table_of(void *self) { return (u64 *)(*(char **)((char *)self + 24) + 32); }
-
-/* A table: the objects to return (unchanged, changed), whether any change of a dict counts, and the lengths of lists, in
-   the order of what keeps their memory alive: words of objects, as pairs; versions of dicts, as pairs; runs behind those
-   words (address, count, words...); tensors (address, class, C++ object, its autograd record, word of that, form);
-   values inside objects (address, count, index of details, words...). Then the index of the details of each dict,
-   details, and the tensors' forms. */
-struct watched { u64 unchanged, changed, strict, words, dicts, runs, tensors, values, details; u64 list[]; };
-
-static int holds(struct watched *t)
-{
-    u64 *words = t->list, *dicts = words + t->words, *runs = dicts + t->dicts, *tensors = runs + t->runs;
-    u64 *values = tensors + t->tensors, *indexes = values + t->values;
-    const struct forms *forms = (const struct forms *)(indexes + t->dicts / 2 + t->details);
-    if (any_moved(words, runs) && (any_moved(words, dicts) || !dicts_hold((u64 *)t, t->strict, dicts, runs, indexes)))
-        return 0;
-    for (const u64 *p = runs; p < tensors; p += 2 + p[1])
-        if (moved((u64 *)p[0], p + 2, p[1]))
-            return 0;
-    four differ = {0};
-    for (const u64 *p = tensors; p < values; p += 6) {
-        const u64 *tensor = (const u64 *)p[0], *object = (const u64 *)p[2], *record = (const u64 *)p[3];
-        if (tensor[1] != p[1] || *(const u64 *)((const char *)tensor + forms->object) != p[2])
-            return 0;
-        if (object[forms->autograd] != p[3] || (record && record[forms->requires_grad] != p[4]))
-            return 0;
-        differ |= differences(object, forms, p[5]);
-    }
-    if (any(differ))
-        return 0;
-    for (u64 *p = values; p < indexes; p += 3 + p[1]) {
-        if (moved((u64 *)p[0], p + 3, p[1])) {
-            if (t->strict || !same_items((u64 *)t + p[2]))
-                return 0;
-            memcpy(p + 3, (void *)p[0], 8 * p[1]);
-        }
-    }
-    return 1;
-}
-
-void *pliant_watch(void *self, void *unused)
-{
-    struct watched *t = (struct watched *)table_of(self);
-    return counted(holds(t) ? t->unchanged : t->changed);
-}
-
-/* Whether arguments are tensors like those of the table, without autograd records.
-   The table: the objects to return (alike, not alike); the length of a list (index in the arguments, class, form); forms. */
-void *pliant_alike(void *self, void *args)
-{
-    const u64 *t = table_of(self), *end = t + 3 + t[2];
-    const struct forms *forms = (const struct forms *)end;
-    for (const u64 *p = t + 3; p < end; p += 3) {
-        const char *tensor = *(const char **)((const char *)args + 24 + 8 * p[0]);
-        if (*(const u64 *)(tensor + 8) != p[1])
-            return counted(t[1]);
-        const u64 *object = *(const u64 **)(tensor + forms->object);
-        if (!object || object[forms->autograd] || any(differences(object, forms, p[2])))
-            return counted(t[1]);
-    }
-    return counted(t[0]);
-}
-"""
 
 
 @dataclass(slots=True)
@@ -320,8 +121,8 @@ class Watched:
         if found is None:
             place = version_place(mapping)
             found = self.dicts[id(mapping)] = DictFacts(mapping, place, word(place), _inline_values(mapping))
-            if sys.version_info >= (3, 13):
-                values = id(mapping) + _DICT_VALUES
+            values = id(mapping) + _DICT_VALUES
+            if sys.version_info >= (3, 13) and word(values):  # values never move from a dict of its own into an object
                 self.note(mapping, values, word(values))
         return found
 
@@ -371,13 +172,11 @@ def _prepare(build: Callable[[str], ctypes.PyDLL | None]) -> bool:
     _library = build(C_TEXT) if _layouts_work() else None
     if _library is None:
         return False
-    _bind(0, -1)
+    watch, identifier = _dict_watcher(_library)
+    _bind(watch, identifier)
+    _watching = identifier >= 0
     if not _versions_work():
-        watch, identifier = _dict_watcher(_library)
-        _bind(watch, identifier)
-        _watching = True
-        if identifier < 0 or not _versions_work():
-            return False
+        return False
     _definition = method("unchanged", _library.pliant_watch, METH_NOARGS)
     _alike_definition = method("alike", _library.pliant_alike, METH_O)
     return True
@@ -411,7 +210,8 @@ def version_place(mapping: dict[Any, Any]) -> int:
 
 
 _STRICT = BYTES + 2 * WORD  # where a table says that any change of a dict counts
-_HEAD = 9  # words before the lists of a table
+_FEW = 8  # restless dicts that a table has room for
+_HEAD = 11 + _FEW  # words before the lists of a table
 
 
 def native_check(watched: Watched, result: Any) -> Callable[[], Any] | None:
@@ -433,7 +233,7 @@ def native_check(watched: Watched, result: Any) -> Callable[[], Any] | None:
             values += [word(id(facts.mapping) + _DICT_VALUES), len(facts.run), indexes[-1], *facts.run]
         details += facts.details()
     lists = [*words, *versions, *runs, *tensors, *values, *indexes, *details, *forms.table()]
-    data = _bytes([id(result), id(None), 1, *sizes, len(details), *lists])
+    data = _bytes([id(result), id(None), 1, 0, 0, *[0] * _FEW, *sizes, len(details), *lists])
     check: Callable[[], Any] = builtin(_definition, (data, result, watched))
     if check() is not result:
         return None
