@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import sys
 import threading
 import types
 import weakref
@@ -151,6 +152,17 @@ def _getter(t: Tracer, found: Any) -> Any:
     return None if getter is MISSING else getter
 
 
+def _of_class(t: Tracer, function: Any, cls: type, name: str) -> Any:
+    """What a classmethod around the function gives for a class."""
+    if (
+        sys.version_info < (3, 13)
+        and not isinstance(function, types.FunctionType)
+        and hasattr(type(function), "__get__")
+    ):
+        return bind(t, _inside(t, function, name), cls, type(cls), name)  # then it binds what it wraps
+    return types.MethodType(_inside(t, function, name), cls)
+
+
 def _inside(t: Tracer, function: Any, name: str) -> Any:
     """A function in a descriptor that was found on a class: reached by the entry as itself."""
     if isinstance(function, types.FunctionType):
@@ -190,7 +202,7 @@ def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
         case functools.cached_property():
             return _compute_once(t, found, obj)
         case classmethod():
-            return types.MethodType(_inside(t, found.__func__, name), cls)
+            return _of_class(t, found.__func__, cls, name)
         case staticmethod():
             return _inside(t, found.__func__, name)
         case _ if isinstance(found, _C_DESCRIPTORS):
@@ -242,7 +254,7 @@ def _c_descriptor(t: Tracer, found: Any, obj: Any, name: str) -> Any:
         if source is not None:
             world.guard(source, Kind.UNSET, found)
         raise
-    if not world.is_foreign(obj):
+    if not world.is_foreign(obj) or type(value) in SYMBOLIC_TYPES or type(value) is FakeTensor:  # traced already
         return value
     assert source is not None
     return world.resolve(world.bring(value, AttributeSource(source, name)))
@@ -406,7 +418,7 @@ def generic_class_attribute(t: Tracer, cls: type, name: str) -> Any:
             world.set_origin(found, held(found, f"{cls.__qualname__}.{name}"))
             return found
         case classmethod():
-            return types.MethodType(_inside(t, found.__func__, name), cls)
+            return _of_class(t, found.__func__, cls, name)
         case staticmethod():
             return _inside(t, found.__func__, name)
         case types.ClassMethodDescriptorType():

@@ -14,6 +14,7 @@ import logging
 import random
 import re
 import reprlib
+import sys
 import types
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,14 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     function = marked.resolve(t, function)
     handler = handlers.find(function)
     if handler is not None:
-        return handler(t, args, kwargs)
+        least, most = _positional(function)
+        if not least <= len(args) <= most:
+            raise GraphBreak("bad-call", f"{function.__name__}() does not take {len(args)} positional arguments")
+        try:
+            return handler(t, args, kwargs)
+        except (TypeError, ValueError, IndexError) as error:
+            _check_fits(function, args, kwargs, error)
+            raise
     result = marked.call_marked(t, function, args, kwargs)
     if result is not marked.NOT_MARKED:
         return result
@@ -75,6 +83,28 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 def _is_drawn(t: Tracer, generator: Any) -> bool:
     """Methods of Python's generators that the trace made are interpreted."""
     return type(generator) is not random.Random or t.world.is_foreign(generator)
+
+
+@functools.lru_cache(maxsize=4096)
+def _positional(function: Any) -> tuple[int, int]:
+    """How many positional arguments a function that has a handler takes, at least and at most."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # it has no signature
+        return 0, sys.maxsize
+    kinds = [p.kind for p in parameters]
+    least = sum(p.kind is p.POSITIONAL_ONLY and p.default is p.empty for p in parameters)
+    many = inspect.Parameter.VAR_POSITIONAL in kinds
+    return least, sys.maxsize if many else sum(kind <= inspect.Parameter.POSITIONAL_OR_KEYWORD for kind in kinds)
+
+
+def _check_fits(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> None:
+    """GraphBreak if it was the number or the names of its arguments that a handler stumbled on: CPython complains."""
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except (TypeError, ValueError):  # they do not fit, or there is no signature
+        name = getattr(function, "__name__", str(function))
+        raise GraphBreak("bad-call", f"the arguments of {name}() do not fit: {error}") from None
 
 
 _C_FUNCTIONS = (
@@ -114,8 +144,8 @@ def _call_function(
         computed = arrays.call_numpy(t, function, args, kwargs)
         if computed is not NotImplemented:
             return computed
-    if function.__code__ in _RECURSION_GUARDS:
-        return call(t, function.__wrapped__, args, kwargs, linked)  # type: ignore[attr-defined]
+    if function.__code__ in _RECURSION_GUARDS and hasattr(function, "__wrapped__"):
+        return call(t, function.__wrapped__, args, kwargs, linked)
     if "registry" in function.__dict__ and "dispatch" in function.__dict__ and args:  # functools.singledispatch
         chosen = function.__dict__["dispatch"](bring_class(t, args[0]))
         _guard_registry(t, function)
@@ -434,7 +464,11 @@ def instantiate(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
     """type.__call__(cls, ...): `__new__`, then `__init__`."""
     native = handlers.find_class(cls)
     if native is not None:
-        return native(t, cls, args, kwargs)
+        try:
+            return native(t, cls, args, kwargs)
+        except (TypeError, ValueError, IndexError) as error:
+            _check_fits(cls, args, kwargs, error)
+            raise
     if isinstance(t.world.type_lookup(cls, "__del__"), types.FunctionType):
         raise GraphBreak("unknown-object", f"a {cls.__name__}, which has a finalizer, is made")
     new = t.world.type_lookup(cls, "__new__")

@@ -270,9 +270,8 @@ class Inputs:
     # ---- numbers
     def scalar(self, value: int | float, source: Source) -> Any:
         """A number read from outside: itself under an equality guard, or symbolic."""
-        if self.policy.scalar(source, value, self.world.is_of_module(source)) == "static" or (
-            isinstance(value, float) and not math.isfinite(value)
-        ):
+        fits = -(2**62) <= value <= 2**62 if isinstance(value, int) else math.isfinite(value)
+        if not fits or self.policy.scalar(source, value, self.world.is_of_module(source)) == "static":
             self.world.guard(source, Kind.EQUALS, value)
             return value
         self.world.guard(source, Kind.NUMBER_TYPE, type(value))

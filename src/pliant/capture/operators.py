@@ -385,7 +385,7 @@ def sequence_item(t: Tracer, container: Any, key: Any) -> Any:
         return t.native(base.__getitem__, container, _index(t, key))
     if isinstance(key, slice):
         raise GraphBreak("unknown-object", f"a slice of a {type(container).__name__} from outside")
-    index = operator.index(concrete(key))
+    index = _place(t, key)
     t.world.guard(source, Kind.LENGTH, len(container))
     return t.world.bring(t.native(base.__getitem__, container, index), ItemSource(source, index, base.__name__))
 
@@ -435,7 +435,7 @@ def _foreign_item(t: Tracer, container: Any, key: Any) -> Any:
         raise Raised(KeyError(key))
     if isinstance(key, (slice, FakeTensor)) or world.has_changes(container):
         return subscript(t, world.adopt(container), key)
-    index = operator.index(concrete(key))
+    index = _place(t, key)
     source = world.source_of(container)
     assert source is not None
     try:
@@ -453,6 +453,12 @@ def _index(t: Tracer, key: Any) -> Any:
     if isinstance(key, slice):
         return slice(*(concrete(_as_index(t, part)) for part in (key.start, key.stop, key.step)))
     return concrete(_as_index(t, key))
+
+
+def _place(t: Tracer, key: Any) -> Any:
+    """The key as an int; what is none is left to the container to refuse."""
+    index = _index(t, key)
+    return operator.index(index) if hasattr(type(index), "__index__") else index
 
 
 def _as_index(t: Tracer, key: Any) -> Any:
@@ -541,7 +547,7 @@ def _iterate_foreign(t: Tracer, value: Any) -> Any:
     if isinstance(value, dict):
         t.world.guard(t.world.source_of(value), Kind.KEYS, tuple(value))
         return iter(list(dict.keys(value)))
-    if isinstance(value, type) and isinstance(type(value).__iter__, types.FunctionType):  # type: ignore[attr-defined]
+    if isinstance(value, type) and isinstance(getattr(type(value), "__iter__", None), types.FunctionType):
         return t.call(type(value).__iter__, (value,), {})  # type: ignore[attr-defined]
     raise GraphBreak("unknown-object", f"iteration over a {type(value).__name__} from outside")
 

@@ -55,14 +55,14 @@ def _known_names(t: Tracer, method: types.FunctionType) -> bool:
     code, space = method.__code__, method.__globals__
     names = {str(op.arg) for op in decode(code).ops if op.name == "LOAD_GLOBAL"}
     t.world.set_origin(space, held(space, str(space.get("__name__"))))
-    found = [t.world.dict_get(space, n) if n in space else getattr(_builtins(space), n, MISSING) for n in names]
+    found = [t.world.dict_get(space, n) if n in space else _builtins(space).get(n, MISSING) for n in names]
     found += [t.world.cell_get(cell) for cell in method.__closure__ or ()]
     return all(isinstance(v, type) or any(v is f for f in _FUNCTIONS) for v in found)
 
 
-def _builtins(space: dict[str, Any]) -> Any:
-    found = space.get("__builtins__")
-    return types.SimpleNamespace(**found) if isinstance(found, dict) else found
+def _builtins(space: dict[str, Any]) -> dict[str, Any]:
+    found: Any = space.get("__builtins__", {})
+    return vars(found) if isinstance(found, types.ModuleType) else found
 
 
 def _is_constant(t: Tracer, obj: Any, name: str) -> bool:

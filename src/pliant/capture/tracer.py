@@ -156,9 +156,9 @@ class Tracer:
         self.overrides = Overrides()
         self.recorder.handle_override = lambda function, args, kwargs: call_override(self, function, args, kwargs)
         self.recorder.overrides = self.inputs.overrides = self.overrides
-        self.inference: list[bool] = []  # the blocks of `torch.inference_mode` that are open
+        self.inference: list[Any] = []  # the blocks of `torch.inference_mode` that are open
         self.questions: dict[Any, Source] = {}  # sources of what a thread is asked
-        self.warning_blocks: list[list[Any]] = []  # filters of the `catch_warnings` blocks that are open
+        self.warning_blocks: list[Any] = []  # the `catch_warnings` blocks that are open
         self.caches: dict[int, tuple[Any, Any]] = {}  # by id: a function with a cache, and its cache within the trace
         self.hook_ids = 0  # keys of hooks that were taken
         self.message: Message | None = None  # of a check, while it is made

@@ -156,7 +156,7 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
         return enter_device(t, name, bound, args)
     if isinstance(receiver, _PURE_SELF_TYPES):
         args = tuple(t.concrete_tree(t.internalize(a)) if type(a) not in OURS else a for a in args)
-        if name == "join" and isinstance(receiver, (str, bytes)):
+        if name == "join" and isinstance(receiver, (str, bytes)) and len(args) == 1:
             args = (t.sequence(args[0]),)
         t.refuse_opaque(*args)
         return t.native(bound, *args, **kwargs)

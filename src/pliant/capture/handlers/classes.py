@@ -232,14 +232,18 @@ CLASSES |= {
 }
 
 
+_home = type.__dict__["__module__"].__get__
+
+
 def find_class(cls: type) -> ClassHandler | None:
     """How a class implemented in C is instantiated, if it is one of those listed."""
     found = CLASSES.get(cls)
-    if found is None and issubclass(cls, BaseException) and cls.__module__ == "builtins":
+    home = _home(cls)  # as an attribute it may be the program's property
+    if found is None and issubclass(cls, BaseException) and home == "builtins":
         return _construct_exception
-    if found is None and cls.__module__.startswith("numpy.random") and cls.__flags__ & (1 << 9) == 0:
+    if found is None and home.startswith("numpy.random") and cls.__flags__ & (1 << 9) == 0:
         return make_generator
-    if found is None and cls.__module__ == "numpy" and "numpy" in sys.modules:
+    if found is None and home == "numpy" and "numpy" in sys.modules:
         numpy = sys.modules["numpy"]
         return _construct_plain if issubclass(cls, (numpy.generic, numpy.dtype, numpy.finfo, numpy.iinfo)) else None
     return found

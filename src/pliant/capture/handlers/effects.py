@@ -86,6 +86,9 @@ def is_output(t: Tracer, file: Any) -> bool:
 
 @handles(print)
 def _print(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    between, end = (kwargs.get(name) for name in ("sep", "end"))
+    if not all(one is None or isinstance(one, str) for one in (between, end)):
+        raise GraphBreak("bad-call", "print with a separator or an end that is no text")
     file = kwargs.pop("file", None)
     if file is not None and is_output(t, file):
         kwargs["file"] = file
@@ -101,7 +104,6 @@ def _print(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return
     if not all(isinstance(text, str) for text in texts) or t.world.is_foreign(file):
         raise GraphBreak("side-effect-call", "print to a file")
-    between, end = (kwargs.get(name) for name in ("sep", "end"))
     text = (" " if between is None else between).join(texts) + ("\n" if end is None else end)
     t.call(t.get_attr(file, "write"), (text,), {})
 

@@ -19,22 +19,39 @@ from pliant.capture.handlers.table import CLASSES, Args, Kwargs, handles
 from pliant.capture.overrides import default_override, pop_mode, push_mode, with_class
 
 if TYPE_CHECKING:
+    from pliant.capture.reconstruct.statements import Statements
     from pliant.capture.tracer import Tracer
 
 
 class InferenceBlock:
-    """Stands for a `torch._C._InferenceMode`; behind a break inside the block, the entry makes it again."""
+    """Stands for a `torch._C._InferenceMode`. Behind a break inside the block its place is taken by a real one."""
 
     def __init__(self, mode: bool) -> None:
         self.mode = mode
-        self.before = True
+        self.before = True  # whether gradients were recorded outside
+        self.outer: InferenceBlock | None = None
+        self.open = False
 
     def __enter__(self) -> None:
-        self.before = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(not self.mode)
+        raise AssertionError("entered by the handler")
 
     def __exit__(self, *error: Any) -> None:
-        torch._C._set_grad_enabled(self.before)
+        raise AssertionError("left by the handler")
+
+
+def entered(outer: Any, mode: bool, before: bool) -> Any:
+    """A real block that a break is in, once the one around it (None: no other) has been entered."""
+    torch._C._set_grad_enabled(before)
+    block = torch._C._InferenceMode(mode)
+    block.__enter__()  # type: ignore[no-untyped-call]
+    return block
+
+
+def real_block(b: Statements, block: InferenceBlock) -> str:
+    if not block.open:
+        return b.bind(block, f"{b.hold(torch._C._InferenceMode)}({block.mode})", hint="block")
+    outer = "None" if block.outer is None else b.value(block.outer)
+    return b.bind(block, f"{b.hold(entered)}({outer}, {block.mode}, {block.before})", hint="block")
 
 
 def _construct(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -47,7 +64,8 @@ CLASSES[torch._C._InferenceMode] = _construct
 @handles(InferenceBlock.__enter__)
 def _enter(t: Tracer, args: Args, kwargs: Kwargs) -> None:
     block = args[0]
-    t.inference.append(block.mode)
+    block.outer, block.open = t.inference[-1] if t.inference else None, True
+    t.inference.append(block)
     t.recorder.marks["inference"] = block.mode
     block.before = torch.is_grad_enabled()
     t.call(torch._C._set_grad_enabled, (not block.mode,), {})
@@ -55,10 +73,10 @@ def _enter(t: Tracer, args: Args, kwargs: Kwargs) -> None:
 
 @handles(InferenceBlock.__exit__)
 def _exit(t: Tracer, args: Args, kwargs: Kwargs) -> None:
-    if t.inference:
-        t.inference.pop()
-    t.recorder.marks["inference"] = bool(t.inference and t.inference[-1])
-    t.call(torch._C._set_grad_enabled, (t.get_attr(args[0], "before"),), {})
+    block = t.inference.pop()
+    block.open = False
+    t.recorder.marks["inference"] = bool(t.inference and t.inference[-1].mode)
+    t.call(torch._C._set_grad_enabled, (block.before,), {})
 
 
 class OverridesOff:
@@ -127,7 +145,7 @@ def _pop(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 @handles(torch.is_inference_mode_enabled)
 def _is_enabled(t: Tracer, args: Args, kwargs: Kwargs) -> bool:
     if t.inference:
-        return t.inference[-1]
+        return bool(t.inference[-1].mode)
     return torch.is_inference_mode_enabled()  # which every entry depends on
 
 

@@ -18,6 +18,7 @@ from pliant.capture.trace import CallEffect
 from pliant.guards.sources import held
 
 if TYPE_CHECKING:
+    from pliant.capture.reconstruct.statements import Statements
     from pliant.capture.tracer import Tracer
 
 Filters = list[Any]
@@ -59,8 +60,7 @@ def _warn(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         category = type(message)
     elif type(message) is not str or given.get("skip_file_prefixes") or given.get("source") is not None:
         raise GraphBreak("side-effect-call", "warnings.warn with a message that is no text")
-    own = _blocks(t)
-    current = own[-1] if own else None
+    current = t.warning_blocks[-1].filters if t.warning_blocks else None
     if any(action == "error" and issubclass(category, kind) for action, _, kind, *_ in current or warnings.filters):
         raise GraphBreak("side-effect-call", "a warning that a filter turns into an exception")
     if current and current[0][0] == "ignore" and current[0][1] is None and issubclass(category, current[0][2]):
@@ -88,15 +88,18 @@ def _place(t: Tracer, message: Any, category: Any, level: int, filters: Any) -> 
 
 
 # ---- blocks
-def _blocks(t: Tracer) -> list[Filters]:
-    """The filters of the blocks that the trace is in."""
-    return t.warning_blocks
-
-
 class Block:
-    """`with warnings.catch_warnings():` of the traced program. Behind a break its place is taken by a real one."""
+    """`with warnings.catch_warnings():` of the traced program. Behind a break its place is taken by a real one.
 
-    filters: Filters
+    `outer`: the block around it; `filters`: what holds inside, which is `first`, what held outside, and `last`.
+    """
+
+    def __init__(self) -> None:
+        self.outer: Block | None = None
+        self.filters: Filters | None = None  # until it is entered
+        self.first: Filters = []
+        self.last: Filters = []
+        self.alone = False  # nothing from outside holds any more
 
     def __enter__(self) -> None:
         raise AssertionError("entered by the handler")
@@ -105,12 +108,22 @@ class Block:
         warnings.catch_warnings.__exit__(self, *error)  # type: ignore[arg-type]
 
 
-def entered(filters: Filters) -> Any:
-    """A real block that a break is in."""
+def entered(outer: Any, first: Filters, last: Filters, alone: bool) -> Any:
+    """A real block that a break is in, once the one around it (None: no other) has been entered."""
     block = warnings.catch_warnings()
     block.__enter__()
-    warnings.filters[:] = filters  # type: ignore[index]
+    before = [] if alone else [one for one in warnings.filters if one not in first]
+    warnings.filters[:] = [*first, *before, *(one for one in last if one not in before)]  # type: ignore[index]
     return block
+
+
+def real_block(b: Statements, block: Block) -> str:
+    if block.filters is None:
+        return b.bind(block, f"{b.hold(warnings.catch_warnings)}()", hint="block")
+    outer = "None" if block.outer is None else b.value(block.outer)
+    return b.bind(
+        block, f"{b.hold(entered)}({outer}, {b.hold(block.first)}, {b.hold(block.last)}, {block.alone})", hint="block"
+    )
 
 
 def _construct_block(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -124,16 +137,19 @@ CLASSES[warnings.catch_warnings] = _construct_block
 
 @handles(Block.__enter__)
 def _enter(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    blocks = _blocks(t)
-    blocks.append(list(blocks[-1] if blocks else warnings.filters))
-    args[0].filters = blocks[-1]
+    block, blocks = args[0], t.warning_blocks
+    if type(block) is not Block or block.filters is not None:
+        raise GraphBreak("side-effect-call", "a block of warnings that was entered before")
+    block.outer = blocks[-1] if blocks else None
+    block.filters = list(warnings.filters if block.outer is None else block.outer.filters)
+    blocks.append(block)
 
 
 @handles(Block.__exit__)
 def _exit(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if type(args[0]) is not Block:
         raise GraphBreak("side-effect-call", "a block of warnings that a break was in")
-    _blocks(t).pop()
+    t.warning_blocks.pop().filters = None
 
 
 @handles(warnings.simplefilter)
@@ -146,7 +162,7 @@ def _simplefilter(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 @handles(warnings.filterwarnings)
 def _filterwarnings(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """The real function makes the item: it compiles the patterns."""
-    if not _blocks(t):
+    if not t.warning_blocks:
         raise GraphBreak("mutated-global-state", "a call of filterwarnings")
     with warnings.catch_warnings():
         warnings.resetwarnings()
@@ -156,18 +172,20 @@ def _filterwarnings(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _add(t: Tracer, item: Any, at_the_end: bool) -> None:
-    blocks = _blocks(t)
-    if not blocks:
+    if not t.warning_blocks:
         raise GraphBreak("mutated-global-state", "a filter of warnings")
-    current = blocks[-1]
-    if at_the_end:
-        current.append(item)
-    else:
-        current.insert(0, item)
+    block = t.warning_blocks[-1]
+    if not at_the_end:
+        block.first = [item, *(one for one in block.first if one != item)]
+        block.filters = [item, *(one for one in block.filters if one != item)]
+    elif item not in block.filters:
+        block.last.append(item)
+        block.filters.append(item)
 
 
 @handles(warnings.resetwarnings)
 def _resetwarnings(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    if not _blocks(t):
+    if not t.warning_blocks:
         raise GraphBreak("mutated-global-state", "a call of resetwarnings")
-    _blocks(t)[-1].clear()
+    block = t.warning_blocks[-1]
+    block.filters, block.first, block.last, block.alone = [], [], [], True

@@ -7,6 +7,7 @@ from typing import Any
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE, CallArgs
 from pliant.capture.frame import Frame, opcode
+from pliant.capture.graph_breaks import Raised
 from pliant.capture.trace import NULL
 
 
@@ -45,6 +46,8 @@ def _finish(frame: Frame, function: Any, leading: tuple[Any, ...], args: list[An
 @opcode("CALL_FUNCTION_EX")
 def call_function_ex(frame: Frame, op: Op) -> None:
     kwargs = dict(frame.tracer.mapping(frame.pop())) if op.arg else {}
+    if not all(isinstance(name, str) for name in kwargs):
+        raise Raised(TypeError("keywords must be strings"))
     args = tuple(frame.tracer.sequence(frame.pop()))
     function = frame.pop()
     if NULL_BELOW_CALLABLE:

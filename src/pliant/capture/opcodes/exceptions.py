@@ -124,7 +124,7 @@ def prep_reraise_star(frame: Frame, op: Op) -> None:
         frame.push(errors[0] if errors else None)
         return
     left = [error for error in errors if _is_part(error, original)]
-    raised = [error for error in errors if error not in left]
+    raised = [error for error in errors if not any(error is one for one in left)]
     leaves = {id(leaf) for part in left for leaf in _leaves(part)}
     rest = original.split(lambda leaf: id(leaf) in leaves)[0] if leaves else None
     if rest is not None and raised:

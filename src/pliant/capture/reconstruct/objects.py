@@ -24,6 +24,7 @@ from pliant.capture.carried import (
     PLAIN_ITERATORS,
 )
 from pliant.capture.generators import OURS
+from pliant.capture.handlers import modes, warning_filters
 from pliant.capture.handlers.context_variables import TracedToken
 from pliant.capture.identity import HookId, TracedId, take_hook_id
 from pliant.capture.reconstruct.instances import referent_text
@@ -301,6 +302,8 @@ RECIPES: dict[type, Recipe] = {
     TracedId: _identity,
     TracedToken: _token,
     HookId: _hook_id,
+    modes.InferenceBlock: modes.real_block,
+    warning_filters.Block: warning_filters.real_block,
     **dict.fromkeys((type({}.keys()), type({}.values()), type({}.items())), _dict_view),
     **dict.fromkeys(_ITERATORS, _reduced),
 }

@@ -1,0 +1,92 @@
+"""Calls that CPython refuses: the program catches CPython's own error, and nothing of the compiler fails."""
+
+import os
+import sys
+
+import pytest
+import torch
+
+import pliant
+
+NUMBERS = [1, 2, 3]
+
+
+class Unset:
+    def __index__(self):
+        return self.place
+
+
+class Last:
+    def __index__(self):
+        return -1
+
+
+class OfClasses:
+    @classmethod
+    @property
+    def name(cls):
+        return cls.__name__
+
+
+CALLS = {
+    "getattr": lambda x: getattr(x),
+    "hasattr": lambda x: hasattr(x),
+    "type": lambda x: type("a", (1,)),
+    "reversed": lambda x: reversed(),
+    "next": lambda x: next(),
+    "sorted": lambda x: sorted([1], 3),
+    "isinstance": lambda x: isinstance(1, 2),
+    "join": lambda x: "".join(1, 2),
+    "append": lambda x: [].append(),
+    "max": lambda x: max(key=3),
+    "print": lambda x: print("a", sep=1),
+    "delattr": lambda x: delattr(3),
+    "list of a class": lambda x: list(int),
+    "a key that is no text": lambda x: str(1, **{1: 2}),
+    "a key twice": lambda x: dict(a=1, **{"a": 2}),  # noqa: PIE804, PLE1132
+    "an index that fails": lambda x: NUMBERS[Unset()],
+    "an index of the wrong type": lambda x: NUMBERS["a"],
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_error_is_eagers(name):
+    def program(x):
+        try:
+            return CALLS[name](x)
+        except (TypeError, AttributeError) as error:
+            return type(error), str(error)
+
+    compiled = pliant.compile(program, backend="eager")
+    with pliant.config.patch(strict=True):
+        for _ in range(2):
+            assert compiled(torch.ones(1)) == program(torch.ones(1))
+    assert not pliant.stats()["fallbacks"]
+
+
+@pytest.mark.parametrize(
+    "program",
+    (
+        lambda x: (NUMBERS[Last()], (1, 2)[Last()]),
+        lambda x: (os.stat(__file__).st_mode, os.stat(__file__)[0]),
+        lambda x: x.shape[0] + 2**70,
+    ),
+)
+def test_unusual_values(program):
+    compiled = pliant.compile(program, backend="eager")
+    for size in (1, 2, 3):
+        assert compiled(torch.ones(size)) == program(torch.ones(size))
+
+
+def test_numbers_beyond_64_bits():
+    compiled = pliant.compile(lambda x, n: (x + 1, n + 1), backend="eager")
+    with pliant.config.patch(strict=True):
+        for n in (3, 2**62, -(2**65), 5, 2**70):
+            assert compiled(torch.ones(1), n)[1] == n + 1
+    assert not pliant.stats()["fallbacks"]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="a classmethod no longer binds what it wraps")
+def test_classmethod_of_a_property():
+    compiled = pliant.compile(lambda x: (x + 1, OfClasses.name, OfClasses().name), backend="eager")
+    assert compiled(torch.ones(1))[1:] == ("OfClasses", "OfClasses")
