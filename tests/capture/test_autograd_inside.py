@@ -7,6 +7,7 @@ import torch
 from tests.capture.against_eager import check
 
 import pliant
+from pliant.debug import events
 
 X = torch.randn(4, 5, generator=torch.Generator().manual_seed(1), requires_grad=True)
 W = torch.randn(5, 5, generator=torch.Generator().manual_seed(2), requires_grad=True)
@@ -335,3 +336,23 @@ def test_detect_anomaly():
         pliant.compile(f)(x).backward()
     torch.testing.assert_close(x.grad, torch.full_like(x, 2.0))
     assert not torch.is_anomaly_enabled()
+
+
+@pytest.mark.parametrize("assigned", [False, True])
+def test_an_argument_is_to_require_gradients(assigned: bool) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        if assigned:
+            x.requires_grad = True
+        else:
+            x.requires_grad_()
+        (slope,) = torch.autograd.grad(net(x).sum(), x, create_graph=True)
+        return slope.pow(2).sum()
+
+    compiled = pliant.compile(f)
+    for _ in range(2):
+        x, y = (torch.ones(2, 3) for _ in range(2))
+        with events.collect("fallback", "graph_break") as seen:
+            torch.testing.assert_close(compiled(x), f(y))
+        assert x.requires_grad and all(event.kind == "graph_break" for event in seen)

@@ -109,6 +109,8 @@ class Recorder(TorchFunctionMode):
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func in _REFUSED:
             raise GraphBreak(*_REFUSED[func])
+        if func is Tensor.requires_grad_:
+            self._check_kept_flag(*args, **kwargs)
         if (
             kwargs
             and (rewrite := with_factor if func in FACTORS else into_out if "out" in kwargs else None) is not None
@@ -239,6 +241,15 @@ class Recorder(TorchFunctionMode):
         if name == "grad":
             raise GraphBreak("unsupported-operator", "Tensor.grad of a tensor computed here")
         return self.record(getattr, (args[0], name), {}, result)
+
+    def _check_kept_flag(self, tensor: Any, flag: Any = True, **_: Any) -> None:
+        """An argument that is to require gradients, or no longer, is the caller's own: it is told so between graphs.
+
+        Not for each of a module's parameters in turn: such a function runs as it is.
+        """
+        given = type(tensor) is FakeTensor and self.inputs.example_of(tensor) is not None and not tensor.is_parameter_
+        if given and tensor.requires_grad is not bool(flag):
+            raise GraphBreak("unsupported-operator", "requires_grad_() of a tensor from outside")
 
     def _set_attribute(self, func: Any, args: tuple[Any, ...]) -> None:
         name = func.__self__.__name__
