@@ -22,7 +22,7 @@ from pliant.capture import spelled_out
 from pliant.capture.bytecode.resume import ResumePoint, generator_code
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.guards.kinds import Kind
-from pliant.guards.sources import ChainedSource, ItemSource, IteratorSource, Namer, Source, source_class
+from pliant.guards.sources import ChainedSource, ItemSource, IteratorSource, Source, source_class
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -244,41 +244,30 @@ def advanced(iterator: Any, count: int) -> Any:
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class ReducedSource(ChainedSource):
     """parent.__reduce__() of one of Python's own iterators."""
 
-    def code(self, hold: Namer) -> str:
-        return f"{self.parent.code(hold)}.__reduce__()"
-
-    def describe(self) -> str:
-        return self.parent.describe()
+    text = "{parent}.__reduce__()"
+    words = "{parent}"
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class PeekSource(ChainedSource):
     """The item of the iterator `parent` that is `distance` steps away."""
 
     distance: int
-
-    def code(self, hold: Namer) -> str:
-        return f"{hold(peek)}({self.parent.code(hold)}, {self.distance})"
-
-    def describe(self) -> str:
-        return f"item {self.distance} of {self.parent.describe()}"
+    text = "{function}({parent}, {self.distance})"
+    words = "item {self.distance} of {parent}"
+    function = peek
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class StateSource(ChainedSource):
     """The state of the revived generator `parent`."""
 
-    def code(self, hold: Namer) -> str:
-        return f"{hold(state_of)}({self.parent.code(hold)})"
-
-    def describe(self) -> str:
-        return self.parent.describe()
+    text = "{function}({parent})"
+    words = "{parent}"
+    function = state_of
 
 
 # ---- traced forms

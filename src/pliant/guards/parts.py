@@ -7,8 +7,6 @@ Holds:  a part reads what the source would read, no more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pliant.guards.sources import (
     AttributeSource,
     ChainedSource,
@@ -24,7 +22,6 @@ from pliant.guards.sources import (
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class Local(Source):
     """A local variable of the generated function: a source that has been read."""
 
@@ -38,22 +35,16 @@ class Local(Source):
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class Part(ChainedSource):
     """An intermediate value shared by sources: the sizes or the strides of the parent."""
 
     suffix: str
     hint: str
-
-    def code(self, hold: Namer) -> str:
-        return self.parent.code(hold) + self.suffix
-
-    def describe(self) -> str:
-        return f"{self.parent.describe()}_{self.hint}"
+    text = "{parent}{self.suffix}"
+    words = "{parent}_{self.hint}"
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class StoragesSource(Source):
     """The memory of tensors, as a set (`facts.storages`). All sources have the same kind of root."""
 

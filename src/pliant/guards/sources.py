@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import torch
 
@@ -25,11 +25,13 @@ T = TypeVar("T")
 Namer = Callable[[object], str]  # gives a variable name under which the entry holds an object
 
 
+@dataclass_transform(frozen_default=True)
 def source_class(cls: type[T]) -> type[T]:
-    """Class decorator: the hash, which follows the whole chain, is computed once; pickles do not carry it (it differs
-    by process)."""
-    plain: Callable[[Any], int] = cls.__hash__
-    names = tuple(f.name for f in fields(cls) if f.init)  # type: ignore[arg-type]  # a dataclass
+    """Class decorator: a frozen dataclass whose hash, which follows the whole chain, is computed once; pickles do not
+    carry it (it differs by process)."""
+    made = dataclass(frozen=True, slots=True)(cls)
+    plain: Callable[[Any], int] = made.__hash__
+    names = tuple(f.name for f in fields(made) if f.init)  # type: ignore[arg-type]  # a dataclass
 
     def cached_hash(self: Any) -> int:
         found: int = self._hash
@@ -39,11 +41,11 @@ def source_class(cls: type[T]) -> type[T]:
         return found
 
     def reduce(self: Any) -> tuple[type, tuple[Any, ...]]:
-        return cls, tuple(getattr(self, name) for name in names)
+        return made, tuple(getattr(self, name) for name in names)
 
-    type.__setattr__(cls, "__hash__", cached_hash)
-    type.__setattr__(cls, "__reduce__", reduce)
-    return cls
+    type.__setattr__(made, "__hash__", cached_hash)
+    type.__setattr__(made, "__reduce__", reduce)
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,6 @@ class Source:
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class ArgSource(Source):
     """args[index] of the call; `name` is the parameter's name (for people)."""
 
@@ -82,7 +83,6 @@ class ArgSource(Source):
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class KwargSource(Source):
     """kwargs[name] of the call."""
 
@@ -111,7 +111,6 @@ class _Held:
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class HeldSource(Source):
     """An object the entry keeps alive (the compiled function, a globals dict, a class). `name` is for people."""
 
@@ -130,61 +129,56 @@ def held(value: Any, name: str) -> HeldSource:
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class ChainedSource(Source):
+    """A value read from its parent's. `text` and `words` (the same, if there are none) are templates of `code` and
+    `describe`: `{parent}` stands for the parent's, `{self.name}` for a field, `{function}` for what the entry holds."""
+
     parent: Source
+    text: ClassVar[str]
+    words: ClassVar[str] = ""
+    function: ClassVar[Callable[..., Any] | None] = None
 
     @property
     def base(self) -> Source:
         return self.parent
 
+    def code(self, hold: Namer) -> str:
+        function = "" if self.function is None else hold(type(self).function)
+        return self.text.format(self=self, parent=self.parent.code(hold), function=function)
+
+    def describe(self) -> str:
+        return (self.words or self.text).format(self=self, parent=self.parent.describe())
+
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class DictAttributeSource(ChainedSource):
     """parent.__dict__[name]: an instance attribute (of an object or a module object)."""
 
     name: str
-
-    def code(self, hold: Namer) -> str:
-        return f"{self.parent.code(hold)}.__dict__[{self.name!r}]"
-
-    def describe(self) -> str:
-        return f"{self.parent.describe()}.{self.name}"
+    text = "{parent}.__dict__[{self.name!r}]"
+    words = "{parent}.{self.name}"
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class AttributeSource(ChainedSource):
     """parent.name read by a getset/member descriptor of a type implemented in C (`__class__`, `__closure__`, slots):
     runs no user code."""
 
     name: str
-
-    def code(self, hold: Namer) -> str:
-        return f"{self.parent.code(hold)}.{self.name}"
-
-    def describe(self) -> str:
-        return f"{self.parent.describe()}.{self.name}"
+    text = "{parent}.{self.name}"
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class ModuleMemberSource(ChainedSource):
     """parent.__dict__[table][name] of an nn.Module; table is "_parameters", "_buffers" or "_modules"."""
 
     table: str
     name: str
-
-    def code(self, hold: Namer) -> str:
-        return f"{self.parent.code(hold)}.__dict__[{self.table!r}][{self.name!r}]"
-
-    def describe(self) -> str:
-        return f"{self.parent.describe()}.{self.name}"
+    text = "{parent}.__dict__[{self.table!r}][{self.name!r}]"
+    words = "{parent}.{self.name}"
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class ItemSource(ChainedSource):
     """parent[key] for builtin list, tuple, dict (exact, or through the base class' __getitem__ where `via` names
     it)."""
@@ -214,39 +208,25 @@ class ItemSource(ChainedSource):
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class CellSource(ChainedSource):
     """Contents of a closure cell; parent is the cell."""
 
-    def code(self, hold: Namer) -> str:
-        return f"{self.parent.code(hold)}.cell_contents"
-
-    def describe(self) -> str:
-        return self.parent.describe()
+    text = "{parent}.cell_contents"
+    words = "{parent}"
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class TypeSource(ChainedSource):
     """type(parent)."""
 
-    def code(self, hold: Namer) -> str:
-        return f"type({self.parent.code(hold)})"
-
-    def describe(self) -> str:
-        return f"type({self.parent.describe()})"
+    text = "type({parent})"
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class ReferentSource(ChainedSource):
     """parent() of a weak reference."""
 
-    def code(self, hold: Namer) -> str:
-        return f"{self.parent.code(hold)}()"
-
-    def describe(self) -> str:
-        return f"{self.parent.describe()}()"
+    text = "{parent}()"
 
 
 def context_value(var: ContextVar[Any]) -> Any:
@@ -255,121 +235,79 @@ def context_value(var: ContextVar[Any]) -> Any:
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class ContextSource(ChainedSource):
     """What a context variable was set to."""
 
-    def code(self, hold: Namer) -> str:
-        return f"{hold(context_value)}({self.parent.code(hold)})"
-
-    def describe(self) -> str:
-        return f"{self.parent.describe()}.get()"
+    text = "{function}({parent})"
+    words = "{parent}.get()"
+    function = context_value
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class LengthSource(ChainedSource):
     """len(parent) of a list."""
 
-    def code(self, hold: Namer) -> str:
-        return f"len({self.parent.code(hold)})"
-
-    def describe(self) -> str:
-        return f"len({self.parent.describe()})"
+    text = "len({parent})"
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class IteratorSource(ChainedSource):
     """iter(parent) of a list."""
 
-    def code(self, hold: Namer) -> str:
-        return f"iter({self.parent.code(hold)})"
-
-    def describe(self) -> str:
-        return self.parent.describe()
+    text = "iter({parent})"
+    words = "{parent}"
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class SizeSource(ChainedSource):
     """parent.size(dim) of a tensor: what a size symbol is bound to."""
 
     dim: int
-
-    def code(self, hold: Namer) -> str:
-        return f"{self.parent.code(hold)}.size({self.dim})"
-
-    def describe(self) -> str:
-        return f"{self.parent.describe()}.size({self.dim})"
+    text = "{parent}.size({self.dim})"
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class StrideSource(ChainedSource):
     """parent.stride(dim) of a tensor."""
 
     dim: int
-
-    def code(self, hold: Namer) -> str:
-        return f"{self.parent.code(hold)}.stride({self.dim})"
-
-    def describe(self) -> str:
-        return f"{self.parent.describe()}.stride({self.dim})"
+    text = "{parent}.stride({self.dim})"
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class GradSource(ChainedSource):
     """parent.grad of a tensor."""
 
-    def code(self, hold: Namer) -> str:
-        return f"{self.parent.code(hold)}.grad"
-
-    def describe(self) -> str:
-        return f"{self.parent.describe()}.grad"
+    text = "{parent}.grad"
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class PlainTensorSource(ChainedSource):
     """A plain tensor on the memory of one of a subclass."""
 
-    def code(self, hold: Namer) -> str:
-        return f"{hold(plain_tensor)}({self.parent.code(hold)})"
-
-    def describe(self) -> str:
-        return self.parent.describe()
+    text = "{function}({parent})"
+    words = "{parent}"
+    function = plain_tensor
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class ArrayTensorSource(ChainedSource):
     """A tensor on the memory of an array of NumPy's."""
 
-    def code(self, hold: Namer) -> str:
-        return f"{hold(torch.from_numpy)}({self.parent.code(hold)})"
-
-    def describe(self) -> str:
-        return self.parent.describe()
+    text = "{function}({parent})"
+    words = "{parent}"
+    function = torch.from_numpy
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class MethodSource(ChainedSource):
     """parent.name() of a type implemented in C (`storage_offset` of a tensor)."""
 
     name: str
-
-    def code(self, hold: Namer) -> str:
-        return f"{self.parent.code(hold)}.{self.name}()"
-
-    def describe(self) -> str:
-        return f"{self.parent.describe()}.{self.name}()"
+    text = "{parent}.{self.name}()"
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class QuestionSource(Source):
     """The answer of a C function that reads a setting of PyTorch or Python; arguments are constants."""
 
@@ -384,7 +322,6 @@ class QuestionSource(Source):
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class DrawSource(Source):
     """What the entry drew from a random generator, behind its guards; `part` of it, if it drew several numbers."""
 
@@ -403,7 +340,6 @@ def question(function: Any, *args: Any) -> QuestionSource:
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class HandledSource(Source):
     """The exception that the caller is handling, or None."""
 
@@ -415,7 +351,6 @@ class HandledSource(Source):
 
 
 @source_class
-@dataclass(frozen=True, slots=True)
 class StateSource(Source):
     """A piece of global state, by name (a row of guards.state: "grad_enabled", "autocast_cpu", "default_dtype",
     ...)."""
