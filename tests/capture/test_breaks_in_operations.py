@@ -275,6 +275,42 @@ def items(x):
     return a.x * y, a(x)
 
 
+class Items(list):
+    def __init__(self, x):
+        super().__init__([x, brk(x, "made")])
+
+    def __getitem__(self, i):
+        return brk(super().__getitem__(i), "item") * 2
+
+    def __len__(self):
+        brk(torch.ones(1), "len")
+        return super().__len__()
+
+    def append(self, value):
+        super().append(brk(value, "append"))
+
+
+class Table(dict):
+    def __missing__(self, key):
+        value = self[key] = brk(torch.ones(3) * len(key), "missing")
+        return value
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, brk(value, "store"))
+
+
+class Generic:
+    def __class_getitem__(cls, x):
+        return brk(x, "class item") * 2
+
+
+def subclasses_of_containers(x):
+    items, table = Items(x * 2), Table(a=x)
+    items.append(x)
+    table["b"] = x * 2
+    return items[0] * 2 + items[2], len(items), [*items], table["abc"] * table["b"], dict(table), Generic[x] * 2
+
+
 # ---- truth, length, membership, text
 class Sized:
     def __init__(self, x, size):
@@ -563,6 +599,29 @@ def two_at_once(x):
         y = y + a * b
     a, b = (brk(v * 2, "unpacked") for v in (x, y))
     return a, b, [*turns(x, 1)], sum(list(turns(x, 2)))
+
+
+def taken_whole(x):
+    y = [v * 2 for v in turns(x, 2)]
+    total = sum(brk(v * 3, "sum") for v in y)
+    some = any(brk(v, "any").dim() > 1 for v in y)
+    every = all(brk(v, "all").dim() == 1 for v in y)
+    names = sorted((brk(i, f"{i}") for i in (3, 1, 2)), key=lambda n: -n, reverse=True)
+    return total * 2, some, every, names, (*turns(x, 1), x), set(brk(i, "set") for i in range(2)), sum(turns(x, 2), x)
+
+
+def unpacked(x):
+    def endless():
+        i = 0
+        while True:
+            i += 1
+            yield brk(x * i, f"endless {i}")
+
+    a, b = turns(x, 2)
+    try:
+        c, d = endless()
+    except ValueError as error:
+        return a * b, str(error)
 
 
 def calls_itself(x):

@@ -176,7 +176,13 @@ def _method_of(frame: Frame, obj: Any, name: str, *args: Any) -> Call | None:
 
 
 def _subscript(frame: Frame, op: Op, operands: list[Any]) -> Call | None:
-    return _method_of(frame, operands[0], "__getitem__", operands[1])
+    container, key = operands
+    found = _method_of(frame, container, "__getitem__", key)
+    if found is not None or not isinstance(container, (type, dict)):
+        return found
+    found = first_entered(frame.tracer, lambda: frame.tracer.subscript(container, key))
+    missing = operators.python_method(frame.tracer, container, "__missing__")
+    return found if found is not None and (isinstance(container, type) or found.function is missing) else None
 
 
 def _slice(frame: Frame, op: Op, operands: list[Any]) -> Call | None:
@@ -359,13 +365,14 @@ def _call(frame: Frame, op: Op, operands: list[Any]) -> Call | None:
 def _called(frame: Frame, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
     if isinstance(function, types.MethodType) and type(function.__self__) is TracedGenerator:
         return Call(_advance, (frame.tracer, function.__self__, function.__name__, args))
-    if isinstance(function, type) and function not in _BUILTINS:
-        return _instance(frame.tracer, function, args, kwargs)
-    try:
-        rule = _BUILTINS.get(function)
-    except TypeError:  # unhashable
+    if not isinstance(function, (type, types.BuiltinFunctionType)):
         return None
-    return None if rule is None or kwargs or not args else rule(frame, args)
+    if args and function in _TAKING:
+        spelled, *leading = _TAKING[function]
+        return Call(spelled, (*leading, *args), kwargs) if _is_driven(frame, args[0]) else None
+    if function in _BUILTINS:
+        return _BUILTINS[function](frame, args) if args and not kwargs else None
+    return _instance(frame.tracer, function, args, kwargs) if isinstance(function, type) else None
 
 
 def _instance(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
@@ -422,12 +429,32 @@ def _setattr(frame: Frame, args: tuple[Any, ...]) -> Call | None:
     return None if _is_native(obj) else first_entered(t, lambda: t.set_attr(obj, name, value))
 
 
-def _list(frame: Frame, args: tuple[Any, ...]) -> Call | None:
-    if operators.python_method(frame.tracer, args[0], "__iter__") is None:
-        return None
-    return Call(spelled_out.all_items, args)
+def _is_driven(frame: Frame, items: Any) -> bool:
+    """Whether taking the items runs code of the program."""
+    t = frame.tracer
+    return type(own(t, items)) is TracedGenerator or operators.python_method(t, items, "__iter__") is not None
 
 
+def _unpack(frame: Frame, op: Op, operands: list[Any]) -> Call | None:
+    items = operands[0]
+    return Call(spelled_out.first_items, (items, op.arg)) if _is_driven(frame, items) else None
+
+
+def _extend(frame: Frame, op: Op, operands: list[Any]) -> Call | None:
+    return Call(spelled_out.all_items, (operands[0],)) if _is_driven(frame, operands[0]) else None
+
+
+# Functions that take the items of their first argument, spelled out.
+_TAKING: dict[Any, tuple[Any, ...]] = {
+    list: (spelled_out.all_items,),
+    tuple: (spelled_out.made_of, tuple),
+    set: (spelled_out.made_of, set),
+    frozenset: (spelled_out.made_of, frozenset),
+    sorted: (spelled_out.made_of, sorted),
+    sum: (spelled_out.added,),
+    any: (spelled_out.any_true,),
+    all: (spelled_out.all_true,),
+}
 _BUILTINS: dict[Any, Callable[[Frame, tuple[Any, ...]], Call | None]] = {
     bool: _of_one(_truth),
     iter: _of_one(_iterator),
@@ -436,7 +463,6 @@ _BUILTINS: dict[Any, Callable[[Frame, tuple[Any, ...]], Call | None]] = {
     getattr: _getattr,
     hasattr: _hasattr,
     setattr: _setattr,
-    list: _list,
     str: lambda frame, args: _text(frame, "__str__", args[0]) if len(args) == 1 else None,
     repr: lambda frame, args: _text(frame, "__repr__", args[0]),
     abs: lambda frame, args: _method_of(frame, args[0], "__abs__"),
@@ -461,6 +487,8 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP"), _truth_and_value),
     "CONVERT_VALUE": _convert,
     **dict.fromkeys(("FORMAT_SIMPLE", "FORMAT_WITH_SPEC"), _format),
+    "UNPACK_SEQUENCE": _unpack,
+    **dict.fromkeys(("LIST_EXTEND", "SET_UPDATE"), _extend),
     "GET_ITER": _iterator,
     "FOR_ITER": _next,
     "BEFORE_WITH": _enter,

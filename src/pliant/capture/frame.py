@@ -117,10 +117,8 @@ class Frame:
                 tracer.steps += 1
                 self.steps_at_op = tracer.steps
                 self.nodes_at_op = tracer.recorder.count
-                handler = handlers[ip]
-                if tracer.steps == tracer.stop_at:
-                    handler = tracer.stop(self)
                 try:
+                    handler = handlers[ip] if tracer.steps != tracer.stop_at else tracer.stop(self)
                     result = handler(self, op)
                 except Raised as raised:
                     self._unwind(raised, op)

@@ -386,8 +386,16 @@ def sequence_item(t: Tracer, container: Any, key: Any) -> Any:
     if isinstance(key, slice):
         raise GraphBreak("unknown-object", f"a slice of a {type(container).__name__} from outside")
     index = _place(t, key)
-    t.world.guard(source, Kind.LENGTH, len(container))
+    _known_length(t, container)
     return t.world.bring(t.native(base.__getitem__, container, index), ItemSource(source, index, base.__name__))
+
+
+def _known_length(t: Tracer, container: Any) -> int:
+    """The length, under a guard, of an instance of a subclass of list or tuple from outside."""
+    if python_method(t, container, "__len__") is not None:
+        raise GraphBreak("unknown-object", f"a {type(container).__name__} from outside has a length of its own")
+    t.world.guard(t.world.source_of(container), Kind.LENGTH, len(container))
+    return len(container)
 
 
 def _own_dict_item(t: Tracer, container: Any, key: Any) -> Any:
@@ -406,6 +414,10 @@ def _class_item(t: Tracer, cls: type, key: Any) -> Any:
 
         t.world.set_origin(member, held(member, str(member)))
         return member
+    own_item = t.world.type_lookup(cls, "__class_getitem__")
+    if isinstance(own_item, classmethod) and isinstance(own_item.__func__, types.FunctionType):
+        if own_item.__func__.__module__ != "typing":
+            return t.call(own_item.__func__, (cls, key), {})
     return t.native(operator.getitem, cls, key)  # list[int]
 
 
@@ -542,8 +554,7 @@ def _iterate_foreign(t: Tracer, value: Any) -> Any:
     if isinstance(value, type) and hasattr(value, "__members__"):
         return iter([t.get_attr(value, name) for name in value.__members__])
     if isinstance(value, (list, tuple)):
-        count = len(value)
-        return iter([subscript(t, value, i) for i in range(count)])
+        return iter([sequence_item(t, value, i) for i in range(_known_length(t, value))])
     if isinstance(value, dict):
         t.world.guard(t.world.source_of(value), Kind.KEYS, tuple(value))
         return iter(list(dict.keys(value)))

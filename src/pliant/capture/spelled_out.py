@@ -201,6 +201,46 @@ def all_items(items: Any) -> list[Any]:
     return found
 
 
+def made_of(function: Method, items: Any, *args: Any, **kwargs: Any) -> Any:
+    """A function that takes all items before it does anything."""
+    return function(all_items(items), *args, **kwargs)
+
+
+def first_items(items: Any, count: int) -> list[Any]:
+    """What unpacking into `count` names reads."""
+    found: list[Any] = []
+    for item in items:
+        found.append(item)
+        if len(found) > count:
+            break
+    return found
+
+
+def added(items: Any, total: Any = 0) -> Any:
+    """sum(items, start)"""
+    if isinstance(total, (str, bytes, bytearray)):
+        return sum(items, total)  # which complains
+    for item in items:
+        total = total + item
+    return total
+
+
+def any_true(items: Any) -> bool:
+    """any(items)"""
+    for item in items:  # noqa: SIM110  # a generator would be between
+        if item:
+            return True
+    return False
+
+
+def all_true(items: Any) -> bool:
+    """all(items)"""
+    for item in items:  # noqa: SIM110
+        if not item:
+            return False
+    return True
+
+
 # ---- `with`
 def entered(enter: Method, leave: Method) -> tuple[Any, Any]:
     """The value of `__enter__`, and `__exit__`."""
@@ -217,4 +257,16 @@ def text(method: Method, name: str, value: Any) -> str:
 
 
 # The code whose rest may enter functions of the program again.
-GO_ON = frozenset(f.__code__ for f in (instance, attribute, operated, contained_by_iteration, all_items))
+_GO_ON = (
+    instance,
+    attribute,
+    operated,
+    contained_by_iteration,
+    all_items,
+    made_of,
+    first_items,
+    added,
+    any_true,
+    all_true,
+)
+GO_ON = frozenset(function.__code__ for function in _GO_ON)

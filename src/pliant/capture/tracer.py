@@ -675,7 +675,8 @@ def _state(frame: Frame, handled: BaseException | None, entered: bool) -> FrameS
     bound = [*(v is not NULL for v in stack), *(True,) * entered]
     index = frame.program.index_of(frame.op.offset)
     try:
-        point = point_at(frame.program, index, bound, frame.locals, kept_locals(frame), entered)
+        kept = frozenset[str]() if frame.is_spelled_out else kept_locals(frame)
+        point = point_at(frame.program, index, bound, frame.locals, kept, entered)
         step_code(point)
     except Unsupported as error:
         raise CannotCapture(BreakReason("unsupported-opcode", str(error), frame.location())) from None

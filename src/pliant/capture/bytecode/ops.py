@@ -267,7 +267,9 @@ FORMS: dict[str, Form] = {
         Form.VALUE,
     ),
     **dict.fromkeys("STORE_ATTR DELETE_ATTR STORE_SUBSCR DELETE_SUBSCR STORE_SLICE".split(), Form.NOTHING),
-    **dict.fromkeys("UNARY_NOT POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE".split(), Form.TEST),
+    **dict.fromkeys(
+        "UNARY_NOT POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE UNPACK_SEQUENCE LIST_EXTEND SET_UPDATE".split(), Form.TEST
+    ),
     **dict.fromkeys("JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP".split(), Form.KEEP),
     "BEFORE_WITH": Form.PAIR,
     **dict.fromkeys("LOAD_METHOD LOAD_SUPER_METHOD".split(), Form.METHOD),

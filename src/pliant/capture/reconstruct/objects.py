@@ -119,7 +119,14 @@ def _builtin(b: Statements, obj: types.BuiltinFunctionType) -> str:
     owner = obj.__self__
     if owner is None or isinstance(owner, (types.ModuleType, type)):
         return b.hold(obj)
-    return b.bind(obj, f"{b.value(owner)}.{obj.__name__}", hint=obj.__name__)
+    name = obj.__name__
+    if isinstance(getattr(type(owner), name, None), types.FunctionType):  # `super()` gave it: its class overrides it
+        base = next(base for base in type(owner).__mro__ if not isinstance(vars(base).get(name), _OVERRIDES))
+        return b.bind(obj, f"{b.hold(base)}.{name}.__get__({b.value(owner)})", hint=name)
+    return b.bind(obj, f"{b.value(owner)}.{name}", hint=name)
+
+
+_OVERRIDES = (types.NoneType, types.FunctionType)
 
 
 def _cell(b: Statements, obj: types.CellType) -> str:
