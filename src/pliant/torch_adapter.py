@@ -193,6 +193,11 @@ def autograd_time() -> int:
     return int(torch._C._autograd._get_sequence_nr())
 
 
+def running_function() -> Any:
+    """The function of autograd's graph whose derivative this thread computes, or None (no public form)."""
+    return torch._C._current_autograd_node()
+
+
 def engine_needs(node: Any) -> bool:
     """Whether the running backward pass wants a gradient for this function of autograd's graph (no public form)."""
     try:

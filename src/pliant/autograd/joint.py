@@ -30,6 +30,7 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.layouts import preserved_strides
 from pliant.graph.passes.purity import memory_root
 from pliant.graph.unbacked import CHECKS, assume
+from pliant.source import SourceLocation
 from pliant.symbolic.expr import Symbol
 
 _aten = torch.ops.aten
@@ -222,6 +223,23 @@ class _Tracer:
 
     # -- all ----------------------------------------------------------------------------------------------------------
     def run(self) -> JointGraph | Cuts:
+        env = self.captured.shape_env
+        outer, env.origin_callback = env.origin_callback, self._line
+        try:
+            return self._trace()
+        finally:
+            env.origin_callback = outer
+
+    def _line(self) -> SourceLocation | None:
+        """The line of the program whose operator, or whose derivative, is being traced."""
+        node = self.mode.origin
+        function = torch_adapter.running_function() if self.mode.stage == "backward" else None
+        if function is not None:
+            nodes = list(self.captured.module.graph.nodes)
+            node = nodes[max(self.timeline.position_of(function), 0)]
+        return None if node is None else node.meta.get("origin")
+
+    def _trace(self) -> JointGraph | Cuts:
         mode = self.mode
         outputs = self.forward()
         self._check_flags()

@@ -7,7 +7,7 @@ Interpretation:       bytecode/ (decoded, normalised, assembled), tracer, frame,
 The world outside:    world (reads under guards, buffered writes), inputs, identity, snapshots, settings, value_kinds.
 The graph:            recorder, torch_calls, regions, autodiff/, arrays, overrides, symbol_nodes, tensor_index,
                       number_domains.
-Its end:              trace (what a capture found), collect, entry, reconstruct/.
+Its end:              trace (what a capture found), collect, entry, reconstruct/, noted (events).
 Breaks:               graph_breaks (kinds and advice), entering, spelled_out, carried, resume_function.
 
 Read `trace.py`, `tracer.py` and `dispatch.py` first.

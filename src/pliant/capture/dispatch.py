@@ -25,6 +25,7 @@ from pliant.capture.bytecode.resume import ResumePoint
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.entry import CallShape, Entry, EntryFunction, GraphCompiler, Symbolic, make_entry
 from pliant.capture.graph_breaks import KINDS, CannotCapture
+from pliant.capture.noted import note_guards, note_symbols
 from pliant.capture.roots import CallableRoot, Root, argument_sources
 from pliant.capture.trace import Break, BreakReason, Trace
 from pliant.capture.tracer import TraceOptions, trace
@@ -42,7 +43,7 @@ from pliant.errors import (
 from pliant.gc_pause import GcPause
 from pliant.guards import native_watch
 from pliant.guards.codegen import MISS
-from pliant.guards.explain import Failure, describe_guard, explain_miss
+from pliant.guards.explain import Failure, explain_miss
 from pliant.guards.kinds import Guard
 from pliant.guards.sources import ArgSource, KwargSource
 from pliant.guards.state import dispatch_modes, dual_level, state_guards, transform_level
@@ -319,14 +320,15 @@ class Dispatcher:
         if self.compilation.guard_filter is not None:
             keep = self.compilation.guard_filter(traced.guards)
             traced.guards = [g for g, k in zip(traced.guards, keep, strict=True) if k]
-        if events.wants("guard"):
-            for guard in (*traced.guards, *extra):
-                events.record("guard", name=self.name, text=describe_guard(guard), where=guard.origin or "")
         with events.stage("entry"):
-            return make_entry(
+            entry = make_entry(
                 traced, self.compilation.compile_graph, self._resume, shape=shape, name=self.name, extra_guards=extra,
                 eager=self._eager_after,
             )  # fmt: skip
+        note_guards(self.name, entry.guards)
+        if entry.graph is not None:
+            note_symbols(self.name, entry.graph.shape_env)
+        return entry
 
     def _eager_after(self, error: str, args: Sequence[Any], kwargs: dict[str, Any], random_state: Any) -> Any:
         """What serves a call whose data its code was not compiled for, or on which an operator fails.
