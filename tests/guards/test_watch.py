@@ -12,6 +12,7 @@ from pliant.guards.codegen import READ_ERRORS
 from pliant.guards.held_section import HeldSection, HeldState, never
 from pliant.guards.kinds import Guard, Kind, TensorFacts
 from pliant.guards.names import Names
+from pliant.guards.parts import dict_of
 from pliant.guards.sources import (
     AttributeSource,
     CellSource,
@@ -115,7 +116,7 @@ def test_changes_of_modules_are_seen(name):
             Guard(first, Kind.TYPE, torch.nn.Linear),
             Guard(DictAttributeSource(first, "training"), Kind.EQUALS, True),
             Guard(DictAttributeSource(first, "_forward_hooks"), Kind.EMPTY, None),
-            Guard(first, Kind.NO_ATTRIBUTE, "forward"),
+            Guard(dict_of(first), Kind.NO_KEY, "forward"),
             Guard(weight, Kind.TENSOR, facts(m[0].weight)),
             Guard(mean, Kind.TENSOR, facts(m[1].running_mean)),
         ]

@@ -28,6 +28,7 @@ from pliant.capture.value_kinds import CONSTANT_TYPES, MUTABLE_CONTAINERS, SYMBO
 from pliant.capture.world import World
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
+from pliant.guards.parts import dict_of
 from pliant.guards.sources import AttributeSource, DictAttributeSource, held
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def _instance_attribute(t: Tracer, obj: Any, name: str, shadows: bool) -> Any:
     if table or hasattr(obj, "__dict__"):
         source = world.source_of(obj)
         assert source is not None
-        world.guard(source, Kind.NO_ATTRIBUTE, name)
+        world.guard(dict_of(source), Kind.NO_KEY, name)
     return MISSING
 
 
@@ -312,7 +313,9 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
         return t.world.bring(example.__dict__[name], DictAttributeSource(source, name))
     if not hasattr(torch.Tensor, name) and not (fake.is_parameter_ and hasattr(torch.nn.Parameter, name)):
         if example is not None:
-            t.world.guard(t.world.source_of(fake), Kind.NO_ATTRIBUTE, name)
+            source = t.world.source_of(fake)
+            assert source is not None
+            t.world.guard(dict_of(source), Kind.NO_KEY, name)
         raise Raised(AttributeError(f"'{fake.__class__.__name__}' object has no attribute '{name}'"))
     if name in ("__class__",):
         return bring_class(t, fake)
@@ -370,7 +373,7 @@ def _function_attribute(t: Tracer, function: types.FunctionType, name: str) -> A
             raise Raised(AttributeError(f"'function' object has no attribute '{name}'", name=name, obj=function))
         return world.resolve(found)
     if not hasattr(function, name):
-        world.guard(source, Kind.NO_ATTRIBUTE, name)
+        world.guard(dict_of(source), Kind.NO_KEY, name)
     value = t.native(getattr, function, name)
     return world.bring(value, AttributeSource(source, name))
 

@@ -61,7 +61,7 @@ from pliant.source import SourceLocation
 _BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)
 _BOUND_TO = (*MUTABLE_CONTAINERS, types.GeneratorType)
 # Kinds of which one value may have several guards.
-_SEVERAL = frozenset((Kind.HAS_KEY, Kind.NO_KEY, Kind.NO_ATTRIBUTE, Kind.DISTINCT, Kind.UNSET, Kind.SEPARATE))
+_SEVERAL = frozenset((Kind.HAS_KEY, Kind.NO_KEY, Kind.DISTINCT, Kind.UNSET, Kind.SEPARATE))
 _FIXED_IF_HELD = frozenset((Kind.TYPE, Kind.IDENTITY, Kind.EQUALS, Kind.RANGE))
 _TPFLAGS_HEAPTYPE = 1 << 9  # classes implemented in C do not change
 _ADOPT_LIMIT = 100_000

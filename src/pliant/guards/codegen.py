@@ -20,7 +20,7 @@ import torch
 from pliant.guards import facts
 from pliant.guards.kinds import MISSING, Guard, Kind, NumberOf, TensorFacts
 from pliant.guards.names import Names
-from pliant.guards.parts import Local, StoragesSource, dict_of, root_of, shape_of, shared, stride_of
+from pliant.guards.parts import Local, StoragesSource, root_of, shape_of, shared, stride_of
 from pliant.guards.sources import (
     ArgSource,
     ChainedSource,
@@ -234,10 +234,6 @@ def _keys(w: GuardWriter, g: Guard) -> str:
     return f"not {w.names(facts.same, 'same')}(tuple({v}), {w.names(e)})"
 
 
-def _key_set(w: GuardWriter, g: Guard) -> str:
-    return f"{w.read(g.source)}.keys() != {w.names(frozenset(g.expected), 'keys')}"
-
-
 def _key_text(w: GuardWriter, key: Any) -> str:
     return repr(key) if type(key) in (str, int, bool) else w.names(key)
 
@@ -248,14 +244,6 @@ def _has_key(w: GuardWriter, g: Guard) -> str:
 
 def _no_key(w: GuardWriter, g: Guard) -> str:
     return f"{_key_text(w, g.expected)} in {w.read(g.source)}"
-
-
-def _has_attribute(w: GuardWriter, g: Guard) -> str:
-    return f"{g.expected!r} not in {w.read(dict_of(g.source))}"
-
-
-def _no_attribute(w: GuardWriter, g: Guard) -> str:
-    return f"{g.expected!r} in {w.read(dict_of(g.source))}"
 
 
 def _empty(w: GuardWriter, g: Guard) -> str:
@@ -420,11 +408,8 @@ _TESTS: dict[Kind, Callable[[GuardWriter, Guard], str]] = {
     Kind.TENSOR: _tensor,
     Kind.LENGTH: _length,
     Kind.KEYS: _keys,
-    Kind.KEY_SET: _key_set,
     Kind.HAS_KEY: _has_key,
     Kind.NO_KEY: _no_key,
-    Kind.HAS_ATTRIBUTE: _has_attribute,
-    Kind.NO_ATTRIBUTE: _no_attribute,
     Kind.EMPTY: _empty,
     Kind.ALL_EMPTY: _all_empty,
     Kind.SAME_AS: _same_as,

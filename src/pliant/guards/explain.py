@@ -246,16 +246,12 @@ def _keys(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
 _FEW_KEYS = 6  # as many as `reprlib` shows
 
 
-def _key(attribute: bool) -> _Words:
-    def words(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
-        table = v.__dict__ if attribute else v
-        source = DictAttributeSource(g.source, g.expected) if attribute else ItemSource(g.source, g.expected)
-        if g.expected not in table:
-            return f"`{source.describe()}` is not there any more", ""
-        new = f", now it is {_short(table[g.expected])}" if isinstance(table, dict) else ", now it is"
-        return f"`{source.describe()}` was not there{new}", "make it before the first call"
-
-    return words
+def _key(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+    name = ItemSource(g.source, g.expected).describe()
+    if g.expected not in v:
+        return f"`{name}` is not there any more", ""
+    new = f" {_short(v[g.expected])}" if isinstance(v, dict) else ""
+    return f"`{name}` was not there, now it is{new}", "make it before the first call"
 
 
 def _changed(what: str) -> _Words:
@@ -343,11 +339,8 @@ _WORDS: dict[Kind, _Words] = {
     Kind.TENSOR: _tensor,
     Kind.LENGTH: _length,
     Kind.KEYS: _keys,
-    Kind.KEY_SET: _keys,
-    Kind.HAS_KEY: _key(False),
-    Kind.NO_KEY: _key(False),
-    Kind.HAS_ATTRIBUTE: _key(True),
-    Kind.NO_ATTRIBUTE: _key(True),
+    Kind.HAS_KEY: _key,
+    Kind.NO_KEY: _key,
     Kind.EMPTY: _empty,
     Kind.ALL_EMPTY: _all_empty,
     Kind.SAME_AS: _same_as,

@@ -24,11 +24,8 @@ class Kind(Enum):
     TENSOR = auto()  # e: TensorFacts
     LENGTH = auto()  # len(v) == e, v an exact builtin container or a subclass without __len__
     KEYS = auto()  # tuple(v) == e: ordered keys of a dict, or items of a set, that were iterated or unpacked
-    KEY_SET = auto()  # v.keys() == set(e): unordered
     HAS_KEY = auto()  # e in v (exact dict or set)
-    NO_KEY = auto()  # e not in v
-    HAS_ATTRIBUTE = auto()  # e in v.__dict__
-    NO_ATTRIBUTE = auto()  # e not in v.__dict__ (instance does not shadow the class)
+    NO_KEY = auto()  # e not in v (an instance's dict that does not shadow its class, for one)
     EMPTY = auto()  # not v
     ALL_EMPTY = auto()  # v is a dict, the items that e names are plain dicts without entries (hooks)
     SAME_AS = auto()  # v is the value of the source e (aliasing of two ways to one object)
@@ -69,7 +66,6 @@ class TensorFacts:
     storage_offset_zero: bool | None = None
     is_leaf: bool | None = None
     dispatch_keys: int | None = None
-    dynamic_dims_marked: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -67,7 +67,7 @@ class DictFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class TensorFacts:
+class TensorMemory:
     """What a tensor's memory says: its class, C++ object, autograd record and the word of that, and its form."""
 
     tensor: torch.Tensor
@@ -75,8 +75,8 @@ class TensorFacts:
     form: Words
 
     @staticmethod
-    def of(known: Description, tensor: torch.Tensor) -> TensorFacts:
-        return TensorFacts(tensor, (id(type(tensor)), tensor._cdata, *known.record_of(tensor)), known.of(tensor))
+    def of(known: Description, tensor: torch.Tensor) -> TensorMemory:
+        return TensorMemory(tensor, (id(type(tensor)), tensor._cdata, *known.record_of(tensor)), known.of(tensor))
 
 
 class Forms:
@@ -106,7 +106,7 @@ class Watched:
 
     words: dict[int, int] = field(default_factory=dict)  # address -> word
     runs: dict[int, tuple[int, ...]] = field(default_factory=dict)  # address -> words from there on
-    tensors: dict[int, TensorFacts] = field(default_factory=dict)  # by identity
+    tensors: dict[int, TensorMemory] = field(default_factory=dict)  # by identity
     dicts: dict[int, DictFacts] = field(default_factory=dict)  # by the identity of the dict
     kept: list[Any] = field(default_factory=list)
 

@@ -25,7 +25,7 @@ from pliant.cpython import LIST_ITEMS, LIST_SIZE, TYPE, WORD, word
 from pliant.guards import facts
 from pliant.guards.codegen import related
 from pliant.guards.kinds import MISSING, Guard, Kind
-from pliant.guards.native_watch import ABSENT, PRESENT, DictFacts, TensorFacts, Watched
+from pliant.guards.native_watch import ABSENT, PRESENT, DictFacts, TensorMemory, Watched
 from pliant.guards.parts import StoragesSource, shared
 from pliant.guards.sources import AttributeSource, CellSource, HeldSource, ItemSource, Source, TypeSource
 from pliant.guards.tensor_words import description, memory_words
@@ -212,15 +212,12 @@ class Watch:
             case Kind.ALL_EMPTY:
                 for name in guard.expected:
                     self._whole_dict(self._item(value, name))
-            case Kind.KEYS | Kind.KEY_SET:
-                if guard.kind is Kind.KEYS and isinstance(value, collections.OrderedDict):
+            case Kind.KEYS:
+                if isinstance(value, collections.OrderedDict):
                     raise CannotWatch  # its order is kept beside the dict
                 self._whole_dict(value)
             case Kind.HAS_KEY | Kind.NO_KEY:
                 self._key(value, guard.expected, PRESENT if guard.kind is Kind.HAS_KEY else ABSENT)
-            case Kind.HAS_ATTRIBUTE | Kind.NO_ATTRIBUTE:
-                wanted = PRESENT if guard.kind is Kind.HAS_ATTRIBUTE else ABSENT
-                self._key(self._instance_dict(value), guard.expected, wanted)
             case Kind.TYPE_LOOKUP:
                 self._lookup(value, guard.expected[0])
             case Kind.TENSOR:
@@ -271,7 +268,7 @@ class Watch:
         known = description()
         if known is None or not known.describes(tensor):
             raise CannotWatch
-        self.watched.tensors[id(tensor)] = TensorFacts.of(known, tensor)
+        self.watched.tensors[id(tensor)] = TensorMemory.of(known, tensor)
 
     def _memory(self, tensor: torch.Tensor) -> None:
         """The tensor goes on to refer to the same memory: as the same C++ object, of which these words stay."""

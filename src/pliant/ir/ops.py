@@ -39,7 +39,6 @@ class ScalarOp:
     c_double: str | None = None
     c_int: str | None = None
     c_bool: str | None = None
-    triton: str | None = None
     cost: int = 1
 
     def c_template(self, dtype: torch.dtype) -> str | None:
