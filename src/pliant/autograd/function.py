@@ -109,6 +109,14 @@ class Halves:
         """Gradients with a history, computed from the inputs and with the random numbers that the forward drew."""
         if not needed:
             return ()
+        return self._with_numbers(ctx, lambda inputs: self.again(inputs, tangents, needed))
+
+    def _with_numbers(self, ctx: Any, compute: Callable[[list[Any]], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """`compute` of the inputs of a call, with the random numbers that it drew."""
+        if len(ctx.inputs) != self.n_inputs:
+            raise RuntimeError(
+                "Trying to backward through the graph a second time: its inputs were freed (retain_graph)"
+            )
         if self.kept.versions(ctx.inputs) != ctx.versions:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
@@ -116,19 +124,30 @@ class Halves:
             )
         inputs = given_again(ctx.inputs)
         if ctx.random_state is None:
-            return self.again(inputs, tangents, needed)
+            return compute(inputs)
         now = torch.get_rng_state()
         torch.set_rng_state(ctx.random_state)
         try:
-            return self.again(inputs, tangents, needed)
+            return compute(inputs)
         finally:
             torch.set_rng_state(now)
+
+    def results_again(self, ctx: Any, apply: Callable[..., tuple[Any, ...]]) -> tuple[Any, ...]:
+        """The results of a call, which are gone, with a history: `kept.replays` says whether they may be asked for."""
+        with torch.enable_grad():
+            return self._with_numbers(ctx, lambda inputs: apply(self.kept.before(inputs), *inputs))
 
 
 def autograd_function(halves: Halves) -> type[torch.autograd.Function]:
     """The function. Its first argument is what to keep of the inputs in their place (None: the inputs)."""
 
     class Compiled(torch.autograd.Function):
+        replays = halves.kept.replays
+
+        @staticmethod
+        def results_again(ctx: Any) -> tuple[Any, ...]:
+            return halves.results_again(ctx, Compiled.apply)
+
         @staticmethod
         def forward(ctx: Any, before: list[Any] | None, *inputs: Any) -> tuple[Any, ...]:
             return halves.forward(ctx, before, inputs)

@@ -3,12 +3,14 @@
 In:     a joint graph, its partition, at each call the inputs.
 Out:    `KeptInputs.before(inputs)`: what to keep instead of the inputs; `given_again(kept)`: tensors to compute from.
 Holds:  values on which a gradient depends are kept as they were before the program wrote them; of other inputs only a
-        description is, so that their memory is free when eager's would be.
+        description is, so that their memory is free when eager's would be. So it is with what another compiled function
+        returned, of which a further gradient can be had by calling that again.
 Reads on: `function.py`, which keeps them; `higher_order.py`, which computes from them.
 """
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
@@ -29,7 +31,8 @@ class KeptInputs:
 
     `copied`: written inputs whose values gradients depend on. `absent`: inputs of which a description will do, since
     no gradient depends on their values. `unsaved`: inputs that autograd does not watch for writes, since the backward
-    does not read them.
+    does not read them. `passed`: those of them that may be the results of other compiled functions. `replays`: whether
+    the program may be called again.
     """
 
     def __init__(self, joint: JointGraph, parts: Partition) -> None:
@@ -44,21 +47,25 @@ class KeptInputs:
         self.absent = [i for i in tensors if i not in read and i in written | loose]
         saved = {s.position for s in parts.saved if s.is_input}
         self.unsaved = [i for i in tensors if i in read and i not in saved and i not in written]
+        self.passed = [i for i in self.unsaved if inputs[i].fake.requires_grad and not _is_leaf(inputs[i])]
         self.random = any(map(draws_numbers, joint.graph.nodes))
+        self.replays = not joint.plan.writes and not checked
 
     def before(self, inputs: list[Any]) -> list[Any] | None:
         """The inputs with copies of those that are going to be written; None where the inputs will do."""
-        if not self.copied and not self.absent:
+        if not self.copied and not self.absent and not self.passed:
             return None
         kept = list(inputs)
         for position in self.copied:
             kept[position] = inputs[position].clone()
         for position in self.absent:
             kept[position] = _Absent(inputs[position])
+        for position in self.passed:
+            kept[position] = _Passed.of(inputs[position])
         return kept
 
     def versions(self, inputs: Any) -> list[int]:
-        return [version(inputs[i]) for i in self.unsaved]
+        return [inputs[i].version() if type(inputs[i]) is _Passed else version(inputs[i]) for i in self.unsaved]
 
 
 class _Absent:
@@ -79,9 +86,57 @@ class _Absent:
             return made if self.is_leaf else made.view_as(made)
 
 
+class _Passed:
+    """What a compiled function returned, or a view of it: where to get it from should it be gone."""
+
+    __slots__ = ("function", "made", "number", "reference", "view")
+
+    def __init__(self, tensor: torch.Tensor, result: torch.Tensor) -> None:
+        self.reference = weakref.ref(tensor)
+        self.function, self.number = result.grad_fn, result.output_nr
+        offset = tensor.storage_offset() - result.storage_offset()
+        self.view = None if tensor is result else (tensor.shape, tensor.stride(), offset)
+        self.made: torch.Tensor | None = None
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> Any:
+        """The tensor itself where it comes from elsewhere, or was written or given hooks since."""
+        base = tensor._base if tensor._is_view() else None
+        result = tensor if base is None else base
+        forward = getattr(result.grad_fn, "_forward_cls", None)
+        if (
+            not getattr(forward, "replays", False)
+            or tensor._version
+            or tensor._backward_hooks
+            or result._backward_hooks
+        ):
+            return tensor
+        return cls(tensor, result)
+
+    def version(self) -> int:
+        tensor = self.reference()
+        return 0 if tensor is None else version(tensor)
+
+    def tensor(self) -> torch.Tensor:
+        found = self.reference() if self.made is None else self.made
+        if found is None:
+            function: Any = self.function
+            found = function._forward_cls.results_again(function)[self.number]
+            if self.view is not None:
+                size, stride, offset = self.view
+                found = found.as_strided(size, stride, found.storage_offset() + offset)
+            self.made = found
+        return found
+
+
+def _is_leaf(one: Any) -> bool:
+    described = one.example if isinstance(one.example, torch.Tensor) else one.fake
+    return bool(described.is_leaf)
+
+
 def given_again(kept: Any) -> list[Any]:
     """The inputs to compute gradients from once more."""
-    return [one.stand_in() if type(one) is _Absent else one for one in kept]
+    return [one.stand_in() if type(one) is _Absent else one.tensor() if type(one) is _Passed else one for one in kept]
 
 
 def _read_by_results(joint: JointGraph) -> set[int]:
