@@ -4,6 +4,7 @@ import bisect
 import contextlib
 import dataclasses
 import heapq
+import itertools
 
 import pytest
 import torch
@@ -368,7 +369,47 @@ def names_of_a_function_whose_dict_was_read(x, log):
     return x + 1
 
 
+class Counted:
+    """Notes how C code looks at it."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def __int__(self):
+        self.log.append("int")
+        return 2
+
+    def __float__(self):
+        self.log.append("float")
+        return 2.5
+
+    def __index__(self):
+        self.log.append("index")
+        return 2
+
+
+def numbers_of_objects(x, log):
+    error = ValueError
+
+    class Complex:
+        def __complex__(self):
+            raise error
+
+    try:
+        complex(Complex())
+    except ValueError:
+        log.append("raised by __complex__")
+    one = Counted(log)
+    log.append((complex(one), complex(1, one), int(one), float(one), "%d %f" % (one, one)))
+    log.append(
+        (list(enumerate("ab", one)), list(itertools.islice("abc", one)), list(itertools.combinations("abc", one)))
+    )
+    log.append(([1, 2, 3][one], range(one), hex(one)))
+    return x + 1
+
+
 PROGRAMS = (
+    numbers_of_objects,
     names_of_a_function_whose_dict_was_read,
     dropped_generators,
     delegated_throw_and_close,

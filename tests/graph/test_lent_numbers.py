@@ -43,7 +43,9 @@ def test_one_graph(name):
     compiled = pliant.compile(f, dynamic=True)
     for n, s in enumerate(VALUES):
         x, y = torch.randn(4 + n, 6, requires_grad=True), torch.randn(4 + n, 6)
-        torch.testing.assert_close(outcome(compiled, x, y, s), outcome(f, x, y, s), equal_nan=True, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(
+            outcome(compiled, x, y, s), outcome(f, x, y, s), equal_nan=True, atol=1e-4, rtol=1e-4
+        )
     assert pliant.stats()["graphs"] == 1 and not pliant.stats()["fallbacks"]
 
 

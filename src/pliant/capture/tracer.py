@@ -390,6 +390,8 @@ class Tracer:
                 raise GraphBreak("unknown-object", f"a {type(value).__name__} from outside is used by C code")
             elif operators.python_method(self, value, "__eq__") is not None and not _generated_eq(type(value)):
                 raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
+            elif any(operators.python_method(self, value, name) is not None for name in ("__index__", "__float__")):
+                raise GraphBreak("unknown-object", f"C code would make a number of a {type(value).__name__}")
 
     def opaque_truth(self, value: Any) -> Any:
         raise GraphBreak("unknown-object", f"the truth of a {type(value).__name__} from outside")

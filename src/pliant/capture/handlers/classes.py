@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture import operators
+from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.random_numbers import make_generator
 from pliant.capture.handlers.table import CLASSES, Args, ClassHandler, Kwargs
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
+from pliant.capture.value_kinds import class_name, concrete
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.sources import held
 
@@ -52,18 +53,23 @@ def pairs_or_mapping(t: Tracer, value: Any) -> Any:
     return [(t.hashable(pair[0]), *pair[1:]) if pair else pair for pair in pairs]
 
 
+# Of these classes only so many arguments are iterables; the others are numbers.
+_ITERABLES = {
+    enumerate: 1,
+    itertools.islice: 1,
+    itertools.permutations: 1,
+    itertools.combinations: 1,
+    itertools.combinations_with_replacement: 1,
+    itertools.count: 0,
+}
+
+
 def _construct_lazy(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    """zip, enumerate, reversed and itertools: lazily over traced iterables."""
-    return t.native(
-        cls,
-        *(
-            a
-            if isinstance(a, int) or type(a) in SYMBOLIC_TYPES or cls is itertools.islice and a is None
-            else t.iterable(a)
-            for a in map(concrete, args)
-        ),
-        **{k: concrete(v) for k, v in kwargs.items()},
-    )
+    """zip, enumerate and itertools: lazily over traced iterables."""
+    split = _ITERABLES.get(cls, len(args))
+    iterables = [t.iterable(a) for a in args[:split]]
+    numbers = [concrete(operators._as_index(t, a)) for a in args[split:]]
+    return t.native(cls, *iterables, *numbers, **{k: concrete(operators._as_index(t, v)) for k, v in kwargs.items()})
 
 
 def _construct_repeat(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -131,10 +137,30 @@ def find_accessor(cls: type) -> Callable[[Tracer, Any, Args], Any] | None:
     return _ACCESSORS.get(cls)
 
 
+_CONVERSIONS = "__bytes__ __index__ __float__ __complex__ __iter__ __getitem__ __len__ __buffer__".split()
+
+
 def _construct_plain(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    for value in args:
+        if any(operators.python_method(t, value, name) is not None for name in _CONVERSIONS):
+            raise GraphBreak("unknown-object", f"{cls.__name__} would call methods of {class_name(value)}")
     return t.native(
         cls, *(t.concrete_tree(t.internalize(a)) for a in args), **{k: t.concrete_tree(v) for k, v in kwargs.items()}
     )
+
+
+def _construct_complex(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    """complex(real, imag), either of which may know how to become a number."""
+    given = {"real": 0, **dict(zip(("real", "imag"), args, strict=False)), **kwargs}
+    method = operators.python_method(t, given["real"], "__complex__")
+    if method is not None:
+        given["real"] = t.call(method, (given["real"],), {})
+        if not isinstance(given["real"], complex):
+            raise GraphBreak("bad-call", "__complex__ gives no complex number")
+    for name, value in given.items():
+        if any(operators.python_method(t, value, special) is not None for special in ("__float__", "__index__")):
+            given[name] = t.call(float, (value,), {})
+    return _construct_plain(t, cls, (), given) if args or kwargs else 0j
 
 
 def _construct_size(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -203,7 +229,6 @@ CLASSES |= {
     ),
     **dict.fromkeys(
         (
-            complex,
             bytes,
             torch.device,
             torch.finfo,
@@ -215,6 +240,7 @@ CLASSES |= {
         _construct_plain,
     ),
     **dict.fromkeys((operator.itemgetter, operator.attrgetter, operator.methodcaller), _construct_partial),
+    complex: _construct_complex,
     itertools.accumulate: _construct_accumulate,
     itertools.repeat: _construct_repeat,
     torch.Size: _construct_size,

@@ -105,9 +105,9 @@ def _plain_exception(t: Tracer, error: BaseException) -> BaseException:
     if base is not type(error):
         made = types.new_class(type(error).__name__, (base,))
         made.__module__ = type(error).__module__
-    shown: BaseException = made.__new__(made)
-    shown.args = tuple(v if type(v) in SIMPLE else Shown(t, v) for v in arguments)
-    return shown
+    plain: BaseException = made.__new__(made)
+    plain.args = tuple(v if type(v) in SIMPLE else shown(t, v) for v in arguments)
+    return plain
 
 
 class Shown:
@@ -125,6 +125,18 @@ class Shown:
 
     def __format__(self, spec: str) -> str:
         return self.t.call(format, (self.value, spec), {})  # type: ignore[no-any-return]
+
+
+def shown(t: Tracer, value: Any) -> Shown:
+    """A `Shown` of a class with the value's name, which converts to a number if the value does."""
+    cls = type(value)
+    numbers = {
+        special: lambda self, convert=convert: self.t.call(convert, (self.value,), {})
+        for special, convert in (("__int__", int), ("__float__", float), ("__index__", operator.index))
+        if operators.python_method(t, value, special) is not None
+    }
+    made: Shown = type(cls.__name__, (Shown,), numbers)(t, value)
+    return made
 
 
 def _refuse_address(value: Any) -> None:
@@ -156,7 +168,7 @@ def _format(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 
 # ---- numbers
-def _convert(function: Any, symbolic: Any, special: str) -> Handler:
+def _convert(function: Any, symbolic: Any, *specials: str) -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == 1 and is_array(args[0]):
             args = (args[0].tensor,)
@@ -165,17 +177,28 @@ def _convert(function: Any, symbolic: Any, special: str) -> Handler:
         if args and type(args[0]) in SYMBOLIC_TYPES:
             return symbolic(t, args[0])
         if args:
-            method = operators.python_method(t, args[0], special)
-            if method is not None:
-                return t.call(method, args, {})
+            for special in specials:
+                method = operators.python_method(t, args[0], special)
+                if method is not None and len(args) == 1:
+                    result = t.call(method, args, {})
+                    return (
+                        symbolic(t, result) if type(result) in SYMBOLIC_TYPES else _checked(function, result, special)
+                    )
             t.refuse_opaque(args[0])
         return t.native(function, *args, **kwargs)
 
     return handler
 
 
-TABLE[int] = _convert(int, to_int, "__int__")
-TABLE[float] = _convert(float, to_float, "__float__")
+def _checked(function: Any, result: Any, special: str) -> Any:
+    """What a conversion makes of what the object's method gave."""
+    if type(result) is not (int if special in ("__int__", "__index__") else function):
+        raise GraphBreak("bad-call", f"{special} gives a {type(result).__name__}")
+    return function(result)
+
+
+TABLE[int] = _convert(int, to_int, "__int__", "__index__", "__trunc__")
+TABLE[float] = _convert(float, to_float, "__float__", "__index__")
 
 
 def _symbolic_math(function: Any, symbolic: Any) -> Handler:
