@@ -270,3 +270,12 @@ def fake_context(getter: Callable[[], Any]) -> AbstractContextManager[Any]:
 
     context: AbstractContextManager[Any] = fake_impl.set_ctx_getter(getter)
     return context
+
+
+def packed_layers(name: str) -> Callable[..., Any]:
+    """Recurrent layers over packed sequences in Python ("lstm", "gru", "rnn_tanh", "rnn_relu"), which have no public name."""
+    from torch._decomp import decompositions
+
+    names = {"lstm": "lstm_data_impl", "gru": "gru_impl_data", "rnn_tanh": "rnn_tanh_data", "rnn_relu": "rnn_relu_data"}
+    found: Callable[..., Any] = getattr(decompositions, names[name])
+    return found

@@ -368,6 +368,8 @@ def _tensor_key(t: Tracer, key: Any) -> Any:
     """An index of a tensor; integers in tensors without dimensions are numbers, as they are in eager."""
     if type(key) is tuple:
         return tuple(_tensor_key(t, part) for part in key)
+    if type(key) is slice:
+        return slice(*[_tensor_key(t, part) for part in (key.start, key.stop, key.step)])
     key = key_of(key)
     if type(key) is FakeTensor and not key.size_ and key.dtype_ in _INTEGERS and t.mode.allow_unbacked:
         return t.native(torch.Tensor.item, key)

@@ -111,6 +111,10 @@ class Recorder(TorchFunctionMode):
             raise GraphBreak(*_REFUSED[func])
         if func is Tensor.requires_grad_:
             self._check_kept_flag(*args, **kwargs)
+        if (func is Tensor.resize_ or "out" in kwargs) and (
+            made := self._onto_new_memory(func, args, kwargs)
+        ) is not None:
+            return made
         if (
             kwargs
             and (rewrite := with_factor if func in FACTORS else into_out if "out" in kwargs else None) is not None
@@ -148,6 +152,31 @@ class Recorder(TorchFunctionMode):
             self.record(func, args, kwargs, result)
         return result
 
+    def become(self, tensor: FakeTensor, made: FakeTensor) -> None:
+        """The tensor is from here on what was made for it, on other memory."""
+        self._forget_constants()
+        with torch._C.DisableTorchFunction(), below_python_dispatch():
+            Tensor.data.__set__(tensor, made)  # type: ignore[attr-defined]
+        tensor.spec, tensor.node = made.spec, made.node
+
+    def _onto_new_memory(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of an operator that gives an empty tensor of the trace memory; None if it is not such a call."""
+        target = kwargs["out"] if "out" in kwargs else args[0]
+        if type(target) is not FakeTensor or target.size_ != (0,) or self.inputs.example_of(target) is not None:
+            return None
+        if target.requires_grad or target._is_view() or "out" not in kwargs and (kwargs or len(args) < 2):
+            return None
+        with self:
+            if "out" in kwargs:
+                made = func(*args, **{name: value for name, value in kwargs.items() if name != "out"})
+                if not isinstance(made, Tensor) or not torch.can_cast(made.dtype, target.dtype):
+                    return None
+                made = made.to(target.dtype)
+            else:
+                made = torch.empty(*args[1:], dtype=target.dtype, device=target.device)
+        self.become(target, made)  # type: ignore[arg-type]  # a fake
+        return target
+
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func in TRUTHS:
             return call_truth(func, self.inputs.mode, args, kwargs)
@@ -163,28 +192,34 @@ class Recorder(TorchFunctionMode):
 
     def _keep_constant(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Numbers that pass through 0-d tensors on the CPU stay known (`torch.div(seq_len, 2)` used as a size)."""
-        if type(result) is not FakeTensor or result.size_ != () or result.device_.type != "cpu" or func in _RANDOM:
-            return
         name = getattr(func, "__name__", "")
-        if (
-            name.rstrip("_") != name
-            and not name.endswith("__")
-            or "out" in kwargs
-            or (name.startswith("__i") and name != "__invert__")
-        ):
-            self._forget_constants()  # who shares the written memory is not tracked
+        if _may_write(func, name, kwargs):
+            self._forget_written(kwargs.get("out", args[0] if args else None))
+            return
+        results = [r for r in (result if isinstance(result, tuple) else (result,)) if _may_be_known(r)]
+        if func in _RANDOM or not results:
             return
         known = _known((args, kwargs))
         if known is None:
-            number = self._symbolic_number(name, args, kwargs)
+            number = (
+                self._symbolic_number(name, args, kwargs) if type(result) is FakeTensor and result.size_ == () else None
+            )
             if number is not None:
                 self._numbers[id(result)] = (result, number)
             return
         with torch._C.DisableTorchFunction(), below_python_dispatch():
             made = func(*known[0], **known[1])
-        if isinstance(made, Tensor) and made.dim() == 0:
-            result.constant = made
-            self._constants.append(result)
+        pairs = zip(result, made) if isinstance(made, tuple) else ((result, made),)
+        for fake, real in pairs:
+            if _may_be_known(fake):
+                fake.constant = real
+                self._constants.append(fake)
+
+    def _forget_written(self, written: Any) -> None:
+        """What is known of tensors after a write: who shares the written memory is not tracked."""
+        known = type(written) is not FakeTensor or written.constant is not None or id(written) in self._numbers
+        if known or written._is_view():
+            self._forget_constants()
 
     def _symbolic_number(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a 0-d tensor computed from sizes holds (`torch.div(x.size(0), 2, rounding_mode="trunc") + 1`)."""
@@ -203,7 +238,7 @@ class Recorder(TorchFunctionMode):
         known = _constant_of(value)
         if known is None:
             return self._numbers.get(id(value), (None, value))[1]
-        if known.is_floating_point() or known.is_complex() or known.dtype is torch.bool:
+        if known.dim() or known.is_floating_point() or known.is_complex() or known.dtype is torch.bool:
             return value
         with torch._C.DisableTorchFunction(), below_python_dispatch():
             return int(known)
@@ -240,6 +275,9 @@ class Recorder(TorchFunctionMode):
         name = func.__self__.__name__
         if name == "grad":
             raise GraphBreak("unsupported-operator", "Tensor.grad of a tensor computed here")
+        if name == "data" and args[0].constant is not None:  # the same memory
+            result.constant = args[0].constant  # type: ignore[attr-defined]  # a fake
+            self._constants.append(result)  # type: ignore[arg-type]
         return self.record(getattr, (args[0], name), {}, result)
 
     def _check_kept_flag(self, tensor: Any, flag: Any = True, **_: Any) -> None:
@@ -433,6 +471,24 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "rsub": lambda a, b: b - a,
     "__rsub__": lambda a, b: b - a,
 }
+
+
+def _may_write(func: Any, name: str, kwargs: dict[str, Any]) -> bool:
+    """Whether the function changes its first argument, or `out`."""
+    if "out" in kwargs or name == "__setitem__" or name.startswith("__i") and name != "__invert__":
+        return True
+    if name.rstrip("_") != name and not name.endswith("__"):
+        return True
+    return "inplace" in getattr(getattr(func, "__code__", None), "co_varnames", ())
+
+
+def _may_be_known(value: Any) -> bool:
+    """Whether elements of such a tensor are kept, if they are known: numbers, and few integers (lengths, indices)."""
+    if type(value) is not FakeTensor or value.device_.type != "cpu":
+        return False
+    sizes = value.size_
+    few = len(sizes) == 1 and type(sizes[0]) is int and sizes[0] <= CONSTANT_NUMEL
+    return sizes == () or few and value.dtype_ in (torch.int64, torch.int32)
 
 
 def _constant_of(value: Any) -> Tensor | None:

@@ -1,7 +1,7 @@
 """The exceptions that operations on tensors raise for sizes, dtypes and wrong arguments, as eager words them.
 
 In:     a call on fakes that failed.
-Out:    the exception that the same call raises on tensors of zeros; None if it raises none.
+Out:    the exception that the same call raises on tensors of zeros and on tensors of ones; None if it raises none, or two.
 Holds:  sizes that were symbolic are specialized: whether the call fails depends on them.
 """
 
@@ -29,9 +29,16 @@ def error_of_eager(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         function, args = getattr(torch.Tensor, function.__name__), (owner, *args)
     elif not (getattr(function, "__module__", None) or "").startswith(("torch", "_operator")):
         return None
+    errors = [_error(function, args, kwargs, fill) for fill in (0, 1)]  # one that depends on elements is the data's
+    if any(error is None for error in errors) or str(errors[0]) != str(errors[1]):
+        return None
+    return errors[0]
+
+
+def _error(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fill: int) -> Exception | None:
     try:
-        real_args = [_stand_in(a) for a in args]
-        real_kwargs = {k: _stand_in(v) for k, v in kwargs.items()}
+        real_args = [_stand_in(a, fill) for a in args]
+        real_kwargs = {k: _stand_in(v, fill) for k, v in kwargs.items()}
     except _Unfit:
         return None
     grad, state = torch.is_grad_enabled(), torch.get_rng_state()
@@ -48,20 +55,20 @@ def error_of_eager(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     return None
 
 
-def _stand_in(value: Any) -> Any:
+def _stand_in(value: Any, fill: int) -> Any:
     if isinstance(value, FakeTensor):
         sizes, strides = [concrete(n) for n in value.size_], [concrete(n) for n in value.stride_]
         if value.device_.type != "cpu" or torch.Size(sizes).numel() > _MANY or value.subclass_ is not None:
             raise _Unfit
         with torch._C.DisableTorchFunction(), below_python_dispatch():
-            made = torch.empty_strided(sizes, strides, dtype=value.dtype_).zero_()
+            made = torch.empty_strided(sizes, strides, dtype=value.dtype_).fill_(fill)
             return made.requires_grad_(value.requires_grad)
     if type(value) in SYMBOLIC_TYPES:
         return concrete(value)
     if type(value) in (list, tuple):
-        return type(value)(map(_stand_in, value))
+        return type(value)(_stand_in(v, fill) for v in value)
     if type(value) is slice:
-        return slice(*map(_stand_in, (value.start, value.stop, value.step)))
+        return slice(*[_stand_in(v, fill) for v in (value.start, value.stop, value.step)])
     if value is None or isinstance(value, (bool, int, float, complex, str, torch.dtype, torch.device, type(...))):
         return value
     raise _Unfit

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from tests.capture.constructs.harness import program
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 
 whole = program("outside")
 broken = program("outside", whole=False)
@@ -263,6 +264,45 @@ def history_before_and_after_data(x, y):
     a = (x * w).sum()
     w.data = w.data * 2
     return torch.autograd.grad(a + (y * w * w).sum(), w)[0]
+
+
+@whole
+def results_onto_empty_tensors(x, y):
+    a, b = torch.empty(0), torch.empty(0)
+    r = torch.add(x, y, out=a)
+    b.resize_(2, 2).fill_(3)
+    b.add_(1)
+    return a, r is a, b
+
+
+# ---- packed sequences of known lengths
+LSTM = nn.LSTM(4, 5, 2, batch_first=True, bidirectional=True)
+RNN = nn.RNN(4, 5)
+
+
+@whole
+def packed_sequences(x, y):
+    p = pack_padded_sequence(torch.stack([x, y]), torch.tensor([2, 3]), batch_first=True, enforce_sorted=False)
+    o, (h, c) = LSTM(p)
+    o2, h2 = RNN(pack_sequence([x[:3], y[:2]]))
+    return (
+        pad_packed_sequence(o, batch_first=True, total_length=5, padding_value=-1.0),
+        h,
+        c,
+        o2,
+        h2,
+        x[: torch.tensor(2)],
+    )
+
+
+@whole
+def known_lists_in_tensors(x, y):
+    a, b, c = torch.tensor([1, 2]), torch.tensor([1, 2]), torch.tensor([1, 2])
+    d = c.detach()
+    b.view(2).add_(1)
+    a.data.add_(1)
+    d.mul_(3)
+    return a.tolist(), b.tolist(), c.tolist(), [x[i] for i in torch.tensor([2, 0]).tolist()]
 
 
 # ---- hooks, lazy modules, copies

@@ -14,6 +14,7 @@ from pliant.capture.handlers import (
     lazy_modules,
     modes,
     optimizers,
+    packed_sequences,
     parameters,
     python_twins,
     questions,
@@ -60,6 +61,7 @@ assert (
     and modes
     and python_twins
     and optimizers
+    and packed_sequences
     and parameters
     and random_numbers
     and rewrites

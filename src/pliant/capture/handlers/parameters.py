@@ -14,7 +14,6 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import CLASSES, Args, Kwargs
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.torch_adapter import below_python_dispatch
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -56,28 +55,25 @@ class _Replaced(torch.autograd.Function):
 
 def set_data(t: Tracer, tensor: FakeTensor, data: Any) -> None:
     """tensor.data = data: the same object on other memory. What was computed of it, and its views, stay as they are."""
+    outside = t.inputs.example_of(tensor) is not None
     same_kind = type(data) is FakeTensor and (data.dtype_, data.device_) == (tensor.dtype_, tensor.device_)
-    if not same_kind or tensor.subclass_ is not None or tensor.requires_grad and data.shape != tensor.shape:
+    same_kind = same_kind and (data.shape == tensor.shape or not tensor.requires_grad)
+    made_leaf = not outside and tensor.is_leaf and isinstance(data, FakeTensor)
+    if not (same_kind or made_leaf) or tensor.subclass_ is not None:
         raise GraphBreak("unsupported-operator", "assignment to Tensor.data of another kind or size")
     made = t.native(torch.Tensor.detach, data)
-    if tensor.requires_grad:
+    if not same_kind:  # with the old one, no gradient would fit
+        made = new_leaf(t, made, tensor.requires_grad, False)
+    elif tensor.requires_grad:
         first = t.recorder.histories.setdefault(id(tensor), tensor.fake_mode.new((), (), tensor.dtype_, tensor.device_))
         first.node = first.node or tensor.node
         before = torch.is_grad_enabled()
         t.call(torch._C._set_grad_enabled, (True,), {})
         made = t.call(_Replaced.apply, (tensor, made), {})
         t.call(torch._C._set_grad_enabled, (before,), {})
-    if t.inputs.example_of(tensor) is not None:
+    if outside:
         t.world.slot_set(tensor, "data", t.native(torch.Tensor.detach, made), "plain")
-    become(t, tensor, made)
-
-
-def become(t: Tracer, tensor: FakeTensor, made: FakeTensor) -> None:
-    """The tensor is from here on what was made for it."""
-    t.recorder._forget_constants()
-    with torch._C.DisableTorchFunction(), below_python_dispatch():
-        torch.Tensor.data.__set__(tensor, made)  # type: ignore[attr-defined]
-    tensor.spec, tensor.node = made.spec, made.node
+    t.recorder.become(tensor, made)
 
 
 def copied(t: Tracer, value: FakeTensor, shares_memory: bool) -> Any:
