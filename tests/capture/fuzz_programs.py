@@ -5,6 +5,7 @@
 """
 
 import argparse
+import ast
 import copy
 import itertools
 import linecache
@@ -184,8 +185,8 @@ class Generator:
             "",
         ]
 
-    def program(self) -> str:
-        lines = [PRELUDE]
+    def program(self, breaks_in_methods: bool = False) -> str:
+        lines = [_with_breaks(self.random.getrandbits(32)) if breaks_in_methods else PRELUDE]
         for number in range(self.random.choice((0, 0, 1, 2))):
             lines += self.function(f"h{number}", f"{PARAMETERS}, {STATE}", (), 1)
             self.functions.append(f"h{number}")
@@ -196,6 +197,17 @@ class Generator:
             self.generators.append(f"g{number}")
         start = ("a, b, n, log, text = x + 0, y * 1, 1, [], []",)
         return "\n".join([*lines, *self.function("f", PARAMETERS, start, 3)])
+
+
+def _with_breaks(seed: int) -> str:
+    """The prelude with calls of `brk` in its methods and generators, before and behind what they do."""
+    chance, tree = random.Random(seed), ast.parse(PRELUDE)
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name != "brk"):
+        for statements in (function.body, *(n.body for n in ast.walk(function) if isinstance(n, (ast.For, ast.With)))):
+            for place in (len(statements), 0):
+                if chance.random() < 0.2:
+                    statements.insert(place, ast.parse("brk()").body[0])
+    return "def brk(): return None\n" + ast.unparse(ast.fix_missing_locations(tree))
 
 
 def load(source: str, name: str) -> types.ModuleType:
@@ -250,7 +262,7 @@ def difference(got, want, path: str = "", depth: int = 6) -> str:
 
 def disagreement(seed: int, backend: str = "eager") -> str:
     """What differs between eager and compiled for this seed; empty if nothing."""
-    source = Generator(seed).program()
+    source = Generator(seed).program(breaks_in_methods=seed % 6 in (1, 2))
     eager, other = load(source, "program"), load(source, "program")
     pliant.reset()
     other.brk, other.opaque = BREAKS[seed % 3]
@@ -282,7 +294,7 @@ def main() -> None:
     parser.add_argument("--file", type=Path, help="write the program of the first seed here and do not run it")
     options = parser.parse_args()
     if options.file is not None:
-        options.file.write_text(Generator(options.first).program())
+        options.file.write_text(Generator(options.first).program(breaks_in_methods=options.first % 6 in (1, 2)))
         return
     bad = []
     with pliant.config.patch(strict=True):

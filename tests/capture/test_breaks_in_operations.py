@@ -9,9 +9,11 @@ import traceback
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 import pliant
 from pliant import graph_break
+from pliant.errors import GraphBreakError
 
 log = []
 
@@ -806,3 +808,48 @@ def test_as_eager(program):
             assert str(found[0]).split("<")[0] == str(expected[0]).split("<")[0]
             torch.testing.assert_close(found[2], expected[2])
             assert found[1] == expected[1]
+
+
+class Counting(TorchFunctionMode):
+    """Counts the operators that Python asks for."""
+
+    seen = 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.seen += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [init, new_and_init, metaclass_call, properties, descriptors, arithmetic, items, truth, membership, texts]
+    + [generator_loop, generator_held, generator_in_objects, with_block, context_managers_in_a_loop, exit_stack],
+    ids=lambda f: f.__name__,
+)
+def test_all_that_comes_before_and_behind_is_in_graphs(program):
+    ran = []
+
+    def count(module, inputs):
+        nodes = sum(node.op in ("call_function", "call_method") for node in module.graph.nodes)
+
+        def run(*args):
+            ran.append(nodes)
+            return module(*args)
+
+        return run
+
+    pliant.reset()
+    compiled = pliant.compile(program, backend=count)
+    compiled(torch.ones(3))
+    ran.clear()
+    compiled(torch.ones(3))
+    x = torch.ones(3)
+    with Counting() as eager:
+        program(x)
+    assert sum(ran) == eager.seen
+
+
+@pytest.mark.parametrize("program", [init, properties, arithmetic, truth, generator_loop, context_manager])
+def test_fullgraph_names_the_innermost_line(program):
+    with pytest.raises(GraphBreakError, match=r"(?s)\[user-request\].*test_breaks_in_operations.py:\d+ in brk "):
+        pliant.compile(program, backend="eager", fullgraph=True)(torch.ones(3))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from torch.utils._pytree import tree_leaves
 
-from pliant.capture import handlers, operators, spelled_out
+from pliant.capture import calls, handlers, operators, spelled_out
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.ops import FORMS, Form, operand_count
 from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE, CallArgs
@@ -365,6 +365,8 @@ def _call(frame: Frame, op: Op, operands: list[Any]) -> Call | None:
 def _called(frame: Frame, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
     if isinstance(function, types.MethodType) and type(function.__self__) is TracedGenerator:
         return Call(_advance, (frame.tracer, function.__self__, function.__name__, args))
+    if isinstance(function, (types.MethodWrapperType, types.WrapperDescriptorType)):
+        return _of_slot(frame.tracer, function, args, kwargs)
     if not isinstance(function, (type, types.BuiltinFunctionType)):
         return None
     if args and function in _TAKING:
@@ -375,11 +377,26 @@ def _called(frame: Frame, function: Any, args: tuple[Any, ...], kwargs: dict[str
     return _instance(frame.tracer, function, args, kwargs) if isinstance(function, type) else None
 
 
+def _of_slot(t: Tracer, slot: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+    """A call of one of Python's own special methods, such as `super()` gives."""
+    if slot.__objclass__ is type and slot.__name__ == "__call__":
+        cls, *rest = (slot.__self__, *args) if isinstance(slot, types.MethodWrapperType) else args
+        return _new_instance(t, cls, tuple(rest), kwargs)
+    if slot.__name__ in ("__getattribute__", "__setattr__", "__delattr__"):
+        return first_entered(t, lambda: calls.call(t, slot, args, kwargs))
+    return None
+
+
 def _instance(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
-    """type.__call__"""
+    """cls(*args, **kwargs)"""
     meta_call = MISSING if type(cls) is type else t.world.type_lookup(type(cls), "__call__")
     if isinstance(meta_call, types.FunctionType):
         return Call(meta_call, (cls, *args), kwargs)
+    return _new_instance(t, cls, args, kwargs)
+
+
+def _new_instance(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+    """type.__call__"""
     if handlers.find_class(cls) is not None or t.world.type_lookup(cls, "__del__") is not MISSING:
         return None
     new = t.world.type_lookup(cls, "__new__")

@@ -122,8 +122,16 @@ def _builtin(b: Statements, obj: types.BuiltinFunctionType) -> str:
     name = obj.__name__
     if isinstance(getattr(type(owner), name, None), types.FunctionType):  # `super()` gave it: its class overrides it
         base = next(base for base in type(owner).__mro__ if not isinstance(vars(base).get(name), _OVERRIDES))
-        return b.bind(obj, f"{b.hold(base)}.{name}.__get__({b.value(owner)})", hint=name)
+        return _bound(b, obj, vars(base)[name])
     return b.bind(obj, f"{b.value(owner)}.{name}", hint=name)
+
+
+def _method_wrapper(b: Statements, obj: types.MethodWrapperType) -> str:
+    return _bound(b, obj, vars(obj.__objclass__)[obj.__name__])
+
+
+def _bound(b: Statements, obj: Any, descriptor: Any) -> str:
+    return b.bind(obj, f"{b.hold(descriptor)}.__get__({b.value(obj.__self__)})", hint=obj.__name__)
 
 
 _OVERRIDES = (types.NoneType, types.FunctionType)
@@ -290,6 +298,7 @@ RECIPES: dict[type, Recipe] = {
     functools.partial: _partial,
     types.MethodType: _method,
     types.BuiltinFunctionType: _builtin,
+    types.MethodWrapperType: _method_wrapper,
     types.CellType: _cell,
     types.FunctionType: _function,
     staticmethod: _static,
