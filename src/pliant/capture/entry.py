@@ -115,40 +115,66 @@ def make_entry(
 
     `eager`: what serves a call on which the graph finds data that its code was not compiled for.
     """
-    needed = trace.graph is not None and _computes(trace.graph)
-    graph = (
-        compile_graph(trace.graph) if trace.graph is not None and needed else None
-    )  # first: backward may add shape guards
-    names = Names()
-    writer = GuardWriter(names, _symbol_sources(trace))
-    guards = [*extra_guards, *trace.guards, *_shape_guards(trace)]
+    graph = _compiled(trace.graph, compile_graph)  # first: backward may add shape guards
+    writer = GuardWriter(Names(), _symbol_sources(trace))
     writer.require(shape.failing_test(), None)
+    guards = [*extra_guards, *trace.guards, *_shape_guards(trace)]
     section, place = _write_guards(writer, guards)
     checks = [*writer.steps[:place], *(section.steps if section else []), *writer.steps[place:]]
-    count = max(trace.outputs.values()) + 1 if trace.outputs else 0
-    outputs = [names.fresh(f"out{i}") for i in range(count)]
-    end_of = _Body(trace, Rebuilder(trace, writer, outputs), resume)
-    tail = end_of.statements()
-    tail = [*_classes(trace, writer, outputs), *tail]
-    draws = _draws(trace, writer)
-    call = _graph_call(trace, writer, section, graph, outputs, eager, end_of.passed) if graph is not None else []
-    early, indexes = alike.arguments(writer.steps[:place])
-    late, others = alike.others(writer.steps[place:], writer.locals)
-    steps = [*early, *(section.use() if section else []), *late]
-    if shape.given_up and end_of.passed is not None:  # what the program has let go of dies with this frame
-        steps = ["given, args = args, tuple(args)", *steps]
-        tail.insert(-1, "given.clear()")
-    elif shape.given_up:
-        steps = ["args = tuple(args)", *steps]
-    body = [*draws, *call, *tail]
-    text = (section.text() + "\n" if section else "") + _function_text(steps, body, end_of.passed)
-    run = _define(text, names, name, section, {alike.ARGUMENTS: indexes, alike.OTHERS: others})
+    body, passed = _body(trace, writer, section, graph, resume, eager)
+    steps, tensors = _steps(writer, section, place)
+    if shape.given_up:
+        _give_up_arguments(steps, body, passed)
+    text = (section.text() + "\n" if section else "") + _function_text(steps, body, passed)
+    run = _define(text, writer.names, name, section, tensors)
     if trace.lock is not None:
         run = _holding(trace.lock, run)
     end = "return" if isinstance(trace.end, Return) else trace.end.reason.kind
     for one in trace.graph.inputs if trace.graph is not None else ():
         one.example = None  # the first call's arguments are not the entry's
-    return Entry(run, name, text, checks, names, guards, end, trace.graph)
+    return Entry(run, name, text, checks, writer.names, guards, end, trace.graph)
+
+
+def _compiled(captured: CapturedGraph | None, compile_graph: GraphCompiler) -> GraphCallable | None:
+    """What runs the graph; None if it computes nothing."""
+    if captured is None or all(node.op in ("placeholder", "output") for node in captured.module.graph.nodes):
+        return None
+    return compile_graph(captured)
+
+
+def _body(
+    trace: Trace,
+    writer: GuardWriter,
+    section: HeldSection | None,
+    graph: GraphCallable | None,
+    resume: ResumeMaker,
+    eager: Callable[..., Any] | None,
+) -> tuple[list[str], int | None]:
+    """The statements behind the guards: draws, the graph, what follows it. Also how many values these return at a
+    break."""
+    outputs = [writer.names.fresh(f"out{i}") for i in range(max(trace.outputs.values(), default=-1) + 1)]
+    end = _Body(trace, Rebuilder(trace, writer, outputs), resume)
+    tail = end.statements()
+    tail = [*_classes(trace, writer, outputs), *tail]
+    draws = _draws(trace, writer)
+    call = _graph_call(trace, writer, section, graph, outputs, eager, end.passed) if graph is not None else []
+    return [*draws, *call, *tail], end.passed
+
+
+def _steps(writer: GuardWriter, section: HeldSection | None, place: int) -> tuple[list[str], dict[str, Sequence[int]]]:
+    """The statements of the check, the section's at their place, and which tensors are learnt to be known."""
+    early, indexes = alike.arguments(writer.steps[:place])
+    late, others = alike.others(writer.steps[place:], writer.locals)
+    return [*early, *(section.use() if section else []), *late], {alike.ARGUMENTS: indexes, alike.OTHERS: others}
+
+
+def _give_up_arguments(steps: list[str], body: list[str], passed: int | None) -> None:
+    """Arguments come in a list; where there is a break, what the program has let go of dies with the frame before it."""
+    if passed is None:
+        steps.insert(0, "args = tuple(args)")
+    else:
+        steps.insert(0, "given, args = args, tuple(args)")
+        body.insert(-1, "given.clear()")
 
 
 def _write_guards(writer: GuardWriter, guards: list[Guard]) -> tuple[HeldSection | None, int]:
@@ -169,10 +195,6 @@ def _write_guards(writer: GuardWriter, guards: list[Guard]) -> tuple[HeldSection
 
 
 _FEW = 3  # so many guards cost less than looking whether they must be checked
-
-
-def _computes(captured: CapturedGraph) -> bool:
-    return any(node.op not in ("placeholder", "output") for node in captured.module.graph.nodes)
 
 
 def _symbol_sources(trace: Trace) -> dict[Any, Source]:
