@@ -74,3 +74,52 @@ def test_as_eager(program):
     compiled = pliant.compile(program)
     for _ in range(2):
         assert compiled(torch.ones(1)) == program(torch.ones(1))
+
+
+class Proxy:
+    """Stands in for another object."""
+
+    def __init__(self, get):
+        object.__setattr__(self, "_get", get)
+
+    @property
+    def __class__(self):
+        return self._get().__class__
+
+    def __getattr__(self, name):
+        return getattr(self._get(), name)
+
+
+def test_proxies_claim_a_class():
+    def program(x):
+        items, tensor = Proxy(lambda: [1, 2]), Proxy(lambda: x)
+        return (
+            isinstance(items, list),
+            isinstance(items, Proxy),
+            isinstance(tensor, (int, torch.Tensor)),
+            (
+                items.__class__,
+                type(items) is Proxy,
+                tensor.shape,
+            ),
+        )
+
+    compiled = pliant.compile(program, backend="eager")
+    for _ in range(2):
+        assert compiled(torch.ones(2)) == program(torch.ones(2))
+
+
+def test_a_metaclass_descriptor_without_getter():
+    class Setter:
+        def __set__(self, obj, value):
+            raise AttributeError
+
+    class Meta(type):
+        pass
+
+    class Example(metaclass=Meta):
+        value = 42
+
+    Meta.value = Setter()
+    compiled = pliant.compile(lambda x: (x + 1, Example.value), backend="eager")
+    assert compiled(torch.ones(2))[1] == 42

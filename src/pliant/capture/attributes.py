@@ -100,7 +100,7 @@ def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
     cls = type(obj)
     if name == "__dict__":
         return t.world.instance_dict(obj) if t.world.is_foreign(obj) and hasattr(obj, name) else _native(t, obj, name)
-    if name == "__class__":
+    if name == "__class__" and not claims_class(t, cls):
         return bring_class(t, obj)
     hook = t.world.type_lookup(cls, "__getattribute__")
     if isinstance(hook, types.FunctionType):
@@ -109,7 +109,9 @@ def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
         from pliant.capture.handlers import local_attribute
 
         return local_attribute(t, obj, name)
-    if hook is not object.__getattribute__ and isinstance(obj, _OWN_LOOKUP):
+    if hook is not object.__getattribute__ and (
+        isinstance(obj, _OWN_LOOKUP) or not isinstance(hook, types.WrapperDescriptorType)
+    ):
         raise GraphBreak("unknown-object", f"the attributes of a {cls.__name__}")
     return _with_getattr(t, obj, name, lambda: generic_get_attr(t, obj, name))
 
@@ -270,6 +272,11 @@ def bring_class(t: Tracer, obj: Any) -> type:
     return cls
 
 
+def claims_class(t: Tracer, cls: type) -> bool:
+    """Whether instances say themselves what their `__class__` is, as stand-ins for other objects do."""
+    return isinstance(t.world.type_lookup(cls, "__class__"), property)
+
+
 _PYTHON_NUMBER: dict[type, type] = {TracedId: int, torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
@@ -406,7 +413,12 @@ def generic_class_attribute(t: Tracer, cls: type, name: str) -> Any:
         return stored
     found = world.type_lookup(cls, name)
     meta = MISSING if type(cls) is type else world.type_lookup(type(cls), name)
-    if meta is not MISSING and not isinstance(meta, _C_DESCRIPTORS) and _is_data_descriptor(t, meta):
+    if (
+        meta is not MISSING
+        and not isinstance(meta, _C_DESCRIPTORS)
+        and _is_data_descriptor(t, meta)
+        and _getter(t, meta)
+    ):
         return bind(t, meta, cls, type(cls), name)
     if found is MISSING or isinstance(found, _C_DESCRIPTORS):
         return _metaclass_attribute(t, cls, name, meta)

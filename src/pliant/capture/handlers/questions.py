@@ -89,6 +89,10 @@ def _check_class(t: Tracer, value: Any, wanted: Any) -> bool:
     )
     if isinstance(hook, types.FunctionType) and not hook.__module__.startswith(("abc", "torch", "typing", "enum")):
         return bool(operators.truth(t, t.call(hook, (wanted, value), {})))
+    if attributes.claims_class(t, cls):
+        claimed = cls if issubclass(cls, wanted) else t.get_attr(value, "__class__")
+        _guard_relation(t, claimed, wanted)
+        return isinstance(claimed, type) and issubclass(claimed, wanted)
     found = bool(t.native(isinstance, value, wanted))
     _guard_relation(t, attributes.bring_class(t, value), wanted)
     return found
@@ -97,7 +101,7 @@ def _check_class(t: Tracer, value: Any, wanted: Any) -> bool:
 def _guard_relation(t: Tracer, cls: Any, wanted: Any) -> None:
     """The bases of the class stay as they are, and so do the classes registered with an abstract one."""
     if isinstance(cls, type):
-        t.world.type_lookup(cls, "__class_getitem__")  # any name: the guard compares `__mro__` too
+        t.world.type_lookup(cls, "__class__")  # any name: the guard compares `__mro__` too
     if isinstance(wanted, abc.ABCMeta) and not (isinstance(cls, type) and wanted in cls.__mro__):
         t.world.guard(question(abc.get_cache_token), Kind.EQUALS, abc.get_cache_token())
 
