@@ -4,7 +4,8 @@ What users call:      compiled_function, dispatch (which entry serves a call), r
                       marked.
 Interpretation:       bytecode/ (decoded, normalised, assembled), tracer, frame, opcodes/, calls, attributes, operators,
                       handlers/ (C functions and effects, by table), generators, class_statements, plain_methods, rewritten.
-The world outside:    world (reads under guards, buffered writes), inputs, identity, snapshots, settings, value_kinds.
+The world outside:    world (reads under guards, buffered writes), made_again, inputs, identity, snapshots, settings,
+                      value_kinds.
 The graph:            recorder, torch_calls, regions, autodiff/, arrays, overrides, symbol_nodes, tensor_index,
                       number_domains.
 Its end:              trace (what a capture found), collect, entry, reconstruct/, noted (events).

@@ -24,6 +24,7 @@ from pliant.capture.arrays import can_be_traced, real_tensor, wrap
 from pliant.capture.carried import Carried
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.identity import HookId
+from pliant.capture.made_again import MADE_AGAIN
 from pliant.capture.snapshots import frozen, unowned_copy
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
 from pliant.capture.value_kinds import (
@@ -49,7 +50,6 @@ from pliant.guards.sources import (
     HeldSource,
     ItemSource,
     KwargSource,
-    MethodSource,
     ModuleMemberSource,
     ReferentSource,
     Source,
@@ -172,31 +172,15 @@ class World:
             return self.inputs.tensor(value, source)
         if issubclass(cls, tuple):
             return self._bring_tuple(value, source)
-        if cls is types.MethodType:
+        if cls in MADE_AGAIN:
             self.guard(source, Kind.TYPE, cls)
-            function = self.bring(value.__func__, AttributeSource(source, "__func__"))
-            receiver = self.bring(value.__self__, AttributeSource(source, "__self__"))
-            return types.MethodType(function, receiver)
+            return MADE_AGAIN[cls](self, value, source)
         if cls in _BOUND_IN_C and type(value.__self__) in _BOUND_TO:
             self.guard(source, Kind.TYPE, cls)
             receiver = self.bring(value.__self__, AttributeSource(source, "__self__"))
             return getattr(receiver, self.bring(value.__name__, AttributeSource(source, "__name__")))
-        if cls is types.MappingProxyType:  # of a copy: only C sees the dict behind it
-            self.guard(source, Kind.TYPE, cls)
-            copied = value.copy()
-            self.set_origin(copied, MethodSource(source, "copy"))
-            return types.MappingProxyType(self.adopt(copied))
-        if cls is slice:
-            self.guard(source, Kind.TYPE, cls)
-            return slice(
-                *(self.bring(getattr(value, n), AttributeSource(source, n)) for n in ("start", "stop", "step"))
-            )
         if cls is range:
             self.guard(source, Kind.RANGE, (value.start, value.stop, value.step))
-            return value
-        if cls is frozenset:
-            self.guard(source, Kind.TYPE, cls)
-            self.guard(source, Kind.KEYS, tuple(value))
             return value
         if cls is types.FunctionType and _is_made_per_call(value, source):
             return self._bring_function(value, source)
