@@ -271,3 +271,14 @@ def test_forward_mode_around(before):
         dual = torch.autograd.forward_ad.make_dual(x, v)
         found, expected = (torch.autograd.forward_ad.unpack_dual(one(dual)) for one in (compiled, f))
     torch.testing.assert_close(found.tangent, expected.tangent)
+
+
+def test_vmap_of_a_branch() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.func.vmap(lambda r: torch.cond(r.sum() > 0, lambda t: t.sin(), lambda t: t.cos() * 2, (r,)))(x)
+
+    x = torch.randn(5, 3, requires_grad=True)
+    found = pliant.compile(f, fullgraph=True)(x)
+    expected = torch.where((x.sum(1) > 0)[:, None], x.sin(), x.cos() * 2)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(torch.autograd.grad(found.sum(), x), torch.autograd.grad(expected.sum(), x))

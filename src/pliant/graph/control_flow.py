@@ -57,6 +57,11 @@ class Branch(Program):
     def described(self, values: Values) -> Tensors:
         return self._branch(0, values[1:])
 
+    def mapped(self, values: Values) -> Tensors:
+        """Below `vmap`, where the predicate may hold for some and not for others: both branches, as eager has it."""
+        chosen = (self._branch(which, values[1:]) for which in (0, 1))
+        return tuple(torch.where(values[0], *pair) for pair in zip(*chosen, strict=True))
+
     def _branch(self, which: int, values: Values) -> Tensors:
         return tuple(self.bodies[which](*[values[i] for i in self.reads[which]]))
 
@@ -261,6 +266,8 @@ class ControlFlow(torch.nn.Module):
             program.random = program.random or _draws(body)
 
     def forward(self, *values: Any) -> tuple[Any, ...]:
+        if isinstance(self.program, Branch) and any(map(torch_adapter.is_mapped, values)):
+            return self.program.mapped(values)
         return tuple(_Apply.apply(self.program, *values))  # type: ignore[no-untyped-call]
 
 
