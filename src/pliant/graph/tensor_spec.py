@@ -102,6 +102,15 @@ def at_least_one(extent: Dim) -> Dim:
     return torch.sym_max(extent, 1)  # type: ignore[no-untyped-call]
 
 
+def smaller(one: Dim, other: Dim) -> Dim:
+    """The smaller of two sizes."""
+    if type(one) is int and type(other) is int:
+        return min(one, other)
+    found = torch.sym_min(one, other)  # type: ignore[no-untyped-call]
+    number = found.node.maybe_as_int() if isinstance(found, torch.SymInt) else None
+    return found if number is None else number
+
+
 def product(dims: Sequence[Dim]) -> Dim:
     total: Dim = 1
     for dim in dims:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pliant.symbolic.shape_env import ShapeEnv
 
 _EXACT = 1 << 53
+# PyTorch's check of a gradient's shape. It asks whether sizes are 1 where they are the same in any case.
+_GRADIENT_SHAPES = "autograd/input_metadata.cpp"
 # PyTorch's derivative formulas. They ask for numbers to make an index of all elements (`as_strided`'s).
 _DERIVATIVES = "autograd/FunctionsManual.cpp"
 
@@ -177,6 +179,8 @@ class SymNode:
         return self.shape_env.statically_known(self.expr) is True
 
     def guard_or_false(self, file: Any = "", line: int = 0) -> bool:
+        if file.endswith(_GRADIENT_SHAPES) and self.hint == 0:
+            return False
         return bool(self.shape_env.evaluate(self.expr, fallback=False))
 
     def guard_or_true(self, file: Any = "", line: int = 0) -> bool:

@@ -31,7 +31,7 @@ from pliant.capture.handlers.effects import is_output, seed_generator, write_out
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.random_numbers import draw
 from pliant.capture.handlers.standard_library import call_value_method, fold, referent
-from pliant.capture.handlers.table import Args, Kwargs
+from pliant.capture.handlers.table import TABLE, Args, Kwargs
 from pliant.capture.handlers.threads import LOCKS, call_lock_method
 from pliant.capture.overrides import enter_device
 from pliant.capture.torch_calls import call_torch
@@ -146,7 +146,8 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
     if name == "as_subclass" and isinstance(receiver, torch.Tensor):
         return t.recorder.as_class(receiver, *args, **kwargs)  # type: ignore[arg-type]  # a fake
     if isinstance(receiver, torch.Tensor) or type(receiver) in SYMBOLIC_TYPES:
-        return call_torch(t, bound, args, kwargs)
+        own = TABLE.get(getattr(torch.Tensor, name, None)) if isinstance(receiver, FakeTensor) else None
+        return call_torch(t, bound, args, kwargs) if own is None else own(t, (receiver, *args), kwargs)
     special = TEXT_METHODS.get(name)
     if special is not None:
         handled = special(t, receiver, args, kwargs)

@@ -66,6 +66,44 @@ def _batch_norm(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return t.call(_batch_norm_averaging, tuple(given[name] for name in names), {})
 
 
+# ---- parts whose sizes C++ code works out as plain numbers
+def _selected(x: Any, mask: Any) -> Any:
+    x, mask = torch.broadcast_tensors(x, mask)  # type: ignore[no-untyped-call]
+    return x[mask]
+
+
+@handles(torch.masked_select, torch.Tensor.masked_select)
+def _masked_select(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """Its derivative wants plain sizes, that of an index does not."""
+    given = dict(zip(("input", "mask"), args)) | kwargs
+    x, mask = given.get("input", given.get("self")), given.get("mask")
+    if not isinstance(x, FakeTensor) or not isinstance(mask, FakeTensor) or not x.requires_grad or "out" in kwargs:
+        return call_torch(t, torch.masked_select, args, kwargs)
+    return (
+        t.call(_selected, (x, mask), {})
+        if mask.dtype_ is torch.bool
+        else call_torch(t, torch.masked_select, args, kwargs)
+    )
+
+
+def _parts(x: Any, sections: int, dim: int) -> Any:
+    each, more = x.size(dim) // sections, x.size(dim) % sections
+    ends = [i * each + min(i, more) for i in range(sections + 1)]
+    return tuple([x.narrow(dim, ends[i], ends[i + 1] - ends[i]) for i in range(sections)])
+
+
+@handles(torch.tensor_split, torch.Tensor.tensor_split)
+def _tensor_split(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """The first parts are one longer where the size is no multiple, which need not be known."""
+    given: dict[str, Any] = {"dim": 0} | dict(zip(("input", "sections", "dim"), args)) | kwargs
+    x, sections, dim = given.get("input", given.get("self")), given.get("sections"), given["dim"]
+    if not isinstance(x, FakeTensor) or type(sections) is not int or type(dim) is not int or sections < 1:
+        return call_torch(t, torch.tensor_split, args, kwargs)
+    if not -x.dim() <= dim < x.dim() or type(x.size_[dim]) is int:
+        return call_torch(t, torch.tensor_split, args, kwargs)
+    return t.call(_parts, (x, sections, dim), {})
+
+
 # ---- what leads out of the graph
 def _refuse(detail: str) -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:

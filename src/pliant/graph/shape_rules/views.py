@@ -26,6 +26,7 @@ from pliant.graph.tensor_spec import (
     require_same,
     row_major_strides,
     same_dim,
+    smaller,
     unlikely,
     with_known_sign,
     wrap_dim,
@@ -322,7 +323,7 @@ def diagonal(x: TensorSpec, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     if a == b:
         raise RuntimeError("diagonal dimensions cannot be identical")
     rows, columns = (x.size[a], x.size[b] - offset) if offset >= 0 else (x.size[a] + offset, x.size[b])
-    length = rows if holds(rows <= columns) else columns
+    length = smaller(rows, columns)
     length = length if holds(length >= 0) else 0
     start = x.offset
     if key_of(length) != 0:
