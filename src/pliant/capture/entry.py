@@ -414,19 +414,24 @@ class _Body:
         for depth, frame in enumerate(reversed(stop.frames)):
             stack = [NULL if v is NULL else self.values.value(v) for v in frame.stack]
             if depth:
-                stack.append(self._continuation(frame, stop.frames[-depth], f"{function}({', '.join(values)})"))
+                stack.append(self._continuation(frame, stop.frames[-depth], function, values))
             function, values = self._step(frame, stack)
         self.passed = len(values) + 1
         return [f"return [{', '.join([*reversed(values), function])}]"]
 
-    def _continuation(self, frame: FrameState, inner: FrameState, rest: str) -> str:
-        """Text of what lies in place of the operands of the operation that has entered the frame `inner`."""
+    def _continuation(self, frame: FrameState, inner: FrameState, function: str, values: list[str]) -> str:
+        """Text of what lies in place of the operands of the operation that has entered the frame `inner`.
+
+        It takes the values out of a list, so that it keeps none of them while it runs.
+        """
         program = decode(frame.code)
         form = FORMS[program.ops[program.index_of(frame.offset)].name]
+        rest = f"take()({', '.join(['take()'] * len(values))})"
         if is_generator(inner.code):
             known = f", {self.values.value(inner.generator)}" if inner.generator is not None else ""
             rest = f"{self.values.hold(stepped)}(lambda: {rest}{known})" + "[0]" * (form is not Form.NEXT)
-        return f"iter(lambda: {rest}, {self.values.hold(END)})" if form is Form.NEXT else f"(lambda: {rest})"
+        called = f"(lambda take: lambda: {rest})([{', '.join([*reversed(values), function])}].pop)"
+        return f"iter({called}, {self.values.hold(END)})" if form is Form.NEXT else called
 
     def _step(self, frame: FrameState, stack: list[Any]) -> tuple[str, list[str]]:
         """Texts of the function that executes the operation at which the frame stands, and then the rest of the frame,

@@ -175,6 +175,8 @@ def _is_missed(value: Any) -> bool:
 
 def ends_noticed(value: Any) -> bool:
     """Whether the end of an object runs code of the program."""
+    if type(value) in (types.BuiltinFunctionType, types.MethodType):
+        value = value.__self__
     cls = type(value)
     return cls is types.GeneratorType or cls not in OURS and any("__del__" in vars(base) for base in cls.__mro__)
 
@@ -184,7 +186,7 @@ def _holds_suspended(value: Any, is_foreign: Callable[[Any], bool]) -> bool:
     while pending:
         obj = pending.pop()
         if type(obj) is TracedGenerator:
-            if obj.started and not obj.finished:
+            if obj.started and (not obj.finished or obj.is_broken):
                 return True
         elif gc.is_tracked(obj) and not isinstance(obj, _HOLD_NONE) and not is_foreign(obj):
             parts = [part for part in gc.get_referents(obj) if id(part) not in seen]
