@@ -422,6 +422,12 @@ def generic_class_attribute(t: Tracer, cls: type, name: str) -> Any:
         return bind(t, meta, cls, type(cls), name)
     if found is MISSING or isinstance(found, _C_DESCRIPTORS):
         return _metaclass_attribute(t, cls, name, meta)
+    return _bound_to_class(t, found, cls, name)
+
+
+def _bound_to_class(t: Tracer, found: Any, cls: type, name: str) -> Any:
+    """What an attribute of a class gives when it is looked up on the class."""
+    world = t.world
     match found:
         case (
             types.FunctionType()

@@ -244,7 +244,10 @@ def _div(args: tuple[Scalar, ...], dtype: torch.dtype) -> Scalar | None:
     return None
 
 
-def _involution(op: str) -> Callable[[tuple[Scalar, ...], torch.dtype], Scalar | None]:
+_Rule = Callable[[tuple[Scalar, ...], torch.dtype], Scalar | None]
+
+
+def _involution(op: str) -> _Rule:
     def rule(args: tuple[Scalar, ...], dtype: torch.dtype) -> Scalar | None:
         x = args[0]
         return x.args[0] if type(x) is Apply and x.op == op else None
@@ -261,28 +264,21 @@ def _where_rule(args: tuple[Scalar, ...], dtype: torch.dtype) -> Scalar | None:
     return x if x is y else None
 
 
-def _and(args: tuple[Scalar, ...], dtype: torch.dtype) -> Scalar | None:
-    x, y = args
-    if x is y:
-        return x
-    if dtype is not torch.bool:
-        return None
-    for a, b in ((x, y), (y, x)):
-        if type(a) is Const:
-            return b if a.value else a
-    return None
+def _connective(neutral: bool) -> _Rule:
+    """`and` (neutral: True) and `or` of a value with itself, of truth values with a constant."""
 
-
-def _or(args: tuple[Scalar, ...], dtype: torch.dtype) -> Scalar | None:
-    x, y = args
-    if x is y:
-        return x
-    if dtype is not torch.bool:
+    def rule(args: tuple[Scalar, ...], dtype: torch.dtype) -> Scalar | None:
+        x, y = args
+        if x is y:
+            return x
+        if dtype is not torch.bool:
+            return None
+        for a, b in ((x, y), (y, x)):
+            if type(a) is Const:
+                return b if bool(a.value) is neutral else a
         return None
-    for a, b in ((x, y), (y, x)):
-        if type(a) is Const:
-            return a if a.value else b
-    return None
+
+    return rule
 
 
 # widenings that lose nothing, so a narrowing cast back is the identity
@@ -313,9 +309,9 @@ def _cast(args: tuple[Scalar, ...], dtype: torch.dtype) -> Scalar | None:
     return None
 
 
-_RULES: dict[str, Callable[[tuple[Scalar, ...], torch.dtype], Scalar | None]] = {
+_RULES: dict[str, _Rule] = {
     "add": _add, "sub": _sub, "mul": _mul, "div": _div, "neg": _involution("neg"), "bit_not": _involution("bit_not"),
-    "where": _where_rule, "bit_and": _and, "bit_or": _or, "cast": _cast,
+    "where": _where_rule, "bit_and": _connective(True), "bit_or": _connective(False), "cast": _cast,
 }  # fmt: skip
 
 
