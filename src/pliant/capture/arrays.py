@@ -82,6 +82,19 @@ def array_attribute(t: Tracer, array: Any, name: str) -> Any:
     raise GraphBreak("unknown-object", f"the attribute {name} of an array")
 
 
+# ---- operands
+def beside_tensor(t: Tracer, left: Any, right: Any) -> tuple[Any, Any]:
+    """Operands of which one may be an array and the other a tensor: a scalar counts as its number, and the tensor's
+    operator takes an array at its right."""
+    if type(left) is FakeTensor and is_array(right):
+        return left, t.call(torch.Tensor.item, (right.tensor,), {}) if is_scalar(right) else right.tensor
+    if type(right) is FakeTensor and is_array(left):
+        if not is_scalar(left):
+            raise GraphBreak("tensor-error", "an array with a tensor at its right")
+        return t.call(torch.Tensor.item, (left.tensor,), {}), right
+    return left, right
+
+
 # ---- calls
 def find(function: types.FunctionType) -> Any:
     """How PyTorch's arrays are computed with: they are not interpreted."""
@@ -98,6 +111,9 @@ def _call_method(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if name == "__iter__":
         return iter([_call_method(t, type(args[0]).__getitem__, (args[0], i), {}) for i in range(len(args[0]))])
     owner = type(_stand_in(t, args[0]))
+    if not hasattr(owner, name) and name.startswith("__i"):  # scalars do not change
+        name = f"__{name[3:]}"
+        function = getattr(type(args[0]), name)
     return _call(t, function, getattr(owner, name, None), args, kwargs)
 
 

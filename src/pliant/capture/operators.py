@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.arrays import is_array, key_of
+from pliant.capture.arrays import beside_tensor, is_array, key_of
 from pliant.capture.attributes import own_member
 from pliant.capture.generators import OURS, TracedGenerator, TracedIterator, own
 from pliant.capture.graph_breaks import GraphBreak, Raised
@@ -111,6 +111,8 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     """left <symbol> right; symbols ending in `=` are in place."""
     inplace = symbol.endswith("=")
     name, function = BINARY[symbol.removesuffix("=")]
+    if is_array(left) or is_array(right):
+        left, right = beside_tensor(t, left, right)
     if inplace:
         function = _INPLACE[symbol[:-1]]
     if _is_plain(left) and _is_plain(right):
@@ -185,6 +187,8 @@ def unary(t: Tracer, name: str, value: Any) -> Any:
 def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     """left <symbol> right for the six comparisons."""
     name, reflected, function = COMPARE[symbol]
+    if is_array(left) or is_array(right):
+        left, right = beside_tensor(t, left, right)
     if _is_plain(left) and _is_plain(right):
         return t.native(function, left, right)
     methods = ordered_methods(t, left, right, f"__{name}__", f"__{reflected}__", comparing=True)
@@ -241,6 +245,8 @@ def contains(t: Tracer, container: Any, item: Any) -> bool:
     method = python_method(t, container, "__contains__")
     if method is not None:
         return concrete(truth(t, t.call(method, (container, item), {})))  # type: ignore[no-any-return]
+    if isinstance(container, dict) and world.needs_guards(container):
+        return world.contains(container, t.hashable(item))
     if cls in (dict, set, frozenset) or cls in DICT_TYPES:
         return bool(t.native(operator.contains, world.adopt(container), t.hashable(item)))
     if cls in (str, bytes, range, types.MappingProxyType):
@@ -558,8 +564,7 @@ def _iterate_foreign(t: Tracer, value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return iter([sequence_item(t, value, i) for i in range(_known_length(t, value))])
     if isinstance(value, dict):
-        t.world.guard(t.world.source_of(value), Kind.KEYS, tuple(value))
-        return iter(list(dict.keys(value)))
+        return iter(t.world.keys_of(value))
     if isinstance(value, type) and isinstance(getattr(type(value), "__iter__", None), types.FunctionType):
         return t.call(type(value).__iter__, (value,), {})  # type: ignore[attr-defined]
     raise GraphBreak("unknown-object", f"iteration over a {type(value).__name__} from outside")

@@ -143,10 +143,15 @@ class Recorder(TorchFunctionMode):
         if func is Tensor.item or func is torch.Tensor.item:
             number = self._number(args[0])
             return self._item(func, args) if number is args[0] else number
-        result = self._run(func, args, kwargs)
+        mode = self.inputs.mode
+        before, mode.draws = mode.draws, False
+        try:
+            result = self._run(func, args, kwargs)
+        finally:
+            drew, mode.draws = mode.draws, before or mode.draws
         if func in _MADE_OF_NUMBERS and torch.get_default_dtype() is not self.default_dtype:
             kwargs = {"dtype": result.dtype_, **kwargs}  # chosen while another dtype was the default
-        self._keep_constant(func, args, kwargs, result)
+        self._keep_constant(func, args, kwargs, None if drew else result)
         returns = func not in _NOT_RECORDED and _has_tensor(result) or self.inputs.shape_env.fresh
         if returns or result is None and (_has_tensor(args) or is_random(func)):
             self.record(func, args, kwargs, result)
@@ -197,7 +202,7 @@ class Recorder(TorchFunctionMode):
             self._forget_written(kwargs.get("out", args[0] if args else None))
             return
         results = [r for r in (result if isinstance(result, tuple) else (result,)) if _may_be_known(r)]
-        if func in _RANDOM or not results:
+        if not results or "empty" in name:
             return
         known = _known((args, kwargs))
         if known is None:
@@ -440,18 +445,6 @@ _RENAMED: dict[Any, str] = {
     for name, method in vars(Tensor).items()
     if isinstance(method, types.FunctionType) and method.__name__ != name
 }
-_RANDOM = frozenset(
-    (
-        torch.rand,
-        torch.randn,
-        torch.randint,
-        torch.normal,
-        torch.bernoulli,
-        torch.empty,
-        Tensor.random_,
-        Tensor.new_empty,
-    )
-)
 
 
 # Functions whose arguments are sizes: 0-d tensors of known value among them are numbers.

@@ -91,6 +91,18 @@ def _changes_setting(function: Any) -> bool:
     return _SETTER.match(function.__name__) is not None
 
 
+def _keeps_setting(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a setting is given the value that it has, which is guarded."""
+    name = function.__name__
+    getter = getattr(function.__self__, name.replace("set_", "get_", 1), None) if "set_" in name[:5] else None
+    if getter is None or kwargs or len(args) != 1 or type(args[0]) not in (bool, int, str) or getter in _settings():
+        return False
+    if type(now := getter()) is not type(args[0]) or now != args[0]:
+        return False
+    t.world.guard(question(getter), Kind.EQUALS, now)
+    return True
+
+
 _OVERRIDE_TESTS = frozenset(
     (torch._C._has_torch_function, torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic)
 )
@@ -104,6 +116,8 @@ def _is_overridden(t: Tracer, values: Iterable[Any]) -> bool:
 def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a PyTorch function on traced values. Errors of shapes or types are left to eager, which words them."""
     if _changes_setting(function):
+        if _keeps_setting(t, function, args, kwargs):
+            return None
         raise GraphBreak("mutated-global-state", f"a call of {function.__module__}.{function.__name__}")
     args = tuple(t.internalize(a) for a in args)
     kwargs = {k: t.internalize(v) for k, v in kwargs.items()}

@@ -338,6 +338,13 @@ class World:
         self.guard(self.source_of(mapping), Kind.HAS_KEY if present else Kind.NO_KEY, key)
         return present
 
+    def keys_of(self, mapping: dict[Any, Any]) -> list[Any]:
+        """The keys of a foreign dict of a class of the program's, in order."""
+        self.guard(self.source_of(mapping), Kind.KEYS, tuple(map(self._plain_key, dict.keys(mapping))))
+        changes = self._dict_changes.get(id(mapping), (mapping, {}))[1]
+        keys = [key for key in dict.keys(mapping) if changes.get(key) is not DELETED]
+        return keys + [key for key, value in changes.items() if value is not DELETED and key not in keys]
+
     def dict_set(self, mapping: dict[Any, Any], key: Any, value: Any) -> None:
         """Store (or DELETED) into a foreign dict, replayed at the end."""
         if id(mapping) in self._shadows:

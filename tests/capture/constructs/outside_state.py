@@ -228,6 +228,46 @@ def methods_of_universal_functions(x, y):
     )
 
 
+@whole
+def draws_on_known_tensors(x, y):
+    torch.randperm(4)
+    noise = torch.normal(torch.tensor(0.0), torch.tensor(1.0)) + torch.bernoulli(torch.tensor(0.5))
+    return x[:, torch.randperm(4)] * noise, torch.randint_like(torch.tensor([1, 2]), 9)
+
+
+ARRAY = np.arange(4, dtype=np.float32)
+
+
+@whole
+def scalars_of_arrays_beside_tensors(x, y):
+    total = ARRAY[1]
+    total += 1
+    return ARRAY.sum() + x, x * ARRAY[1], ARRAY[1] < x, total, -ARRAY[1]
+
+
+class Defaults(dict):
+    def __missing__(self, key):
+        self[key] = len(self)
+        return self[key]
+
+
+DEFAULTS = Defaults(b=2.0)
+
+
+@whole
+def dict_with_defaults(x, y):
+    z = x * DEFAULTS["b"] + DEFAULTS["new"]
+    found = "new" in DEFAULTS, list(DEFAULTS), dict(DEFAULTS)
+    del DEFAULTS["new"]
+    return z, found, "new" in DEFAULTS, list(DEFAULTS.items())
+
+
+@whole
+def settings_that_stay(x, y):
+    torch.set_float32_matmul_precision(torch.get_float32_matmul_precision())
+    return x @ y.T
+
+
 # ---- data of tensors
 @whole
 def data_of_an_input(x, y):

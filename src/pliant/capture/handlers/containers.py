@@ -22,7 +22,7 @@ from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.handlers.text_and_numbers import SIMPLE, shown
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, concrete
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.guards.kinds import MISSING, Kind
+from pliant.guards.kinds import MISSING
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -74,8 +74,7 @@ def _native_base(value: Any) -> type:
 
 
 def _foreign_dict_view(t: Tracer, receiver: dict[Any, Any], name: str) -> Any:
-    t.world.guard(t.world.source_of(receiver), Kind.KEYS, tuple(dict.keys(receiver)))
-    items = {k: t.world.dict_get(receiver, k) for k in dict.keys(receiver)}
+    items = {k: t.world.dict_get(receiver, k) for k in t.world.keys_of(receiver)}
     source = t.world.source_of(receiver)
     assert source is not None
     t.world.set_origin(items, source)  # a view that leaves the trace is one of the original
