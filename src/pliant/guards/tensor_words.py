@@ -1,12 +1,11 @@
 """Which words of a tensor's memory tell that a fact about it changed.
 
 In:     a tensor.
-Out:    `TensorWords` such that, while all hold, its class' object, dtype, device, sizes, strides and requires_grad
-        are the same.
+Out:    `description()`: the words that are equal in all tensors of one dtype, device, sizes, strides and kind, and what
+        follows requires_grad; `memory_word`: what follows the memory that a tensor refers to.
 Holds:  nothing is assumed of PyTorch's layout: at first use the words are found by experiment on small tensors, among
-        the bytes
-        that the allocator gave to the object, and every kind of change is tried; if one goes unseen nothing is
-        offered (None).
+        the bytes that the allocator gave to the object, and every kind of difference is tried; if one goes unseen nothing
+        is offered (None).
         Words may change without a fact changing (then a check runs once more), never the other way round.
 """
 
@@ -33,24 +32,19 @@ class _Layout:
     """Word numbers in the tensor's object that stay as long as its facts do, and where its autograd record is."""
 
     stable: tuple[int, ...]
+    storage: int  # word that points to the memory's record
     autograd: int  # word that points to the autograd record, 0 if there is none
     requires_grad: int  # word of that record
 
-    @property
-    def runs(self) -> list[tuple[int, int]]:
-        """(first, count) of the stretches of stable words. The first word of all, an object's class in C++, stays."""
-        starts = [i for i in self.stable if i and i - 1 not in self.stable]
-        return [(i, next(n for n in range(1, len(self.stable) + 1) if i + n not in self.stable)) for i in starts]
 
-
-def memory_words(tensor: torch.Tensor) -> dict[int, Words] | None:
-    """Words that stay while the tensor refers to the same memory: address -> words from there on. None if it cannot be
+def memory_word(tensor: torch.Tensor) -> tuple[int, int] | None:
+    """The address and the value of a word that stays while the tensor refers to the same memory. None if it cannot be
     watched."""
     layout = _layout()
     if layout is None or not _is_plain(tensor):
         return None
-    address = tensor._cdata
-    return {address + WORD * first: words(address + WORD * first, count) for first, count in layout.runs}
+    address = tensor._cdata + WORD * layout.storage
+    return address, word(address)
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
@@ -164,6 +158,17 @@ def object_place(tensors: Sequence[torch.Tensor]) -> int | None:
     return found[0] if len(found) == 1 else None
 
 
+def only_word(
+    tensors: Sequence[torch.Tensor], count: int, look: Callable[[torch.Tensor], tuple[int, int]]
+) -> int | None:
+    """The one word that has the wanted value in all tensors; `look`: the address of the first word, and the value."""
+    found = set(range(2, count))  # behind the kind and the counts of references
+    for tensor in tensors:
+        address, wanted = look(tensor)
+        found &= {i for i, value in enumerate(words(address, count)) if value == wanted}
+    return found.pop() if len(found) == 1 else None
+
+
 def usable(address: int, most: int) -> int:
     """Words that the allocator says belong to the object, 0 if it does not say."""
     try:
@@ -188,10 +193,10 @@ def _layout() -> _Layout | None:
             return None
         records = [word(probe._cdata + WORD * autograd) for probe in probes]
         requires_grad = _requires_grad_word(autograd, min(usable(record, _MOST_META_WORDS) for record in records))
-        if requires_grad is None:
+        storage = only_word(probes, count, lambda t: (t._cdata, t.untyped_storage()._cdata))
+        if requires_grad is None or storage is None:
             return None
-        layout = _Layout(_stable_words(count), autograd, requires_grad)
-        return layout if all(_seen(layout, change) for change in _CHANGES) else None
+        return _Layout(_stable_words(count), storage, autograd, requires_grad)
 
 
 def _autograd_word(count: int) -> int | None:
@@ -240,40 +245,3 @@ def _stable_words(count: int) -> tuple[int, ...]:
     p.grad = None
     note()
     return tuple(i for i in range(count) if i not in unstable)
-
-
-def _set_data(other: Callable[[], torch.Tensor]) -> Callable[[torch.Tensor], object]:
-    def change(t: torch.Tensor) -> None:
-        t.data = other()
-
-    return change
-
-
-# What must be seen. Each is tried on a fresh tensor of shape (3, 5).
-_CHANGES: tuple[Callable[[torch.Tensor], object], ...] = (
-    lambda t: t.requires_grad_(True),
-    _set_data(lambda: torch.zeros(3, 5)),
-    _set_data(lambda: torch.zeros(5, 3)),
-    _set_data(lambda: torch.zeros(5, 3).t()),
-    _set_data(lambda: torch.zeros(15)),
-    _set_data(lambda: torch.zeros(3, 5, dtype=torch.float64)),
-    _set_data(lambda: torch.zeros(3, 5, dtype=torch.bfloat16)),
-    _set_data(lambda: torch.zeros(3, 10)[:, ::2]),
-    _set_data(lambda: torch.zeros(16)[1:].view(3, 5)),
-    lambda t: t.resize_(2, 5),
-    lambda t: t.t_(),
-    lambda t: t.unsqueeze_(0),
-)
-
-
-def _seen(layout: _Layout, change: Callable[[torch.Tensor], object]) -> bool:
-    """Whether the watched words tell of the change. The probe has an autograd record and requires no grad."""
-    p = torch.zeros(3, 5).requires_grad_(True).requires_grad_(False)
-
-    def now() -> list[int]:
-        record = word(p._cdata + WORD * layout.autograd)
-        return [*(word(p._cdata + WORD * i) for i in layout.stable), word(record + WORD * layout.requires_grad)]
-
-    before = now()
-    change(p)
-    return now() != before

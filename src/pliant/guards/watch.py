@@ -28,7 +28,7 @@ from pliant.guards.kinds import MISSING, Guard, Kind
 from pliant.guards.native_watch import ABSENT, PRESENT, DictFacts, TensorMemory, Watched
 from pliant.guards.parts import StoragesSource, shared
 from pliant.guards.sources import AttributeSource, CellSource, HeldSource, ItemSource, Source, TypeSource
-from pliant.guards.tensor_words import description, memory_words
+from pliant.guards.tensor_words import description, memory_word
 
 # Offsets in CPython's objects; `native_watch` compares them with what the objects say of themselves.
 _MANAGED_DICT = -24
@@ -271,8 +271,8 @@ class Watch:
         self.watched.tensors[id(tensor)] = TensorMemory.of(known, tensor)
 
     def _memory(self, tensor: torch.Tensor) -> None:
-        """The tensor goes on to refer to the same memory: as the same C++ object, of which these words stay."""
-        found = memory_words(tensor)
+        """The tensor goes on to refer to the same memory: as the same C++ object, of which this word stays."""
+        found = memory_word(tensor)
         if found is None:
             raise CannotWatch
         where = range(id(tensor) + 16, id(tensor) + torch.Tensor.__basicsize__ - 7, 8)
@@ -280,7 +280,7 @@ class Watch:
         if not places:
             raise CannotWatch
         self.watched.note(tensor, places[0], tensor._cdata)
-        self.watched.runs |= found
+        self.watched.runs[found[0]] = found[1:]
 
 
 def _note_key(facts: DictFacts, key: Any, wanted: Any) -> None:

@@ -13,12 +13,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import mmap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
-from pliant.cpython import TYPE, WORD, word, words
-from pliant.guards.tensor_words import object_place, usable
+from pliant.cpython import TYPE, WORD, word
+from pliant.guards.tensor_words import object_place, only_word, usable
 from pliant.torch_adapter import below_python_dispatch
 
 _MOST_WORDS = 24
@@ -47,9 +47,9 @@ def _found(tensors: Sequence[torch.Tensor], lazy: Sequence[torch.Tensor]) -> Lay
     count = min(usable(t._cdata, _MOST_WORDS) for t in tensors)
     kept = min(usable(t.untyped_storage()._cdata, _MOST_WORDS) for t in tensors)
     kinds = {word(t._cdata) for t in tensors}
-    storage = _only(tensors, count, lambda t: (t._cdata, t.untyped_storage()._cdata))
-    offset = _only(tensors, count, lambda t: (t._cdata, int(t.storage_offset())))
-    data = _only(tensors, kept, lambda t: (t.untyped_storage()._cdata, t.untyped_storage().data_ptr()))
+    storage = only_word(tensors, count, lambda t: (t._cdata, t.untyped_storage()._cdata))
+    offset = only_word(tensors, count, lambda t: (t._cdata, int(t.storage_offset())))
+    data = only_word(tensors, kept, lambda t: (t.untyped_storage()._cdata, t.untyped_storage().data_ptr()))
     if place is None or len(kinds) != 1 or None in (storage, offset, data):
         return None
     assert data is not None
@@ -60,15 +60,6 @@ def _found(tensors: Sequence[torch.Tensor], lazy: Sequence[torch.Tensor]) -> Lay
             classes = id(torch.Tensor), id(torch.nn.Parameter)
             return Layout(*classes, place // WORD, *kinds, storage, offset, data, owner, *marks)
     return None
-
-
-def _only(tensors: Sequence[torch.Tensor], count: int, look: Callable[[torch.Tensor], tuple[int, int]]) -> int | None:
-    """The one word that has the wanted value in all tensors; `look`: the address of the first word, and the value."""
-    found = set(range(2, count))  # behind the kind and the counts of references
-    for tensor in tensors:
-        address, wanted = look(tensor)
-        found &= {i for i, value in enumerate(words(address, count)) if value == wanted}
-    return found.pop() if len(found) == 1 else None
 
 
 def _right(found: Layout, tensors: Sequence[torch.Tensor], lazy: Sequence[torch.Tensor]) -> bool:
