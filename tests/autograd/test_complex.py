@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import pliant
+from pliant.debug import events
 
 PROGRAMS = {
     "product": lambda a, b: a * b,
@@ -26,3 +27,48 @@ def test_gradients_are_eagers(name):
         expected, found = (torch.autograd.grad(f(a, b).abs().square().sum(), (a, b)) for f in (program, compiled))
         torch.testing.assert_close(found, expected)
     assert pliant.stats()["fallbacks"] == 0
+
+
+def _swap(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    before = x.clone()
+    x.copy_(y)
+    y.copy_(before)
+    return x * y
+
+
+def _parts(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x[0] = 1j
+    x.real.mul_(3)
+    return x + y
+
+
+def _real_source(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    old = x.t() * 1
+    x.copy_(y.real)
+    return old
+
+
+@pytest.mark.parametrize("write", [_swap, _parts, _real_source])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_complex_inputs_are_written(write, dynamic):
+    x, y = (torch.randn(3, 3, dtype=torch.complex64) for _ in range(2))
+    mine, theirs = (x.clone(), y.clone()), (x.clone(), y.clone())
+    with events.collect("fallback") as fell:
+        found = pliant.compile(write, dynamic=dynamic)(*mine)
+    torch.testing.assert_close((found, *mine), (write(*theirs), *theirs))
+    assert not fell
+
+
+def test_complex_parameters_learn():
+    def learn(wrap):
+        torch.manual_seed(0)
+        weight = torch.nn.Parameter(torch.randn(4, 4, dtype=torch.complex64))
+        optimizer = torch.optim.Adam([weight], 0.05)
+        loss, step = wrap(lambda x: (x @ weight).abs().pow(2).mean()), wrap(optimizer.step)
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss(torch.ones(2, 4, dtype=torch.complex64)).backward()
+            step()
+        return weight.detach()
+
+    torch.testing.assert_close(learn(pliant.compile), learn(lambda f: f))

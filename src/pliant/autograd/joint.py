@@ -258,6 +258,7 @@ class _Tracer:
         self.reached_by = reached_by(differentiable, self.leaves)
         tangents = self.tangents(plan)
         gradients = [None if g is None else mode.read(g.node) for g in self.backward(plan, tangents)]
+        _check_sparse(self.graph)
         joint = self._finish(plan, results, new_values, gradients)
         joint.ends = (self.inputs, outputs)
         return joint
@@ -288,6 +289,13 @@ class _Tracer:
             graph, self.captured, plan, holders[:primals], constants, holders[primals:], results, gradients,
             self.reached_by, self.roots, writes, refusal=self.refusal,
         )  # fmt: skip
+
+
+def _check_sparse(graph: fx.Graph) -> None:
+    """A sparse gradient is handed on as it is; fakes, which are dense, do not say what else reading it gives."""
+    made = graph.find_nodes(op="call_function", target=_aten._sparse_coo_tensor_with_dims_and_tensors.default)
+    if any(user.op != "output" for node in made for user in node.users):
+        raise Unsupported("a sparse gradient is used", kind="sparse")
 
 
 def _is_saved(node: fx.Node) -> bool:

@@ -174,6 +174,10 @@ class _GraphLowering:
         assert target.view is not None
         low = self.low
         low.origin = "copy_"
+        if not _in_kernels(target, source):
+            views = (target.view, low.realize(source))
+            low.computations.append(Extern(_COPY, views, {}, (), mutates=(target.view.buffer,), origin=low.origin))
+            return
 
         def at(index: Index) -> Scalar:
             return cast(source.exact_at(_aligned(source, target, index)), target.dtype)
@@ -187,6 +191,8 @@ class _GraphLowering:
         literal = const(0 if number is None else number, target.dtype)
         if source.view is not None and source.view.buffer not in updated:
             return source
+        if not _in_kernels(target, source):
+            return self._copy(source, source.fake)
         if source.view is None:
             axes, index = self.low.axes(target.shape)
             with self.low.ranges.over(axes):
@@ -219,12 +225,25 @@ class _GraphLowering:
             return View(view.buffer, view.shape, strides, view.offset, view.dtype)
         if ZERO in view.shape:
             return View(view.buffer, view.shape, strides, view.offset, view.dtype)
+        if not _in_kernels(t):
+            return self.low.realize(self._copy(t, fake))
         # Dimensions of stride 0 hold one element.
         extents = tuple([ONE if s is ZERO else n for n, s in zip(t.shape, strides)])
         copy = Tensor(self.low, t.dtype, extents, t.exact_at)
         copy.fake = fake
         stored = self.low.store(copy, strides)
         return View(stored.buffer, t.shape, strides, stored.offset, stored.dtype)
+
+
+    def _copy(self, t: Tensor, fake: torch.Tensor) -> Tensor:
+        """The same values in memory of their own, by a call."""
+        (copy,) = self.low.extern(torch.ops.aten.clone.default, (t,), {}, [fake])
+        assert copy is not None
+        return copy
+
+
+def _in_kernels(*tensors: Tensor) -> bool:
+    return all(t.dtype in COMPUTED for t in tensors)
 
 
 def _aligned(source: Tensor, target: Tensor, index: Index) -> Index:
