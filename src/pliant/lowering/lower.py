@@ -234,7 +234,6 @@ class _GraphLowering:
         stored = self.low.store(copy, strides)
         return View(stored.buffer, t.shape, strides, stored.offset, stored.dtype)
 
-
     def _copy(self, t: Tensor, fake: torch.Tensor) -> Tensor:
         """The same values in memory of their own, by a call."""
         (copy,) = self.low.extern(torch.ops.aten.clone.default, (t,), {}, [fake])
