@@ -59,3 +59,15 @@ def test_a_result_of_leaves_that_the_program_keeps_requires_gradients() -> None:
         result = call(torch.ones(3))
         assert result.requires_grad and not result.is_leaf
         result.sum().backward()
+
+
+def test_such_a_result_may_be_a_view() -> None:
+    """The layer's parameters are made by the program; the kernel gives a view of what it allocated."""
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.GroupNorm(2, 4)(x)
+
+    x = torch.randn(3, 4)
+    result = pliant.compile(program)(x)
+    torch.testing.assert_close(result, program(x))
+    assert result.requires_grad

@@ -168,7 +168,7 @@ def _ending(run: Runnable, joint: JointGraph) -> Runnable:
         results = list(run(inputs))
         for position, reached in sources.items():
             starts = [given[i] for i in reached] if joint.refusal else [leaf]
-            results[position] = ending(joint.refusal, results[position], *starts)
+            results[position] = ending(joint.refusal, without_base(results[position]), *starts)
         return results
 
     return call
