@@ -8,9 +8,10 @@ Holds:  an integer expression is a canonical sum of products `const + coef*mono 
         Integers are mathematical integers; an expression means something only where no divisor in it is zero.
         Every rewrite holds for all values of the symbols: what needs a range lives in `simplify.py` and `prove.py`.
 Memory: nodes live as long as the process; symbol names repeat between compilations, and so do their expressions.
-Reads on: `rules/` (one file a theme), `traverse.py`, `bounds.py`, `shape_env.py`.
+Reads on: `operations.py` (the other nodes), `polynomials.py` (sums and products), `rules/` (one file a theme),
+        `traverse.py`, `bounds.py`, `shape_env.py`.
 
-This module is one thing: the node classes and the arithmetic of polynomials that their constructors need.
+All names of the three modules of nodes are found here.
 """
 
 from __future__ import annotations
@@ -25,12 +26,9 @@ Kind: TypeAlias = "type[int] | type[float] | type[bool]"
 Number: TypeAlias = "int | float | bool"
 Term: TypeAlias = "tuple[Expr, int]"
 
-EXPAND_LIMIT = 36  # terms: larger products stay factored, so that expressions grow linearly
 _MEMO_LIMIT = 1 << 16
 
 _table: dict[tuple[object, ...], Expr] = {}
-_add_memo: dict[tuple[Expr, Expr], Expr] = {}
-_mul_memo: dict[tuple[Expr, Expr], Expr] = {}
 
 
 class UnknownTruth(Unsupported, TypeError):
@@ -54,25 +52,25 @@ class Expr:
 
     # -- integer and float arithmetic ---------------------------------------------------------------------------------
     def __add__(self, other: ExprLike) -> Expr:
-        return add(self, lit(other))
+        return polynomials.add(self, lit(other))
 
     def __radd__(self, other: ExprLike) -> Expr:
-        return add(lit(other), self)
+        return polynomials.add(lit(other), self)
 
     def __sub__(self, other: ExprLike) -> Expr:
-        return sub(self, lit(other))
+        return polynomials.sub(self, lit(other))
 
     def __rsub__(self, other: ExprLike) -> Expr:
-        return sub(lit(other), self)
+        return polynomials.sub(lit(other), self)
 
     def __mul__(self, other: ExprLike) -> Expr:
-        return mul(self, lit(other))
+        return polynomials.mul(self, lit(other))
 
     def __rmul__(self, other: ExprLike) -> Expr:
-        return mul(lit(other), self)
+        return polynomials.mul(lit(other), self)
 
     def __neg__(self) -> Expr:
-        return neg(self)
+        return polynomials.neg(self)
 
     def __floordiv__(self, other: ExprLike) -> Expr:
         return division.floordiv(self, lit(other))
@@ -278,336 +276,6 @@ class Apply(Expr):
     rank: ClassVar[int] = 2
 
 
-class FloorDiv(Apply):
-    """text: a // b      Python's floor division of integers."""
-
-    __slots__ = ()
-    rank = 3
-
-
-class Mod(Apply):
-    """text: a % b      Python's remainder of integers: zero, or the divisor's sign."""
-
-    __slots__ = ()
-    rank = 4
-
-
-class Min(Apply):
-    """text: min(a, b, ...)      integers, two or more."""
-
-    __slots__ = ()
-    rank = 5
-
-
-class Max(Apply):
-    """text: max(a, b, ...)      integers, two or more."""
-
-    __slots__ = ()
-    rank = 6
-
-
-class Pow(Apply):
-    """text: a**b      integers, b >= 0."""
-
-    __slots__ = ()
-    rank = 7
-
-
-class Factored(Apply):
-    """text: (a)*(b)      a product of sums too long to expand."""
-
-    __slots__ = ()
-    rank = 8
-
-
-class LeftShift(Apply):
-    """text: a << b      integers, b >= 0."""
-
-    __slots__ = ()
-    rank = 9
-
-
-class RightShift(Apply):
-    """text: a >> b      integers, b >= 0; rounds down."""
-
-    __slots__ = ()
-    rank = 10
-
-
-class BitAnd(Apply):
-    """text: a & b"""
-
-    __slots__ = ()
-    rank = 11
-
-
-class BitOr(Apply):
-    """text: a | b"""
-
-    __slots__ = ()
-    rank = 12
-
-
-class BitXor(Apply):
-    """text: a ^ b"""
-
-    __slots__ = ()
-    rank = 13
-
-
-class ToInt(Apply):
-    """text: math.trunc(x)      a float toward zero."""
-
-    __slots__ = ()
-    rank = 14
-
-
-class Floor(Apply):
-    """text: math.floor(x)      a float to the integer below."""
-
-    __slots__ = ()
-    rank = 15
-
-
-class Ceil(Apply):
-    """text: math.ceil(x)      a float to the integer above."""
-
-    __slots__ = ()
-    rank = 16
-
-
-class Round(Apply):
-    """text: round(x)      a float to the nearest integer, halves to even."""
-
-    __slots__ = ()
-    rank = 17
-
-
-class Select(Apply):
-    """text: (a if c else b)      integers."""
-
-    __slots__ = ()
-    rank = 18
-
-
-# -- floats -----------------------------------------------------------------------------------------------------------
-
-
-class FloatApply(Apply):
-    """An operation whose value is a float, with IEEE double meaning and exactly this evaluation order."""
-
-    __slots__ = ()
-    kind = float
-    rank = 30
-
-
-class ToFloat(FloatApply):
-    """text: float(n)      n an integer, rounded to nearest."""
-
-    __slots__ = ()
-    rank = 31
-
-
-class TrueDiv(FloatApply):
-    """text: a / b      floats."""
-
-    __slots__ = ()
-    rank = 32
-
-
-class IntTrueDiv(FloatApply):
-    """text: a / b      integers; the exact quotient rounded once, as Python does."""
-
-    __slots__ = ()
-    rank = 33
-
-
-class FloatAdd(FloatApply):
-    """text: a + b"""
-
-    __slots__ = ()
-    rank = 34
-
-
-class FloatSub(FloatApply):
-    """text: a - b"""
-
-    __slots__ = ()
-    rank = 35
-
-
-class FloatMul(FloatApply):
-    """text: a * b"""
-
-    __slots__ = ()
-    rank = 36
-
-
-class FloatNeg(FloatApply):
-    """text: -a"""
-
-    __slots__ = ()
-    rank = 37
-
-
-class FloatMod(FloatApply):
-    """text: a % b      Python's float remainder."""
-
-    __slots__ = ()
-    rank = 38
-
-
-class FloatPow(FloatApply):
-    """text: a ** b      floats, real results only."""
-
-    __slots__ = ()
-    rank = 39
-
-
-class FloatMin(FloatApply):
-    """text: min(a, b)      Python's: the second only if it is smaller."""
-
-    __slots__ = ()
-    rank = 40
-
-
-class FloatMax(FloatApply):
-    """text: max(a, b)      Python's: the second only if it is greater."""
-
-    __slots__ = ()
-    rank = 41
-
-
-class FloatAbs(FloatApply):
-    """text: abs(a)"""
-
-    __slots__ = ()
-    rank = 42
-
-
-class RoundDigits(FloatApply):
-    """text: round(x, n)      n an integer."""
-
-    __slots__ = ()
-    rank = 43
-
-
-class FloatSelect(FloatApply):
-    """text: (a if c else b)      floats."""
-
-    __slots__ = ()
-    rank = 44
-
-
-class MathCall(FloatApply):
-    """A one-argument function of `math`; concrete classes below name it."""
-
-    __slots__ = ()
-    function: ClassVar[str] = ""
-
-
-def _math_class(name: str, rank: int) -> type[MathCall]:
-    """A concrete `MathCall`, text `math.<name>(x)`."""
-    fields = {"__slots__": (), "function": name, "rank": rank, "__doc__": f"text: math.{name}(x)"}
-    fields["__module__"] = __name__
-    return cast("type[MathCall]", type(name.capitalize(), (MathCall,), fields))
-
-
-MATH_CLASSES: tuple[type[MathCall], ...] = tuple(
-    _math_class(name, 50 + i)
-    for i, name in enumerate("sqrt cos cosh sin sinh tan tanh asin acos atan log log2 exp".split())
-)
-Sqrt, Cos, Cosh, Sin, Sinh, Tan, Tanh, Asin, Acos, Atan, Log, Log2, Exp = MATH_CLASSES
-
-
-# -- booleans ---------------------------------------------------------------------------------------------------------
-
-
-class BoolApply(Apply):
-    """An operation whose value is a boolean."""
-
-    __slots__ = ()
-    kind = bool
-    rank = 70
-
-
-class Eq(BoolApply):
-    """text: p == 0      integer p, leading coefficient positive, coefficients coprime."""
-
-    __slots__ = ()
-    rank = 71
-
-
-class Ne(BoolApply):
-    """text: p != 0      the negation of `Eq`."""
-
-    __slots__ = ()
-    rank = 72
-
-
-class Le(BoolApply):
-    """text: p <= 0      integer p, coefficients of the monomials coprime."""
-
-    __slots__ = ()
-    rank = 73
-
-
-class FloatEq(BoolApply):
-    """text: a == b      floats."""
-
-    __slots__ = ()
-    rank = 74
-
-
-class FloatLt(BoolApply):
-    """text: a < b      floats; false if one is NaN, so its negation is `Not`."""
-
-    __slots__ = ()
-    rank = 75
-
-
-class FloatLe(BoolApply):
-    """text: a <= b      floats."""
-
-    __slots__ = ()
-    rank = 76
-
-
-class IsInteger(BoolApply):
-    """text: x.is_integer()"""
-
-    __slots__ = ()
-    rank = 77
-
-
-class Not(BoolApply):
-    """text: not a      only around what has no negated form of its own."""
-
-    __slots__ = ()
-    rank = 78
-
-
-class And(BoolApply):
-    """text: a and b      two or more, sorted."""
-
-    __slots__ = ()
-    rank = 79
-
-
-class Or(BoolApply):
-    """text: a or b      two or more, sorted."""
-
-    __slots__ = ()
-    rank = 80
-
-
-class BoolEq(BoolApply):
-    """text: a == b      booleans, sorted."""
-
-    __slots__ = ()
-    rank = 81
-
-
 # -- interning --------------------------------------------------------------------------------------------------------
 
 _NO_SYMBOLS: frozenset[Symbol] = frozenset()
@@ -720,136 +388,6 @@ def lit(value: ExprLike) -> Expr:
     raise TypeError(f"{type(value).__name__} has no symbolic form")
 
 
-# -- polynomial arithmetic --------------------------------------------------------------------------------------------
-
-
-def add(a: Expr, b: Expr) -> Expr:
-    key = (a, b)
-    found = _add_memo.get(key)
-    if found is None:
-        found = _add(a, b)
-        _remember(_add_memo, key, found)
-    return found
-
-
-def _add(a: Expr, b: Expr) -> Expr:
-    if a.kind is not int or b.kind is not int:
-        return floats.add(a, b)
-    if not b.terms:
-        return _shift(a, b.const)
-    if not a.terms:
-        return _shift(b, a.const)
-    terms = dict(a.terms)
-    for mono, coef in b.terms:
-        total = terms.get(mono, 0) + coef
-        if total:
-            terms[mono] = total
-        else:
-            del terms[mono]
-    return from_terms(a.const + b.const, terms)
-
-
-def _shift(a: Expr, by: int) -> Expr:
-    """`a + by`; the terms are sorted already."""
-    if by == 0:
-        return a
-    if not a.terms:
-        return Integer(a.const + by)
-    const = a.const + by
-    if const == 0 and len(a.terms) == 1 and a.terms[0][1] == 1:
-        return a.terms[0][0]
-    return _from_pairs(const, a.terms)
-
-
-def neg(a: Expr) -> Expr:
-    return scale(a, -1) if a.kind is int else floats.neg(a)
-
-
-def sub(a: Expr, b: Expr) -> Expr:
-    if a.kind is not int or b.kind is not int:
-        return floats.sub(a, b)
-    return add(a, scale(b, -1))
-
-
-def scale(a: Expr, by: int) -> Expr:
-    """`by * a` for an integer expression."""
-    if by == 1:
-        return a
-    if by == 0:
-        return ZERO
-    if not a.terms:
-        return Integer(a.const * by)
-    pairs = tuple([(m, c * by) for m, c in a.terms])
-    const = a.const * by
-    if const == 0 and len(pairs) == 1 and pairs[0][1] == 1:
-        return pairs[0][0]
-    return _from_pairs(const, pairs)
-
-
-def mul(a: Expr, b: Expr) -> Expr:
-    key = (a, b)
-    found = _mul_memo.get(key)
-    if found is None:
-        found = _mul(a, b)
-        _remember(_mul_memo, key, found)
-    return found
-
-
-def _mul(a: Expr, b: Expr) -> Expr:
-    if a.kind is not int or b.kind is not int:
-        return floats.mul(a, b)
-    if not b.terms:
-        return scale(a, b.const)
-    if not a.terms:
-        return scale(b, a.const)
-    if len(a.terms) * len(b.terms) > EXPAND_LIMIT or _stays_factored(a, b) or _stays_factored(b, a):
-        return _intern(Factored, (a, b) if a.digest <= b.digest else (b, a))
-    terms: dict[Expr, int] = {}
-    for mono_a, coef_a in a.terms:
-        if b.const:
-            _accumulate(terms, mono_a, coef_a * b.const)
-        for mono_b, coef_b in b.terms:
-            _accumulate(terms, multiply_monomials(mono_a, mono_b), coef_a * coef_b)
-    if a.const:
-        for mono_b, coef_b in b.terms:
-            _accumulate(terms, mono_b, a.const * coef_b)
-    return from_terms(a.const * b.const, terms)
-
-
-def _stays_factored(a: Expr, b: Expr) -> bool:
-    """A factored product times a sum is not distributed: it would grow again."""
-    return len(b.terms) > 1 and any(type(atom) is Factored for mono, _ in a.terms for atom in atoms_of(mono))
-
-
-def _accumulate(terms: dict[Expr, int], mono: Expr, coef: int) -> None:
-    total = terms.get(mono, 0) + coef
-    if total:
-        terms[mono] = total
-    else:
-        terms.pop(mono, None)
-
-
-def multiply_monomials(a: Expr, b: Expr) -> Expr:
-    atoms = sorted(atoms_of(a) + atoms_of(b), key=_atom_order)
-    return _intern(Product, tuple(atoms))
-
-
-def _atom_order(atom: Expr) -> tuple[Any, ...]:
-    return cast("tuple[Any, ...]", atom.order[1])
-
-
-def atoms_of(mono: Expr) -> tuple[Expr, ...]:
-    """The factors of one monomial."""
-    return mono.args if type(mono) is Product else (mono,)
-
-
-def monomial(atoms: tuple[Expr, ...]) -> Expr:
-    """The product of sorted atoms; 1 if there are none."""
-    if not atoms:
-        return ONE
-    return atoms[0] if len(atoms) == 1 else _intern(Product, atoms)
-
-
 def _remember(memo: dict[Any, Expr], key: Any, value: Expr) -> None:
     if len(memo) >= _MEMO_LIMIT:
         memo.clear()
@@ -876,6 +414,11 @@ def rule_memo(rule: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr
     return remembered
 
 
-# The rules and the printer build on the classes above, so they come last.
+# The other nodes, the arithmetic, the rules and the printer build on the classes above, so they come last.
+from pliant.symbolic import polynomials  # noqa: E402
+from pliant.symbolic.operations import *  # noqa: E402, F403
+from pliant.symbolic.polynomials import *  # noqa: E402, F403
+
+# isort: split
 from pliant.symbolic import printer  # noqa: E402
 from pliant.symbolic.rules import division, floats, powers, relations  # noqa: E402

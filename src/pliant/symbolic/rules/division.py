@@ -7,23 +7,9 @@ from __future__ import annotations
 
 import math
 
-from pliant.symbolic.expr import (
-    ONE,
-    ZERO,
-    Expr,
-    FloorDiv,
-    Integer,
-    Mod,
-    add,
-    atoms_of,
-    from_terms,
-    interned_atom,
-    monomial,
-    mul,
-    neg,
-    rule_memo,
-    scale,
-)
+from pliant.symbolic.expr import ONE, ZERO, Expr, Integer, from_terms, interned_atom, rule_memo
+from pliant.symbolic.operations import FloorDiv, Mod
+from pliant.symbolic.polynomials import add, atoms_of, monomial, mul, neg, scale
 from pliant.symbolic.rules import floats
 
 _DIVISION_STEPS = 32  # terms of a quotient; longer polynomial divisions stay unreduced

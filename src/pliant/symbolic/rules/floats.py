@@ -11,15 +11,20 @@ from typing import cast
 
 from pliant.symbolic.expr import (
     FALSE,
-    MATH_CLASSES,
     ONE,
     TRUE,
     ZERO,
     Apply,
-    Ceil,
     Constant,
     Expr,
     Float,
+    Integer,
+    interned_atom,
+    lit,
+)
+from pliant.symbolic.operations import (
+    MATH_CLASSES,
+    Ceil,
     FloatAbs,
     FloatAdd,
     FloatApply,
@@ -31,7 +36,6 @@ from pliant.symbolic.expr import (
     FloatPow,
     FloatSub,
     Floor,
-    Integer,
     IntTrueDiv,
     IsInteger,
     Round,
@@ -39,8 +43,6 @@ from pliant.symbolic.expr import (
     ToFloat,
     ToInt,
     TrueDiv,
-    interned_atom,
-    lit,
 )
 from pliant.symbolic.rules import relations
 

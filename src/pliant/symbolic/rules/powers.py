@@ -5,20 +5,9 @@ Each rule is written above its code as an equation; it holds for all integers fo
 
 from __future__ import annotations
 
-from pliant.symbolic.expr import (
-    ONE,
-    ZERO,
-    BitAnd,
-    BitOr,
-    BitXor,
-    Expr,
-    Integer,
-    LeftShift,
-    Pow,
-    RightShift,
-    interned_atom,
-    mul,
-)
+from pliant.symbolic.expr import ONE, ZERO, Expr, Integer, interned_atom
+from pliant.symbolic.operations import BitAnd, BitOr, BitXor, LeftShift, Pow, RightShift
+from pliant.symbolic.polynomials import mul
 from pliant.symbolic.rules import floats
 
 _MONOMIAL_POWER = 16  # s**16 is the longest repeated atom

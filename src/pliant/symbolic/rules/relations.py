@@ -12,13 +12,17 @@ from pliant.symbolic.expr import (
     FALSE,
     ONE,
     TRUE,
-    And,
     Bool,
-    BoolEq,
     Constant,
-    Eq,
     Expr,
     Float,
+    from_terms,
+    interned_atom,
+)
+from pliant.symbolic.operations import (
+    And,
+    BoolEq,
+    Eq,
     FloatEq,
     FloatLe,
     FloatLt,
@@ -28,11 +32,8 @@ from pliant.symbolic.expr import (
     Not,
     Or,
     Select,
-    from_terms,
-    interned_atom,
-    neg,
-    sub,
 )
+from pliant.symbolic.polynomials import neg, sub
 from pliant.symbolic.rules import floats
 
 
