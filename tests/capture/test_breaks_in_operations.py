@@ -369,6 +369,47 @@ def texts(x):
     return f"{s} {s!s} {s:>4}", str(s), s.x * 2
 
 
+class Checks(type):
+    def __instancecheck__(cls, value):
+        return brk(torch.ones(3), "instance") is not None and hasattr(value, "x")
+
+    def __subclasscheck__(cls, other):
+        brk(torch.ones(3), "subclass")
+        return other.__name__
+
+
+class Checked(metaclass=Checks):
+    pass
+
+
+def class_checks(x):
+    y = x * 2
+    s = Sized(y, 2)
+    found = (
+        isinstance(s, Checked),
+        isinstance(3, (str, Checked)),
+        issubclass(int, Checked),
+        isinstance(3, (int, Checked)),
+    )
+
+    class Local(type):
+        def __instancecheck__(cls, value):
+            return bool(brk(y * value, "local").sum() > 0)
+
+    class Here(metaclass=Local):
+        pass
+
+    return y * 3 if isinstance(3, Here) else y, found
+
+
+def holds_itself(x):
+    items = [x * 2]
+    items.append(items)
+    sized = Sized(items, 2)
+    made = Base(brk(items, "list") if x is None else items)
+    return Descriptor.__get__(Descriptor(), Base(x), None) * 2, made.v[1] is sized.x
+
+
 # ---- iteration
 class Counter:
     def __init__(self, x, stop):

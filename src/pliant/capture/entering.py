@@ -17,8 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, assert_never
 
-from torch.utils._pytree import tree_leaves
-
 from pliant.capture import calls, handlers, operators, spelled_out
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.ops import FORMS, Form, operand_count
@@ -51,7 +49,8 @@ def call_of(frame: Frame) -> Call | None:
     rule = _RULES.get(op.name)
     call = rule(frame, op, frame.stack[len(frame.stack) - operand_count(op) :]) if rule is not None else None
     if call is not None:
-        for value in tree_leaves(call.args):
+        triples = (part for value in call.args if type(value) is tuple for part in value)
+        for value in (*call.args, *triples):
             if isinstance(value, types.FunctionType) and value.__globals__ is vars(spelled_out):
                 frame.tracer.world.set_origin(value, held(value, value.__name__))
     return call
@@ -446,6 +445,12 @@ def _setattr(frame: Frame, args: tuple[Any, ...]) -> Call | None:
     return None if _is_native(obj) else first_entered(t, lambda: t.set_attr(obj, name, value))
 
 
+def _class_check(name: str, frame: Frame, args: tuple[Any, ...]) -> Call | None:
+    value, wanted = args
+    hook = handlers.class_check(frame.tracer, wanted, name)
+    return None if hook is None or type(value) is wanted else Call(spelled_out.contained, (hook, wanted, value, True))
+
+
 def _is_driven(frame: Frame, items: Any) -> bool:
     """Whether taking the items runs code of the program."""
     t = frame.tracer
@@ -480,6 +485,8 @@ _BUILTINS: dict[Any, Callable[[Frame, tuple[Any, ...]], Call | None]] = {
     getattr: _getattr,
     hasattr: _hasattr,
     setattr: _setattr,
+    isinstance: functools.partial(_class_check, "__instancecheck__"),
+    issubclass: functools.partial(_class_check, "__subclasscheck__"),
     str: lambda frame, args: _text(frame, "__str__", args[0]) if len(args) == 1 else None,
     repr: lambda frame, args: _text(frame, "__repr__", args[0]),
     abs: lambda frame, args: _method_of(frame, args[0], "__abs__"),

@@ -28,6 +28,7 @@ from pliant.capture.handlers import (
 from pliant.capture.handlers.c_functions import call_native
 from pliant.capture.handlers.classes import call_enum, find_accessor, find_class
 from pliant.capture.handlers.effects import log
+from pliant.capture.handlers.questions import class_check
 from pliant.capture.handlers.random_numbers import draw, is_generator
 from pliant.capture.handlers.standard_library import call_object, fold, make_reference, referent
 from pliant.capture.handlers.table import find, handles
@@ -37,6 +38,7 @@ __all__ = [
     "call_enum",
     "call_native",
     "call_object",
+    "class_check",
     "draw",
     "find",
     "find_accessor",

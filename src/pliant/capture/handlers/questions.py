@@ -82,12 +82,7 @@ def _check_class(t: Tracer, value: Any, wanted: Any) -> bool:
         return bool(isinstance(wanted, type) and issubclass(types.GeneratorType, wanted))
     if is_array(value):
         return issubclass(class_of(value), wanted)
-    hook = (
-        t.world.type_lookup(type(wanted), "__instancecheck__")
-        if isinstance(wanted, type) and type(wanted) is not type
-        else MISSING
-    )
-    if isinstance(hook, types.FunctionType) and not hook.__module__.startswith(("abc", "torch", "typing", "enum")):
+    if cls is not wanted and (hook := class_check(t, wanted, "__instancecheck__")) is not None:
         return bool(operators.truth(t, t.call(hook, (wanted, value), {})))
     if attributes.claims_class(t, cls):
         claimed = cls if issubclass(cls, wanted) else t.get_attr(value, "__class__")
@@ -96,6 +91,23 @@ def _check_class(t: Tracer, value: Any, wanted: Any) -> bool:
     found = bool(t.native(isinstance, value, wanted))
     _guard_relation(t, attributes.bring_class(t, value), wanted)
     return found
+
+
+def class_check(t: Tracer, wanted: Any, name: str) -> types.FunctionType | None:
+    """What the program's own metaclass of the class says about its instances or subclasses."""
+    if not isinstance(wanted, type) or type(wanted) is type:
+        return None
+    hook = t.world.type_lookup(type(wanted), name)
+    if isinstance(hook, types.FunctionType) and hook.__module__.partition(".")[0] not in _OWN_CHECKS:
+        return hook
+    asked = t.world.type_lookup(wanted, "__subclasshook__")
+    asked = asked.__func__ if isinstance(asked, classmethod) else asked
+    if isinstance(asked, types.FunctionType) and asked.__module__.partition(".")[0] not in _OWN_CHECKS:
+        raise GraphBreak("unknown-call", f"the __subclasshook__ of {wanted.__name__}, whose answers are kept")
+    return None
+
+
+_OWN_CHECKS = frozenset(("abc", "collections", "contextlib", "enum", "numbers", "os", "torch", "typing", "numpy"))
 
 
 def _guard_relation(t: Tracer, cls: Any, wanted: Any) -> None:
@@ -108,9 +120,13 @@ def _guard_relation(t: Tracer, cls: Any, wanted: Any) -> None:
 
 @handles(issubclass)
 def _issubclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    found = t.native(issubclass, *args)
-    for wanted in args[1] if isinstance(args[1], tuple) else (args[1],):
-        _guard_relation(t, args[0], wanted)
+    cls, wanted = args
+    if isinstance(wanted, tuple):
+        return any(_issubclass(t, (cls, one), {}) for one in wanted)
+    if (hook := class_check(t, wanted, "__subclasscheck__")) is not None:
+        return bool(operators.truth(t, t.call(hook, (wanted, cls), {})))
+    found = t.native(issubclass, cls, wanted)
+    _guard_relation(t, cls, wanted)
     return found
 
 

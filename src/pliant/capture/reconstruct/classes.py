@@ -71,7 +71,8 @@ class _Sharing:
         if id(cls) not in self.trace.made:
             return []
         noted = (types.FunctionType, enum.Enum)
-        return [v for k, v in vars(cls).items() if isinstance(v, noted) or not _NOTED.fullmatch(k)] + [*cls.__bases__]
+        own = [v for k, v in vars(cls).items() if isinstance(v, noted) or not _NOTED.fullmatch(k)]
+        return [*own, *cls.__bases__, type(cls)]
 
 
 _PLAIN = {
