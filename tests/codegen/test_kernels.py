@@ -209,7 +209,9 @@ def test_integers(op, dtype):
     check(p.done(out), a, b)
 
 
-@pytest.mark.parametrize("source", [torch.float32, torch.float64, torch.int64, torch.bool, torch.bfloat16])
+@pytest.mark.parametrize(
+    "source", [torch.float32, torch.float64, torch.int64, torch.bool, torch.bfloat16, torch.float16]
+)
 @pytest.mark.parametrize("target", [torch.float32, torch.float64, torch.int64, torch.int32, torch.bool, torch.float16])
 def test_casts(source, target):
     p = Program()

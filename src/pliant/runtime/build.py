@@ -30,7 +30,7 @@ from pliant.errors import CompileError
 MEANING_FLAGS = (
     "-std=gnu11", "-ffp-contract=off", "-fno-trapping-math", "-fopenmp-simd", "-fno-strict-aliasing", "-fwrapv",
 )  # fmt: skip
-# Nothing is linked: libm and the OpenMP runtime are already in the process. This halves the linker's time.
+# Nothing else is linked: libm and the OpenMP runtime are already in the process. This halves the linker's time.
 LINK_FLAGS = ("-shared", "-fPIC", "-pipe", "-w", "-nostdlib", "-fno-stack-protector", "-fno-asynchronous-unwind-tables")
 
 
@@ -71,12 +71,17 @@ def flags_of(options: config.Build) -> tuple[str, ...]:
     return (*wanted, *MEANING_FLAGS, *LINK_FLAGS)
 
 
+def _libraries(texts: Sequence[str]) -> tuple[str, ...]:
+    """What to link: the compiler's own functions, which it calls for half precision where the processor has no such
+    instruction (from half to double, comparisons)."""
+    return ("-lgcc",) if any("_Float16" in text for text in texts) else ()
+
+
 def key_of(texts: Sequence[str], options: config.Build) -> Key:
     """The content address of what `build` makes of these texts."""
     compiler = find_compiler(options.compiler)
-    return make_key(
-        text="\0".join(texts), flags=" ".join(flags_of(options)), compiler=compiler.identity, processor=machine()
-    )
+    flags = " ".join((*flags_of(options), *_libraries(texts)))
+    return make_key(text="\0".join(texts), flags=flags, compiler=compiler.identity, processor=machine())
 
 
 def build(texts: Sequence[str], options: config.Build) -> Path:
@@ -97,14 +102,15 @@ def _compile(texts: Sequence[str], options: config.Build, work: Path, target: Pa
         source.write_text(text, encoding="utf-8")
     flags = flags_of(options)
     if len(texts) == 1:
-        _run([compiler.path, *flags, str(sources[0]), "-o", str(target)], options, texts)
+        _run([compiler.path, *flags, str(sources[0]), *_libraries(texts), "-o", str(target)], options, texts)
         return
     objects = [source.with_suffix(".o") for source in sources]
     compile_flags = [f for f in flags if f not in ("-shared", "-nostdlib")]
     commands = [[compiler.path, *compile_flags, "-c", str(s), "-o", str(o)] for s, o in zip(sources, objects)]
     with ThreadPoolExecutor(options.build_jobs or os.cpu_count() or 1) as pool:
         list(pool.map(lambda command: _run(command, options, texts), commands))
-    _run([compiler.path, "-shared", "-nostdlib", *map(str, objects), "-o", str(target)], options, texts)
+    linked = [*map(str, objects), *_libraries(texts)]
+    _run([compiler.path, "-shared", "-nostdlib", *linked, "-o", str(target)], options, texts)
 
 
 def _run(command: list[str], options: config.Build, texts: Sequence[str]) -> None:
