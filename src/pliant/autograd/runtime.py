@@ -27,7 +27,7 @@ from pliant.debug import events
 from pliant.graph.contracts import AtenCompiler, CapturedGraph, Runnable
 from pliant.graph.printer import graph_text
 from pliant.graph.unbacked import assume
-from pliant.torch_adapter import without_base
+from pliant.torch_adapter import without_base, without_bases
 
 Call = Callable[[list[Any]], tuple[Any, ...]]
 _set_grad = torch._C._set_grad_enabled
@@ -189,6 +189,8 @@ def _inference(captured: CapturedGraph, joint: JointGraph, run: Runnable, maker:
     if joint.plan.differentiable:
         compute = _ending(compute, joint)
     if maker.is_plain and not bump:
+        if all(isinstance(v, torch.Tensor) for v in joint.plan.results):
+            return lambda inputs: without_bases(compute(inputs))
         return lambda inputs: tuple(map(without_base, compute(inputs)))
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
