@@ -28,7 +28,25 @@ class OfClasses:
         return cls.__name__
 
 
+def failing():
+    yield 1
+    raise ValueError("x")
+
+
+class NoIterator:
+    def __iter__(self):
+        return 3
+
+
 CALLS = {
+    "dict.get": lambda x: {}.get(),
+    "__getitem__": lambda x: {}.__getitem__(),
+    "fromkeys": lambda x: dict.fromkeys(),
+    "set of no iterator": lambda x: set(NoIterator()),
+    "loop over no iterator": lambda x: [v for v in NoIterator()],
+    "set of a generator that fails": lambda x: set(failing()),
+    "union with a generator that fails": lambda x: {1}.union(failing()),
+    "dict of a generator that fails": lambda x: dict((v, 1) for v in failing()),
     "getattr": lambda x: getattr(x),
     "hasattr": lambda x: hasattr(x),
     "type": lambda x: type("a", (1,)),
@@ -54,7 +72,7 @@ def test_error_is_eagers(name):
     def program(x):
         try:
             return CALLS[name](x)
-        except (TypeError, AttributeError) as error:
+        except (TypeError, AttributeError, ValueError) as error:
             return type(error), str(error)
 
     compiled = pliant.compile(program, backend="eager")
@@ -70,6 +88,7 @@ def test_error_is_eagers(name):
         lambda x: (NUMBERS[Last()], (1, 2)[Last()]),
         lambda x: (os.stat(__file__).st_mode, os.stat(__file__)[0]),
         lambda x: x.shape[0] + 2**70,
+        lambda x: (round(number=2.567, ndigits=1), round(x.shape[0], 0), round(x.shape[0] / 3, 2)),
     ),
 )
 def test_unusual_values(program):

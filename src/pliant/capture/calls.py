@@ -46,11 +46,8 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         least, most = _positional(function)
         if not least <= len(args) <= most:
             raise GraphBreak("bad-call", f"{function.__name__}() does not take {len(args)} positional arguments")
-        try:
+        with _Fitting(function, args, kwargs):
             return handler(t, args, kwargs)
-        except (TypeError, ValueError, IndexError) as error:
-            _check_fits(function, args, kwargs, error)
-            raise
     result = marked.call_marked(t, function, args, kwargs)
     if result is not marked.NOT_MARKED:
         return result
@@ -66,7 +63,8 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
             return handlers.draw(t, function.__self__, function.__name__, args, kwargs)
         return call(t, function.__func__, (function.__self__, *args), kwargs, linked)
     if cls in _C_FUNCTIONS:
-        return handlers.call_native(t, function, args, kwargs)
+        with _Fitting(function, args, kwargs):
+            return handlers.call_native(t, function, args, kwargs)
     if issubclass(cls, type):
         return _call_class(t, function, args, kwargs)
     if cls is functools.partial:
@@ -98,13 +96,25 @@ def _positional(function: Any) -> tuple[int, int]:
     return least, sys.maxsize if many else sum(kind <= inspect.Parameter.POSITIONAL_OR_KEYWORD for kind in kinds)
 
 
-def _check_fits(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> None:
-    """GraphBreak if it was the number or the names of its arguments that a handler stumbled on: CPython complains."""
-    try:
-        inspect.signature(function).bind(*args, **kwargs)
-    except (TypeError, ValueError):  # they do not fit, or there is no signature
-        name = getattr(function, "__name__", str(function))
-        raise GraphBreak("bad-call", f"the arguments of {name}() do not fit: {error}") from None
+class _Fitting:
+    """Around a handler: GraphBreak if it stumbles on the number or the names of its arguments, so that CPython complains."""
+
+    __slots__ = ("args", "function", "kwargs")
+
+    def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.function, self.args, self.kwargs = function, args, kwargs
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is None or not issubclass(kind, (TypeError, ValueError, IndexError)):
+            return
+        try:
+            inspect.signature(self.function).bind(*self.args, **self.kwargs)
+        except (TypeError, ValueError):  # they do not fit, or there is no signature
+            name = getattr(self.function, "__name__", str(self.function))
+            raise GraphBreak("bad-call", f"the arguments of {name}() do not fit: {error}") from None
 
 
 _C_FUNCTIONS = (
@@ -464,11 +474,8 @@ def instantiate(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
     """type.__call__(cls, ...): `__new__`, then `__init__`."""
     native = handlers.find_class(cls)
     if native is not None:
-        try:
+        with _Fitting(cls, args, kwargs):
             return native(t, cls, args, kwargs)
-        except (TypeError, ValueError, IndexError) as error:
-            _check_fits(cls, args, kwargs, error)
-            raise
     if isinstance(t.world.type_lookup(cls, "__del__"), types.FunctionType):
         raise GraphBreak("unknown-object", f"a {cls.__name__}, which has a finalizer, is made")
     new = t.world.type_lookup(cls, "__new__")

@@ -123,6 +123,11 @@ class Frame:
                 except Raised as raised:
                     self._unwind(raised, op)
                     continue
+                except BaseException as error:
+                    if not tracer.is_carried(error):
+                        raise
+                    self._unwind(tracer.raised(error), op)  # through code of ours that iterates the program's objects
+                    continue
                 if result is not None:
                     return result  # type: ignore[no-any-return]
         except GraphBreak:

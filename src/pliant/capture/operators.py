@@ -257,7 +257,16 @@ def contains(t: Tracer, container: Any, item: Any) -> bool:
 
 
 def _linear_contains(t: Tracer, container: Any, item: Any) -> bool:
-    return any(candidate is item or concrete(truth(t, compare(t, "==", candidate, item))) for candidate in container)
+    candidates = t.native(iter, container)
+    while True:
+        try:
+            candidate = t.native(next, candidates)  # a comparison may change the container
+        except Raised as raised:
+            if isinstance(raised.error, StopIteration):
+                return False
+            raise
+        if candidate is item or concrete(truth(t, compare(t, "==", candidate, item))):
+            return True
 
 
 def _contains_by_iteration(t: Tracer, container: Any, item: Any) -> bool:
@@ -548,7 +557,10 @@ def iterate(t: Tracer, value: Any) -> Any:
     value = t.world.adopt(t.world.resolve(value))
     method = python_method(t, value, "__iter__")
     if method is not None:
-        return t.call(method, (value,), {})
+        iterator = t.call(method, (value,), {})
+        if not hasattr(type(iterator), "__next__"):
+            raise Raised(TypeError(f"iter() returned non-iterator of type '{class_name(iterator)}'"))
+        return iterator
     if cls in MUTABLE_CONTAINERS or cls in (tuple, str, bytes, range, frozenset, torch.Size):
         return iter(value)
     if t.world.is_opaque(value):

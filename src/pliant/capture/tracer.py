@@ -239,7 +239,7 @@ class Tracer:
         except AssertionError as error:  # never C code's own: a check inside torch or Pliant, not the program's
             raise GraphBreak("unsupported-operator", f"an internal check failed: {error}") from error
         except BaseException as error:
-            if self._is_carried(error):  # the program raised it
+            if self.is_carried(error):  # the program raised it
                 raise self.raised(error) from None
             if not isinstance(error, (Exception, GeneratorExit)):
                 raise
@@ -277,7 +277,7 @@ class Tracer:
             self.world.guard(HandledSource(), Kind.IDENTITY, None)
         return self.current_exception
 
-    def _is_carried(self, error: BaseException) -> bool:
+    def is_carried(self, error: BaseException) -> bool:
         return self.carrying is not None and self.carrying[0] is error
 
     def call_if_present(self, obj: Any, name: str, *args: Any) -> Any:

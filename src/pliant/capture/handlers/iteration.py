@@ -67,6 +67,8 @@ def _sum(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 def _extreme(symbol: str, symbolic: Any, name: str) -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        if not args or len(args) > 1 and "default" in kwargs or not kwargs.keys() <= {"key", "default"}:
+            raise GraphBreak("bad-call", f"{name}() of no values, or with what it does not know")
         values = t.sequence(args[0]) if len(args) == 1 else args
         if not values:
             if "default" in kwargs:

@@ -219,13 +219,13 @@ for _name in floats.MATH:
 
 @handles(round)
 def _round(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    method = operators.python_method(t, args[0], "__round__")
+    value, *digits = (*args, *(kwargs[name] for name in ("number", "ndigits") if name in kwargs))
+    method = operators.python_method(t, value, "__round__")
     if method is not None:
-        return t.call(method, args, kwargs)
-    digits = concrete(args[1] if len(args) > 1 else kwargs.get("ndigits"))
-    if type(args[0]) in SYMBOLIC_TYPES and digits is None:
-        return t.native(round, args[0])
-    return t.native(round, concrete(args[0]), digits)
+        return t.call(method, (value, *digits), {})
+    if type(value) in SYMBOLIC_TYPES and digits in ([], [None]):
+        return t.native(round, value)
+    return t.native(round, concrete(value), *map(concrete, digits))
 
 
 TABLE[abs] = lambda t, args, kwargs: _abs(t, args[0])
