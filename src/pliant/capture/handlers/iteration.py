@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture import operators
-from pliant.capture.graph_breaks import Raised
+from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
 
