@@ -59,8 +59,8 @@ class Branch(Program):
 
     def mapped(self, values: Values) -> Tensors:
         """Below `vmap`, where the predicate may hold for some and not for others: both branches, as eager has it."""
-        chosen = (self._branch(which, values[1:]) for which in (0, 1))
-        return tuple(torch.where(values[0], *pair) for pair in zip(*chosen, strict=True))
+        one, other = (self._branch(which, values[1:]) for which in (0, 1))
+        return tuple(torch.where(values[0], a, b) for a, b in zip(one, other, strict=True))
 
     def _branch(self, which: int, values: Values) -> Tensors:
         return tuple(self.bodies[which](*[values[i] for i in self.reads[which]]))
