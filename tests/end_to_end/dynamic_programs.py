@@ -333,6 +333,19 @@ def meshed(x):
     return x * (a - b)
 
 
+@program(image)
+def coordinates(x):
+    h, w = x.shape[-2:]
+    rows, columns = torch.linspace(0, h - 1, h, dtype=torch.float64), torch.linspace(-1, 1, w)
+    sizes = torch.tensor([h, w])
+    return x * (rows[:, None] * columns).float() / sizes.prod(), torch.tensor(w) // 2
+
+
+@program(lambda n, m: (*tokens(n, m), n + 3))
+def ignored_class(ids, table, which):
+    return F.cross_entropy(table[ids.flatten()], ids.flatten() % 8, ignore_index=which % 8)
+
+
 @program(matrix)
 def bucketed(x):
     edges = torch.linspace(-1, 1, 5)

@@ -228,6 +228,8 @@ class Recorder(TorchFunctionMode):
 
     def _symbolic_number(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a 0-d tensor computed from sizes holds (`torch.div(x.size(0), 2, rounding_mode="trunc") + 1`)."""
+        if name == "full" and args[:1] == ((),) and kwargs.get("dtype") is torch.int64:
+            return args[1] if isinstance(args[1], torch.SymInt) else None
         compute = _ARITHMETIC.get(name)
         operands = [self._number(a) for a in args]
         if compute is None or len(operands) != 2 or not all(isinstance(a, (int, torch.SymInt)) for a in operands):

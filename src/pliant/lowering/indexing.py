@@ -17,6 +17,7 @@ import torch
 from pliant.errors import Unsupported
 from pliant.ir.scalar import Const, IndexValue, Scalar, apply, cast, const, where
 from pliant.lowering.context import Lowering
+from pliant.lowering.pointwise import number
 from pliant.lowering.reduction import rounded
 from pliant.lowering.tensors import Index, Tensor, broadcast_index, opmath
 from pliant.lowering.views import dim_of
@@ -114,7 +115,7 @@ class _Classes:
         if len(x.shape) != 2 or weight is not None:
             raise Unsupported("weights, or one row only")
         self.low, self.x, self.target, self.dtype = low, x, target, opmath(x.dtype)
-        self.ignore = const(ignore, torch.int64)
+        self.ignore = number(low, ignore, torch.int64)
 
     def wanted(self, row: Expr) -> Scalar:
         """Whether the row counts."""

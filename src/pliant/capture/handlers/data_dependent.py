@@ -60,9 +60,8 @@ def _plain(number: Any) -> Any:
 def _tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """Of numbers that are not known, the C function would ask for the values."""
     data = t.internalize(args[0]) if args else None
-    if type(data) in SYMBOLIC_TYPES:  # of sizes it is known which 0-d tensors hold them
-        known = type(data) is torch.SymInt and not is_unbacked(data)
-        return call_torch(t, torch.tensor, args, kwargs) if known else _scalar(t, data, kwargs)
+    if type(data) in SYMBOLIC_TYPES:
+        return _scalar(t, data, kwargs)
     numbers = _numbers_in(t, data)
     if not any(type(one) in SYMBOLIC_TYPES for one in numbers):
         return call_torch(t, torch.tensor, args, kwargs)

@@ -104,6 +104,25 @@ def _tensor_split(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return t.call(_parts, (x, sections, dim), {})
 
 
+def _evenly(start: Any, end: Any, steps: int, dtype: torch.dtype, device: Any) -> Any:
+    """As the operator computes it: each half from its own end."""
+    i = torch.arange(steps, dtype=dtype, device=device)
+    step = (end - start) / (steps - 1)
+    return torch.where(i < steps // 2, start + step * i, end - step * (steps - 1 - i))
+
+
+@handles(torch.linspace)
+def _linspace(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """The operator takes a plain number of steps."""
+    given: dict[str, Any] = dict(zip(("start", "end", "steps"), args)) | kwargs
+    steps, dtype = given.get("steps"), given.get("dtype") or torch.get_default_dtype()
+    simple = given.keys() <= {"start", "end", "steps", "dtype", "device"} and dtype in (torch.float32, torch.float64)
+    numbers = all(type(given.get(end)) in (int, float, torch.SymInt, torch.SymFloat) for end in ("start", "end"))
+    if not (simple and numbers) or type(steps) is not torch.SymInt or is_unbacked(steps) or not t.truth(steps > 1):
+        return call_torch(t, torch.linspace, args, kwargs)
+    return t.call(_evenly, (given["start"], given["end"], steps, dtype, given.get("device")), {})
+
+
 # ---- what leads out of the graph
 def _refuse(detail: str) -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
