@@ -49,6 +49,10 @@ def wrap(tensor: Any) -> Any:
     return numpy_on_tensors().ndarray(tensor)
 
 
+def wrap_scalar(tensor: Any) -> Any:
+    return _scalar_class()(tensor)
+
+
 def class_of(array: Any) -> Any:
     """type(array), in NumPy's terms."""
     numpy = sys.modules["numpy"]

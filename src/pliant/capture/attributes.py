@@ -197,6 +197,7 @@ def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
             t.world.set_origin(found, held(found, name))
             return types.MethodType(found, obj)
         case _ if type(found).__name__ == "cython_function_or_method":
+            t.world.set_origin(found, held(found, name))
             return types.MethodType(found, obj)
         case property():
             if found.fget is None:

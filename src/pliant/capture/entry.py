@@ -269,7 +269,7 @@ def _draws(trace: Trace, writer: GuardWriter) -> list[str]:
         called = f"{owner}.{one.method}" if isinstance(one.method, str) else writer.names(one.method)
         call = f"{called}({', '.join(parts if isinstance(one.method, str) else [owner, *parts])})"
         if one.is_array:
-            call = f"{writer.names.define('from_numpy', torch.from_numpy)}({call})"
+            call = f"{writer.names.define('as_tensor', torch.as_tensor)}({call})"
         sources = [DrawSource(index)] if one.count is None else [DrawSource(index, i) for i in range(one.count)]
         targets = ", ".join([source.code(writer.names) for source in sources])
         lines.append(f"{targets if one.count is None else f'[{targets}]'} = {call}")

@@ -168,17 +168,19 @@ def _has_class_of_program(value: Any) -> bool:
 
 
 def _is_missed(value: Any) -> bool:
-    if type(value) in OURS or isinstance(value, (type, types.FunctionType, types.ModuleType)):
-        return False
-    return ends_noticed(value) or weakref.getweakrefcount(value) > 0
+    return isinstance(value, weakref.ref) or ends_noticed(value)
 
 
 def ends_noticed(value: Any) -> bool:
-    """Whether the end of an object runs code of the program."""
+    """Whether the end of an object runs code of the program, or is seen through a weak reference."""
     if type(value) in (types.BuiltinFunctionType, types.MethodType):
         value = value.__self__
     cls = type(value)
-    return cls is types.GeneratorType or cls not in OURS and any("__del__" in vars(base) for base in cls.__mro__)
+    if cls in OURS or isinstance(value, (type, types.FunctionType, types.ModuleType)):
+        return False
+    if cls is types.GeneratorType or weakref.getweakrefcount(value) > 0:
+        return True
+    return any("__del__" in vars(base) for base in cls.__mro__)
 
 
 def _holds_suspended(value: Any, is_foreign: Callable[[Any], bool]) -> bool:

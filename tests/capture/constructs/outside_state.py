@@ -192,6 +192,24 @@ def drawn_lists(x, y):
     return x * values[0] + values[3] + a - b + c * d, [x * w for w in random.choices([1.0, 2.0], weights=[1, 2], k=2)]
 
 
+SHUFFLED = [1, 2, 3]
+GENERATOR = np.random.default_rng(5)
+
+
+@whole
+def list_from_outside_is_shuffled(x, y):
+    random.seed(x.shape[0])
+    random.shuffle(SHUFFLED)
+    found = x * SHUFFLED[0]
+    SHUFFLED[:] = [1, 2, 3]
+    return found
+
+
+@whole
+def generator_of_numpy_from_outside(x, y):
+    return x.shape, GENERATOR.normal(size=4).shape, int(GENERATOR.integers(0, 1))
+
+
 @whole
 def drawn_by_keyword(x, y):
     random.seed(4)
@@ -343,6 +361,39 @@ def known_lists_in_tensors(x, y):
     a.data.add_(1)
     d.mul_(3)
     return a.tolist(), b.tolist(), c.tolist(), [x[i] for i in torch.tensor([2, 0]).tolist()]
+
+
+# ---- all of it over a break
+@broken
+def weak_references_over_break(x, y):
+    seen, values, a, b = [], weakref.WeakValueDictionary(), Itself(), Itself()
+    r = weakref.ref(a, lambda ref: seen.append(1))
+    values["b"] = b
+    open("/dev/null").close()
+    z = x * r().v + len(values)
+    del a, b
+    return z, r() is None, seen, len(values)
+
+
+@broken
+def random_numbers_over_break(x, y):
+    random.seed(3)
+    np.random.seed(3)
+    values, drawn, order = [1, 2, 3], np.random.rand(4), torch.randperm(4)
+    random.shuffle(values)
+    open("/dev/null").close()
+    return x[:, order] * values[0] + random.random(), drawn, np.random.rand()
+
+
+@broken
+def data_over_break(x, y):
+    old = PARAMETER.data
+    PARAMETER.data, x.data = y[0] * 2, y * 3
+    open("/dev/null").close()
+    z = (x * PARAMETER).sum()
+    grad = torch.autograd.grad(z, PARAMETER)[0]
+    PARAMETER.data = old
+    return z.detach(), grad
 
 
 # ---- hooks, lazy modules, copies

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pliant.capture.arrays import constant_array, real_tensor, wrap
+from pliant.capture.arrays import constant_array, real_tensor, wrap, wrap_scalar
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import TABLE, Args, Kwargs
 from pliant.capture.trace import Draw, DrawnState
@@ -92,9 +92,10 @@ def draw(t: Tracer, generator: Any, name: str, args: Args, kwargs: Kwargs) -> An
     except Exception:  # eager words it
         raise GraphBreak("random-state", f"{name} of a random generator with these arguments") from None
     if name == "shuffle":
-        if type(generator) is not random.Random:
-            raise GraphBreak("random-state", "NumPy's shuffle")
-        args[0][:] = _drawn(t, Draw(source, shuffled, values, named), example, range_)
+        own = t.world.adopt(t.world.resolve(args[0]))
+        if type(generator) is not random.Random or type(own) is not list:
+            raise GraphBreak("random-state", f"shuffle of a {type(own).__name__}")
+        own[:] = _drawn(t, Draw(source, shuffled, values, named), example, range_)
         return None
     return _drawn(t, Draw(source, name, values, named), example, range_)
 
@@ -140,11 +141,12 @@ def _drawn(t: Tracer, one: Draw, example: Any, range_: _Range) -> Any:
         number = _number(t, DrawSource(index), example, range_)
         t.draws.append(one)
         return number
-    if type(example).__name__ != "ndarray":
+    if type(example).__name__ != "ndarray" and not is_numpy_scalar(example):
         raise GraphBreak("random-state", f"{one.method} of a random generator gives a {type(example).__name__}")
     one.is_array = True
     t.draws.append(one)
-    return wrap(t.inputs.drawn_tensor(real_tensor(example), DrawSource(index)))
+    tensor = t.inputs.drawn_tensor(real_tensor(sys.modules["numpy"].asarray(example)), DrawSource(index))
+    return wrap_scalar(tensor) if is_numpy_scalar(example) else wrap(tensor)
 
 
 def _number(t: Tracer, source: DrawSource, example: int | float, range_: _Range) -> Any:

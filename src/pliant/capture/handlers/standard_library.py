@@ -157,6 +157,13 @@ def make_reference(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return t.native(weakref.ref.__new__, cls, args[0], *callbacks)
 
 
+@handles(weakref.getweakrefcount)
+def _count_references(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    if t.world.is_foreign(args[0]):
+        raise GraphBreak("unknown-call", "the number of weak references to an object from outside")
+    return t.native(weakref.getweakrefcount, args[0])
+
+
 @handles(_weakref._remove_dead_weakref)  # type: ignore[attr-defined]
 def _remove_dead(t: Tracer, args: Args, kwargs: Kwargs) -> None:
     """An item of a dict of weak references, whose referent is gone."""
