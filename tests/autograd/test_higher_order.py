@@ -213,3 +213,16 @@ def test_inputs_computed_from_each_other_where_the_gradient_is_not_compiled():
         (first,) = torch.autograd.grad(outputs, leaf, [torch.ones_like(o) for o in outputs], create_graph=True)
         found.append([first, *torch.autograd.grad(first.abs().sum(), leaf)])
     torch.testing.assert_close(*found)
+
+
+def test_an_input_that_moves_to_other_memory():
+    def f(x, b):
+        b.data = b.data * 2
+        return x * b
+
+    def second(call):
+        x, b = torch.arange(1.0, 4.0).requires_grad_(), torch.tensor([1.0, 2.0, 3.0])
+        (slope,) = torch.autograd.grad(call(x, b).pow(3).sum(), x, create_graph=True)
+        return slope, *torch.autograd.grad(slope.sum(), x), b
+
+    torch.testing.assert_close(second(pliant.compile(f)), second(f))

@@ -38,7 +38,8 @@ class KeptInputs:
     def __init__(self, joint: JointGraph, parts: Partition) -> None:
         inputs = joint.captured.inputs
         tensors = [i for i, one in enumerate(inputs) if isinstance(one.fake, torch.Tensor)]
-        written = {write.input for write in joint.plan.writes}
+        moved = joint.captured.attributes.get("moved_inputs", ())  # to other memory: `tensor.data = other`
+        written = {write.input for write in joint.plan.writes} | set(moved)
         binds = parts.symbols and any(map(binds_symbols, joint.graph.nodes))
         checked = bool(binds) or any(node.target in CHECKS for node in joint.graph.nodes)
         read = _read_by_results(joint) if checked else _behind(joint, joint.gradients)

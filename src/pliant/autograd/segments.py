@@ -237,7 +237,9 @@ def as_captured(whole: CapturedGraph, segment: Segment, number: int, known: dict
     Its attributes say which of its inputs and outputs only pass from segment to segment: nobody can ask for gradients
     of these, so no further cut is needed for them.
     """
-    by_node = dict(zip(whole.module.graph.find_nodes(op="placeholder"), whole.inputs))
+    places = list(whole.module.graph.find_nodes(op="placeholder"))
+    by_node = dict(zip(places, whole.inputs))
+    moved = {places[i] for i in whole.attributes.get("moved_inputs", ())}
     inputs = [_as_input(node, by_node.get(node), known.get(node)) for node in segment.takes]
     _check_symbols(segment, inputs)
     module = fx.GraphModule(whole.module, segment.graph)
@@ -245,6 +247,7 @@ def as_captured(whole: CapturedGraph, segment: Segment, number: int, known: dict
     passing = {
         "passing_inputs": frozenset(i for i, n in enumerate(segment.takes) if n not in by_node and n not in returned),
         "passing_outputs": frozenset(i for i, n in enumerate(segment.gives) if n not in returned),
+        "moved_inputs": frozenset(i for i, n in enumerate(segment.takes) if n in moved),
     }
     name = f"{whole.name}_{number}"
     return CapturedGraph(module, inputs, whole.shape_env, name, whole.grad_enabled, attributes=passing)

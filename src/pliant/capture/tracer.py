@@ -641,7 +641,11 @@ class _Attempt:
         t.graph.erase_node(old)
         t.graph.output(tuple(nodes))
         module = fx.GraphModule(t.recorder.constants, t.graph)
-        captured = CapturedGraph(module, t.inputs.inputs, t.shape_env, self.root.name, grad)
+        moved = frozenset(
+            i for i, one in enumerate(t.inputs.inputs) if t.world.slot_get(one.fake, "data") is not MISSING
+        )
+        attributes = {"moved_inputs": moved} if moved else {}
+        captured = CapturedGraph(module, t.inputs.inputs, t.shape_env, self.root.name, grad, attributes)
         captured.attributes["draws"] = t.mode.draws
         return captured
 
