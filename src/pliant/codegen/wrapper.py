@@ -78,7 +78,13 @@ _MANY = 16
 
 def _is_static(b: Buffer) -> bool:
     """Whether no size is read from the input."""
-    return all(e.as_int() is not None for e in (*b.shape, *b.strides))
+    return _numbers((*b.shape, *b.strides)) is not None
+
+
+def _numbers(extents: Sequence[Expr]) -> list[int] | None:
+    """The values of the expressions; None if one is not known."""
+    found = [n for e in extents if (n := e.as_int()) is not None]
+    return found if len(found) == len(extents) else None
 
 
 def conform(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
@@ -271,10 +277,10 @@ class _Writer:
 
     def _like(self, b: Buffer) -> str | None:
         """The name of a tensor without memory whose `empty_like` is the buffer, made in less time than from numbers."""
-        size, stride = [e.as_int() for e in b.shape], [e.as_int() for e in b.strides]
-        name = "_".join(map(str, [str(b.dtype).removeprefix("torch."), *size, "by", *stride]))
-        if None in size or None in stride or 0 in size:
+        size, stride = _numbers(b.shape), _numbers(b.strides)
+        if size is None or stride is None or 0 in size:
             return None
+        name = "_".join(map(str, [self._dtype(b), self._device(b), *size, "by", *stride]))
         if name not in self.bound:
             made = torch.empty_strided(size, stride, dtype=b.dtype, device="meta")
             if torch.empty_like(made).stride() != made.stride():
