@@ -19,6 +19,8 @@ import torch
 
 from pliant.codegen.native import Entry
 from pliant.errors import AssumptionError
+from pliant.graph.layouts import preserved_strides
+from pliant.graph.tensor_spec import TensorSpec
 from pliant.ir.loops import Buffer, Extern, LoopProgram, View
 from pliant.schedule.dependencies import access
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule
@@ -282,8 +284,7 @@ class _Writer:
             return None
         name = "_".join(map(str, [self._dtype(b), self._device(b), *size, "by", *stride]))
         if name not in self.bound:
-            made = torch.empty_strided(size, stride, dtype=b.dtype, device="meta")
-            if torch.empty_like(made).stride() != made.stride():
+            if preserved_strides(TensorSpec(tuple(size), tuple(stride), b.dtype, b.device)) != tuple(stride):
                 return None
             self.bound[name] = without_memory(size, stride, b.dtype, b.device)
         return name
