@@ -445,4 +445,5 @@ def checks_of_values_by_torch(x, y):
 
 @whole
 def classes_of_tensors_as_kinds(x, y):
-    return x.type(torch.DoubleTensor), x.type("torch.IntTensor"), x.type() == "torch.FloatTensor"
+    kinds = isinstance(x, torch.FloatTensor), isinstance(x, torch.DoubleTensor), isinstance(PARAMETER, nn.Parameter)
+    return x.type(torch.DoubleTensor), x.type("torch.IntTensor"), x.type() == "torch.FloatTensor", kinds

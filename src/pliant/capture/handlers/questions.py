@@ -84,7 +84,7 @@ def _check_class(t: Tracer, value: Any, wanted: Any) -> bool:
         return issubclass(class_of(value), wanted)
     if cls is not wanted and (hook := class_check(t, wanted, "__instancecheck__")) is not None:
         return bool(operators.truth(t, t.call(hook, (wanted, value), {})))
-    if attributes.claims_class(t, cls):
+    if cls is not FakeTensor and attributes.claims_class(t, cls):
         claimed = cls if issubclass(cls, wanted) else t.get_attr(value, "__class__")
         _guard_relation(t, claimed, wanted)
         return isinstance(claimed, type) and issubclass(claimed, wanted)
