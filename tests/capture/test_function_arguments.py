@@ -81,3 +81,21 @@ def test_alive_over_a_break():
     for _ in range(4):
         assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 4.0))
     assert pliant.stats()["recompiles"] == 0
+
+
+def test_a_class_that_was_changed_serves_no_other_call():
+    def program(x):
+        class Made:
+            count = 0
+
+        Made.count += 1
+        return x + 1, Made
+
+    compiled = pliant.compile(program, backend="eager")
+    first = compiled(torch.ones(1))[1]
+    first.later = True
+    first.count = 7
+    for _ in range(2):
+        made = compiled(torch.ones(1))[1]
+        assert not hasattr(made, "later")
+        assert made.count == 1

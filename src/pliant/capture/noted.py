@@ -31,6 +31,6 @@ def note_symbols(name: str, env: ShapeEnv) -> None:
         why = "nothing may depend on its value" if hint is None else f"{hint} in this call"
         events.record("dynamic", name=name, symbol=str(symbol), source=" and ".join(map(str, sources)), why=why)
     for one in env.specializations:
-        symbol = " ".join([str(one.symbol), *(f"({source})" for source in env.sources.get(one.symbol, ())[:1])])
+        text = " ".join([str(one.symbol), *(f"({source})" for source in env.sources.get(one.symbol, ())[:1])])
         where = one.origin or "a line that is not known"
-        events.record("specialize", name=name, symbol=symbol, value=one.value, where=where)
+        events.record("specialize", name=name, symbol=text, value=one.value, where=where)

@@ -19,7 +19,8 @@ from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
 from pliant.capture.trace import Break
 from pliant.capture.value_kinds import CONSTANT_TYPES, SENTINEL_TYPES
 from pliant.guards.parts import root_of
-from pliant.guards.sources import HeldSource
+from pliant.guards.kinds import Guard, Kind
+from pliant.guards.sources import HeldSource, held
 
 # What class statements, `dataclass`, `namedtuple` and `Enum` note, which programs do not change.
 _NOTED = re.compile(r"__\w+__|_\w+_|_field_defaults|_abc_impl")
@@ -27,7 +28,10 @@ _NOTED = re.compile(r"__\w+__|_\w+_|_field_defaults|_abc_impl")
 
 def class_(b: Statements, obj: type) -> str:
     """The class itself, or one made anew: with the variables of this call, and contents of its own."""
-    if id(obj) not in b.trace.made or _Sharing(b).allows(obj):
+    if id(obj) not in b.trace.made:
+        return b.hold(obj)
+    if _Sharing(b).allows(obj):
+        _guard_contents(b, obj)
         return b.hold(obj)
     space = {k: v for k, v in vars(obj).items() if k not in ("__dict__", "__weakref__")}
     plain_bases = all(base.__init_subclass__.__qualname__ == "object.__init_subclass__" for base in obj.__bases__)
@@ -38,6 +42,17 @@ def class_(b: Statements, obj: type) -> str:
     for key, value in space.items():
         b.fill(lambda k=key, v=value: f"type.__setattr__({name}, {k!r}, {b.value(v)})")  # type: ignore[misc]
     return name
+
+
+def _guard_contents(b: Statements, cls: type) -> None:
+    """A class that was changed since it was made serves no other call."""
+    source = held(cls, cls.__qualname__)
+    contents = {name: value for name, value in vars(cls).items() if name not in _MADE_LATER}
+    b.writer.add_each(Guard(source, Kind.TYPE_LOOKUP, (name, value)) for name, value in contents.items())
+    b.writer.require(f"not {b.hold(cls)}.__dict__.keys() <= {b.hold({*vars(cls), *_MADE_LATER})}", None)
+
+
+_MADE_LATER = ("__annotations__", "__doc__", "__weakref__", "__dict__")  # by CPython, perhaps not before it is asked
 
 
 class _Sharing:
