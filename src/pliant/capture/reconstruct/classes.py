@@ -18,8 +18,8 @@ from pliant.capture.bytecode.resume import stores_to
 from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
 from pliant.capture.trace import Break
 from pliant.capture.value_kinds import CONSTANT_TYPES, SENTINEL_TYPES
-from pliant.guards.parts import root_of
 from pliant.guards.kinds import Guard, Kind
+from pliant.guards.parts import root_of
 from pliant.guards.sources import HeldSource, held
 
 # What class statements, `dataclass`, `namedtuple` and `Enum` note, which programs do not change.
