@@ -215,7 +215,63 @@ def replaced_where_the_rest_runs_eagerly(log):
     log.append("end")
 
 
+class Noted:
+    def __init__(self, log, *kinds):
+        self.log = log
+        self.kinds = kinds
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.log.append(kind and kind.__name__)
+        return kind is not None and issubclass(kind, self.kinds)
+
+
+def breaking(log):
+    with Noted(log):
+        pliant.graph_break()
+        yield 1
+        yield 2
+
+
+def delegating_to_one_that_breaks(log):
+    with Noted(log):
+        yield from breaking(log)
+
+
+def started_by_the_operation_that_breaks(log):
+    it = delegating_to_one_that_breaks(log)
+    log.append(next(it))
+    log.append("end")
+
+
+def started_in_a_tuple(log):
+    pair = (delegating_to_one_that_breaks(log), 1)
+    log.append(next(pair[0]))
+    pair = None
+    log.append("end")
+
+
+def left_by_a_loop(log):
+    for value in delegating_to_one_that_breaks(log):
+        log.append(value)
+        break
+    log.append("end")
+
+
+def alive_while_an_operator_fails(log):
+    it = careful(log, 3)
+    next(it)
+    with Noted(log, RuntimeError):
+        torch.ones(2) @ torch.ones(3)
+
+
 PROGRAMS = (
+    started_by_the_operation_that_breaks,
+    started_in_a_tuple,
+    left_by_a_loop,
+    alive_while_an_operator_fails,
     replaced_while_it_delegates,
     replaced_where_the_rest_runs_eagerly,
     beside_one_that_ends_first,

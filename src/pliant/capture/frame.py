@@ -101,7 +101,7 @@ class Frame:
         self.exceptions: list[BaseException | None] = []
         self.name = name
         self.class_locals: dict[str, Any] | None = None
-        self.noticed: dict[str, Any] = {}  # locals from before a break whose end the program notices
+        self.noticed: dict[int, Any] = {}  # objects from before a break whose end the program notices, by id
 
     def run(self) -> Returned | Yielded:
         """Step until the frame returns or yields."""

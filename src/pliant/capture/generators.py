@@ -40,6 +40,7 @@ class TracedGenerator:
         self.running = False
         self.is_broken = False  # a graph break is in its body
         self.handled: BaseException | None = None  # what it was handling when it was suspended
+        frame.tracer.open_generators += 1
 
     def __iter__(self) -> TracedGenerator:
         return self
@@ -56,8 +57,6 @@ class TracedGenerator:
             raise TypeError("can't send non-None value to a just-started generator")
         if self.started:
             self.frame.stack.append(value)
-        else:
-            self.frame.tracer.open_generators += 1
         self.started = True
         return self._step()
 
@@ -176,6 +175,8 @@ def ends_noticed(value: Any) -> bool:
     if type(value) in (types.BuiltinFunctionType, types.MethodType):
         value = value.__self__
     cls = type(value)
+    if cls in (tuple, list):
+        return any(type(part) is types.GeneratorType for part in value)
     if cls in OURS or isinstance(value, (type, types.FunctionType, types.ModuleType)):
         return False
     if cls is types.GeneratorType or weakref.getweakrefcount(value) > 0:
@@ -188,7 +189,7 @@ def _holds_suspended(value: Any, is_foreign: Callable[[Any], bool]) -> bool:
     while pending:
         obj = pending.pop()
         if type(obj) is TracedGenerator:
-            if obj.started and (not obj.finished or obj.is_broken):
+            if not obj.finished or obj.is_broken:  # the operation that breaks may start it
                 return True
         elif gc.is_tracked(obj) and not isinstance(obj, _HOLD_NONE) and not is_foreign(obj):
             parts = [part for part in gc.get_referents(obj) if id(part) not in seen]

@@ -46,7 +46,7 @@ def _error(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fill: i
         with torch._C.DisableTorchFunction(), below_python_dispatch():
             function(*real_args, **real_kwargs)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        return error
+        return error.with_traceback(None)  # which would hold the frames that hold the program's
     except Exception:
         return None
     finally:

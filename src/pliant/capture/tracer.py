@@ -246,6 +246,7 @@ class Tracer:
             missing = isinstance(error, AttributeError) and function is getattr
             if any(isinstance(a, FakeTensor) for a in args) and not (missing or isinstance(error, StopIteration)):
                 if (worded := error_of_eager(function, args, kwargs)) is not None:
+                    error.__traceback__ = None  # its frames hold what the program's frames hold
                     raise self.raised(worded) from None
                 name = getattr(function, "__name__", str(function))
                 raise GraphBreak("tensor-error", f"{name}: {type(error).__name__}: {error}") from error
@@ -555,7 +556,8 @@ class _Attempt:
             t.current_exception = bring("exception")
         local = {name: bring(name) for name in point.locals}
         frame = Frame(t, point.code, root.globals, local, cells, root.name, True)
-        frame.noticed = {name: value for name, value in local.items() if ends_noticed(value)}
+        frame.noticed = {id(value): value for value in local.values() if ends_noticed(value)}
+        frame.noticed |= {id(value): value for value in stack if type(value) is types.GeneratorType}
         frame.stack.extend(stack)
         del stack  # the frame alone holds what is on it
         frame.ip = frame.program.index_of(point.offset)

@@ -18,7 +18,7 @@ _BUILTINS = builtins.__dict__
 
 @opcode("POP_TOP", "END_FOR")
 def pop_top(frame: Frame, op: Op) -> None:
-    frame.stack.pop()
+    _check_let_go(frame, frame.stack.pop())
 
 
 @opcode("SETUP_ANNOTATIONS")
@@ -87,16 +87,15 @@ def store_fast(frame: Frame, op: Op) -> None:
     elif type(value) is types.CellType and name in frame.code.co_cellvars:
         frame.cells[name] = value  # an inlined comprehension gives the outer cell back
     else:
-        if frame.noticed:
-            _check_let_go(frame, name)
+        if frame.noticed and name in frame.locals:
+            _check_let_go(frame, frame.locals[name])
         frame.locals[name] = value
 
 
-def _check_let_go(frame: Frame, name: str) -> None:
-    """A local is about to lose an object from outside that only CPython can end at the right moment."""
-    if name in frame.noticed and frame.locals.get(name) is frame.noticed[name]:
-        kind = type(frame.noticed.pop(name)).__name__
-        raise GraphBreak("unknown-object", f"`{name}` lets go of a {kind}, whose end the program may notice")
+def _check_let_go(frame: Frame, value: Any) -> None:
+    """The frame is about to lose an object from outside that only CPython can end at the right moment."""
+    if id(value) in frame.noticed:
+        raise GraphBreak("unknown-object", f"a {type(value).__name__} is let go of, whose end the program may notice")
 
 
 @opcode("DELETE_FAST")
@@ -105,7 +104,7 @@ def delete_fast(frame: Frame, op: Op) -> None:
         raise Raised(
             UnboundLocalError(f"cannot access local variable '{op.arg}' where it is not associated with a value")
         )
-    _check_let_go(frame, op.arg)
+    _check_let_go(frame, frame.locals[op.arg])
     del frame.locals[op.arg]
 
 
