@@ -6,6 +6,7 @@ import types
 from typing import Any
 
 from pliant.capture.bytecode.decode import Op
+from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
 from pliant.capture.frame import Frame, opcode
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.value_kinds import class_name
@@ -109,7 +110,7 @@ def dict_update(frame: Frame, op: Op) -> None:
     if op.name == "DICT_MERGE":
         twice = [k for k in value if k in target]
         if twice:
-            called = _shown(frame.stack[-op.arg - 2])  # type: ignore[operator]
+            called = _shown(frame.stack[-op.arg - (2 if NULL_BELOW_CALLABLE else 3)])  # type: ignore[operator]
             raise Raised(TypeError(f"{called} got multiple values for keyword argument '{twice[0]}'"))
     target.update(value)
 
