@@ -75,6 +75,7 @@ def _drawn_beside_tensors() -> Any:
 
 @pytest.mark.parametrize("program", [_drawn_alone, _drawn_before_a_break, _drawn_beside_tensors])
 def test_numbers_from_python_generators_that_no_graph_makes(program: Callable[..., Any]) -> None:
+    pliant.reset()
     compiled = pliant.compile(program)
     for _ in range(2):
         found = []

@@ -69,6 +69,8 @@ CALLS = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_error_is_eagers(name):
+    pliant.reset()
+
     def program(x):
         try:
             return CALLS[name](x)
@@ -98,6 +100,7 @@ def test_unusual_values(program):
 
 
 def test_numbers_beyond_64_bits():
+    pliant.reset()
     compiled = pliant.compile(lambda x, n: (x + 1, n + 1), backend="eager")
     with pliant.config.patch(strict=True):
         for n in (3, 2**62, -(2**65), 5, 2**70):
