@@ -92,6 +92,14 @@ def test_at_most_three_captures(name):
     assert max(map(names.count, names)) <= 6  # of what goes on behind a break, whose lists vary in turn
 
 
+def test_pieces_serve_every_turn_and_every_length():
+    pliant.reset()
+    compiled = pliant.compile(loop)
+    for n in (1, 2, 3, 5, 4, 6, 9):
+        compiled([torch.randn(3) for _ in range(n)])
+    assert pliant.stats()["graphs"] == 2 + 3  # for 1 and 2, then before, in and behind the loop
+
+
 def test_one_graph_for_each_length_where_breaks_are_errors():
     pliant.reset()
     compiled = pliant.compile(loop, fullgraph=True)

@@ -48,13 +48,13 @@ END = object()
 
 
 class Carried:
-    """A loop's iterator. `real` is one of Python's own, or a `Suspended`. `by_turn`: see `CarriedItems`."""
+    """A loop's iterator. `real` is one of Python's own, or a `Suspended`. `turns`: see `CarriedItems`."""
 
-    __slots__ = ("by_turn", "real")
+    __slots__ = ("real", "turns")
 
-    def __init__(self, real: Any, by_turn: bool = False) -> None:
+    def __init__(self, real: Any, turns: int | None = None) -> None:
         self.real = real
-        self.by_turn = by_turn
+        self.turns = turns
 
     def __iter__(self) -> Carried:
         return self
@@ -210,9 +210,10 @@ def finished() -> Generator[Any, Any, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carry:
-    """Marks a stack value of a trace that is to become a `Carried`."""
+    """Marks a stack value of a trace that is to become a `Carried`. `is_next`: the break is before its next item."""
 
     value: Any
+    is_next: bool = False
 
 
 # ---- what generated code calls
@@ -274,11 +275,11 @@ class StateSource(ChainedSource):
 class CarriedItems:
     """An iterator from outside over a container's items, which are read as they are needed.
 
-    `by_turn`: a trace takes one item, since the number of items varies; the graph breaks before the next turn.
+    `turns`: how many items the trace may take yet, since the number of items varies; the graph breaks before the next.
     """
 
-    def __init__(self, t: Tracer, real: Any, source: Source, by_turn: bool = False) -> None:
-        self.by_turn = by_turn
+    def __init__(self, t: Tracer, real: Any, source: Source, turns: int | None = None) -> None:
+        self.turns = turns
         self.tracer = t
         self.world = t.world
         self.real = real
@@ -339,18 +340,24 @@ def items_by_turn(t: Tracer, items: list[Any]) -> CarriedItems:
     """What a loop over a list iterates whose length varies."""
     source = t.world.source_of(items)
     assert source is not None
-    return CarriedItems(t, iter(items), IteratorSource(source), by_turn=True)
+    return CarriedItems(t, iter(items), IteratorSource(source), turns=1)
 
 
 def has_had_its_turn(iterator: Any) -> bool:
-    return type(iterator) is CarriedItems and iterator.by_turn and iterator.steps > 0
+    return type(iterator) is CarriedItems and iterator.turns == iterator.steps
+
+
+def turns_left(carry: Carry) -> int | None:
+    """What code behind the break may take: nothing where the break itself takes an item."""
+    by_turn = type(carry.value) is CarriedItems and carry.value.turns is not None
+    return int(not carry.is_next) if by_turn else None
 
 
 def bring_back(t: Tracer, value: Carried, source: Source) -> Any:
     """The traced form of what was carried over a break; `source` is that of its iterator."""
     iterator = bring(t, value.real, source)
     if type(iterator) is CarriedItems:
-        iterator.by_turn = value.by_turn or _is_one_of_many(t, iterator)
+        iterator.turns = 1 if value.turns is None and _is_one_of_many(t, iterator) else value.turns
     return iterator
 
 

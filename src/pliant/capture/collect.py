@@ -105,8 +105,12 @@ def _marked(program: Program, offset: int, stack: Sequence[Any], times_reached: 
     layout = layouts(program)[program.index_of(offset)]
     if layout is None or ITERATOR not in layout.stack:
         return stack
-    kinds = zip(layout.stack, stack)  # a generator's frame lacks the value that it yielded
-    return [_carry(value, times_reached) if kind == ITERATOR else value for kind, value in kinds]
+    kinds = list(zip(layout.stack, stack))  # a generator's frame lacks the value that it yielded
+    at_loop = program.ops[program.index_of(offset)].name == "FOR_ITER"
+    return [
+        _carry(value, times_reached, at_loop and place == len(kinds)) if kind == ITERATOR else value
+        for place, (kind, value) in enumerate(kinds, 1)
+    ]
 
 
 def _marked_locals(program: Program, values: dict[str, Any], times_reached: Callable[[Any], int]) -> dict[str, Any]:
@@ -116,9 +120,9 @@ def _marked_locals(program: Program, values: dict[str, Any], times_reached: Call
     return {k: _carry(v, times_reached) if type(v) is TracedGenerator else v for k, v in values.items()}
 
 
-def _carry(value: Any, times_reached: Callable[[Any], int]) -> Any:
+def _carry(value: Any, times_reached: Callable[[Any], int], is_next: bool = False) -> Any:
     if type(value) is not TracedGenerator:
-        return Carry(value) if can_be_carried(value, times_reached) else value
+        return Carry(value, is_next) if can_be_carried(value, times_reached) else value
     if not value.started or value.finished or times_reached(value) != 1:
         return value
     frame = value.frame

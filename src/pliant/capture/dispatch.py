@@ -45,7 +45,7 @@ from pliant.guards import native_watch
 from pliant.guards.codegen import MISS
 from pliant.guards.explain import Failure, explain_miss
 from pliant.guards.kinds import Guard
-from pliant.guards.sources import ArgSource, KwargSource
+from pliant.guards.sources import ArgSource, KwargSource, Source
 from pliant.guards.state import dispatch_modes, dual_level, state_guards, transform_level
 from pliant.source import SourceLocation
 from pliant.torch_adapter import without_saved_tensor_hooks
@@ -352,6 +352,8 @@ class Dispatcher:
                     policy.note_dynamic(source, rank, dims)
                 case type() as number:
                     policy.note_varies(source, number)
+                case Source() as there:
+                    policy.share_lengths(source, self.policy, there)
         return function
 
     def _note_break(self, traced: Trace) -> None:

@@ -160,6 +160,11 @@ class DynamicPolicy:
             seen.add(length)
             return len(seen) > _FEW_LENGTHS
 
+    def share_lengths(self, source: Source, other: DynamicPolicy, there: Source) -> None:
+        """A list that comes from another function's: what lengths it has had is known to both."""
+        with self._lock:
+            self._lengths[source] = other._lengths.setdefault(there, set())
+
     def note_varies(self, source: Source, number: type) -> None:
         """A number that is symbolic where it comes from."""
         with self._lock:

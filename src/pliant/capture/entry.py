@@ -61,7 +61,7 @@ EntryFunction = Callable[[Sequence[Any], dict[str, Any]], Any]
 GraphCallable = Callable[[list[Any]], Sequence[Any]]
 GraphCompiler = Callable[[CapturedGraph], GraphCallable]
 # What is symbolic in a frame at a break: stack slot or local -> rank and symbolic dimensions, or the type of a number.
-Symbolic = dict[str, tuple[int, frozenset[int]] | type]
+Symbolic = dict[str, tuple[int, frozenset[int]] | type | Source]
 ResumeMaker = Callable[[ResumePoint, dict[str, Any], str, Symbolic], Callable[..., Any]]
 
 
@@ -444,7 +444,7 @@ class _Body:
         for value in frame.stack:
             if isinstance(value, BaseException):
                 b.lines.append(f"{b.hold(raised)}({b.value(value)})")
-        known = _symbolic(frame)
+        known = _symbolic(frame, self.trace.origins)
         resumes = tuple(self.resume(p, frame.globals, frame.function_name, known) for p in step.successors)
         label = f"{frame.function_name}_at_{frame.offset}"
         values = [f"{names(resumes, label + '_resumes')}", *(v for v in stack if v is not NULL)]
@@ -470,8 +470,8 @@ def raised(error: BaseException) -> None:
         error.__traceback__ = TRACEBACK
 
 
-def _symbolic(frame: FrameState) -> Symbolic:
-    """What stays symbolic across the break, so that the code behind it need not learn it again."""
+def _symbolic(frame: FrameState, origins: dict[int, tuple[Any, Source]]) -> Symbolic:
+    """What stays symbolic across the break, so that the code behind it need not learn it again; sources of lists."""
     found: Symbolic = {}
     for name, value in [*((f"stack{i}", v) for i, v in enumerate(frame.stack)), *frame.locals.items()]:
         if isinstance(value, FakeTensor):
@@ -480,6 +480,8 @@ def _symbolic(frame: FrameState) -> Symbolic:
                 found[name] = (value.dim(), dims)
         elif isinstance(value, (torch.SymInt, torch.SymFloat)):
             found[name] = int if isinstance(value, torch.SymInt) else float
+        elif type(value) is list and id(value) in origins:
+            found[name] = origins[id(value)][1]
     return found
 
 

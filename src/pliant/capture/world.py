@@ -199,7 +199,7 @@ class World:
         if cls.__name__ == "ndarray" and can_be_traced(value):
             return self._bring_array(value, source)
         if cls is Carried:
-            self.guard(AttributeSource(source, "by_turn"), Kind.EQUALS, value.by_turn)
+            self.guard(AttributeSource(source, "turns"), Kind.EQUALS, value.turns)
             return self.bring_carried(value, AttributeSource(source, "real"))
         self.set_origin(value, source)
         return self.resolve(value)

@@ -19,6 +19,7 @@ from pliant.capture.carried import (
     finished,
     place_of,
     revive,
+    turns_left,
 )
 from pliant.capture.generators import TracedCallable, TracedCallback, TracedGenerator, kept_locals
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
@@ -83,9 +84,8 @@ def _traced_callable(b: Statements, obj: TracedCallable | TracedCallback) -> str
 def _carry(b: Statements, obj: Carry) -> str:
     value = obj.value
     text = _suspended(b, value) if type(value) is TracedGenerator else b.value(value)
-    by_turn = type(value) is CarriedItems and value.by_turn
     name = b.names.fresh("loop")
-    b.lines.append(f"{name} = [{b.hold(Carried)}({text}{', True' * by_turn})]")
+    b.lines.append(f"{name} = [{b.hold(Carried)}({text}, {turns_left(obj)})]")
     return f"{name}.pop()"  # the entry keeps none: what the loop drops is gone
 
 
