@@ -2,14 +2,15 @@
 
 What users call:      compiled_function, dispatch (which entry serves a call), roots, dynamic_policy, stance, markers,
                       marked.
-Interpretation:       bytecode/ (decoded, normalised, assembled), tracer, frame, opcodes/, calls, attributes, operators,
-                      handlers/ (C functions and effects, by table), generators, class_statements, plain_methods, rewritten.
-The world outside:    world (reads under guards, buffered writes), made_again, inputs, identity, snapshots, settings,
-                      value_kinds.
+Interpretation:       bytecode/ (decoded, normalised, assembled), attempt (one capture, its restarts), tracer, frame, opcodes/,
+                      calls, attributes, attribute_stores, operators, subscripts, iteration, handlers/ (C functions and
+                      effects, by table), generators, class_statements, plain_methods, rewritten.
+The world outside:    world (reads under guards, buffered writes), bringing (the traced form of a value), whole_containers,
+                      made_again, inputs, identity, snapshots, settings, value_kinds.
 The graph:            recorder, torch_calls, regions, autodiff/, arrays, overrides, symbol_nodes, tensor_index,
                       number_domains.
 Its end:              trace (what a capture found), collect, entry, reconstruct/, noted (events).
 Breaks:               graph_breaks (kinds and advice), entering, spelled_out, carried, resume_function.
 
-Read `trace.py`, `tracer.py` and `dispatch.py` first.
+Read `trace.py`, `attempt.py`, `tracer.py` and `dispatch.py` first.
 """

@@ -1,4 +1,4 @@
-"""Attribute access on any value, by Python's own rules, with guards on what was outside.
+"""Reading attributes of any value, by Python's own rules, with guards on what was outside.
 
 In:     a traced value and a name.
 Out:    the traced attribute; `Raised(AttributeError)` where eager raises it.
@@ -135,7 +135,7 @@ def generic_get_attr(t: Tracer, obj: Any, name: str) -> Any:
     """object.__getattribute__: data descriptor, instance dict, other descriptor, plain class attribute."""
     cls = type(obj)
     found = t.world.type_lookup(cls, name)
-    if found is not MISSING and _is_data_descriptor(t, found) and _getter(t, found) is not None:
+    if found is not MISSING and is_data_descriptor(t, found) and _getter(t, found) is not None:
         return bind(t, found, obj, cls, name)
     value = _instance_attribute(t, obj, name, shadows=found is not MISSING)
     if value is not MISSING:
@@ -145,7 +145,7 @@ def generic_get_attr(t: Tracer, obj: Any, name: str) -> Any:
     raise Raised(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'", name=name, obj=obj))
 
 
-def _is_data_descriptor(t: Tracer, found: Any) -> bool:
+def is_data_descriptor(t: Tracer, found: Any) -> bool:
     return any(t.world.type_lookup(type(found), name) is not MISSING for name in ("__set__", "__delete__"))
 
 
@@ -162,11 +162,11 @@ def _of_class(t: Tracer, function: Any, cls: type, name: str) -> Any:
         and not isinstance(function, types.FunctionType)
         and hasattr(type(function), "__get__")
     ):
-        return bind(t, _inside(t, function, name), cls, type(cls), name)  # then it binds what it wraps
-    return types.MethodType(_inside(t, function, name), cls)
+        return bind(t, inside(t, function, name), cls, type(cls), name)  # then it binds what it wraps
+    return types.MethodType(inside(t, function, name), cls)
 
 
-def _inside(t: Tracer, function: Any, name: str) -> Any:
+def inside(t: Tracer, function: Any, name: str) -> Any:
     """A function in a descriptor that was found on a class: reached by the entry as itself."""
     if isinstance(function, types.FunctionType):
         t.world.set_origin(function, held(function, name))
@@ -202,15 +202,15 @@ def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
         case property():
             if found.fget is None:
                 raise Raised(AttributeError(f"property '{name}' of '{cls.__qualname__}' object has no getter"))
-            return t.call(_inside(t, found.fget, name), (obj,), {})
+            return t.call(inside(t, found.fget, name), (obj,), {})
         case functools.cached_property():
             return _compute_once(t, found, obj)
         case classmethod():
             return _of_class(t, found.__func__, cls, name)
         case staticmethod():
-            return _inside(t, found.__func__, name)
+            return inside(t, found.__func__, name)
         case _ if isinstance(found, _C_DESCRIPTORS):
-            return _c_descriptor(t, found, obj, name)
+            return c_descriptor(t, found, obj, name)
         case _ if isinstance(
             found, (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
         ):
@@ -243,7 +243,7 @@ def _compute_once(t: Tracer, found: functools.cached_property[Any], obj: Any) ->
     return value
 
 
-def _c_descriptor(t: Tracer, found: Any, obj: Any, name: str) -> Any:
+def c_descriptor(t: Tracer, found: Any, obj: Any, name: str) -> Any:
     """A slot or a getter written in C: read it now, under the value's own guards."""
     world = t.world
     stored = world.slot_get(obj, name)
@@ -363,7 +363,7 @@ def _module_attribute(t: Tracer, module: types.ModuleType, name: str) -> Any:
         if value is not MISSING:
             return world.resolve(value)
     if name == "__dict__":
-        return _namespace(world, module)
+        return namespace_of(world, module)
     value = t.native(getattr, module, name)  # a lazy import or a C-level attribute
     return world.bring(value, AttributeSource(held(module, module.__name__), name))
 
@@ -417,7 +417,7 @@ def generic_class_attribute(t: Tracer, cls: type, name: str) -> Any:
     if (
         meta is not MISSING
         and not isinstance(meta, _C_DESCRIPTORS)
-        and _is_data_descriptor(t, meta)
+        and is_data_descriptor(t, meta)
         and _getter(t, meta)
     ):
         return bind(t, meta, cls, type(cls), name)
@@ -442,7 +442,7 @@ def _bound_to_class(t: Tracer, found: Any, cls: type, name: str) -> Any:
         case classmethod():
             return _of_class(t, found.__func__, cls, name)
         case staticmethod():
-            return _inside(t, found.__func__, name)
+            return inside(t, found.__func__, name)
         case types.ClassMethodDescriptorType():
             return t.native(getattr, cls, name)
     getter = _getter(t, found)
@@ -503,9 +503,9 @@ def _bind_super(t: Tracer, found: Any, receiver: Any, real: type, base: type, na
             case types.FunctionType():
                 return found
             case classmethod():
-                return types.MethodType(_inside(t, found.__func__, name), real)
+                return types.MethodType(inside(t, found.__func__, name), real)
             case staticmethod():
-                return _inside(t, found.__func__, name)
+                return inside(t, found.__func__, name)
             case _:
                 return t.native(found.__get__, None, real) if hasattr(found, "__get__") else found
     if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
@@ -515,170 +515,9 @@ def _bind_super(t: Tracer, found: Any, receiver: Any, real: type, base: type, na
     return bind(t, found, receiver, real, name)
 
 
-# ---- stores
-def set_attr(t: Tracer, obj: Any, name: str, value: Any) -> None:
-    """obj.name = value"""
-    cls = type(obj)
-    if cls is FakeTensor:
-        return _set_tensor_attribute(t, obj, name, value)
-    if issubclass(cls, types.ModuleType) or cls is types.FunctionType:
-        return _set_namespace(t, obj, name, value)
-    if issubclass(cls, type):
-        return _set_class_attribute(t, obj, name, value)
-    if cls is threading.local:
-        return t.world.slot_set(obj, name, value, "plain")
-    setter = t.world.type_lookup(cls, "__setattr__")
-    if setter is torch.nn.Module.__setattr__ and not isinstance(value, (torch.Tensor, torch.nn.Module)):
-        setter = _plain_module_store(t, obj, name)
-    if isinstance(setter, types.FunctionType):
-        t.call(setter, (obj, name, value), {})
-        return None
-    generic_set_attr(t, obj, name, value)
-    return None
-
-
-def _plain_module_store(t: Tracer, module: Any, name: str) -> Any:
-    """nn.Module.__setattr__ of a value that is no tensor or module is a plain store, unless the name is a member."""
-    members = [module.__dict__.get(m) or () for m in ("_parameters", "_buffers", "_modules")]
-    return torch.nn.Module.__setattr__ if any(name in m for m in members) else None
-
-
-def generic_set_attr(t: Tracer, obj: Any, name: str, value: Any) -> None:
-    """object.__setattr__: data descriptor, else instance dict. `DELETED` deletes."""
-    world, cls = t.world, type(obj)
-    found = world.type_lookup(cls, name)
-    if found is not MISSING and _is_data_descriptor(t, found):
-        return _set_through_descriptor(t, found, obj, name, value)
-    if not world.is_foreign(obj):
-        if value is DELETED:
-            t.native(object.__delattr__, obj, name)
-        else:
-            t.native(object.__setattr__, obj, name, value)
-        return None
-    table = world.instance_dict(obj)
-    if not table and not hasattr(obj, "__dict__"):
-        t.native(object.__setattr__, obj, name, None)  # which complains
-    if value is DELETED and world.dict_get(table, name) is MISSING:
-        raise Raised(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'"))
-    world.dict_set(table, name, value)
-    return None
-
-
-def _slot_is_empty(t: Tracer, slot: types.MemberDescriptorType, obj: Any, name: str) -> bool:
-    try:
-        _c_descriptor(t, slot, obj, name)
-    except Raised:
-        return True
-    return False
-
-
-def _set_through_descriptor(t: Tracer, found: Any, obj: Any, name: str, value: Any) -> None:
-    if isinstance(found, property):
-        function = found.fdel if value is DELETED else found.fset
-        if function is None:
-            what = "deleter" if value is DELETED else "setter"
-            raise Raised(AttributeError(f"property '{name}' of '{type(obj).__qualname__}' object has no {what}"))
-        t.call(_inside(t, function, name), (obj,) if value is DELETED else (obj, value), {})
-        return
-    if isinstance(found, types.MemberDescriptorType):
-        if t.world.is_foreign(obj):
-            if value is DELETED and _slot_is_empty(t, found, obj, name):
-                raise Raised(AttributeError(name))
-            t.world.slot_set(obj, name, value, "slot")
-        elif value is DELETED:
-            t.native(found.__delete__, obj)
-        else:
-            t.native(found.__set__, obj, value)
-        return
-    setter = getattr(type(found), "__delete__" if value is DELETED else "__set__", None)
-    if isinstance(setter, types.FunctionType):
-        t.world.set_origin(found, held(found, name))
-        t.call(setter, (found, obj) if value is DELETED else (found, obj, value), {})
-        return
-    if not t.world.is_foreign(obj):
-        t.native(object.__setattr__, obj, name, value)
-        return
-    raise GraphBreak("unknown-object", f"assignment through the descriptor {type(found).__name__} of '{name}'")
-
-
-def delete_attr(t: Tracer, obj: Any, name: str) -> None:
-    """del obj.name"""
-    deleter = t.world.type_lookup(type(obj), "__delattr__")
-    if isinstance(deleter, types.FunctionType):
-        t.call(deleter, (obj, name), {})
-        return
-    if isinstance(obj, FakeTensor):
-        raise GraphBreak("unknown-object", f"deleting an attribute of a {type(obj).__name__}")
-    if isinstance(obj, (types.ModuleType, types.FunctionType, type)):
-        _delete_from_namespace(t, obj, name)
-        return
-    generic_set_attr(t, obj, name, DELETED)
-
-
-def _delete_from_namespace(t: Tracer, obj: Any, name: str) -> None:
-    """Of a module, a function or a class."""
-    if not t.world.is_foreign(obj) or isinstance(obj, types.ModuleType) and t.world.is_made(obj):
-        t.native(delattr, obj, name)
-        t.world.forget_lookups()
-        return
-    get_attr(t, obj, name)  # which complains
-    if not isinstance(obj, type):
-        t.world.dict_set(_namespace(t.world, obj), name, DELETED)
-        return
-    if name not in vars(obj) and t.world.slot_get(obj, name) is MISSING:
-        raise Raised(AttributeError(f"type object '{obj.__name__}' has no attribute '{name}'"))
-    t.world.slot_set(obj, name, DELETED, "type")
-
-
-def _set_tensor_attribute(t: Tracer, fake: FakeTensor, name: str, value: Any) -> None:
-    if name == "grad":
-        t.world.slot_set(fake, "grad", value, "plain")
-        return
-    if name == "data":
-        from pliant.capture.handlers.parameters import set_data
-
-        set_data(t, fake, value)
-        return
-    if hasattr(torch.Tensor, name):
-        t.native(setattr, fake, name, value)  # the recorder decides
-        return
-    t.world.slot_set(fake, name, value, "plain")
-
-
-def _set_namespace(t: Tracer, obj: Any, name: str, value: Any) -> None:
-    if isinstance(obj, types.FunctionType) and name in (
-        "__code__",
-        "__defaults__",
-        "__kwdefaults__",
-        "__name__",
-        "__qualname__",
-        "__doc__",
-        "__module__",
-        "__annotations__",
-        "__dict__",
-    ):
-        if t.world.is_foreign(obj):
-            raise GraphBreak("mutated-global-state", f"assignment to {name} of a function from outside")
-        t.native(setattr, obj, name, value)
-        return
-    if not t.world.is_foreign(obj):
-        t.native(setattr, obj, name, value)
-        return
-    t.world.dict_set(_namespace(t.world, obj), name, value)
-
-
-def _namespace(world: World, obj: Any) -> dict[str, Any]:
+def namespace_of(world: World, obj: Any) -> dict[str, Any]:
+    """Of a module or a function."""
     if isinstance(obj, types.FunctionType):
         return world.instance_dict(obj)
     world.set_origin(obj.__dict__, held(obj.__dict__, obj.__name__))
     return obj.__dict__  # type: ignore[no-any-return]
-
-
-def _set_class_attribute(t: Tracer, cls: type, name: str, value: Any) -> None:
-    if t.world.is_foreign(cls):
-        if isinstance(t.world.type_lookup(type(cls), "__setattr__"), types.FunctionType):
-            raise GraphBreak("unknown-object", "assignment to a class whose metaclass has __setattr__")
-        t.world.slot_set(cls, name, value, "type")
-        return
-    t.native(setattr, cls, name, value)
-    t.world.forget_lookups()

@@ -21,6 +21,7 @@ import torch
 
 from pliant import config
 from pliant.capture import stance
+from pliant.capture.attempt import TraceOptions, trace
 from pliant.capture.bytecode.resume import ResumePoint
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.entry import CallShape, Entry, EntryFunction, GraphCompiler, Symbolic, make_entry
@@ -28,7 +29,6 @@ from pliant.capture.graph_breaks import KINDS, CannotCapture
 from pliant.capture.noted import note_guards, note_symbols
 from pliant.capture.roots import CallableRoot, Root, argument_sources
 from pliant.capture.trace import Break, BreakReason, Trace
-from pliant.capture.tracer import TraceOptions, trace
 from pliant.debug import events
 from pliant.errors import (
     DataDependentError,

@@ -1,4 +1,4 @@
-"""Operators, comparisons, subscripts, truth, iteration on any value, by Python's own protocols.
+"""Operators, comparisons, truth and length of any value, by Python's own protocols.
 
 In:     traced values.
 Out:    traced results; symbolic numbers and fake tensors go through their own operators, which record or guard.
@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.arrays import beside_tensor, is_array, key_of
+from pliant.capture.arrays import beside_tensor, is_array
 from pliant.capture.attributes import own_member
-from pliant.capture.generators import OURS, TracedGenerator, TracedIterator, own
+from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.number_domains import within_domain
-from pliant.capture.tensor_index import NOTHING_LEFT, select_symbolic
-from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, class_name, concrete
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
-from pliant.guards.sources import ItemSource, LengthSource
+from pliant.guards.sources import LengthSource
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -251,31 +249,16 @@ def contains(t: Tracer, container: Any, item: Any) -> bool:
         return bool(t.native(operator.contains, world.adopt(container), t.hashable(item)))
     if cls in (str, bytes, range, types.MappingProxyType):
         return bool(t.native(operator.contains, container, concrete(item)))
-    if cls in (list, tuple, collections.deque, torch.Size):
-        return _linear_contains(t, world.adopt(container), item)
     return _contains_by_iteration(t, container, item)
-
-
-def _linear_contains(t: Tracer, container: Any, item: Any) -> bool:
-    candidates = t.native(iter, container)
-    while True:
-        try:
-            candidate = t.native(next, candidates)  # a comparison may change the container
-        except Raised as raised:
-            if isinstance(raised.error, StopIteration):
-                return False
-            raise
-        if candidate is item or concrete(truth(t, compare(t, "==", candidate, item))):
-            return True
 
 
 def _contains_by_iteration(t: Tracer, container: Any, item: Any) -> bool:
     if isinstance(container, FakeTensor):
         raise GraphBreak("data-dependent", "membership in a tensor")
-    iterator = iterate(t, container)
+    iterator = t.iterate(container)
     while True:
         try:
-            candidate = next_value(t, iterator)
+            candidate = t.next(iterator)  # a comparison may change the container
         except Raised as raised:
             if isinstance(raised.error, StopIteration):
                 return False
@@ -348,309 +331,3 @@ def length(t: Tracer, value: Any) -> Any:
         t.world.guard(source, Kind.LENGTH, len(value))
         return len(value) + (added or 0)
     return t.native(len, value)
-
-
-# ---- subscripts
-def subscript(t: Tracer, container: Any, key: Any) -> Any:
-    """container[key]"""
-    cls = type(container)
-    if cls is FakeTensor:
-        view, rest = t.native(select_symbolic, container, t.internalize(_tensor_key(t, key)))
-        return view if rest is NOTHING_LEFT else t.native(operator.getitem, view, rest)
-    container = t.world.resolve(container)
-    if cls in MUTABLE_CONTAINERS and t.world.needs_guards(container):
-        return _foreign_item(t, container, key)
-    if cls in (tuple, list, torch.Size, str, bytes, range):
-        return t.native(operator.getitem, container, _index(t, key))
-    if cls in DICT_TYPES:
-        return _own_dict_item(t, container, key)
-    if cls.__module__ == "typing":  # a type: ClassVar[int]
-        return t.native(operator.getitem, container, key)
-    method = python_method(t, container, "__getitem__")
-    if method is not None:
-        return t.call(method, (container, key), {})
-    if isinstance(container, type):
-        return _class_item(t, container, key)
-    if isinstance(container, dict):
-        return dict_item(t, container, key)
-    if isinstance(container, (list, tuple)) and t.world.is_foreign(container):
-        return sequence_item(t, container, key)
-    t.refuse_opaque(container)
-    return t.native(operator.getitem, container, t.internalize(key))
-
-
-def _tensor_key(t: Tracer, key: Any) -> Any:
-    """An index of a tensor; integers in tensors without dimensions are numbers, as they are in eager."""
-    if type(key) is tuple:
-        return tuple(_tensor_key(t, part) for part in key)
-    if type(key) is slice:
-        return slice(*[_tensor_key(t, part) for part in (key.start, key.stop, key.step)])
-    key = key_of(key)
-    if type(key) is FakeTensor and not key.size_ and key.dtype_ in _INTEGERS and t.mode.allow_unbacked:
-        return t.native(torch.Tensor.item, key)
-    return key
-
-
-_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
-
-
-def sequence_item(t: Tracer, container: Any, key: Any) -> Any:
-    """list.__getitem__, or tuple's, of an instance of a subclass."""
-    base = list if isinstance(container, list) else tuple
-    source = t.world.source_of(container)
-    if source is None:
-        return t.native(base.__getitem__, container, _index(t, key))
-    if isinstance(key, slice):
-        raise GraphBreak("unknown-object", f"a slice of a {type(container).__name__} from outside")
-    index = _place(t, key)
-    _known_length(t, container)
-    return t.world.bring(t.native(base.__getitem__, container, index), ItemSource(source, index, base.__name__))
-
-
-def _known_length(t: Tracer, container: Any) -> int:
-    """The length, under a guard, of an instance of a subclass of list or tuple from outside."""
-    if python_method(t, container, "__len__") is not None:
-        raise GraphBreak("unknown-object", f"a {type(container).__name__} from outside has a length of its own")
-    t.world.guard(t.world.source_of(container), Kind.LENGTH, len(container))
-    return len(container)
-
-
-def _own_dict_item(t: Tracer, container: Any, key: Any) -> Any:
-    key = t.hashable(key)
-    if type(container) is collections.defaultdict and key not in container:
-        factory = container.default_factory
-        if factory is not None:
-            container[key] = t.call(factory, (), {})
-    return t.native(operator.getitem, container, key)
-
-
-def _class_item(t: Tracer, cls: type, key: Any) -> Any:
-    if hasattr(cls, "__members__"):  # an enum's member by name
-        member = t.native(operator.getitem, cls, key)
-        from pliant.guards.sources import held
-
-        t.world.set_origin(member, held(member, str(member)))
-        return member
-    own_item = t.world.type_lookup(cls, "__class_getitem__")
-    if isinstance(own_item, classmethod) and isinstance(own_item.__func__, types.FunctionType):
-        if own_item.__func__.__module__ != "typing":
-            return t.call(own_item.__func__, (cls, key), {})
-    return t.native(operator.getitem, cls, key)  # list[int]
-
-
-def dict_item(t: Tracer, container: Any, key: Any) -> Any:
-    """dict.__getitem__ of an instance of a subclass."""
-    key = t.hashable(key)
-    if t.world.is_foreign(container):
-        value = t.world.dict_get(container, key)
-    else:
-        value = dict.get(container, key, MISSING)
-    if value is not MISSING:
-        return t.world.resolve(value)
-    missing = python_method(t, container, "__missing__")
-    if missing is not None:
-        return t.call(missing, (container, key), {})
-    raise Raised(KeyError(key))
-
-
-def _foreign_item(t: Tracer, container: Any, key: Any) -> Any:
-    world = t.world
-    if type(container) in DICT_TYPES:
-        value = world.dict_get(container, t.hashable(key))
-        if value is not MISSING:
-            return world.resolve(value)
-        if type(container) is collections.defaultdict or type(container) is collections.Counter:
-            return subscript(t, world.adopt(container), key)
-        raise Raised(KeyError(key))
-    if isinstance(key, (slice, FakeTensor)) or world.has_changes(container):
-        return subscript(t, world.adopt(container), key)
-    index = _place(t, key)
-    source = world.source_of(container)
-    assert source is not None
-    try:
-        raw = t.native(operator.getitem, container, index)
-    except Raised:
-        world.guard(source, Kind.LENGTH, len(container))
-        raise
-    if index < 0 and not world.varies(container):
-        world.guard(source, Kind.LENGTH, len(container))
-        index += len(container)
-    return world.resolve(world.bring(raw, ItemSource(source, index)))
-
-
-def _index(t: Tracer, key: Any) -> Any:
-    if isinstance(key, slice):
-        return slice(*(concrete(_as_index(t, part)) for part in (key.start, key.stop, key.step)))
-    return concrete(_as_index(t, key))
-
-
-def _place(t: Tracer, key: Any) -> Any:
-    """The key as an int; what is none is left to the container to refuse."""
-    index = _index(t, key)
-    return operator.index(index) if hasattr(type(index), "__index__") else index
-
-
-def _as_index(t: Tracer, key: Any) -> Any:
-    method = python_method(t, key, "__index__")
-    return t.call(method, (key,), {}) if method is not None else key
-
-
-def store_subscript(t: Tracer, container: Any, key: Any, value: Any) -> None:
-    """container[key] = value"""
-    cls = type(container)
-    if cls is FakeTensor:
-        view, rest = t.native(select_symbolic, container, t.internalize(_tensor_key(t, key)))
-        t.native(operator.setitem, view, ... if rest is NOTHING_LEFT else rest, value)
-        return
-    container = t.world.resolve(container)
-    method = python_method(t, container, "__setitem__")
-    if method is not None:
-        t.call(method, (container, key, value), {})
-        return
-    if isinstance(container, dict) and t.world.needs_guards(container):
-        key = t.hashable(key)
-        t.world.contains(container, key)
-        t.world.dict_set(container, t.world.real_key(key), value)
-        return
-    container = t.world.adopt(container)
-    if t.world.is_opaque(container):
-        raise GraphBreak("unknown-object", f"item assignment to a {cls.__name__} from outside")
-    if isinstance(container, dict):
-        t.native(operator.setitem, container, t.hashable(key), value)
-        return
-    if isinstance(key, slice):
-        value = t.iterable(value)
-    t.native(operator.setitem, container, _index(t, key), value)
-
-
-def delete_subscript(t: Tracer, container: Any, key: Any) -> None:
-    """del container[key]"""
-    container = t.world.resolve(container)
-    method = python_method(t, container, "__delitem__")
-    if method is not None:
-        t.call(method, (container, key), {})
-        return
-    if isinstance(container, dict) and t.world.needs_guards(container):
-        key = t.hashable(key)
-        if not t.world.contains(container, key):
-            raise Raised(KeyError(key))
-        t.world.dict_set(container, t.world.real_key(key), DELETED)
-        return
-    container = t.world.adopt(container)
-    if t.world.is_opaque(container):
-        raise GraphBreak("unknown-object", f"item deletion from a {type(container).__name__} from outside")
-    t.native(operator.delitem, container, t.hashable(key) if isinstance(container, dict) else _index(t, key))
-
-
-# ---- iteration
-def iterate(t: Tracer, value: Any) -> Any:
-    """iter(value): a real iterator over traced values, or an object whose `__next__` is interpreted."""
-    cls = type(value)
-    if cls is FakeTensor:
-        if value.dim() == 0:
-            raise Raised(TypeError("iteration over a 0-d tensor"))
-        return t.native(iter, value)
-    if cls in OURS:
-        return value
-    if (revived := own(t, value)) is not value:
-        return revived
-    value = t.world.adopt(t.world.resolve(value))
-    method = python_method(t, value, "__iter__")
-    if method is not None:
-        iterator = t.call(method, (value,), {})
-        if not hasattr(type(iterator), "__next__"):
-            raise Raised(TypeError(f"iter() returned non-iterator of type '{class_name(iterator)}'"))
-        return iterator
-    if cls in MUTABLE_CONTAINERS or cls in (tuple, str, bytes, range, frozenset, torch.Size):
-        return iter(value)
-    if t.world.is_opaque(value):
-        return _iterate_foreign(t, value)
-    if not hasattr(cls, "__iter__") and python_method(t, value, "__getitem__") is not None:
-        return TracedIterator(t, _getitem_iterator(t, value))
-    return t.native(iter, value)
-
-
-def _iterate_foreign(t: Tracer, value: Any) -> Any:
-    if isinstance(value, type) and hasattr(value, "__members__"):
-        return iter([t.get_attr(value, name) for name in value.__members__])
-    if isinstance(value, (list, tuple)):
-        return iter([sequence_item(t, value, i) for i in range(_known_length(t, value))])
-    if isinstance(value, dict):
-        return iter(t.world.keys_of(value))
-    if isinstance(value, type) and isinstance(getattr(type(value), "__iter__", None), types.FunctionType):
-        return t.call(type(value).__iter__, (value,), {})  # type: ignore[attr-defined]
-    raise GraphBreak("unknown-object", f"iteration over a {type(value).__name__} from outside")
-
-
-def _getitem_iterator(t: Tracer, value: Any) -> Any:
-    """The old sequence protocol: indices until IndexError."""
-    index = 0
-    while True:
-        try:
-            item = subscript(t, value, index)
-        except Raised as raised:
-            if isinstance(raised.error, (IndexError, StopIteration)):
-                return
-            raise
-        yield item
-        index += 1
-
-
-def next_value(t: Tracer, iterator: Any) -> Any:
-    """next(iterator); exhaustion is Raised(StopIteration)."""
-    iterator = own(t, iterator)
-    method = python_method(t, iterator, "__next__")
-    if method is not None:
-        return t.call(method, (iterator,), {})
-    if t.world.is_opaque(iterator):
-        raise GraphBreak("unknown-object", f"an iterator from outside ({type(iterator).__name__}) is advanced")
-    return t.native(next, iterator)
-
-
-def send(t: Tracer, iterator: Any, value: Any) -> Any:
-    """iterator.send(value), or next() for None."""
-    iterator = own(t, iterator)
-    if isinstance(iterator, TracedGenerator):
-        return t.native(iterator.send, value)
-    if value is None:
-        return next_value(t, iterator)
-    return t.call(t.get_attr(iterator, "send"), (value,), {})
-
-
-def iterable(t: Tracer, value: Any) -> Any:
-    """Something C code can iterate over and get traced values."""
-    cls = type(value)
-    if cls in (list, tuple, dict, set, str, range) and not t.world.needs_guards(value):
-        return t.world.resolve(value)
-    iterator = iterate(t, value)
-    if python_method(t, iterator, "__next__") is not None:
-        return TracedIterator(t, _python_iterator(t, iterator))
-    return iterator
-
-
-def _python_iterator(t: Tracer, iterator: Any) -> Any:
-    while True:
-        try:
-            value = next_value(t, iterator)
-        except Raised as raised:
-            if isinstance(raised.error, StopIteration):
-                return
-            raise
-        yield value
-
-
-def sequence(t: Tracer, value: Any) -> Any:
-    """All values of an iterable, as a tuple or list."""
-    value = t.world.adopt(t.world.resolve(value))
-    if type(value) in (tuple, list):
-        return value
-    return t.native(tuple, iterable(t, value))
-
-
-def mapping(t: Tracer, value: Any) -> dict[Any, Any]:
-    """A dict of a mapping's items (for ** and update)."""
-    value = t.world.adopt(t.world.resolve(value))
-    if type(value) in DICT_TYPES:
-        return value  # type: ignore[no-any-return]
-    keys = t.call(t.get_attr(value, "keys"), (), {})
-    return {k: subscript(t, value, k) for k in sequence(t, keys)}

@@ -1,6 +1,6 @@
 """The result of one capture: what the tracer hands to the code that makes an entry.
 
-In:     `capture.tracer.trace(root, args, kwargs, policy)` fills a `Trace`.
+In:     `capture.attempt.trace(root, args, kwargs, policy)` fills a `Trace`.
 Out:    `capture.entry.make_entry(trace, ...)` generates the entry: load inputs, run the graph, replay effects, end.
 Holds:  values inside (`Return.value`, effect values, frame stacks and locals) are ordinary Python objects as the traced program
         saw them, with `FakeTensor`s in place of tensors and `SymInt`/`SymFloat`/`SymBool` in place of symbolic numbers.

@@ -8,65 +8,46 @@ Holds:  nothing outside changes while tracing: stores to dicts and cells are kep
 
 from __future__ import annotations
 
-import collections
-import enum
 import functools
-import re
 import types
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from pliant.capture import markers
-from pliant.capture.arrays import can_be_traced, real_tensor, wrap
+from pliant.capture.bringing import traced_form
 from pliant.capture.carried import Carried
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.identity import HookId
-from pliant.capture.made_again import MADE_AGAIN
 from pliant.capture.snapshots import frozen, unowned_copy
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
 from pliant.capture.value_kinds import (
-    CONSTANT_TYPES,
     DICT_TYPES,
     IDENTITY_TYPES,
     MUTABLE_CONTAINERS,
     SYMBOLIC_TYPES,
     concrete,
-    is_numpy_scalar,
-    tuple_of,
 )
+from pliant.capture.whole_containers import copy_in, plain_key
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.guards.facts import Itself
 from pliant.guards.kinds import MISSING, Guard, Kind, NumberOf
-from pliant.guards.parts import root_of
 from pliant.guards.sources import (
-    ArgSource,
-    ArrayTensorSource,
     AttributeSource,
     CellSource,
     DictAttributeSource,
     HeldSource,
     ItemSource,
-    KwargSource,
     ModuleMemberSource,
-    ReferentSource,
     Source,
     held,
 )
 from pliant.source import SourceLocation
 
-# Methods bound to an object: what they do depends on it, so it is read like any other object from outside.
-_BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)
-_BOUND_TO = (*MUTABLE_CONTAINERS, types.GeneratorType)
 # Kinds of which one value may have several guards.
 _SEVERAL = frozenset((Kind.HAS_KEY, Kind.NO_KEY, Kind.DISTINCT, Kind.UNSET, Kind.SEPARATE))
 _FIXED_IF_HELD = frozenset((Kind.TYPE, Kind.IDENTITY, Kind.EQUALS, Kind.RANGE))
 _TPFLAGS_HEAPTYPE = 1 << 9  # classes implemented in C do not change
 _ADOPT_LIMIT = 100_000
-_IDENTITY = frozenset(map(id, IDENTITY_TYPES))
-_LOCAL = re.compile("<locals>|<lambda>")
 _CHANGED: tuple[()] = ()  # unequal to every snapshot of a container
 
 
@@ -148,7 +129,7 @@ class World:
         """The traced form of `value`, which was just read through `source`."""
         if source in self._memo:
             return self._memo[source]
-        result = self._bring(value, source)
+        result = traced_form(self, value, source)
         if type(value) is not Carried:  # a generator of the program ends when the loop drops it
             self._memo[source] = result
         return result
@@ -161,95 +142,14 @@ class World:
                 return True
         return False
 
-    def _bring(self, value: Any, source: Source) -> Any:
-        cls = type(value)
-        if cls in CONSTANT_TYPES:
-            self.guard(source, Kind.EQUALS, value)
-            return value
-        if cls is int or cls is float:
-            return self.inputs.scalar(value, source)
-        if issubclass(cls, torch.Tensor):
-            return self.inputs.tensor(value, source)
-        if issubclass(cls, tuple):
-            return self._bring_tuple(value, source)
-        if cls in MADE_AGAIN:
-            self.guard(source, Kind.TYPE, cls)
-            return MADE_AGAIN[cls](self, value, source)
-        if cls in _BOUND_IN_C and type(value.__self__) in _BOUND_TO:
-            self.guard(source, Kind.TYPE, cls)
-            receiver = self.bring(value.__self__, AttributeSource(source, "__self__"))
-            return getattr(receiver, self.bring(value.__name__, AttributeSource(source, "__name__")))
-        if cls is range:
-            self.guard(source, Kind.RANGE, (value.start, value.stop, value.step))
-            return value
-        if cls is types.FunctionType and _is_made_per_call(value, source):
-            return self._bring_function(value, source)
-        if not _IDENTITY.isdisjoint(map(id, cls.__mro__)):  # runs nothing of the program, as `isinstance` may
-            self.guard(source, Kind.IDENTITY, value)
-            self.set_origin(value, source)
-            return value
-        if cls.__module__ == "numpy" and is_numpy_scalar(value):
-            self.guard(source, Kind.EQUALS, value)
-            return value
-        known = self.source_of(value)
-        if known is not None and known != source:
-            self.guard(source, Kind.SAME_AS, known)
-            return self.resolve(value)
-        self.guard(source, Kind.TYPE, cls)
-        if cls.__name__ == "ndarray" and can_be_traced(value):
-            return self._bring_array(value, source)
-        if cls is Carried:
-            self.guard(AttributeSource(source, "turns"), Kind.EQUALS, value.turns)
-            return self.bring_carried(value, AttributeSource(source, "real"))
-        self.set_origin(value, source)
-        return self.resolve(value)
-
-    def _bring_array(self, value: Any, source: Source) -> Any:
-        """An array of NumPy's: an array on a tensor that the graph gets."""
-        place = ArrayTensorSource(source)
-        array = wrap(self.inputs.tensor(real_tensor(value), place))
-        for one in (value, array):
-            self.set_origin(one, source)
-            self._shadows[id(one)] = (value, array, None)
-        return array
-
-    def _bring_function(self, value: types.FunctionType, source: Source) -> Any:
-        """A function that was defined by another one, and may be defined anew for each call: known by its code."""
-        known = self.source_of(value)
-        if known is not None and known != source:
-            self.guard(source, Kind.SAME_AS, known)
-            return value
-        self.guard(source, Kind.TYPE, types.FunctionType)
-        for name in ("__code__", "__globals__"):
-            self.guard(AttributeSource(source, name), Kind.IDENTITY, getattr(value, name))
-        for name in ("__defaults__", "__kwdefaults__"):
-            part = getattr(value, name)
-            place = AttributeSource(source, name)
-            if part is None:
-                self.guard(place, Kind.IDENTITY, None)
-            else:
-                self.guard(place, Kind.LENGTH, len(part))
-        self.guard(AttributeSource(source, "__dict__"), Kind.EMPTY)
-        self.known_by_code[id(value)] = value
-        self.set_origin(value, source)
-        return value
-
     def pin(self, value: Any) -> None:
         """The identity of a function matters, not only what it does."""
         if id(value) in self.known_by_code:
             self.guard(self.source_of(value), Kind.IDENTITY, value)
 
-    def _bring_tuple(self, value: tuple[Any, ...], source: Source) -> Any:
-        self.guard(source, Kind.TYPE, type(value))
-        self.guard(source, Kind.LENGTH, len(value))
-        via = None if type(value) is tuple else "tuple"
-        items = [self.bring(item, ItemSource(source, i, via)) for i, item in enumerate(tuple.__iter__(value))]
-        if all(a is b for a, b in zip(items, tuple.__iter__(value), strict=True)):
-            made = value
-        else:
-            made = tuple_of(type(value), items)
-        self.set_origin(made, source)
-        return made
+    def stand_for(self, value: Any, original: Any, shadow: Any) -> None:
+        """Wherever `value` is met, `shadow` stands for it, which the trace does not change."""
+        self._shadows[id(value)] = (original, shadow, None)
 
     def is_made(self, value: Any) -> bool:
         """Whether the trace itself defined the function or class."""
@@ -340,7 +240,7 @@ class World:
 
     def keys_of(self, mapping: dict[Any, Any]) -> list[Any]:
         """The keys of a foreign dict of a class of the program's, in order."""
-        self.guard(self.source_of(mapping), Kind.KEYS, tuple(map(self._plain_key, dict.keys(mapping))))
+        self.guard(self.source_of(mapping), Kind.KEYS, tuple(map(plain_key, dict.keys(mapping))))
         changes = self._dict_changes.get(id(mapping), (mapping, {}))[1]
         keys = [key for key in dict.keys(mapping) if changes.get(key) is not DELETED]
         return keys + [key for key, value in changes.items() if value is not DELETED and key not in keys]
@@ -414,68 +314,19 @@ class World:
             raise GraphBreak("unknown-object", f"a {type(value).__name__} of {len(value)} entries is used as a whole")
         added = self._added.pop(id(value), (value, []))[1]
         stored = bool(self._dict_changes.get(id(value), (value, {}))[1] or added)
-        shadow = self._copy_in(value, self.origins[id(value)][1])
+        shadow = copy_in(self, value, self.origins[id(value)][1])
         if added:
             shadow.update(added) if type(shadow) is set else shadow.extend(added)
         # Stores that happened before are part of the copy: it differs from the original from the start.
         self._shadows[id(value)] = (value, shadow, _CHANGED if stored else frozen(shadow))
         self.set_origin(shadow, self.origins[id(value)][1])
         # `shadow` must not be taken for a foreign container that still needs adopting.
-        self._shadows[id(shadow)] = (value, shadow, None)
+        self.stand_for(shadow, value, shadow)
         return shadow
 
-    def _copy_in(self, value: Any, source: Source) -> Any:
-        cls = type(value)
-        if cls in DICT_TYPES:
-            return self._copy_dict(value, source)
-        if cls is set:
-            self.guard(source, Kind.KEYS, tuple(map(self._plain_key, value)))
-            return set(map(self._traced_key, value))
-        if cls is bytearray:
-            raise GraphBreak("unknown-object", "a bytearray from outside")
-        self.guard(source, Kind.LENGTH, len(value))
-        items = [self.bring(item, ItemSource(source, i)) for i, item in enumerate(value)]
-        return collections.deque(items, value.maxlen) if cls is collections.deque else items
-
-    def _copy_dict(self, value: dict[Any, Any], source: Source) -> Any:
-        self.guard(source, Kind.KEYS, tuple(self._plain_key(k) for k in value))
-        changes = self._dict_changes.pop(id(value), (value, {}))[1]
-        items = {
-            self._traced_key(k): changes[k] if k in changes else self.bring(v, self.item_source(value, k))
-            for k, v in value.items()
-        }
-        for key, stored in changes.items():
-            items[key] = stored
-        items = {k: v for k, v in items.items() if v is not DELETED}
-        match value:
-            case collections.defaultdict():
-                factory = self.bring(value.default_factory, AttributeSource(source, "default_factory"))
-                return collections.defaultdict(factory, items)
-            case collections.OrderedDict() | collections.Counter():
-                return type(value)(items)
-            case _:
-                return items
-
-    def _plain_key(self, key: Any) -> Any:
-        if isinstance(
-            key, (str, int, float, bytes, type(None), type, enum.Enum, types.FunctionType, torch.dtype, torch.device)
-        ):
-            return key
-        if isinstance(key, tuple):
-            return tuple(self._plain_key(k) for k in key)
-        if isinstance(key, weakref.ref):
-            return key
-        if _is_itself(key):
-            return Itself(key)
-        raise GraphBreak("unknown-object", f"a dict from outside with a {type(key).__name__} as key is used as a whole")
-
-    def _traced_key(self, key: Any) -> Any:
-        """The key of a container that is used as a whole, as the program sees it."""
-        if isinstance(key, weakref.ref):
-            self.set_origin(key, held(key, "reference"))
-        elif not isinstance(key, IDENTITY_TYPES) and _is_itself(key):
-            return self.bring(key, ReferentSource(held(weakref.ref(key), type(key).__name__)))
-        return key
+    def take_changes(self, mapping: dict[Any, Any]) -> dict[Any, Any]:
+        """The stores into a foreign dict, which its copy has from now on."""
+        return self._dict_changes.pop(id(mapping), (mapping, {}))[1]
 
     # ---- cells and slots
     def cell_get(self, cell: types.CellType) -> Any:
@@ -599,19 +450,3 @@ def _raw_dict(obj: Any) -> dict[str, Any] | None:
     except (AttributeError, TypeError):
         return None
     return found if type(found) is dict else None
-
-
-def _is_itself(key: Any) -> bool:
-    """Whether an object of the program, or a module, is equal to itself alone."""
-    cls = type(key)
-    known = (cls.__hash__, cls.__eq__) == (object.__hash__, object.__eq__)  # type: ignore[comparison-overlap]
-    return known and cls.__weakrefoffset__ != 0
-
-
-def _is_made_per_call(function: types.FunctionType, source: Source) -> bool:
-    """Whether a function was defined inside another one and came as an argument."""
-    if not _LOCAL.search(function.__qualname__) or function.__dict__ or markers.is_marked(function):
-        return False
-    module = function.__globals__.get("__name__")
-    ours = isinstance(module, str) and module.partition(".")[0] in ("torch", "pliant")  # which are not interpreted
-    return not ours and isinstance(root_of(source), (ArgSource, KwargSource))

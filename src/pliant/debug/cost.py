@@ -20,11 +20,11 @@ from pliant import config
 from pliant.autograd.joint import JointGraph, trace_joint
 from pliant.autograd.partition.split import partition
 from pliant.autograd.runtime import build
+from pliant.capture.attempt import TraceOptions, trace
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.graph_breaks import KINDS, CannotCapture
 from pliant.capture.roots import CallableRoot
 from pliant.capture.trace import Break, BreakReason
-from pliant.capture.tracer import TraceOptions, trace
 from pliant.debug.flops import flops
 from pliant.errors import ConfigError, GraphBreakError
 from pliant.gc_pause import GcPause

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import operators
+from pliant.capture import operators, subscripts
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.random_numbers import make_generator
 from pliant.capture.handlers.table import CLASSES, Args, ClassHandler, Kwargs
@@ -68,8 +68,8 @@ def _construct_lazy(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     """zip, enumerate and itertools: lazily over traced iterables."""
     split = _ITERABLES.get(cls, len(args))
     iterables = [t.iterable(a) for a in args[:split]]
-    numbers = [concrete(operators._as_index(t, a)) for a in args[split:]]
-    return t.native(cls, *iterables, *numbers, **{k: concrete(operators._as_index(t, v)) for k, v in kwargs.items()})
+    numbers = [concrete(subscripts.as_index(t, a)) for a in args[split:]]
+    return t.native(cls, *iterables, *numbers, **{k: concrete(subscripts.as_index(t, v)) for k, v in kwargs.items()})
 
 
 def _construct_repeat(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -85,7 +85,7 @@ def _construct_reversed(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
         return t.native(reversed, t.sequence(value))
     if not hasattr(type(value), "__reversed__") and operators.python_method(t, value, "__getitem__"):
         size = concrete(operators.length(t, value))
-        return iter([operators.subscript(t, value, i) for i in range(size - 1, -1, -1)])
+        return iter([t.subscript(value, i) for i in range(size - 1, -1, -1)])
     return t.native(reversed, value)
 
 
@@ -108,7 +108,7 @@ def _construct_accumulate(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> An
 
 def _item_accessor(t: Tracer, getter: Any, args: Args) -> Any:
     keys = getter.__reduce__()[1]
-    found = tuple(operators.subscript(t, args[0], k) for k in keys)
+    found = tuple(t.subscript(args[0], k) for k in keys)
     return found[0] if len(keys) == 1 else found
 
 
@@ -169,7 +169,7 @@ def _construct_size(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _construct_range(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    return t.native(range, *(concrete(operators._as_index(t, a)) for a in args))
+    return t.native(range, *(concrete(subscripts.as_index(t, a)) for a in args))
 
 
 def _construct_slice(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:

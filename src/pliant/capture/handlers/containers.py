@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pliant.capture import operators
+from pliant.capture import operators, subscripts
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.classes import pairs_or_mapping
 from pliant.capture.handlers.iteration import in_order
@@ -42,9 +42,7 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
             return operators.length(t, receiver)
     if isinstance(receiver, list) and name == "__getitem__":
         return (
-            operators.subscript(t, receiver, args[0])
-            if type(receiver) is list
-            else operators.sequence_item(t, receiver, args[0])
+            t.subscript(receiver, args[0]) if type(receiver) is list else subscripts.sequence_item(t, receiver, args[0])
         )
     if name in ("append", "add") and len(args) == 1:
         value = t.hashable(args[0]) if name == "add" else args[0]
@@ -55,7 +53,7 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
         receiver[:] = in_order(t, list(receiver), kwargs)
         return None
     if name == "__getitem__" and isinstance(receiver, dict) and type(receiver) not in MUTABLE_CONTAINERS:
-        return operators.dict_item(t, receiver, *args)
+        return subscripts.dict_item(t, receiver, *args)
     if t.world.is_opaque(receiver):
         if isinstance(receiver, dict) and name in ("keys", "values", "items"):
             return _foreign_dict_view(t, receiver, name)

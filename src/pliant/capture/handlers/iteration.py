@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 def _iter(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2:
         return t.native(iter, t.reentrant(args[0]), args[1])
-    return operators.iterate(t, args[0])
+    return t.iterate(args[0])
 
 
 @handles(next)
 def _next(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     try:
-        return operators.next_value(t, args[0])
+        return t.next(args[0])
     except Raised as raised:
         if len(args) == 2 and isinstance(raised.error, StopIteration):
             return args[1]
@@ -39,10 +39,10 @@ def _next(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 def _quantifier(stop_at: bool) -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        iterator = operators.iterate(t, args[0])
+        iterator = t.iterate(args[0])
         while True:
             try:
-                value = operators.next_value(t, iterator)
+                value = t.next(iterator)
             except Raised as raised:
                 if isinstance(raised.error, StopIteration):
                     return not stop_at

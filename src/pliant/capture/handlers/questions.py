@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from pliant.capture import attributes, class_statements, operators
+from pliant.capture import attribute_stores, attributes, class_statements, operators
 from pliant.capture.arrays import class_of, is_array
 from pliant.capture.generators import TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
@@ -238,12 +238,12 @@ def _object_getattribute(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 @handles(object.__setattr__)
 def _object_setattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    attributes.generic_set_attr(t, *args)
+    attribute_stores.generic_set_attr(t, *args)
 
 
 @handles(object.__delattr__)
 def _object_delattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    attributes.generic_set_attr(t, *args, DELETED)  # type: ignore[call-arg]
+    attribute_stores.generic_set_attr(t, *args, DELETED)  # type: ignore[call-arg]
 
 
 @handles(vars)

@@ -14,7 +14,7 @@ import types
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from pliant.capture import operators
+from pliant.capture import operators, subscripts
 from pliant.capture.arrays import is_array
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.data_dependent import element, in_message, to_float, to_int
@@ -269,9 +269,9 @@ for _symbol, (_, _, _function) in operators.COMPARE.items():
     TABLE[_function] = functools.partial(lambda symbol, t, args, kwargs: operators.compare(t, symbol, *args), _symbol)
 for _unary, (_, _function) in operators.UNARY.items():  # type: ignore[assignment]
     TABLE[_function] = functools.partial(lambda name, t, args, kwargs: operators.unary(t, name, *args), _unary)
-TABLE[operator.getitem] = lambda t, args, kwargs: operators.subscript(t, *args)
-TABLE[operator.setitem] = lambda t, args, kwargs: operators.store_subscript(t, *args)
-TABLE[operator.delitem] = lambda t, args, kwargs: operators.delete_subscript(t, *args)
+TABLE[operator.getitem] = lambda t, args, kwargs: subscripts.subscript(t, *args)
+TABLE[operator.setitem] = lambda t, args, kwargs: subscripts.store_subscript(t, *args)
+TABLE[operator.delitem] = lambda t, args, kwargs: subscripts.delete_subscript(t, *args)
 TABLE[operator.contains] = lambda t, args, kwargs: operators.contains(t, *args)
 TABLE[operator.truth] = lambda t, args, kwargs: operators.truth(t, *args)
 TABLE[operator.not_] = lambda t, args, kwargs: operators.negation(t, *args)

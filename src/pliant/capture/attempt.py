@@ -1,0 +1,322 @@
+"""One capture: attempts at interpreting a call, until one ends or shows where the frames are cut.
+
+In:     a root (a call, or a frame to resume), the real arguments, the policy for dynamic sizes.
+Out:    a `Trace` (`capture.trace`), or `CannotCapture`.
+Holds:  nothing outside changes during an attempt. A graph break that is met in the middle of an operation restarts the trace,
+        which then stops before that operation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import types
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant.capture import carried
+from pliant.capture.bytecode.cfg import layouts
+from pliant.capture.bytecode.ops import FORMS, effect, operand_count
+from pliant.capture.bytecode.resume import is_generator, point_at, resume_freevars, step_code
+from pliant.capture.collect import collect_values
+from pliant.capture.dynamic_policy import DynamicPolicy
+from pliant.capture.frame import Frame, Yielded
+from pliant.capture.generators import TracedGenerator, ends_noticed, kept_locals, started
+from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, StartAgain
+from pliant.capture.roots import CallableRoot, ResumeRoot, Root, argument_sources
+from pliant.capture.settings import Settings
+from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
+from pliant.capture.tracer import Stop, Stopped, Tracer
+from pliant.errors import Unsupported
+from pliant.graph.contracts import CapturedGraph
+from pliant.guards.kinds import MISSING
+from pliant.guards.sources import ArgSource, HandledSource, ItemSource, KwargSource, held
+from pliant.source import SourceLocation
+
+
+@dataclass(frozen=True, slots=True)
+class TraceOptions:
+    """Options of one capture."""
+
+    max_restarts: int = 16
+
+
+def trace(
+    root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: DynamicPolicy, options: TraceOptions
+) -> Trace:
+    """Capture a call. Nothing observable has happened when this returns or raises, but that lazy modules were made."""
+    while True:
+        try:
+            return _trace(root, args, kwargs, policy, options)
+        except StartAgain:
+            continue
+
+
+def _trace(
+    root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: DynamicPolicy, options: TraceOptions
+) -> Trace:
+    stops, reason = tuple[Stop, ...](), None
+    for _ in range(options.max_restarts):
+        attempt = _Attempt(Tracer(policy, stops), root, reason)
+        found = None
+        try:
+            found = attempt.run(args, kwargs)
+        except CannotCapture as failure:
+            entered = next((stop for stop in stops if stop.enter), None)
+            if entered is None or failure.reason.kind == "exception":
+                raise
+            found = _Restart(Stop(entered.step, False), reason or failure.reason)
+        finally:
+            if not isinstance(found, Trace):
+                attempt.t.forget()
+        if isinstance(found, Trace):
+            return found
+        stops = (*(stop for stop in stops if stop.step < found.stop.step), found.stop)
+        reason = found.reason
+    assert reason is not None
+    raise CannotCapture(reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Restart:
+    """Trace again with this stop."""
+
+    stop: Stop
+    reason: BreakReason
+
+
+class _Attempt:
+    """Runs a tracer over a root and makes the `Trace`."""
+
+    def __init__(self, tracer: Tracer, root: Root, reason: BreakReason | None) -> None:
+        self.t = tracer
+        self.root = root
+        self.reason = reason
+        self.entered = frozenset(stop.step for stop in tracer.stops)
+
+    def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Trace | _Restart:
+        before = Settings()
+        try:
+            with self.t.mode, self.t.recorder:
+                try:
+                    result = self._start(args, kwargs)
+                finally:
+                    self.t.active = False
+                    self.t.overrides.disabled += 1
+                    for _ in range(self.t.overrides.devices):  # blocks that a break is in
+                        torch._C._pop_torch_function_stack()
+                if self.t.failure is not None:
+                    raise self.t.failure
+                return self._finish(result if isinstance(result, Return) else Return(result), before)
+        except GraphBreak as stop:
+            found = self._broken(stop.reason(self._break_location()))
+        except Stopped:
+            assert self.reason is not None
+            found = self._frames_to_split(self.reason, clean=True)
+        except Raised as raised:
+            raise CannotCapture(
+                BreakReason("exception", f"{type(raised.error).__name__}: {raised.error}", raised.where)
+            ) from None
+        finally:
+            self.t.active = False
+            self.after = Settings()
+            before.restore()
+        if isinstance(found, _Restart):
+            return found
+        if self.t.overrides.modes or self.t.overrides.devices:
+            assert self.t.overrides.step is not None
+            return _Restart(Stop(self.t.overrides.step, False), found.reason)
+        if self.t.lock is not None:
+            why = BreakReason("side-effect-call", "a lock is held, and the trace breaks", self._break_location())
+            return _Restart(Stop(self.t.lock.step, False), why)
+        with self.t.mode, self.t.recorder:
+            return self._finish(found, before)
+
+    # ---- starting
+    def _start(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        outside = sys.exc_info()[1]
+        if outside is not None:
+            self.t.current_exception = self.t.world.bring(outside, HandledSource())
+        match self.root:
+            case CallableRoot(fn):
+                return self._call_root(fn, args, kwargs)
+            case ResumeRoot():
+                return self._resume_root(self.root, args)
+
+    def _call_root(self, fn: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        world = self.t.world
+        world.set_origin(fn, held(fn, getattr(fn, "__qualname__", type(fn).__name__)))
+        if isinstance(fn, types.MethodType):
+            world.set_origin(fn.__func__, held(fn.__func__, fn.__func__.__qualname__))
+            world.set_origin(fn.__self__, held(fn.__self__, "self"))
+        traced = tuple(world.bring(a, s) for a, s in zip(args, argument_sources(fn, len(args)), strict=True))
+        keywords = {k: world.bring(v, KwargSource(k)) for k, v in kwargs.items()}
+        return self.t.call(fn, traced, keywords, linked=True)
+
+    def _resume_root(self, root: ResumeRoot, args: Sequence[Any]) -> Any:
+        t, world, point = self.t, self.t.world, root.point
+        world.set_origin(root.globals, held(root.globals, ""))
+        cells = {}
+        for i, (name, cell) in enumerate(zip(resume_freevars(point.code), args[0], strict=True)):
+            world.set_origin(cell, ItemSource(ArgSource(0, "cells"), i))
+            cells[name] = cell
+        values = iter(range(1, len(args)))
+
+        def bring(name: str) -> Any:
+            index = next(values)
+            return world.bring(args[index], ArgSource(index, name))
+
+        stack = [bring(f"stack{i}") if full else NULL for i, full in enumerate(point.stack)]
+        if point.handled:
+            t.current_exception = bring("exception")
+        local = {name: bring(name) for name in point.locals}
+        frame = Frame(t, point.code, root.globals, local, cells, root.name, True)
+        frame.noticed = {id(value): value for value in local.values() if ends_noticed(value)}
+        frame.noticed |= {id(value): value for value in stack if type(value) is types.GeneratorType}
+        frame.stack.extend(stack)
+        del stack  # the frame alone holds what is on it
+        frame.ip = frame.program.index_of(point.offset)
+        suspended = started(frame) if is_generator(frame.code) else None
+        if suspended is None:
+            return frame.run().value
+        suspended.running = True
+        result = frame.run()
+        suspended.running = False
+        if isinstance(result, Yielded):
+            return Return(result.value, suspended)
+        suspended.finished = True
+        return (result.value,)
+
+    # ---- breaking
+    def _break_location(self) -> SourceLocation | None:
+        frames = self.t.broken_frames or ()
+        for frame in reversed(frames):
+            if frame.is_the_users:
+                return frame.location()
+        return frames[-1].location() if frames else None
+
+    def _broken(self, reason: BreakReason) -> Break | _Restart:
+        frames = self.t.broken_frames
+        if not frames or not frames[0].linked:
+            raise CannotCapture(reason)
+        innermost = frames[-1]
+        clean = self.t.steps == innermost.steps_at_op and self.t.recorder.count == innermost.nodes_at_op
+        operands = innermost.saved[len(innermost.saved) - effect(innermost.op)[0] :]
+        clean = clean and not any(isinstance(v, Iterator) for v in operands)  # perhaps advanced
+        return self._frames_to_split(reason, clean)
+
+    def _frames_to_split(self, reason: BreakReason, clean: bool) -> Break | _Restart:
+        """The frames that can be cut: from the outermost in, as long as each is all that an operation runs."""
+        frames = self.t.broken_frames or ()
+        depth = 0
+        while depth < len(frames) and frames[depth].linked:
+            depth += 1
+        depth = self._without_torch_frames(frames[:depth])
+        if depth == 0:
+            raise CannotCapture(reason)
+        last = frames[depth - 1]
+        if depth < len(frames) or not clean:
+            enter = depth < len(frames) and last.op.name in FORMS and last.steps_at_op not in self.entered
+            return _Restart(Stop(last.steps_at_op, enter), reason)
+        return Break(_states(frames, self.t.current_exception), reason)
+
+    def _without_torch_frames(self, frames: tuple[Frame, ...]) -> int:
+        return len(frames)
+
+    # ---- finishing
+    def _finish(self, end: Return | Break, before: Settings) -> Trace:
+        t = self.t
+        t.world.guard_aliases()
+        effects: list[Effect] = [*t.world.effects(), *map(_advanced, t.revived.values())]
+        after = self.after if isinstance(end, Break) else Settings()
+        effects += [CallEffect(setter, arguments, {}) for setter, arguments in after.calls_from(before)]
+        for setter, arguments in before.calls_from(after):
+            t.graph.call_function(setter, arguments)
+        result = Trace(None, t.inputs.inputs, t.world.guards, effects, end, t.world.origins, made=t.world.made)
+        result.origins.update({id(made): t.world.origins[id(real)] for real, made in t.revived.values()})
+        result.draws = t.draws
+        result.lock = t.lock.lock if t.lock is not None else None
+        result.forget = t.forget
+        try:
+            values = collect_values(result)  # of a break, it marks the iterators to carry
+        except Unsupported as error:
+            why = f" (capture stopped: {end.reason.detail})" if isinstance(end, Break) else ""
+            raise CannotCapture(BreakReason("cannot-rebuild", str(error) + why, self._break_location())) from error
+        result.outputs = {id(value): i for i, value in enumerate(values)}
+        try:
+            nodes = [t.recorder.to_nodes(value) for value in values]
+        except GraphBreak as error:  # a tensor escaped from the part of the program that computed it
+            raise CannotCapture(error.reason(None)) from None
+        result.output_nodes = nodes
+        if t.recorder.count or t.inputs.node_of_symbol or t.shape_env.sources:
+            result.graph = self._graph(nodes, before.grad_enabled)
+        return result
+
+    def _graph(self, nodes: list[fx.Node], grad: bool) -> CapturedGraph:
+        t = self.t
+        old = next(n for n in reversed(t.graph.nodes) if n.op == "output")
+        t.graph.erase_node(old)
+        t.graph.output(tuple(nodes))
+        module = fx.GraphModule(t.recorder.constants, t.graph)
+        moved = frozenset(
+            i for i, one in enumerate(t.inputs.inputs) if t.world.slot_get(one.fake, "data") is not MISSING
+        )
+        attributes = {"moved_inputs": moved} if moved else {}
+        captured = CapturedGraph(module, t.inputs.inputs, t.shape_env, self.root.name, grad, attributes)
+        captured.attributes["draws"] = t.mode.draws
+        return captured
+
+
+def _advanced(revived: tuple[Any, TracedGenerator]) -> CallEffect:
+    """What the trace did with a generator from outside."""
+    real, made = revived
+    if made.is_broken:
+        return CallEffect(carried.running, (real,), {})
+    return CallEffect(carried.put, (real, None if made.finished else carried.Carry(made)), {})
+
+
+def _states(frames: tuple[Frame, ...], handled: BaseException | None) -> tuple[FrameState, ...]:
+    """Frames from the outermost in, each with the exception it handles: the one that its callees found when they were entered."""
+    states: list[FrameState] = []
+    for outer, frame in itertools.pairwise(frames):
+        if frame.is_spelled_out:  # each place that does the operation has code of its own behind the break
+            frame.name = f"{frame.code.co_name} in {outer.name} at {outer.op.offset}"
+    for frame in reversed(frames):
+        states.append(_state(frame, handled, entered=bool(states)))
+        index = frame.program.index_of(frame.op.offset)
+        layout = layouts(frame.program)[index]
+        if layout is not None and layout.handling:
+            handled = frame.saved[layout.handling[0]]
+    return tuple(reversed(states))
+
+
+def _state(frame: Frame, handled: BaseException | None, entered: bool) -> FrameState:
+    """The frame without its dead locals, unless they hold what is closed when the frame ends."""
+    names = resume_freevars(frame.code)
+    cells = tuple(frame.cells.get(n) or types.CellType() for n in names)
+    stack = frame.saved[: len(frame.saved) - operand_count(frame.op)] if entered else frame.saved
+    bound = [*(v is not NULL for v in stack), *(True,) * entered]
+    index = frame.program.index_of(frame.op.offset)
+    try:
+        kept = frozenset[str]() if frame.is_spelled_out else kept_locals(frame)
+        point = point_at(frame.program, index, bound, frame.locals, kept, entered)
+        step_code(point)
+    except Unsupported as error:
+        raise CannotCapture(BreakReason("unsupported-opcode", str(error), frame.location())) from None
+    live = {name: frame.locals[name] for name in point.locals}
+    return FrameState(
+        frame.code,
+        frame.globals,
+        frame.op.offset,
+        tuple(stack),
+        live,
+        cells,
+        frame.name,
+        handled if point.handled else None,
+        entered,
+        frame.generator,
+    )

@@ -1,0 +1,186 @@
+"""Stores to attributes of any value and their deletion, by Python's own rules.
+
+In:     a traced value, a name, the traced value to store.
+Out:    nothing; what was outside is changed when the trace is replayed, `Raised(AttributeError)` where eager raises it.
+Holds:  user code (properties, descriptors, `__setattr__`) runs in the interpreter; nothing outside is changed.
+Source: Python's data model, "Customizing attribute access" and "Invoking Descriptors".
+"""
+
+from __future__ import annotations
+
+import threading
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture.attributes import c_descriptor, get_attr, inside, is_data_descriptor, namespace_of
+from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.trace import DELETED
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.guards.kinds import MISSING
+from pliant.guards.sources import held
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+def set_attr(t: Tracer, obj: Any, name: str, value: Any) -> None:
+    """obj.name = value"""
+    cls = type(obj)
+    if cls is FakeTensor:
+        return _set_tensor_attribute(t, obj, name, value)
+    if issubclass(cls, types.ModuleType) or cls is types.FunctionType:
+        return _set_namespace(t, obj, name, value)
+    if issubclass(cls, type):
+        return _set_class_attribute(t, obj, name, value)
+    if cls is threading.local:
+        return t.world.slot_set(obj, name, value, "plain")
+    setter = t.world.type_lookup(cls, "__setattr__")
+    if setter is torch.nn.Module.__setattr__ and not isinstance(value, (torch.Tensor, torch.nn.Module)):
+        setter = _plain_module_store(t, obj, name)
+    if isinstance(setter, types.FunctionType):
+        t.call(setter, (obj, name, value), {})
+        return None
+    generic_set_attr(t, obj, name, value)
+    return None
+
+
+def _plain_module_store(t: Tracer, module: Any, name: str) -> Any:
+    """nn.Module.__setattr__ of a value that is no tensor or module is a plain store, unless the name is a member."""
+    members = [module.__dict__.get(m) or () for m in ("_parameters", "_buffers", "_modules")]
+    return torch.nn.Module.__setattr__ if any(name in m for m in members) else None
+
+
+def generic_set_attr(t: Tracer, obj: Any, name: str, value: Any) -> None:
+    """object.__setattr__: data descriptor, else instance dict. `DELETED` deletes."""
+    world, cls = t.world, type(obj)
+    found = world.type_lookup(cls, name)
+    if found is not MISSING and is_data_descriptor(t, found):
+        return _set_through_descriptor(t, found, obj, name, value)
+    if not world.is_foreign(obj):
+        if value is DELETED:
+            t.native(object.__delattr__, obj, name)
+        else:
+            t.native(object.__setattr__, obj, name, value)
+        return None
+    table = world.instance_dict(obj)
+    if not table and not hasattr(obj, "__dict__"):
+        t.native(object.__setattr__, obj, name, None)  # which complains
+    if value is DELETED and world.dict_get(table, name) is MISSING:
+        raise Raised(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'"))
+    world.dict_set(table, name, value)
+    return None
+
+
+def _slot_is_empty(t: Tracer, slot: types.MemberDescriptorType, obj: Any, name: str) -> bool:
+    try:
+        c_descriptor(t, slot, obj, name)
+    except Raised:
+        return True
+    return False
+
+
+def _set_through_descriptor(t: Tracer, found: Any, obj: Any, name: str, value: Any) -> None:
+    if isinstance(found, property):
+        function = found.fdel if value is DELETED else found.fset
+        if function is None:
+            what = "deleter" if value is DELETED else "setter"
+            raise Raised(AttributeError(f"property '{name}' of '{type(obj).__qualname__}' object has no {what}"))
+        t.call(inside(t, function, name), (obj,) if value is DELETED else (obj, value), {})
+        return
+    if isinstance(found, types.MemberDescriptorType):
+        if t.world.is_foreign(obj):
+            if value is DELETED and _slot_is_empty(t, found, obj, name):
+                raise Raised(AttributeError(name))
+            t.world.slot_set(obj, name, value, "slot")
+        elif value is DELETED:
+            t.native(found.__delete__, obj)
+        else:
+            t.native(found.__set__, obj, value)
+        return
+    setter = getattr(type(found), "__delete__" if value is DELETED else "__set__", None)
+    if isinstance(setter, types.FunctionType):
+        t.world.set_origin(found, held(found, name))
+        t.call(setter, (found, obj) if value is DELETED else (found, obj, value), {})
+        return
+    if not t.world.is_foreign(obj):
+        t.native(object.__setattr__, obj, name, value)
+        return
+    raise GraphBreak("unknown-object", f"assignment through the descriptor {type(found).__name__} of '{name}'")
+
+
+def delete_attr(t: Tracer, obj: Any, name: str) -> None:
+    """del obj.name"""
+    deleter = t.world.type_lookup(type(obj), "__delattr__")
+    if isinstance(deleter, types.FunctionType):
+        t.call(deleter, (obj, name), {})
+        return
+    if isinstance(obj, FakeTensor):
+        raise GraphBreak("unknown-object", f"deleting an attribute of a {type(obj).__name__}")
+    if isinstance(obj, (types.ModuleType, types.FunctionType, type)):
+        _delete_from_namespace(t, obj, name)
+        return
+    generic_set_attr(t, obj, name, DELETED)
+
+
+def _delete_from_namespace(t: Tracer, obj: Any, name: str) -> None:
+    """Of a module, a function or a class."""
+    if not t.world.is_foreign(obj) or isinstance(obj, types.ModuleType) and t.world.is_made(obj):
+        t.native(delattr, obj, name)
+        t.world.forget_lookups()
+        return
+    get_attr(t, obj, name)  # which complains
+    if not isinstance(obj, type):
+        t.world.dict_set(namespace_of(t.world, obj), name, DELETED)
+        return
+    if name not in vars(obj) and t.world.slot_get(obj, name) is MISSING:
+        raise Raised(AttributeError(f"type object '{obj.__name__}' has no attribute '{name}'"))
+    t.world.slot_set(obj, name, DELETED, "type")
+
+
+def _set_tensor_attribute(t: Tracer, fake: FakeTensor, name: str, value: Any) -> None:
+    if name == "grad":
+        t.world.slot_set(fake, "grad", value, "plain")
+        return
+    if name == "data":
+        from pliant.capture.handlers.parameters import set_data
+
+        set_data(t, fake, value)
+        return
+    if hasattr(torch.Tensor, name):
+        t.native(setattr, fake, name, value)  # the recorder decides
+        return
+    t.world.slot_set(fake, name, value, "plain")
+
+
+def _set_namespace(t: Tracer, obj: Any, name: str, value: Any) -> None:
+    if isinstance(obj, types.FunctionType) and name in (
+        "__code__",
+        "__defaults__",
+        "__kwdefaults__",
+        "__name__",
+        "__qualname__",
+        "__doc__",
+        "__module__",
+        "__annotations__",
+        "__dict__",
+    ):
+        if t.world.is_foreign(obj):
+            raise GraphBreak("mutated-global-state", f"assignment to {name} of a function from outside")
+        t.native(setattr, obj, name, value)
+        return
+    if not t.world.is_foreign(obj):
+        t.native(setattr, obj, name, value)
+        return
+    t.world.dict_set(namespace_of(t.world, obj), name, value)
+
+
+def _set_class_attribute(t: Tracer, cls: type, name: str, value: Any) -> None:
+    if t.world.is_foreign(cls):
+        if isinstance(t.world.type_lookup(type(cls), "__setattr__"), types.FunctionType):
+            raise GraphBreak("unknown-object", "assignment to a class whose metaclass has __setattr__")
+        t.world.slot_set(cls, name, value, "type")
+        return
+    t.native(setattr, cls, name, value)
+    t.world.forget_lookups()

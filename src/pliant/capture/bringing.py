@@ -1,0 +1,144 @@
+"""What a value from outside becomes in a trace, and under which guards.
+
+In:     a raw value and the source it was read through.
+Out:    its traced form: tensors become fake, numbers may become symbolic, tuples are brought item by item, the rest stays itself.
+Holds:  nothing of the program runs; what a guard does not fix is guarded when it is read.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture import markers
+from pliant.capture.arrays import can_be_traced, real_tensor, wrap
+from pliant.capture.carried import Carried
+from pliant.capture.made_again import MADE_AGAIN
+from pliant.capture.value_kinds import (
+    CONSTANT_TYPES,
+    IDENTITY_TYPES,
+    MUTABLE_CONTAINERS,
+    is_numpy_scalar,
+    tuple_of,
+)
+from pliant.guards.kinds import Kind
+from pliant.guards.parts import root_of
+from pliant.guards.sources import (
+    ArgSource,
+    ArrayTensorSource,
+    AttributeSource,
+    ItemSource,
+    KwargSource,
+    Source,
+)
+
+if TYPE_CHECKING:
+    from pliant.capture.world import World
+
+# Methods bound to an object: what they do depends on it, so it is read like any other object from outside.
+_BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)
+_BOUND_TO = (*MUTABLE_CONTAINERS, types.GeneratorType)
+_IDENTITY = frozenset(map(id, IDENTITY_TYPES))
+_LOCAL = re.compile("<locals>|<lambda>")
+
+
+def traced_form(world: World, value: Any, source: Source) -> Any:
+    """What the program sees of `value`; `World.bring` remembers it."""
+    cls = type(value)
+    if cls in CONSTANT_TYPES:
+        world.guard(source, Kind.EQUALS, value)
+        return value
+    if cls is int or cls is float:
+        return world.inputs.scalar(value, source)
+    if issubclass(cls, torch.Tensor):
+        return world.inputs.tensor(value, source)
+    if issubclass(cls, tuple):
+        return _bring_tuple(world, value, source)
+    if cls in MADE_AGAIN:
+        world.guard(source, Kind.TYPE, cls)
+        return MADE_AGAIN[cls](world, value, source)
+    if cls in _BOUND_IN_C and type(value.__self__) in _BOUND_TO:
+        world.guard(source, Kind.TYPE, cls)
+        receiver = world.bring(value.__self__, AttributeSource(source, "__self__"))
+        return getattr(receiver, world.bring(value.__name__, AttributeSource(source, "__name__")))
+    if cls is range:
+        world.guard(source, Kind.RANGE, (value.start, value.stop, value.step))
+        return value
+    if cls is types.FunctionType and _is_made_per_call(value, source):
+        return _bring_function(world, value, source)
+    if not _IDENTITY.isdisjoint(map(id, cls.__mro__)):  # runs nothing of the program, as `isinstance` may
+        world.guard(source, Kind.IDENTITY, value)
+        world.set_origin(value, source)
+        return value
+    if cls.__module__ == "numpy" and is_numpy_scalar(value):
+        world.guard(source, Kind.EQUALS, value)
+        return value
+    known = world.source_of(value)
+    if known is not None and known != source:
+        world.guard(source, Kind.SAME_AS, known)
+        return world.resolve(value)
+    world.guard(source, Kind.TYPE, cls)
+    if cls.__name__ == "ndarray" and can_be_traced(value):
+        return _bring_array(world, value, source)
+    if cls is Carried:
+        world.guard(AttributeSource(source, "turns"), Kind.EQUALS, value.turns)
+        return world.bring_carried(value, AttributeSource(source, "real"))
+    world.set_origin(value, source)
+    return world.resolve(value)
+
+
+def _bring_array(world: World, value: Any, source: Source) -> Any:
+    """An array of NumPy's: an array on a tensor that the graph gets."""
+    place = ArrayTensorSource(source)
+    array = wrap(world.inputs.tensor(real_tensor(value), place))
+    for one in (value, array):
+        world.set_origin(one, source)
+        world.stand_for(one, value, array)
+    return array
+
+
+def _bring_function(world: World, value: types.FunctionType, source: Source) -> Any:
+    """A function that was defined by another one, and may be defined anew for each call: known by its code."""
+    known = world.source_of(value)
+    if known is not None and known != source:
+        world.guard(source, Kind.SAME_AS, known)
+        return value
+    world.guard(source, Kind.TYPE, types.FunctionType)
+    for name in ("__code__", "__globals__"):
+        world.guard(AttributeSource(source, name), Kind.IDENTITY, getattr(value, name))
+    for name in ("__defaults__", "__kwdefaults__"):
+        part = getattr(value, name)
+        place = AttributeSource(source, name)
+        if part is None:
+            world.guard(place, Kind.IDENTITY, None)
+        else:
+            world.guard(place, Kind.LENGTH, len(part))
+    world.guard(AttributeSource(source, "__dict__"), Kind.EMPTY)
+    world.known_by_code[id(value)] = value
+    world.set_origin(value, source)
+    return value
+
+
+def _bring_tuple(world: World, value: tuple[Any, ...], source: Source) -> Any:
+    world.guard(source, Kind.TYPE, type(value))
+    world.guard(source, Kind.LENGTH, len(value))
+    via = None if type(value) is tuple else "tuple"
+    items = [world.bring(item, ItemSource(source, i, via)) for i, item in enumerate(tuple.__iter__(value))]
+    if all(a is b for a, b in zip(items, tuple.__iter__(value), strict=True)):
+        made = value
+    else:
+        made = tuple_of(type(value), items)
+    world.set_origin(made, source)
+    return made
+
+
+def _is_made_per_call(function: types.FunctionType, source: Source) -> bool:
+    """Whether a function was defined inside another one and came as an argument."""
+    if not _LOCAL.search(function.__qualname__) or function.__dict__ or markers.is_marked(function):
+        return False
+    module = function.__globals__.get("__name__")
+    ours = isinstance(module, str) and module.partition(".")[0] in ("torch", "pliant")  # which are not interpreted
+    return not ours and isinstance(root_of(source), (ArgSource, KwargSource))

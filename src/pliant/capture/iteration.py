@@ -1,0 +1,137 @@
+"""Iteration over any value, by Python's own protocols.
+
+In:     traced values.
+Out:    iterators over traced values; exhaustion is `Raised(StopIteration)`.
+Holds:  `__iter__` and `__next__` written in Python run in the interpreter; containers from outside are read under guards.
+Source: Python's data model, "Emulating container types" and "Generator-iterator methods".
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture.generators import OURS, TracedGenerator, TracedIterator, own
+from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.operators import python_method
+from pliant.capture.subscripts import known_length, sequence_item, subscript
+from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, class_name
+from pliant.graph.fake_tensor import FakeTensor
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+def iterate(t: Tracer, value: Any) -> Any:
+    """iter(value): a real iterator over traced values, or an object whose `__next__` is interpreted."""
+    cls = type(value)
+    if cls is FakeTensor:
+        if value.dim() == 0:
+            raise Raised(TypeError("iteration over a 0-d tensor"))
+        return t.native(iter, value)
+    if cls in OURS:
+        return value
+    if (revived := own(t, value)) is not value:
+        return revived
+    value = t.world.adopt(t.world.resolve(value))
+    method = python_method(t, value, "__iter__")
+    if method is not None:
+        iterator = t.call(method, (value,), {})
+        if not hasattr(type(iterator), "__next__"):
+            raise Raised(TypeError(f"iter() returned non-iterator of type '{class_name(iterator)}'"))
+        return iterator
+    if cls in MUTABLE_CONTAINERS or cls in (tuple, str, bytes, range, frozenset, torch.Size):
+        return iter(value)
+    if t.world.is_opaque(value):
+        return _iterate_foreign(t, value)
+    if not hasattr(cls, "__iter__") and python_method(t, value, "__getitem__") is not None:
+        return TracedIterator(t, _getitem_iterator(t, value))
+    return t.native(iter, value)
+
+
+def _iterate_foreign(t: Tracer, value: Any) -> Any:
+    if isinstance(value, type) and hasattr(value, "__members__"):
+        return iter([t.get_attr(value, name) for name in value.__members__])
+    if isinstance(value, (list, tuple)):
+        return iter([sequence_item(t, value, i) for i in range(known_length(t, value))])
+    if isinstance(value, dict):
+        return iter(t.world.keys_of(value))
+    if isinstance(value, type) and isinstance(getattr(type(value), "__iter__", None), types.FunctionType):
+        return t.call(type(value).__iter__, (value,), {})  # type: ignore[attr-defined]
+    raise GraphBreak("unknown-object", f"iteration over a {type(value).__name__} from outside")
+
+
+def _getitem_iterator(t: Tracer, value: Any) -> Any:
+    """The old sequence protocol: indices until IndexError."""
+    index = 0
+    while True:
+        try:
+            item = subscript(t, value, index)
+        except Raised as raised:
+            if isinstance(raised.error, (IndexError, StopIteration)):
+                return
+            raise
+        yield item
+        index += 1
+
+
+def next_value(t: Tracer, iterator: Any) -> Any:
+    """next(iterator); exhaustion is Raised(StopIteration)."""
+    iterator = own(t, iterator)
+    method = python_method(t, iterator, "__next__")
+    if method is not None:
+        return t.call(method, (iterator,), {})
+    if t.world.is_opaque(iterator):
+        raise GraphBreak("unknown-object", f"an iterator from outside ({type(iterator).__name__}) is advanced")
+    return t.native(next, iterator)
+
+
+def send(t: Tracer, iterator: Any, value: Any) -> Any:
+    """iterator.send(value), or next() for None."""
+    iterator = own(t, iterator)
+    if isinstance(iterator, TracedGenerator):
+        return t.native(iterator.send, value)
+    if value is None:
+        return next_value(t, iterator)
+    return t.call(t.get_attr(iterator, "send"), (value,), {})
+
+
+def iterable(t: Tracer, value: Any) -> Any:
+    """Something C code can iterate over and get traced values."""
+    cls = type(value)
+    if cls in (list, tuple, dict, set, str, range) and not t.world.needs_guards(value):
+        return t.world.resolve(value)
+    iterator = iterate(t, value)
+    if python_method(t, iterator, "__next__") is not None:
+        return TracedIterator(t, _python_iterator(t, iterator))
+    return iterator
+
+
+def _python_iterator(t: Tracer, iterator: Any) -> Any:
+    while True:
+        try:
+            value = next_value(t, iterator)
+        except Raised as raised:
+            if isinstance(raised.error, StopIteration):
+                return
+            raise
+        yield value
+
+
+def sequence(t: Tracer, value: Any) -> Any:
+    """All values of an iterable, as a tuple or list."""
+    value = t.world.adopt(t.world.resolve(value))
+    if type(value) in (tuple, list):
+        return value
+    return t.native(tuple, iterable(t, value))
+
+
+def mapping(t: Tracer, value: Any) -> dict[Any, Any]:
+    """A dict of a mapping's items (for ** and update)."""
+    value = t.world.adopt(t.world.resolve(value))
+    if type(value) in DICT_TYPES:
+        return value  # type: ignore[no-any-return]
+    keys = t.call(t.get_attr(value, "keys"), (), {})
+    return {k: subscript(t, value, k) for k in sequence(t, keys)}

@@ -1,0 +1,218 @@
+"""Subscripts of any value, by Python's own protocols: read, stored, deleted.
+
+In:     a traced container, its key, the value to store.
+Out:    the traced item, `Raised` where eager raises.
+Holds:  special methods written in Python run in the interpreter; containers from outside are read under guards.
+Source: Python's data model, "Emulating container types".
+"""
+
+from __future__ import annotations
+
+import collections
+import operator
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture.arrays import key_of
+from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.operators import python_method
+from pliant.capture.tensor_index import NOTHING_LEFT, select_symbolic
+from pliant.capture.trace import DELETED
+from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, concrete
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.guards.kinds import MISSING, Kind
+from pliant.guards.sources import ItemSource, held
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+def subscript(t: Tracer, container: Any, key: Any) -> Any:
+    """container[key]"""
+    cls = type(container)
+    if cls is FakeTensor:
+        view, rest = t.native(select_symbolic, container, t.internalize(_tensor_key(t, key)))
+        return view if rest is NOTHING_LEFT else t.native(operator.getitem, view, rest)
+    container = t.world.resolve(container)
+    if cls in MUTABLE_CONTAINERS and t.world.needs_guards(container):
+        return _foreign_item(t, container, key)
+    if cls in (tuple, list, torch.Size, str, bytes, range):
+        return t.native(operator.getitem, container, _index(t, key))
+    if cls in DICT_TYPES:
+        return _own_dict_item(t, container, key)
+    if cls.__module__ == "typing":  # a type: ClassVar[int]
+        return t.native(operator.getitem, container, key)
+    method = python_method(t, container, "__getitem__")
+    if method is not None:
+        return t.call(method, (container, key), {})
+    if isinstance(container, type):
+        return _class_item(t, container, key)
+    if isinstance(container, dict):
+        return dict_item(t, container, key)
+    if isinstance(container, (list, tuple)) and t.world.is_foreign(container):
+        return sequence_item(t, container, key)
+    t.refuse_opaque(container)
+    return t.native(operator.getitem, container, t.internalize(key))
+
+
+def _tensor_key(t: Tracer, key: Any) -> Any:
+    """An index of a tensor; integers in tensors without dimensions are numbers, as they are in eager."""
+    if type(key) is tuple:
+        return tuple(_tensor_key(t, part) for part in key)
+    if type(key) is slice:
+        return slice(*[_tensor_key(t, part) for part in (key.start, key.stop, key.step)])
+    key = key_of(key)
+    if type(key) is FakeTensor and not key.size_ and key.dtype_ in _INTEGERS and t.mode.allow_unbacked:
+        return t.native(torch.Tensor.item, key)
+    return key
+
+
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
+
+
+def sequence_item(t: Tracer, container: Any, key: Any) -> Any:
+    """list.__getitem__, or tuple's, of an instance of a subclass."""
+    base = list if isinstance(container, list) else tuple
+    source = t.world.source_of(container)
+    if source is None:
+        return t.native(base.__getitem__, container, _index(t, key))
+    if isinstance(key, slice):
+        raise GraphBreak("unknown-object", f"a slice of a {type(container).__name__} from outside")
+    index = _place(t, key)
+    known_length(t, container)
+    return t.world.bring(t.native(base.__getitem__, container, index), ItemSource(source, index, base.__name__))
+
+
+def known_length(t: Tracer, container: Any) -> int:
+    """The length, under a guard, of an instance of a subclass of list or tuple from outside."""
+    if python_method(t, container, "__len__") is not None:
+        raise GraphBreak("unknown-object", f"a {type(container).__name__} from outside has a length of its own")
+    t.world.guard(t.world.source_of(container), Kind.LENGTH, len(container))
+    return len(container)
+
+
+def _own_dict_item(t: Tracer, container: Any, key: Any) -> Any:
+    key = t.hashable(key)
+    if type(container) is collections.defaultdict and key not in container:
+        factory = container.default_factory
+        if factory is not None:
+            container[key] = t.call(factory, (), {})
+    return t.native(operator.getitem, container, key)
+
+
+def _class_item(t: Tracer, cls: type, key: Any) -> Any:
+    if hasattr(cls, "__members__"):  # an enum's member by name
+        member = t.native(operator.getitem, cls, key)
+        t.world.set_origin(member, held(member, str(member)))
+        return member
+    own_item = t.world.type_lookup(cls, "__class_getitem__")
+    if isinstance(own_item, classmethod) and isinstance(own_item.__func__, types.FunctionType):
+        if own_item.__func__.__module__ != "typing":
+            return t.call(own_item.__func__, (cls, key), {})
+    return t.native(operator.getitem, cls, key)  # list[int]
+
+
+def dict_item(t: Tracer, container: Any, key: Any) -> Any:
+    """dict.__getitem__ of an instance of a subclass."""
+    key = t.hashable(key)
+    if t.world.is_foreign(container):
+        value = t.world.dict_get(container, key)
+    else:
+        value = dict.get(container, key, MISSING)
+    if value is not MISSING:
+        return t.world.resolve(value)
+    missing = python_method(t, container, "__missing__")
+    if missing is not None:
+        return t.call(missing, (container, key), {})
+    raise Raised(KeyError(key))
+
+
+def _foreign_item(t: Tracer, container: Any, key: Any) -> Any:
+    world = t.world
+    if type(container) in DICT_TYPES:
+        value = world.dict_get(container, t.hashable(key))
+        if value is not MISSING:
+            return world.resolve(value)
+        if type(container) is collections.defaultdict or type(container) is collections.Counter:
+            return subscript(t, world.adopt(container), key)
+        raise Raised(KeyError(key))
+    if isinstance(key, (slice, FakeTensor)) or world.has_changes(container):
+        return subscript(t, world.adopt(container), key)
+    index = _place(t, key)
+    source = world.source_of(container)
+    assert source is not None
+    try:
+        raw = t.native(operator.getitem, container, index)
+    except Raised:
+        world.guard(source, Kind.LENGTH, len(container))
+        raise
+    if index < 0 and not world.varies(container):
+        world.guard(source, Kind.LENGTH, len(container))
+        index += len(container)
+    return world.resolve(world.bring(raw, ItemSource(source, index)))
+
+
+def _index(t: Tracer, key: Any) -> Any:
+    if isinstance(key, slice):
+        return slice(*(concrete(as_index(t, part)) for part in (key.start, key.stop, key.step)))
+    return concrete(as_index(t, key))
+
+
+def _place(t: Tracer, key: Any) -> Any:
+    """The key as an int; what is none is left to the container to refuse."""
+    index = _index(t, key)
+    return operator.index(index) if hasattr(type(index), "__index__") else index
+
+
+def as_index(t: Tracer, key: Any) -> Any:
+    method = python_method(t, key, "__index__")
+    return t.call(method, (key,), {}) if method is not None else key
+
+
+def store_subscript(t: Tracer, container: Any, key: Any, value: Any) -> None:
+    """container[key] = value"""
+    cls = type(container)
+    if cls is FakeTensor:
+        view, rest = t.native(select_symbolic, container, t.internalize(_tensor_key(t, key)))
+        t.native(operator.setitem, view, ... if rest is NOTHING_LEFT else rest, value)
+        return
+    container = t.world.resolve(container)
+    method = python_method(t, container, "__setitem__")
+    if method is not None:
+        t.call(method, (container, key, value), {})
+        return
+    if isinstance(container, dict) and t.world.needs_guards(container):
+        key = t.hashable(key)
+        t.world.contains(container, key)
+        t.world.dict_set(container, t.world.real_key(key), value)
+        return
+    container = t.world.adopt(container)
+    if t.world.is_opaque(container):
+        raise GraphBreak("unknown-object", f"item assignment to a {cls.__name__} from outside")
+    if isinstance(container, dict):
+        t.native(operator.setitem, container, t.hashable(key), value)
+        return
+    if isinstance(key, slice):
+        value = t.iterable(value)
+    t.native(operator.setitem, container, _index(t, key), value)
+
+
+def delete_subscript(t: Tracer, container: Any, key: Any) -> None:
+    """del container[key]"""
+    container = t.world.resolve(container)
+    method = python_method(t, container, "__delitem__")
+    if method is not None:
+        t.call(method, (container, key), {})
+        return
+    if isinstance(container, dict) and t.world.needs_guards(container):
+        key = t.hashable(key)
+        if not t.world.contains(container, key):
+            raise Raised(KeyError(key))
+        t.world.dict_set(container, t.world.real_key(key), DELETED)
+        return
+    container = t.world.adopt(container)
+    if t.world.is_opaque(container):
+        raise GraphBreak("unknown-object", f"item deletion from a {type(container).__name__} from outside")
+    t.native(operator.delitem, container, t.hashable(key) if isinstance(container, dict) else _index(t, key))
