@@ -474,3 +474,22 @@ def test_an_index_that_was_out_of_range():
     compiled = pliant.compile(program, backend="eager")
     for values in ([1], [1, 2], [3]):
         assert compiled(torch.ones(1), values) == program(torch.ones(1), values)
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_a_generator_that_returns_nothing_ends_with_an_error_of_no_argument(breaks):
+    opaque = pliant.disable(lambda: None) if breaks else lambda: None
+
+    def items():
+        yield 1
+        opaque()
+
+    def program(x):
+        it = items()
+        next(it)
+        try:
+            return x, next(it)
+        except StopIteration as error:
+            return x + 1, error.args, str(error)
+
+    assert pliant.compile(program, backend="eager")(torch.ones(1)) == program(torch.ones(1))

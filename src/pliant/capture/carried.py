@@ -163,6 +163,11 @@ def with_generators(values: Iterable[Any]) -> list[Any]:
     return [v.real.start() if type(v) is Carried and type(v.real) is Suspended else v for v in values]
 
 
+def end_of(value: Any) -> StopIteration:
+    """What a generator that returns `value` raises: it has no argument for None."""
+    return StopIteration() if value is None else StopIteration(value)
+
+
 def one_step(generator: Generator[Any, Any, Any]) -> tuple[Any, ...]:
     """(what it yields, the generator), or (what it returns,)."""
     try:
@@ -184,7 +189,7 @@ def stepped(step: Callable[[], tuple[Any, ...]], generator: Any = None) -> tuple
         if generator is not None:
             put(generator, found[1] if found is not None and len(found) == 2 else None)
     if len(found) == 1:
-        raise StopIteration(*found)
+        raise end_of(found[0])
     return found[0], generator or found[1]
 
 

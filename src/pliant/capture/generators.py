@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.bytecode.resume import resume_freevars
-from pliant.capture.carried import BRING, CarriedItems, Numbered, StateSource, Suspended, state_of
+from pliant.capture.carried import BRING, CarriedItems, Numbered, StateSource, Suspended, end_of, state_of
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.identity import TracedId
 from pliant.capture.trace import NULL
@@ -79,7 +79,7 @@ class TracedGenerator:
         else:
             if isinstance(result, Yielded):
                 return result.value
-            failure = StopIteration(result.value)
+            failure = end_of(result.value)
             self._finish()
         finally:
             self.running = False
