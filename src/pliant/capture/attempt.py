@@ -24,6 +24,7 @@ from pliant.capture.bytecode.ops import FORMS, effect, operand_count
 from pliant.capture.bytecode.resume import is_generator, point_at, resume_freevars, step_code
 from pliant.capture.collect import collect_values
 from pliant.capture.dynamic_policy import DynamicPolicy
+from pliant.capture.endings import runs_code_at_end
 from pliant.capture.frame import Frame, Yielded
 from pliant.capture.generators import TracedGenerator, ends_noticed, kept_locals, started
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, StartAgain
@@ -176,7 +177,7 @@ class _Attempt:
         local = {name: bring(name) for name in point.locals}
         frame = Frame(t, point.code, root.globals, local, cells, root.name, True)
         frame.noticed = {id(value): value for value in local.values() if ends_noticed(value)}
-        frame.noticed |= {id(value): value for value in stack if type(value) is types.GeneratorType}
+        frame.noticed |= {id(value): value for value in stack if runs_code_at_end(value)}
         frame.stack.extend(stack)
         del stack  # the frame alone holds what is on it
         frame.ip = frame.program.index_of(point.offset)

@@ -18,6 +18,7 @@ import torch
 
 from pliant.capture.bytecode.resume import resume_freevars
 from pliant.capture.carried import BRING, CarriedItems, Numbered, StateSource, Suspended, end_of, state_of
+from pliant.capture.endings import runs_code_at_end
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.identity import TracedId
 from pliant.capture.trace import NULL
@@ -174,14 +175,24 @@ def ends_noticed(value: Any) -> bool:
     """Whether the end of an object runs code of the program, or is seen through a weak reference."""
     if type(value) in (types.BuiltinFunctionType, types.MethodType):
         value = value.__self__
-    cls = type(value)
-    if cls in (tuple, list):
-        return any(type(part) is types.GeneratorType for part in value)
-    if cls in OURS or isinstance(value, (type, types.FunctionType, types.ModuleType)):
+    if isinstance(value, _HOLD_NONE):
         return False
-    if cls is types.GeneratorType or weakref.getweakrefcount(value) > 0:
-        return True
-    return any("__del__" in vars(base) for base in cls.__mro__)
+    return weakref.getweakrefcount(value) > 0 or any(
+        type(part) is types.GeneratorType or runs_code_at_end(part) for part in _parts(value)
+    )
+
+
+def _parts(value: Any) -> list[Any]:
+    """The object and what it holds, the nearest ones: an object that is made of many is taken for one that stays."""
+    found, seen = [value], {id(value)}
+    for obj in found:
+        if gc.is_tracked(obj):
+            parts = [p for p in gc.get_referents(obj) if id(p) not in seen and not isinstance(p, _HOLD_NONE)]
+            seen.update(map(id, parts))
+            found += parts
+        if len(found) > _NEAREST:
+            break
+    return found
 
 
 def _holds_suspended(value: Any, is_foreign: Callable[[Any], bool]) -> bool:
@@ -277,6 +288,8 @@ BRING[Suspended] = _resumed
 # Iterators of our own: C code may drive them, and so may handlers, without interpreting their methods.
 OURS: frozenset[type] = frozenset((TracedGenerator, TracedIterator, CarriedItems, Numbered, TracedId))
 
+
+_NEAREST = 64  # how many objects are looked at for what ends with them
 
 _HOLD_NONE: tuple[type, ...] = (
     type,

@@ -9,6 +9,7 @@ Holds:  nothing outside changes while tracing: stores to dicts and cells are kep
 from __future__ import annotations
 
 import functools
+import gc
 import types
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ import torch
 
 from pliant.capture.bringing import traced_form
 from pliant.capture.carried import Carried
+from pliant.capture.endings import check_let_go
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.identity import HookId
 from pliant.capture.snapshots import frozen, unowned_copy
@@ -255,6 +257,8 @@ class World:
                 dict.__setitem__(shadow, key, value)
             return
         changes = self._dict_changes.setdefault(id(mapping), (mapping, {}))[1]
+        if type(key) in (str, int) and key not in changes:
+            check_let_go((dict.get(mapping, key),))
         if changes.get(key) is DELETED and value is not DELETED:  # stored again, a deleted key goes to the end
             if type(mapping) in DICT_TYPES and id(mapping) not in self._owner_of_dict:  # no single store does that
                 self.adopt(mapping)[key] = value
@@ -312,6 +316,7 @@ class World:
             raise GraphBreak("varying-length", f"all of `{source.describe()}`, whose length varies, is used at once")
         if len(value) > _ADOPT_LIMIT:
             raise GraphBreak("unknown-object", f"a {type(value).__name__} of {len(value)} entries is used as a whole")
+        check_let_go(value.values() if isinstance(value, dict) else value)
         added = self._added.pop(id(value), (value, []))[1]
         stored = bool(self._dict_changes.get(id(value), (value, {}))[1] or added)
         shadow = copy_in(self, value, self.origins[id(value)][1])
@@ -344,6 +349,8 @@ class World:
     def cell_set(self, cell: types.CellType, value: Any) -> None:
         """Store into a cell; MISSING empties it. Cells made by the trace are changed at once."""
         if id(cell) in self.origins:
+            if id(cell) not in self._cell_changes:
+                check_let_go(gc.get_referents(cell))
             self._cell_changes[id(cell)] = (cell, DELETED if value is MISSING else value)
         elif value is MISSING:
             del cell.cell_contents

@@ -7,6 +7,7 @@ import types
 from typing import Any
 
 from pliant.capture.bytecode.decode import Op
+from pliant.capture.endings import let_go
 from pliant.capture.frame import Frame, opcode
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.trace import DELETED, NULL
@@ -95,7 +96,7 @@ def store_fast(frame: Frame, op: Op) -> None:
 def _check_let_go(frame: Frame, value: Any) -> None:
     """The frame is about to lose an object from outside that only CPython can end at the right moment."""
     if id(value) in frame.noticed:
-        raise GraphBreak("unknown-object", f"a {type(value).__name__} is let go of, whose end the program may notice")
+        raise let_go(value)
 
 
 @opcode("DELETE_FAST")

@@ -1,0 +1,33 @@
+"""Objects from outside whose end the program notices.
+
+In:     an object that a store is about to let go of.
+Out:    a graph break, if its end runs code of the program: a generator that stands in a `try` or `with`, a finalizer.
+Holds:  stores into what comes from outside are replayed when a captured piece ends, so the object that is replaced
+        would end there, behind all that is printed and called meanwhile. A break before the store ends it in place.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from pliant.capture.graph_breaks import GraphBreak
+
+
+def runs_code_at_end(value: Any) -> bool:
+    """Whether code of the program may run when `value` is dropped."""
+    if type(value) is types.GeneratorType:
+        return value.gi_suspended
+    return any(type(vars(base).get("__del__")) is types.FunctionType for base in type(value).__mro__)
+
+
+def let_go(value: Any) -> GraphBreak:
+    return GraphBreak("unknown-object", f"a {type(value).__name__} is let go of, whose end the program may notice")
+
+
+def check_let_go(values: Iterable[Any]) -> None:
+    """Break before a store that may let go of such objects."""
+    for value in values:
+        if runs_code_at_end(value):
+            raise let_go(value)
