@@ -76,7 +76,7 @@ def cell(make):
     it = make()
 
     def read():
-        return it
+        return it  # noqa: F821
 
     brk()
     it = None
@@ -87,7 +87,7 @@ def deleted_cell(make):
     it = make()
 
     def read():
-        return it
+        return it  # noqa: F821
 
     brk()
     del it
