@@ -25,6 +25,7 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.identity import TracedId
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import CONSTANT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
+from pliant.capture.varying_text import Text
 from pliant.capture.world import World
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
@@ -70,7 +71,7 @@ def get_attr(t: Tracer, obj: Any, name: str) -> Any:
     cls = type(obj)
     if cls is FakeTensor:
         return _tensor_attribute(t, obj, name)
-    if cls in SYMBOLIC_TYPES and name != "node":  # torch's classes of symbolic numbers lack much of what Python's have
+    if cls is Text or cls in SYMBOLIC_TYPES and name != "node":  # torch's classes lack much of what Python's have
         return bring_class(t, obj) if name == "__class__" else _native(t, concrete(obj), name)
     if cls is types.GeneratorType and name in ("send", "throw", "close", "__next__", "__iter__"):
         obj, cls = own(t, obj), type(own(t, obj))
@@ -278,7 +279,13 @@ def claims_class(t: Tracer, cls: type) -> bool:
     return isinstance(t.world.type_lookup(cls, "__class__"), property)
 
 
-_PYTHON_NUMBER: dict[type, type] = {TracedId: int, torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+_PYTHON_NUMBER: dict[type, type] = {
+    TracedId: int,
+    torch.SymInt: int,
+    torch.SymFloat: float,
+    torch.SymBool: bool,
+    Text: str,
+}
 
 
 # ---- nn.Module

@@ -29,7 +29,8 @@ from pliant.capture.generators import OURS, TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.rewritten import REWRITTEN
 from pliant.capture.torch_calls import call_torch, find_special, is_torch_leaf
-from pliant.capture.value_kinds import class_name, standard_class
+from pliant.capture.value_kinds import MUTABLE_CONTAINERS, class_name, concrete, standard_class
+from pliant.capture.varying_text import Text
 from pliant.guards import facts
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSource, ItemSource, held
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool = False) -> Any:
     """function(*args, **kwargs)"""
     function = marked.resolve(t, function)
+    if any(type(a) is Text for a in (*args, *kwargs.values())) and not _passes_text(function):
+        args, kwargs = tuple(map(concrete, args)), {name: concrete(a) for name, a in kwargs.items()}
     handler = handlers.find(function)
     if handler is not None:
         least, most = _positional(function)
@@ -76,6 +79,19 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     if cls in _OPERATORS:
         return call_torch(t, function, args, kwargs)
     return _call_object(t, function, args, kwargs, linked)
+
+
+_PASS_TEXT = (str, format, print, isinstance, type, list, tuple, setattr)
+
+
+def _passes_text(function: Any) -> bool:
+    """Whether a text that shows numbers which vary goes through it unread."""
+    cls = type(function)
+    if issubclass(cls, type) and issubclass(function, BaseException):
+        return True
+    if cls is types.BuiltinFunctionType and type(function.__self__) in (*MUTABLE_CONTAINERS, str):
+        return True
+    return cls in (types.FunctionType, types.MethodType) or any(function is one for one in _PASS_TEXT)
 
 
 def _is_drawn(t: Tracer, generator: Any) -> bool:

@@ -125,6 +125,6 @@ class Raised(Exception):
     """An exception of the traced program, on its way through the interpreter. `error` is the program's exception."""
 
     def __init__(self, error: BaseException) -> None:
-        super().__init__(repr(error))
+        super().__init__(error)
         self.error = error
         self.where: SourceLocation | None = None  # in the innermost frame that it left

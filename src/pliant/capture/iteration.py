@@ -17,7 +17,7 @@ from pliant.capture.generators import OURS, TracedGenerator, TracedIterator, own
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.operators import python_method
 from pliant.capture.subscripts import known_length, sequence_item, subscript
-from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, class_name
+from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, class_name, concrete
 from pliant.graph.fake_tensor import FakeTensor
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def iterate(t: Tracer, value: Any) -> Any:
         return value
     if (revived := own(t, value)) is not value:
         return revived
-    value = t.world.adopt(t.world.resolve(value))
+    value = concrete(t.world.adopt(t.world.resolve(value)))
     method = python_method(t, value, "__iter__")
     if method is not None:
         iterator = t.call(method, (value,), {})

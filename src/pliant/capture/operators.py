@@ -21,6 +21,7 @@ from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.number_domains import within_domain
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, class_name, concrete
+from pliant.capture.varying_text import Text, percent
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import LengthSource
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
 _PLAIN: frozenset[type] = frozenset(
-    (int, float, bool, complex, str, bytes, type(None), FakeTensor, *SYMBOLIC_TYPES, torch.dtype, torch.device)
+    (int, float, bool, complex, str, bytes, type(None), FakeTensor, Text, *SYMBOLIC_TYPES, torch.dtype, torch.device)
 )
 BINARY = {
     "+": ("add", operator.add),
@@ -116,7 +117,9 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     if _is_plain(left) and _is_plain(right):
         if type(left) is FakeTensor or type(right) is FakeTensor:
             t.world.type_lookup(torch.Tensor, f"__{name}__" if type(left) is FakeTensor else f"__r{name}__")
-        if type(left) in (str, bytes):
+        if type(left) in (str, bytes) and type(right) is not Text:
+            if symbol == "%" and type(left) is str and (text := percent(left, right)) is not None:
+                return text
             right = concrete(right)
         return t.native(function, *within_domain(symbol.removesuffix("="), left, right))
     if inplace:
@@ -223,7 +226,9 @@ def _derived_ne(t: Tracer, left: Any, right: Any) -> Any:
 def identical(t: Tracer, left: Any, right: Any) -> bool:
     """`left is right`; a container from outside and its adopted copy are one object, and so are a bound method's makers."""
     left, right = t.world.resolve(left), t.world.resolve(right)
-    if type(left) in SYMBOLIC_TYPES or type(right) in SYMBOLIC_TYPES:
+    if left is right:
+        return True
+    if class_name(left) == class_name(right):  # else numbers that vary are not what it is
         left, right = concrete(left), concrete(right)
     if left is right:
         return True
@@ -236,8 +241,8 @@ def identical(t: Tracer, left: Any, right: Any) -> bool:
 def contains(t: Tracer, container: Any, item: Any) -> bool:
     """`item in container`"""
     world = t.world
+    container = concrete(world.resolve(container))
     cls = type(container)
-    container = world.resolve(container)
     if (cls in DICT_TYPES or cls is set and not world.has_changes(container)) and world.needs_guards(container):
         return world.contains(container, t.hashable(item))
     method = python_method(t, container, "__contains__")

@@ -16,6 +16,8 @@ import torch
 from pliant.capture import arrays
 from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
 from pliant.capture.tensor_errors import error_of_eager
+from pliant.capture.value_kinds import concrete
+from pliant.capture.varying_text import Text
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
@@ -119,8 +121,8 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
         if _keeps_setting(t, function, args, kwargs):
             return None
         raise GraphBreak("mutated-global-state", f"a call of {function.__module__}.{function.__name__}")
-    args = tuple(t.internalize(a) for a in args)
-    kwargs = {k: t.internalize(v) for k, v in kwargs.items()}
+    args = tuple(t.internalize(concrete(a) if type(a) is Text else a) for a in args)
+    kwargs = {k: t.internalize(concrete(v) if type(v) is Text else v) for k, v in kwargs.items()}
     if any(map(arrays.is_array, args)):
         return arrays.to_tensor(t, function, args, kwargs)
     if function in _OVERRIDE_TESTS:

@@ -53,7 +53,7 @@ from pliant.capture.trace import (
 )
 from pliant.capture.value_kinds import (
     MUTABLE_CONTAINERS,
-    SYMBOLIC_TYPES,
+    PLAIN_TYPES,
     concrete,
     is_numpy_scalar,
     standard_globals,
@@ -238,7 +238,7 @@ class Tracer:
                     raise self.raised(worded) from None
                 name = getattr(function, "__name__", str(function))
                 raise GraphBreak("tensor-error", f"{name}: {type(error).__name__}: {error}") from error
-            if any(type(a) in SYMBOLIC_TYPES for a in (*args, *kwargs.values())):  # they complain as Python's own
+            if any(type(a) in PLAIN_TYPES for a in (*args, *kwargs.values())):  # they complain as Python's own
                 return self.native(function, *map(concrete, args), **{k: concrete(v) for k, v in kwargs.items()})
             if _SYMBOLIC_NAME.search(str(error)):
                 raise GraphBreak("unknown-object", "C code would look into a symbolic number") from None
@@ -305,7 +305,7 @@ class Tracer:
 
     def hashable(self, key: Any) -> Any:
         """A value as a dict key or set element: symbolic numbers become concrete; user-defined hashing is refused."""
-        if type(key) in SYMBOLIC_TYPES:
+        if type(key) in PLAIN_TYPES:
             return concrete(key)
         if type(key) is tuple:
             return tuple(self.hashable(k) for k in key)
@@ -348,7 +348,7 @@ class Tracer:
 
     def concrete_tree(self, value: Any, within: frozenset[int] = frozenset()) -> Any:
         """The value with symbolic numbers in it specialized."""
-        if type(value) in SYMBOLIC_TYPES:
+        if type(value) in PLAIN_TYPES:
             return concrete(value)
         if id(value) in within:
             raise GraphBreak("unknown-object", f"C code would look into a {type(value).__name__} that holds itself")

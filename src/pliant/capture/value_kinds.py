@@ -93,12 +93,13 @@ IDENTITY_TYPES: tuple[type, ...] = (
 
 # Objects of the standard library that mean something by being themselves.
 SENTINEL_TYPES = tuple(type(vars(dataclasses)[name]) for name in ("MISSING", "_HAS_DEFAULT_FACTORY", "_FIELD"))
-_PLAIN_TYPES: dict[type, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+# What values of the trace stand for; `varying_text` adds a row.
+PLAIN_TYPES: dict[type, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
 def class_name(value: Any) -> str:
     """The name of the value's class as the program knows it."""
-    return _PLAIN_TYPES.get(type(value), type(value)).__name__  # type: ignore[no-any-return]
+    return PLAIN_TYPES.get(type(value), type(value)).__name__  # type: ignore[no-any-return]
 
 
 def is_numpy_scalar(value: Any) -> bool:
@@ -107,10 +108,12 @@ def is_numpy_scalar(value: Any) -> bool:
 
 
 def concrete(value: Any) -> Any:
-    """A symbolic number specialized to its value (adds a guard); a break where only running the graph tells it."""
-    plain = _PLAIN_TYPES.get(type(value))
+    """A symbolic number, or text, specialized to its value (adds a guard); a break where only running the graph tells it."""
+    plain = PLAIN_TYPES.get(type(value))
     if plain is None:
         return value
+    if plain is str:
+        return value.plain()
     try:
         return plain(value.node.shape_env.evaluate(value.node.expr))
     except DataDependentError as error:

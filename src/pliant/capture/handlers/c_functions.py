@@ -36,6 +36,7 @@ from pliant.capture.handlers.threads import LOCKS, call_lock_method
 from pliant.capture.overrides import enter_device
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
+from pliant.capture.varying_text import Text, join
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.sources import question
 
@@ -156,9 +157,11 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
     if isinstance(receiver, torch.device) and name in ("__enter__", "__exit__"):
         return enter_device(t, name, bound, args)
     if isinstance(receiver, _PURE_SELF_TYPES):
-        args = tuple(t.concrete_tree(t.internalize(a)) if type(a) not in OURS else a for a in args)
         if name == "join" and isinstance(receiver, (str, bytes)) and len(args) == 1:
             args = (t.sequence(args[0]),)
+            if type(receiver) is str and all(type(one) in (Text, str) for one in args[0]):
+                return join(receiver, args[0])
+        args = tuple(t.concrete_tree(t.internalize(a)) if type(a) not in OURS else a for a in args)
         t.refuse_opaque(*args)
         return t.native(bound, *args, **kwargs)
     if isinstance(receiver, (*_OWN_SELF_TYPES, list, dict, set)):

@@ -21,6 +21,7 @@ from pliant.capture.handlers.iteration import in_order
 from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.handlers.text_and_numbers import SIMPLE, shown
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, concrete
+from pliant.capture.varying_text import Text, join, percent
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
 
@@ -131,8 +132,13 @@ class _Formatter(string.Formatter):
     def __init__(self, t: Tracer) -> None:
         self.t = t
 
-    def vformat(self, format_string: str, args: Any, kwargs: Any) -> str:
-        return self.t.native(super().vformat, format_string, args, kwargs)  # type: ignore[no-any-return]
+    def vformat(self, format_string: str, args: Any, kwargs: Any) -> Any:
+        self.texts: list[Text] = []
+        made = self.t.native(super().vformat, format_string, args, kwargs)
+        plain, *rest = made.split(_MARK)
+        if len(rest) != len(self.texts):  # the program's own text has such a mark
+            raise GraphBreak("unknown-call", "format() of a text with a character of no meaning")
+        return join("", [plain, *(one for pair in zip(self.texts, rest) for one in pair)])
 
     def get_value(self, key: int | str, args: Any, kwargs: Any) -> Any:
         if isinstance(key, int) and key >= len(args):
@@ -150,15 +156,22 @@ class _Formatter(string.Formatter):
         return value if conversion is None else self.t.call(_CONVERSIONS[conversion], (value,), {})
 
     def format_field(self, value: Any, format_spec: str) -> Any:
-        return self.t.call(format, (value, format_spec), {})
+        made = self.t.call(format, (value, format_spec), {})
+        if type(made) is not Text:
+            return made
+        self.texts.append(made)
+        return _MARK
 
 
+_MARK = "\ufdd0"  # which Unicode keeps for such uses inside programs
 _CONVERSIONS = {"s": str, "r": repr, "a": ascii}
 
 
 def _str_mod(t: Tracer, receiver: Any, args: Args, kwargs: Kwargs) -> Any:
     if not isinstance(receiver, str):
         return NotImplemented
+    if (text := percent(receiver, t.internalize(args[0]))) is not None:
+        return text
     value = t.concrete_tree(t.internalize(args[0]))
     if isinstance(value, tuple):
         value = tuple(_shown(t, v) for v in value)

@@ -15,10 +15,10 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import CLASSES, TABLE, Args, Handler, Kwargs, handles
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.trace import CallEffect
-from pliant.capture.value_kinds import SYMBOLIC_TYPES
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, tuple_of
+from pliant.capture.varying_text import Text, join
 from pliant.graph import random_state
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.graph.unbacked import is_unbacked
 from pliant.guards.sources import held
 
 if TYPE_CHECKING:
@@ -33,18 +33,18 @@ def _effect(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> None:
     t.world.effects_in_order.append(CallEffect(function, args, kwargs))
 
 
-def _snapshot(t: Tracer, value: Any) -> Any:
+def _snapshot(t: Tracer, value: Any, within: frozenset[int] = frozenset()) -> Any:
     if isinstance(value, FakeTensor):
         if value.requires_grad or value.__class__ is not torch.Tensor:  # its text tells how it was computed
             raise GraphBreak("side-effect-call", "output of a tensor's value")
         return t.native(torch.Tensor.clone, value)
-    if _is_computed(value):
+    if type(value) is Text or type(value) in SYMBOLIC_TYPES:
         return value
+    if type(value) in (tuple, list, dict, torch.Size):
+        return _snapshots(t, t.internalize(value), within)
     value = t.concrete_tree(t.internalize(value))
     if isinstance(value, (str, int, float, bool, type(None), bytes, torch.dtype, torch.device)):
         return value
-    if type(value) in (tuple, list, dict, torch.Size):
-        return _snapshots(t, value)
     if is_output(t, value):
         return value
     if isinstance(value, type) or t.world.is_foreign(value):
@@ -55,20 +55,19 @@ def _snapshot(t: Tracer, value: Any) -> Any:
     raise GraphBreak("side-effect-call", f"output of a {type(value).__name__}")
 
 
-def _snapshots(t: Tracer, value: Any) -> Any:
+def _snapshots(t: Tracer, value: Any, within: frozenset[int]) -> Any:
+    if id(value) in within:
+        raise GraphBreak("side-effect-call", f"output of a {type(value).__name__} that holds itself")
+    inner = within | {id(value)}
     if type(value) is dict:
-        return {key: _snapshot(t, item) for key, item in value.items()}
-    return type(value)(_snapshot(t, item) for item in value)
-
-
-def _is_computed(value: Any) -> bool:
-    """Whether it is a number that the graph returns."""
-    return type(value) in SYMBOLIC_TYPES and is_unbacked(value)
+        return {key: _snapshot(t, item, inner) for key, item in value.items()}
+    items = [_snapshot(t, item, inner) for item in value]
+    return items if type(value) is list else tuple_of(type(value), items)
 
 
 def write_output(t: Tracer, file: Any, name: str, args: Args) -> Any:
     """sys.stdout.write(text)"""
-    if name not in ("write", "flush") or not all(isinstance(a, str) for a in args):
+    if name not in ("write", "flush") or not all(isinstance(a, (str, Text)) for a in args):
         raise GraphBreak("side-effect-call", f"the method {name} of an output")
     t.world.set_origin(_write, held(_write, "write"))
     _effect(t, _write, (file, name, *args), {})
@@ -97,14 +96,15 @@ def _print(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         file = t.get_attr(sys, "stdout")
         if file is None:  # nothing is printed
             return
-    kept = [isinstance(a, (FakeTensor, str)) or _is_computed(a) for a in args]
+    kept = [isinstance(a, (FakeTensor, str, Text)) or type(a) in SYMBOLIC_TYPES for a in args]
     texts = tuple(a if keep else t.call(str, (a,), {}) for a, keep in zip(args, kept))
     if file is None:
         _effect(t, print, texts, kwargs)
         return
-    if not all(isinstance(text, str) for text in texts) or t.world.is_foreign(file):
+    texts = tuple(t.call(str, (a,), {}) if type(a) in SYMBOLIC_TYPES else a for a in texts)
+    if not all(isinstance(text, (str, Text)) for text in texts) or t.world.is_foreign(file):
         raise GraphBreak("side-effect-call", "print to a file")
-    text = (" " if between is None else between).join(texts) + ("\n" if end is None else end)
+    text = join(" " if between is None else between, texts) + ("\n" if end is None else end)
     t.call(t.get_attr(file, "write"), (text,), {})
 
 

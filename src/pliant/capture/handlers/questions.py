@@ -21,7 +21,7 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import TABLE, Args, Kwargs, handles
 from pliant.capture.identity import HookId, TracedId, take_hook_id
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, is_numpy_scalar
+from pliant.capture.value_kinds import PLAIN_TYPES, is_numpy_scalar
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import root_of
@@ -76,7 +76,7 @@ def _check_class(t: Tracer, value: Any, wanted: Any) -> bool:
     if isinstance(wanted, tuple):
         return any(_check_class(t, value, w) for w in wanted)
     cls = type(value)
-    if cls in SYMBOLIC_TYPES:
+    if cls in PLAIN_TYPES:
         return issubclass(attributes.bring_class(t, value), wanted)
     if cls is TracedGenerator:
         return bool(isinstance(wanted, type) and issubclass(types.GeneratorType, wanted))
@@ -187,7 +187,7 @@ def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     method = operators.python_method(t, args[0], "__hash__")
     if method is not None:
         return t.call(method, args, {})
-    if isinstance(args[0], _HASHED_BY_VALUE) or type(args[0]) in SYMBOLIC_TYPES:
+    if isinstance(args[0], _HASHED_BY_VALUE) or type(args[0]) in PLAIN_TYPES:
         return t.native(hash, t.hashable(args[0]))
     if isinstance(args[0], FakeTensor):
         return TracedId.of(args[0])

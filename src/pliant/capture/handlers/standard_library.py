@@ -38,7 +38,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.random_numbers import call_numpy_random
 from pliant.capture.handlers.table import CLASSES, TABLE, Args, Kwargs, handles
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_numpy_scalar
+from pliant.capture.value_kinds import PLAIN_TYPES, concrete, is_numpy_scalar
 from pliant.guards.sources import ReferentSource, held
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ _MISSING = object()
 
 def _plain(t: Tracer, value: Any) -> Any:
     """The value without symbolic numbers and containers from outside; `_MISSING` if it is not plain."""
-    if type(value) in SYMBOLIC_TYPES:
+    if type(value) in PLAIN_TYPES:
         return concrete(value)
     value = t.world.adopt(t.world.resolve(value))
     cls = tuple if type(value) is torch.Size else type(value)

@@ -1,6 +1,6 @@
 """Text of values, conversions between numbers, and the operator module.
 
-Holds:  special methods written in Python run in the interpreter; text of a number specializes it.
+Holds:  special methods written in Python run in the interpreter; text of a number that varies is a `Text`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ import functools
 import itertools
 import math
 import operator
+import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from pliant.capture import operators, subscripts
 from pliant.capture.arrays import is_array
@@ -21,6 +24,7 @@ from pliant.capture.handlers.data_dependent import element, in_message, to_float
 from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
 from pliant.capture.number_domains import within_domain
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
+from pliant.capture.varying_text import Text, join, text_of
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import math_function
 from pliant.symbolic.rules import floats
@@ -44,9 +48,18 @@ def _to_text(function: Any, special: str) -> Handler:
             method = operators.python_method(t, value, "__repr__")
         if method is not None:
             return t.call(method, (value,), {})
+        if type(value) is Text and function is str:
+            return value
+        if type(value) in SYMBOLIC_TYPES and (text := text_of(value, "")) is not None:
+            return text
         if isinstance(value, BaseException):
             value = _plain_exception(t, value)
-        value = t.concrete_tree(t.internalize(value))
+        value = t.internalize(value)
+        if len(args) == 1 and type(value) in _NAMED:
+            return join("", (*_NAMED[type(value)](t, value), ")"))
+        if len(args) == 1 and _holds_numbers_that_vary(value):
+            return _container_text(t, value)
+        value = t.concrete_tree(value)
         if len(args) == 1 and type(value) in _BRACKETS and not all(type(v) in SIMPLE for v in _elements(value)):
             return _container_text(t, value)
         t.refuse_opaque(value)
@@ -60,14 +73,25 @@ SIMPLE = (int, str, float, bool, type(None))
 _BRACKETS: dict[type, tuple[str, str]] = {
     list: ("[", "]"),
     tuple: ("(", ")"),
+    torch.Size: ("torch.Size([", "])"),
     dict: ("{", "}"),
     set: ("{", "}"),
     collections.deque: ("deque([", "])"),
+    type({}.keys()): ("dict_keys([", "])"),
+    type({}.values()): ("dict_values([", "])"),
+    type({}.items()): ("dict_items([", "])"),
 }
 
 
 def _elements(container: Any) -> Iterable[Any]:
     return itertools.chain(container, container.values()) if type(container) is dict else container
+
+
+def _holds_numbers_that_vary(value: Any, depth: int = 0) -> bool:
+    """Whether a container has symbolic numbers in it, and not itself."""
+    if type(value) not in _BRACKETS:
+        return depth > 0 and type(value) in SYMBOLIC_TYPES
+    return depth < 9 and any(_holds_numbers_that_vary(v, depth + 1) for v in _elements(value))
 
 
 def _container_text(t: Tracer, value: Any) -> str:
@@ -80,12 +104,43 @@ def _container_text(t: Tracer, value: Any) -> str:
 
     left, right = _BRACKETS[type(value)]
     if type(value) is dict:
-        return left + ", ".join([f"{text(k)}: {text(v)}" for k, v in value.items()]) + right
+        pairs = [join(": ", (text(k), text(v))) for k, v in value.items()]
+        return left + join(", ", pairs) + right  # type: ignore[no-any-return]
     if type(value) is collections.deque and value.maxlen is not None:
         right = f"], maxlen={value.maxlen})"
-    return (
-        left + ", ".join([text(v) for v in value]) + ("," if type(value) is tuple and len(value) == 1 else "") + right
-    )
+    end = "," * (type(value) is tuple and len(value) == 1) + right
+    return left + join(", ", [text(v) for v in value]) + end  # type: ignore[no-any-return]
+
+
+def _ordered_dict_text(t: Tracer, value: Any) -> list[Any]:
+    inside = dict(value) if sys.version_info >= (3, 12) else list(value.items())
+    return ["OrderedDict(", t.call(repr, (inside,), {}) if value else ""]
+
+
+def _default_dict_text(t: Tracer, value: Any) -> list[Any]:
+    return ["defaultdict(", t.call(repr, (value.default_factory,), {}), ", ", t.call(repr, (dict(value),), {})]
+
+
+def _partial_text(t: Tracer, value: Any) -> list[Any]:
+    parts = [t.call(repr, (one,), {}) for one in (t.get_attr(value, "func"), *t.get_attr(value, "args"))]
+    return ["functools.partial(", join(", ", parts + _keywords(t, t.get_attr(value, "keywords")))]
+
+
+def _namespace_text(t: Tracer, value: Any) -> list[Any]:
+    return ["namespace(", join(", ", _keywords(t, t.internalize(t.get_attr(value, "__dict__"))))]
+
+
+def _keywords(t: Tracer, values: dict[str, Any]) -> list[Any]:
+    return [join("", (f"{k}=", t.call(repr, (v,), {}))) for k, v in values.items()]
+
+
+# What is written in C and shows what it holds behind its name; without the closing bracket.
+_NAMED: dict[type, Callable[[Tracer, Any], list[Any]]] = {
+    collections.OrderedDict: _ordered_dict_text,
+    collections.defaultdict: _default_dict_text,
+    functools.partial: _partial_text,
+    types.SimpleNamespace: _namespace_text,
+}
 
 
 _OWN_TEXT = (OSError, ImportError, SyntaxError, UnicodeError, BaseExceptionGroup)  # not from `args` alone
@@ -118,13 +173,13 @@ class Shown:
         self.value = value
 
     def __repr__(self) -> str:
-        return self.t.call(repr, (self.value,), {})  # type: ignore[no-any-return]
+        return concrete(self.t.call(repr, (self.value,), {}))  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
-        return self.t.call(str, (self.value,), {})  # type: ignore[no-any-return]
+        return concrete(self.t.call(str, (self.value,), {}))  # type: ignore[no-any-return]
 
     def __format__(self, spec: str) -> str:
-        return self.t.call(format, (self.value, spec), {})  # type: ignore[no-any-return]
+        return concrete(self.t.call(format, (self.value, spec), {}))  # type: ignore[no-any-return]
 
 
 def shown(t: Tracer, value: Any) -> Shown:
@@ -158,6 +213,10 @@ def _format(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return marked
     if isinstance(value, FakeTensor):
         raise GraphBreak("data-dependent", "formatting a tensor")
+    if type(value) is Text and type(spec) is str and not spec:
+        return value
+    if type(value) in SYMBOLIC_TYPES and (text := text_of(value, spec)) is not None:
+        return text
     method = operators.python_method(t, value, "__format__")
     if method is not None:
         return t.call(method, (value, spec), {})

@@ -10,6 +10,7 @@ from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
 from pliant.capture.frame import Frame, opcode
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.value_kinds import class_name
+from pliant.capture.varying_text import join
 from pliant.guards.sources import held
 
 
@@ -44,7 +45,7 @@ def build_const_key_map(frame: Frame, op: Op) -> None:
 
 @opcode("BUILD_STRING")
 def build_string(frame: Frame, op: Op) -> None:
-    frame.push("".join(frame.popn(op.arg)))  # type: ignore[arg-type]
+    frame.push(join("", frame.popn(op.arg)))  # type: ignore[arg-type]
 
 
 @opcode("BUILD_SLICE")

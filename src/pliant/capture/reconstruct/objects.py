@@ -29,6 +29,7 @@ from pliant.capture.handlers.context_variables import TracedToken
 from pliant.capture.identity import HookId, TracedId, take_hook_id
 from pliant.capture.reconstruct.instances import referent_text
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
+from pliant.capture.varying_text import Text
 
 
 def atom(b: Statements, obj: Any) -> str:
@@ -197,6 +198,12 @@ def _symbolic(b: Statements, obj: Any) -> str:
     return b.bind(obj, b.writer.expression(node.shape_env.simplify(node.expr)), hint="size")
 
 
+def _text(b: Statements, obj: Text) -> str:
+    """A text made of texts and numbers: each number as its format shows it."""
+    parts = [repr(p) if isinstance(p, str) else f"{b.hold(p.of)}({b.value(p.number)})" for p in obj.parts]
+    return b.bind(obj, f"''.join(({', '.join(parts)},))", hint="text")
+
+
 def _reduced(b: Statements, obj: Any) -> str:
     """An iterator of the standard library, by its own `__reduce__`: (function, args[, state])."""
     made = obj.__reduce__()
@@ -309,6 +316,7 @@ RECIPES: dict[type, Recipe] = {
     torch.SymInt: _symbolic,
     torch.SymFloat: _symbolic,
     torch.SymBool: _symbolic,
+    Text: _text,
     io.StringIO: _string_io,
     type(threading.Lock()): _lock,
     _RLOCK: _lock,

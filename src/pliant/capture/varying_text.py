@@ -1,0 +1,128 @@
+"""Text that shows numbers which vary, as a value of the traced program.
+
+In:     texts and symbolic numbers that the program puts together (`format`, `%`, `+`, `join`).
+Out:    `Text`, which the entry makes with the numbers of the call.
+Holds:  it only flows (to output, results, attributes, messages). Whoever asks what it says gets a plain text, under guards
+        on the numbers (`concrete`), or a break where only running the graph tells them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pliant.capture.value_kinds import PLAIN_TYPES, concrete
+
+# Formats that every number of a type has, whatever its value.
+_FORMAT = re.compile(r"(.?[<>=^])?[-+ ]?z?#?0?\d*[,_]?(\.\d+)?[bdoxXeEfFgG%]?")
+_PERCENT = re.compile(r"%(?:\((?P<key>[^()]*)\))?[#0\- +]*\d*(?:\.\d+)?(?P<kind>[diouxXeEfFgGsra%])")
+_EXAMPLES = {torch.SymInt: 2, torch.SymFloat: 2.5, torch.SymBool: True}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shown:
+    """A number as `format(number, spec)` shows it, or `spec % (number,)`."""
+
+    number: Any
+    spec: str
+    percent: bool = False
+
+    def of(self, number: Any) -> str:
+        return self.spec % (number,) if self.percent else format(number, self.spec)
+
+
+class Text:
+    """A text that is made of texts and of numbers that vary."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Iterable[Any]) -> None:
+        self.parts: tuple[str | Shown, ...] = tuple(parts)
+
+    def plain(self) -> str:
+        return "".join([p if isinstance(p, str) else p.of(concrete(p.number)) for p in self.parts])
+
+    def __bool__(self) -> bool:
+        return True  # a number has digits
+
+    def __add__(self, other: Any) -> Any:
+        return join("", (self, other)) if isinstance(other, (str, Text)) else self.plain() + other
+
+    def __radd__(self, other: Any) -> Any:
+        return join("", (other, self)) if isinstance(other, str) else NotImplemented
+
+
+def _asked(name: str) -> Callable[..., Any]:
+    """A special method of the plain text."""
+
+    def method(self: Text, *others: Any) -> Any:
+        return getattr(self.plain(), name)(*map(concrete, others))
+
+    return method
+
+
+for _name in "eq ne lt le gt ge hash len str repr format contains getitem iter mod rmod mul rmul".split():
+    setattr(Text, f"__{_name}__", _asked(f"__{_name}__"))
+PLAIN_TYPES[Text] = str
+
+
+def text_of(number: Any, spec: Any, percent: bool = False) -> Text | None:
+    """The text of a symbolic number; None if that depends on its value in other ways, or is an error."""
+    one = Shown(number, spec, percent)
+    try:
+        if type(spec) is not str or not (percent or _FORMAT.fullmatch(spec)):
+            return None
+        one.of(_EXAMPLES[type(number)])
+    except (TypeError, ValueError):
+        return None
+    return Text((one,))
+
+
+def join(separator: str | Text, items: Sequence[Any]) -> Any:
+    """separator.join(items)"""
+    if type(separator) is str and all(type(one) is not Text for one in items):
+        return separator.join(items)
+    parts: list[Any] = []
+    for place, item in enumerate(items):
+        for one in (separator, item) if place else (item,):
+            parts += one.parts if type(one) is Text else (one,)
+    return Text(p for p in parts if not isinstance(p, str) or p)
+
+
+def percent(pattern: str, value: Any) -> Text | None:
+    """pattern % value, in which some of the values are symbolic numbers and the others plain; None if it is not that simple."""
+    given = list(value) if type(value) is tuple else [value]
+    by_name = type(value) is dict
+    parts: list[Any] = []
+    end = 0
+    for found in _PERCENT.finditer(pattern):
+        parts.append(pattern[end : found.start()])
+        end = found.end()
+        if found["kind"] == "%":
+            made: Any = "%"
+        elif (found["key"] is None) is by_name or not by_name and not given:
+            return None
+        else:
+            spec = found[0] if found["key"] is None else found[0].replace(f"({found['key']})", "", 1)
+            made = _formatted(spec, value.get(found["key"]) if by_name else given.pop(0))
+        parts.append(made)
+    parts.append(pattern[end:])
+    literal = "".join([pattern[end:], *(p for p in parts[::2] if isinstance(p, str))])
+    if any(p is None for p in parts) or "%" in literal or given and not by_name:
+        return None
+    return join("", parts)  # type: ignore[no-any-return]
+
+
+def _formatted(spec: str, value: Any) -> Any:
+    if type(value) in _EXAMPLES:
+        return text_of(value, spec, percent=True)
+    if type(value) is Text:
+        return value if spec == "%s" else None
+    try:
+        return spec % (value,) if type(value) in (int, float, str, bool, type(None)) else None
+    except (TypeError, ValueError, OverflowError):  # the program's error, which the whole pattern raises
+        return None

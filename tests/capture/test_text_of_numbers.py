@@ -1,0 +1,111 @@
+"""Text of numbers that vary: made anew by each call where it only flows, a guard where the program asks what it says."""
+
+import contextlib
+import io
+import json
+import logging
+import sys
+
+import pytest
+import torch
+
+import pliant
+from pliant.debug import events
+
+LOG = logging.getLogger("tests.text_of_numbers")
+
+
+def caught(x):
+    try:
+        raise ValueError(f"size {x.shape[0]}")
+    except ValueError as error:
+        return x + 1, error.args[0]
+
+
+def appended(x):
+    found = []
+    found.append(f"{x.shape[0]}")
+    return x + 1, found
+
+
+FLOWS = {
+    "f-string": lambda x: (x + 1, f"[{x.shape[0]:>5}] {x.shape[0] * 2:04d} {x.shape[0] / 2:.2f} {x.shape[0] > 3}"),
+    "str and repr": lambda x: (x + 1, str(x.shape[0]), repr(x.shape[0] + 1)),
+    "percent": lambda x: (x + 1, "%d of %s: %5.1f%%" % (x.shape[0], "all", x.shape[0] * 1.5), "n%d" % x.shape[0]),
+    "percent by name": lambda x: (x + 1, "n=%(n)d" % {"n": x.shape[0]}),
+    "format method": lambda x: (x + 1, "{} {n:>4} {n!r}".format(x.shape[0], n=x.shape[0])),
+    "format": lambda x: (x + 1, format(x.shape[0], "x")),
+    "join": lambda x: (x + 1, ", ".join([str(n) for n in x.shape]), "x".join(map(str, x.shape))),
+    "concatenation": lambda x: (x + 1, "a" + str(x.shape[0]) + "b" + f"{f'{x.shape[0]}'}"),
+    "containers": lambda x: (x + 1, str(x.shape), f"{list(x.shape)}", repr({"n": (x.shape[0],)})),
+    "print": lambda x: (x + 1, print(f"n {x.shape[0]}", x.shape[0] / 2, x.shape, sep="-")),
+    "print of errors": lambda x: (x + 1, print(f"{x.shape[0]}", file=sys.stderr)),
+    "logging": lambda x: (x + 1, LOG.info("n %d %s", x.shape[0], x.shape), LOG.info(f"n {x.shape[0]}")),
+    "value of a dict": lambda x: {"out": x + 1, "name": f"n{x.shape[0]}"},
+    "list": appended,
+    "exception": caught,
+    "type": lambda x: x + isinstance(f"{x.shape[0]}", str) + (type(str(x.shape[0])) is str),
+    "truth": lambda x: x + 1 if f"{x.shape[0]}" and f"{x.shape[0]}" is not None else x - 1,
+    "from data": lambda x: (x + 1, f"{(x > 0).sum().item()} of {x.shape[0]}", print((x > 0).sum().item())),
+}
+ASKS = {
+    "comparison": lambda x: x + 1 if f"{x.shape[0]}" == "5" else x - 1,
+    "length": lambda x: x + len(f"{x.shape[0]}"),
+    "method": lambda x: x + 1 if str(x.shape[0]).startswith("1") else x - 1,
+    "membership": lambda x: x + 1 if "7" in f"{x.shape[0]}" else x - 1,
+    "key": lambda x: x + {f"n{i}": i for i in range(20)}.get(f"n{x.shape[0]}", 0),
+    "number again": lambda x: x + int(f"{x.shape[0]}"),
+    "json": lambda x: (x + 1, json.dumps({"n": x.shape[0]})),
+    "order": lambda x: (x + 1, sorted([f"b{x.shape[0]}", f"a{x.shape[0]}"]), max(f"{x.shape[0]}", "3")),
+    "characters": lambda x: (x + 1, *f"{x.shape[0]}", f"{x.shape[0]}"[-1], [c for c in f"{x.shape[0]}"]),
+    "new text": lambda x: (x + 1, f"a,{x.shape[0]}".split(","), "n=N".replace("N", str(x.shape[0]))),
+    "format of a text": lambda x: (x + 1, f"{str(x.shape[0]):>6}", f"{str(x.shape[0])!r}"),
+}
+
+
+def observed(program, x):
+    """What it returns, prints and logs."""
+    out, err, logged = io.StringIO(), io.StringIO(), io.StringIO()
+    handler = logging.StreamHandler(logged)
+    LOG.addHandler(handler)
+    LOG.setLevel(logging.INFO)
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            result = program(x)
+    finally:
+        LOG.removeHandler(handler)
+    return result, out.getvalue(), err.getvalue(), logged.getvalue()
+
+
+def same(a, b):
+    if isinstance(a, torch.Tensor):
+        return torch.equal(a, b)
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and a == b
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_text_that_only_flows_is_made_by_each_call(name):
+    pliant.reset()
+    program = FLOWS[name]
+    compiled = pliant.compile(program)
+    for n in (3, 4, 5, 17, 6, 1, 0, 7):
+        x = torch.randn(n, 3)
+        assert same(observed(program, x), observed(compiled, x))
+    assert pliant.stats()["graphs"] <= 4 and pliant.stats()["graph_breaks"] == 0  # 3, any, 1 and 0
+
+
+@pytest.mark.parametrize("name", ASKS)
+def test_text_that_is_read_is_guarded(name):
+    pliant.reset()
+    program = ASKS[name]
+    compiled = pliant.compile(program)
+    with events.collect("specialize") as found:
+        for n in (3, 4, 5, 17, 6, 4):
+            x = torch.randn(n, 3)
+            assert same(observed(program, x), observed(compiled, x))
+    assert found and all("test_text_of_numbers.py" in str(e.fields["where"]) for e in found)
+    assert pliant.stats()["graph_breaks"] == 0
