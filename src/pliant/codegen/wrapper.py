@@ -266,7 +266,9 @@ class _Writer:
         old = self.schedule.in_place.get(b)
         name = self.names.buffer(b)
         if old is not None:
-            self._line(f"{name} = {self.names.buffer(old)}  # its memory is free again")
+            same = old.shape == b.shape and old.strides == b.strides
+            view = "" if same else f".as_strided({self._tuple(b.shape)}, {self._tuple(b.strides)})"
+            self._line(f"{name} = {self.names.buffer(old)}{view}  # its memory is free again")
             if old in self.waiting:
                 self._line(f"del {self.names.buffer(old)}")
             return

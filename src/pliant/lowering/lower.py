@@ -50,9 +50,9 @@ class _GraphLowering:
         self.uses = _count_uses(aten.graph)
         self.inputs: list[Buffer | Symbol | None] = []
         self.epilogue: list[tuple[Tensor, Tensor]] = []
-        self.waiting: dict[
-            fx.Node, int
-        ] = {}  # how many values before it are not in memory, one computed from the other
+        # How many values before it are not in memory, one computed from the other; how many in memory end with it.
+        self.waiting: dict[fx.Node, int] = {}
+        self.ends: dict[fx.Node, int] = {}
 
     def run(self) -> LoopProgram:
         outputs: Sequence[Any] = ()
@@ -104,8 +104,21 @@ class _GraphLowering:
             result.uses = max(result.uses, self.uses[node])
             if result.fake is None and node.target not in VIEW_OPS:
                 result.fake = value
+            self._note_ends(node, result)
             self._bound_chain(node, result)
         self.env[node] = result
+
+    def _note_ends(self, node: fx.Node, t: Tensor) -> None:
+        """Have a value kept that is the last to read several others as large: computed anew, it would keep them all."""
+        if t.view is not None or t.materialize is not None:
+            return
+        last = [a for a in node.all_input_nodes if next(reversed(a.users)) is node]
+        alike = [a for a in last if isinstance(self.env[a], Tensor) and self.env[a].shape == t.shape]
+        count = sum([self.ends.get(a, 1) for a in alike if a.op != "placeholder"])
+        if count > 1 and t.uses > 1:
+            t.weight = max(t.weight, self.low.share_limit + 1)
+        elif t.is_cheap or t.uses == 1:
+            self.ends[node] = count
 
     def _bound_chain(self, node: fx.Node, t: Tensor) -> None:
         """Values that wait to be put in memory until they are read would be put there recursively."""

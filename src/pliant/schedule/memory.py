@@ -12,9 +12,10 @@ import itertools
 import torch
 
 from pliant import config
-from pliant.ir.loops import Buffer, LoopProgram, View
+from pliant.ir.loops import Buffer, LoopProgram, Pointwise, View
+from pliant.lowering.tensors import numel
 from pliant.schedule.dependencies import access, views_in
-from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, loads_of
+from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, accumulates, loads_of
 from pliant.schedule.scratch import take_scratch
 from pliant.schedule.sizes import Sizes
 from pliant.symbolic.expr import ZERO, Expr
@@ -132,17 +133,22 @@ class _Reuse:
         return None
 
     def _overwritten(self, step: Step, b: Buffer, k: int, passed_on: set[Buffer]) -> Buffer | None:
-        """A value that dies in the one computation of a kernel, which reads it only where it writes."""
-        if isinstance(step, ExternCall) or len(step.members) != 1 or step.reduced:
+        """A value that dies in a kernel where `b`'s formula alone reads it, and only at the point that it writes."""
+        if isinstance(step, ExternCall) or any(m.inner and m.phase for m in step.members):
+            return None  # a second pass over the points may compute `b` anew
+        member = step.writers()[b]
+        if not isinstance(member.loops, Pointwise) or accumulates(member.loops):
             return None
-        (member,) = step.members
+        elsewhere = {load.buffer for m in step.members if m is not member for load in loads_of(m.loops)}
         loads: dict[Buffer, set[Expr]] = {}
         for load in loads_of(member.loops):
             loads.setdefault(load.buffer, set()).add(load.index)
         for old, places in loads.items():
-            same = old.shape == b.shape and old.strides == b.strides and old.dtype is b.dtype
+            alike = old.shape == b.shape and old.strides == b.strides
+            alike = alike or (b not in self.kept and numel(old.shape) is numel(b.shape))
+            same = alike and old.dtype is b.dtype
             ends = self.last.get(old) == k and old in self.owned and old not in self.fixed and old not in passed_on
-            if same and ends and places == {member.loops.index}:
+            if same and ends and old not in elsewhere and places == {member.loops.index}:
                 return old
         return None
 
