@@ -161,3 +161,12 @@ def test_one_program_serves_all_sizes(rows):
     x = torch.randn(rows, 3)
     for actual, expected in zip(run(program, [x]), f(x)):
         torch.testing.assert_close(actual, expected)
+
+
+def test_the_last_reader_of_several_values_is_kept_in_their_place():
+    def f(x):
+        one, other = x @ x, x.t() @ x
+        total = one + other
+        return (total * 2) @ x, total * 3
+
+    assert kinds(f, torch.randn(4, 4)) == [Extern, Extern, Pointwise, Pointwise, Extern, Pointwise]

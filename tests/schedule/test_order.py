@@ -70,3 +70,21 @@ def test_products_are_added_up_in_place():
     assert run.wrapper_source.count("= empty_like(") == 1
     data, weight = torch.randn(16, 16), torch.randn(16, 16)
     torch.testing.assert_close(run([data, weight])[0], 4 * (data @ weight), rtol=1e-4, atol=1e-4)
+
+
+def test_a_value_that_also_goes_into_a_sum_is_written_over_what_it_is_made_of():
+    """Though it is seen in another shape."""
+    p = Program()
+    x, w = p.tensor(12, 8), p.tensor(8, 8)
+    made = product(p, x, w)
+    twice = p.pointwise((3, 4, 8), lambda i, j, k: apply("add", *[get(made, 4 * i + j, k)] * 2))
+    total = p.reduce("sum", (8,), (3, 4), lambda k, i, j: get(twice, i, j, k))
+    out = p._temporary(made.shape, torch.float32)
+    flat = View(twice, made.shape, made.strides, ZERO, made.dtype)
+    p.program.computations.append(Extern(mm.default, (flat, whole(w)), {}, (out,), out_variant=mm.out))
+    p.done(total, out)
+    assert schedule(p.program, OPTIONS).in_place.get(twice) is made
+    data, weight = torch.randn(12, 8), torch.randn(8, 8)
+    sums, products = compile_program(p.program)([data, weight])
+    torch.testing.assert_close(sums, 2 * (data @ weight).sum(0), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(products, 2 * data @ weight @ weight, rtol=1e-4, atol=1e-4)

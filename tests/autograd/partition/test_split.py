@@ -9,6 +9,7 @@ from pliant.autograd.joint import trace_joint
 from pliant.autograd.partition.split import partition
 from pliant.graph.contracts import AtenGraph
 from pliant.graph.interpret import interpret
+from pliant.graph.passes.purity import memory_root
 
 
 def leaf(*size):
@@ -134,3 +135,29 @@ def test_written_input_is_saved_by_value():
 
 def test_nothing_is_saved_for_inference():
     assert split(lambda x: (x.exp(),), [torch.randn(3)]).backward is None
+
+
+def test_a_value_written_into_saved_memory_is_saved_as_a_view_of_it():
+    def gates(x, w):
+        y = x @ w
+        first, second = y.unsafe_chunk(2, 1)
+        first.sigmoid_()
+        kept = second.tanh_() * first
+        return (kept + second,)
+
+    inputs = [leaf(4, 4), leaf(4, 6)]
+    parts = split(gates, inputs)
+    assert len({s.position for s in parts.saved if not s.is_input}) == 2
+    output = next(iter(parts.forward.graph.find_nodes(op="output"))).args[0]
+    roots = {memory_root(output[s.position]) for s in parts.saved if not s.is_input}
+    assert len(roots) == 1
+    test_parts_equal_the_joint_graph(lambda: (_Calls(gates, torch.randn(4, 6)), torch.randn(4, 4)))
+
+
+class _Calls(nn.Module):
+    def __init__(self, function, weight):
+        super().__init__()
+        self.function, self.weight = function, nn.Parameter(weight)
+
+    def forward(self, x):
+        return self.function(x, self.weight)[0]

@@ -21,6 +21,7 @@ from torch import fx
 from pliant import config
 from pliant.autograd.joint import JointGraph
 from pliant.autograd.partition.policy import choose_saved
+from pliant.autograd.partition.shared_memory import Place, places
 from pliant.graph.contracts import AtenGraph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.cse import cse
@@ -96,6 +97,7 @@ class _Split:
             if not root.meta.get("eager_saves")
         }
         static = [i for i, one in enumerate(joint.captured.inputs) if one.static]
+        self.lies_in: dict[fx.Node, Place] = {}
         self.static = frozenset([*static, *range(len(joint.captured.inputs), len(joint.primals))])
 
     def run(self) -> Partition:
@@ -110,6 +112,8 @@ class _Split:
         saved = self.choose(in_forward, in_backward, wanted)
         body = self.backward_body(saved, wanted)
         symbols = self.symbols_of([*saved, *self.joint.tangents], body)
+        fixed = {*_nodes(self.results), *self.joint.primals}
+        self.lies_in = places([n for n in saved if n not in fixed], body, lambda n: n not in fixed)
         backward = self.backward_graph(symbols, saved, body, wanted)
         return self.finish(symbols, saved, backward, wanted)
 
@@ -196,6 +200,7 @@ class _Split:
             if node in needed and node.op == "call_function" and node.target is not _aten.copy_.default:
                 _copy(graph, node, copies)
         kept_by_value = {n: _clone(graph, copies[n]) for n in saved if self.by_value(n)}
+        kept_by_value |= {n: self.lies_in[n].emit(graph, copies) for n in saved if n in self.lies_in}
         self._copy_epilogue(graph, copies)
         values = [*self.results, *extra]
         taken = [kept_by_value.get(v, copies[v]) if i >= len(self.results) and isinstance(v, fx.Node) else _mapped(v,
@@ -243,6 +248,8 @@ class _Split:
         for node in saved:
             copies[node] = graph.placeholder(f"saved_{node.name}")
             copies[node].meta.update(node.meta)
+            if node in self.lies_in:
+                copies[node].meta["val"] = self.lies_in[node].fake
         for node in [*self.joint.tangents, *body]:
             _copy(graph, node, copies)
         graph.output(tuple(copies[self.gradients[i]] for i in wanted))
