@@ -34,7 +34,6 @@ extern void PyErr_SetString(PyObject*, const char*);
 extern PyObject* PyExc_IndexError;
 extern void Py_IncRef(PyObject*);
 extern PyObject _Py_NoneStruct;
-extern PyObject* PyList_GetItem(PyObject*, long);
 extern void* PyEval_SaveThread(void);
 extern void PyEval_RestoreThread(void*);
 """
@@ -51,9 +50,9 @@ extern P_HIDDEN int (*p_threads)(void);
 extern P_HIDDEN int (*p_maximum)(void);
 """
 
-# Where a tensor's object keeps the address of its data (`runtime.tensor_address`); zeros: not known.
+# Where a list keeps its items and a tensor's object the address of its data (`runtime.tensor_address`); zeros: not known.
 LAYOUT = """\
-typedef struct { uint64_t tensor, parameter, object, kind, storage, offset, data, owner, lazy; } p_layout;
+typedef struct { uint64_t tensor, parameter, object, kind, storage, offset, data, owner, lazy, items; } p_layout;
 static p_layout p_where;
 """
 
@@ -133,8 +132,10 @@ P_INLINE int p_addresses(PyObject* const* objects, int32_t count, void** out) {
 # The addresses of some of the graph's inputs, in their list.
 LISTED = """\
 P_INLINE int p_listed(PyObject* list, const int32_t* places, int32_t count, void** out) {
+  PyObject* const* const items = ((PyObject* const**)list)[p_where.items];
+  if (places[count - 1] - places[0] == count - 1) return p_addresses(items + places[0], count, out);
   PyObject* found[count];
-  for (int k = 0; k < count; k++) if (!(found[k] = PyList_GetItem(list, places[k]))) return 1;
+  for (int k = 0; k < count; k++) found[k] = items[places[k]];
   return p_addresses(found, count, out);
 }
 """
@@ -218,10 +219,10 @@ def _entry(
     kernels: list[KernelText], names: dict[str, str], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
 ) -> tuple[Entry, str]:
     used = dict.fromkeys(b for k in kernels for b in k.buffers)
-    places = [listed[b] for b in used if b in listed]
+    places = sorted(listed[b] for b in used if b in listed)
     passed = [b for b in used if b not in listed and b not in scratch]
     own = [b for b in used if b in scratch]
-    buffers = [*(b for b in used if b in listed), *passed, *own]
+    buffers = [*sorted((b for b in used if b in listed), key=listed.__getitem__), *passed, *own]
     sizes = list(dict.fromkeys(s for k in kernels for s in k.sizes))
     work: Expr = ZERO
     for k in kernels:

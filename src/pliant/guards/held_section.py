@@ -19,9 +19,10 @@ from pliant.guards import native_watch
 from pliant.guards.codegen import READ_ERRORS, GuardWriter, Step
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.names import Names
+from pliant.guards.native_watch import CannotWatch
 from pliant.guards.parts import root_of
 from pliant.guards.sources import HeldSource, Source
-from pliant.guards.watch import CannotWatch, Watch
+from pliant.guards.watch import Watch
 
 
 class HeldSection:

@@ -2,7 +2,7 @@
 
 In:     runs of words with the values they had, and dicts with the keys that matter of them (`Watched`).
 Out:    `native_check(watched, result)`: a builtin function that returns `result` while all is as it was, else None;
-        `version_place(d)`: the address of a word that changes whenever the dict does.
+        `version_place(d)`: the address of a word that grows whenever the dict changes, beyond those of all others.
 Holds:  all objects are kept alive by the check, so no dead memory is read. A dict whose version moved is compared by
         the keys that matter, so stores to others cost tens of nanoseconds and no check of guards.
         CPython 3.11 to 3.13 with the global lock; elsewhere, or without a C compiler, nothing is watched
@@ -16,7 +16,8 @@ import functools
 import gc
 import sys
 import threading
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +36,6 @@ from pliant.cpython import (
     builtin,
     method,
     word,
-    words,
 )
 from pliant.guards.tensor_words import Description, Words, description
 from pliant.guards.watch_in_c import C_TEXT
@@ -45,6 +45,10 @@ _DICT_VERSION, _DICT_VALUES = 24, 40  # offsets in CPython's dicts (64 bits, wit
 ABSENT, PRESENT = 0, 1  # what a key is to be, where it is not one object
 
 
+class CannotWatch(Exception):
+    """No fact in memory stands for this guard or source: it is checked at each call."""
+
+
 @dataclass(slots=True)
 class DictFacts:
     """What matters of a dict: the object or presence of some keys, or (`whole`) everything."""
@@ -52,7 +56,6 @@ class DictFacts:
     mapping: Any
     place: int
     version: int
-    run: tuple[int, ...] = ()  # the words of values that lie inside the object whose `__dict__` it is
     whole: bool = False
     items: dict[Any, Any] = field(default_factory=dict)  # key -> ABSENT, PRESENT or [the object]
 
@@ -68,15 +71,18 @@ class DictFacts:
 
 @dataclass(frozen=True, slots=True)
 class TensorMemory:
-    """What a tensor's memory says: its class, C++ object, autograd record and the word of that, and its form."""
+    """What a tensor's memory says: where its C++ object and its autograd record are; and, equal in many tensors, its
+    class, the word of that record, and its form."""
 
     tensor: torch.Tensor
-    words: tuple[int, ...]
+    places: tuple[int, int]
+    kind: tuple[int, int]
     form: Words
 
     @staticmethod
     def of(known: Description, tensor: torch.Tensor) -> TensorMemory:
-        return TensorMemory(tensor, (id(type(tensor)), tensor._cdata, *known.record_of(tensor)), known.of(tensor))
+        record, requires_grad = known.record_of(tensor)
+        return TensorMemory(tensor, (tensor._cdata, record), (id(type(tensor)), requires_grad), known.of(tensor))
 
 
 class Forms:
@@ -95,6 +101,15 @@ class Forms:
             return []
         forms = [one for form in self._places for one in form]
         return [known.offset, known.autograd, known.requires_grad, len(known.mask), *known.mask, *forms]
+
+    def groups(self, tensors: Iterable[TensorMemory]) -> list[int]:
+        """Those of one kind and form after each other: class, word of the record, form, count; then for each where it,
+        its C++ object and its record are."""
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for one in tensors:
+            rows = groups.setdefault((*one.kind, self.place(one.form)), [])
+            rows += [id(one.tensor), *one.places]
+        return [value for kind, rows in groups.items() for value in (*kind, len(rows), *rows)]
 
 
 @dataclass(slots=True)
@@ -119,21 +134,25 @@ class Watched:
         """The facts of a dict; its version is read before anything else of it."""
         found = self.dicts.get(id(mapping))
         if found is None:
+            if not available() or has_inline_values(mapping):
+                raise CannotWatch
             place = version_place(mapping)
-            found = self.dicts[id(mapping)] = DictFacts(mapping, place, word(place), _inline_values(mapping))
-            values = id(mapping) + _DICT_VALUES
-            if sys.version_info >= (3, 13) and word(values):  # values never move from a dict of its own into an object
-                self.note(mapping, values, word(values))
+            found = self.dicts[id(mapping)] = DictFacts(mapping, place, word(place))
         return found
 
 
-def _inline_values(mapping: Any) -> tuple[int, ...]:
-    """From CPython 3.13 on stores to an object write values inside the object, unseen by its dict: those words."""
+def has_inline_values(mapping: Any) -> bool:
+    """From CPython 3.13 on a dict may have its values inside the object whose `__dict__` it is: stores to the object go
+    there, unseen by the dict."""
     values = word(id(mapping) + _DICT_VALUES) if sys.version_info >= (3, 13) else 0
-    if not values:
-        return ()
-    capacity, _, embedded, _ = ctypes.string_at(values, 4)  # also: entries in use, whether the values are valid
-    return words(values, 1 + capacity) if embedded else ()
+    return values != 0 and ctypes.string_at(values, 4)[2] != 0  # capacity, entries in use, inside an object, valid
+
+
+def take_out_values(obj: Any, space: dict[str, Any]) -> None:
+    """Give an object's `__dict__` values of its own: CPython does, where it is set, and they never move back."""
+    descriptor = next((one for base in type(obj).__mro__ if (one := base.__dict__.get("__dict__"))), None)
+    if has_inline_values(space) and isinstance(descriptor, types.GetSetDescriptorType):
+        descriptor.__set__(obj, space)
 
 
 _build: Callable[[str], ctypes.PyDLL | None] | None = None
@@ -187,6 +206,7 @@ def _bind(watch: int, identifier: int) -> None:
     _library.pliant_bind.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
     _library.pliant_bind.restype = None
     _library.pliant_cell.argtypes, _library.pliant_cell.restype = [ctypes.py_object], ctypes.c_void_p
+    _library.pliant_clock.restype = ctypes.c_uint64
     _library.pliant_bind(address_of(ctypes.pythonapi.PyDict_GetItemWithError), watch, identifier)
 
 
@@ -199,7 +219,7 @@ def _dict_watcher(library: ctypes.PyDLL) -> tuple[int, int]:
 
 
 def version_place(mapping: dict[Any, Any]) -> int:
-    """The address of a word that changes whenever the dict does, while the dict lives."""
+    """The address of a word that grows beyond all others whenever the dict changes, while the dict lives."""
     if not _watching:
         return id(mapping) + _DICT_VERSION
     assert _library is not None
@@ -209,36 +229,41 @@ def version_place(mapping: dict[Any, Any]) -> int:
     return int(found)
 
 
-_STRICT = BYTES + 2 * WORD  # where a table says that any change of a dict counts
 _FEW = 8  # restless dicts that a table has room for
-_HEAD = 11 + _FEW  # words before the lists of a table
+_HEAD = 10 + _FEW  # words before the lists of a table
 
 
 def native_check(watched: Watched, result: Any) -> Callable[[], Any] | None:
     """A builtin function: `result` while the facts hold, else None. None if they do not hold now."""
     assert available() and _definition is not None
-    forms = Forms()
     dicts = list(watched.dicts.values())
+    newest = _newest_version()  # before the dicts are looked at: changes behind that are seen by the check
+    if any(word(facts.place) != facts.version for facts in dicts):
+        return None
+    forms = Forms()
     words = [value for pair in watched.words.items() for value in pair]
-    versions = [value for facts in dicts for value in (facts.place, facts.version)]
     runs = [value for place, run in watched.runs.items() for value in (place, len(run), *run)]
-    tensors = [v for place, one in watched.tensors.items() for v in (place, *one.words, forms.place(one.form))]
-    sizes = len(words), len(versions), len(runs), len(tensors), sum(3 + len(facts.run) for facts in dicts if facts.run)
+    tensors = forms.groups(watched.tensors.values())
+    sizes = len(words), len(dicts), len(runs), len(tensors)
     indexes: list[int] = []
-    values: list[int] = []
     details: list[int] = []
     for facts in dicts:
         indexes.append(_HEAD + sum(sizes) + len(dicts) + len(details))
-        if facts.run:
-            values += [word(id(facts.mapping) + _DICT_VALUES), len(facts.run), indexes[-1], *facts.run]
         details += facts.details()
-    lists = [*words, *versions, *runs, *tensors, *values, *indexes, *details, *forms.table()]
-    data = _bytes([id(result), id(None), 1, 0, 0, *[0] * _FEW, *sizes, len(details), *lists])
+    places = [facts.place for facts in dicts]
+    lists = [*words, *places, *runs, *tensors, *indexes, *details, *forms.table()]
+    data = _bytes([id(result), id(None), newest, 0, 0, *[0] * _FEW, *sizes, len(details), *lists])
     check: Callable[[], Any] = builtin(_definition, (data, result, watched))
-    if check() is not result:
-        return None
-    ctypes.c_uint64.from_address(id(data) + _STRICT).value = 0
-    return check
+    return check if check() is result else None
+
+
+def _newest_version() -> int:
+    """A version that no dict exceeds that does not change from now on."""
+    if not _watching:
+        fresh: dict[Any, Any] = {}
+        return word(version_place(fresh))
+    assert _library is not None
+    return int(_library.pliant_clock())
 
 
 def native_alike(known: Description, tensors: Mapping[int, torch.Tensor]) -> Callable[[tuple[Any, ...]], bool]:
@@ -282,14 +307,10 @@ def _versions_work() -> bool:
     return _dict_versions_work() and _instance_versions_work()
 
 
-def _state(mapping: dict[Any, Any]) -> tuple[int, ...]:
-    """The words that tell of changes of a dict."""
-    return word(version_place(mapping)), *_inline_values(mapping)
-
-
 def _dict_versions_work() -> bool:
-    """Every kind of change moves the version; reading does not."""
+    """Every kind of change makes the version the newest of all; reading leaves it."""
     d = {"a": 1, "b": 2}
+    place = version_place(d)
     changes = (
         lambda: d.get("a"),
         lambda: d.update(a=3),
@@ -302,9 +323,11 @@ def _dict_versions_work() -> bool:
     )
     seen = []
     for change in changes:
-        before = _state(d)
+        before = word(place), _newest_version()
         change()
-        seen.append(_state(d) != before)
+        seen.append(word(place) > max(before) and word(place) <= _newest_version())
+        if word(place) != before[0] and not seen[-1]:
+            return False
     return seen == [False] + [True] * 7
 
 
@@ -325,13 +348,16 @@ def _instance_versions_work() -> bool:
     for i in range(100):  # let the interpreter adapt the store to instances without a dictionary first
         store(plain, i)
     for obj in (watched, plain):
-        dicts = obj.__dict__, gc.get_referents(Probe.__dict__)[0], namespace
+        take_out_values(obj, obj.__dict__)
+        if has_inline_values(obj.__dict__):
+            return False
+        places = [version_place(d) for d in (obj.__dict__, gc.get_referents(Probe.__dict__)[0], namespace)]
         for i in range(100):
-            before = [_state(d) for d in dicts]
+            before = _newest_version()
             store(obj, 1000 + i)
             Probe.c = i  # type: ignore[attr-defined]
             namespace["bind"](i)
-            if any(_state(d) == old for d, old in zip(dicts, before, strict=True)):
+            if any(word(place) <= before for place in places):
                 return False
             if obj.__dict__["a"] != 1000 + i:
                 return False

@@ -25,7 +25,15 @@ from pliant.cpython import LIST_ITEMS, LIST_SIZE, TYPE, WORD, word
 from pliant.guards import facts
 from pliant.guards.codegen import related
 from pliant.guards.kinds import MISSING, Guard, Kind
-from pliant.guards.native_watch import ABSENT, PRESENT, DictFacts, TensorMemory, Watched
+from pliant.guards.native_watch import (
+    ABSENT,
+    PRESENT,
+    CannotWatch,
+    DictFacts,
+    TensorMemory,
+    Watched,
+    take_out_values,
+)
 from pliant.guards.parts import StoragesSource, shared
 from pliant.guards.sources import AttributeSource, CellSource, HeldSource, ItemSource, Source, TypeSource
 from pliant.guards.tensor_words import description, memory_word
@@ -71,10 +79,6 @@ _POINTERS: dict[type, tuple[str, ...]] = {
 
 
 _OF_CLASSES = frozenset(("__name__", "__qualname__", "__mro__", "__bases__"))
-
-
-class CannotWatch(Exception):
-    """No fact in memory stands for this guard or source: it is checked at each call."""
 
 
 class Watch:
@@ -188,6 +192,7 @@ class Watch:
         places += range(id(obj) + 16, id(obj) + type(obj).__basicsize__ - 7, 8)
         for address in places:
             if word(address) == id(space):
+                take_out_values(obj, space)
                 self.watched.note(obj, address, id(space))
                 return space
         raise CannotWatch

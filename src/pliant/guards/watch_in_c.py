@@ -23,10 +23,12 @@ void pliant_bind(void *get, void *watch_dict, int id)
 
 /* ---- versions of dicts that a dict watcher moves, where CPython has watchers. Called with the lock held.
    A generation stands for all versions together, but for those of restless dicts, which would move it at each call. */
-struct cell { u64 version, events; void *dict; struct cell *next; };
+struct cell { u64 version, events; void *dict; struct cell *next; }; /* version: the clock at the last change */
 enum { BUCKETS = 1 << 14, DEALLOCATED = 5, RESTLESS = 64 };
 static struct cell *buckets[BUCKETS];
-static u64 generation = 1;
+static u64 generation = 1, clock = 1;
+
+u64 pliant_clock(void) { return clock; }
 
 static struct cell **find(void *dict)
 {
@@ -40,7 +42,7 @@ int pliant_event(int event, void *dict, void *key, void *value)
 {
     struct cell **place = find(dict), *cell = *place;
     if (cell) {
-        cell->version++;
+        cell->version = ++clock;
         if (cell->events < RESTLESS) {
             cell->events++;
             generation++;
@@ -59,7 +61,7 @@ void *pliant_cell(void *dict)
     if (!cell) {
         if (watch(watcher, dict) < 0 || !(cell = malloc(sizeof *cell)))
             return 0;
-        *cell = (struct cell){1, 0, dict, 0};
+        *cell = (struct cell){clock, 0, dict, 0};
         *place = cell;
     }
     return cell;
@@ -116,6 +118,12 @@ static inline four differences(const u64 *object, const struct forms *forms, u64
 {
     const u64 *mask = forms->words, *wanted = mask + form, last = forms->count - 4;
     four found = four_from(last, object, mask, wanted);
+    if (last > 16 && last <= 20) { /* the usual: without a loop */
+#pragma GCC unroll 5
+        for (u64 i = 0; i < 20; i += 4)
+            found |= four_from(i, object, mask, wanted);
+        return found;
+    }
     for (u64 i = 0; i < last; i += 4)
         found |= four_from(i, object, mask, wanted);
     return found;
@@ -134,79 +142,79 @@ static void *counted(u64 object)
 /* What a builtin function's self, a tuple, has first: the bytes of a table. */
 static u64 *table_of(void *self) { return (u64 *)(*(char **)((char *)self + 24) + 32); }
 
-/* A table: the objects to return (unchanged, changed), whether any change of a dict counts, the generation at which all
-   dicts held, how many of them are restless and which, and the lengths of lists, in the order of what keeps their memory
-   alive: words of objects, as pairs; versions of dicts, as pairs; runs behind those words (address, count, words...);
-   tensors (address, class, C++ object, its autograd record, word of that, form); values inside objects (address, count,
-   index of details, words...). Then the index of the details of each dict, details, and the tensors' forms. */
+/* A table: the objects to return (unchanged, changed), the newest version among the dicts when all held, the generation
+   then, how many of the dicts are restless and which, and the lengths of lists, in the order of what keeps their memory
+   alive: words of objects, as pairs; where versions of dicts are; runs behind those words (address, count, words...);
+   groups of tensors (class, word of the autograd record, form, count; tensor, C++ object, its autograd record...).
+   Then the index of the details of each dict, details, and the tensors' forms. */
 enum { FEW = 8 };
 struct watched {
-    u64 unchanged, changed, strict, generation, restless, which[FEW], words, dicts, runs, tensors, values, details, list[];
+    u64 unchanged, changed, newest, generation, restless, which[FEW], words, dicts, runs, tensors, details, list[];
 };
 
-/* Whether what matters of a dict is as it was; then its version is the one to expect. */
-static int dict_holds(struct watched *t, u64 *pairs, const u64 *indexes, u64 i)
-{
-    u64 *p = pairs + 2 * i, version = *(u64 *)p[0];
-    if (version == p[1])
-        return 1;
-    if (t->strict || !same_items((u64 *)t + indexes[i]))
-        return 0;
-    p[1] = version;
-    return 1;
-}
+static inline u64 version(u64 place) { return *(const u64 *)place; }
 
-static int dicts_hold(struct watched *t, u64 *pairs, const u64 *indexes)
+/* Versions come from one clock: a dict is as it was if its version is not newer than the newest then. */
+static int dicts_hold(struct watched *t, const u64 *dicts, const u64 *indexes)
 {
-    u64 count = t->dicts / 2, now = generation;
+    u64 now = generation, newest = t->newest;
     if (watcher >= 0 && t->generation == now && t->restless <= FEW) {
-        for (u64 i = 0; i < t->restless; i++)
-            if (!dict_holds(t, pairs, indexes, t->which[i]))
+        for (u64 i = 0; i < t->restless; i++) {
+            u64 which = t->which[i], found = version(dicts[which]);
+            if (found > t->newest && !same_items((u64 *)t + indexes[which]))
                 return 0;
+            newest = found > newest ? found : newest;
+        }
+        t->newest = newest;
         return 1;
     }
     t->generation = t->restless = 0; /* none, until all hold */
-    if (!any_moved(pairs, pairs + t->dicts) && watcher < 0)
+    for (u64 i = 0; i < t->dicts; i++) {
+        u64 found = version(dicts[i]);
+        newest = found > newest ? found : newest;
+        __asm__("" : "+r"(newest)); /* no vectors here either */
+    }
+    if (newest == t->newest && watcher < 0)
         return 1;
-    for (u64 i = 0; i < count; i++) {
-        if (!dict_holds(t, pairs, indexes, i))
+    for (u64 i = 0; i < t->dicts; i++) {
+        if (version(dicts[i]) > t->newest && !same_items((u64 *)t + indexes[i]))
             return 0;
-        if (watcher >= 0 && ((struct cell *)pairs[2 * i])->events == RESTLESS && t->restless++ < FEW)
+        if (watcher >= 0 && ((struct cell *)dicts[i])->events == RESTLESS && t->restless++ < FEW)
             t->which[t->restless - 1] = i;
     }
+    t->newest = newest;
     t->generation = now;
     return 1;
+}
+
+static int tensors_hold(const u64 *p, const u64 *end, const struct forms *forms)
+{
+    four differ = {0};
+    while (p < end) {
+        const u64 class = p[0], requires_grad = p[1], form = p[2], *stop = p + 4 + p[3];
+        for (p += 4; p < stop; p += 3) {
+            const u64 *tensor = (const u64 *)p[0], *object = (const u64 *)p[1], *record = (const u64 *)p[2];
+            if (tensor[1] != class || *(const u64 *)((const char *)tensor + forms->object) != p[1])
+                return 0;
+            if (object[forms->autograd] != p[2] || (record && record[forms->requires_grad] != requires_grad))
+                return 0;
+            differ |= differences(object, forms, form);
+        }
+    }
+    return !any(differ);
 }
 
 static int holds(struct watched *t)
 {
     u64 *words = t->list, *dicts = words + t->words, *runs = dicts + t->dicts, *tensors = runs + t->runs;
-    u64 *values = tensors + t->tensors, *indexes = values + t->values;
-    const struct forms *forms = (const struct forms *)(indexes + t->dicts / 2 + t->details);
+    u64 *indexes = tensors + t->tensors;
+    const struct forms *forms = (const struct forms *)(indexes + t->dicts + t->details);
     if (any_moved(words, dicts) || !dicts_hold(t, dicts, indexes))
         return 0;
     for (const u64 *p = runs; p < tensors; p += 2 + p[1])
         if (moved((u64 *)p[0], p + 2, p[1]))
             return 0;
-    four differ = {0};
-    for (const u64 *p = tensors; p < values; p += 6) {
-        const u64 *tensor = (const u64 *)p[0], *object = (const u64 *)p[2], *record = (const u64 *)p[3];
-        if (tensor[1] != p[1] || *(const u64 *)((const char *)tensor + forms->object) != p[2])
-            return 0;
-        if (object[forms->autograd] != p[3] || (record && record[forms->requires_grad] != p[4]))
-            return 0;
-        differ |= differences(object, forms, p[5]);
-    }
-    if (any(differ))
-        return 0;
-    for (u64 *p = values; p < indexes; p += 3 + p[1]) {
-        if (moved((u64 *)p[0], p + 3, p[1])) {
-            if (t->strict || !same_items((u64 *)t + p[2]))
-                return 0;
-            memcpy(p + 3, (void *)p[0], 8 * p[1]);
-        }
-    }
-    return 1;
+    return tensors_hold(tensors, indexes, forms);
 }
 
 void *pliant_watch(void *self, void *unused)

@@ -17,7 +17,7 @@ from pliant.debug import events
 from pliant.errors import CompileError
 from pliant.ir.loops import Extern, LoopProgram
 from pliant.runtime.build import build
-from pliant.runtime.load import load, takes_tensors
+from pliant.runtime.load import load, reads_lists, takes_tensors
 from pliant.schedule.kernel import forget_loads
 from pliant.schedule.schedule import schedule
 
@@ -60,7 +60,7 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
     with events.stage("schedule", graph=program.name):
         planned = schedule(program, options.schedule)
     with events.stage("codegen", graph=program.name):
-        listed = listed_inputs(program, planned) if takes_tensors() else {}
+        listed = listed_inputs(program, planned) if reads_lists() else {}
         native = write_native(runs_of(planned), listed, planned.scratch)
         wrapper = write_wrapper(program, planned, native.entries, listed, takes_tensors=takes_tensors())
     if events.wants("output_code"):

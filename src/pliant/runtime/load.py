@@ -59,6 +59,11 @@ def takes_tensors() -> bool:
     return tensor_reader() != 0
 
 
+def reads_lists() -> bool:
+    """Whether entries can read tensors from the list of the graph's inputs."""
+    return takes_tensors() and tensor_address.layout() is not None
+
+
 def _open(path: Path, threaded: bool) -> ctypes.CDLL:
     """The loaded library, told where torch's functions are. Loads each path once."""
     with _lock:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import torch
 
-from pliant.cpython import TYPE, WORD, word
+from pliant.cpython import LIST_ITEMS, TYPE, WORD, word, words
 from pliant.guards.tensor_words import object_place, only_word, usable
 from pliant.torch_adapter import below_python_dispatch
 
@@ -25,11 +25,11 @@ _MOST_WORDS = 24
 
 
 class Layout(ctypes.Structure):
-    """Numbers of words (in the Python object, the tensor, its storage), and what some of them hold."""
+    """Numbers of words (in the Python object, the tensor, its storage, a list), and what some of them hold."""
 
     _fields_ = tuple(
         (name, ctypes.c_uint64)
-        for name in ("tensor", "parameter", "object", "kind", "storage", "offset", "data", "owner", "lazy")
+        for name in ("tensor", "parameter", "object", "kind", "storage", "offset", "data", "owner", "lazy", "items")
     )
 
 
@@ -50,7 +50,8 @@ def _found(tensors: Sequence[torch.Tensor], lazy: Sequence[torch.Tensor]) -> Lay
     storage = only_word(tensors, count, lambda t: (t._cdata, t.untyped_storage()._cdata))
     offset = only_word(tensors, count, lambda t: (t._cdata, int(t.storage_offset())))
     data = only_word(tensors, kept, lambda t: (t.untyped_storage()._cdata, t.untyped_storage().data_ptr()))
-    if place is None or len(kinds) != 1 or None in (storage, offset, data):
+    items = _list_items()
+    if place is None or len(kinds) != 1 or None in (storage, offset, data, items):
         return None
     assert data is not None
     for owner in (data + 1, data + 2):  # what frees the data lies beside its address
@@ -58,8 +59,15 @@ def _found(tensors: Sequence[torch.Tensor], lazy: Sequence[torch.Tensor]) -> Lay
         marks = {word(t.untyped_storage()._cdata + WORD * owner) for t in lazy}
         if len(marks) == 1 and marks.isdisjoint(others):
             classes = id(torch.Tensor), id(torch.nn.Parameter)
-            return Layout(*classes, place // WORD, *kinds, storage, offset, data, owner, *marks)
+            return Layout(*classes, place // WORD, *kinds, storage, offset, data, owner, *marks, items)
     return None
+
+
+def _list_items() -> int | None:
+    """The word of a list that refers to its items, as CPython has it."""
+    lists = [[object() for _ in range(n)] for n in (1, 5, 100)]
+    held = all(words(word(id(one) + LIST_ITEMS), len(one)) == tuple(map(id, one)) for one in lists)
+    return LIST_ITEMS // WORD if held else None
 
 
 def _right(found: Layout, tensors: Sequence[torch.Tensor], lazy: Sequence[torch.Tensor]) -> bool:
