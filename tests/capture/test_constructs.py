@@ -12,6 +12,7 @@ from tests.capture.constructs import (  # noqa: F401  (fill the table)
     python_rules,
     standard_library,
     torch_objects,
+    user_containers,
 )
 from tests.capture.constructs.harness import PROGRAMS, check
 

@@ -119,9 +119,7 @@ class _Attempt:
             assert self.reason is not None
             found = self._frames_to_split(self.reason, clean=True)
         except Raised as raised:
-            raise CannotCapture(
-                BreakReason("exception", f"{type(raised.error).__name__}: {raised.error}", raised.where)
-            ) from None
+            raise CannotCapture(BreakReason("exception", _told(raised.error), raised.where)) from None
         finally:
             self.t.active = False
             self.after = Settings()
@@ -270,6 +268,14 @@ class _Attempt:
         captured = CapturedGraph(module, t.inputs.inputs, t.shape_env, self.root.name, grad, attributes)
         captured.attributes["draws"] = t.mode.draws
         return captured
+
+
+def _told(error: BaseException) -> str:
+    """What an error says, which may show numbers that only the graph computes."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except GraphBreak:
+        return type(error).__name__
 
 
 def _advanced(revived: tuple[Any, TracedGenerator]) -> CallEffect:

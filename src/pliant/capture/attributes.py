@@ -67,7 +67,18 @@ _NATIVE_TYPES: frozenset[type] = frozenset(
 
 
 def get_attr(t: Tracer, obj: Any, name: str) -> Any:
-    """The value of `obj.name`."""
+    """The value of `obj.name`. An error that does not say which attribute was asked of which object is told."""
+    try:
+        return _attribute(t, obj, name)
+    except Raised as raised:
+        error = raised.error
+        if isinstance(error, AttributeError) and error.name is None and error.obj is None:
+            if not t.world.is_foreign(error):
+                error.name, error.obj = name, obj
+        raise
+
+
+def _attribute(t: Tracer, obj: Any, name: str) -> Any:
     cls = type(obj)
     if cls is FakeTensor:
         return _tensor_attribute(t, obj, name)
@@ -99,6 +110,8 @@ def _native(t: Tracer, obj: Any, name: str) -> Any:
 # ---- objects
 def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
     cls = type(obj)
+    if name == "__dict__" and isinstance(obj, threading.local):
+        raise GraphBreak("unknown-object", "the __dict__ of a thread local")
     if name == "__dict__":
         return t.world.instance_dict(obj) if t.world.is_foreign(obj) and hasattr(obj, name) else _native(t, obj, name)
     if name == "__class__" and not claims_class(t, cls):

@@ -7,6 +7,7 @@ Holds:  C code runs during the trace only if a table says that it is free of sid
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import inspect
@@ -483,6 +484,8 @@ def _call_class(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
         if standard_class(type(cls)) and hasattr(cls, "__members__"):
             return handlers.call_enum(t, cls, args, kwargs)
         return call(t, meta_call, (cls, *args), kwargs)
+    if isinstance(meta_call, type):  # a class is no descriptor: `dict`, of a typed dict
+        return call(t, meta_call, args, kwargs)
     return instantiate(t, cls, args, kwargs)
 
 
@@ -505,9 +508,15 @@ def instantiate(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
         result = call(t, init, (obj, *args), kwargs)
         if result is not None:
             raise Raised(TypeError(f"__init__() should return None, not '{class_name(result)}'"))
+    elif isinstance(obj, _CONTAINERS):
+        handlers.call_native(t, init.__get__(obj), args, kwargs)
     elif init not in (object.__init__, type.__init__, weakref.ref.__init__) and not isinstance(obj, BaseException):
         t.native(init, obj, *(t.iterable(a) if not isinstance(a, dict) else t.mapping(a) for a in args), **kwargs)
     return obj
+
+
+_CONTAINERS = (list, dict, set, collections.deque)
+_EMPTY_AT_FIRST = tuple(cls.__new__ for cls in _CONTAINERS)
 
 
 def _new_object(t: Tracer, cls: type, new: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -528,7 +537,7 @@ def _new_object(t: Tracer, cls: type, new: Any, args: tuple[Any, ...], kwargs: d
         return class_statements.new_class(t, cls, functools.partial(new, cls), args, kwargs)
     if issubclass(cls, weakref.ref) and new is weakref.ref.__new__:
         return handlers.make_reference(t, cls, args, kwargs)
-    if issubclass(cls, (list, dict, set)) and new in (list.__new__, dict.__new__, set.__new__):
+    if new in _EMPTY_AT_FIRST and issubclass(cls, _CONTAINERS):
         return t.native(new, cls)
     if issubclass(cls, (tuple, frozenset, str, int, float)):
         return t.native(

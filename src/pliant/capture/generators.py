@@ -43,6 +43,19 @@ class TracedGenerator:
         self.handled: BaseException | None = None  # what it was handling when it was suspended
         frame.tracer.open_generators += 1
 
+    @property
+    def gi_running(self) -> bool:
+        return self.running
+
+    @property
+    def gi_suspended(self) -> bool:
+        return self.started and not self.finished and not self.running
+
+    @property
+    def gi_frame(self) -> None:
+        if not self.finished:
+            raise GraphBreak("unknown-object", "the frame of a generator")
+
     def __iter__(self) -> TracedGenerator:
         return self
 

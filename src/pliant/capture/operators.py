@@ -324,6 +324,8 @@ def length(t: Tracer, value: Any) -> Any:
     if t.world.needs_guards(value):
         added = t.world.unread_additions(value)
         if added is None and t.world.has_changes(value):
+            if isinstance(value, dict) and type(value) not in DICT_TYPES:
+                return len(t.world.keys_of(value))
             value = t.world.adopt(value)
             return len(value)
         source = t.world.source_of(value)

@@ -96,9 +96,7 @@ def known_length(t: Tracer, container: Any) -> int:
 def _own_dict_item(t: Tracer, container: Any, key: Any) -> Any:
     key = t.hashable(key)
     if type(container) is collections.defaultdict and key not in container:
-        factory = container.default_factory
-        if factory is not None:
-            container[key] = t.call(factory, (), {})
+        return _missing_item(t, container, key)
     return t.native(operator.getitem, container, key)
 
 
@@ -123,10 +121,19 @@ def dict_item(t: Tracer, container: Any, key: Any) -> Any:
         value = dict.get(container, key, MISSING)
     if value is not MISSING:
         return t.world.resolve(value)
+    return _missing_item(t, container, key)
+
+
+def _missing_item(t: Tracer, container: Any, key: Any) -> Any:
     missing = python_method(t, container, "__missing__")
     if missing is not None:
         return t.call(missing, (container, key), {})
-    raise Raised(KeyError(key))
+    factory = t.get_attr(container, "default_factory") if isinstance(container, collections.defaultdict) else None
+    if factory is None:
+        raise Raised(KeyError(key))
+    made = t.call(factory, (), {})
+    store_subscript(t, container, key, made)
+    return made
 
 
 def _foreign_item(t: Tracer, container: Any, key: Any) -> Any:

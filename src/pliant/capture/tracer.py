@@ -361,6 +361,8 @@ class Tracer:
         if type(value) is dict:
             inner = within | {id(value)}
             return {k: self.concrete_tree(v, inner) for k, v in value.items()}
+        if type(value) is slice:
+            return slice(*(self.concrete_tree(v, within) for v in (value.start, value.stop, value.step)))
         return value
 
     def refuse_opaque(self, *values: Any, within: frozenset[int] = frozenset()) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture import operators, subscripts
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.random_numbers import make_generator
 from pliant.capture.handlers.table import CLASSES, Args, ClassHandler, Kwargs
 from pliant.capture.value_kinds import class_name, concrete
@@ -49,8 +49,18 @@ def pairs_or_mapping(t: Tracer, value: Any) -> Any:
         return value
     if isinstance(value, dict) or operators.python_method(t, value, "keys") is not None:
         return t.mapping(value)
-    pairs = [tuple(t.sequence(pair)) for pair in t.sequence(value)]
+    pairs = [_pair(t, i, pair) for i, pair in enumerate(t.sequence(value))]
     return [(t.hashable(pair[0]), *pair[1:]) if pair else pair for pair in pairs]
+
+
+def _pair(t: Tracer, index: int, pair: Any) -> Args:
+    try:
+        return tuple(t.sequence(pair))
+    except Raised as raised:
+        if not isinstance(raised.error, TypeError):
+            raise
+        error = TypeError(f"cannot convert dictionary update sequence element #{index} to a sequence")
+        raise Raised(error) from None
 
 
 # Of these classes only so many arguments are iterables; the others are numbers.

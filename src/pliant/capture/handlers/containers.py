@@ -63,6 +63,8 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
     if isinstance(method, types.MethodType):  # a subclass' own method: what was asked for is the base class'
         method = functools.partial(getattr(_native_base(receiver), name), receiver)
     args = tuple(_container_argument(t, receiver, name, i, a) for i, a in enumerate(args))
+    if isinstance(receiver, collections.deque):
+        kwargs = {k: concrete(v) if k == "maxlen" else t.iterable(v) for k, v in kwargs.items()}
     if name in ("index", "count", "remove", "__eq__", "__contains__"):
         t.refuse_opaque(receiver, *args)
     return t.native(method, *args, **kwargs)
@@ -91,18 +93,17 @@ def _container_argument(t: Tracer, receiver: Any, name: str, index: int, value: 
         if name in ("add", "discard", "remove"):
             return t.hashable(value)
         return t.iterable(value) if isinstance(value, (set, frozenset)) else map(t.hashable, t.iterable(value))
-    if name in (
-        "extend",
-        "extendleft",
-        "__iadd__",
-    ):
+    if name == "__init__" and isinstance(receiver, dict):
+        is_factory = isinstance(receiver, collections.defaultdict) and index == 0
+        return value if is_factory else pairs_or_mapping(t, value)
+    if name in ("extend", "extendleft", "__iadd__") or name == "__init__" and index == 0:
         return t.iterable(value)
     if name == "update":
         return pairs_or_mapping(t, value)
     if (
         isinstance(receiver, (list, collections.deque))
-        and name in ("insert", "pop", "rotate", "__getitem__", "__delitem__")
-        and index == 0
+        and name in ("insert", "pop", "rotate", "__getitem__", "__delitem__", "__init__")
+        and index == (name == "__init__")
     ):
         return concrete(value)
     return value
@@ -175,7 +176,7 @@ def _str_mod(t: Tracer, receiver: Any, args: Args, kwargs: Kwargs) -> Any:
     value = t.concrete_tree(t.internalize(args[0]))
     if isinstance(value, tuple):
         value = tuple(_shown(t, v) for v in value)
-    elif isinstance(value, dict):
+    elif isinstance(value, dict) and (type(value) is dict or "%(" in receiver):
         value = {k: _shown(t, v) for k, v in value.items()}
     else:
         value = _shown(t, value)

@@ -86,8 +86,9 @@ def is_output(t: Tracer, file: Any) -> bool:
 @handles(print)
 def _print(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     between, end = (kwargs.get(name) for name in ("sep", "end"))
-    if not all(one is None or isinstance(one, str) for one in (between, end)):
-        raise GraphBreak("bad-call", "print with a separator or an end that is no text")
+    fit = kwargs.keys() <= {"sep", "end", "file", "flush"}
+    if not fit or not all(one is None or isinstance(one, str) for one in (between, end)):
+        raise GraphBreak("bad-call", "print with what it does not know, or a separator or an end that is no text")
     file = kwargs.pop("file", None)
     if file is not None and is_output(t, file):
         kwargs["file"] = file

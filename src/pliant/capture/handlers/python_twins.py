@@ -5,16 +5,22 @@ Holds:  so comparisons of the program run in the interpreter, and numbers in a l
 
 from __future__ import annotations
 
+import collections
 import functools
 import importlib.util
 import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from pliant.capture.handlers.table import TABLE, Args, Kwargs
+from pliant.capture.handlers.c_functions import call_native
+from pliant.capture.handlers.table import TABLE, Args, Kwargs, handles
+from pliant.capture.value_kinds import DICT_TYPES
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+
+_count: Any = vars(collections)["_count_elements"]
 
 
 @functools.cache
@@ -37,6 +43,13 @@ def _in_python(name: str) -> types.ModuleType:
 
 def _twin(module: str, name: str, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return t.call(vars(_in_python(module))[name], args, kwargs)
+
+
+@handles(_count)
+def _count_elements(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """Of a subclass, whose items are read and stored by methods that may be the program's."""
+    own = type(args[0]) in DICT_TYPES
+    return call_native(t, _count, args, kwargs) if own else _twin("collections", "_count_elements", t, args, kwargs)
 
 
 for _module in ("heapq", "bisect"):

@@ -196,6 +196,8 @@ def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     plain = t.world.type_lookup(type(args[0]), "__hash__") is object.__hash__
     if plain and not isinstance(_id(t, args, {}), TracedId):
         return t.native(hash, args[0])
+    if type(args[0]).__hash__ is None:
+        raise Raised(TypeError(f"unhashable type: '{type(args[0]).__name__}'"))
     raise GraphBreak("unknown-call", "hash() of an object without __hash__")
 
 

@@ -280,7 +280,7 @@ def _dataclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 @handles(sys.exc_info)
 def _exc_info(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     error = t.handling()
-    return (None, None, None) if error is None else (type(error), error, None)
+    return (None, None, None) if error is None else (type(error), error, t.get_attr(error, "__traceback__"))
 
 
 @handles(sys.exit)
