@@ -22,7 +22,7 @@ from typing import Any
 from pliant import config
 from pliant.debug import dump
 from pliant.errors import AssumptionError, CompileError
-from pliant.graph.contracts import AtenGraph, CapturedGraph, Runnable
+from pliant.graph.contracts import WROTE, AtenGraph, CapturedGraph, Runnable
 from pliant.graph.unbacked import assume
 from pliant.guards import native_watch
 
@@ -42,7 +42,7 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
             return aot_eager(captured)
         case "lower":
             return build(captured, interpret_loops)
-    return build(captured, compile_graph)
+    return _telling(_written(captured), build(captured, compile_graph), knows=False)
 
 
 def aot_eager(captured: CapturedGraph) -> GraphCallable:
@@ -63,10 +63,12 @@ def eager(captured: CapturedGraph) -> GraphCallable:
 
 
 def undoing(captured: CapturedGraph, run: GraphCallable) -> GraphCallable:
-    """`run` of a graph that writes its inputs as it goes: where an assumption fails, it leaves them as they were."""
+    """`run` of a graph that writes its inputs as it goes: where an assumption fails, it leaves them as they were; an
+    error of an operator says whether they were written.
+    """
+    written = _written(captured)
     if all(node.target is not assume for node in captured.module.graph.nodes):
-        return run
-    written = [i for i, one in enumerate(captured.inputs) if one.kind == "tensor" and one.fake._version > 0]
+        return _telling(written, run, knows=True)
 
     def undone(inputs: list[Any]) -> Sequence[Any]:
         before = [(inputs[i], inputs[i].detach().clone()) for i in written]
@@ -78,6 +80,32 @@ def undoing(captured: CapturedGraph, run: GraphCallable) -> GraphCallable:
             raise
 
     return undone if written else run
+
+
+def _written(captured: CapturedGraph) -> list[int]:
+    """Which inputs the graph writes, perhaps."""
+    tensors = [(i, one.fake) for i, one in enumerate(captured.inputs) if one.kind == "tensor"]
+    return [i for i, fake in tensors if fake is not None and (fake.is_inference() or fake._version > 0)]
+
+
+def _telling(written: list[int], run: GraphCallable, knows: bool) -> GraphCallable:
+    """`run`, whose errors say that inputs were written before. `knows`: their versions tell."""
+
+    def told(inputs: list[Any]) -> Sequence[Any]:
+        before = [_writes(inputs[i]) for i in written] if knows else []
+        try:
+            return run(inputs)
+        except Exception as error:
+            if not knows or before != [_writes(inputs[i]) for i in written]:
+                setattr(error, WROTE, not isinstance(error, AssumptionError))
+            raise
+
+    return told if written else run
+
+
+def _writes(tensor: Any) -> object:
+    """How often it was written; of inference tensors that is not known."""
+    return object() if tensor.is_inference() else tensor._version
 
 
 def _build_watch(text: str) -> ctypes.PyDLL | None:

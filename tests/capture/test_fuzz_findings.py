@@ -493,3 +493,74 @@ def test_a_generator_that_returns_nothing_ends_with_an_error_of_no_argument(brea
             return x + 1, error.args, str(error)
 
     assert pliant.compile(program, backend="eager")(torch.ones(1)) == program(torch.ones(1))
+
+
+def out_of_range(x):
+    return x[torch.tensor([99]).clone()]
+
+
+def failing_operator_behind_effects(x, log):
+    log.append("before")
+    print("before", x.shape[0])
+    return out_of_range(x)
+
+
+def failing_operator_that_is_caught(x, log):
+    try:
+        return out_of_range(x)
+    except IndexError as error:
+        log.append(str(error))
+    return x + 1
+
+
+def failing_operator_in_a_block(x, log):
+    with contextlib.suppress(IndexError):
+        log.append(1)
+        try:
+            out_of_range(x)
+        finally:
+            log.append(2)
+    return x + len(log)
+
+
+def writes_that_overlap(x, log):
+    log.append(1)
+    y = x * 2
+    y -= torch.split(y, 1)[0]
+    return y
+
+
+def writes_that_do_not_overlap(x, log):
+    y = x.repeat(4, 2)
+    y[:, 0].mul_(y[:, 1])
+    y[0] += y[1]
+    y.add_(y)
+    return y
+
+
+BY_DATA = [
+    failing_operator_behind_effects,
+    failing_operator_that_is_caught,
+    failing_operator_in_a_block,
+    writes_that_overlap,
+    writes_that_do_not_overlap,
+]
+
+
+COMPILED = [(failing_operator_behind_effects, "pliant"), (writes_that_overlap, "pliant")]
+
+
+@pytest.mark.parametrize("function, backend", [*((f, "eager") for f in BY_DATA), *COMPILED])
+def test_an_operator_that_fails_when_it_runs(function, backend):
+    compiled = pliant.compile(function, backend=backend)
+    for size in (3, 3, 5):
+        want, got = (observe(f, (torch.arange(float(size)), [])) for f in (function, compiled))
+        assert same(got, want)
+
+
+def test_errors_of_a_backend_are_its_own():
+    def failing(*inputs):
+        raise RuntimeError("the backend's")
+
+    with pytest.raises(RuntimeError, match="the backend's"):
+        pliant.compile(lambda x: x + 1, backend=lambda module, inputs: failing)(torch.ones(2))

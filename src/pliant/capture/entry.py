@@ -47,7 +47,7 @@ from pliant.capture.trace import (
     SetItem,
     Trace,
 )
-from pliant.graph.contracts import CapturedGraph
+from pliant.graph.contracts import WROTE, CapturedGraph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards import alike
 from pliant.guards.codegen import ARGUMENT, HELD, MISS, READ_ERRORS, RELATION, SHAPE, STATE, GuardWriter, Step, rank
@@ -231,20 +231,38 @@ def _graph_call(
     inputs = _graph_inputs(writer, section, [i.source for i in trace.graph.inputs])
     call = f"{writer.names.define('graph', graph)}([{', '.join(inputs)}])"
     line = f"[{', '.join(outputs)}] = {call}" if outputs else call
-    if eager is None or not trace.graph.shape_env.has_unbacked:
+    if eager is None:
         return [line]
     instead = writer.names.define("eager", eager)
     state = "get_rng_state()" if trace.graph.attributes.get("draws") else "None"
     if state != "None":
         writer.names.define("get_rng_state", torch.get_rng_state)
     again = ["    for restore, state in generators:", "        restore(state)"] if trace.draws else []
-    tail = ["except Exception as error:", *again, "    failed = str(error)"]
+    fails = writer.names.define("is_of_operator", is_of_operator)
+    refuse = [f"    if not {fails}(error):", "        raise"]
+    tail = ["except Exception as error:", *refuse, *again, "    failed = str(error)"]
     # Outside the handler: what eager raises has nothing to do with what is handled there.
     served = f"{instead}(failed, args, kwargs, random_state)"
     if passed is not None:
         served = f"[*[None] * {passed - 1}, lambda *rest: {served}]"
     serve = ["if failed is not None:", f"    return {served}"]
     return [f"random_state = {state}", "failed = None", "try:", f"    {line}", *tail, *serve]
+
+
+def is_of_operator(error: BaseException) -> bool:
+    """Whether an operator of the graph failed, or what was assumed of its data, when nothing was written yet.
+
+    A backend of the user's may have errors of its own.
+    """
+    if getattr(error, WROTE, False):
+        return False
+    frame, last = error.__traceback__, ""
+    while frame is not None:
+        last = frame.tb_frame.f_globals.get("__name__", "")
+        if frame.tb_frame.f_code.co_filename.startswith("<eval_with_key>"):
+            return True
+        frame = frame.tb_next
+    return last.partition(".")[0] in ("", "pliant", "torch")
 
 
 def _classes(trace: Trace, writer: GuardWriter, outputs: list[str]) -> list[str]:

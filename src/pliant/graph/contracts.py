@@ -32,6 +32,10 @@ class GraphInput:
     static: bool = False
 
 
+# An attribute of an error of a running graph: inputs were written before it.
+WROTE = "_pliant_wrote"
+
+
 @dataclass(slots=True, eq=False)
 class CapturedGraph:
     """What capture hands over: `module(*flat_inputs)` returns the tuple of output values."""

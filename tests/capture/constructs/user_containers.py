@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import enum
 import functools
 import itertools
 import sys
@@ -229,3 +230,21 @@ def where_errors_come_from(x, y):
     except KeyError:
         kind, value, trace = sys.exc_info()
     return x, found, kind, value.args, trace is not None
+
+
+class Levels(enum.Enum):
+    LOW = 1
+
+    @classmethod
+    def _missing_(cls, value):
+        ASKED.append(value)
+        return cls.LOW
+
+
+ASKED: list[int] = []
+
+
+@area
+def missing_enum_member(x, y):
+    ASKED.clear()
+    return x + 1, Levels(7), Levels(1), list(ASKED)

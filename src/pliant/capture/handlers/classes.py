@@ -292,6 +292,17 @@ def call_enum(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
         made = _construct_plain(t, cls, args, kwargs)
         t.world.made[id(made)] = made
         return made
-    member = t.native(cls, *(concrete(a) for a in args), **kwargs)
+    values = [concrete(a) for a in args]
+    missing = t.world.type_lookup(cls, "_missing_")
+    if isinstance(missing, classmethod) and missing.__func__.__module__ != "enum" and not _has_member(cls, *values):
+        member = t.call(missing.__func__, (cls, *values), kwargs)
+        if not isinstance(member, cls):
+            raise GraphBreak("bad-call", f"{values} is no {cls.__name__}")
+    else:
+        member = t.native(cls, *values, **kwargs)
     t.world.set_origin(member, held(member, str(member)))
     return member
+
+
+def _has_member(cls: Any, value: Any, *rest: Any) -> bool:
+    return isinstance(value, cls) or any(member.value == value for member in cls.__members__.values())

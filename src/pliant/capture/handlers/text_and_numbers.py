@@ -19,7 +19,8 @@ import torch
 
 from pliant.capture import operators, subscripts
 from pliant.capture.arrays import is_array
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.attributes import bring_class
+from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import element, in_message, to_float, to_int
 from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
 from pliant.capture.number_domains import within_domain
@@ -307,7 +308,10 @@ def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         result = t.call(method, (a, b), {})
         if result is not NotImplemented:
             return result
-    if any(isinstance(a, FakeTensor) or type(a) in SYMBOLIC_TYPES for a in args):
+    if any(isinstance(a, FakeTensor) for a in args):
+        names = " and ".join(f"'{bring_class(t, a).__name__}'" for a in args)
+        raise Raised(TypeError(f"unsupported operand type(s) for divmod(): {names}"))
+    if any(type(a) in SYMBOLIC_TYPES for a in args):
         return operators.binary(t, "//", *args), operators.binary(t, "%", *args)
     t.refuse_opaque(*args)
     return t.native(divmod, *args)
