@@ -16,6 +16,7 @@ from pliant.errors import Unsupported
 from pliant.ir.scalar import Scalar, apply, const
 from pliant.lowering.context import Lowering
 from pliant.lowering.creation import filled
+from pliant.lowering.formulas import add, mul, square, sub
 from pliant.lowering.pointwise import elements, number, reader
 from pliant.lowering.reduction import count, keep, mapped, mean_of, rounded, variance_of
 from pliant.lowering.tensors import Shape, Tensor, opmath
@@ -23,18 +24,6 @@ from pliant.lowering.views import reshape_to
 from pliant.symbolic.expr import ONE
 
 aten = torch.ops.aten
-
-
-def add(a: Scalar, b: Scalar) -> Scalar:
-    return apply("add", a, b)
-
-
-def sub(a: Scalar, b: Scalar) -> Scalar:
-    return apply("sub", a, b)
-
-
-def mul(a: Scalar, b: Scalar) -> Scalar:
-    return apply("mul", a, b)
 
 
 def _rstd(low: Lowering, variance: Tensor, eps: Any) -> Tensor:
@@ -123,23 +112,28 @@ def _normalized_gradient(
     """rstd * (g - mean(g) - hat * mean(g * hat)), means over `dims`; rstd broadcasts."""
     first = keep(mean_of(low, scaled, dims, dtype), dims)
     second = keep(mean_of(low, _combined(low, dtype, scaled.shape, (scaled, hat), mul, 1), dims, dtype), dims)
+    return _combined(low, dtype, scaled.shape, (scaled, hat, rstd, first, second), _centred, 5)
 
-    def formula(g: Scalar, h: Scalar, r: Scalar, a: Scalar, b: Scalar) -> Scalar:
-        return mul(r, sub(sub(g, a), mul(h, b)))
 
-    return _combined(low, dtype, scaled.shape, (scaled, hat, rstd, first, second), formula, 5)
+def _centred(g: Scalar, h: Scalar, scale: Scalar, mean: Scalar, slope: Scalar) -> Scalar:
+    return mul(scale, sub(sub(g, mean), mul(h, slope)))
 
 
 # -- batch norm: channels are dimension 1 -----------------------------------------------------------------------------
 
 
-def _spread(t: Tensor | None, rank: int) -> Tensor | None:
+def _spread(t: Tensor, rank: int) -> Tensor:
     """[C] as [C, 1, ...], which broadcasts along dimension 1 of a tensor of that rank."""
-    return None if t is None else reshape_to(t, (*t.shape, *[ONE] * (rank - 2)))
-
-
-def _spread_(t: Tensor, rank: int) -> Tensor:
     return reshape_to(t, (*t.shape, *[ONE] * (rank - 2)))
+
+
+def _affine_of_channels(
+    low: Lowering, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: Tensor | None, dtype: torch.dtype
+) -> Tensor:
+    """As `_affine`, of what is known of each channel."""
+    rank = len(x.shape)
+    scale, shift = (None if t is None else _spread(t, rank) for t in (weight, bias))
+    return _affine(low, x, _spread(mean, rank), _spread(rstd, rank), scale, shift, dtype)
 
 
 def _batch_norm_training(
@@ -152,20 +146,15 @@ def _batch_norm_training(
     variance, mean = variance_of(low, x, dims, dtype, 0)
     variance.uses = 2
     rstd = _rstd(low, variance, eps)
-    result = _affine(
-        low, x, _spread_(mean, rank), _spread_(rstd, rank), _spread(weight, rank), _spread(bias, rank), dtype
-    )
-    return result, mean, rstd, variance
+    return _affine_of_channels(low, x, mean, rstd, weight, bias, dtype), mean, rstd, variance
 
 
 def _batch_norm_eval(
     low: Lowering, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, variance: Tensor, eps: float
 ) -> Tensor:
-    rank, dtype = len(x.shape), opmath(x.dtype)
+    dtype = opmath(x.dtype)
     rstd = _rstd(low, mapped(low, variance, dtype, lambda v: v, 0), eps)
-    return _affine(
-        low, x, _spread_(mean, rank), _spread_(rstd, rank), _spread(weight, rank), _spread(bias, rank), dtype
-    )
+    return _affine_of_channels(low, x, mean, rstd, weight, bias, dtype)
 
 
 def _moving(low: Lowering, running: Tensor, value: Tensor, momentum: float, dtype: torch.dtype) -> Tensor:
@@ -234,7 +223,7 @@ def _batch_norm_backward(
         mean, rstd = running_mean, _rstd(low, mapped(low, running_var, dtype, lambda v: v, 0), eps)
     grad.uses, x.uses = max(grad.uses, 3), max(x.uses, 2)
     hat = _combined(
-        low, dtype, x.shape, (x, _spread_(mean, rank), _spread_(rstd, rank)), lambda a, m, r: mul(sub(a, m), r), 2
+        low, dtype, x.shape, (x, _spread(mean, rank), _spread(rstd, rank)), lambda a, m, r: mul(sub(a, m), r), 2
     )
     products = _combined(low, dtype, x.shape, (grad, hat), mul, 1)
     dot, total = low.reduce(products, dims, "sum", dtype, dtype), low.reduce(grad, dims, "sum", dtype, dtype)
@@ -256,18 +245,15 @@ def _batch_input_gradient(
     dtype = hat.dtype
     rank = len(hat.shape)
     scale = rstd if weight is None else _combined(low, dtype, rstd.shape, (rstd, weight), mul, 1)
-    scale = _spread_(scale, rank)
+    scale = _spread(scale, rank)
     if not training:
         return _combined(low, dtype, hat.shape, (grad, scale), mul, 1)
     n = low.number(count(low, hat, dims), dtype)
-    means = [_spread_(mapped(low, t, dtype, lambda a: apply("div", a, n), 8), rank) for t in (total, dot)]
+    means = [_spread(mapped(low, t, dtype, lambda a: apply("div", a, n), 8), rank) for t in (total, dot)]
     for m in means:
         m.uses = 2
 
-    def formula(g: Scalar, h: Scalar, s: Scalar, a: Scalar, b: Scalar) -> Scalar:
-        return mul(s, sub(sub(g, a), mul(h, b)))
-
-    return _combined(low, dtype, hat.shape, (grad, hat, scale, *means), formula, 5)
+    return _combined(low, dtype, hat.shape, (grad, hat, scale, *means), _centred, 5)
 
 
 # -- group norm -------------------------------------------------------------------------------------------------------
@@ -296,14 +282,10 @@ def _group_norm(
 
 
 def _mse_loss(low: Lowering, out: torch.Tensor, x: Tensor, y: Tensor, reduction: int = 1) -> Tensor:
-    def formula(a: Scalar, b: Scalar) -> Scalar:
-        d = sub(a, b)
-        return mul(d, d)
-
     if x.shape != y.shape:
         raise Unsupported("sizes that differ")
     dtype = opmath(out.dtype)
-    squares = _combined(low, dtype, x.shape, (x, y), formula, 2)
+    squares = _combined(low, dtype, x.shape, (x, y), lambda a, b: square(sub(a, b)), 2)
     dims = list(range(len(x.shape)))
     if reduction == 0:
         return rounded(squares, out.dtype)

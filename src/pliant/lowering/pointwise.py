@@ -8,6 +8,7 @@ Holds:  arguments are converted to one dtype as eager does, halves are computed 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -198,10 +199,6 @@ def _modulo(op: str) -> Callable[..., Tensor]:
     return rule
 
 
-def _floor_divide(low: Lowering, out: torch.Tensor, x: Any, y: Any) -> Tensor:
-    return _divide(low, out, x, y, "floor")
-
-
 def _power(low: Lowering, out: torch.Tensor, x: Any, y: Any) -> Tensor:
     dtype = opmath(out.dtype)
     if not isinstance(y, (Tensor, Expr)):
@@ -263,10 +260,6 @@ def _clamp(low: Lowering, out: torch.Tensor, x: Tensor, minimum: Any = None, max
     return elements(low, out, (x, minimum, maximum), opmath(out.dtype), formula, 2)
 
 
-def _clamp_min(low: Lowering, out: torch.Tensor, x: Tensor, minimum: Any) -> Tensor:
-    return _clamp(low, out, x, minimum)
-
-
 def _clamp_max(low: Lowering, out: torch.Tensor, x: Tensor, maximum: Any) -> Tensor:
     return _clamp(low, out, x, None, maximum)
 
@@ -286,21 +279,9 @@ def _addcmul(op: str) -> Callable[..., Tensor]:
     return rule
 
 
-def _lerp(low: Lowering, out: torch.Tensor, start: Tensor, end: Tensor, weight: Any) -> Tensor:
-    return elements(low, out, (start, end, weight), opmath(out.dtype), formulas.lerp, 5)
-
-
-def _zero_one(low: Lowering, out: torch.Tensor, x: Tensor) -> Tensor:
-    return elements(low, out, (x,), torch.bool, lambda a: apply("bit_not", a))
-
-
 def _abs(low: Lowering, out: torch.Tensor, x: Tensor) -> Tensor:
     unsigned = out.dtype in (torch.uint8, torch.bool)
     return elements(low, out, (x,), opmath(out.dtype), (lambda a: a) if unsigned else (lambda a: apply("abs", a)))
-
-
-def _float_unary(op: str) -> Callable[..., Tensor]:
-    return only_floats(simple(op))
 
 
 def _overloads(names: str, rule: Callable[..., Any], *overloads: str) -> dict[Any, Callable[..., Any]]:
@@ -332,13 +313,13 @@ def _log_sigmoid(low: Lowering, out: Sequence[torch.Tensor], x: Tensor) -> list[
 
 
 _BOTH = ("Tensor", "Scalar")
-_UNARY = (
+_OF_FLOATS = (
     "sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sigmoid sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-    "atanh erf erfc lgamma"
+    "atanh erf erfc lgamma atan2 hypot nextafter"
 )
 
 RULES: dict[Any, Callable[..., Any]] = {
-    **{k: v for op in _UNARY.split() for k, v in _overloads(op, _float_unary(op)).items()},
+    **{k: v for op in _OF_FLOATS.split() for k, v in _overloads(op, only_floats(simple(op))).items()},
     **{
         k: v
         for op in ("floor", "ceil", "trunc", "round")
@@ -346,16 +327,13 @@ RULES: dict[Any, Callable[..., Any]] = {
     },
     **{k: v for op in ("eq", "ne", "lt", "le", "gt", "ge") for k, v in _overloads(op, comparison(op), *_BOTH).items()},
     **{k: v for op in ("minimum", "maximum", "fmin", "fmax") for k, v in _overloads(op, simple(op)).items()},
-    **_overloads("atan2", only_floats(simple("atan2"))),
-    **_overloads("hypot", only_floats(simple("hypot"))),
-    **_overloads("nextafter", only_floats(simple("nextafter"))),
     **_overloads("copysign", only_floats(simple("copysign")), *_BOTH),
     **_overloads("add", _add("add"), *_BOTH),
     **_overloads("sub", _add("sub"), *_BOTH),
     **_overloads("rsub", _rsub, *_BOTH),
     **_overloads("mul", _mul, *_BOTH),
     **_overloads("div true_divide", _divide, "Tensor", "Scalar", "Tensor_mode", "Scalar_mode"),
-    **_overloads("floor_divide", _floor_divide, "default", "Scalar"),
+    **_overloads("floor_divide", functools.partial(_divide, rounding_mode="floor"), "default", "Scalar"),
     **_overloads("remainder", _modulo("remainder"), *_BOTH),
     **_overloads("fmod", _modulo("fmod"), *_BOTH),
     **_overloads("pow", _power, "Tensor_Tensor", "Tensor_Scalar", "Scalar"),
@@ -365,7 +343,7 @@ RULES: dict[Any, Callable[..., Any]] = {
     **_overloads("square", by_formula(formulas.square, 1)),
     **_overloads("sign sgn", by_formula(formulas.sign, 3)),
     **_overloads("frac", only_floats(by_formula(formulas.frac, 2))),
-    **_overloads("logical_not", _zero_one),
+    **_overloads("logical_not", logical("bit_not")),
     **_overloads("logical_and", logical("bit_and")),
     **_overloads("logical_or", logical("bit_or")),
     **_overloads("logical_xor", logical("bit_xor")),
@@ -382,11 +360,11 @@ RULES: dict[Any, Callable[..., Any]] = {
     **_overloads("clone lift_fresh_copy", convert),
     **_overloads("copy", _copy_values),
     **_overloads("clamp clip", _clamp, "default", "Tensor"),
-    **_overloads("clamp_min", _clamp_min, "default", "Tensor"),
+    **_overloads("clamp_min", _clamp, "default", "Tensor"),
     **_overloads("clamp_max", _clamp_max, "default", "Tensor"),
     **_overloads("addcmul", _addcmul("mul")),
     **_overloads("addcdiv", _addcmul("div")),
-    **_overloads("lerp", _lerp, *_BOTH),
+    **_overloads("lerp", by_formula(formulas.lerp, 5, 3), *_BOTH),
     **_overloads("relu", by_formula(formulas.relu, 1)),
     **_overloads("gelu", by_formula(formulas.gelu, 26)),
     **_overloads("silu", by_formula(formulas.silu, 18)),

@@ -15,6 +15,7 @@ import torch
 from pliant.errors import Unsupported
 from pliant.ir.scalar import Scalar, apply, cast, const, where
 from pliant.lowering.context import Lowering
+from pliant.lowering.formulas import square
 from pliant.lowering.pointwise import number
 from pliant.lowering.tensors import Index, Tensor, numel, opmath
 from pliant.lowering.views import affine, dim_of
@@ -68,13 +69,7 @@ def along(
     for row in rows:
         if row.view is None and row.weight > 1:
             row.uses = max(row.uses, 2)
-    dropped = set(dims)
-
-    def at(index: Index) -> Scalar:
-        outer = [e for d, e in enumerate(index) if d not in dropped]
-        return f(cast(x.at(index), dtype), *[cast(r.at(outer), dtype) for r in rows])
-
-    return low.pointwise(dtype, x.shape, at, cost + (x.weight if x.view is None else 0))
+    return _with_rows(low, (x,), dims, dtype, f, *rows, cost=cost)
 
 
 def rounded(t: Tensor, dtype: torch.dtype) -> Tensor:
@@ -101,10 +96,6 @@ def _sum(
     return _result(low.reduce(x, dims, "sum", out.dtype, opmath(out.dtype)), dims, keepdim)
 
 
-def _sum_all(low: Lowering, out: torch.Tensor, x: Tensor, dtype: Any = None) -> Tensor:
-    return _sum(low, out, x)
-
-
 def mean_of(low: Lowering, x: Tensor, dims: Sequence[int], dtype: torch.dtype) -> Tensor:
     total = low.reduce(x, dims, "sum", dtype, dtype)
     n = low.number(count(low, x, dims), dtype)
@@ -117,10 +108,6 @@ def _mean(
     dims = dims_of(dim, len(x.shape))
     mean = rounded(mean_of(low, x, dims, opmath(out.dtype)), out.dtype)
     return _result(mean, dims, keepdim)
-
-
-def _mean_all(low: Lowering, out: torch.Tensor, x: Tensor, dtype: Any = None) -> Tensor:
-    return _mean(low, out, x)
 
 
 def _extreme(op: str) -> Callable[..., Tensor]:
@@ -150,15 +137,6 @@ def _extreme_and_position(op: str) -> Callable[..., Any]:
     return rule
 
 
-def _position(op: str) -> Callable[..., Tensor]:
-    def rule(low: Lowering, out: torch.Tensor, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-        dims = dims_of(dim, len(x.shape))
-        _refuse_empty(low, x, dims)
-        return _result(low.reduce(x, dims, op, torch.int64), dims, keepdim)
-
-    return rule
-
-
 def _condition(op: str) -> Callable[..., Tensor]:
     def rule(low: Lowering, out: torch.Tensor, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         if out.dtype is not torch.bool:  # uint8 gives uint8
@@ -183,12 +161,8 @@ def moments(low: Lowering, x: Tensor, dims: Sequence[int], dtype: torch.dtype) -
     """The mean, and the sum of squared differences from it."""
     mean = mean_of(low, x, dims, dtype)
     mean.uses = 2
-    centred = along(low, x, dims, dtype, lambda a, m: _square(apply("sub", a, m)), mean, cost=2)
+    centred = along(low, x, dims, dtype, lambda a, m: square(apply("sub", a, m)), mean, cost=2)
     return mean, low.reduce(centred, dims, "sum", dtype, dtype)
-
-
-def _square(a: Scalar) -> Scalar:
-    return apply("mul", a, a)
 
 
 def variance_of(
@@ -346,7 +320,7 @@ def _norm(
     dims = dims_of(dim, len(x.shape))
     math = opmath(out.dtype)
     if p == 2:
-        squares = low.reduce(mapped(low, x, math, _square), dims, "sum", math, math)
+        squares = low.reduce(mapped(low, x, math, square), dims, "sum", math, math)
         result = mapped(low, squares, math, lambda s: apply("sqrt", s), 5)
     elif p == 1:
         result = low.reduce(mapped(low, x, math, lambda a: apply("abs", a)), dims, "sum", math, math)
@@ -355,14 +329,10 @@ def _norm(
     return _result(rounded(result, out.dtype), dims, keepdim)
 
 
-def _norm_scalar(low: Lowering, out: torch.Tensor, x: Tensor, p: Any = 2) -> Tensor:
-    return _norm(low, out, x, p)
-
-
 RULES: dict[Any, Callable[..., Any]] = {
-    aten.sum.default: _sum_all,
+    aten.sum.default: _sum,
     aten.sum.dim_IntList: _sum,
-    aten.mean.default: _mean_all,
+    aten.mean.default: _mean,
     aten.mean.dim: _mean,
     aten.amax.default: _extreme("max"),
     aten.amin.default: _extreme("min"),
@@ -370,8 +340,8 @@ RULES: dict[Any, Callable[..., Any]] = {
     aten.min.default: _extreme("min"),
     aten.max.dim: _extreme_and_position("max"),
     aten.min.dim: _extreme_and_position("min"),
-    aten.argmax.default: _position("argmax"),
-    aten.argmin.default: _position("argmin"),
+    aten.argmax.default: _extreme("argmax"),
+    aten.argmin.default: _extreme("argmin"),
     aten.any.default: _condition("any"),
     aten._is_any_true.default: _condition("any"),
     aten._is_all_true.default: _condition("all"),
@@ -380,7 +350,7 @@ RULES: dict[Any, Callable[..., Any]] = {
     aten.all.default: _condition("all"),
     aten.all.dim: _condition("all"),
     aten.all.dims: _condition("all"),
-    aten.prod.default: lambda low, out, x, dtype=None: _prod(low, out, x),
+    aten.prod.default: _prod,
     aten.prod.dim_int: _prod,
     aten.var.correction: _var(False, False),
     aten.var.dim: _var(False, False),
@@ -398,5 +368,5 @@ RULES: dict[Any, Callable[..., Any]] = {
     aten.logsumexp.default: _logsumexp,
     aten.linalg_vector_norm.default: _norm,
     aten.norm.ScalarOpt_dim: _norm,
-    aten.norm.Scalar: _norm_scalar,
+    aten.norm.Scalar: _norm,
 }

@@ -7,14 +7,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from pliant.graph.shape_rules import factories, indexing, linear_algebra, matmul, neural, reductions, views
+from pliant.graph.shape_rules import (
+    factories,
+    indexing,
+    like_operand,
+    linear_algebra,
+    matmul,
+    neural,
+    reductions,
+    views,
+)
 from pliant.graph.shape_rules.pointwise import generic_rule
 from pliant.graph.shape_rules.registry import RULES, DependsOnValues, Rule
 
 __all__ = ["FAMILIES", "RULES", "DependsOnValues", "Rule", "find_rule"]
 
 # Imported for their entries in `RULES`.
-FAMILIES = (views, factories, matmul, reductions, indexing, neural, linear_algebra)
+FAMILIES = (like_operand, views, factories, matmul, reductions, indexing, neural, linear_algebra)
 _absent: set[Any] = set()
 
 

@@ -12,8 +12,9 @@ import torch
 
 from pliant import torch_adapter
 from pliant.graph.layouts import format_strides, preserved_strides, strides_of_format
+from pliant.graph.shape_rules.like_operand import fits
 from pliant.graph.shape_rules.registry import rule
-from pliant.graph.tensor_spec import Dim, Sizes, TensorSpec, broadcast, require, require_same, row_major_strides
+from pliant.graph.tensor_spec import Dim, TensorSpec, require, row_major_strides
 from pliant.graph.unsupported import UnsupportedOperator
 
 _aten = torch.ops.aten
@@ -75,12 +76,7 @@ def arange(end: Any, **options: Any) -> TensorSpec:
     return arange_step(0, end, **options)
 
 
-@rule(_aten.arange.start)
-def arange_start(start: Any, end: Any, **options: Any) -> TensorSpec:
-    return arange_step(start, end, **options)
-
-
-@rule(_aten.arange.start_step)
+@rule(_aten.arange.start_step, _aten.arange.start)
 def arange_step(start: Any, end: Any, step: Any = 1, **options: Any) -> TensorSpec:
     dtype = options.get("dtype")
     whole = all(isinstance(value, (int, torch.SymInt)) for value in (start, end, step))
@@ -131,14 +127,9 @@ def linspace(start: Any, end: Any, steps: Dim, base: Any = 10.0, **options: Any)
     return fresh((steps,), options, dtype)
 
 
-@rule(_aten.eye.default)
-def eye(n: Dim, **options: Any) -> TensorSpec:
-    return fresh((n, n), options)
-
-
-@rule(_aten.eye.m)
-def eye_m(n: Dim, m: Dim, **options: Any) -> TensorSpec:
-    return fresh((n, m), options)
+@rule(_aten.eye.default, _aten.eye.m)
+def eye(n: Dim, m: Dim | None = None, **options: Any) -> TensorSpec:
+    return fresh((n, n if m is None else m), options)
 
 
 @rule(_aten.randint.default, _aten.randint.generator)
@@ -193,13 +184,8 @@ def empty_like(x: TensorSpec, *, memory_format: Any = None, **options: Any) -> T
     return TensorSpec(x.size, stride, options.get("dtype") or x.dtype, options.get("device") or x.device)
 
 
-@rule(_aten.full_like.default, _aten.randint_like.default)
-def full_like(x: TensorSpec, value: Any, **options: Any) -> TensorSpec:
-    return empty_like(x, **options)
-
-
-@rule(_aten.randint_like.low_dtype)
-def randint_like(x: TensorSpec, low: Any, high: Any, **options: Any) -> TensorSpec:
+@rule(_aten.full_like.default, _aten.randint_like.default, _aten.randint_like.low_dtype)
+def full_like(x: TensorSpec, *values: Any, **options: Any) -> TensorSpec:
     return empty_like(x, **options)
 
 
@@ -230,33 +216,10 @@ def to_copy(x: TensorSpec, *, memory_format: Any = None, **options: Any) -> Tens
     return empty_like(x, memory_format=memory_format, **options)
 
 
-@rule(_aten.lift_fresh_copy.default, _aten.detach_copy.default, _aten.alias_copy.default)
-def copied(x: TensorSpec) -> TensorSpec:
-    return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
-
-
-@rule(_aten.copy_.default)
-def copy_(x: TensorSpec, source: TensorSpec, non_blocking: bool = False) -> TensorSpec:
-    return fits(x, source.size)
-
-
 @rule(_aten.copy.default)
 def copy(x: TensorSpec, source: TensorSpec, non_blocking: bool = False) -> TensorSpec:
     fits(x, source.size)
     return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
-
-
-def fits(x: TensorSpec, *sizes: Sizes) -> TensorSpec:
-    """`x`, into which values of these sizes are written."""
-    require_same(broadcast(x.size, *sizes), x.size, "the value does not broadcast to the output")
-    return x
-
-
-@rule(_aten.fill_.Scalar, _aten.zero_.default, _aten.uniform_.default, _aten.normal_.default, _aten.bernoulli_.float,
-      _aten.random_.default, _aten.random_.to, getattr(_aten.random_, "from"), _aten.exponential_.default,
-      _aten.geometric_.default, _aten.log_normal_.default, _aten.cauchy_.default)  # fmt: skip
-def fill_in_place(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
-    return x
 
 
 @rule(_aten.fill_.Tensor)
@@ -265,38 +228,11 @@ def fill_tensor(x: TensorSpec, value: TensorSpec) -> TensorSpec:
     return x
 
 
-@rule(_aten.bernoulli_.Tensor)
-def bernoulli_tensor(x: TensorSpec, p: TensorSpec, **_: Any) -> TensorSpec:
-    return fits(x, p.size)
-
-
-@rule(_aten.fill.Scalar, _aten.fill.Tensor, _aten.zero.default, _aten.bernoulli.p,
-      _aten.bernoulli.Tensor, _aten.uniform.default, _aten.normal_functional.default, _aten.exponential.default,
-      _aten.geometric.default, _aten.log_normal.default, _aten.cauchy.default)  # fmt: skip
-def same_layout(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
-    return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
-
-
-@rule(_aten.normal.Tensor_float, _aten.bernoulli.default)
-def drawn(mean: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
-    return mean.like()
-
-
-@rule(_aten.normal.float_Tensor)
-def normal_deviation(mean: float, std: TensorSpec, **_: Any) -> TensorSpec:
-    return std.like()
-
-
 @rule(_aten.normal.float_float)
 def normal_of_size(
     mean: float, std: float, size: Sequence[Dim], *, generator: Any = None, **options: Any
 ) -> TensorSpec:
     return fresh(size, options)
-
-
-@rule(_aten.normal.Tensor_Tensor)
-def normal_both(mean: TensorSpec, std: TensorSpec, **_: Any) -> TensorSpec:
-    return mean.like(broadcast(mean.size, std.size))
 
 
 @rule(_aten.native_dropout.default)
@@ -311,19 +247,4 @@ def native_dropout(x: TensorSpec, p: float, train: bool | None) -> tuple[TensorS
 def triangle(x: TensorSpec, diagonal: int = 0) -> TensorSpec:
     if x.ndim < 2:
         raise RuntimeError("tril/triu: input must have at least 2 dimensions")
-    return x.like()
-
-
-@rule(_aten.tril_.default, _aten.triu_.default)
-def triangle_in_place(x: TensorSpec, diagonal: int = 0) -> TensorSpec:
-    return x
-
-
-@rule(_aten.flip.default)
-def flip(x: TensorSpec, dims: Sequence[int]) -> TensorSpec:
-    return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
-
-
-@rule(_aten.roll.default)
-def roll(x: TensorSpec, shifts: Any, dims: Any = ()) -> TensorSpec:
     return x.like()

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from pliant.graph.layouts import elementwise_strides, preserved_strides
-from pliant.graph.shape_rules.factories import fits
 from pliant.graph.shape_rules.pointwise import common_device
 from pliant.graph.shape_rules.registry import DependsOnValues, rule
 from pliant.graph.tensor_spec import (
@@ -42,31 +41,6 @@ def gather(x: TensorSpec, dim: int, index: TensorSpec, *, sparse_grad: bool = Fa
         if at != d:
             require(length <= extent, "size of the index exceeds that of the input")
     return x.like(index.size)
-
-
-@rule(_aten.scatter.src, _aten.scatter.value, _aten.scatter_add.default, _aten.scatter.reduce,
-      _aten.scatter.value_reduce, _aten.scatter_reduce.two, _aten.index_copy.default,
-      _aten.index_reduce.default)  # fmt: skip
-def scattered(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
-    return x.like()
-
-
-@rule(_aten.index_fill.int_Scalar, _aten.index_fill.int_Tensor, _aten.put.default, _aten.as_strided_scatter.default)
-def filled(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
-    return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
-
-
-@rule(_aten.scatter_.src, _aten.scatter_.value, _aten.scatter_add_.default, _aten.scatter_reduce_.two,
-      _aten.index_add_.default, _aten.index_copy_.default, _aten.index_fill_.int_Scalar,
-      _aten.index_fill_.int_Tensor, _aten.masked_scatter_.default, _aten.index_put_.default,
-      _aten._index_put_impl_.default)  # fmt: skip
-def written(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
-    return x
-
-
-@rule(_aten.masked_scatter.default)
-def masked_scatter(x: TensorSpec, mask: TensorSpec, source: TensorSpec) -> TensorSpec:
-    return x.like(broadcast(x.size, mask.size))
 
 
 @rule(_aten.nonzero_static.default)
@@ -125,11 +99,6 @@ def _index_strides(
     if is_row_major(x) and all(is_row_major(i) for i in given) and not any(key_of(s) == 0 for s in size):
         return row_major_strides(size)
     return elementwise_strides(size, operands)
-
-
-@rule(_aten.index_put.default, _aten._unsafe_index_put.default)
-def index_put(x: TensorSpec, indices: Any, values: TensorSpec, accumulate: bool = False) -> TensorSpec:
-    return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
 
 
 @rule(_aten.embedding.default)
@@ -213,17 +182,7 @@ def _pads_channels_last(x: TensorSpec) -> bool:
     return x.ndim in (4, 5) and _suggests_channels_last(x)
 
 
-@rule(_aten.slice_scatter.default, _aten.select_scatter.default, _aten.diagonal_scatter.default)
-def part_scatter(x: TensorSpec, source: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
-    return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
-
-
 @rule(_aten.slice_backward.default, _aten.select_backward.default, _aten.diagonal_backward.default,
       _aten.unfold_backward.default)  # fmt: skip
 def part_backward(grad: TensorSpec, size: Sequence[Dim], *_: Any) -> TensorSpec:
     return grad.like(tuple(size))
-
-
-@rule(_aten.masked_fill_.Scalar, _aten.masked_fill_.Tensor)
-def masked_fill_in_place(x: TensorSpec, mask: TensorSpec, value: Any) -> TensorSpec:
-    return fits(x, mask.size)

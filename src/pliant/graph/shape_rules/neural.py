@@ -289,28 +289,12 @@ def nll_loss(
     return x.like(target.size if reduction == 0 and x.ndim > 1 else ()), x.like(())
 
 
-@rule(_aten.nll_loss_backward.default, _aten.nll_loss2d_backward.default)
-def nll_loss_backward(grad: TensorSpec, x: TensorSpec, *_: Any) -> TensorSpec:
-    return x.like()
-
-
-@rule(_aten.multi_margin_loss_backward.default, _aten.multilabel_margin_loss_backward.default,
-      _aten.fractional_max_pool3d_backward.default)  # fmt: skip
-def like_second(grad: TensorSpec, x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
-    return x.like()
-
-
 @rule(_aten.glu.default)
 def glu(x: TensorSpec, dim: int = -1) -> TensorSpec:
     d = dim % x.ndim
     require(x.size[d] % 2 == 0, "glu: the halved dimension must be even")
     half = (*x.size[:d], x.size[d] // 2, *x.size[d + 1 :])
     return TensorSpec(half, preserved_strides(x.view(half, x.stride)), x.dtype, x.device)
-
-
-@rule(_aten.glu_backward.default)
-def glu_backward(grad: TensorSpec, x: TensorSpec, dim: int) -> TensorSpec:
-    return x.like()
 
 
 # -- resampling, unpooling, bags of embeddings ------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from pliant import torch_adapter
-from pliant.graph.layouts import elementwise_strides, preserved_strides
+from pliant.graph.layouts import elementwise_strides
 from pliant.graph.shape_rules.registry import Rule, rule
 from pliant.graph.tensor_spec import TensorSpec, broadcast, require_same, row_major_strides
 from pliant.graph.unsupported import UnsupportedOperator
@@ -135,11 +135,6 @@ def masked_fill(self: TensorSpec, mask: TensorSpec, value: Any) -> TensorSpec:
     if mask.dtype is not torch.bool:
         raise RuntimeError("masked_fill only supports boolean masks")
     return TensorSpec(size, row_major_strides(size), self.dtype, self.device)
-
-
-@rule(_aten.hardtanh.default)
-def hardtanh(self: TensorSpec, *_: Any) -> TensorSpec:
-    return TensorSpec(self.size, preserved_strides(self), self.dtype, self.device)
 
 
 @rule(_aten.pow.Scalar)

@@ -42,33 +42,20 @@ def _sum_dtype(x: TensorSpec, dtype: torch.dtype | None) -> torch.dtype:
     return x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64
 
 
-@rule(_aten.sum.default, _aten.nansum.default)
-def sum_all(x: TensorSpec, dim: _Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> TensorSpec:
-    return sum_dims(x, dim, keepdim, dtype=dtype)
-
-
-@rule(_aten.sum.dim_IntList)
-def sum_dims(x: TensorSpec, dim: _Dims, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> TensorSpec:
+@rule(_aten.sum.dim_IntList, _aten.sum.default, _aten.nansum.default)
+def sum_(x: TensorSpec, dim: _Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> TensorSpec:
     return x.like(reduced_size(x, _all_dims(dim, x.ndim), keepdim), dtype=_sum_dtype(x, dtype))
 
 
-@rule(_aten.prod.default)
-def prod(x: TensorSpec, *, dtype: torch.dtype | None = None) -> TensorSpec:
-    return x.like((), dtype=_sum_dtype(x, dtype))
+@rule(_aten.prod.dim_int, _aten.prod.default)
+def prod(
+    x: TensorSpec, dim: int | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> TensorSpec:
+    return x.like(reduced_size(x, _all_dims(dim, x.ndim), keepdim), dtype=_sum_dtype(x, dtype))
 
 
-@rule(_aten.prod.dim_int)
-def prod_dim(x: TensorSpec, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> TensorSpec:
-    return x.like(reduced_size(x, (wrap_dim(dim, x.ndim),), keepdim), dtype=_sum_dtype(x, dtype))
-
-
-@rule(_aten.mean.default)
-def mean(x: TensorSpec, *, dtype: torch.dtype | None = None) -> TensorSpec:
-    return mean_dims(x, None, dtype=dtype)
-
-
-@rule(_aten.mean.dim)
-def mean_dims(x: TensorSpec, dim: _Dims, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> TensorSpec:
+@rule(_aten.mean.dim, _aten.mean.default)
+def mean(x: TensorSpec, dim: _Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> TensorSpec:
     found = dtype or x.dtype
     if not (found.is_floating_point or found.is_complex):
         raise RuntimeError("mean(): could not infer output dtype; it must be floating point or complex")
@@ -102,13 +89,9 @@ def argmax(x: TensorSpec, dim: int | None = None, keepdim: bool = False) -> Tens
     return x.like(reduced_size(x, _all_dims(dim, x.ndim), keepdim), dtype=torch.int64)
 
 
-@rule(_aten.any.default, _aten.all.default, _aten._is_all_true.default, _aten._is_any_true.default)
-def any_all(x: TensorSpec) -> TensorSpec:
-    return any_dims(x, None)
-
-
-@rule(_aten.any.dim, _aten.all.dim, _aten.any.dims, _aten.all.dims)
-def any_dims(x: TensorSpec, dim: _Dims = None, keepdim: bool = False) -> TensorSpec:
+@rule(_aten.any.default, _aten.all.default, _aten._is_all_true.default, _aten._is_any_true.default,
+      _aten.any.dim, _aten.all.dim, _aten.any.dims, _aten.all.dims)  # fmt: skip
+def any_(x: TensorSpec, dim: _Dims = None, keepdim: bool = False) -> TensorSpec:
     dims = tuple(range(x.ndim)) if dim is None else wrap_dims(dim, x.ndim)
     return x.like(reduced_size(x, dims, keepdim), dtype=torch.uint8 if x.dtype is torch.uint8 else torch.bool)
 

@@ -93,18 +93,13 @@ def _fewer(taken: Dim, run: Dim) -> bool:
     return key_of(taken) != key_of(run) and not holds(taken == run)
 
 
-@rule(_aten.view.default)
+@rule(_aten.view.default, _aten._unsafe_view.default)
 def view(x: TensorSpec, size: Sequence[Dim]) -> TensorSpec:
     full = infer_size(size, product(x.size))
     stride = view_strides(x, full)
     if stride is None:
         raise RuntimeError("view size is not compatible with input tensor's size and stride; use .reshape(...)")
     return x.view(full, stride)
-
-
-@rule(_aten._unsafe_view.default)
-def unsafe_view(x: TensorSpec, size: Sequence[Dim]) -> TensorSpec:
-    return view(x, size)
 
 
 @rule(_aten.view_copy.default)
@@ -156,11 +151,6 @@ def expand(x: TensorSpec, size: Sequence[Dim], *, implicit: bool = False) -> Ten
             sizes.append(extent)
             strides.append(stride)
     return x.view(tuple(sizes), tuple(strides))
-
-
-@rule(_aten.alias.default, _aten.detach.default, _aten.lift.default, _aten.lift_fresh.default)
-def alias(x: TensorSpec) -> TensorSpec:
-    return x
 
 
 # -- order and number of dimensions -----------------------------------------------------------------------------------

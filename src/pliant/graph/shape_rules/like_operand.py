@@ -1,0 +1,89 @@
+"""Operators whose result is like one of their tensors: one row each, by what is kept of the tensor.
+
+In:     specs; the arguments that do not count are passed over.
+Out:    the tensor itself, or a fresh one of its dtype.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from pliant.graph.layouts import preserved_strides
+from pliant.graph.shape_rules.registry import RULES
+from pliant.graph.tensor_spec import Sizes, TensorSpec, broadcast, require_same
+
+_aten = torch.ops.aten
+
+
+def itself(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
+    return x
+
+
+def same_layout(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
+    """Fresh, in the first tensor's strides where these are dense."""
+    return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
+
+
+def same_size(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
+    """Fresh and row-major."""
+    return x.like()
+
+
+def like_second(_: Any, x: TensorSpec, *__: Any, **___: Any) -> TensorSpec:
+    return x.like()
+
+
+def fits(x: TensorSpec, *sizes: Sizes) -> TensorSpec:
+    """`x`, into which values of these sizes are written."""
+    require_same(broadcast(x.size, *sizes), x.size, "the value does not broadcast to the output")
+    return x
+
+
+def written_by_second(x: TensorSpec, value: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
+    return fits(x, value.size)
+
+
+def broadcast_with_second(x: TensorSpec, other: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
+    return x.like(broadcast(x.size, other.size))
+
+
+_ROWS: dict[Any, tuple[Any, ...]] = {
+    itself: (
+        _aten.fill_.Scalar, _aten.zero_.default, _aten.uniform_.default, _aten.normal_.default,
+        _aten.bernoulli_.float, _aten.random_.default, _aten.random_.to, getattr(_aten.random_, "from"),
+        _aten.exponential_.default, _aten.geometric_.default, _aten.log_normal_.default, _aten.cauchy_.default,
+        _aten.tril_.default, _aten.triu_.default, _aten.scatter_.src, _aten.scatter_.value,
+        _aten.scatter_add_.default, _aten.scatter_reduce_.two, _aten.index_add_.default, _aten.index_copy_.default,
+        _aten.index_fill_.int_Scalar, _aten.index_fill_.int_Tensor, _aten.masked_scatter_.default,
+        _aten.index_put_.default, _aten._index_put_impl_.default, _aten.alias.default, _aten.detach.default,
+        _aten.lift.default, _aten.lift_fresh.default,
+    ),
+    same_layout: (
+        _aten.lift_fresh_copy.default, _aten.detach_copy.default, _aten.alias_copy.default, _aten.fill.Scalar,
+        _aten.fill.Tensor, _aten.zero.default, _aten.bernoulli.p, _aten.bernoulli.Tensor, _aten.uniform.default,
+        _aten.normal_functional.default, _aten.exponential.default, _aten.geometric.default, _aten.log_normal.default,
+        _aten.cauchy.default, _aten.flip.default, _aten.hardtanh.default, _aten.index_fill.int_Scalar,
+        _aten.index_fill.int_Tensor, _aten.put.default, _aten.as_strided_scatter.default, _aten.index_put.default,
+        _aten._unsafe_index_put.default, _aten.slice_scatter.default, _aten.select_scatter.default,
+        _aten.diagonal_scatter.default,
+    ),
+    same_size: (
+        _aten.normal.Tensor_float, _aten.bernoulli.default, _aten.roll.default, _aten.scatter.src,
+        _aten.scatter.value, _aten.scatter_add.default, _aten.scatter.reduce, _aten.scatter.value_reduce,
+        _aten.scatter_reduce.two, _aten.index_copy.default, _aten.index_reduce.default,
+    ),
+    like_second: (
+        _aten.normal.float_Tensor, _aten.nll_loss_backward.default, _aten.nll_loss2d_backward.default,
+        _aten.multi_margin_loss_backward.default, _aten.multilabel_margin_loss_backward.default,
+        _aten.fractional_max_pool3d_backward.default, _aten.glu_backward.default,
+    ),
+    written_by_second: (
+        _aten.copy_.default, _aten.bernoulli_.Tensor, _aten.masked_fill_.Scalar, _aten.masked_fill_.Tensor,
+    ),
+    broadcast_with_second: (
+        _aten.normal.Tensor_Tensor, _aten.masked_scatter.default,
+    ),
+}  # fmt: skip
+RULES |= {operator: rule for rule, operators in _ROWS.items() for operator in operators}
