@@ -34,7 +34,7 @@ from pliant.capture import (
     subscripts,
 )
 from pliant.capture.autodiff import TABLES
-from pliant.capture.bytecode.decode import Op, Program
+from pliant.capture.bytecode.decode import Op, Program, per_program
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.frame import HANDLERS, Frame, Handler
 from pliant.capture.generators import TracedCallable, TracedGenerator
@@ -83,7 +83,10 @@ class Stopped(BaseException):
     """The trace reached the operation at which an earlier attempt broke."""
 
 
-_handlers: dict[int, tuple[Program, tuple[Handler, ...]]] = {}
+@per_program
+def _handlers(program: Program) -> tuple[Handler, ...]:
+    """The handler of each operation of a program."""
+    return tuple(HANDLERS.get(op.name, _no_handler) for op in program.ops)
 
 
 class Tracer:
@@ -172,12 +175,7 @@ class Tracer:
 
     # ---- frames
     def handlers(self, program: Program) -> tuple[Handler, ...]:
-        """The handler of each operation of a program."""
-        found = _handlers.get(id(program))
-        if found is None or found[0] is not program:
-            found = (program, tuple(HANDLERS.get(op.name, _no_handler) for op in program.ops))
-            _handlers[id(program)] = found
-        return found[1]
+        return _handlers(program)
 
     def enter(self, frame: Frame) -> None:
         self.frames.append(frame)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from pliant.capture.bytecode.decode import Op, Program
+from pliant.capture.bytecode.decode import Op, Program, per_program
 from pliant.capture.bytecode.ops import OPS, effect
 from pliant.errors import Unsupported
 
@@ -73,7 +73,7 @@ def jumped(op: Op, stack: Sequence[T], fresh: Callable[[], T]) -> tuple[T, ...]:
             return tuple(stack[:-1])
 
 
-@lru_cache(maxsize=1024)
+@per_program
 def layouts(program: Program) -> tuple[Layout | None, ...]:
     """The layout before each operation."""
     found: list[Layout | None] = [None] * len(program.ops)
@@ -148,7 +148,7 @@ def _next_layout(program: Program, index: int, layout: Layout) -> Layout:
     return Layout(tuple(stack), without_cell)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=128)
 def can_end(program: Program, start: int, without: int) -> bool:
     """Whether a path from operation `start` returns, raises or yields, other than through operation `without`."""
     pending, seen = [start], {without}
@@ -182,7 +182,7 @@ def live_locals(program: Program, index: int) -> frozenset[str]:
     return _liveness(program)[index]
 
 
-@lru_cache(maxsize=1024)
+@per_program
 def _liveness(program: Program) -> tuple[frozenset[str], ...]:
     code = program.code
     always: frozenset[str] = frozenset()

@@ -6,10 +6,11 @@ Holds:  the stack before each operation is CPython's real stack, slot for slot, 
 Reads on: `ops.py` (every operation, and the call convention), `versions.py` (what is normalised how), `resume.py`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from types import CodeType
+from typing import TypeVar, cast
 
 from pliant.capture.bytecode.instructions import HandlerLabel, Instruction, Label, Mark, Position, disassemble
 from pliant.capture.bytecode.versions import AFTER_FOR, Names, Part, expand, group_length
@@ -75,7 +76,22 @@ class Program:
         return iter(self.ops)
 
 
-_REMEMBERED = 4096  # programs; a process that makes code objects without end must not fill its memory
+_T = TypeVar("_T")
+
+
+def per_program(function: Callable[[Program], _T]) -> Callable[[Program], _T]:
+    """The function, computed once for each program and forgotten with it."""
+
+    def cached(program: Program) -> _T:
+        facts = program.__dict__
+        if function.__name__ not in facts:
+            facts[function.__name__] = function(program)
+        return cast(_T, facts[function.__name__])
+
+    return cached
+
+
+_REMEMBERED = 512  # programs; a process that makes code objects without end must not fill its memory
 _programs: dict[int, Program] = {}
 
 
@@ -99,12 +115,19 @@ def _decode(code: CodeType) -> Program:
         index_of[offset] = len(parts)
         for number, part in enumerate(expand(names, tuple((item.name, item.arg) for item in group))):
             parts.append((part, offset + number, group[-1]))
+
+    @cache
+    def handlers(real: HandlerLabel | None) -> tuple[Handler | None, HandlerLabel | None]:
+        if real is None:
+            return None, None
+        target = index_of[real.target]
+        return Handler(target, real.depth, real.lasti), HandlerLabel(target, real.depth, real.lasti)
+
     ops: list[Op] = []
     reals: list[tuple[Instruction, ...]] = []
     for index, (part, offset, last) in enumerate(parts):
         target = index_of[last.target] if last.target is not None else None
-        handler = _handler(last.handler, index_of)
-        label = HandlerLabel(handler.target, handler.depth, handler.lasti) if handler else None
+        handler, label = handlers(last.handler)
         reals.append(
             tuple(Instruction(name, arg, target, last.position, label, last.offset) for name, arg in part.real)
         )
@@ -112,10 +135,6 @@ def _decode(code: CodeType) -> Program:
             target += len(AFTER_FOR)
         ops.append(Op(part.name, part.arg, index, offset, last.position, target, handler))
     return Program(code, tuple(ops), tuple(reals))
-
-
-def _handler(label: HandlerLabel | None, index_of: dict[Label, int]) -> Handler | None:
-    return Handler(index_of[label.target], label.depth, label.lasti) if label is not None else None
 
 
 def _groups(code: CodeType) -> Iterator[tuple[Instruction, ...]]:

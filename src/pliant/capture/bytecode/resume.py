@@ -24,7 +24,7 @@ from typing import Any, assert_never
 
 from pliant.capture.bytecode.assemble import assemble
 from pliant.capture.bytecode.cfg import Layout, jumped, layouts, live_locals, may_raise, moved, reads_first_argument
-from pliant.capture.bytecode.decode import Op, Program, decode
+from pliant.capture.bytecode.decode import Op, Program, decode, per_program
 from pliant.capture.bytecode.instructions import HandlerLabel, Instruction, Item, Label, Mark, Position
 from pliant.capture.bytecode.ops import FORMS, OPS, Form, call_pair, operand_count
 from pliant.capture.bytecode.versions import (
@@ -487,7 +487,7 @@ def _bound_after(op: Op, stack: tuple[bool, ...], local_names: tuple[str, ...]) 
 _CALL_PAIR = call_pair(True, False)
 
 
-@lru_cache(maxsize=1024)
+@per_program
 def _prefix(program: Program) -> int:
     """How many operations at the start fill the cells of a new frame."""
     return next(op.index for op in program.ops if op.name not in ("MAKE_CELL", "COPY_FREE_VARS"))

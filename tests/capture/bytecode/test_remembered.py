@@ -1,0 +1,26 @@
+"""Decoded programs do not pile up in a process that makes code without end."""
+
+import gc
+
+import torch
+
+import pliant
+from pliant.capture.bytecode import decode
+
+
+def made(number):
+    scope = {"brk": pliant.disable(lambda: None)}
+    exec(f"def program(x):\n    y = x + {number}\n    brk()\n    return y * 2", scope)
+    return scope["program"]
+
+
+def test_few_programs_stay(monkeypatch):
+    monkeypatch.setattr(decode, "_REMEMBERED", 4)
+    for number in range(12):
+        program = made(number)
+        x = torch.ones(2)
+        assert pliant.compile(program, backend="eager")(x).equal(program(x))
+    pliant.reset()
+    gc.collect()
+    ours = [p for p in gc.get_objects() if type(p) is decode.Program and p.code.co_filename == "<string>"]
+    assert len(ours) <= 4
