@@ -244,6 +244,17 @@ def without_saved_tensor_hooks() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def no_anomaly_mode() -> Iterator[None]:
+    """`torch.autograd.detect_anomaly` would look for NaN in tensors without data."""
+    before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+    torch.set_anomaly_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_anomaly_enabled(*before)
+
+
 def _unchanged(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 

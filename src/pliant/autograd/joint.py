@@ -45,6 +45,7 @@ class JointGraph:
     `ends`: the fakes of the inputs and of the outputs, as they were when the program had run.
     `writes`: (placeholder of the input, node of its new value), done by `copy_` at the end of the forward graph.
     `refusal`: the error that asking for gradients is in eager too; "" if it is none.
+    `hooked`: the leaves among the inputs that have hooks, in the order in which eager's engine gets to them.
     """
 
     graph: fx.Graph
@@ -60,6 +61,7 @@ class JointGraph:
     writes: list[tuple[fx.Node, fx.Node]] = field(default_factory=list)
     ends: tuple[list[Any], tuple[Any, ...]] = ([], ())
     refusal: str = ""
+    hooked: list[int] = field(default_factory=list)
 
 
 class _Tracer:
@@ -70,6 +72,7 @@ class _Tracer:
         self.graph = fx.Graph()
         self.mode = FunctionalMode(captured.shape_env, self.graph)
         self.leaves: list[Any] = []  # what gradients are asked for: a leaf for each tensor that requires grad
+        self.hooked: list[int] = []
         self.timeline = Timeline()
         self.inputs: list[Any] = []  # what the program is given
         for position, one in enumerate(captured.inputs):
@@ -185,6 +188,7 @@ class _Tracer:
         self.mode.stage = "backward"
         env = self.captured.shape_env
         versions = self._versions()
+        self._follow_hooks()
         with self.mode:
             env.lends = True
             try:
@@ -197,6 +201,13 @@ class _Tracer:
             raise UnsupportedAliasing("the backward pass writes an input", kind="backward-mutation")
         self._mark_saved()
         return [None if leaf is None else next(found) for leaf in self.leaves]
+
+    def _follow_hooks(self) -> None:
+        """Have the engine tell when it gets to the leaves that have hooks."""
+        for position, one in enumerate(self.captured.inputs):
+            leaf = self.leaves[position]
+            if leaf is not None and leaf is self.inputs[position] and _has_hooks(one.example):
+                leaf.register_hook(lambda gradient, position=position: self.hooked.append(position))
 
     def _mark_saved(self) -> None:
         """Note the values that eager's autograd keeps: those that its formulas, run here, have read."""
@@ -287,8 +298,12 @@ class _Tracer:
         _release(graph, self.mode)
         return JointGraph(
             graph, self.captured, plan, holders[:primals], constants, holders[primals:], results, gradients,
-            self.reached_by, self.roots, writes, refusal=self.refusal,
+            self.reached_by, self.roots, writes, refusal=self.refusal, hooked=self.hooked,
         )  # fmt: skip
+
+
+def _has_hooks(example: Any) -> bool:
+    return bool(getattr(example, "_backward_hooks", None) or getattr(example, "_post_accumulate_grad_hooks", None))
 
 
 def _check_sparse(graph: fx.Graph) -> None:
@@ -304,7 +319,8 @@ def _is_saved(node: fx.Node) -> bool:
 
 def _gradients(roots: list[Any], leaves: list[Any], tangents: list[Any]) -> tuple[Any, ...]:
     try:
-        return torch_adapter.gradients(roots, leaves, tangents, retain_graph=True)
+        with torch_adapter.no_anomaly_mode():
+            return torch_adapter.gradients(roots, leaves, tangents, retain_graph=True)
     except RuntimeError as error:
         if _WRITTEN not in str(error):
             raise

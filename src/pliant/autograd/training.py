@@ -130,6 +130,9 @@ def training(
     apply = torch_adapter.direct_apply(autograd_function(Halves(joint, parts, run, backward.get, kept, again)))
     bump = written_in_graph(joint.plan)
     watched = _Watched(joint, parts)
+    hooked = [position for position in reversed(joint.hooked) if position not in written]
+    if hooked:
+        apply = _in_turn(apply, hooked)
     first = parts.tangents[0]
     if maker.is_plain and not bump and not watched:
         return lambda inputs: apply(kept.before(inputs), *inputs)
@@ -142,6 +145,21 @@ def training(
         outputs = maker.make(inputs, results)
         function.watched = watched.versions(inputs, results)
         return outputs
+
+    return call
+
+
+def _in_turn(apply: Callable[..., Any], hooked: list[int]) -> Callable[..., Any]:
+    """`apply` whose gradients reach leaves with hooks one by one, the last of `hooked` first.
+
+    The engine, given all gradients at once, goes to what was made last; all leaves are alike to it.
+    """
+
+    def call(before: Any, *inputs: Any) -> Any:
+        given = list(inputs)
+        for position in hooked:
+            given[position] = given[position].view_as(given[position])
+        return apply(inputs if before is None else before, *given)
 
     return call
 

@@ -415,7 +415,6 @@ def _call_module(
     if isinstance(module, torch.jit.ScriptModule):
         raise GraphBreak("unknown-call", "a TorchScript module")
     if _has_hooks(t, module):
-        _refuse_backward_hooks(module)
         return inline(t, torch.nn.Module._call_impl, (module, *args), kwargs, linked)  # type: ignore[arg-type]
     if module.__dict__.get("_compiled_call_impl") is not None:
         t.world.dict_get(t.world.instance_dict(module), "_compiled_call_impl")
@@ -432,17 +431,6 @@ def _calls_as_torch_does(t: Tracer, cls: type) -> bool:
             return False
         t.world.guard(AttributeSource(held(found, name), "__code__"), Kind.IDENTITY, found.__code__)
     return True
-
-
-def _refuse_backward_hooks(module: torch.nn.Module) -> None:
-    """They run with the module's own inputs and outputs, which the graph does not keep."""
-    if (
-        nn_module._global_backward_hooks
-        or nn_module._global_backward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-    ):
-        raise GraphBreak("backward-hook", f"a {type(module).__name__} with backward hooks")
 
 
 def _has_hooks(t: Tracer, module: torch.nn.Module) -> bool:

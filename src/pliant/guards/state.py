@@ -68,6 +68,11 @@ def dual_level() -> int:
     return forward_ad._current_level
 
 
+def nan_checks() -> bool:
+    """Whether `torch.autograd.detect_anomaly` has the engine look for NaN in what each function returns."""
+    return torch.is_anomaly_enabled() and torch.is_anomaly_check_nan_enabled()
+
+
 READERS: dict[str, Reader] = {
     "grad_enabled": Reader(torch.is_grad_enabled, "call it in one grad mode, or compile one function for each"),
     "inference_mode": Reader(torch.is_inference_mode_enabled, "call it always inside or always outside inference_mode"),
@@ -81,10 +86,12 @@ READERS: dict[str, Reader] = {
     ),
     "transforms": Reader(transform_level, "apply torch.func transforms inside the compiled function"),
     "dual_level": Reader(dual_level, "none: calls in forward-mode differentiation run eagerly"),
+    "nan_checks": Reader(nan_checks, "enter torch.autograd.detect_anomaly around calls of backward() outside"),
     "config": Reader(lambda: config.get().code_key, "patch pliant.config once, before the first call", True),
 }
 
-# What every entry depends on. "default_device" is a function mode, so its type is in "function_modes" already.
+# What every entry depends on: "nan_checks" matter where the program calls the engine. "default_device" is a function
+# mode, so its type is in "function_modes" already.
 ALWAYS = (
     "grad_enabled", "inference_mode", "autocast", "default_dtype", "function_modes", "dispatch_modes", "deterministic",
     "transforms", "dual_level", "config",

@@ -18,7 +18,8 @@ from pliant.capture.handlers import handles
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.gradients import gradients
 from pliant.guards.kinds import Kind
-from pliant.guards.sources import AttributeSource
+from pliant.guards.sources import AttributeSource, StateSource
+from pliant.guards.state import nan_checks
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -68,9 +69,15 @@ def _tensors(t: Tracer, value: Any) -> tuple[Any, ...]:
     return found
 
 
+_UNCHECKED = "enter torch.autograd.detect_anomaly around a backward() outside the compiled function, or with check_nan=False"
+
+
 def _record(
     t: Tracer, roots: Any, wanted: Any, given: Any, keep: bool, create_graph: bool, unused: bool
 ) -> tuple[Any, ...]:
+    if nan_checks():
+        raise GraphBreak("unsupported-operator", "a gradient that torch.autograd.detect_anomaly checks", _UNCHECKED)
+    t.world.guard(StateSource("nan_checks"), Kind.STATE, False)
     arguments = (list(roots), list(wanted), list(given), keep, create_graph, unused)
     try:
         with torch._C.DisableTorchFunction():

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils.hooks import BackwardHook
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers import handles
@@ -58,3 +59,12 @@ def _result_is_dropped(t: Tracer) -> bool:
 @handles(torch.Tensor.register_post_accumulate_grad_hook)
 def _register_later(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     raise GraphBreak("backward-hook", "a hook behind the accumulation of a gradient")
+
+
+def _tie(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A module's inputs and outputs become those of a function of autograd's graph, which calls its hooks."""
+    raise GraphBreak("backward-hook", f"a {type(args[0].module).__name__} with backward hooks")
+
+
+for _method in (BackwardHook.setup_input_hook, BackwardHook.setup_output_hook):
+    handles(_method)(_tie)

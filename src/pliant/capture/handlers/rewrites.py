@@ -124,9 +124,9 @@ def _linspace(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 
 # ---- what leads out of the graph
-def _refuse(detail: str) -> Handler:
+def _refuse(detail: str, do: str = "", kind: str = "unknown-call") -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        raise GraphBreak("unknown-call", detail)
+        raise GraphBreak(kind, detail, do)
 
     return handler
 
@@ -134,4 +134,11 @@ def _refuse(detail: str) -> Handler:
 _DLPACK = (torch.utils.dlpack.from_dlpack, vars(torch.utils.dlpack)["to_dlpack"], torch.Tensor.__dlpack__)
 _DUAL = (forward_ad.enter_dual_level, forward_ad.exit_dual_level, forward_ad.make_dual, forward_ad.unpack_dual)
 TABLE |= {function: _refuse("memory is passed through DLPack") for function in _DLPACK}
-TABLE |= {function: _refuse("forward-mode differentiation by dual tensors") for function in _DUAL}
+_SAVED = (torch._C._autograd._push_saved_tensors_default_hooks, torch._C._autograd._pop_saved_tensors_default_hooks)
+_JVP = "use torch.func.jvp, which is captured"
+TABLE |= {function: _refuse("forward-mode differentiation by dual tensors", _JVP) for function in _DUAL}
+TABLE[torch.func.linearize] = _refuse("torch.func.linearize, which makes a program of its own", _JVP)
+TABLE |= {
+    function: _refuse("hooks on saved tensors", "enter the block around the compiled call", "backward-hook")
+    for function in _SAVED
+}
