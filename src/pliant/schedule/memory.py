@@ -17,7 +17,7 @@ from pliant.lowering.tensors import numel
 from pliant.schedule.dependencies import access, views_in
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, accumulates, loads_of
 from pliant.schedule.scratch import take_scratch
-from pliant.schedule.sizes import Sizes
+from pliant.schedule.sizes import Sizes, all_guesses
 from pliant.symbolic.expr import ZERO, Expr
 
 
@@ -46,12 +46,10 @@ def plan(program: LoopProgram, steps: list[Step], options: config.Schedule) -> S
     if options.reuse_buffers:
         held = {program.inputs[i] for i in program.held} | set(program.constants)
         counted = {b: k for b, k in first.items() if b not in held}
-        guesses = [Sizes(program), *([Sizes(program, LARGER)] if program.hints else [])]
-        taken = _Reuse(steps, allocate, last, kept, guesses).find(counted)
+        taken = _Reuse(steps, allocate, last, kept, all_guesses(program)).find(counted)
     return Schedule(steps, allocate, free, taken, scratch)
 
 
-LARGER = 8  # symbols may be this often what was seen: what takes most memory may then be something else
 KEEP = 0.9  # memory is kept for later up to this share of the peak: operators have temporaries of their own
 
 

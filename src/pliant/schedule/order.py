@@ -1,40 +1,76 @@
-"""Run what folds much memory into little as soon as it can, so that what it reads is not kept for it.
+"""Run what frees memory before what takes it.
 
 In:     the steps in a valid order.
 Out:    the same steps; kernels that read much more than they write (the sums that are gradients of biases, of scales)
-        come right after the last step that they depend on.
+        come right after the last step that they depend on, so that what they read is not kept for them; of two
+        neighbouring products that which needs less comes first (the gradient of the weight: the activation ends there).
 Holds:  the order stays valid: a moved kernel writes temporaries only and is moved neither before a step that writes
         what it reads, nor before one that writes memory of the caller's, nor before one that tells or checks a size.
-        Calls of eager operators keep their order.
+        Calls of eager operators other than products keep their order.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
-from pliant.ir.loops import Buffer, LoopProgram
+import torch
+
+from pliant.ir.loops import Buffer, LoopProgram, View
 from pliant.schedule.dependencies import access, defines_symbols
 from pliant.schedule.kernel import ExternCall, Step
-from pliant.schedule.sizes import Sizes
+from pliant.schedule.sizes import Sizes, all_guesses
 
 FOLDS = 4  # times as many bytes read as written
 
 
 def early_folds(program: LoopProgram, steps: list[Step]) -> list[Step]:
     """The steps in their new order."""
-    sizes = Sizes(program)
+    guesses = all_guesses(program)
     place: list[tuple[int, int, int]] = []
     written: dict[Buffer, int] = {}  # the latest place at which a buffer is written
     barrier = -1
     for k, step in enumerate(steps):
         reads, writes = _touched(step)
-        moves = not isinstance(step, ExternCall) and _is_own(writes) and FOLDS * sizes.sum(writes) <= sizes.sum(reads)
+        own = not isinstance(step, ExternCall) and _is_own(writes)
+        moves = own and any(FOLDS * sizes.sum(writes) <= sizes.sum(reads) for sizes in guesses)
         major = max([barrier, *[written.get(b, -1) for b in reads | writes]]) if moves else k
         place.append((major, int(moves), k))
         written.update(dict.fromkeys(writes, major))
         if not moves and (not _is_own(writes) or isinstance(step, ExternCall) and defines_symbols(step.extern)):
             barrier = k
     return [steps[k] for _, _, k in sorted(place)]
+
+
+_aten = torch.ops.aten
+_PRODUCTS = (_aten.mm.out, _aten.bmm.out, _aten.addmm.out, _aten.baddbmm.out)
+
+
+def products_in_turn(program: LoopProgram, steps: list[Step]) -> list[Step]:
+    """The steps with neighbouring products in the order in which they need less memory."""
+    sizes, found = Sizes(program), list(steps)
+    stay = {v.buffer for v in program.outputs if isinstance(v, View)} | {program.inputs[i] for i in program.held}
+    last = {b: k for k, step in enumerate(found) for b in _touched(step)[0]}
+    for k, (one, other) in enumerate(itertools.pairwise(steps)):
+        one = found[k]
+        if not (_is_product(one) and _is_product(other)):
+            continue
+        (reads, writes), (other_reads, other_writes) = _touched(one), _touched(other)
+        if writes & other_reads or writes & other_writes or reads & other_writes:
+            continue
+        ends, other_ends = [
+            sizes.sum(b for b in own - stay if last[b] in (k, k + 1))
+            for own in (reads - other_reads, other_reads - reads)
+        ]
+        taken, other_taken = sizes.sum(writes), sizes.sum(other_writes)
+        if max(other_taken, other_taken - other_ends + taken) < max(taken, taken - ends + other_taken):
+            found[k], found[k + 1] = other, one
+            last |= {b: k + 1 for b in reads if last[b] == k} | {b: k for b in other_reads - reads if last[b] == k + 1}
+    return found
+
+
+def _is_product(step: Step) -> bool:
+    return isinstance(step, ExternCall) and step.extern.out_variant in _PRODUCTS
 
 
 def _touched(step: Step) -> tuple[set[Buffer], set[Buffer]]:

@@ -12,9 +12,10 @@ from pliant.ir.loops import LoopProgram
 from pliant.schedule.fuse import fuse
 from pliant.schedule.kernel import Schedule
 from pliant.schedule.memory import plan
-from pliant.schedule.order import early_folds
+from pliant.schedule.order import early_folds, products_in_turn
 
 
 def schedule(program: LoopProgram, options: config.Schedule) -> Schedule:
     """Fuse, order and plan the memory of a program."""
-    return plan(program, early_folds(program, fuse(program, options)), options)
+    steps = products_in_turn(program, early_folds(program, fuse(program, options)))
+    return plan(program, steps, options)

@@ -13,6 +13,7 @@ from pliant.ir.loops import Buffer, LoopProgram
 from pliant.symbolic.expr import Expr, lit
 from pliant.symbolic.traverse import substitute
 
+LARGER = 8  # symbols may be this often what was seen: what takes most memory may then be something else
 ASSUMED = 32  # the size of a symbol that only running the program gives
 
 
@@ -38,3 +39,8 @@ class Sizes:
             number = substitute(e, {s: lit(self.hints.get(s, ASSUMED)) for s in e.free}).as_int()
             found = self.known[e] = ASSUMED if number is None else number
         return found
+
+
+def all_guesses(program: LoopProgram) -> list[Sizes]:
+    """The sizes to plan for."""
+    return [Sizes(program), *([Sizes(program, LARGER)] if program.hints else [])]

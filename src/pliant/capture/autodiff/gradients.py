@@ -69,7 +69,9 @@ def _tensors(t: Tracer, value: Any) -> tuple[Any, ...]:
     return found
 
 
-_UNCHECKED = "enter torch.autograd.detect_anomaly around a backward() outside the compiled function, or with check_nan=False"
+_UNCHECKED = (
+    "enter torch.autograd.detect_anomaly around a backward() outside the compiled function, or with check_nan=False"
+)
 
 
 def _record(
