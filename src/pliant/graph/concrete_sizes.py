@@ -3,7 +3,7 @@
 In:     a torch-level function and its arguments, fakes and symbols among them.
 Out:    its result.
 Holds:  sizes become numbers (under guards, each a `Specialization` of the shape environment) only where no other way
-        is left: recurrent layers are operators of their own; others are called as they are, then with torch's Python
+        is left: recurrent layers are operators of their own, some functions composed here; others are called as they are, then with torch's Python
         kernels in the place of C++ ones, then with the sizes that C++ asks for, then with plain numbers for arguments,
         too. In code that is not called through
         `call_specialized` (derivative formulas) C++ gets the sizes that it asks for.
@@ -19,6 +19,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from pliant.graph import recurrent
+from pliant.graph.compositions import COMPOSITIONS
 from pliant.torch_adapter import python_kernels
 
 _aten = torch.ops.aten
@@ -45,6 +46,8 @@ def call_specialized(func: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     attempt's guard is held. Holding it always would cost each call some microseconds.
     """
     if func in recurrent.NAMES and (result := recurrent.call(func, args, kwargs)) is not NotImplemented:
+        return result
+    if func in COMPOSITIONS and (result := COMPOSITIONS[func](*args, **kwargs)) is not NotImplemented:
         return result
     outer, _refusing.active = _refusing.active, True
     try:

@@ -114,6 +114,17 @@ def geqrf(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     return column_major(x, x.size), x.like((*x.size[:-2], n if holds(m > n) else m))
 
 
+@rule(_aten.linalg_solve_triangular.default)
+def solve_triangular(
+    a: TensorSpec, b: TensorSpec, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> TensorSpec:
+    if a.dtype.is_complex or b.ndim < 2:
+        raise UnsupportedOperator("what is conjugated decides on strides", kind="linalg-complex")
+    require(a.ndim >= 2 and a.size[-1] == a.size[-2], "linalg.solve_triangular: the matrix must be square")
+    require(a.size[-1] == b.size[-2 if left else -1], "linalg.solve_triangular: the operands' sizes do not fit")
+    return column_major(b, (*broadcast(a.size[:-2], b.size[:-2]), *b.size[-2:]))
+
+
 @rule(_aten.linalg_lstsq.default)
 def lstsq(
     x: TensorSpec, other: TensorSpec, rcond: Any = None, *, driver: str | None = None

@@ -295,6 +295,7 @@ def split_sizes(x: TensorSpec, sizes: Sequence[Dim], dim: int = 0) -> list[Tenso
     parts = []
     at: Dim = 0
     for length in sizes:
+        require(length >= 0, "split_with_sizes: the sizes must not be negative")
         size = (*x.size[:d], length, *x.size[d + 1 :])
         parts.append(x.view(size, x.stride, x.offset + at * x.stride[d]))
         at = at + length

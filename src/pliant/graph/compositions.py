@@ -1,0 +1,143 @@
+"""Functions that PyTorch composes in C++ from plain sizes, composed here from operators that take symbolic ones.
+
+In:     the arguments of such a function, with fakes and symbols among them.
+Out:    its result; NotImplemented for arguments that are left to C++.
+Holds:  the formulas are PyTorch's own, so results have its values, dtypes and layouts; errors are left to C++.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+_FACTORY = frozenset(("dtype", "device"))
+
+
+def _kron(a: Tensor, b: Tensor) -> Tensor:
+    rank = max(a.dim(), b.dim())
+    ones = [(1,) * (rank - one.dim()) for one in (a, b)]
+    left = a.reshape([n for size in (*ones[0], *a.shape) for n in (size, 1)])
+    right = b.reshape([n for size in (*ones[1], *b.shape) for n in (1, size)])
+    sizes = zip((*ones[0], *a.shape), (*ones[1], *b.shape))
+    return (left * right).reshape([m * n for m, n in sizes])
+
+
+def _block_diag(*given: Any) -> Any:
+    tensors = given[0] if len(given) == 1 and isinstance(given[0], (list, tuple)) else given
+    if not tensors or any(not isinstance(one, Tensor) or one.dim() > 2 for one in tensors):
+        return NotImplemented
+    blocks = [one.reshape(1, -1) if one.dim() < 2 else one for one in tensors]
+    width, rows = sum(one.size(1) for one in blocks), []
+    left: Any = 0
+    for one in blocks:
+        rows.append(F.pad(one, (left, width - left - one.size(1))))
+        left = left + one.size(1)
+    return torch.cat(rows)
+
+
+def _multi_dot(tensors: Sequence[Tensor], *, out: Any = None) -> Any:
+    """Products in the order that needs the fewest multiplications; a guard says which that is."""
+    if out is not None or len(tensors) < 3 or any(one.dim() != 2 for one in tensors):
+        return NotImplemented
+    sizes = [one.size(0) for one in tensors] + [tensors[-1].size(1)]
+    best: dict[tuple[int, int], tuple[Any, int]] = {(i, i): (0, i) for i in range(len(tensors))}
+    for length in range(1, len(tensors)):
+        for i in range(len(tensors) - length):
+            j = i + length
+            for k in range(i, j):
+                cost = best[i, k][0] + best[k + 1, j][0] + sizes[i] * sizes[k + 1] * sizes[j + 1]
+                if (i, j) not in best or cost < best[i, j][0]:
+                    best[i, j] = cost, k
+
+    def product(i: int, j: int) -> Tensor:
+        k = best[i, j][1]
+        return tensors[i] if i == j else product(i, k) @ product(k + 1, j)
+
+    return product(0, len(tensors) - 1)
+
+
+def _chain_matmul(*matrices: Any, out: Any = None) -> Any:
+    given = matrices[0] if len(matrices) == 1 and isinstance(matrices[0], (list, tuple)) else matrices
+    return _multi_dot(given, out=out)
+
+
+def _cov(x: Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+    if fweights is not None or aweights is not None or x.dim() > 2 or x.dtype is torch.bool:
+        return NotImplemented
+    x = x if x.dim() == 2 else x.reshape(1, -1)
+    if not (x.is_floating_point() or x.is_complex()):
+        x = x.to(torch.get_default_dtype())
+    many = x.size(1)
+    if many <= correction:  # which warns
+        return NotImplemented
+    x = x - (x.sum(1) / many).unsqueeze(1)
+    return torch.true_divide(x @ x.t().conj(), many - correction).squeeze()
+
+
+def _corrcoef(x: Tensor) -> Any:
+    c = _cov(x) if not x.is_complex() else NotImplemented
+    if c is NotImplemented or c.dim() == 0:
+        return c if c is NotImplemented else c / c
+    deviation = c.diag().sqrt()
+    return (c / deviation.view(-1, 1) / deviation.view(1, -1)).clip(-1, 1)
+
+
+def _frequencies(n: Any, d: float = 1.0, **options: Any) -> Any:
+    if type(n) is int or not options.keys() <= _FACTORY:
+        return NotImplemented
+    counted = torch.arange(n, **_of_floats(options))
+    half = (n + 1) // 2
+    return torch.cat([counted[:half], counted[half:] - n]) * (1.0 / (n * d))
+
+
+def _half_frequencies(n: Any, d: float = 1.0, **options: Any) -> Any:
+    if type(n) is int or not options.keys() <= _FACTORY:
+        return NotImplemented
+    return torch.arange(n // 2 + 1, **_of_floats(options)) * (1.0 / (n * d))
+
+
+def _of_floats(options: dict[str, Any]) -> dict[str, Any]:
+    return {**options, "dtype": options.get("dtype") or torch.get_default_dtype()}
+
+
+def _window(*weights: float) -> Callable[..., Any]:
+    """A sum of cosines over a window, with these weights unless others are given."""
+
+    def window(n: Any, periodic: bool = True, *others: float, **options: Any) -> Any:
+        if type(n) is int or not options.keys() <= _FACTORY or others and len(weights) != 2 or not n > 1:
+            return NotImplemented
+        at = torch.arange(n, **_of_floats(options))
+        given = (*others, *weights[len(others) :])
+        angle = at * (2 * math.pi / (n if periodic else n - 1))
+        return sum((-1) ** k * weight * (angle * k).cos() for k, weight in enumerate(given[1:], 1)) + given[0]
+
+    return window
+
+
+def _take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Any:
+    if dim is None:
+        return x.reshape(-1).gather(0, indices.reshape(-1))
+    others = [[n for d, n in enumerate(one.shape) if d != dim % max(one.dim(), 1)] for one in (x, indices)]
+    fits = x.dim() == indices.dim() > 0 and indices.dtype is torch.int64 and others[0] == others[1]
+    return x.gather(dim, indices) if fits and -x.dim() <= dim < x.dim() else NotImplemented
+
+
+COMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    torch.kron: _kron,
+    torch.block_diag: _block_diag,
+    torch.linalg.multi_dot: _multi_dot,
+    torch.chain_matmul: _chain_matmul,
+    torch.cov: _cov,
+    torch.corrcoef: _corrcoef,
+    torch.take_along_dim: _take_along_dim,
+    torch.fft.fftfreq: _frequencies,
+    torch.fft.rfftfreq: _half_frequencies,
+    torch.hann_window: _window(0.5, 0.5),
+    torch.hamming_window: _window(0.54, 0.46),
+    torch.blackman_window: _window(0.42, 0.5, 0.08),
+}

@@ -1,0 +1,31 @@
+"""A part of `size_programs`: whole graphs for all sizes, right with gradients and at sizes 1 and 0."""
+
+import pytest
+import torch
+from tests.end_to_end import size_programs
+from tests.end_to_end.dynamic_programs import PROGRAMS, SIZES, check
+
+import pliant
+from pliant.debug import events
+
+WHOLE = [name for name in size_programs.PROGRAMS if name not in size_programs.SPECIALIZED | size_programs.BROKEN]
+
+
+@pytest.mark.parametrize("name", WHOLE[::4])
+def test_one_graph_with_gradients(name):
+    assert not check(name, True, True, SIZES[:3])
+
+
+@pytest.mark.parametrize("name", WHOLE[2::8])
+def test_by_default_and_at_small_sizes(name):
+    assert not check(name, False, None, (*SIZES[:3], (1, 6), (5, 1), (0, 6)))
+
+
+@pytest.mark.parametrize("name", size_programs.SPECIALIZED)
+def test_what_is_specialized_says_so(name):
+    program, inputs = PROGRAMS[name]
+    pliant.reset()
+    with events.collect("specialize") as found:
+        args = [a.requires_grad_() for a in inputs(5, 6)]
+        torch.testing.assert_close(pliant.compile(program, dynamic=True)(*args), program(*args))
+    assert found and all("size_programs.py" in str(e.fields["where"]) for e in found)
