@@ -24,7 +24,7 @@ PART_TEXT = 4000  # characters of kernels in one translation unit; more are spli
 MAX_UNITS = 4
 TABLE_CALLS = 32  # more calls of kernels in one entry are a table
 
-RUN = """\
+PYTHON = """\
 typedef struct _object PyObject;
 extern long long PyLong_AsLongLong(PyObject*);
 extern unsigned long long PyLong_AsUnsignedLongLong(PyObject*);
@@ -38,33 +38,44 @@ extern void* PyEval_SaveThread(void);
 extern void PyEval_RestoreThread(void*);
 """
 
-PARALLEL = """\
-extern void* malloc(unsigned long);
-extern void free(void*);
+# What kernels and entries share lies in a library of its own (RUNTIME), which is built once for all graphs; a graph's
+# library is told where it is.
+PART = """\
 typedef void (*p_part)(void**, const int64_t*, int64_t, int64_t, int64_t, int32_t*);
-typedef struct { p_part f; void** p; const int64_t* n; int64_t range; int32_t* error; int64_t parts; } p_job;
-extern P_HIDDEN int (*p_reader)(void*, void*);
-extern P_HIDDEN void (*p_parallel)(void (*)(void*), void*, unsigned, unsigned);
-extern P_HIDDEN int (*p_thread)(void);
-extern P_HIDDEN int (*p_threads)(void);
-extern P_HIDDEN int (*p_maximum)(void);
 """
 
-# Where a list keeps its items and a tensor's object the address of its data (`runtime.tensor_address`); zeros: not known.
-LAYOUT = """\
-typedef struct { uint64_t tensor, parameter, object, kind, storage, offset, data, owner, lazy, items; } p_layout;
-static p_layout p_where;
-"""
+RUN = "int64_t (*p_run)(p_part, void**, const int64_t*, int64_t, int64_t, int64_t, int32_t*);\n"
 
-# Binds torch's functions; `p_run` spreads `range` items over threads, at least `grain` items each, and returns how many
-# parts it made. Which part gets which items depends only on range and the number of parts.
 BIND = """\
-int (*p_reader)(void*, void*);
-void (*p_parallel)(void (*)(void*), void*, unsigned, unsigned);
-int (*p_thread)(void);
-int (*p_threads)(void);
-int (*p_maximum)(void);
-void pliant_bind(void** table) {
+static int (*p_addresses)(PyObject* const*, int32_t, void**);
+static int64_t p_items;
+void pliant_bind(void** table) { p_run = table[0]; p_addresses = table[1]; p_items = (int64_t)table[2]; }
+"""
+
+# The addresses of some of the graph's inputs, in their list.
+LISTED = """\
+P_INLINE int p_listed(PyObject* list, const int32_t* places, int32_t count, void** out) {
+  PyObject* const* const items = ((PyObject* const**)list)[p_items];
+  if (places[count - 1] - places[0] == count - 1) return p_addresses(items + places[0], count, out);
+  PyObject* found[count];
+  for (int k = 0; k < count; k++) found[k] = items[places[k]];
+  return p_addresses(found, count, out);
+}
+"""
+
+# `p_run` spreads `range` items over threads, at least `grain` items each, and returns how many parts it made. Which part
+# gets which items depends only on range and the number of parts. `p_layout`: where a tensor's object keeps the address of
+# its data (`runtime.tensor_address`); zeros: not known.
+_RUNTIME = """\
+typedef struct { p_part f; void** p; const int64_t* n; int64_t range; int32_t* error; int64_t parts; } p_job;
+typedef struct { uint64_t tensor, parameter, object, kind, storage, offset, data, owner, lazy; } p_layout;
+static p_layout p_where;
+static int (*p_reader)(void*, void*);
+static void (*p_parallel)(void (*)(void*), void*, unsigned, unsigned);
+static int (*p_thread)(void);
+static int (*p_threads)(void);
+static int (*p_maximum)(void);
+void pliant_runtime(void** table) {
   p_reader = table[0]; p_parallel = table[1]; p_thread = table[2]; p_threads = table[3]; p_maximum = table[4];
   if (table[5]) p_where = *(const p_layout*)table[5];
 }
@@ -77,19 +88,20 @@ static void p_share(void* data) {
   const int64_t end = begin + j->range / parts + (k < j->range % parts);
   j->f(j->p, j->n, begin, end, k, j->error);
 }
-P_HIDDEN int64_t p_run(
+int64_t p_run_alone(
     p_part f, void** p, const int64_t* n, int64_t range, int64_t grain, int64_t most, int32_t* error) {
+  f(p, n, 0, range, 0, error);
+  return 1;
+}
+int64_t p_run(p_part f, void** p, const int64_t* n, int64_t range, int64_t grain, int64_t most, int32_t* error) {
   int64_t parts = range / grain;
   if (parts > 1) parts = p_min(parts, p_min(most, p_maximum ? p_maximum() : 1));
-  if (parts <= 1) { f(p, n, 0, range, 0, error); return 1; }
+  if (parts <= 1) return p_run_alone(f, p, n, range, grain, most, error);
   // Always the whole team: a team of another size than the last one's makes the runtime end and start threads.
   p_job job = {f, p, n, range, error, parts};
   p_parallel(p_share, &job, 0, 0);
   return job.parts;
 }
-"""
-
-READER = """\
 typedef struct {
   void* data; int32_t device_type, device_id; int32_t ndim; uint8_t code, bits; uint16_t lanes;
   int64_t* shape; int64_t* strides; uint64_t byte_offset;
@@ -108,17 +120,21 @@ __attribute__((noinline)) static int p_ask(PyObject* o, void** out) {
   *out = data ? data : p_nothing;
   return 0;
 }
-// Object, tensor, storage, data, each for all objects: so memory is read for many at once.
-P_INLINE int p_addresses(PyObject* const* objects, int32_t count, void** out) {
+// Object, tensor, storage, data, each for all objects: so memory is read for many at once. No vectors: gathering words
+// into them takes longer than reading them.
+#define P_ONE_BY_ONE __asm__("" : "+r"(k))
+int p_addresses(PyObject* const* objects, int32_t count, void** out) {
   const p_layout where = p_where;
-  const uint64_t* found[count];
+  const uint64_t** const found = (const uint64_t**)out;
   for (int k = 0; k < count; k++) {
     const uint64_t* o = (const uint64_t*)objects[k];
     found[k] = where.kind && (o[1] == where.tensor || o[1] == where.parameter) ? (const uint64_t*)o[where.object] : 0;
+    P_ONE_BY_ONE;
   }
   for (int k = 0; k < count; k++) {
     const uint64_t* t = found[k];
     found[k] = t && t[0] == where.kind && !t[where.offset] ? (const uint64_t*)t[where.storage] : 0;
+    P_ONE_BY_ONE;
   }
   for (int k = 0; k < count; k++) {
     const uint64_t* s = found[k];
@@ -129,16 +145,10 @@ P_INLINE int p_addresses(PyObject* const* objects, int32_t count, void** out) {
 }
 """
 
-# The addresses of some of the graph's inputs, in their list.
-LISTED = """\
-P_INLINE int p_listed(PyObject* list, const int32_t* places, int32_t count, void** out) {
-  PyObject* const* const items = ((PyObject* const**)list)[p_where.items];
-  if (places[count - 1] - places[0] == count - 1) return p_addresses(items + places[0], count, out);
-  PyObject* found[count];
-  for (int k = 0; k < count; k++) found[k] = items[places[k]];
-  return p_addresses(found, count, out);
-}
-"""
+
+def runtime_text() -> str:
+    """The translation unit of what all graphs share: `pliant_runtime`, `p_run`, `p_run_alone`, `p_addresses`."""
+    return "".join([prelude.text_for(""), PYTHON, PART, _RUNTIME])
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +219,8 @@ def _shared(text: str, name: str) -> str:
 
 def _unit(linkage: str, kernels: str, entries: str, *, main: bool) -> str:
     hidden = '#define P_HIDDEN __attribute__((visibility("hidden")))\n'
-    run = "P_HIDDEN int64_t p_run(p_part, void**, const int64_t*, int64_t, int64_t, int64_t, int32_t*);\n"
-    parts = [prelude.text_for(kernels + entries), hidden, PARALLEL]
-    parts += [RUN, LAYOUT, BIND, READER, LISTED if "p_listed" in entries else ""] if main else [run]
+    parts = [prelude.text_for(kernels + entries), hidden, PYTHON, PART]
+    parts += ["P_HIDDEN ", RUN, BIND, LISTED if "p_listed" in entries else ""] if main else ["extern P_HIDDEN ", RUN]
     return "".join([*parts, "\n", kernels, entries])
 
 

@@ -5,10 +5,9 @@ Holds:  only memory is read that the objects of a table's owner keep alive; noth
 """
 
 C_TEXT = """\
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-typedef uint64_t u64;
+typedef unsigned long long u64; /* no header is included: that takes as long to compile as half of the text */
+extern void *malloc(unsigned long);
+extern void free(void *);
 
 static void *(*get_item)(void *, void *); /* PyDict_GetItemWithError */
 static int (*watch)(int, void *);         /* PyDict_Watch */
@@ -32,7 +31,7 @@ u64 pliant_clock(void) { return clock; }
 
 static struct cell **find(void *dict)
 {
-    struct cell **place = &buckets[((uintptr_t)dict >> 4) * 0x9E3779B97F4A7C15u >> 50];
+    struct cell **place = &buckets[((u64)dict >> 4) * 0x9E3779B97F4A7C15u >> 50];
     while (*place && (*place)->dict != dict)
         place = &(*place)->next;
     return place;
@@ -133,8 +132,8 @@ static inline int any(four found) { return (found[0] | found[1] | found[2] | fou
 
 static void *counted(u64 object)
 {
-    uint32_t *count = (uint32_t *)object;
-    if ((int32_t)*count >= 0) /* negative: immortal. No count comes near 2**31. */
+    unsigned *count = (unsigned *)object;
+    if ((int)*count >= 0) /* negative: immortal. No count comes near 2**31. */
         ++*count;
     return count;
 }

@@ -2,6 +2,7 @@
 
 In:     the path that `build` returned and the names of its entries.
 Out:    builtin functions (METH_FASTCALL) that take tensors and integers; called without argument conversion.
+        `prepare()`: builds what the libraries of all graphs share, and tells it where torch's functions are.
 Holds:  an entry reads a tensor's address in memory (`tensor_address`) or through torch's DLPack exchange table, or,
         where torch has none, gets `data_ptr()` integers from the wrapper (`takes_tensors` says which);
         libraries stay loaded as long as the process, so a function never outlives its code.
@@ -14,10 +15,12 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from pliant.cpython import METH_FASTCALL, builtin, method
+from pliant import config
+from pliant.codegen.native import runtime_text
+from pliant.cpython import LIST_ITEMS, METH_FASTCALL, WORD, address_of, builtin, method
 from pliant.runtime import openmp, tensor_address
+from pliant.runtime.build import build
 from pliant.torch_adapter import dlpack_exchange_capsule
 
 NativeEntry = Callable[..., None]
@@ -61,27 +64,41 @@ def takes_tensors() -> bool:
 
 def reads_lists() -> bool:
     """Whether entries can read tensors from the list of the graph's inputs."""
-    return takes_tensors() and tensor_address.layout() is not None
+    return takes_tensors() and tensor_address.lists_work()
 
 
 def _open(path: Path, threaded: bool) -> ctypes.CDLL:
-    """The loaded library, told where torch's functions are. Loads each path once."""
+    """The loaded library, told where the shared functions are. Loads each path once."""
     with _lock:
         library = _libraries.get(path)
         if library is None:
             library = ctypes.CDLL(str(path))
-            library.pliant_bind(_bindings(threaded))
+            shared = prepare()
+            run = address_of(shared.p_run if threaded else shared.p_run_alone)
+            library.pliant_bind((ctypes.c_void_p * 3)(run, address_of(shared.p_addresses), LIST_ITEMS // WORD))
             _libraries[path] = library
         return library
 
 
-def _bindings(threaded: bool) -> Any:
-    """The table that `pliant_bind` of the prelude copies: reader, parallel, thread, threads, maximum, layout."""
-    found = openmp.runtime() if threaded else None
+_prepared = threading.Lock()
+
+
+def prepare() -> ctypes.CDLL:
+    """The library of what all graphs share, bound to torch's functions. CompileError without a C compiler."""
+    with _prepared:
+        return _shared()
+
+
+@functools.cache
+def _shared() -> ctypes.CDLL:
+    library = ctypes.CDLL(str(build([runtime_text()], config.get().build)))
+    found = openmp.runtime()
     omp = (found.parallel, found.thread, found.threads, found.maximum) if found else (0, 0, 0, 0)
     reader = tensor_reader()
     layout = tensor_address.layout() if reader else None
-    return (ctypes.c_void_p * 6)(reader, *omp, ctypes.addressof(layout) if layout is not None else 0)
+    table = (ctypes.c_void_p * 6)(reader, *omp, ctypes.addressof(layout) if layout is not None else 0)
+    library.pliant_runtime(table)
+    return library
 
 
 def load(path: Path, entries: Sequence[str], *, threaded: bool = True) -> list[NativeEntry]:

@@ -25,11 +25,11 @@ _MOST_WORDS = 24
 
 
 class Layout(ctypes.Structure):
-    """Numbers of words (in the Python object, the tensor, its storage, a list), and what some of them hold."""
+    """Numbers of words (in the Python object, the tensor, its storage), and what some of them hold."""
 
     _fields_ = tuple(
         (name, ctypes.c_uint64)
-        for name in ("tensor", "parameter", "object", "kind", "storage", "offset", "data", "owner", "lazy", "items")
+        for name in ("tensor", "parameter", "object", "kind", "storage", "offset", "data", "owner", "lazy")
     )
 
 
@@ -50,8 +50,7 @@ def _found(tensors: Sequence[torch.Tensor], lazy: Sequence[torch.Tensor]) -> Lay
     storage = only_word(tensors, count, lambda t: (t._cdata, t.untyped_storage()._cdata))
     offset = only_word(tensors, count, lambda t: (t._cdata, int(t.storage_offset())))
     data = only_word(tensors, kept, lambda t: (t.untyped_storage()._cdata, t.untyped_storage().data_ptr()))
-    items = _list_items()
-    if place is None or len(kinds) != 1 or None in (storage, offset, data, items):
+    if place is None or len(kinds) != 1 or None in (storage, offset, data):
         return None
     assert data is not None
     for owner in (data + 1, data + 2):  # what frees the data lies beside its address
@@ -59,15 +58,14 @@ def _found(tensors: Sequence[torch.Tensor], lazy: Sequence[torch.Tensor]) -> Lay
         marks = {word(t.untyped_storage()._cdata + WORD * owner) for t in lazy}
         if len(marks) == 1 and marks.isdisjoint(others):
             classes = id(torch.Tensor), id(torch.nn.Parameter)
-            return Layout(*classes, place // WORD, *kinds, storage, offset, data, owner, *marks, items)
+            return Layout(*classes, place // WORD, *kinds, storage, offset, data, owner, *marks)
     return None
 
 
-def _list_items() -> int | None:
-    """The word of a list that refers to its items, as CPython has it."""
+def lists_work() -> bool:
+    """Whether a list refers to its items where CPython has it."""
     lists = [[object() for _ in range(n)] for n in (1, 5, 100)]
-    held = all(words(word(id(one) + LIST_ITEMS), len(one)) == tuple(map(id, one)) for one in lists)
-    return LIST_ITEMS // WORD if held else None
+    return all(words(word(id(one) + LIST_ITEMS), len(one)) == tuple(map(id, one)) for one in lists)
 
 
 def _right(found: Layout, tensors: Sequence[torch.Tensor], lazy: Sequence[torch.Tensor]) -> bool:
