@@ -46,6 +46,14 @@ P_INLINE int64_t p_pow(int64_t a, int64_t b) {
 }
 """
 
+
+def _of_both(name: str, text: str) -> dict[str, str]:
+    """A function `@` of floats and, as `name_d`, of doubles."""
+    doubled = re.sub(r"(\d\.\d)f", r"\1", text).replace("float", "double")
+    doubled = re.sub(r"\b(fmod|floor|copysign)f\b", r"\1", doubled)
+    return {f"{name}f": text.replace("@", f"{name}f"), f"{name}_d": doubled.replace("@", f"{name}_d")}
+
+
 SNIPPETS: dict[str, str] = {
     # 2^n * y in two steps, so that results overflow and become denormal as they should.
     "p_scale": """\
@@ -201,8 +209,10 @@ P_INLINE float p_erff(float x) {
     "p_sigmoidf": """\
 P_INLINE float p_sigmoidf(float x) { return 1.0f / (1.0f + p_expf(-x)); }
 """,
-    "p_floordivf": """\
-P_INLINE float p_floordivf(float a, float b) {
+    **_of_both(
+        "p_floordiv",
+        """\
+P_INLINE float @(float a, float b) {
   const float m = fmodf(a, b);
   const float q = (a - m) / b;
   const float d = (m != 0.0f && (b < 0.0f) != (m < 0.0f)) ? q - 1.0f : q;
@@ -212,29 +222,16 @@ P_INLINE float p_floordivf(float a, float b) {
   return b == 0.0f ? a / b : z;
 }
 """,
-    "p_floordiv_d": """\
-P_INLINE double p_floordiv_d(double a, double b) {
-  const double m = fmod(a, b);
-  const double q = (a - m) / b;
-  const double d = (m != 0.0 && (b < 0.0) != (m < 0.0)) ? q - 1.0 : q;
-  const double f = floor(d);
-  const double r = d - f > 0.5 ? f + 1.0 : f;
-  const double z = d != 0.0 ? r : copysign(0.0, a / b);
-  return b == 0.0 ? a / b : z;
-}
-""",
-    "p_remainderf": """\
-P_INLINE float p_remainderf(float a, float b) {
+    ),
+    **_of_both(
+        "p_remainder",
+        """\
+P_INLINE float @(float a, float b) {
   const float m = fmodf(a, b);
   return (m != 0.0f && (b < 0.0f) != (m < 0.0f)) ? m + b : m;
 }
 """,
-    "p_remainder_d": """\
-P_INLINE double p_remainder_d(double a, double b) {
-  const double m = fmod(a, b);
-  return (m != 0.0 && (b < 0.0) != (m < 0.0)) ? m + b : m;
-}
-""",
+    ),
     "p_fmod": """\
 P_INLINE double p_fmod(double a, double b) {
   const double r = fmod(a, b);

@@ -65,17 +65,17 @@ def _libm(name: str, function: str, meaning: Meaning, arity: int = 1, cost: int 
     return ScalarOp(name, arity, "same", meaning, f"{function}f({args})", f"{function}({args})", cost=cost)
 
 
+def _kinds(name: str, meaning: Meaning, f: str, d: str, i: str, b: str | None = None, *, cost: int = 1) -> ScalarOp:
+    """A row of two arguments with a text for each kind."""
+    return ScalarOp(name, 2, "same", meaning, f, d, i, b, cost=cost)
+
+
 def _compare(name: str, symbol: str, meaning: Meaning) -> ScalarOp:
     return _same(name, "{0} " + symbol + " {1}", meaning, kinds="fdib", result="bool")
 
 
 def _where(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.where(c, a, b)
-
-
-def _nan_extremum(sign: str) -> str:
-    # written so that compilers turn it into compare-and-blend: NaN in either argument wins
-    return "({0} != {0} || {0} " + sign + " {1} ? {0} : {1})"
 
 
 def _truncated(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -92,6 +92,9 @@ def _checked_index(i: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
     return torch.where(i < 0, i + size, i)
 
 
+_MIN, _MAX = "({0} < {1} ? {0} : {1})", "({0} > {1} ? {0} : {1})"
+# written so that compilers turn it into compare-and-blend: NaN in either argument wins
+_NAN_MIN, _NAN_MAX = "({0} != {0} || {0} < {1} ? {0} : {1})", "({0} != {0} || {0} > {1} ? {0} : {1})"
 _INT_FLOORDIV = "({0} / {1} - (({0} % {1} != 0) & (({0} < 0) != ({1} < 0))))"
 _INT_REMAINDER = "({0} % {1} + ((({0} % {1} != 0) & (({0} % {1} < 0) != ({1} < 0))) ? {1} : 0))"
 _ROWS: tuple[ScalarOp, ...] = (
@@ -100,47 +103,16 @@ _ROWS: tuple[ScalarOp, ...] = (
     _same("sub", "{0} - {1}", torch.sub),
     _same("mul", "{0} * {1}", torch.mul),
     _same("div", "{0} / {1}", torch.true_divide, kinds="fd", cost=4),
-    ScalarOp("floordiv", 2, "same", _floored, "p_floordivf({0}, {1})", "p_floordiv({0}, {1})", _INT_FLOORDIV, cost=10),
-    ScalarOp("truncdiv", 2, "same", _truncated, "truncf({0} / {1})", "trunc({0} / {1})", "{0} / {1}", cost=8),
-    ScalarOp(
-        "remainder",
-        2,
-        "same",
-        torch.remainder,
-        "p_remainderf({0}, {1})",
-        "p_remainder({0}, {1})",
-        _INT_REMAINDER,
-        cost=15,
-    ),
-    ScalarOp("fmod", 2, "same", torch.fmod, "fmodf({0}, {1})", "fmod({0}, {1})", "{0} % {1}", cost=20),
+    _kinds("floordiv", _floored, "p_floordivf({0}, {1})", "p_floordiv({0}, {1})", _INT_FLOORDIV, cost=10),
+    _kinds("truncdiv", _truncated, "truncf({0} / {1})", "trunc({0} / {1})", "{0} / {1}", cost=8),
+    _kinds("remainder", torch.remainder, "p_remainderf({0}, {1})", "p_remainder({0}, {1})", _INT_REMAINDER, cost=15),
+    _kinds("fmod", torch.fmod, "fmodf({0}, {1})", "fmod({0}, {1})", "{0} % {1}", cost=20),
     _same("neg", "-{0}", torch.neg),
     ScalarOp("abs", 1, "same", torch.abs, "fabsf({0})", "fabs({0})", "({0} < 0 ? -{0} : {0})"),
-    ScalarOp(
-        "minimum",
-        2,
-        "same",
-        torch.minimum,
-        _nan_extremum("<"),
-        _nan_extremum("<"),
-        "({0} < {1} ? {0} : {1})",
-        "{0} & {1}",
-    ),
-    ScalarOp(
-        "maximum",
-        2,
-        "same",
-        torch.maximum,
-        _nan_extremum(">"),
-        _nan_extremum(">"),
-        "({0} > {1} ? {0} : {1})",
-        "{0} | {1}",
-    ),
-    ScalarOp(
-        "fmin", 2, "same", torch.fmin, "fminf({0}, {1})", "fmin({0}, {1})", "({0} < {1} ? {0} : {1})", "{0} & {1}"
-    ),
-    ScalarOp(
-        "fmax", 2, "same", torch.fmax, "fmaxf({0}, {1})", "fmax({0}, {1})", "({0} > {1} ? {0} : {1})", "{0} | {1}"
-    ),
+    _kinds("minimum", torch.minimum, _NAN_MIN, _NAN_MIN, _MIN, "{0} & {1}"),
+    _kinds("maximum", torch.maximum, _NAN_MAX, _NAN_MAX, _MAX, "{0} | {1}"),
+    _kinds("fmin", torch.fmin, "fminf({0}, {1})", "fmin({0}, {1})", _MIN, "{0} & {1}"),
+    _kinds("fmax", torch.fmax, "fmaxf({0}, {1})", "fmax({0}, {1})", _MAX, "{0} | {1}"),
     ScalarOp("sqrt", 1, "same", torch.sqrt, "sqrtf({0})", "sqrt({0})", cost=5),
     ScalarOp("rsqrt", 1, "same", torch.rsqrt, "1.0f / sqrtf({0})", "1.0 / sqrt({0})", cost=9),
     _libm("copysign", "copysign", torch.copysign, 2, cost=2),

@@ -388,12 +388,6 @@ def lit(value: ExprLike) -> Expr:
     raise TypeError(f"{type(value).__name__} has no symbolic form")
 
 
-def _remember(memo: dict[Any, Expr], key: Any, value: Expr) -> None:
-    if len(memo) >= _MEMO_LIMIT:
-        memo.clear()
-    memo[key] = value
-
-
 def interned_atom(cls: type[Apply], *args: Expr) -> Expr:
     """An atom whose arguments a rule has put in canonical form."""
     return _intern(cls, args)
@@ -404,10 +398,13 @@ def rule_memo(rule: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr
     memo: dict[tuple[Expr, Expr], Expr] = {}
 
     def remembered(a: Expr, b: Expr) -> Expr:
-        found = memo.get((a, b))
+        key = (a, b)
+        found = memo.get(key)
         if found is None:
             found = rule(a, b)
-            _remember(memo, (a, b), found)
+            if len(memo) >= _MEMO_LIMIT:
+                memo.clear()
+            memo[key] = found
         return found
 
     remembered.__doc__ = rule.__doc__

@@ -11,24 +11,14 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from pliant.symbolic.expr import ONE, ZERO, Expr, Integer, Product, _from_pairs, _intern, _remember, from_terms
+from pliant.symbolic.expr import ONE, ZERO, Expr, Integer, Product, _from_pairs, _intern, from_terms, rule_memo
 from pliant.symbolic.operations import Factored
 
 EXPAND_LIMIT = 36  # terms
-_add_memo: dict[tuple[Expr, Expr], Expr] = {}
-_mul_memo: dict[tuple[Expr, Expr], Expr] = {}
 
 
+@rule_memo
 def add(a: Expr, b: Expr) -> Expr:
-    key = (a, b)
-    found = _add_memo.get(key)
-    if found is None:
-        found = _add(a, b)
-        _remember(_add_memo, key, found)
-    return found
-
-
-def _add(a: Expr, b: Expr) -> Expr:
     if a.kind is not int or b.kind is not int:
         return floats.add(a, b)
     if not b.terms:
@@ -82,16 +72,8 @@ def scale(a: Expr, by: int) -> Expr:
     return _from_pairs(const, pairs)
 
 
+@rule_memo
 def mul(a: Expr, b: Expr) -> Expr:
-    key = (a, b)
-    found = _mul_memo.get(key)
-    if found is None:
-        found = _mul(a, b)
-        _remember(_mul_memo, key, found)
-    return found
-
-
-def _mul(a: Expr, b: Expr) -> Expr:
     if a.kind is not int or b.kind is not int:
         return floats.mul(a, b)
     if not b.terms:

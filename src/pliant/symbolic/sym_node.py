@@ -237,53 +237,20 @@ class SymNode:
             env.evaluate(n.le(_EXACT))
         return env.simplify(e)
 
-    # -- layout questions of ATen -------------------------------------------------------------------------------------
-    def is_contiguous(self, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
-        return self._layout(contiguity.is_contiguous, sizes, strides)
-
-    def is_channels_last_contiguous_2d(self, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
-        return self._layout(contiguity.is_channels_last_contiguous_2d, sizes, strides)
-
-    def is_channels_last_contiguous_3d(self, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
-        return self._layout(contiguity.is_channels_last_contiguous_3d, sizes, strides)
-
-    def is_channels_last_strides_2d(self, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
-        return self._layout(contiguity.is_channels_last_strides_2d, sizes, strides)
-
-    def is_channels_last_strides_3d(self, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
-        return self._layout(contiguity.is_channels_last_strides_3d, sizes, strides)
-
-    def is_non_overlapping_and_dense(self, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
-        return self._layout(contiguity.is_non_overlapping_and_dense, sizes, strides)
-
+    # -- layout questions of ATen, arithmetic: installed from the tables below ----------------------------------------
     def is_non_overlapping_and_dense_indicator(self, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
-        dense = self._layout(contiguity.is_non_overlapping_and_dense, sizes, strides).expr
-        return SymNode(floats.to_int(dense), self.shape_env)
+        return SymNode(floats.to_int(self.is_non_overlapping_and_dense(sizes, strides).expr), self.shape_env)
 
-    def _layout(self, question: contiguity.Question, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
-        env = self.shape_env
-        return SymNode(question([n.expr for n in sizes], [n.expr for n in strides], env), env)
-
-    # -- arithmetic: installed from the tables below ------------------------------------------------------------------
     if TYPE_CHECKING:
 
         def __getattr__(self, name: Any) -> Callable[..., SymNode]: ...
 
 
-_MEMO_LIMIT = 1 << 14
-
-
 def _binary(function: Callable[[Expr, Expr], Expr]) -> Callable[[SymNode, SymNode], SymNode]:
-    memo: dict[tuple[Expr, Expr], Expr] = {}  # ATen compares the same few sizes thousands of times a trace
+    remembered = x.rule_memo(function)  # ATen compares the same few sizes thousands of times a trace
 
     def method(self: SymNode, other: SymNode) -> SymNode:
-        key = (self.expr, other.expr)
-        found = memo.get(key)
-        if found is None:
-            if len(memo) >= _MEMO_LIMIT:
-                memo.clear()
-            found = memo[key] = function(*key)
-        return SymNode(found, self.shape_env)
+        return SymNode(remembered(self.expr, other.expr), self.shape_env)
 
     return method
 
@@ -304,8 +271,12 @@ def _unary(function: Callable[[Expr], Expr]) -> Callable[[SymNode], SymNode]:
     return method
 
 
-def _truediv(a: Expr, b: Expr) -> Expr:
-    return floats.truediv(a, b)
+def _layout(question: contiguity.Question) -> Callable[[SymNode, Sequence[SymNode], Sequence[SymNode]], SymNode]:
+    def method(self: SymNode, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
+        env = self.shape_env
+        return SymNode(question([n.expr for n in sizes], [n.expr for n in strides], env), env)
+
+    return method
 
 
 def _logical_or_bitwise(
@@ -323,9 +294,9 @@ _BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "add": x.add,
     "sub": x.sub,
     "mul": x.mul,
-    "truediv": _truediv,
-    "int_truediv": _truediv,
-    "float_truediv": _truediv,
+    "truediv": floats.truediv,
+    "int_truediv": floats.truediv,
+    "float_truediv": floats.truediv,
     "pow": powers.power,
     "pow_by_natural": powers.power,
     "float_pow": floats.power,
@@ -364,12 +335,23 @@ _UNARY: dict[str, Callable[[Expr], Expr]] = {
     **{f"sym_{name}": functools.partial(floats.math_call, name) for name in floats.MATH},
 }
 
+_LAYOUTS: tuple[contiguity.Question, ...] = (
+    contiguity.is_contiguous,
+    contiguity.is_channels_last_contiguous_2d,
+    contiguity.is_channels_last_contiguous_3d,
+    contiguity.is_channels_last_strides_2d,
+    contiguity.is_channels_last_strides_3d,
+    contiguity.is_non_overlapping_and_dense,
+)
+
 for _name, _function in _BINARY.items():
     setattr(SymNode, _name, _binary(_function))
 for _name, _function in _RANGED.items():
     setattr(SymNode, _name, _ranged(_function))
 for _name, _one_argument in _UNARY.items():
     setattr(SymNode, _name, _unary(_one_argument))
+for _question in _LAYOUTS:
+    setattr(SymNode, _question.__name__, _layout(_question))
 
 _WRAPPERS: dict[Any, Callable[[SymNode], Any]] = {int: torch.SymInt, float: torch.SymFloat, bool: torch.SymBool}
 
