@@ -2,6 +2,7 @@
 
 import pytest
 from tests.capture.constructs import (  # noqa: F401  (fill the table)
+    abstract_classes,
     containers,
     control,
     language,

@@ -40,5 +40,5 @@ def _share_a_part(one: Any, other: Any) -> bool:
         return False
     begin, end = one.offset_, one.offset_ + one.numel()
     if begin == other.offset_ and end == other.offset_ + other.numel():
-        return one.spec.stride_key != other.spec.stride_key
+        return bool(one.spec.stride_key != other.spec.stride_key)
     return bool(begin < other.offset_ + other.numel() and other.offset_ < end)

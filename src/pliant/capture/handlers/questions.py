@@ -5,6 +5,7 @@ Holds:  what is answered from an object outside is guarded.
 
 from __future__ import annotations
 
+import _abc  # type: ignore[import-not-found]
 import abc
 import functools
 import inspect
@@ -88,6 +89,7 @@ def _check_class(t: Tracer, value: Any, wanted: Any) -> bool:
         claimed = cls if issubclass(cls, wanted) else t.get_attr(value, "__class__")
         _guard_relation(t, claimed, wanted)
         return isinstance(claimed, type) and issubclass(claimed, wanted)
+    _ask_subclass_hook(t, wanted, attributes.bring_class(t, value))
     found = bool(t.native(isinstance, value, wanted))
     _guard_relation(t, attributes.bring_class(t, value), wanted)
     return found
@@ -100,11 +102,24 @@ def class_check(t: Tracer, wanted: Any, name: str) -> types.FunctionType | None:
     hook = t.world.type_lookup(type(wanted), name)
     if isinstance(hook, types.FunctionType) and hook.__module__.partition(".")[0] not in _OWN_CHECKS:
         return hook
+    return None
+
+
+def _ask_subclass_hook(t: Tracer, wanted: Any, cls: type) -> None:
+    """Before an abstract class of the program's is asked: its hook, whose answers it keeps, may have no effect."""
+    if not isinstance(wanted, abc.ABCMeta):
+        return
     asked = t.world.type_lookup(wanted, "__subclasshook__")
     asked = asked.__func__ if isinstance(asked, classmethod) else asked
-    if isinstance(asked, types.FunctionType) and asked.__module__.partition(".")[0] not in _OWN_CHECKS:
-        raise GraphBreak("unknown-call", f"the __subclasshook__ of {wanted.__name__}, whose answers are kept")
-    return None
+    if not isinstance(asked, types.FunctionType) or asked.__module__.partition(".")[0] in _OWN_CHECKS:
+        return
+    _, known, known_not, version = _abc._get_dump(wanted)
+    kept = [*known, *(known_not if version == abc.get_cache_token() else ())]
+    if all(reference() is not cls for reference in kept):
+        before = t.world.changes()
+        t.call(asked, (wanted, cls), {})
+        if t.world.changes() != before:
+            raise GraphBreak("unknown-call", f"the __subclasshook__ of {wanted.__name__}, whose answers are kept")
 
 
 _OWN_CHECKS = frozenset(("abc", "collections", "contextlib", "enum", "numbers", "os", "torch", "typing", "numpy"))
@@ -125,6 +140,7 @@ def _issubclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return any(_issubclass(t, (cls, one), {}) for one in wanted)
     if (hook := class_check(t, wanted, "__subclasscheck__")) is not None:
         return bool(operators.truth(t, t.call(hook, (wanted, cls), {})))
+    _ask_subclass_hook(t, wanted, cls)
     found = t.native(issubclass, cls, wanted)
     _guard_relation(t, cls, wanted)
     return found
