@@ -15,7 +15,7 @@ from typing import Any
 from torch import fx
 
 from pliant import config
-from pliant.compiler import GraphCallable, GraphCompiler, aot_eager, compile_captured, eager, undoing
+from pliant.compiler import GraphCallable, GraphCompiler, aot_eager, compile_captured, eager, load_stages, undoing
 from pliant.debug import events
 from pliant.debug.first_run import checked
 from pliant.debug.repro import crash_report
@@ -66,6 +66,8 @@ def graph_compiler(backend: str | UserBackend | None) -> GraphCompiler:
 
 def _named(name: str) -> GraphCompiler:
     if name in BACKENDS:
+        if name == "pliant":
+            load_stages()
         return BACKENDS[name]
     backend = registered(name)
     if backend is not None:

