@@ -95,3 +95,13 @@ def test_a_mark_that_the_derivative_contradicts():
     with pytest.raises(ConstraintError, match=r"x.size\(0\).*was marked dynamic") as found:
         pliant.compile(derivative)(x, 4).sum().backward()
     assert "y = x.cumprod(0)" in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "function", [torch.float_power, lambda x, p: x * round(p, 1), lambda x, p: x * [1, 2, 3][int(p)]]
+)
+def test_floats_that_are_specialized_are_logged(function):
+    program = lambda x, p: function(x, p) + 1  # noqa: E731
+    with events.collect("specialize") as found:
+        pliant.compile(program, dynamic=True)(torch.randn(4, 5).abs(), 1.25)
+    assert len(found) == 1 and "test_explained_symbols.py" in found[0].line

@@ -31,6 +31,7 @@ def note_symbols(name: str, env: ShapeEnv) -> None:
         why = "nothing may depend on its value" if hint is None else f"{hint} in this call"
         events.record("dynamic", name=name, symbol=str(symbol), source=" and ".join(map(str, sources)), why=why)
     for one in env.specializations:
-        text = " ".join([str(one.symbol), *(f"({source})" for source in env.sources.get(one.symbol, ())[:1])])
+        origins = [str(env.sources[s][0]) for s in one.symbol.free if env.sources.get(s)]
+        text = f"{one.symbol} ({', '.join(origins)})" if origins else str(one.symbol)
         where = one.origin or "a line that is not known"
         events.record("specialize", name=name, symbol=text, value=one.value, where=where)

@@ -38,9 +38,9 @@ _BACKED_PREFIX: dict[Any, str] = {int: "s", float: "z", bool: "q"}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Specialization:
-    """A symbol that a guard fixed to one value."""
+    """A symbol, or an expression, that a guard fixed to one value."""
 
-    symbol: Symbol
+    symbol: Expr
     value: Number
     origin: SourceLocation | None
 
@@ -311,8 +311,11 @@ class ShapeEnv:
             if fallback is not None:
                 return fallback
             raise Unsupported(f"a decision on `{e}` after the guards were fixed", kind="frozen-guards")
-        value = cast(Number, self.hint(e))
+        value, before = cast(Number, self.hint(e)), len(self.specializations)
         self._guard(_holds(e, value))
+        known = len(self.specializations) > before or any(one.symbol is e for one in self.specializations)
+        if e.kind is not bool and not known:  # a float, or an expression that leaves its symbols open
+            self.specializations.append(Specialization(e, value, self._origin()))
         return value
 
     def answer(self, e: Expr, size_only: bool = False) -> bool:
