@@ -38,30 +38,21 @@ from pliant.guards.kinds import MISSING
 from pliant.guards.sources import ArgSource, HandledSource, ItemSource, KwargSource, held
 from pliant.source import SourceLocation
 
-
-@dataclass(frozen=True, slots=True)
-class TraceOptions:
-    """Options of one capture."""
-
-    max_restarts: int = 16
+_MAX_RESTARTS = 16
 
 
-def trace(
-    root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: DynamicPolicy, options: TraceOptions
-) -> Trace:
+def trace(root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: DynamicPolicy) -> Trace:
     """Capture a call. Nothing observable has happened when this returns or raises, but that lazy modules were made."""
     while True:
         try:
-            return _trace(root, args, kwargs, policy, options)
+            return _trace(root, args, kwargs, policy)
         except StartAgain:
             continue
 
 
-def _trace(
-    root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: DynamicPolicy, options: TraceOptions
-) -> Trace:
+def _trace(root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: DynamicPolicy) -> Trace:
     stops, reason = tuple[Stop, ...](), None
-    for _ in range(options.max_restarts):
+    for _ in range(_MAX_RESTARTS):
         attempt = _Attempt(Tracer(policy, stops), root, reason)
         found = None
         try:
@@ -214,7 +205,6 @@ class _Attempt:
         depth = 0
         while depth < len(frames) and frames[depth].linked:
             depth += 1
-        depth = self._without_torch_frames(frames[:depth])
         if depth == 0:
             raise CannotCapture(reason)
         last = frames[depth - 1]
@@ -222,9 +212,6 @@ class _Attempt:
             enter = depth < len(frames) and last.op.name in FORMS and last.steps_at_op not in self.entered
             return _Restart(Stop(last.steps_at_op, enter), reason)
         return Break(_states(frames, self.t.current_exception), reason)
-
-    def _without_torch_frames(self, frames: tuple[Frame, ...]) -> int:
-        return len(frames)
 
     # ---- finishing
     def _finish(self, end: Return | Break, before: Settings) -> Trace:

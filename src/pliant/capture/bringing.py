@@ -76,6 +76,12 @@ def traced_form(world: World, value: Any, source: Source) -> Any:
     if cls.__module__ == "numpy" and is_numpy_scalar(value):
         world.guard(source, Kind.EQUALS, value)
         return value
+    return _bring_object(world, value, source)
+
+
+def _bring_object(world: World, value: Any, source: Source) -> Any:
+    """An object that has a type to guard, and is read further when the program reads it."""
+    cls = type(value)
     known = world.source_of(value)
     if known is not None and known != source:
         world.guard(source, Kind.SAME_AS, known)

@@ -21,7 +21,7 @@ import torch
 
 from pliant import config
 from pliant.capture import stance
-from pliant.capture.attempt import TraceOptions, trace
+from pliant.capture.attempt import trace
 from pliant.capture.bytecode.resume import ResumePoint
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.entry import CallShape, Entry, EntryFunction, GraphCompiler, Symbolic, make_entry
@@ -312,7 +312,7 @@ class Dispatcher:
 
     def _trace(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Trace:
         with events.stage("capture"):
-            return trace(self.root, args, kwargs, self.policy, TraceOptions())
+            return trace(self.root, args, kwargs, self.policy)
 
     def _entry_of(self, traced: Trace, shape: CallShape, ambient: list[Guard]) -> Entry:
         known = {g.source for g in traced.guards}

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from pliant import config
+from pliant.guards.parts import root_of
 from pliant.guards.sources import ArgSource, ItemSource, KwargSource, Source
 
 # "static" | "dynamic" | "marked" (must stay dynamic) | "unbacked", or the same with bounds
@@ -204,7 +205,9 @@ class DynamicPolicy:
         if mode is False:
             return "static"
         small = isinstance(value, int) and value in (0, 1) and shapes.specialize_zero_one
-        from_start = mode is True and not (small or configures) and isinstance(_root(source), (ArgSource, KwargSource))
+        from_start = (
+            mode is True and not (small or configures) and isinstance(root_of(source), (ArgSource, KwargSource))
+        )
         named = bool(shapes.dynamic_sources) and _is_named(source.describe())
         return "dynamic" if varies or from_start or named or _is_learning_rate(source) else "static"
 
@@ -242,9 +245,3 @@ def _merged(old: int | None, new: int) -> int | None:
     if old is None or old == _UNSEEN:
         return old and new
     return old if old == new else None
-
-
-def _root(source: Source) -> Source:
-    while source.base is not None:
-        source = source.base
-    return source

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from pliant.capture import calls, handlers, operators, spelled_out
 from pliant.capture.bytecode.decode import Op
-from pliant.capture.bytecode.ops import FORMS, Form, operand_count
-from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE, CallArgs
+from pliant.capture.bytecode.ops import FORMS, Form, call_pair, operand_count
+from pliant.capture.bytecode.versions import CallArgs
 from pliant.capture.frame import HANDLERS, Frame, Handler
 from pliant.capture.generators import TracedGenerator, own
 from pliant.capture.graph_breaks import Raised
@@ -93,7 +93,7 @@ def _do(frame: Frame, op: Op, call: Call) -> Any:
         case Form.PAIR | Form.NEXT:
             stack[below:] = reversed(result)
         case Form.METHOD:
-            stack[below:] = (NULL, result) if NULL_BELOW_CALLABLE else (result, NULL)
+            stack[below:] = call_pair(result, NULL)
         case never:
             assert_never(never)
     return None

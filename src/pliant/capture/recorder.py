@@ -111,18 +111,8 @@ class Recorder(TorchFunctionMode):
             raise GraphBreak(*_REFUSED[func])
         if func is Tensor.requires_grad_:
             self._check_kept_flag(*args, **kwargs)
-        if (func is Tensor.resize_ or "out" in kwargs) and (
-            made := self._onto_new_memory(func, args, kwargs)
-        ) is not None:
+        if (made := self._by_other_calls(func, args, kwargs)) is not None:
             return made
-        if (
-            kwargs
-            and (rewrite := with_factor if func in FACTORS else into_out if "out" in kwargs else None) is not None
-        ):
-            with self:
-                made = rewrite(func, args, kwargs)
-            if made is not None:
-                return made
         if func in _READS and (known := _known((args, kwargs))) is not None:
             with torch._C.DisableTorchFunction(), below_python_dispatch():
                 return func(*known[0], **known[1])
@@ -143,6 +133,21 @@ class Recorder(TorchFunctionMode):
         if func is Tensor.item or func is torch.Tensor.item:
             number = self._number(args[0])
             return self._item(func, args) if number is args[0] else number
+        return self._run_and_record(func, args, kwargs)
+
+    def _by_other_calls(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call that the graph has as others, None if it has the call itself."""
+        if func is Tensor.resize_ or "out" in kwargs:
+            made = self._onto_new_memory(func, args, kwargs)
+            if made is not None:
+                return made
+        rewrite = with_factor if kwargs and func in FACTORS else into_out if "out" in kwargs else None
+        if rewrite is None:
+            return None
+        with self:
+            return rewrite(func, args, kwargs)
+
+    def _run_and_record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         mode = self.inputs.mode
         before, mode.draws = mode.draws, False
         try:

@@ -206,7 +206,7 @@ class _Writer(ReducingWriter):
             for j, v in enumerate(acc.variables()):
                 self.line(f"const {v.ctype} o{acc.name}{suffixes[j]} = part{k}{at};")
                 k += 1
-            for text in acc.merge(f"o{acc.name}", "", ""):
+            for text in acc.merge(f"o{acc.name}"):
                 self.line(text)
         self.end()
         for phase in range(max(m.phase for m in self.kernel.members) + 2):

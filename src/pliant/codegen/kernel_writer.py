@@ -163,10 +163,10 @@ class KernelWriter:
             self._run(m, statements)
         self._emit(statements, vector, bounds, self._simd(members))
 
-    def _simd(self, members: list[Member], clauses: str = "") -> str:
+    def _simd(self, members: list[Member]) -> str:
         ordered = self.plan.kind == "ordered" and self.plan.vector is None
         arg = any(isinstance(m.loops, Reduction) and m.loops.op.startswith("arg") for m in members) and not self.columns
-        return "" if ordered or arg else f"#pragma omp simd{clauses}"
+        return "" if ordered or arg else "#pragma omp simd"
 
     def _emit(self, s: Statements, vector: Axis | None, bounds: tuple[str, str] | None, pragma: str) -> None:
         for text in s.before:

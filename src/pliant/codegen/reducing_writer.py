@@ -213,7 +213,7 @@ class ReducingWriter(KernelWriter):
                     self.line(f"{v.ctype} {prefix}{v.suffix} = {v.start};")
             s.body += acc.update(self._reduced_value(m, s, acc), "", f"({self._flat(m)})", prefix)
             if partial:
-                after += acc.merge(prefix, "", "")
+                after += acc.merge(prefix)
         texts = "".join(f" reduction({op}:{', '.join(names)})" for op, names in clauses.items())
         self._emit(s, self.plan.vector, bounds, f"#pragma omp simd{texts}" if vectorized else "")
         for text in after:

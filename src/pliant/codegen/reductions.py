@@ -100,22 +100,21 @@ class Accumulator:
         better = f"{acc} == {acc} && ({value} {sign} {acc} || ({value} == {acc} && {flat} < {best}))"
         return f"if (({nan}) || ({better})) {{ {acc} = {value}; {best} = {flat}; }}"
 
-    def merge(self, other: str, at: str, other_at: str) -> list[str]:
+    def merge(self, other: str) -> list[str]:
         """Statements that take another partial state in."""
         sign = ">" if self.op.endswith("max") else "<"
-        acc, value = f"{self.name}{at}", f"{other}{other_at}"
         match self.op:
             case "max" | "min":
-                nan = [f"{self.name}n{at} |= {other}n{other_at};"] if self.dtype.is_floating_point else []
-                return [f"{acc} = {value} {sign} {acc} ? {value} : {acc};", *nan]
+                nan = [f"{self.name}n |= {other}n;"] if self.dtype.is_floating_point else []
+                return [f"{self.name} = {other} {sign} {self.name} ? {other} : {self.name};", *nan]
             case "argmax" | "argmin":
-                taken = f"{other}k{other_at}"
+                taken = f"{other}k"
                 return [
                     f"if ({taken} != INT64_C(9223372036854775807)) "
-                    f"{self._update_arg(value, self.name, at, taken, sign)}"
+                    f"{self._update_arg(other, self.name, '', taken, sign)}"
                 ]
             case _:
-                return self.update(value, at)
+                return self.update(other, "")
 
     def final(self, at: str = "") -> str:
         """The result."""

@@ -20,7 +20,7 @@ from pliant import config
 from pliant.autograd.joint import JointGraph, trace_joint
 from pliant.autograd.partition.split import partition
 from pliant.autograd.runtime import build
-from pliant.capture.attempt import TraceOptions, trace
+from pliant.capture.attempt import trace
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.graph_breaks import KINDS, CannotCapture
 from pliant.capture.roots import CallableRoot
@@ -111,7 +111,7 @@ def cost(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Cost:
 def _captured(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> CapturedGraph | None:
     """The program as one graph; None if it computes nothing with tensors."""
     try:
-        traced = trace(CallableRoot(fn), args, kwargs, DynamicPolicy(True), TraceOptions())
+        traced = trace(CallableRoot(fn), args, kwargs, DynamicPolicy(True))
     except CannotCapture as stop:
         raise _error(stop.reason) from None
     if isinstance(traced.end, Break):

@@ -23,7 +23,7 @@ import torch
 
 from pliant.cpython import LIST_ITEMS, LIST_SIZE, TYPE, WORD, word
 from pliant.guards import facts
-from pliant.guards.codegen import related
+from pliant.guards.codegen import lookup, related
 from pliant.guards.kinds import MISSING, Guard, Kind
 from pliant.guards.native_watch import (
     ABSENT,
@@ -168,7 +168,7 @@ class Watch:
             if obj.__flags__ & _TPFLAGS_HEAPTYPE:
                 self._member_of_type(obj, value)
             return value
-        descriptor = _static_attribute(type(obj), name)
+        descriptor = lookup(type(obj), name)
         is_slot = (
             isinstance(descriptor, types.MemberDescriptorType) and descriptor.__objclass__.__flags__ & _TPFLAGS_HEAPTYPE
         )
@@ -294,13 +294,6 @@ def _note_key(facts: DictFacts, key: Any, wanted: Any) -> None:
         facts.whole = True  # looking up other keys may run code
     if isinstance(wanted, list) or facts.items.get(key, ABSENT) == ABSENT:
         facts.items[key] = wanted
-
-
-def _static_attribute(cls: type, name: str) -> Any:
-    for base in cls.__mro__:
-        if name in base.__dict__:
-            return base.__dict__[name]
-    return MISSING
 
 
 def _immutable(value: Any) -> bool:

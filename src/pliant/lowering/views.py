@@ -101,10 +101,6 @@ def _transpose(low: Lowering, out: Any, t: Tensor, a: int, b: int) -> Tensor:
     return permute(low, out, t, order)
 
 
-def _t(low: Lowering, out: Any, t: Tensor) -> Tensor:
-    return permute(low, out, t, list(range(len(t.shape)))[::-1])
-
-
 def unsqueeze(low: Lowering, out: Any, t: Tensor, dim: int) -> Tensor:
     at = dim_of(dim, len(t.shape) + 1)
     mapping: list[Steps] = [[(d, _1)] for d in range(len(t.shape))]
@@ -161,18 +157,10 @@ def slice_start(low: Lowering, size: Expr, start: Any) -> Expr:
         return ZERO
     if number is not None and number < 0:
         shifted = size + e
-        return shifted if low.known(shifted.ge(0)) else _maximum(shifted, ZERO)
+        return shifted if low.known(shifted.ge(0)) else extrema.maximum(shifted, ZERO)
     if number is None and not low.known(e.ge(0)):
         raise Unsupported("a start of unknown sign")
-    return e if low.known(e.le(size)) else _minimum(e, size)
-
-
-def _minimum(a: Expr, b: Expr) -> Expr:
-    return extrema.minimum(a, b)
-
-
-def _maximum(a: Expr, b: Expr) -> Expr:
-    return extrema.maximum(a, b)
+    return e if low.known(e.le(size)) else extrema.minimum(e, size)
 
 
 def select(low: Lowering, out: Any, t: Tensor, dim: int, position: Any) -> Tensor:
@@ -350,7 +338,7 @@ def _as_strided(low: Lowering, out: torch.Tensor, t: Tensor, size: Any, stride: 
 RULES: dict[Any, Callable[..., Any]] = {
     aten.permute.default: permute,
     aten.transpose.int: _transpose,
-    aten.t.default: _t,
+    aten.t.default: lambda low, out, t: permute(low, out, t, list(range(len(t.shape)))[::-1]),
     aten.unsqueeze.default: unsqueeze,
     aten.squeeze.default: _squeeze,
     aten.squeeze.dim: _squeeze,

@@ -186,11 +186,7 @@ def _construct_slice(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return slice(*args)
 
 
-def _construct_partial(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    return t.native(cls, *args, **kwargs)
-
-
-def _construct_exception(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+def _construct_as_it_is(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return t.native(cls, *args, **kwargs)
 
 
@@ -249,7 +245,7 @@ CLASSES |= {
         ),
         _construct_plain,
     ),
-    **dict.fromkeys((operator.itemgetter, operator.attrgetter, operator.methodcaller), _construct_partial),
+    **dict.fromkeys((operator.itemgetter, operator.attrgetter, operator.methodcaller), _construct_as_it_is),
     complex: _construct_complex,
     itertools.accumulate: _construct_accumulate,
     itertools.repeat: _construct_repeat,
@@ -257,14 +253,11 @@ CLASSES |= {
     reversed: _construct_reversed,
     range: _construct_range,
     slice: _construct_slice,
-    functools.partial: _construct_partial,
     object: _construct_object,
-    property: _construct_exception,
-    staticmethod: _construct_exception,
-    classmethod: _construct_exception,
-    types.MethodType: _construct_exception,
-    types.CellType: _construct_exception,
-    types.FunctionType: _construct_exception,
+    **dict.fromkeys(
+        (functools.partial, property, staticmethod, classmethod, types.MethodType, types.CellType, types.FunctionType),
+        _construct_as_it_is,
+    ),
 }
 
 
@@ -276,7 +269,7 @@ def find_class(cls: type) -> ClassHandler | None:
     found = CLASSES.get(cls)
     home = _home(cls)  # as an attribute it may be the program's property
     if found is None and issubclass(cls, BaseException) and home == "builtins":
-        return _construct_exception
+        return _construct_as_it_is
     if found is None and home.startswith("numpy.random") and cls.__flags__ & (1 << 9) == 0:
         return make_generator
     if found is None and home == "numpy" and "numpy" in sys.modules:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pliant.capture.bytecode.decode import Op
-from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
+from pliant.capture.bytecode.ops import call_pair
 from pliant.capture.frame import Frame, opcode
 from pliant.capture.handlers.data_dependent import for_test
 from pliant.capture.trace import NULL
@@ -91,7 +91,7 @@ def load_attr(frame: Frame, op: Op) -> None:
 def load_method(frame: Frame, op: Op) -> None:
     """Always pushes the bound attribute with a NULL: both layouts of CALL accept it."""
     value = frame.tracer.get_attr(frame.pop(), op.arg)  # type: ignore[arg-type]
-    frame.stack.extend((NULL, value) if NULL_BELOW_CALLABLE else (value, NULL))
+    frame.stack.extend(call_pair(value, NULL))
 
 
 @opcode("STORE_ATTR")
@@ -112,4 +112,4 @@ def load_super_attr(frame: Frame, op: Op) -> None:
     if op.name == "LOAD_SUPER_ATTR":
         frame.push(value)
     else:
-        frame.stack.extend((NULL, value) if NULL_BELOW_CALLABLE else (value, NULL))
+        frame.stack.extend(call_pair(value, NULL))

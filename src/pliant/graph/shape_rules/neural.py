@@ -50,10 +50,10 @@ def suggests_channels_last(x: TensorSpec) -> bool:
     return True
 
 
-def suggested(x: TensorSpec, size: Sizes | None = None, dtype: torch.dtype | None = None) -> TensorSpec:
+def suggested(x: TensorSpec, size: Sizes | None = None) -> TensorSpec:
     """A fresh tensor in the memory format that `x` suggests."""
     size = x.size if size is None else size
-    return x.like(size, channels_last_strides(size) if suggests_channels_last(x) else None, dtype)
+    return x.like(size, channels_last_strides(size) if suggests_channels_last(x) else None)
 
 
 # -- normalization ----------------------------------------------------------------------------------------------------
