@@ -8,7 +8,9 @@ Holds:  what an operator returns shares no memory with what it is given. Gradien
 
 from __future__ import annotations
 
+import functools
 import itertools
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -209,13 +211,30 @@ def _described(number: int, tensors: Sequence[Any], numbers: Sequence[Any], plac
 
 
 _SCHEMA = "(int program, Tensor[] tensors, SymInt[] numbers, int[] places) -> Tensor[]"
-_library: Any = torch.library.Library("pliant_control", "DEF")  # type: ignore[no-untyped-call]  # lives as long as the process
-_library.define("run" + _SCHEMA)
-_library.define("run_random" + _SCHEMA, tags=(torch.Tag.nondeterministic_seeded,))
-for _name in ("run", "run_random"):
-    _library.impl(_name, _run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"pliant_control::{_name}", _described, lib=_library)
-_OPERATORS = torch.ops.pliant_control
+
+
+def _operators() -> Any:
+    """The operators, defined at first use: describing one resolves the files of all modules that are loaded."""
+    with _defining:
+        return _defined()
+
+
+_defining = threading.Lock()
+
+
+@functools.cache
+def _defined() -> Any:
+    library: Any = torch.library.Library("pliant_control", "DEF")  # type: ignore[no-untyped-call]
+    _libraries.append(library)
+    library.define("run" + _SCHEMA)
+    library.define("run_random" + _SCHEMA, tags=(torch.Tag.nondeterministic_seeded,))
+    for name in ("run", "run_random"):
+        library.impl(name, _run, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"pliant_control::{name}", _described, lib=library)
+    return torch.ops.pliant_control
+
+
+_libraries: list[Any] = []  # live as long as the process
 
 
 def _call(program: Program, values: Values) -> list[Any]:
@@ -224,7 +243,7 @@ def _call(program: Program, values: Values) -> list[Any]:
     position = {id(v): i for i, v in enumerate(tensors)}
     count = itertools.count()
     places = [position[id(v)] if isinstance(v, torch.Tensor) else -1 - next(count) for v in values]
-    operator = _OPERATORS.run_random if program.random else _OPERATORS.run
+    operator = _operators().run_random if program.random else _operators().run
     return list(operator.default(program.number, tensors, numbers, places))
 
 

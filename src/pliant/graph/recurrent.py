@@ -9,6 +9,7 @@ Holds:  the derivative computes the layer once more, with gradients recorded, so
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -41,9 +42,17 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     return tuple(_operator()(NAMES[function], given, batch_sizes, states, list(weights), *options))
 
 
-@functools.cache
 def _operator() -> Any:
     """The operator, defined at first use."""
+    with _defining:
+        return _defined()
+
+
+_defining = threading.Lock()
+
+
+@functools.cache
+def _defined() -> Any:
     library: Any = torch.library.Library("pliant_recurrent", "DEF")  # type: ignore[no-untyped-call]
     _libraries.append(library)
     library.define(f"run({_GIVEN}) -> Tensor[]")
