@@ -103,6 +103,7 @@ def test_numbers_of_a_module_are_constants_until_they_change():
             print(end="")
             return y.view(x.size(0), self.heads, -1).sum(1)
 
+    pliant.reset()
     head = Head()
     compiled = pliant.compile(head, dynamic=True)
     for heads in (4, 4, 8, 2):

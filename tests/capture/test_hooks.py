@@ -224,6 +224,7 @@ def test_what_is_around_a_module_with_backward_hooks_is_captured():
     net, log = Net(), []
     net.second.register_full_backward_pre_hook(lambda m, tangents: (tangents[0] * 2,))
     net.register_full_backward_hook(lambda m, gradients, tangents: log.append((gradients[0], tangents[0])))
+    pliant.reset()
     compiled = pliant.compile(net)
     for fn in (net, compiled):
         x = X.detach().clone().requires_grad_()

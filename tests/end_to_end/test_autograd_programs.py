@@ -313,6 +313,7 @@ def outcome(build, wrap):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name):
+    pliant.reset()
     (want, drawn), (got, ours) = outcome(PROGRAMS[name], lambda f: f), outcome(PROGRAMS[name], pliant.compile)
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5, equal_nan=True)
     assert torch.equal(drawn, ours)
