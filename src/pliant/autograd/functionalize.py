@@ -28,6 +28,7 @@ from pliant.errors import InternalError
 from pliant.graph.call_plan import argument, plan_of
 from pliant.graph.concrete_sizes import QUESTIONS
 from pliant.graph.fake_tensor import FakeMode, FakeTensor, tensor_of_number
+from pliant.graph.tensor_spec import same_known
 from pliant.graph.unbacked import bindings_of
 from pliant.symbolic.shape_env import ShapeEnv
 from pliant.torch_adapter import append_node
@@ -272,21 +273,6 @@ def _alias_of(fake: FakeTensor) -> Alias:
     if type(alias) is not Alias:
         raise InternalError("a fake tensor of another trace reached this one", kind="functionalize")
     return alias
-
-
-def same_known(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Whether the numbers are the same, without asking for a guard."""
-    return len(one) == len(other) and all(
-        _expression(a) is _expression(b) or _equal_ints(a, b) for a, b in zip(one, other)
-    )
-
-
-def _expression(number: Any) -> Any:
-    return number.node.expr if isinstance(number, torch.SymInt) else number
-
-
-def _equal_ints(a: Any, b: Any) -> bool:
-    return type(a) is int and type(b) is int and a == b
 
 
 def same_numbers(one: Sequence[Any], other: Sequence[Any]) -> bool:

@@ -20,7 +20,7 @@ from torch import fx
 from pliant import torch_adapter
 from pliant.autograd.aliasing import OutputPlan, UnsupportedAliasing, check_overlap, plan_outputs
 from pliant.autograd.functional_ops import UnsupportedMutation
-from pliant.autograd.functionalize import FunctionalMode, new_input, same_known
+from pliant.autograd.functionalize import FunctionalMode, new_input
 from pliant.autograd.history import Root, find_roots, reached_by
 from pliant.autograd.run_module import run_module
 from pliant.autograd.segments import Cuts, Timeline, find_cuts
@@ -29,6 +29,7 @@ from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.layouts import preserved_strides
 from pliant.graph.passes.purity import memory_root
+from pliant.graph.tensor_spec import same_known
 from pliant.graph.unbacked import CHECKS, assume
 from pliant.source import SourceLocation
 from pliant.symbolic.expr import Symbol

@@ -78,6 +78,11 @@ def keys_of(dims: Sequence[Dim]) -> tuple[Any, ...]:
     return tuple([dim if type(dim) is int else key_of(dim) for dim in dims])
 
 
+def same_known(one: Sequence[Dim], other: Sequence[Dim]) -> bool:
+    """Whether the numbers are the same, as far as can be seen without a guard."""
+    return keys_of(one) == keys_of(other)
+
+
 def row_major_strides(size: Sequence[Dim]) -> Sizes:
     """Strides of a fresh contiguous tensor; sizes 0 count as 1, as in ATen."""
     strides: list[Dim] = []

@@ -17,7 +17,7 @@ from torch import fx
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.layouts import preserved_strides
 from pliant.graph.passes.purity import memory_root
-from pliant.graph.passes.simplify import same_numbers
+from pliant.graph.tensor_spec import same_known
 
 _aten = torch.ops.aten
 
@@ -50,7 +50,7 @@ def _copy_of(graph: fx.Graph, end: fx.Node, node: fx.Node) -> fx.Node:
 
 def _without_gaps(fake: FakeTensor) -> FakeTensor:
     strides = preserved_strides(fake.spec)
-    if same_numbers(strides, fake.stride_):
+    if same_known(strides, fake.stride_):
         return fake
     return fake.fake_mode.new(fake.size_, strides, fake.dtype_, fake.device_)
 

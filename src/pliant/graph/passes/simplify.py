@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.tensor_spec import key_of, same_known
 
 _aten = torch.ops.aten
 
@@ -39,16 +40,7 @@ def same_layout(one: Any, other: Any) -> bool:
         return False
     if one.dtype_ != other.dtype_ or one.device_ != other.device_:
         return False
-    return same_numbers(one.size_, other.size_) and same_numbers(one.stride_, other.stride_)
-
-
-def same_numbers(one: Any, other: Any) -> bool:
-    """Whether two sequences of sizes are the same expressions."""
-    return len(one) == len(other) and all(_plain(a) == _plain(b) for a, b in zip(one, other))
-
-
-def _plain(number: Any) -> Any:
-    return number.node.expr if isinstance(number, torch.SymInt) else number
+    return same_known(one.size_, other.size_) and same_known(one.stride_, other.stride_)
 
 
 Rule = Callable[[fx.Node], fx.Node | None]
@@ -126,7 +118,7 @@ def _is_dense(fake: FakeTensor) -> bool:
     """Row-major without gaps, seen without a guard."""
     expected: Any = 1
     for size, stride in zip(reversed(fake.size_), reversed(fake.stride_)):
-        if _plain(stride) != _plain(expected):
+        if key_of(stride) != key_of(expected):
             return False
         expected = expected * size
     return True
