@@ -10,6 +10,7 @@ from tests.capture.constructs import (  # noqa: F401  (fill the table)
     modules,
     objects,
     outside_state,
+    own_lookup,
     python_rules,
     standard_library,
     torch_objects,

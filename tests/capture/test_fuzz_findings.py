@@ -538,7 +538,14 @@ def writes_that_do_not_overlap(x, log):
     return y
 
 
+def a_branch_that_raises(x, log):
+    if x.sum() > 4.0:
+        raise ValueError(1)
+    return x * 2
+
+
 BY_DATA = [
+    a_branch_that_raises,
     failing_operator_behind_effects,
     failing_operator_that_is_caught,
     failing_operator_in_a_block,
@@ -547,7 +554,8 @@ BY_DATA = [
 ]
 
 
-COMPILED = [(failing_operator_behind_effects, "pliant"), (writes_that_overlap, "pliant")]
+COMPILED = [(a_branch_that_raises, "aot_eager")]
+COMPILED += [(failing_operator_behind_effects, "pliant"), (writes_that_overlap, "pliant")]
 
 
 @pytest.mark.parametrize("function, backend", [*((f, "eager") for f in BY_DATA), *COMPILED])

@@ -110,15 +110,15 @@ def _native(t: Tracer, obj: Any, name: str) -> Any:
 # ---- objects
 def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
     cls = type(obj)
+    hook = t.world.type_lookup(cls, "__getattribute__")
+    if isinstance(hook, types.FunctionType):
+        return _with_getattr(t, obj, name, lambda: t.call(hook, (obj, name), {}))
     if name == "__dict__" and isinstance(obj, threading.local):
         raise GraphBreak("unknown-object", "the __dict__ of a thread local")
     if name == "__dict__":
         return t.world.instance_dict(obj) if t.world.is_foreign(obj) and hasattr(obj, name) else _native(t, obj, name)
     if name == "__class__" and not claims_class(t, cls):
         return bring_class(t, obj)
-    hook = t.world.type_lookup(cls, "__getattribute__")
-    if isinstance(hook, types.FunctionType):
-        return _with_getattr(t, obj, name, lambda: t.call(hook, (obj, name), {}))
     if cls is threading.local:
         from pliant.capture.handlers import local_attribute
 

@@ -17,7 +17,7 @@ from torch import fx
 
 from pliant.graph.contracts import AtenGraph, Runnable
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.graph.unbacked import unlearnt
+from pliant.graph.unbacked import CHECKS, unlearnt
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.traverse import evaluate
 from pliant.torch_adapter import RUNS_AS
@@ -92,6 +92,8 @@ class _Run:
         raise AssertionError("a graph without an output node")
 
     def call(self, node: fx.Node) -> Any:
+        if node.target in CHECKS:
+            return self.check(node)
         target: Any = RUNS_AS.get(node.target, node.target)
         return target(*[self.value(a) for a in node.args], **{k: self.value(v) for k, v in node.kwargs.items()})
 
