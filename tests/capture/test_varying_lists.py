@@ -131,3 +131,69 @@ def test_what_the_loop_does_to_its_list_is_seen():
         mine, other = ([torch.full((3,), float(i)) for i in range(n)] for _ in range(2))
         torch.testing.assert_close(compiled(mine), program(other))
         torch.testing.assert_close(mine, other)
+
+
+def by_number(x, n):
+    for i in range(n):
+        x = x * 0.5 + i
+    return x.relu()
+
+
+def by_size(x, n):
+    total = x.sum()
+    for i in range(x.size(0)):
+        total = total + x[i].sin().sum() * i
+    return total * 2
+
+
+def with_break(x, n):
+    for i in range(1, 2 * n, 2):
+        if i > 7:
+            break
+        x = x + i
+    else:
+        x = x - 1
+    return x * n
+
+
+def in_each_other(x, n):
+    for i in range(n):
+        for j in range(n):
+            x = x * 0.5 + (i - j)
+    return x
+
+
+@pytest.mark.parametrize("program", [by_number, by_size, with_break, in_each_other])
+def test_loops_that_count_any_number_of_turns(program):
+    pliant.reset()
+    compiled = pliant.compile(program)
+    for n in (3, 4, 5, 6, 7, 2, 9, 1, 0, 8):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(compiled(x, n), program(x, n))
+    before = pliant.stats()["graphs"]
+    for n in (10, 11, 12, 5):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(compiled(x, n), program(x, n))
+    assert pliant.stats()["graphs"] == before
+
+
+def by_data(x, n):
+    y = x.relu() * 2
+    for i in range((y > 0).sum().item() % (n + 1)):
+        y = y + x * i
+    return y.sin()
+
+
+def test_loops_that_turn_as_often_as_data_says():
+    pliant.reset()
+    compiled = pliant.compile(by_data)
+    for seed in range(12):
+        torch.manual_seed(seed)
+        x = torch.randn(8)
+        torch.testing.assert_close(compiled(x, 5), by_data(x, 5))
+    with events.collect("capture") as found:
+        for seed in range(12, 24):
+            torch.manual_seed(seed)
+            x = torch.randn(8)
+            torch.testing.assert_close(compiled(x, 5), by_data(x, 5))
+    assert not found and not pliant.stats()["fallback_reasons"]

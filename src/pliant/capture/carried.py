@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pliant.capture import spelled_out
 from pliant.capture.bytecode.resume import ResumePoint, generator_code
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.value_kinds import concrete
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import ChainedSource, ItemSource, IteratorSource, Source, source_class
 
@@ -338,7 +339,27 @@ class Numbered:
         return count, item
 
 
-TRACED = (CarriedItems, Numbered)
+class CountedTurns:
+    """`range(start, stop, step)` for a loop whose number of turns varies: a trace takes one, and breaks before the next."""
+
+    turns = 1
+
+    def __init__(self, start: Any, stop: Any, step: int) -> None:
+        self.start, self.stop, self.step = start, stop, step
+        self.steps = 0
+
+    def __iter__(self) -> CountedTurns:
+        return self
+
+    def __next__(self) -> Any:
+        if not concrete(self.start < self.stop if self.step > 0 else self.start > self.stop):
+            raise StopIteration
+        self.steps += 1
+        return self.start
+
+
+TRACED = (CarriedItems, Numbered, CountedTurns)
+BY_TURN = (CarriedItems, CountedTurns)
 
 
 def items_by_turn(t: Tracer, items: list[Any]) -> CarriedItems:
@@ -349,12 +370,12 @@ def items_by_turn(t: Tracer, items: list[Any]) -> CarriedItems:
 
 
 def has_had_its_turn(iterator: Any) -> bool:
-    return type(iterator) is CarriedItems and iterator.turns == iterator.steps
+    return type(iterator) in BY_TURN and iterator.turns == iterator.steps
 
 
 def turns_left(carry: Carry) -> int | None:
     """What code behind the break may take: nothing where the break itself takes an item."""
-    by_turn = type(carry.value) is CarriedItems and carry.value.turns is not None
+    by_turn = type(carry.value) in BY_TURN and carry.value.turns is not None
     return int(not carry.is_next) if by_turn else None
 
 
@@ -437,4 +458,4 @@ def can_be_carried(value: Any, times_reached: Callable[[Any], int]) -> bool:
         first = cls in (map, filter)
         parts = value.__reduce__()[1]
         return all(can_be_carried(p, times_reached) for p in (parts[:1] if cls is enumerate else parts[first:]))
-    return cls is CarriedItems or type(_place(value)[0]) in _SEQUENCES
+    return cls in BY_TURN or type(_place(value)[0]) in _SEQUENCES

@@ -433,7 +433,7 @@ class _Body:
             stack = [NULL if v is NULL else self.values.value(v) for v in frame.stack]
             if depth:
                 stack.append(self._continuation(frame, stop.frames[-depth], function, values))
-            function, values = self._step(frame, stack)
+            function, values = self._step(frame, stack, again=stop.reason.again and not depth)
         self.passed = len(values) + 1
         return [f"return [{', '.join([*reversed(values), function])}]"]
 
@@ -451,24 +451,30 @@ class _Body:
         called = f"(lambda take: lambda: {rest})([{', '.join([*reversed(values), function])}].pop)"
         return f"iter({called}, {self.values.hold(END)})" if form is Form.NEXT else called
 
-    def _step(self, frame: FrameState, stack: list[Any]) -> tuple[str, list[str]]:
+    def _step(self, frame: FrameState, stack: list[Any], again: bool = False) -> tuple[str, list[str]]:
         """Texts of the function that executes the operation at which the frame stands, and then the rest of the frame,
         and of its arguments."""
         b, names = self.values, self.values.names
         program = decode(frame.code)
         bound = [v is not NULL for v in stack]
         point = point_at(program, program.index_of(frame.offset), bound, frame.locals, frame.locals, frame.entered)
-        step: StepCode = step_code(point)
+        again = again and not is_generator(frame.code)
+        step: StepCode | None = None if again else step_code(point)
         for value in frame.stack:
             if isinstance(value, BaseException):
                 b.lines.append(f"{b.hold(raised)}({b.value(value)})")
         known = _symbolic(frame, self.trace.origins)
-        resumes = tuple(self.resume(p, frame.globals, frame.function_name, known) for p in step.successors)
+        points = step.successors if step is not None else (point,)
+        resumes = tuple(self.resume(p, frame.globals, frame.function_name, known) for p in points)
         label = f"{frame.function_name}_at_{frame.offset}"
-        values = [f"{names(resumes, label + '_resumes')}", *(v for v in stack if v is not NULL)]
+        cells = f"({b.items(frame.cells)},)" if frame.cells else "()"
+        first = cells if step is None else names(resumes, label + "_resumes")
+        values = [first, *(v for v in stack if v is not NULL)]
         values += [b.value(frame.handled)] if point.handled else []
         values += [b.value(frame.locals[name]) for name in point.locals]
-        if frame.cells:
+        if step is None:
+            head = names(resumes[0], label)
+        elif frame.cells:
             make = names.define("FunctionType", types.FunctionType)
             head = f"{make}({names(step.code, label)}, {names(frame.globals)}, None, None, ({b.items(frame.cells)},))"
         else:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.bytecode.resume import resume_freevars
-from pliant.capture.carried import BRING, CarriedItems, Numbered, StateSource, Suspended, end_of, state_of
+from pliant.capture.carried import BRING, TRACED, StateSource, Suspended, end_of, state_of
 from pliant.capture.endings import runs_code_at_end
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.identity import TracedId
@@ -299,7 +299,7 @@ def started(frame: Frame) -> TracedGenerator:
 BRING[Suspended] = _resumed
 
 # Iterators of our own: C code may drive them, and so may handlers, without interpreting their methods.
-OURS: frozenset[type] = frozenset((TracedGenerator, TracedIterator, CarriedItems, Numbered, TracedId))
+OURS: frozenset[type] = frozenset((TracedGenerator, TracedIterator, *TRACED, TracedId))
 
 
 _NEAREST = 64  # how many objects are looked at for what ends with them

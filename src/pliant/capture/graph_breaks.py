@@ -91,7 +91,7 @@ KINDS: dict[str, BreakKind] = {
 
 
 class GraphBreak(BaseException):
-    """Capture cannot go on with the current operation."""
+    """Capture cannot go on with the current operation. `again`: it can once the graph has run, which tells a number."""
 
     def __init__(self, kind: str, detail: str, do: str = "") -> None:
         super().__init__(f"[{kind}] {detail}")
@@ -99,9 +99,10 @@ class GraphBreak(BaseException):
         self.kind = kind
         self.detail = detail
         self.do = do  # more exact than the kind's advice
+        self.again = False
 
     def reason(self, location: SourceLocation | None) -> BreakReason:
-        return BreakReason(self.kind, self.detail, location, self.do)
+        return BreakReason(self.kind, self.detail, location, self.do, self.again)
 
 
 class StartAgain(BaseException):

@@ -153,6 +153,7 @@ class BreakReason:
     detail: str
     location: SourceLocation | None
     do: str = ""  # advice that is more exact than the kind's
+    again: bool = False  # the operation itself is done by the code behind the break
 
 
 @dataclass(slots=True, eq=False)

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture import operators, subscripts
+from pliant.capture.carried import CountedTurns
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.random_numbers import make_generator
 from pliant.capture.handlers.table import CLASSES, Args, ClassHandler, Kwargs
 from pliant.capture.value_kinds import class_name, concrete
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.unbacked import is_unbacked
 from pliant.guards.sources import held
 
 if TYPE_CHECKING:
@@ -179,7 +181,30 @@ def _construct_size(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _construct_range(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    return t.native(range, *(concrete(subscripts.as_index(t, a)) for a in args))
+    ends = [subscripts.as_index(t, a) for a in args]
+    return _counted_turns(t, ends) or t.native(range, *map(concrete, ends))
+
+
+def _counted_turns(t: Tracer, ends: list[Any]) -> CountedTurns | None:
+    """What a loop counts by whose number of turns has had several values; None elsewhere."""
+    frame = t.frames[-1]
+    loops = [op.name for op in frame.program.ops[frame.ip : frame.ip + 2]] == ["GET_ITER", "FOR_ITER"]
+    if not loops or not 1 <= len(ends) <= 3 or any(type(n) not in (int, torch.SymInt) for n in ends):
+        return None
+    start, stop, step = (0, *ends, 1) if len(ends) == 1 else (*ends, 1)[:3]
+    symbolic = [n for n in (start, stop) if type(n) is torch.SymInt]
+    if type(step) is not int or not step:
+        return None
+    try:
+        for unknown in filter(is_unbacked, symbolic):
+            concrete(unknown)
+    except GraphBreak as stop_here:
+        stop_here.again = True
+        raise
+    first, last = (n.node.require_hint() if type(n) is torch.SymInt else n for n in (start, stop))
+    turns = max(0, -((first - last) // step))
+    varies = t.inputs.policy.length_varies(held(frame.code, f"the loop at {frame.op.offset}"), turns)
+    return CountedTurns(start, stop, step) if varies and symbolic else None
 
 
 def _construct_slice(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:

@@ -13,6 +13,7 @@ from pliant.capture.carried import (
     Carried,
     CarriedItems,
     Carry,
+    CountedTurns,
     Numbered,
     Suspended,
     advanced,
@@ -94,6 +95,11 @@ def _carried_items(b: Statements, obj: CarriedItems) -> str:
     return b.bind(obj, f"{b.hold(advanced)}({place}, {obj.steps})", hint="iterator")
 
 
+def _counted_turns(b: Statements, obj: CountedTurns) -> str:
+    start = f"{b.value(obj.start)} + {obj.step * obj.steps}"
+    return b.bind(obj, f"iter(range({start}, {b.value(obj.stop)}, {obj.step}))", hint="iterator")
+
+
 def _numbered(b: Statements, obj: Numbered) -> str:
     return b.bind(obj, f"enumerate({b.items((obj.items, obj.count))})", hint="iterator")
 
@@ -104,5 +110,6 @@ RECIPES: dict[type, Recipe] = {
     TracedCallback: _traced_callable,
     Carry: _carry,
     CarriedItems: _carried_items,
+    CountedTurns: _counted_turns,
     Numbered: _numbered,
 }
