@@ -72,8 +72,10 @@ def flags_of(options: config.Build) -> tuple[str, ...]:
 
 
 def quick(options: config.Build) -> config.Build:
-    """Options for text that is no kernel: a third less to compile, and not slower."""
-    return replace(options, opt_flags=("-O1", "-march=native"))
+    """Options for text that is no kernel: a quarter less to compile, and not slower. Without expensive optimizations gcc
+    does not clear the upper halves of vector registers at the end, which slows what runs behind, half a microsecond a call.
+    """
+    return replace(options, opt_flags=("-O1", "-fexpensive-optimizations", "-march=native"))
 
 
 def _libraries(texts: Sequence[str]) -> tuple[str, ...]:
