@@ -68,6 +68,21 @@ def total(items: list[Tensor]) -> Tensor:
     return result / len(items)
 
 
+LAST: dict[str, str] = {}
+
+
+def named(x: Tensor) -> Tensor:
+    y = x * 2
+    LAST["name"] = f"{x.shape[0]} of {x.numel()}"
+    return y
+
+
+def turns(x: Tensor, n: int) -> Tensor:
+    for i in range(n):
+        x = x * 0.5 + i
+    return x.relu()
+
+
 def lists() -> Iterator[tuple[Any, ...]]:
     for n in range(1, 7):
         yield ([torch.randn(4, 5) for _ in range(n)],)
@@ -124,6 +139,8 @@ SERIES: dict[str, Series] = {
     "list of 1 to 6": Series(lambda: total, lists, 3),
     "list to cat": Series(lambda: lambda items: torch.cat(items).sin().sum(0), lists, 3),
     "list, its length only": Series(lambda: lambda items: items[0] * len(items), lists, 3),
+    "text of a size": Series(lambda: named, lambda: ((torch.randn(n, 4),) for n in range(2, 10)), 2),
+    "turns of a loop": Series(lambda: turns, lambda: ((torch.randn(4), n) for n in range(2, 10)), 3),
     "ranks 1 to 4": Series(
         lambda: lambda x: x.sin().sum(-1), lambda: ((torch.randn((3,) * n),) for n in range(1, 5)), 4
     ),

@@ -4,7 +4,10 @@ import pytest
 from benchmarks.recompiles import SERIES, measure
 
 # The others are run by `python -m benchmarks.recompiles`.
-QUICK = ("batch 2 to 9", "int argument", "float argument", "cache growing", "list of 1 to 6", "int of a module")
+QUICK = (
+    "batch 2 to 9", "int argument", "float argument", "cache growing", "list of 1 to 6", "int of a module",
+    "text of a size", "turns of a loop",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", QUICK)
