@@ -306,6 +306,8 @@ def main() -> None:
             if found:
                 bad.append(seed)
                 print(found[:3000], flush=True)
+            if (seed - options.first) % 500 == 499:
+                print(f"{seed - options.first + 1} seeds, {len(bad)} disagree", flush=True)
     print(f"{len(bad)} of {options.count} disagree: {bad}")
 
 
