@@ -572,3 +572,26 @@ def test_errors_of_a_backend_are_its_own():
 
     with pytest.raises(RuntimeError, match="the backend's"):
         pliant.compile(lambda x: x + 1, backend=lambda module, inputs: failing)(torch.ones(2))
+
+
+class Interrupted(Exception):
+    def __init__(self, n):
+        pliant.graph_break()
+        super().__init__(n)
+        pliant.graph_break()
+        self.code = 1
+
+
+def test_an_exception_that_breaks_while_it_is_made():
+    def program(x, log):
+        error = ValueError(1)
+        pliant.graph_break()
+        error.__init__(x.shape[0], 3)
+        error.add_note("note")
+        log += [error.args, str(error)]
+        raise Interrupted(x.shape[0])
+
+    compiled = pliant.compile(program, backend="eager")
+    for size in (2, 3, 4):
+        want, got = (observe(f, (torch.ones(size), [])) for f in (program, compiled))
+        assert same(got, want)

@@ -214,10 +214,36 @@ def _call_other_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Ar
             raise GraphBreak("unknown-call", f"the {type(receiver).__name__} of a class is made anew")
         return t.native(bound, *args, **kwargs)
     if isinstance(receiver, BaseException) and name in ("__init__", "with_traceback", "add_note"):
+        if t.world.is_foreign(receiver):
+            return _change_error(t, receiver, name, args, kwargs)
         return t.native(bound, *args, **kwargs)
     if name == "__eq__" or name == "__ne__":
         return receiver is args[0] if name == "__eq__" else receiver is not args[0]
     raise GraphBreak("unknown-call", f"the method {name} of a {type(receiver).__name__}")
+
+
+# Their `__init__` stores more than the arguments.
+_OWN_FIELDS = (
+    AttributeError,
+    BaseExceptionGroup,
+    ImportError,
+    NameError,
+    OSError,
+    StopIteration,
+    SyntaxError,
+    SystemExit,
+)
+
+
+def _change_error(t: Tracer, error: BaseException, name: str, args: Args, kwargs: Kwargs) -> Any:
+    """What a method of an exception from outside stores in it."""
+    if name == "__init__" and not kwargs and not isinstance(error, (*_OWN_FIELDS, UnicodeError)):
+        t.world.slot_set(error, "args", args, "plain")
+        return None
+    if name == "with_traceback" and len(args) == 1:
+        t.world.slot_set(error, "__traceback__", args[0], "plain")
+        return error
+    raise GraphBreak("unknown-call", f"the method {name} of a {type(error).__name__} from outside")
 
 
 _DESCRIPTOR_METHODS = ("setter", "getter", "deleter", "__get__", "__init__")

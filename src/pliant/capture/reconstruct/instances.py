@@ -142,7 +142,9 @@ _BASES |= {
 def _builtin_base(cls: type) -> type:
     """The class implemented in C whose memory layout instances of the class have."""
     base: type = cls
-    while base.__flags__ & (1 << 9) and base.__base__ is not None:  # Py_TPFLAGS_HEAPTYPE: made by a class statement
+    while (
+        base not in _BASES and base.__flags__ & (1 << 9) and base.__base__ is not None
+    ):  # Py_TPFLAGS_HEAPTYPE: made by a class statement
         base = base.__base__
     return base
 
