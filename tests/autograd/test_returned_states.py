@@ -48,3 +48,27 @@ def _gradients(call: Callable[..., Any], model: nn.Module, x: torch.Tensor, coun
     results = [outputs, *states][:count]
     loss = sum((r * r).sum() for r in results)
     return list(torch.autograd.grad(loss, [*states, *model.parameters()], allow_unused=True))
+
+
+def test_what_passes_a_cut_may_need_one_itself() -> None:
+    """`copied`, which nothing with a gradient reads, is computed from the returned `turned` and read behind the cut."""
+
+    def f(x: torch.Tensor) -> Any:
+        scaled = x * 2
+        turned = scaled.flip(1)
+        copied = turned.clone()
+        other = turned.sin() * scaled
+        copied.select(1, 0)
+        return other, turned
+
+    compiled = pliant.compile(f)
+    with events.collect("fallback") as fallbacks:
+        found = []
+        for function in (f, compiled):
+            x = torch.ones(3, 2).cumsum(0).requires_grad_()
+            other, turned = function(x)
+            turned.retain_grad()
+            (other.sum() + turned.sum()).backward()
+            found.append((other, turned, turned.grad, x.grad))
+    torch.testing.assert_close(found[1], found[0])
+    assert not fallbacks

@@ -21,7 +21,7 @@ from pliant.autograd.expand import expanded
 from pliant.autograd.joint import SAVED_WRITTEN, JointGraph, trace_joint
 from pliant.autograd.outputs import OutputMaker
 from pliant.autograd.partition.split import Partition, partition
-from pliant.autograd.segments import Cuts, as_captured, split
+from pliant.autograd.segments import Cuts, as_captured, refined, split
 from pliant.autograd.training import bump_versions, outside_autocast, training, without_counting, written_in_graph
 from pliant.debug import events
 from pliant.graph.contracts import AtenCompiler, CapturedGraph, Runnable
@@ -93,7 +93,10 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
         with events.stage("joint"):
             joint = trace_joint(program)
         if isinstance(joint, Cuts):
-            raise UnsupportedAliasing(_USED_WHERE_MADE, kind="returned-intermediate")
+            more = refined(captured, cuts, segment, joint)
+            if more is None:
+                raise UnsupportedAliasing(_USED_WHERE_MADE, kind="returned-intermediate")
+            return _in_segments(captured, more, compile_aten)
         for node, fake in zip((*segment.takes, *segment.gives), (*joint.ends[0], *joint.ends[1])):
             known[node] = fake
         run = _build_whole(program, joint, compile_aten)

@@ -121,6 +121,17 @@ def split(captured: CapturedGraph, cuts: Cuts) -> list[Segment]:
     return [_make_segment(captured, nodes, number_of, needed, n) for n in range(last + 1)]
 
 
+def refined(captured: CapturedGraph, cuts: Cuts, segment: Segment, further: Cuts) -> Cuts | None:
+    """The cuts with those that a segment needs: what it hands on may be computed from a tensor that the caller gets.
+
+    None if that does not help.
+    """
+    places = {node.name: position for position, node in enumerate(captured.module.graph.nodes)}
+    inside = list(segment.graph.nodes)
+    found = {*cuts.before, *[places[inside[k].name] for k in further.before if inside[k].name in places]}
+    return None if further.inside or found == set(cuts.before) else Cuts(tuple(sorted(found)))
+
+
 def _need_symbols(nodes: list[fx.Node], number_of: dict[fx.Node, int], needed: list[dict[fx.Node, None]]) -> None:
     """Add what tells the sizes of what each segment takes and computes."""
     tellers = _tellers(nodes)
