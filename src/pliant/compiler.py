@@ -23,7 +23,7 @@ from typing import Any
 
 from pliant import config
 from pliant.debug import dump
-from pliant.errors import AssumptionError, CompileError
+from pliant.errors import CompileError
 from pliant.graph.contracts import WROTE, AtenGraph, CapturedGraph, Runnable
 from pliant.graph.unbacked import assume
 from pliant.guards import native_watch
@@ -44,7 +44,8 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
             return aot_eager(captured)
         case "lower":
             return build(captured, interpret_loops)
-    return _telling(_written(captured), build(captured, compile_graph), knows=False)
+    run = build(captured, compile_graph)
+    return _telling_by_lines(run) if captured.written_inputs() else run
 
 
 def load_stages() -> None:
@@ -71,18 +72,19 @@ def eager(captured: CapturedGraph) -> GraphCallable:
 
 
 def undoing(captured: CapturedGraph, run: GraphCallable) -> GraphCallable:
-    """`run` of a graph that writes its inputs as it goes: where an assumption fails, it leaves them as they were; an
-    error of an operator says whether they were written.
+    """`run` of a graph that writes its inputs as it goes. Where an assumption, or an operator on data, may fail, it leaves
+    them as they were; other errors say whether they were written.
     """
-    written = _written(captured)
-    if all(node.target is not assume for node in captured.module.graph.nodes):
-        return _telling(written, run, knows=True)
+    written = captured.written_inputs()
+    assumes = any(node.target is assume for node in captured.module.graph.nodes)
+    if not (assumes or captured.shape_env.has_unbacked):
+        return _telling_by_versions(written, run)
 
     def undone(inputs: list[Any]) -> Sequence[Any]:
         before = [(inputs[i], inputs[i].detach().clone()) for i in written]
         try:
             return run(inputs)
-        except AssumptionError:
+        except Exception:
             for tensor, value in before:
                 tensor.detach().copy_(value)
             raise
@@ -90,30 +92,39 @@ def undoing(captured: CapturedGraph, run: GraphCallable) -> GraphCallable:
     return undone if written else run
 
 
-def _written(captured: CapturedGraph) -> list[int]:
-    """Which inputs the graph writes, perhaps."""
-    tensors = [(i, one.fake) for i, one in enumerate(captured.inputs) if one.kind == "tensor"]
-    return [i for i, fake in tensors if fake is not None and (fake.is_inference() or fake._version > 0)]
-
-
-def _telling(written: list[int], run: GraphCallable, knows: bool) -> GraphCallable:
-    """`run`, whose errors say that inputs were written before. `knows`: their versions tell."""
+def _telling_by_versions(written: list[int], run: GraphCallable) -> GraphCallable:
+    """`run`, whose errors say whether inputs were written before: the versions of these tell."""
 
     def told(inputs: list[Any]) -> Sequence[Any]:
-        before = [_writes(inputs[i]) for i in written] if knows else []
+        tensors = [inputs[i] for i in written]
+        before = [_version(tensor) for tensor in tensors]
         try:
             return run(inputs)
         except Exception as error:
-            if not knows or before != [_writes(inputs[i]) for i in written]:
-                setattr(error, WROTE, not isinstance(error, AssumptionError))
+            setattr(error, WROTE, before != [_version(tensor) for tensor in tensors])
             raise
 
     return told if written else run
 
 
-def _writes(tensor: Any) -> object:
+def _version(tensor: Any) -> object:
     """How often it was written; of inference tensors that is not known."""
     return object() if tensor.is_inference() else tensor._version
+
+
+def _telling_by_lines(run: GraphCallable) -> GraphCallable:
+    """`run`, whose errors say whether inputs were written before: the line of the wrapper that raised tells."""
+    from pliant.codegen.wrapper import has_written
+
+    def told(inputs: list[Any]) -> Sequence[Any]:
+        try:
+            return run(inputs)
+        except Exception as error:
+            if has_written(error):
+                setattr(error, WROTE, True)
+            raise
+
+    return told
 
 
 def _build_watch(text: str) -> ctypes.PyDLL | None:

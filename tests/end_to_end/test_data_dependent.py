@@ -112,6 +112,42 @@ def test_inputs_are_written_once_where_the_call_runs_eagerly():
     assert x.tolist() == [2.0, 2.0, 2.0]
 
 
+@pytest.mark.parametrize("backend", ["pliant", "eager"])
+def test_inputs_are_written_once_where_a_later_operator_fails(backend):
+    def reads_what_it_wrote(x, y):
+        x.add_(1)
+        return y[y > 0].max() + torch.mm(x[None], x[:, None]).sum()
+
+    def indexes_what_it_wrote(x, y):
+        x.add_(1)
+        return x[y.long() * 10].sum()
+
+    for program in (reads_what_it_wrote, indexes_what_it_wrote):
+        compiled = pliant.compile(program, backend=backend)
+        x = torch.zeros(3)
+        compiled(x, torch.full((3,), 0.05))
+        with pytest.raises((RuntimeError, IndexError)):
+            compiled(x, -torch.ones(3))
+        assert x.tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("backend", ["pliant", "eager"])
+def test_the_program_catches_what_fails_behind_a_write(backend):
+    def program(x, y):
+        x.add_(1)
+        try:
+            found = y[y > 0].max()
+        except RuntimeError:
+            found = x.sum()
+        return found
+
+    compiled = pliant.compile(program, backend=backend)
+    x = torch.zeros(3)
+    for y, want in ((torch.ones(3), 1.0), (-torch.ones(3), 6.0)):
+        assert compiled(x, y).item() == want
+    assert x.tolist() == [2.0, 2.0, 2.0]
+
+
 def test_a_branch_on_data_says_what_to_write():
     def program(x, lengths):
         longest = lengths.max().item()

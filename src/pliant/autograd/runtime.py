@@ -24,7 +24,7 @@ from pliant.autograd.partition.split import Partition, partition
 from pliant.autograd.segments import Cuts, as_captured, refined, split
 from pliant.autograd.training import bump_versions, outside_autocast, training, without_counting, written_in_graph
 from pliant.debug import events
-from pliant.graph.contracts import AtenCompiler, CapturedGraph, Runnable
+from pliant.graph.contracts import WROTE, AtenCompiler, CapturedGraph, Runnable
 from pliant.graph.printer import graph_text
 from pliant.graph.unbacked import assume
 from pliant.torch_adapter import without_base, without_bases
@@ -101,13 +101,14 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
             known[node] = fake
         run = _build_whole(program, joint, compile_aten)
         steps.append((run, [places[n] for n in segment.takes], [places[n] for n in segment.gives]))
-    return _chain(steps, nodes[-1].args[0], len(captured.inputs), places)
+    return _chain(steps, nodes[-1].args[0], captured, places)
 
 
 def _chain(
-    steps: list[tuple[Call, list[int], list[int]]], outputs: Any, n_inputs: int, places: dict[fx.Node, int]
+    steps: list[tuple[Call, list[int], list[int]]], outputs: Any, captured: CapturedGraph, places: dict[fx.Node, int]
 ) -> Call:
     """Run the steps on a list of places; a place is emptied after its last use."""
+    n_inputs, writes = len(captured.inputs), bool(captured.written_inputs())
     final = [places[node] if isinstance(node, fx.Node) else None for node in outputs]
     constants = [None if isinstance(node, fx.Node) else node for node in outputs]
     last_use = {place: number for number, (_, takes, _) in enumerate(steps) for place in takes}
@@ -115,11 +116,17 @@ def _chain(
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
         values = [*inputs, *[None] * (len(places) - n_inputs)]
-        for (run, takes, gives), empty in zip(steps, emptied):
+        for number, (run, takes, gives) in enumerate(steps):
             given = [values[place] for place in takes]
-            for place in empty:
+            for place in emptied[number]:
                 values[place] = None
-            for place, value in zip(gives, run(given)):
+            try:
+                found = run(given)
+            except Exception as error:
+                if writes and number:  # an earlier step may have written
+                    setattr(error, WROTE, True)
+                raise
+            for place, value in zip(gives, found):
                 values[place] = value
         return tuple(constant if place is None else values[place] for place, constant in zip(final, constants))
 

@@ -23,7 +23,7 @@ from pliant.graph.layouts import preserved_strides
 from pliant.graph.tensor_spec import TensorSpec
 from pliant.ir.loops import Buffer, Extern, LoopProgram, View
 from pliant.schedule.dependencies import access
-from pliant.schedule.kernel import ExternCall, Kernel, Schedule
+from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step
 from pliant.schedule.memory import kernel_buffers
 from pliant.symbolic.expr import ZERO, Expr, Symbol
 from pliant.symbolic.printer import to_python
@@ -33,6 +33,21 @@ from pliant.torch_adapter import OPAQUE_RESULTS, RUNS_AS
 _FAST_OUT: dict[str, Callable[..., Any]] = {
     name: getattr(torch, name) for name in ("mm", "bmm", "addmm", "baddbmm", "addmv", "mv", "addbmm")
 }
+
+
+# A global of the wrapper: the line behind which an input may be written.
+FIRST_WRITE = "FIRST_WRITE"
+
+
+def has_written(error: BaseException) -> bool:
+    """Whether a wrapper that raised `error` had written an input before. A call that failed itself wrote nothing."""
+    traceback = error.__traceback__
+    while traceback is not None:
+        first = traceback.tb_frame.f_globals.get(FIRST_WRITE)
+        if first is not None and traceback.tb_lineno > first:
+            return True
+        traceback = traceback.tb_next
+    return False
 
 
 @dataclass(slots=True)
@@ -241,6 +256,7 @@ class _Writer:
             for b in self.schedule.allocate[k]:
                 self._allocate(b)
         step = self.schedule.steps[start]
+        self._note_write(self.schedule.steps[start:stop])
         if isinstance(step, ExternCall):
             self._extern(step.extern)
         else:
@@ -253,6 +269,19 @@ class _Writer:
             self._line("del " + ", ".join(self.names.buffers[b] for b in dict.fromkeys(dead)))
         places = [self.listed[b] for k in range(start, stop) for b in self.schedule.free[k] if b in self.listed]
         self._drop([k for k in places if k not in self.program.held])
+
+    def _note_write(self, steps: Sequence[Step]) -> None:
+        """Remember behind which line of the source an input is written: an error of a later one leaves it so."""
+        stored = [step.stored if isinstance(step, Kernel) else access(step.extern).writes for step in steps]
+        if FIRST_WRITE not in self.bound and any(self._root(b) in self.inputs for found in stored for b in found):
+            native = isinstance(steps[0], Kernel)  # native code goes on to its end before its error is raised
+            self.bound[FIRST_WRITE] = len(self.lines) + (1 if native else 2)
+
+    def _root(self, b: Buffer) -> Buffer:
+        """The buffer whose memory it has."""
+        while b in self.schedule.in_place:
+            b = self.schedule.in_place[b]
+        return b
 
     def _waits_for_taker(self, b: Buffer) -> bool:
         """Whether the dead buffer's memory is taken over by one that is not allocated yet."""

@@ -47,6 +47,11 @@ class CapturedGraph:
     grad_enabled: bool = True
     attributes: dict[str, Any] = field(default_factory=dict)
 
+    def written_inputs(self) -> list[int]:
+        """Which inputs the graph writes, perhaps: inference tensors do not count writes."""
+        tensors = [(i, one.fake) for i, one in enumerate(self.inputs) if one.kind == "tensor"]
+        return [i for i, fake in tensors if fake is not None and (fake.is_inference() or fake._version > 0)]
+
 
 @dataclass(slots=True, eq=False)
 class AtenGraph:
