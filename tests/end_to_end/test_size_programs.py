@@ -21,7 +21,7 @@ def test_by_default_and_at_small_sizes(name):
     assert not check(name, False, None, (*SIZES[:3], (1, 6), (5, 1), (0, 6)))
 
 
-@pytest.mark.parametrize("name", size_programs.SPECIALIZED)
+@pytest.mark.parametrize("name", sorted(size_programs.SPECIALIZED))
 def test_what_is_specialized_says_so(name):
     program, inputs = PROGRAMS[name]
     pliant.reset()
