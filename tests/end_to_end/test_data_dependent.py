@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -146,6 +147,34 @@ def test_the_program_catches_what_fails_behind_a_write(backend):
     for y, want in ((torch.ones(3), 1.0), (-torch.ones(3), 6.0)):
         assert compiled(x, y).item() == want
     assert x.tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda n: 7 / n,
+        lambda n: 7 // n,
+        lambda n: 7 % n,
+        lambda n: n**-1,
+        lambda n: 7 << (n - 1),
+        lambda n: math.sqrt(n - 1),
+        lambda n: math.log(n),
+        lambda n: n / (n - n),
+    ],
+)
+def test_arithmetic_on_data_fails_though_nobody_reads_its_result(operation):
+    def program(x):
+        try:
+            operation(int(x.sum().item()))
+        except (ZeroDivisionError, ValueError) as error:
+            return x + 2, str(error)
+        return x + 1, None
+
+    compiled = pliant.compile(program)
+    for first in (1.0, 0.0, 2.0, 0.0):
+        x = torch.tensor([first, 0.0])
+        (got, text), (want, wanted) = compiled(x), program(x)
+        assert got.equal(want) and text == wanted
 
 
 def test_a_branch_on_data_says_what_to_write():

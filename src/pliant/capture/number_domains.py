@@ -3,18 +3,22 @@
 In:     an operation and its operands, some of them symbolic.
 Out:    the operands, made concrete if Python has to do the operation itself: it then raises what it raises.
 Holds:  otherwise a guard says that the operands are where the operation has a value, so that one entry never serves both.
-        Numbers that only running the graph tells stay as they are: an operation that fails there ends in eager.
+        Of numbers that only running the graph tells it is assumed, and checked there: where it does not hold, the call
+        runs eagerly and raises as it should, though the result may have no reader.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
 from pliant.graph.unbacked import is_unbacked
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
 
 _FLOATS = (float, torch.SymFloat)
 _LARGE = 700.0  # exp of more is no float
@@ -72,13 +76,53 @@ _OUTSIDE: dict[str, Callable[..., bool]] = {
 }
 
 
-def within_domain(operation: str, *operands: Any) -> tuple[Any, ...]:
+def _no_zero(a: Any, b: Any) -> tuple[Any, ...]:
+    return (b != 0,)
+
+
+def _not_back(a: Any, b: Any) -> tuple[Any, ...]:
+    return (b >= 0,)
+
+
+def _no_reciprocal_of_zero(base: Any, exponent: Any) -> tuple[Any, ...]:
+    return () if isinstance(exponent, int) and exponent >= 0 else (base > 0,)
+
+
+# What has to hold of numbers that only running the graph tells.
+_INSIDE: dict[str, Callable[..., tuple[Any, ...]]] = {
+    "/": _no_zero,
+    "%": _no_zero,
+    "//": _no_zero,
+    "<<": _not_back,
+    ">>": _not_back,
+    "**": _no_reciprocal_of_zero,
+    "sqrt": lambda a: (a >= 0,),
+    "log": lambda a: (a > 0,),
+    "log2": lambda a: (a > 0,),
+    "asin": lambda a: (a >= -1, a <= 1),
+    "acos": lambda a: (a >= -1, a <= 1),
+    "exp": lambda a: (a <= _LARGE,),
+    "cosh": lambda a: (a >= -_LARGE, a <= _LARGE),
+    "sinh": lambda a: (a >= -_LARGE, a <= _LARGE),
+}
+
+
+def within_domain(t: Tracer, operation: str, *operands: Any) -> tuple[Any, ...]:
     """The operands of an operator, or of a function of `math`."""
     outside = _OUTSIDE.get(operation)
     if outside is None or len(operands) > outside.__code__.co_argcount:
         return operands
     symbolic = [v for v in operands if type(v) in SYMBOLIC_TYPES]
     plain = all(type(v) in SYMBOLIC_TYPES or isinstance(v, (int, float)) for v in operands)
-    if not symbolic or not plain or any(map(is_unbacked, symbolic)):
+    if not symbolic or not plain:
         return operands
+    if any(map(is_unbacked, symbolic)):
+        inside = all(_holds(t, condition) for condition in _INSIDE[operation](*operands))
+        return operands if inside else tuple(map(concrete, operands))
     return tuple(map(concrete, operands)) if outside(*operands) else operands
+
+
+def _holds(t: Tracer, condition: Any) -> bool:
+    if type(condition) is torch.SymBool and is_unbacked(condition):
+        return t.recorder.assume(condition)
+    return bool(condition)

@@ -121,7 +121,7 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
             if symbol == "%" and type(left) is str and (text := percent(left, right)) is not None:
                 return text
             right = concrete(right)
-        return t.native(function, *within_domain(symbol.removesuffix("="), left, right))
+        return t.native(function, *within_domain(t, symbol.removesuffix("="), left, right))
     if inplace:
         method = python_method(t, left, f"__i{name}__")
         if method is not None:

@@ -263,7 +263,7 @@ TABLE[float] = _convert(float, to_float, "__float__", "__index__")
 
 def _symbolic_math(function: Any, symbolic: Any) -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        args = within_domain(function.__name__, *args)
+        args = within_domain(t, function.__name__, *args)
         if symbolic is not None and any(type(a) in SYMBOLIC_TYPES for a in args):
             return t.native(symbolic, *args)
         return t.native(function, *(concrete(a) for a in args))
