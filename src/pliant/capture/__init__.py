@@ -10,7 +10,7 @@ The world outside:    world (reads under guards, buffered writes), bringing (the
 The graph:            recorder, torch_calls, regions, autodiff/, arrays, overrides, symbol_nodes, tensor_index,
                       number_domains.
 Its end:              trace (what a capture found), collect, entry, reconstruct/, noted (events).
-Breaks:               graph_breaks (kinds and advice), entering, spelled_out, carried, resume_function.
+Breaks:               graph_breaks (kinds and advice), entering, spelled_out, carried, resume_function, endings.
 
 Read `trace.py`, `attempt.py`, `tracer.py` and `dispatch.py` first.
 """
