@@ -3,5 +3,6 @@
 Tracing:              joint, run_module, functionalize (views and writes become values), aliases, functional_ops, scatter,
                       expand, segments (programs that must be cut), history.
 Splitting:            partition/.
-Running:              runtime, training, outputs and aliasing (what the caller gets, related as in eager), higher_order.
+Running:              runtime, training, function, outputs and aliasing (what the caller gets, related as in eager),
+                      higher_order, kept_inputs.
 """

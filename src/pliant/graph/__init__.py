@@ -2,7 +2,7 @@
 
 Contracts:            contracts, tensor_spec, printer, interpret (the meaning that compiled graphs must have), unsupported.
 Fakes:                fake_tensor, shape_rules/ (what operators return), layouts, call_plan, fallback, special_calls,
-                      concrete_sizes, lent_numbers, overlaps, unbacked.
+                      concrete_sizes, compositions, lent_numbers, overlaps, unbacked.
 Operators of ours:    gradients, control_flow, custom_function, custom_ops, recurrent, random_state, tensor_hook,
                       transforms.
 passes/:              over functional ATen graphs.
