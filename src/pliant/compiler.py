@@ -34,8 +34,9 @@ GraphCompiler = Callable[[CapturedGraph], GraphCallable]
 
 def compile_captured(captured: CapturedGraph) -> GraphCallable:
     """From a captured graph to code that runs it."""
+    from pliant.autograd.repeated import build_repeated
     from pliant.autograd.runtime import build
-    from pliant.runtime.compile_graph import compile_graph, interpret_loops
+    from pliant.runtime.compile_graph import compile_graph, compile_rows, interpret_loops
 
     match config.get().debug.stop_after:
         case "graph":
@@ -44,13 +45,13 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
             return aot_eager(captured)
         case "lower":
             return build(captured, interpret_loops)
-    run = build(captured, compile_graph)
+    run = build_repeated(captured, compile_graph, compile_rows)
     return _telling_by_lines(run) if captured.written_inputs() else run
 
 
 def load_stages() -> None:
     """Load what `compile_captured` needs: where a program asks for compiled code, not at the code's first call."""
-    import pliant.autograd.runtime
+    import pliant.autograd.repeated
     import pliant.runtime.compile_graph  # noqa: F401
 
 

@@ -22,6 +22,7 @@ from pliant.symbolic.expr import ZERO, Expr
 RELEASE_GIL = 1 << 16  # points of a run from which on the GIL is released
 PART_TEXT = 4000  # characters of kernels in one translation unit; more are split into units compiled in parallel
 MAX_UNITS = 4
+ROWS = 64  # rows of tensors whose addresses are read at once
 TABLE_CALLS = 32  # more calls of kernels in one entry are a table
 
 PYTHON = """\
@@ -192,6 +193,56 @@ def write_native(
     )
 
 
+def write_rows(
+    kernels: Sequence[Kernel], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
+) -> tuple[NativeCode, tuple[Expr, ...]]:
+    """The code of kernels that run for each of many rows of tensors, and the numbers that its entry takes: it is called
+    with a list, the address of the places of every row's tensors in it, how many rows there are, and the numbers."""
+    written = [write_kernel(kernel) for kernel in kernels]
+    names: dict[str, str] = {}
+    comments: dict[str, str] = {}
+    for kernel_text in written:
+        comments.setdefault(names.setdefault(kernel_text.text, f"k{len(names)}"), kernel_text.comment)
+    entry, body = _row_entry(written, names, listed, scratch)
+    return NativeCode(_units(names, comments, [_named(body, entry.name)]), (entry,), len(names)), entry.sizes
+
+
+def _row_entry(
+    kernels: list[KernelText], names: dict[str, str], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
+) -> tuple[Entry, str]:
+    own = list(dict.fromkeys(b for k in kernels for b in k.buffers if b in scratch))
+    buffers = [*sorted(listed, key=listed.__getitem__), *own]
+    sizes = list(dict.fromkeys(s for k in kernels for s in k.sizes))
+    width = len(listed)
+    work = sum([k.work.as_int() or 0 for k in kernels])
+    body = [
+        "PyObject* @(PyObject* self, PyObject* const* args, int64_t count) {",
+        f"  void *b[{len(buffers)}], *found[{ROWS * width}];",
+        f"  PyObject* objects[{ROWS * width}];",
+        f"  int64_t n[{max(1, len(sizes))}] = {{0}};",
+        "  int32_t error = 0;",
+        "  PyObject* const* const items = ((PyObject* const**)args[0])[p_items];",
+        "  const int32_t* places = (const int32_t*)PyLong_AsUnsignedLongLong(args[1]);",
+        "  int64_t rows = PyLong_AsLongLong(args[2]);",
+        *(_number(s, k, 3) for k, s in enumerate(sizes)),
+        "  if (PyErr_Occurred()) return 0;",
+        *_scratch([scratch[b] for b in own], width),
+        f"  for (; rows > 0; rows -= {ROWS}) {{",
+        f"    const int64_t now = p_min(rows, {ROWS});",
+        f"    for (int64_t k = 0; k < now * {width}; k++) objects[k] = items[*places++];",
+        f"    if (p_addresses(objects, now * {width}, found)) return 0;",
+        f"    void* const state = now * {work} > {RELEASE_GIL} ? PyEval_SaveThread() : 0;",
+        "    for (int64_t row = 0; row < now; row++) {",
+        f"      __builtin_memcpy(b, found + row * {width}, {width} * sizeof(void*));",
+        *("    " + line for line in _calls(kernels, names, buffers, sizes)),
+        "    }",
+        "    if (state) PyEval_RestoreThread(state);",
+        "  }",
+        *_END,
+    ]
+    return Entry("entry0", True, (), tuple(sizes)), "\n".join(body)
+
+
 def _units(names: dict[str, str], comments: dict[str, str], bodies: list[str]) -> tuple[str, ...]:
     """Translation units: one, or several with the entries in the first, where there are many kernels."""
     texts = list(names)
@@ -252,9 +303,17 @@ def _entry(
     lines.append(f"  void* const state = {work_text} > {RELEASE_GIL} ? PyEval_SaveThread() : 0;")
     lines += _calls(kernels, names, buffers, sizes)
     lines.append("  if (state) PyEval_RestoreThread(state);")
-    lines.append('  if (error) { PyErr_SetString(PyExc_IndexError, "index out of range in self"); return 0; }')
-    lines += ["  Py_IncRef(&_Py_NoneStruct);", "  return &_Py_NoneStruct;", "}", ""]
+    lines += _END
     return Entry("", bool(places), tuple(passed), tuple(sizes)), "\n".join(lines)
+
+
+_END = (
+    '  if (error) { PyErr_SetString(PyExc_IndexError, "index out of range in self"); return 0; }',
+    "  Py_IncRef(&_Py_NoneStruct);",
+    "  return &_Py_NoneStruct;",
+    "}",
+    "",
+)
 
 
 def _addresses(places: list[int], passed: int, offsets: list[int]) -> list[str]:
@@ -265,13 +324,17 @@ def _addresses(places: list[int], passed: int, offsets: list[int]) -> list[str]:
         lines.append(f"  if (p_listed(*args++, places, {len(places)}, b)) return 0;")
     first = f"b + {len(places)}" if places else "b"
     lines.append(f"  if (p_addresses(args, {passed}, {first})) return 0;")
-    if offsets:
-        lines.append(f"  char scratch[{max(offsets) + MOST}] __attribute__((aligned({ALIGN})));")
-        lines.append(f"  static const int32_t offsets[] = {{{', '.join(map(str, offsets))}}};")
-        lines.append(
-            f"  for (int k = 0; k < {len(offsets)}; k++) b[{len(places) + passed} + k] = scratch + offsets[k];"
-        )
-    return lines
+    return lines + _scratch(offsets, len(places) + passed)
+
+
+def _scratch(offsets: list[int], first: int) -> list[str]:
+    if not offsets:
+        return []
+    return [
+        f"  char scratch[{max(offsets) + MOST}] __attribute__((aligned({ALIGN})));",
+        f"  static const int32_t offsets[] = {{{', '.join(map(str, offsets))}}};",
+        f"  for (int k = 0; k < {len(offsets)}; k++) b[{first} + k] = scratch + offsets[k];",
+    ]
 
 
 def _number(s: Expr, k: int, first: int) -> str:

@@ -9,8 +9,10 @@ Holds:  the argument list is emptied at once (but for inputs that only native co
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import linecache
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -147,6 +149,22 @@ def compile_wrapper(code: WrapperCode, name: str) -> Callable[[list[Any]], list[
     exec(compile(code.source, filename, "exec"), names)  # our own text
     call: Callable[[list[Any]], list[Any]] = names["call"]
     return call
+
+
+def write_row_wrapper(
+    program: LoopProgram, sizes: Sequence[Expr], rows: list[list[int]], numbers: list[int]
+) -> WrapperCode:
+    """The wrapper of an entry that runs for rows of tensors: it is called with the list in which these lie, at the
+    places `rows`, and the program's numbers, at `numbers`."""
+    found = program.inputs[len(program.inputs) - len(numbers) :]
+    symbols = {s: s.name for s in found if isinstance(s, Symbol)}
+    lines = [f"    {s.name} = args[{place}]\n" for s, place in zip(found, numbers) if isinstance(s, Symbol)]
+    places = [place for row in rows for place in row]
+    table = (ctypes.c_int32 * len(places))(*places)
+    given = "".join(f", {to_python(s, symbols)}" for s in sizes)
+    source = f"def call(args):\n{''.join(lines)}    entry0(args, rows, {len(rows)}{given})\n"
+    names = {"rows": ctypes.addressof(table), "table": table, "math": math, FIRST_WRITE: 0}
+    return WrapperCode(source, names)
 
 
 _serial = itertools.count()

@@ -7,6 +7,9 @@ Reads on: `compile_program.py`, which does everything after lowering.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from pliant import config
 from pliant.debug import events
 from pliant.graph.contracts import AtenGraph, Runnable
@@ -15,12 +18,17 @@ from pliant.ir.loops import LoopProgram
 from pliant.ir.printer import program_text
 from pliant.ir.verify import verify
 from pliant.lowering.lower import lower
-from pliant.runtime.compile_program import CompiledGraph, compile_program
+from pliant.runtime.compile_program import CompiledGraph, compile_program, compile_row_program
 
 
 def compile_graph(graph: AtenGraph, options: config.Config | None = None) -> CompiledGraph:
     """Compile an ATen graph. Raises `CompilerNotFound` if there is no C compiler."""
     return compile_program(_lowered(graph), options)
+
+
+def compile_rows(graph: AtenGraph, rows: list[list[int]], numbers: list[int]) -> Callable[[list[Any]], None] | None:
+    """Compile an ATen graph that runs for many rows of tensors: see `compile_row_program`."""
+    return compile_row_program(_lowered(graph), rows, numbers)
 
 
 def interpret_loops(graph: AtenGraph) -> Runnable:

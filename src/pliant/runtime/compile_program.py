@@ -11,14 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 from pliant import config
-from pliant.codegen.native import NativeCode, write_native
-from pliant.codegen.wrapper import compile_wrapper, listed_inputs, runs_of, write_wrapper
+from pliant.codegen.native import NativeCode, write_native, write_rows
+from pliant.codegen.wrapper import compile_wrapper, listed_inputs, runs_of, write_row_wrapper, write_wrapper
 from pliant.debug import events
 from pliant.errors import CompileError
-from pliant.ir.loops import Extern, LoopProgram
+from pliant.ir.loops import Buffer, Extern, LoopProgram
 from pliant.runtime.build import build
 from pliant.runtime.load import load, reads_lists, takes_tensors
-from pliant.schedule.kernel import forget_loads
+from pliant.schedule.kernel import Kernel, forget_loads
 from pliant.schedule.schedule import schedule
 
 
@@ -72,3 +72,30 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
             wrapper.names.update({entry.name: f for entry, f in zip(native.entries, functions, strict=True)})
     forget_loads()
     return CompiledGraph(program.name, compile_wrapper(wrapper, program.name), native, wrapper.source)
+
+
+def compile_row_program(
+    program: LoopProgram, rows: list[list[int]], numbers: list[int]
+) -> Callable[[list[Any]], None] | None:
+    """Compile a loop program that runs for many rows of tensors, one call for all: see `write_row_wrapper`. None if it
+    does more than run kernels that write its inputs."""
+    options = config.get()
+    _check_devices(program)
+    if program.outputs or program.constants or not reads_lists():
+        return None
+    with events.stage("schedule", graph=program.name):
+        planned = schedule(program, options.schedule)
+    kernels = [step for step in planned.steps if isinstance(step, Kernel)]
+    if len(kernels) < len(planned.steps) or any(planned.allocate):
+        return None
+    with events.stage("codegen", graph=program.name):
+        listed = {b: k for k, b in enumerate(program.inputs) if isinstance(b, Buffer)}
+        native, sizes = write_rows(kernels, listed, planned.scratch)
+        wrapper = write_row_wrapper(program, sizes, rows, numbers)
+    if events.wants("output_code"):
+        events.record("output_code", name=program.name, text="\n".join([*native.texts, wrapper.source]))
+    with events.stage("build", graph=program.name):
+        path = build(native.texts, options.build)
+        (wrapper.names["entry0"],) = load(path, ["entry0"], threaded=options.build.openmp)
+    forget_loads()
+    return compile_wrapper(wrapper, program.name)  # type: ignore[return-value]  # the row wrapper returns nothing
