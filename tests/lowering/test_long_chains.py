@@ -27,3 +27,15 @@ def test_an_unrolled_recurrence():
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(found_k, expected_k, rtol=1e-4, atol=1e-4)
     assert pliant.stats()["fallbacks"] == 0
+
+
+def test_gradients_of_many_layers_without_products():
+    """A layer norm's backward has several results, each computed from the one before."""
+    layers = [layer for _ in range(50) for layer in (torch.nn.LayerNorm(4), torch.nn.GELU())]
+    model = torch.nn.Sequential(*layers).double()
+    x = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
+    pliant.reset()
+    with config.patch(stop_after="lower"):
+        found, expected = (torch.autograd.grad(f(x).sin().sum(), x)[0] for f in (pliant.compile(model), model))
+    torch.testing.assert_close(found, expected)
+    assert pliant.stats()["fallbacks"] == 0

@@ -105,7 +105,7 @@ class _GraphLowering:
             if result.fake is None and node.target not in VIEW_OPS:
                 result.fake = value
             self._note_ends(node, result)
-            self._bound_chain(node, result)
+        self._bound_chain(node, result)
         self.env[node] = result
 
     def _note_ends(self, node: fx.Node, t: Tensor) -> None:
@@ -120,13 +120,13 @@ class _GraphLowering:
         elif t.is_cheap or t.uses == 1:
             self.ends[node] = count
 
-    def _bound_chain(self, node: fx.Node, t: Tensor) -> None:
+    def _bound_chain(self, node: fx.Node, result: Any) -> None:
         """Values that wait to be put in memory until they are read would be put there recursively."""
-        if t.view is not None:
+        if isinstance(result, Tensor) and result.view is not None:
             return
         waiting = 1 + max([self.waiting.get(n, 0) for n in node.all_input_nodes], default=0)
-        if waiting > _CHAIN and not t.is_cheap:
-            self.low.realize(t)
+        if waiting > _CHAIN and isinstance(result, Tensor) and not result.is_cheap:
+            self.low.realize(result)
         else:
             self.waiting[node] = waiting
 
