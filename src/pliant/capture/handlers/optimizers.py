@@ -7,20 +7,26 @@ Holds:  the numbers are those of eager's formula up to rounding; nothing is aske
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.optim.adadelta import adadelta
 from torch.optim.adagrad import adagrad
 from torch.optim.adam import adam
+from torch.optim.adamax import adamax
 from torch.optim.adamw import adamw
 from torch.optim.asgd import asgd
+from torch.optim.nadam import nadam
 from torch.optim.radam import radam
+from torch.optim.rmsprop import rmsprop
 from torch.optim.rprop import rprop
 from torch.optim.sgd import sgd
 
+from pliant.capture.handlers.rows import inline_by_rows
 from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs
 from pliant.capture.torch_calls import call_torch
 from pliant.graph.fake_tensor import is_fake
@@ -118,9 +124,13 @@ def _unfused(function: Any) -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         if kwargs.get("fused") and kwargs.get("grad_scale") is None and kwargs.get("found_inf") is None:
             kwargs = {**kwargs, "fused": False, "foreach": False}
-        return t.inline(function, args, kwargs)
+        return inline_by_rows(t, function, args, kwargs)
 
     return handler
+
+
+def _by_rows(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return inline_by_rows(t, function, args, kwargs)
 
 
 def _without_branches(function: Any) -> Handler:
@@ -128,12 +138,13 @@ def _without_branches(function: Any) -> Handler:
 
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         on_cpu = all(t.internalize(p).device.type == "cpu" for p in t.sequence(args[0]))
-        return t.inline(function, args, {**kwargs, "capturable": True} if on_cpu else kwargs)
+        return inline_by_rows(t, function, args, {**kwargs, "capturable": True} if on_cpu else kwargs)
 
     return handler
 
 
 TABLE |= {function: _unfused(function) for function in (adam, adamw, sgd, adagrad)}
+TABLE |= {f: functools.partial(_by_rows, f) for f in (adadelta, adamax, nadam, rmsprop)}
 TABLE |= {function: _without_branches(function) for function in (radam, asgd, rprop)}
 
 
