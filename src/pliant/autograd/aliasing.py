@@ -86,7 +86,8 @@ class InputWrite:
 @dataclass(slots=True, eq=False)
 class OutputPlan:
     """`results`: fakes, symbols or numbers the graph returns. `differentiable`: positions whose gradient may be
-    asked for. `inference`: positions of those that are to be inference tensors.
+    asked for. `inference`: positions of those that are to be inference tensors. `inner`: results in the memory of an
+    input or of another result, with a history that no view gives them: a custom function's.
     """
 
     outputs: list[Output] = field(default_factory=list)
@@ -94,6 +95,7 @@ class OutputPlan:
     writes: list[InputWrite] = field(default_factory=list)
     differentiable: list[int] = field(default_factory=list)
     inference: list[int] = field(default_factory=list)
+    inner: dict[int, ViewOf] = field(default_factory=dict)
 
     def add_result(self, value: Any) -> int:
         """The position of a graph result; asked for twice, a tensor is returned once."""
@@ -168,9 +170,19 @@ def _is_one_of_several(alias: Alias) -> bool:
     return any(step.index is not None and step.grad_enabled for step in alias.steps())
 
 
-def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, base: FakeTensor) -> ViewOf:
+def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, base: FakeTensor) -> Output:
     leaf = alias.fake.requires_grad and alias.fake.grad_fn is None
-    return ViewOf(source, tuple(_with_results(plan, step) for step in alias.steps()), leaf)
+    steps = alias.steps()
+    view = ViewOf(source, tuple(_with_results(plan, step) for step in steps), leaf)
+    if alias.fake.grad_fn is None or base.requires_grad and all(map(_keeps_history, steps)):
+        return view
+    position = plan.add_result(alias.fake)
+    plan.inner[position] = view
+    return FromResult(position)
+
+
+def _keeps_history(step: ViewStep) -> bool:
+    return step.grad_enabled and step.func is not torch.ops.aten.detach.default
 
 
 def _with_results(plan: OutputPlan, step: ViewStep) -> ViewStep:

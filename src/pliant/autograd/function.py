@@ -17,6 +17,7 @@ from pliant import torch_adapter
 from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.joint import JointGraph, tangent_strides
 from pliant.autograd.kept_inputs import KeptInputs, given_again, version
+from pliant.autograd.outputs import inner_views
 from pliant.autograd.partition.split import Partition
 from pliant.graph.contracts import Runnable
 from pliant.graph.fake_tensor import FakeTensor
@@ -44,7 +45,7 @@ class Halves:
         self.n_results, self.n_numbers = parts.n_results, len(parts.symbols)
         self.n_inputs = len(joint.captured.inputs)
         self.saved, self.wanted, self.tangents = parts.saved, parts.wanted, parts.tangents
-        self.constants = joint.constants
+        self.constants, self.inner = joint.constants, inner_views(joint.plan)
         differentiable, results = set(parts.tangents), joint.plan.results
         self.plain = [i for i, v in enumerate(results) if i not in differentiable and isinstance(v, torch.Tensor)]
         self.layouts = [_layout_of_tangent(results[i]) for i in parts.tangents]
@@ -58,6 +59,8 @@ class Halves:
         ctx.set_materialize_grads(False)
         end = self.n_results
         results = tuple(map(without_base, outputs[:end]))
+        if self.inner:
+            results = _with_views(results, self.inner, inputs)
         if self.plain:
             ctx.mark_non_differentiable(*[results[i] for i in self.plain])
         ctx.numbers = outputs[end : end + self.n_numbers]
@@ -157,6 +160,14 @@ def autograd_function(halves: Halves) -> type[torch.autograd.Function]:
             return halves.backward(ctx, given)
 
     return Compiled
+
+
+def _with_views(results: tuple[Any, ...], views: dict[int, Any], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The results, some of them in the memory of inputs or of others: they come out as those of any custom function."""
+    found = list(results)
+    for position, get in views.items():
+        found[position] = get(inputs, results, [])
+    return tuple(found)
 
 
 def _check_versions(watched: Any) -> None:

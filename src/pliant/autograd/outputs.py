@@ -7,7 +7,7 @@ Holds:  views are made of the caller's own tensors by the calls that eager makes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
 import torch
@@ -15,9 +15,10 @@ import torch
 from pliant.autograd.aliases import ViewStep
 from pliant.autograd.aliasing import FromInput, FromResult, Literal, Output, OutputPlan, SameAs, ViewOf
 from pliant.graph.contracts import GraphInput
+from pliant.torch_adapter import without_base
 
 # inputs, results, outputs made so far -> an output
-_Get = Callable[[list[Any], Any, list[Any]], Any]
+_Get = Callable[[Sequence[Any], Any, list[Any]], Any]
 
 
 class OutputMaker:
@@ -44,6 +45,18 @@ class OutputMaker:
         return tuple(made)
 
 
+def inner_views(plan: OutputPlan) -> dict[int, _Get]:
+    """How to make the results that are views."""
+    return {position: _inner_view(view) for position, view in plan.inner.items()}
+
+
+def _inner_view(view: ViewOf) -> _Get:
+    get = _getter(view)
+    if all(step.func is not torch.ops.aten.detach.default for step in view.steps):
+        return get
+    return lambda inputs, results, made: without_base(get(inputs, results, made))  # a write to the base is not its own
+
+
 def _getter(output: Output) -> _Get:
     match output:
         case FromInput(position):
@@ -65,7 +78,7 @@ def _getter(output: Output) -> _Get:
 def _view_getter(source: FromInput | FromResult, steps: tuple[ViewStep, ...], leaf: bool) -> _Get:
     find = _getter(source)
 
-    def get(inputs: list[Any], results: Any, made: list[Any]) -> Any:
+    def get(inputs: Sequence[Any], results: Any, made: list[Any]) -> Any:
         tensor = find(inputs, results, made)
         for step in steps:
             tensor = _replay(step, tensor, results)

@@ -185,6 +185,8 @@ def _ending(run: Runnable, joint: JointGraph) -> Runnable:
 
 
 def _inference(captured: CapturedGraph, joint: JointGraph, run: Runnable, maker: OutputMaker) -> Call:
+    if joint.plan.inner:
+        raise UnsupportedAliasing("a custom function returns what it was given", kind="returned-intermediate")
     needs_guard = captured.grad_enabled
     bump = written_in_graph(joint.plan)
 

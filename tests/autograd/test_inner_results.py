@@ -1,0 +1,62 @@
+"""What custom autograd functions return of what they were given: in its memory, with a history of their own."""
+
+import pytest
+import torch
+
+import pliant
+
+
+class AsIs(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return x, y * 2
+
+    @staticmethod
+    def backward(ctx, g, h):
+        return g * 3, h * 2
+
+
+class Turned(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.t()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.t() * 2
+
+
+def _intermediate(x, y):
+    doubled = x * 2
+    same, more = AsIs.apply(doubled, y)
+    return doubled, same, same[1:], more
+
+
+def _behind_detach(x, y):
+    leaf = x.detach().requires_grad_()
+    return leaf.unflatten(0, (-1, 2)), x * y
+
+
+PROGRAMS = {
+    "input": lambda x, y: AsIs.apply(x, y),
+    "plain input": lambda x, y: AsIs.apply(x.detach(), y),
+    "view of input": lambda x, y: AsIs.apply(x, y)[0].chunk(2)[1],
+    "intermediate": _intermediate,
+    "view": lambda x, y: Turned.apply(x),
+    "behind detach": _behind_detach,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_histories_and_memory_are_those_of_eager(name):
+    seen = []
+    for f in (PROGRAMS[name], pliant.compile(PROGRAMS[name])):
+        torch.manual_seed(0)
+        leaf, y = torch.rand(4, 4, requires_grad=True), torch.rand(4, 4, requires_grad=True)
+        x = leaf * 1
+        found = f(x, y)
+        outputs = found if isinstance(found, tuple) else (found,)
+        shares = [o.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for o in outputs]
+        sum(o.sin().sum() for o in outputs).backward()
+        seen.append([[(o.requires_grad, o.is_leaf) for o in outputs], shares, leaf.grad, y.grad])
+    torch.testing.assert_close(seen[1], seen[0])
