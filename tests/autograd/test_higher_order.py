@@ -226,3 +226,19 @@ def test_an_input_that_moves_to_other_memory():
         return slope, *torch.autograd.grad(slope.sum(), x), b
 
     torch.testing.assert_close(second(pliant.compile(f)), second(f))
+
+
+def test_gradients_that_are_sums_of_products():
+    """They are added up in place: what the inputs' values are kept for is told by the graph as it is then."""
+
+    def energy(x, w):
+        y = x @ w
+        return (x.t() @ y).sum() + (y @ w.t()).sin().sum()
+
+    found = []
+    for call in (make(energy), energy):
+        torch.manual_seed(0)
+        inputs = leaf(4, 4), leaf(4, 4)
+        first = torch.autograd.grad(call(*inputs), inputs, create_graph=True)
+        found.append([*first, *torch.autograd.grad(sum(g.cos().sum() for g in first), inputs)])
+    same(*found)

@@ -44,7 +44,6 @@ class JointGraph:
     `reached_by`: for each captured input the tangents that lead to its gradient, as bits by their order in the plan.
     `roots`: where the results that have tangents are found among outputs and inputs when the program runs again.
     `ends`: the fakes of the inputs and of the outputs, as they were when the program had run.
-    `writes`: (placeholder of the input, node of its new value), done by `copy_` at the end of the forward graph.
     `refusal`: the error that asking for gradients is in eager too; "" if it is none.
     `hooked`: the leaves among the inputs that have hooks, in the order in which eager's engine gets to them.
     """
@@ -55,14 +54,24 @@ class JointGraph:
     primals: list[fx.Node]
     constants: list[torch.Tensor]
     tangents: list[fx.Node]
-    results: list[Any]
-    gradients: list[fx.Node | None]
     reached_by: list[int] = field(default_factory=list)
     roots: list[Root] = field(default_factory=list)
-    writes: list[tuple[fx.Node, fx.Node]] = field(default_factory=list)
     ends: tuple[list[Any], tuple[Any, ...]] = ([], ())
     refusal: str = ""
     hooked: list[int] = field(default_factory=list)
+
+    @property
+    def results(self) -> list[Any]:
+        return self._returned()[: len(self.plan.results)]
+
+    @property
+    def gradients(self) -> list[fx.Node | None]:
+        return self._returned()[len(self.plan.results) :]
+
+    def _returned(self) -> list[Any]:
+        """Read from the graph: passes put other nodes in the place of those that were traced."""
+        values: Any = next(iter(self.graph.find_nodes(op="output"))).args[0]
+        return list(values)
 
 
 class _Tracer:
@@ -298,8 +307,8 @@ class _Tracer:
         graph.output((*results, *gradients))
         _release(graph, self.mode)
         return JointGraph(
-            graph, self.captured, plan, holders[:primals], constants, holders[primals:], results, gradients,
-            self.reached_by, self.roots, writes, refusal=self.refusal, hooked=self.hooked,
+            graph, self.captured, plan, holders[:primals], constants, holders[primals:],
+            self.reached_by, self.roots, refusal=self.refusal, hooked=self.hooked,
         )  # fmt: skip
 
 

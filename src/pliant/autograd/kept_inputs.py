@@ -142,8 +142,8 @@ def given_again(kept: Any) -> list[Any]:
 
 def _read_by_results(joint: JointGraph) -> set[int]:
     """Positions of the inputs on which results that have gradients depend."""
-    values: Any = next(iter(joint.graph.find_nodes(op="output"))).args[0]
-    return _behind(joint, [values[position] for position in joint.plan.differentiable])
+    results = joint.results
+    return _behind(joint, [results[position] for position in joint.plan.differentiable])
 
 
 def _behind(joint: JointGraph, ends: list[Any]) -> set[int]:

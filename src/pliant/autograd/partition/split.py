@@ -85,9 +85,7 @@ class _Split:
     def __init__(self, joint: JointGraph) -> None:
         self.joint = joint
         self.output = next(iter(joint.graph.find_nodes(op="output")))
-        values: Any = self.output.args[0]
-        count = len(joint.plan.results)
-        self.results, self.gradients = list(values[:count]), list(values[count:])
+        self.results, self.gradients = joint.results, joint.gradients
         self.epilogue = [n for n in joint.graph.nodes if n.op == "call_function" and n.target is _aten.copy_.default]
         self.written = frozenset(joint.primals[w.input] for w in joint.plan.writes)
         # The caller may write these until the backward runs, and eager, which does not keep them, would not mind.
