@@ -94,6 +94,12 @@ def make_world(x: str, y: str) -> Tensors:
 # ---------------------------------------------------------------------------------------------------- actions
 
 
+def _enabled(x: Any, y: Any, p: Any, b: Any) -> Any:
+    with torch.enable_grad():
+        part = x[0] * p + y.sum()
+    return part, part * 2, x[0]
+
+
 def _no_grad(write: Callable[..., Any]) -> Callable[..., Any]:
     def action(x: Any, y: Any, p: Any, b: Any) -> Any:
         with torch.no_grad():
@@ -216,6 +222,7 @@ ACTIONS: dict[str, Callable[..., Any]] = {
     "chain": _on(lambda x, y, p, b: x * p, result=lambda t, x, p: (t, t[0], t[0].exp(), t.exp().sum())),
     "view_used": _on(lambda x, y, p, b: x.transpose(0, 1), result=lambda t, x, p: (t, t.sin(), x.cos())),
     "no_grad_part": _no_grad(lambda x, y, p, b: None),
+    "enabled_part": _enabled,
     "no_grad_output": lambda x, y, p, b: (x.detach().sin(), x * p, (x > 1), x.argmax()),
     "integers": lambda x, y, p, b: (x.long() if not x.is_complex() else x.real.long(), x * p),
     "none": lambda x, y, p, b: (None, x * p, 3),

@@ -12,6 +12,8 @@ FOUND = [
     ("empty", "transpose", "write_y", "grad"),  # no element is shared, but the version is
     ("inference", "apart", "detach_", "grad"),  # tensors that autograd refuses to save
     ("inference", "same", "write_view_of_input", "no_grad"),  # and that may not be written
+    ("plain", "apart", "enabled_part", "no_grad"),  # gradients are turned on inside
+    ("leaf", "apart", "enabled_part", "inference"),  # where nothing has any
 ]
 
 FOUND_WITH_KERNELS = [

@@ -5,6 +5,7 @@ import weakref
 import torch
 from tests.autograd.programs import check, of_module
 from torch import nn
+from torch.utils import _pytree as pytree
 
 import pliant
 
@@ -68,6 +69,33 @@ def test_no_grad_region():
         return (x * y, y)
 
     check(f, [torch.randn(3, requires_grad=True)])
+
+
+def test_gradients_turned_on_inside():
+    def f(x, w):
+        y = x * 2
+        with torch.enable_grad():
+            z = y @ w
+            leaf = torch.ones(3).requires_grad_()
+        return z, y, leaf
+
+    def start_without(x, w):
+        with torch.no_grad():
+            y = f(x, w)[1]
+            if y.sum() < 0:  # a break: what follows starts where gradients are off
+                y = y + 1
+        return y @ w
+
+    x, w = torch.ones(3, 3), torch.randn(3, 3, requires_grad=True)
+    for program in (f, start_without):
+        compiled = pliant.compile(program)
+        for _ in range(2):
+            with torch.set_grad_enabled(program is start_without):
+                expected, found = program(x, w), compiled(x, w)
+            flags = pytree.tree_map(lambda t: t.requires_grad, (expected, found))
+            assert flags[0] == flags[1]
+            z, y = pytree.tree_leaves(expected)[0], pytree.tree_leaves(found)[0]
+            assert torch.equal(*(torch.autograd.grad(t.sum(), w)[0] for t in (z, y)))
 
 
 def test_detach():

@@ -22,7 +22,14 @@ from pliant.autograd.joint import SAVED_WRITTEN, JointGraph, trace_joint
 from pliant.autograd.outputs import OutputMaker
 from pliant.autograd.partition.split import Partition, partition
 from pliant.autograd.segments import Cuts, as_captured, refined, split
-from pliant.autograd.training import bump_versions, outside_autocast, training, without_counting, written_in_graph
+from pliant.autograd.training import (
+    bump_versions,
+    outside_autocast,
+    training,
+    with_gradients,
+    without_counting,
+    written_in_graph,
+)
 from pliant.debug import events
 from pliant.graph.contracts import WROTE, AtenCompiler, CapturedGraph, Runnable
 from pliant.graph.printer import graph_text
@@ -199,7 +206,7 @@ def _inference(captured: CapturedGraph, joint: JointGraph, run: Runnable, maker:
 
     compute = without_grad if needs_guard else run
     if joint.plan.differentiable:
-        compute = _ending(compute, joint)
+        compute = _ending(compute, joint) if needs_guard else with_gradients(_ending(without_grad, joint))
     if maker.is_plain and not bump:
         if all(isinstance(v, torch.Tensor) for v in joint.plan.results):
             return lambda inputs: without_bases(compute(inputs))

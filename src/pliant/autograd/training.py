@@ -81,34 +81,46 @@ def bump_versions(inputs: list[Any], written: list[int]) -> None:
         torch.autograd.graph.increment_version(counted)
 
 
-class LazyBackward:
-    """The backward, compiled once, by whichever thread comes first."""
+class Backwards:
+    """The backward, compiled once for each set of results that gradients come from, by whichever thread comes first.
 
-    def __init__(self, graph: AtenGraph, compile_aten: AtenCompiler) -> None:
+    `reads`: for each symbol and saved tensor the tangents that it is combined with, as bits.
+    """
+
+    def __init__(self, graph: AtenGraph, n_tangents: int, compile_aten: AtenCompiler) -> None:
         self.graph, self.compile_aten = graph, compile_aten
+        self.first_tangent = len(graph.graph.find_nodes(op="placeholder")) - n_tangents
+        self.reads = reads(graph.graph, self.first_tangent)
         self.lock = threading.Lock()
-        self.run: Runnable | None = None
+        self.found: dict[int, Runnable] = {}
 
-    def get(self, by_operator: bool = False) -> Runnable:
-        """What runs it. `by_operator`: on tensors that have no memory of their own."""
+    def get(self, missing: int = 0, by_operator: bool = False) -> Runnable:
+        """What runs it without the tangents of these bits, which it is not given. `by_operator`: on tensors that have no
+        memory of their own."""
         if by_operator:
             return eager(self.graph)
-        run = self.run
+        run = self.found.get(missing)
         if run is None:
             with self.lock:
-                run = self.run
+                run = self.found.get(missing)
                 if run is None:
-                    run = self.run = self._compiled()
+                    run = self.found[missing] = self._partial(missing) if missing else self._compiled(self.graph)
         return run
 
-    def _compiled(self) -> Runnable:
+    def _compiled(self, graph: AtenGraph) -> Runnable:
         try:
             with GcPause():
-                return outside_autocast(self.compile_aten(self.graph))
+                return outside_autocast(self.compile_aten(graph))
         except Exception as error:  # the fallback border: a gradient computed slowly is better than none
-            events.record("fallback", name=self.graph.name, why=f"{type(error).__name__}: {error}")
-            return outside_autocast(eager(self.graph))
+            events.record("fallback", name=graph.name, why=f"{type(error).__name__}: {error}")
+            return outside_autocast(eager(graph))
 
+    def _partial(self, missing: int) -> Runnable:
+        if len(self.found) >= _PARTIAL or (found := without(self.graph, self.first_tangent, missing)) is None:
+            return self._with_zeros(missing)
+        (graph, kept), first = found, self.first_tangent
+        run = self._compiled(graph)
+        return lambda arguments: run([*[arguments[i] for i in kept], *[t for t in arguments[first:] if t is not None]])
 
 def training(
     captured: CapturedGraph,
@@ -121,18 +133,20 @@ def training(
 ) -> Call:
     """The callable of a program that has a backward. `build` compiles the gradient as a program of its own."""
     assert parts.backward is not None
-    backward = LazyBackward(parts.backward, compile_aten)
+    backward = Backwards(parts.backward, len(parts.tangents), compile_aten)
     if parts.symbols:
         backward.get()
     kept = KeptInputs(joint, parts)
     written = frozenset(write.input for write in joint.plan.writes)
     again = GradientProgram(captured, joint.roots, written, lambda program: build(program, compile_aten))
-    apply = torch_adapter.direct_apply(autograd_function(Halves(joint, parts, run, backward.get, kept, again)))
+    apply = torch_adapter.direct_apply(autograd_function(Halves(joint, parts, run, backward, kept, again)))
     bump = written_in_graph(joint.plan)
     watched = _Watched(joint, parts)
     hooked = [position for position in reversed(joint.hooked) if position not in written]
     if hooked:
         apply = _in_turn(apply, hooked)
+    if not captured.grad_enabled:
+        apply = with_gradients(apply)
     first = parts.tangents[0]
     if maker.is_plain and not bump and not watched:
         return lambda inputs: apply(kept.before(inputs), *inputs)
@@ -145,6 +159,19 @@ def training(
         outputs = maker.make(inputs, results)
         function.watched = watched.versions(inputs, results)
         return outputs
+
+    return call
+
+
+def with_gradients(run: Callable[..., Any]) -> Callable[..., Any]:
+    """`run` whose results get a history though the program starts where gradients are off: it turns them on inside."""
+
+    def call(*inputs: Any) -> Any:
+        torch._C._set_grad_enabled(True)
+        try:
+            return run(*inputs)
+        finally:
+            torch._C._set_grad_enabled(False)
 
     return call
 
