@@ -41,3 +41,32 @@ def test_a_parameter_out_of_its_domain_is_an_error():
     compiled(torch.ones(3), torch.ones(3))
     with pytest.raises(ValueError, match="Expected parameter scale"):
         compiled(torch.ones(3), -torch.ones(3))
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_checks_behind_a_returned_tensor(writes):
+    """Gradients of `y` may be asked for, so what follows is a function of its own, whose checks may fail."""
+
+    def f(x, w, seen):
+        y = x * w
+        if writes:  # no call can run anew behind it: the check breaks the graph
+            seen.mul_(2)
+        z = d.Normal(y, y.exp() + x)
+        return y, z.rsample().sum()
+
+    compiled = pliant.compile(f, fullgraph=not writes)
+    w = torch.ones(3, requires_grad=True)
+    for number in (1.0, -2.0, 3.0):
+        x, seen = torch.full((3,), number), [torch.ones(2), torch.ones(2)]
+        found = []
+        for function, one in zip((f, compiled), seen):
+            torch.manual_seed(0)
+            try:
+                y, z = function(x, w, one)
+                found.append([y, z, *torch.autograd.grad(z, (y, w))])
+            except ValueError as error:
+                found.append([str(error)])
+        assert len(found[0]) == len(found[1]) == (1 if number < 0 else 4)
+        if number > 0:
+            torch.testing.assert_close(*found)
+        assert torch.equal(*seen)

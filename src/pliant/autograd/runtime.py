@@ -93,10 +93,11 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
     known: dict[fx.Node, Any] = {}
     places = {node: place for place, node in enumerate(nodes)}
     steps = []
-    if any(node.target is assume for node in nodes):  # the call could not run anew once a segment has written an input
-        raise UnsupportedAliasing("a cut in a program that assumes sizes", kind="returned-intermediate")
+    wrote = False
     for number, segment in enumerate(split(captured, cuts)):
         program = as_captured(captured, segment, number, known)
+        if wrote and program.module.graph.find_nodes(op="call_function", target=assume):  # too late to run anew
+            raise UnsupportedAliasing("a cut in a program that assumes sizes", kind="returned-intermediate")
         with events.stage("joint"):
             joint = trace_joint(program)
         if isinstance(joint, Cuts):
@@ -106,6 +107,7 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
             return _in_segments(captured, more, compile_aten)
         for node, fake in zip((*segment.takes, *segment.gives), (*joint.ends[0], *joint.ends[1])):
             known[node] = fake
+        wrote = wrote or bool(joint.plan.writes)
         run = _build_whole(program, joint, compile_aten)
         steps.append((run, [places[n] for n in segment.takes], [places[n] for n in segment.gives]))
     return _chain(steps, nodes[-1].args[0], captured, places)
