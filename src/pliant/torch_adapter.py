@@ -224,6 +224,11 @@ def engine_keeps_graph() -> bool:
     return bool(torch._C._autograd._get_current_graph_task_keep_graph())
 
 
+def after_backward(call: Callable[[], None]) -> None:
+    """Have the running backward pass call this when it ends (no public form)."""
+    torch.autograd.Variable._execution_engine.queue_callback(call)
+
+
 def has_mkl() -> bool:
     """Whether this build transforms with MKL, whose results have other strides than pocketfft's."""
     return bool(torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]

@@ -9,7 +9,7 @@ Holds:  a gradient is None where eager's is; saved tensors are freed after their
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -23,13 +23,14 @@ from pliant.graph.contracts import Runnable
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.torch_adapter import without_base
 
+_FREED = "Trying to backward through the graph a second time, of which what it saved was freed (see retain_graph)"
 Layout = tuple[Any, ...]  # size, strides, dtype, device
 
 
 class Halves:
     """Forward and backward of a program, as autograd calls them. `ctx` is the record of one call.
 
-    `backward_run` gives the compiled backward, which may not exist before it is asked for; operator by operator if True.
+    `backwards` gives the compiled backward, which may not exist before it is asked for.
     """
 
     def __init__(
@@ -37,11 +38,11 @@ class Halves:
         joint: JointGraph,
         parts: Partition,
         run: Runnable,
-        backward_run: Callable[[bool], Runnable],
+        backwards: Backwards,
         kept: KeptInputs,
         again: GradientProgram,
     ) -> None:
-        self.run, self.backward_run, self.kept, self.again = run, backward_run, kept, again
+        self.run, self.backwards, self.kept, self.again = run, backwards, kept, again
         self.n_results, self.n_numbers = parts.n_results, len(parts.symbols)
         self.n_inputs = len(joint.captured.inputs)
         self.saved, self.wanted, self.tangents = parts.saved, parts.wanted, parts.tangents
@@ -51,6 +52,9 @@ class Halves:
         self.layouts = [_layout_of_tangent(results[i]) for i in parts.tangents]
         self.reached = [joint.reached_by[i] for i in parts.wanted]
         tensors = [i for i, one in enumerate(joint.captured.inputs) if isinstance(one.fake, torch.Tensor)]
+        self.all = (1 << len(parts.tangents)) - 1
+        self.sharing = joint.sharing
+        self.reads = backwards.reads[self.n_numbers :]
         self.ordinal = {position: number for number, position in enumerate(tensors)}
 
     def forward(self, ctx: Any, before: list[Any] | None, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -74,33 +78,65 @@ class Halves:
         return results
 
     def backward(self, ctx: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        arguments = [*ctx.numbers, *ctx.saved_tensors]
+        asked = sum([1 << n for n, position in enumerate(self.tangents) if given[position] is not None])
+        gradients: list[Any] = [None] * (1 + self.n_inputs)
+        arguments = [*ctx.numbers, *self._saved(ctx, asked)]
+        unreached = frozenset() if asked == self.all else self._unreached(ctx, asked)
+        if not asked:
+            return tuple(gradients)
         if ctx.watched:
             _check_versions(ctx.watched)
-        ctx.maybe_clear_saved_tensors()  # so that each is freed after its last use, as eager's are (unless retain_graph)
-        unreached = self._unreached(given)
+        run = None
         transformed = any(map(torch_adapter.is_transformed, given))
-        tangents = [_laid_out(given[position], layout) for position, layout in zip(self.tangents, ctx.layouts)]
-        gradients: list[Any] = [None] * (1 + self.n_inputs)
-        if torch.is_grad_enabled():
+        history = torch.is_grad_enabled()
+        missing = 0 if transformed or history else self.all & ~asked
+        if not history:
+            run = self.backwards.get(missing, transformed)
+        tangents = [
+            None if run is not None and missing >> n & 1 else _laid_out(given[position], layout)
+            for n, (position, layout) in enumerate(zip(self.tangents, ctx.layouts))
+        ]
+        if history:
             needed = self._needed(ctx, unreached)
             for index, value in zip(needed, self._with_history(ctx, tangents, needed)):
                 gradients[1 + index] = value
             return tuple(gradients)
         arguments += tangents
         tangents.clear()
-        if not torch_adapter.engine_keeps_graph():
+        if not torch_adapter.engine_keeps_graph() and not any(one is not None for one in getattr(ctx, "rest", ())):
             ctx.inputs = ()
-        for number, (index, value) in enumerate(zip(self.wanted, self.backward_run(transformed)(arguments))):
+        run = run or self.backwards.get()
+        assert run is not None
+        for number, (index, value) in enumerate(zip(self.wanted, run(arguments))):
             gradients[1 + index] = None if number in unreached else value
         return tuple(gradients)
 
-    def _unreached(self, given: tuple[Any, ...]) -> frozenset[int]:
+    def _saved(self, ctx: Any, asked: int) -> list[Any]:
+        """The saved tensors. They are freed, as eager's are (unless retain_graph), but for those that only results of
+        which no gradient was asked are in need of: eager can still give these."""
+        used, rest = getattr(ctx, "used", 0), getattr(ctx, "rest", None)
+        if rest is None:
+            saved = list(ctx.saved_tensors)
+        elif any(bits & used for n, bits in enumerate(self.sharing) if asked >> n & 1):
+            raise RuntimeError(_FREED)
+        else:
+            saved = [one if one is None else _unchanged(*one) for one in rest]
+        if not torch_adapter.engine_keeps_graph():
+            ctx.used = used = used | asked
+            left = sum([1 << n for n, bits in enumerate(self.sharing) if not bits & used])
+            ctx.maybe_clear_saved_tensors()
+            ctx.rest = [
+                (tensor.detach(), version(tensor)) if tensor is not None and bits & left else None
+                for tensor, bits in zip(saved, self.reads)
+            ]  # fmt: skip
+        return saved
+
+    def _unreached(self, ctx: Any, asked: int) -> frozenset[int]:
         """Which of the gradients no given tangent leads to."""
-        if all(given[position] is not None for position in self.tangents):
-            return frozenset()
-        defined = sum(1 << n for n, position in enumerate(self.tangents) if given[position] is not None)
-        return frozenset(number for number, bits in enumerate(self.reached) if not bits & defined)
+        found = frozenset(number for number, bits in enumerate(self.reached) if not bits & asked)
+        for number in found:
+            _spare_hooks(ctx.next_functions[self.ordinal[self.wanted[number]]][0])
+        return found
 
     def _needed(self, ctx: Any, unreached: frozenset[int]) -> tuple[int, ...]:
         """The inputs whose gradients the engine wants."""
@@ -108,7 +144,7 @@ class Halves:
         asked = [i for n, i in enumerate(self.wanted) if n not in unreached]
         return tuple(i for i in asked if torch_adapter.engine_needs(edges[self.ordinal[i]][0]))
 
-    def _with_history(self, ctx: Any, tangents: list[torch.Tensor], needed: tuple[int, ...]) -> tuple[Any, ...]:
+    def _with_history(self, ctx: Any, tangents: list[Any], needed: tuple[int, ...]) -> tuple[Any, ...]:
         """Gradients with a history, computed from the inputs and with the random numbers that the forward drew."""
         if not needed:
             return ()
@@ -117,9 +153,7 @@ class Halves:
     def _with_numbers(self, ctx: Any, compute: Callable[[list[Any]], tuple[Any, ...]]) -> tuple[Any, ...]:
         """`compute` of the inputs of a call, with the random numbers that it drew."""
         if len(ctx.inputs) != self.n_inputs:
-            raise RuntimeError(
-                "Trying to backward through the graph a second time: its inputs were freed (retain_graph)"
-            )
+            raise RuntimeError(_FREED)
         if self.kept.versions(ctx.inputs) != ctx.versions:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
@@ -168,6 +202,45 @@ def _with_views(results: tuple[Any, ...], views: dict[int, Any], inputs: tuple[A
     for position, get in views.items():
         found[position] = get(inputs, results, [])
     return tuple(found)
+
+
+class Backwards(Protocol):
+    """What `training.Backwards` is."""
+
+    reads: list[int]
+
+    def get(self, missing: int = 0, by_operator: bool = False) -> Runnable | None: ...
+
+
+def _unchanged(tensor: torch.Tensor, expected: int) -> torch.Tensor:
+    _check_versions([(lambda: tensor, expected)])
+    return tensor
+
+
+class _Spared:
+    """A hook that is not called without a gradient."""
+
+    def __init__(self, hook: Callable[[Any], Any]) -> None:
+        self.hook = hook
+
+    def __call__(self, gradient: Any) -> Any:
+        return None if gradient is None else self.hook(gradient)
+
+
+def _spare_hooks(function: Any) -> None:
+    """Until the end of this backward pass the leaf's hooks are not called without a gradient: eager would not get there."""
+    while function is not None and not hasattr(function, "variable") and len(function.next_functions) == 1:
+        function = function.next_functions[0][0]
+    hooks = getattr(getattr(function, "variable", None), "_backward_hooks", None)
+    if not hooks:
+        return
+    spared = {key: _Spared(hook) for key, hook in hooks.items()}
+    hooks.update(spared)
+
+    def restore() -> None:
+        hooks.update({key: one.hook for key, one in spared.items() if hooks.get(key) is one})
+
+    torch_adapter.after_backward(restore)
 
 
 def _check_versions(watched: Any) -> None:

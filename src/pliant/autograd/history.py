@@ -1,12 +1,14 @@
 """What autograd's graph of a traced program says: which result leads to which input, and where results are found.
 
 In:     the fakes that a traced program returned and those it was given.
-Out:    `reached_by`: for each input, the results whose gradient reaches it. `find_roots`: results in terms of outputs.
+Out:    `reached_by`: for each input, the results whose gradient reaches it. `sharing`: which results' gradients cannot be
+        had one after the other. `find_roots`: results in terms of outputs.
 Holds:  a gradient reaches an input exactly where eager's engine would carry one, zero or not.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,22 +20,60 @@ from pliant.graph.fake_tensor import FakeTensor
 Node = Any  # torch.autograd.graph.Node: a function of autograd's graph
 
 
-def reached_by(results: Sequence[torch.Tensor], inputs: Sequence[Any]) -> list[int]:
-    """For each input (a leaf, or None) the set of results whose gradient reaches it, as bits."""
+def _bits(results: Sequence[torch.Tensor]) -> dict[Node, int]:
+    """For each function behind the results which of them lead to it, as bits."""
     bits: dict[Node, int] = {}
     for position, result in enumerate(results):
         assert result.grad_fn is not None
         bits[result.grad_fn] = bits.get(result.grad_fn, 0) | 1 << position
-    leaves: dict[int, int] = {}
     for node in functions_behind(list(bits)):
         mine = bits.get(node, 0)
         for following, _ in node.next_functions:
             if following is not None:
                 bits[following] = bits.get(following, 0) | mine
+    return bits
+
+
+def reached_by(results: Sequence[torch.Tensor], inputs: Sequence[Any]) -> list[int]:
+    """For each input (a leaf, or None) the set of results whose gradient reaches it, as bits."""
+    leaves: dict[int, int] = {}
+    for node, mine in _bits(results).items():
         variable = getattr(node, "variable", None)  # AccumulateGrad's
         if variable is not None:
             leaves[id(variable)] = leaves.get(id(variable), 0) | mine
     return [0 if leaf is None else leaves.get(id(leaf), 0) for leaf in inputs]
+
+
+def sharing(results: Sequence[torch.Tensor]) -> list[int]:
+    """For each result those whose gradients read a saved tensor that its own reads too, itself among them, as bits.
+
+    Once the saved tensors of one are freed, gradients of the other cannot be asked for.
+    """
+    found = [0] * len(results)
+    for node, mine in _bits(results).items():
+        if any(mine & ~bits for n, bits in enumerate(found) if mine >> n & 1) and _saves(node):
+            found = [bits | mine if mine >> n & 1 else bits for n, bits in enumerate(found)]
+    return found
+
+
+def _saves(node: Node) -> bool:
+    """Whether the function keeps a tensor."""
+    return any(_is_kept(node, name) for name in _names_of_saved(type(node)))
+
+
+@functools.cache
+def _names_of_saved(kind: Any) -> tuple[str, ...]:
+    """Attributes of such functions that are saved tensors."""
+    raw = [name.removeprefix("_raw") for name in dir(kind) if name.startswith("_raw_saved_")]
+    return tuple("saved_tensors" if name == "_saved_tensors" else name for name in raw)
+
+
+def _is_kept(node: Node, name: str) -> bool:
+    try:
+        value = getattr(node, name)
+    except RuntimeError:  # written since
+        return True
+    return bool(value) if isinstance(value, (tuple, list)) else value is not None
 
 
 def functions_behind(roots: Sequence[Node]) -> list[Node]:

@@ -21,7 +21,7 @@ from pliant import torch_adapter
 from pliant.autograd.aliasing import OutputPlan, UnsupportedAliasing, check_overlap, plan_outputs
 from pliant.autograd.functional_ops import UnsupportedMutation
 from pliant.autograd.functionalize import FunctionalMode, new_input
-from pliant.autograd.history import Root, find_roots, reached_by
+from pliant.autograd.history import Root, find_roots, reached_by, sharing
 from pliant.autograd.run_module import run_module
 from pliant.autograd.segments import Cuts, Timeline, find_cuts
 from pliant.errors import Unsupported
@@ -42,6 +42,7 @@ class JointGraph:
     """`results`, `gradients`: what the output node holds. `gradients` has one item for each captured input.
 
     `reached_by`: for each captured input the tangents that lead to its gradient, as bits by their order in the plan.
+    `sharing`: for each tangent those that cannot be given once it was, since saved tensors are freed, as bits.
     `roots`: where the results that have tangents are found among outputs and inputs when the program runs again.
     `ends`: the fakes of the inputs and of the outputs, as they were when the program had run.
     `refusal`: the error that asking for gradients is in eager too; "" if it is none.
@@ -55,6 +56,7 @@ class JointGraph:
     constants: list[torch.Tensor]
     tangents: list[fx.Node]
     reached_by: list[int] = field(default_factory=list)
+    sharing: list[int] = field(default_factory=list)
     roots: list[Root] = field(default_factory=list)
     ends: tuple[list[Any], tuple[Any, ...]] = ([], ())
     refusal: str = ""
@@ -277,6 +279,7 @@ class _Tracer:
         differentiable = [plan.results[position] for position in plan.differentiable]
         self.roots = find_roots(differentiable, outputs, self.inputs)
         self.reached_by = reached_by(differentiable, self.leaves)
+        self.sharing = sharing(differentiable)
         tangents = self.tangents(plan)
         gradients = [None if g is None else mode.read(g.node) for g in self.backward(plan, tangents)]
         _check_sparse(self.graph)
@@ -308,7 +311,7 @@ class _Tracer:
         _release(graph, self.mode)
         return JointGraph(
             graph, self.captured, plan, holders[:primals], constants, holders[primals:],
-            self.reached_by, self.roots, refusal=self.refusal, hooked=self.hooked,
+            self.reached_by, self.sharing, self.roots, refusal=self.refusal, hooked=self.hooked,
         )  # fmt: skip
 
 

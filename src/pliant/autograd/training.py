@@ -24,6 +24,7 @@ from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.joint import JointGraph
 from pliant.autograd.kept_inputs import KeptInputs, version
 from pliant.autograd.outputs import OutputMaker
+from pliant.autograd.partition.partial import reads, without
 from pliant.autograd.partition.split import Partition
 from pliant.debug import events
 from pliant.gc_pause import GcPause
@@ -33,6 +34,7 @@ from pliant.graph.passes.purity import memory_root
 from pliant.torch_adapter import any_autocast, no_autocast
 
 _copy = torch.ops.aten.copy_.default
+_PARTIAL = 8  # sets of tangents that the backward is compiled for
 Call = Callable[[list[Any]], tuple[Any, ...]]
 Builder = Callable[[CapturedGraph, AtenCompiler], Call]
 
@@ -82,7 +84,7 @@ def bump_versions(inputs: list[Any], written: list[int]) -> None:
 
 
 class Backwards:
-    """The backward, compiled once for each set of results that gradients come from, by whichever thread comes first.
+    """The backward, compiled once for each set of tangents that are given, by whichever thread comes first.
 
     `reads`: for each symbol and saved tensor the tangents that it is combined with, as bits.
     """
@@ -92,20 +94,18 @@ class Backwards:
         self.first_tangent = len(graph.graph.find_nodes(op="placeholder")) - n_tangents
         self.reads = reads(graph.graph, self.first_tangent)
         self.lock = threading.Lock()
-        self.found: dict[int, Runnable] = {}
+        self.found: dict[int, Runnable | None] = {}
 
-    def get(self, missing: int = 0, by_operator: bool = False) -> Runnable:
-        """What runs it without the tangents of these bits, which it is not given. `by_operator`: on tensors that have no
-        memory of their own."""
+    def get(self, missing: int = 0, by_operator: bool = False) -> Runnable | None:
+        """What runs it. `missing`: tangents, as bits, that are None (the result is None where it cannot do without).
+        `by_operator`: on tensors that have no memory of their own."""
         if by_operator:
             return eager(self.graph)
-        run = self.found.get(missing)
-        if run is None:
+        if missing not in self.found:
             with self.lock:
-                run = self.found.get(missing)
-                if run is None:
-                    run = self.found[missing] = self._partial(missing) if missing else self._compiled(self.graph)
-        return run
+                if missing not in self.found:
+                    self.found[missing] = self._partial(missing) if missing else self._compiled(self.graph)
+        return self.found[missing]
 
     def _compiled(self, graph: AtenGraph) -> Runnable:
         try:
@@ -115,12 +115,16 @@ class Backwards:
             events.record("fallback", name=graph.name, why=f"{type(error).__name__}: {error}")
             return outside_autocast(eager(graph))
 
-    def _partial(self, missing: int) -> Runnable:
-        if len(self.found) >= _PARTIAL or (found := without(self.graph, self.first_tangent, missing)) is None:
-            return self._with_zeros(missing)
-        (graph, kept), first = found, self.first_tangent
+    def _partial(self, missing: int) -> Runnable | None:
+        first, found = self.first_tangent, None
+        if len(self.found) <= _PARTIAL:
+            found = without(self.graph, first, missing)
+        if found is None:
+            return None
+        graph, kept = found
         run = self._compiled(graph)
         return lambda arguments: run([*[arguments[i] for i in kept], *[t for t in arguments[first:] if t is not None]])
+
 
 def training(
     captured: CapturedGraph,
@@ -143,8 +147,10 @@ def training(
     bump = written_in_graph(joint.plan)
     watched = _Watched(joint, parts)
     hooked = [position for position in reversed(joint.hooked) if position not in written]
-    if hooked:
-        apply = _in_turn(apply, hooked)
+    idle = [i for i, one in enumerate(captured.inputs) if _requires_grad(one) and not joint.reached_by[i]]
+    idle = [position for position in idle if position not in written]
+    if hooked or idle:
+        apply = _given_apart(apply, hooked, idle)
     if not captured.grad_enabled:
         apply = with_gradients(apply)
     first = parts.tangents[0]
@@ -176,8 +182,14 @@ def with_gradients(run: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _in_turn(apply: Callable[..., Any], hooked: list[int]) -> Callable[..., Any]:
-    """`apply` whose gradients reach leaves with hooks one by one, the last of `hooked` first.
+def _requires_grad(one: GraphInput) -> bool:
+    described = one.example if isinstance(one.example, torch.Tensor) else one.fake
+    return isinstance(described, torch.Tensor) and described.requires_grad
+
+
+def _given_apart(apply: Callable[..., Any], hooked: list[int], idle: list[int]) -> Callable[..., Any]:
+    """`apply` whose gradients reach leaves with hooks one by one, the last of `hooked` first, and inputs that no result
+    depends on not at all.
 
     The engine, given all gradients at once, goes to what was made last; all leaves are alike to it.
     """
@@ -186,6 +198,8 @@ def _in_turn(apply: Callable[..., Any], hooked: list[int]) -> Callable[..., Any]
         given = list(inputs)
         for position in hooked:
             given[position] = given[position].view_as(given[position])
+        for position in idle:
+            given[position] = given[position].detach()
         return apply(inputs if before is None else before, *given)
 
     return call

@@ -1,0 +1,61 @@
+"""Gradients of some of a program's results, then of others: what eager gives, frees and does not touch."""
+
+import pytest
+import torch
+
+import pliant
+
+
+def _heads(x, p, q):
+    return (x * p).sin().sum(), x.sqrt(), (q * q).sum(), x.clone()
+
+
+def _chained(x, p, q):
+    hidden = torch.tanh(x @ (p.unsqueeze(1) * q))
+    return hidden, torch.stack([hidden, hidden * 2]), hidden.cumsum(0) + x, x / x.sum()
+
+
+def _world():
+    torch.manual_seed(0)
+    x = torch.rand(5)
+    x[0] = 0
+    return x.requires_grad_(), torch.rand(5, requires_grad=True), torch.rand(5, requires_grad=True)
+
+
+def _after(f, order, **options):
+    tensors, calls, found = _world(), [], []
+    tensors[2].register_hook(lambda g: calls.append(g.clone()))
+    tensors[1].register_hook(lambda g: g * 2)
+    outputs = f(*tensors)
+    for place in order:
+        try:
+            outputs[place].sum().backward(**options)
+        except RuntimeError as error:
+            assert "second time" in str(error)
+            found.append(-1)
+        found.append([None if t.grad is None else t.grad.clone() for t in tensors])
+    return [found, calls]
+
+
+@pytest.mark.parametrize("order", [(0,), (1,), (2, 0, 3, 1), (3, 3, 0, 0, 2), (2, 2), (1, 0, 2)])
+@pytest.mark.parametrize("program", [_heads, _chained])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_results_one_after_the_other(program, order, dynamic):
+    f = pliant.compile(program, dynamic=dynamic)
+    torch.testing.assert_close(_after(f, order), _after(program, order), equal_nan=True)
+    torch.testing.assert_close(
+        _after(f, order, retain_graph=True), _after(program, order, retain_graph=True), equal_nan=True
+    )
+
+
+def test_what_no_result_depends_on_is_left_alone():
+    """The engine does not get to tensors that only results without gradients were computed from."""
+
+    def program(x, p, q):
+        return x * 2, (p > q).float()
+
+    for f in (program, pliant.compile(program)):
+        x, p, q = _world()
+        q.register_hook(lambda g: g * 2)
+        f(x, p * 1, q)[0].sum().backward()
+        assert p.grad is None and q.grad is None and x.grad is not None
