@@ -20,7 +20,7 @@ from pliant.capture.bringing import traced_form
 from pliant.capture.carried import Carried
 from pliant.capture.endings import check_let_go
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.identity import HookId
+from pliant.capture.identity import HookId, TracedId
 from pliant.capture.snapshots import frozen, unowned_copy
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
 from pliant.capture.value_kinds import (
@@ -222,6 +222,9 @@ class World:
             source = self.source_of(key)
             self.guard(source, Kind.IDENTITY, found)
             return found
+        if type(key) is TracedId and (source := self.source_of(key.obj)) is not None:
+            self.guard(source, Kind.IDENTITY, key.obj)
+            return int.__index__(key)
         if type(key) in SYMBOLIC_TYPES:
             return concrete(key)
         return key

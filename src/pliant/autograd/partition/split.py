@@ -213,7 +213,8 @@ class _Split:
         written: set[fx.Node] = set()
         values: list[fx.Node] = []
         for node in self.epilogue:
-            target, value = node.all_input_nodes
+            target: Any = node.args[0]
+            value: Any = node.args[1]
             values.append(_clone(graph, copies[value]) if memory_root(value) in written else copies[value])
             written.add(target)
         for node, value in zip(self.epilogue, values):
