@@ -140,7 +140,9 @@ _SIGNALS: dict[str, tuple[Inputs, Callable[..., Any]]] = {
     "resized volumes": (volume, lambda x: F.interpolate(x, scale_factor=2, mode="nearest")),
     "grid sample": (
         image,
-        lambda x: F.grid_sample(x, F.affine_grid(torch.eye(2, 3).repeat(2, 1, 1), x.shape, False), align_corners=False),
+        lambda x: F.grid_sample(
+            x, F.affine_grid(torch.eye(2, 3) + x.mean((2, 3))[:, None] / 9, x.shape, False), align_corners=False
+        ),
     ),
     "circular padding": (image, lambda x: F.pad(x, (1, 2, 2, 1), mode="circular")),
     "constant padding": (matrix, lambda x: F.pad(x, (x.size(0), 1, 0, 2), value=2.5)),

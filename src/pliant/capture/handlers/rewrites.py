@@ -123,6 +123,36 @@ def _linspace(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return t.call(_evenly, (given["start"], given["end"], steps, dtype, given.get("device")), {})
 
 
+def _grid(theta: torch.Tensor, size: list[int], spread: list[float]) -> torch.Tensor:
+    """Coordinates from -1 to 1, `spread` apart from the ends, of each point of the output, times the matrices."""
+    options: dict[str, Any] = {"dtype": theta.dtype, "device": theta.device}
+    ends = [torch.linspace(-1, 1, n, **options) * scale for n, scale in zip(size[2:], spread)]
+    points = [*torch.meshgrid(ends, indexing="ij")][::-1] + [torch.ones(size[2:], **options)]
+    rows = torch.stack(points, -1).reshape(1, -1, len(size) - 1).expand(size[0], -1, -1)
+    return rows.bmm(theta.transpose(1, 2)).view([size[0], *size[2:], len(size) - 2])
+
+
+@handles(torch.nn.functional.affine_grid)
+def _affine_grid(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """The operator's derivative takes plain sizes."""
+    given: dict[str, Any] = dict(zip(("theta", "size", "align_corners"), args)) | kwargs
+    theta, size, align = given.get("theta"), t.internalize(given.get("size")), given.get("align_corners")
+    if not _is_grid(theta, size) or type(align) is not bool or not all(t.truth(n > 1) for n in size[2:]):
+        return call_torch(t, torch.nn.functional.affine_grid, args, kwargs)
+    return t.call(_grid, (theta, list(size), [1 if align else (n - 1) / n for n in size[2:]]), {})
+
+
+def _is_grid(theta: Any, size: Any) -> bool:
+    """Whether the arguments fit, and some sizes are not known."""
+    if not isinstance(theta, FakeTensor) or theta.dtype_ not in (torch.float32, torch.float64):
+        return False
+    if not isinstance(size, (tuple, list)) or theta.dim() != 3 or len(size) not in (4, 5):
+        return False
+    symbols = [n for n in size if type(n) is torch.SymInt]
+    fits = tuple(theta.shape) == (size[0], len(size) - 2, len(size) - 1)
+    return bool(symbols) and fits and not any(map(is_unbacked, symbols))
+
+
 # ---- what leads out of the graph
 def _refuse(detail: str, do: str = "", kind: str = "unknown-call") -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
@@ -137,7 +167,6 @@ TABLE |= {function: _refuse("memory is passed through DLPack") for function in _
 _SAVED = (torch._C._autograd._push_saved_tensors_default_hooks, torch._C._autograd._pop_saved_tensors_default_hooks)
 _JVP = "use torch.func.jvp, which is captured"
 TABLE |= {function: _refuse("forward-mode differentiation by dual tensors", _JVP) for function in _DUAL}
-TABLE[torch.func.linearize] = _refuse("torch.func.linearize, which makes a program of its own", _JVP)
 TABLE |= {
     function: _refuse("hooks on saved tensors", "enter the block around the compiled call", "backward-hook")
     for function in _SAVED
