@@ -60,3 +60,13 @@ def test_histories_and_memory_are_those_of_eager(name):
         sum(o.sin().sum() for o in outputs).backward()
         seen.append([[(o.requires_grad, o.is_leaf) for o in outputs], shares, leaf.grad, y.grad])
     torch.testing.assert_close(seen[1], seen[0])
+
+
+def test_views_returned_with_what_they_view_lead_through_it():
+    def program(x):
+        row = x.sin()[0]
+        return row[1:].view(-1, 1), row, x.cos()
+
+    for f in (program, pliant.compile(program)):
+        view, row, _ = f(torch.rand(3, 3, requires_grad=True))
+        assert torch.autograd.grad(view.sum(), row)[0].tolist() == [0, 1, 1]

@@ -51,21 +51,21 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class ViewOf:
-    """Views applied one after the other to an input or a result. Arguments that are symbols are `FromResult`s in the
-    steps.
-    """
-
-    source: FromInput | FromResult
-    steps: tuple[ViewStep, ...]
-    leaf: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class SameAs:
     """The object that an earlier output is."""
 
     output: int
+
+
+@dataclass(frozen=True, slots=True)
+class ViewOf:
+    """Views applied one after the other to an input, a result or an output with fewer views. Arguments that are symbols are `FromResult`s in the
+    steps.
+    """
+
+    source: FromInput | FromResult | SameAs
+    steps: tuple[ViewStep, ...]
+    leaf: bool = False
 
 
 Output = FromInput | FromResult | Literal | ViewOf | SameAs
@@ -96,6 +96,7 @@ class OutputPlan:
     differentiable: list[int] = field(default_factory=list)
     inference: list[int] = field(default_factory=list)
     inner: dict[int, ViewOf] = field(default_factory=dict)
+    places: dict[int, int] = field(default_factory=dict)  # of each output tensor, by `id`
 
     def add_result(self, value: Any) -> int:
         """The position of a graph result; asked for twice, a tensor is returned once."""
@@ -115,13 +116,12 @@ def plan_outputs(outputs: tuple[Any, ...], inputs: list[Any], histories: list[An
     plan = OutputPlan()
     _plan_writes(plan, inputs, histories)
     shared = _bases_of_several(outputs)
-    seen: dict[int, int] = {}
     for position, value in enumerate(outputs):
-        if type(value) is FakeTensor and id(value) in seen:
-            plan.outputs.append(SameAs(seen[id(value)]))
-            continue
-        seen[id(value)] = position
-        plan.outputs.append(_plan_output(plan, value, inputs, shared))
+        if type(value) is FakeTensor:
+            plan.places.setdefault(id(value), position)
+    for position, value in enumerate(outputs):
+        first = plan.places.get(id(value), position)
+        plan.outputs.append(_plan_output(plan, value, inputs, shared) if first == position else SameAs(first))
     return plan
 
 
@@ -171,13 +171,19 @@ def _is_one_of_several(alias: Alias) -> bool:
 
 
 def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, base: FakeTensor) -> Output:
-    leaf = alias.fake.requires_grad and alias.fake.grad_fn is None
+    origin, start, viewed = alias.parent, source, base
     steps = alias.steps()
-    view = ViewOf(source, tuple(_with_results(plan, step) for step in steps), leaf)
-    if alias.fake.grad_fn is None or base.requires_grad and all(map(_keeps_history, steps)):
-        return view
+    depth = len(steps) - 1
+    while origin is not None and origin.parent is not None:
+        if id(origin.fake) in plan.places:  # its own history leads through that output
+            start, viewed, steps = SameAs(plan.places[id(origin.fake)]), origin.fake, steps[depth:]
+            break
+        origin, depth = origin.parent, depth - 1
+    leaf = alias.fake.requires_grad and alias.fake.grad_fn is None
+    if alias.fake.grad_fn is None or viewed.requires_grad and all(map(_keeps_history, steps)):
+        return ViewOf(start, tuple(_with_results(plan, step) for step in steps), leaf)
     position = plan.add_result(alias.fake)
-    plan.inner[position] = view
+    plan.inner[position] = ViewOf(source, tuple(_with_results(plan, step) for step in alias.steps()))
     return FromResult(position)
 
 

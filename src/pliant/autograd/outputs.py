@@ -27,6 +27,7 @@ class OutputMaker:
     def __init__(self, plan: OutputPlan, inputs: list[GraphInput]) -> None:
         self.copies = [(w.input, w.position) for w in plan.writes if not w.in_graph]
         self.getters = [_getter(one) for one in plan.outputs]
+        self.order = _order(plan.outputs)
         in_order = [FromResult(i) for i in range(len(plan.results))]
         self.inference = plan.inference
         self.is_plain = not self.copies and not self.inference and plan.outputs == in_order
@@ -39,10 +40,26 @@ class OutputMaker:
             with torch.inference_mode():
                 for position in self.inference:
                     results[position] = results[position].clone()
-        made: list[Any] = []
-        for get in self.getters:
-            made.append(get(inputs, results, made))
+        made: list[Any] = [None] * len(self.getters)
+        for place in self.order:
+            made[place] = self.getters[place](inputs, results, made)
         return tuple(made)
+
+
+def _order(outputs: list[Output]) -> list[int]:
+    """Positions of outputs, each after the one that it is made of."""
+    order: dict[int, None] = {}
+    for place in range(len(outputs)):
+        chain = [place]
+        while (before := _made_of(outputs[chain[-1]])) is not None:
+            chain.append(before)
+        order.update(dict.fromkeys(reversed(chain)))
+    return list(order)
+
+
+def _made_of(output: Output) -> int | None:
+    source = output.source if isinstance(output, ViewOf) else output
+    return source.output if isinstance(source, SameAs) else None
 
 
 def inner_views(plan: OutputPlan) -> dict[int, _Get]:

@@ -148,7 +148,6 @@ def training(
     watched = _Watched(joint, parts)
     hooked = [position for position in reversed(joint.hooked) if position not in written]
     idle = [i for i, one in enumerate(captured.inputs) if _requires_grad(one) and not joint.reached_by[i]]
-    idle = [position for position in idle if position not in written]
     if hooked or idle:
         apply = _given_apart(apply, hooked, idle)
     if not captured.grad_enabled:
