@@ -154,3 +154,91 @@ def test_scaler_skips_steps_and_changes_its_scale_as_in_eager(whole: bool) -> No
             assert scalers[0].get_scale() == scalers[1].get_scale()
     same(*[list(model.parameters()) for model in models])
     assert not fallbacks
+
+
+SCALED: dict[str, tuple[Callable[[Any], torch.optim.Optimizer], int]] = {  # and how many breaks: in the first step
+    "sgd": (lambda p: torch.optim.SGD(p, 0.1), 1),
+    "momentum": (lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), 1),
+    "adam": (lambda p: torch.optim.Adam(p, 0.01), 1),
+    "foreach": (lambda p: torch.optim.RMSprop(p, 0.01, foreach=True), 1),
+    "fused": (lambda p: torch.optim.AdamW(p, 0.01, fused=True), 0),
+    "nadam": (lambda p: torch.optim.NAdam(p, 0.01), 1),
+}
+
+
+def scaled_step(loss_of: Callable[[Tensor], Tensor], optimizer: Any, scaler: Any, clip: bool = False) -> Any:
+    def step(x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = loss_of(x)
+        scaler.scale(loss).backward()
+        if clip:
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], 0.5)
+        scaler.step(optimizer)
+        scaler.update()
+        return loss.detach()
+
+    return step
+
+
+@pytest.mark.parametrize("clip", [True, False])
+@pytest.mark.parametrize("name", SCALED)
+def test_steps_that_data_may_skip_are_part_of_the_graph(name: str, clip: bool) -> None:
+    make, breaks = SCALED[name]
+    results = []
+    for compiled in (True, False):
+        model = network()
+        optimizer, scaler = make(model.parameters()), torch.amp.GradScaler("cpu", init_scale=64.0, growth_interval=2)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+        step = scaled_step(lambda x, model=model: model(x).pow(2).mean(), optimizer, scaler, clip)  # type: ignore[misc]
+        run = pliant.compile(step) if compiled else step
+        losses = []
+        with events.collect("graph_break", "fallback") as seen:
+            for number in range(7):
+                losses += [
+                    run(torch.full((3, 8), float("inf") if number in (2, 5) else 0.1 * number)),
+                    scaler.get_scale(),
+                ]
+                schedule.step()
+        state = [optimizer.state[p] for p in model.parameters()]
+        results.append([losses, list(model.parameters()), state, scaler.state_dict()])
+        assert [e.kind for e in seen] == ["graph_break"] * (breaks * compiled)
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_a_first_step_that_is_skipped(name: str) -> None:
+    results = []
+    for compiled in (True, False):
+        weight = nn.Parameter(torch.ones(3))
+        optimizer, scaler = SCALED[name][0]([weight]), torch.amp.GradScaler("cpu", init_scale=8.0)
+        step = scaled_step(lambda x, weight=weight: (weight * x).sum(), optimizer, scaler)  # type: ignore[misc]
+        run = pliant.compile(step) if compiled else step
+        states = []
+        for value in (float("nan"), float("inf"), 1.0, 2.0):
+            run(torch.full((3,), value))
+            states.append({name: part.clone() for name, part in optimizer.state[weight].items() if part is not None})
+        results.append([weight, states])
+    torch.testing.assert_close(*results, equal_nan=True)
+
+
+def test_hooks_of_skipped_steps_do_not_run() -> None:
+    weight, called = nn.Parameter(torch.ones(3)), list[int]()
+    optimizer, scaler = torch.optim.SGD([weight], 0.1), torch.amp.GradScaler("cpu", init_scale=8.0)
+    optimizer.register_step_post_hook(lambda *_: called.append(1))
+
+    step = pliant.compile(scaled_step(lambda x: (weight * x).sum(), optimizer, scaler))
+    for value in (1.0, float("inf"), 1.0):
+        step(torch.full((3,), value))
+    assert called == [1, 1]
+
+
+def test_autocast_where_a_size_says_so() -> None:
+    def function(model: nn.Module, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=x.shape[0] > 4):
+            return model(x)
+
+    model, compiled = nn.Linear(4, 4), pliant.compile(function, fullgraph=True, dynamic=True)
+    for size in (3, 8, 5, 2):
+        x = torch.ones(size, 4)
+        same(compiled(model, x), function(model, x))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.handlers import handles
+from pliant.capture.value_kinds import concrete
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -86,6 +87,7 @@ class Settings:
 
 def _recorded(function: Callable[..., Any]) -> Callable[..., Any]:
     def handler(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        args, kwargs = tuple(map(concrete, args)), {name: concrete(value) for name, value in kwargs.items()}
         t.recorder.graph.call_function(function, args, kwargs)
         t.recorder.count += 1
         return function(*args, **kwargs)

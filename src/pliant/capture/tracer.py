@@ -153,6 +153,7 @@ class Tracer:
         self.caches: dict[int, tuple[Any, Any]] = {}  # by id: a function with a cache, and its cache within the trace
         self.hook_ids = 0  # keys of hooks that were taken
         self.message: Message | None = None  # of a check, while it is made
+        self.skipped: FakeTensor | None = None  # whether the optimizer's step that is traced does nothing
         self.carrying: tuple[BaseException, BaseException | None, bool] | None = None
         self.failure: CannotCapture | None = None
         self.active = True  # whether what the program does still counts

@@ -26,7 +26,7 @@ from torch.optim.rmsprop import rmsprop
 from torch.optim.rprop import rprop
 from torch.optim.sgd import sgd
 
-from pliant.capture.handlers.rows import inline_by_rows
+from pliant.capture.handlers.skipped_steps import may_skip, step_by_rows, unscale
 from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs
 from pliant.capture.torch_calls import call_torch
 from pliant.graph.fake_tensor import is_fake
@@ -122,15 +122,20 @@ def _unfused(function: Any) -> Handler:
     """The hand-written kernel of a whole step is for programs that are not compiled."""
 
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        if kwargs.get("fused") and kwargs.get("grad_scale") is None and kwargs.get("found_inf") is None:
-            kwargs = {**kwargs, "fused": False, "foreach": False}
-        return inline_by_rows(t, function, args, kwargs)
+        if not kwargs.get("fused"):
+            return step_by_rows(t, function, args, kwargs)
+        found, scale = (t.internalize(kwargs.get(name)) for name in ("found_inf", "grad_scale"))
+        kwargs = {**kwargs, "fused": False, "foreach": False, "grad_scale": None, "found_inf": None}
+        skipped = None if found is None else call_torch(t, torch.ne, (found, 0), {})
+        if scale is not None:
+            unscale(t, args[1], scale, skipped)
+        return may_skip(t, skipped, lambda: step_by_rows(t, function, args, kwargs))
 
     return handler
 
 
 def _by_rows(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return inline_by_rows(t, function, args, kwargs)
+    return step_by_rows(t, function, args, kwargs)
 
 
 def _without_branches(function: Any) -> Handler:
@@ -138,7 +143,7 @@ def _without_branches(function: Any) -> Handler:
 
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         on_cpu = all(t.internalize(p).device.type == "cpu" for p in t.sequence(args[0]))
-        return inline_by_rows(t, function, args, {**kwargs, "capturable": True} if on_cpu else kwargs)
+        return step_by_rows(t, function, args, {**kwargs, "capturable": True} if on_cpu else kwargs)
 
     return handler
 
