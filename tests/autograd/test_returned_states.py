@@ -72,3 +72,22 @@ def test_what_passes_a_cut_may_need_one_itself() -> None:
             found.append((other, turned, turned.grad, x.grad))
     torch.testing.assert_close(found[1], found[0])
     assert not fallbacks
+
+
+def test_each_part_takes_what_it_reads() -> None:
+    layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(6)])
+
+    def program(x: torch.Tensor) -> list[torch.Tensor]:
+        states = [x]
+        for layer in layers:
+            states.append(layer(states[-1]).sin())
+        return states
+
+    x = torch.randn(2, 4, requires_grad=True)
+    with events.collect("joint") as joints:
+        states = pliant.compile(program)(x)
+    inputs = [[line for line in one.fields["text"].splitlines() if " = " not in line] for one in joints]
+    assert [len(one) for one in inputs] == [5] * len(layers)  # a state, a weight, a bias; a tangent, the return
+    torch.testing.assert_close(states, program(x))
+    (found,), (wanted,) = (torch.autograd.grad(f(x)[-1].sum(), x) for f in (pliant.compile(program), program))
+    torch.testing.assert_close(found, wanted)

@@ -24,6 +24,7 @@ def test_same_text_is_built_once(tmp_path):
         stamp = first.stat().st_mtime_ns
         assert build([TEXT.format(1)], options) == first and first.stat().st_mtime_ns == stamp
         assert build([TEXT.format(2)], options) != first
+        assert build(["// src a node of another name\n" + TEXT.format(1)], options) == first
 
 
 def test_no_compiler_is_a_typed_error():

@@ -238,14 +238,20 @@ def _first_tied(inputs: list[GraphInput], written: set[int]) -> int | None:
     """An input that a write of another concerns though no element is shared: see `tied_by_writes`."""
     owners: dict[int, list[int]] = {}
     for i, one in enumerate(inputs):
-        if _is_real(one.example):
-            owners.setdefault(one.example.untyped_storage()._cdata, []).append(i)
+        owner = storage_of(one.example)
+        if owner is not None:
+            owners.setdefault(owner, []).append(i)
     for group in owners.values():
         for i in group:
             others = (j for j in group if j != i and j in written)
             if any(tied_by_writes(inputs[j].example, inputs[i].example) for j in others):
                 return i
     return None
+
+
+def storage_of(tensor: Any) -> int | None:
+    """Which storage a real tensor's elements lie in."""
+    return tensor.untyped_storage()._cdata if _is_real(tensor) else None
 
 
 def _is_real(tensor: Any) -> bool:

@@ -20,7 +20,7 @@ import torch
 from torch import fx
 
 from pliant import torch_adapter
-from pliant.autograd.aliasing import UnsupportedAliasing
+from pliant.autograd.aliasing import UnsupportedAliasing, storage_of
 from pliant.autograd.history import Node, functions_behind
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.graph.fake_tensor import FakeTensor
@@ -110,15 +110,25 @@ def split(captured: CapturedGraph, cuts: Cuts) -> list[Segment]:
     """The segments. Nodes that compute numbers are repeated where their numbers are needed."""
     nodes = list(captured.module.graph.nodes)
     number_of = _segment_numbers(nodes, cuts)
-    last = len(cuts.before)
-    needed: list[dict[fx.Node, None]] = [{} for _ in range(last + 1)]  # values each segment reads from before it
+    concerned = _concerned_by_writes(captured)
+    needed: list[dict[fx.Node, None]] = [{} for _ in range(len(cuts.before) + 1)]  # what each takes
     for node in nodes:
         home = number_of[node]
-        for argument in _read(node, captured):
-            for later in range(number_of[argument] + 1 if argument.op != "placeholder" else 0, home + 1):
-                needed[later][argument] = None
+        for argument in _read(node):
+            if argument in concerned:  # each segment is to know it beside what it writes
+                for earlier in needed[: home + 1]:
+                    earlier[argument] = None
+            elif argument.op == "placeholder" or number_of[argument] < home:
+                needed[home][argument] = None
     _need_symbols(nodes, number_of, needed)
-    return [_make_segment(captured, nodes, number_of, needed, n) for n in range(last + 1)]
+    return [_make_segment(captured, nodes, number_of, needed, n) for n in range(len(needed))]
+
+
+def _concerned_by_writes(captured: CapturedGraph) -> set[fx.Node]:
+    """The inputs that the program writes, and those that share memory with one of them."""
+    places = list(captured.module.graph.find_nodes(op="placeholder"))
+    owners = {storage_of(captured.inputs[i].example) for i in captured.written_inputs()}
+    return {place for place, one in zip(places, captured.inputs) if storage_of(one.example) in owners}
 
 
 def refined(captured: CapturedGraph, cuts: Cuts, segment: Segment, further: Cuts) -> Cuts | None:
@@ -146,8 +156,8 @@ def _need_symbols(nodes: list[fx.Node], number_of: dict[fx.Node, int], needed: l
                 teller = tellers.get(symbol)
                 if teller is None:
                     continue
-                for later in range(0 if teller.op == "placeholder" else number_of[teller] + 1, number + 1):
-                    needed[later][teller] = None
+                if teller.op == "placeholder" or number_of[teller] < number:
+                    taken[teller] = None
                 told.update(_sizes_that_are_symbols(teller))
                 queue.append(teller)
 
@@ -194,10 +204,13 @@ def _is_number(node: fx.Node) -> bool:
     return isinstance(node.meta.get("val"), _NUMBERS)
 
 
-def _read(node: fx.Node, captured: CapturedGraph) -> list[fx.Node]:
-    """What the node reads, through the numbers that are computed again wherever they are needed."""
+def _read(node: fx.Node) -> list[fx.Node]:
+    """What the node reads, through the numbers that are computed again wherever they are needed.
+
+    The output reads numbers only: what else is returned is handed out by the segment that makes it.
+    """
     found: dict[fx.Node, None] = {}
-    queue = list(node.all_input_nodes)
+    queue = [a for a in node.all_input_nodes if node.op != "output" or _is_number(a)]
     for argument in queue:
         if argument.op == "get_attr":
             continue
@@ -220,12 +233,15 @@ def _make_segment(
     for node in takes:
         copies[node] = graph.placeholder(node.name)
     copy = _copier(graph, copies)
-    for node in nodes:
-        if number_of[node] == number and node.op not in ("placeholder", "output", "get_attr") and not _is_number(node):
+    own = [n for n in nodes if number_of[n] == number and n.op not in ("placeholder", "output", "get_attr")]
+    for node in own:
+        if not _is_number(node):
             copy(node)
-    final = number == len(needed) - 1
-    later = nodes[-1].all_input_nodes if final else [n for n in needed[number + 1] if number_of[n] == number]
-    gives = [n for n in dict.fromkeys(later) if not final and n.op != "placeholder" or final]
+    returned = nodes[-1].all_input_nodes
+    read_later = {node for taken in needed[number + 1 :] for node in taken}.union(returned)
+    gives = [node for node in own if node in read_later and not _is_number(node)]
+    if number == len(needed) - 1:
+        gives += [node for node in returned if _is_number(node) or node.op == "get_attr"]
     graph.output(tuple(copy(node) for node in gives))
     return Segment(graph, takes, gives)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -32,6 +33,7 @@ MEANING_FLAGS = (
 )  # fmt: skip
 # Nothing else is linked: libm and the OpenMP runtime are already in the process. This halves the linker's time.
 LINK_FLAGS = ("-shared", "-fPIC", "-pipe", "-w", "-nostdlib", "-fno-stack-protector", "-fno-asynchronous-unwind-tables")
+_COMMENTS = re.compile(r"^//.*\n", re.M)
 
 
 class CompilerNotFound(CompileError):
@@ -85,10 +87,12 @@ def _libraries(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def key_of(texts: Sequence[str], options: config.Build) -> Key:
-    """The content address of what `build` makes of these texts."""
+    """The content address of what `build` makes of these texts; comments, which name the program's nodes, do not count."""
     compiler = find_compiler(options.compiler)
     flags = " ".join((*flags_of(options), *_libraries(texts)))
-    return make_key(text="\0".join(texts), flags=flags, compiler=compiler.identity, processor=machine())
+    return make_key(
+        text=_COMMENTS.sub("", "\0".join(texts)), flags=flags, compiler=compiler.identity, processor=machine()
+    )
 
 
 def build(texts: Sequence[str], options: config.Build) -> Path:
