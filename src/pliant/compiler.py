@@ -21,10 +21,18 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torch import fx
+
 from pliant import config
+from pliant.capture.compiled_function import compiled_callable
+from pliant.capture.dispatch import DISPATCHER, Compilation
+from pliant.capture.resume_function import resume_function
+from pliant.capture.roots import argument_sources
 from pliant.debug import dump
 from pliant.errors import CompileError
 from pliant.graph.contracts import WROTE, AtenGraph, CapturedGraph, Runnable
+from pliant.graph.control_flow import compile_bodies
+from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import assume
 from pliant.guards import native_watch
 
@@ -45,8 +53,24 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
             return aot_eager(captured)
         case "lower":
             return build(captured, interpret_loops)
+    compile_bodies(captured.module, _compiled_body)
     run = build_repeated(captured, compile_graph, compile_rows)
     return _telling_by_lines(run) if captured.written_inputs() else run
+
+
+def _compiled_body(body: fx.GraphModule) -> Callable[..., Any]:
+    """A body of control flow as a compiled function of its own: sizes that are symbols around it are symbols in it."""
+    compiled = compiled_callable(body, Compilation(compile_captured, resume_function))
+    dispatcher = compiled.__dict__[DISPATCHER]
+    dispatcher.name = "a body of control flow"
+    parameters = [node.meta["val"] for node in body.graph.find_nodes(op="placeholder")]
+    for source, value in zip(argument_sources(body, len(parameters)), parameters, strict=True):
+        if isinstance(value, FakeTensor):
+            dims = frozenset(i for i, size in enumerate(value.shape) if type(size) is not int)
+            dispatcher.policy.note_dynamic(source, value.dim(), dims)
+        else:
+            dispatcher.policy.note_varies(source, int)
+    return compiled
 
 
 def load_stages() -> None:

@@ -12,6 +12,7 @@ from torch import nn
 from torch._higher_order_ops import associative_scan, map, scan, while_loop
 
 import pliant
+from pliant.debug import events
 
 WEIGHT = torch.randn(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
 
@@ -166,3 +167,58 @@ def test_different_branches_are_refused() -> None:
     compiled = pliant.compile(lambda x: torch.cond(x.sum() > 0, lambda a: a[:1], lambda a: a, (x,)), fullgraph=True)
     with pytest.raises(Exception, match="torch.cond's branches"):
         compiled(torch.randn(3))
+
+
+def test_bodies_are_compiled_once_for_all_sizes() -> None:
+    """Each body with gradients and without; what has a symbolic size outside has one inside."""
+    compiled = pliant.compile(loop, fullgraph=True, dynamic=True)
+    with events.collect("capture", "recompile", "fallback") as seen:
+        for size in (3, 5, 7):
+            x = torch.rand(size, 4, dtype=torch.float64).requires_grad_()
+            torch.testing.assert_close(derivatives(compiled, x), derivatives(plain_loop, x))
+    bodies = [one for one in seen if one.kind == "capture" and one.fields["name"] == "a body of control flow"]
+    assert len(bodies) == 3  # the condition has no gradients
+    assert not [one for one in seen if one.kind != "capture"]
+
+
+def rows(f: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda x: torch.stack([f(v) for v in x])
+
+
+@pytest.mark.parametrize(
+    ("function", "plain"),
+    [
+        (lambda x: torch.vmap(cond)(x), rows(plain_cond)),
+        (lambda x: torch.vmap(scanned)(x), rows(plain_scanned)),
+        (lambda x: torch.vmap(loop)(x), rows(plain_loop)),
+        (lambda x: torch.func.grad(lambda a: cond(a).sum())(x[0]), lambda x: torch.func.grad(lambda a: plain_cond(a).sum())(x[0])),
+    ],
+    ids=["vmap of cond", "vmap of scan", "vmap of while_loop", "grad of cond"],
+)  # fmt: skip
+def test_below_transforms(function: Any, plain: Any) -> None:
+    x = torch.rand(2, 3, 4, dtype=torch.float64)
+    x[1] -= 1
+    torch.testing.assert_close(pliant.compile(function, fullgraph=True)(x), plain(x))
+
+
+def test_a_body_that_writes_what_it_closes_over_is_refused() -> None:
+    norm = nn.BatchNorm1d(4)
+    compiled = pliant.compile(lambda x: torch.cond(x.sum() > 0, norm, torch.sin, (x,)), fullgraph=True)
+    with pytest.raises(Exception, match="writes what it is given or closes over"):
+        compiled(torch.randn(3, 4))
+
+
+def test_a_loop_without_a_turn() -> None:
+    """The engine's zeros have no memory."""
+
+    def function(x: torch.Tensor) -> Any:
+        return while_loop(lambda a: a.sum() < 50, lambda a: (a.abs() * 1.5 + 0.1,), (x,))[0]
+
+    def plain(x: torch.Tensor) -> torch.Tensor:
+        while x.sum() < 50:
+            x = x.abs() * 1.5 + 0.1
+        return x
+
+    for start in (-1.0, 60.0):
+        x = torch.full((3,), start, dtype=torch.float64).requires_grad_()
+        torch.testing.assert_close(derivatives(pliant.compile(function), x)[:2], derivatives(plain, x)[:2])

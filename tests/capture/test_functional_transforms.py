@@ -14,6 +14,7 @@ from torch.func import (
     jacfwd,
     jacrev,
     jvp,
+    linearize,
     stack_module_state,
     vjp,
     vmap,
@@ -97,6 +98,43 @@ def test_vjp():
         return aux, pull({"s": x, "c": x})
 
     check(with_aux, X)
+
+
+def test_linearize():
+    def f(x, t):
+        out, along = linearize(lambda a: {"s": a.sin() * a}, x)
+        return out, along(t), along(x)["s"]
+
+    check(f, X, Y)
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_vectorized_jacobians_of_autograd(create_graph):
+    def f(x):
+        return torch.autograd.functional.jacobian(
+            lambda a: (a.sin() @ a.t(), a.sum(0)), x, vectorize=True, create_graph=create_graph
+        )
+
+    check(f, XG)
+
+
+def test_batched_gradients():
+    def f(x):
+        y = x.sin() * x
+        unused = torch.ones(2, requires_grad=True)
+        given = torch.stack([y.detach(), torch.ones_like(y)])
+        return torch.autograd.grad(y, (x, unused), given, is_grads_batched=True, allow_unused=True)
+
+    check(f, XG)
+
+
+def test_a_break_leaves_no_transform_behind():
+    def f(x):
+        jacobian = torch.autograd.functional.jacobian
+        return jacobian(lambda a: a.sin(), x, vectorize=True, strategy="forward-mode")
+
+    torch.testing.assert_close(pliant.compile(f)(X[0]), f(X[0]))
+    assert torch.randn(2).shape == (2,)  # refused inside `vmap`
 
 
 def test_jvp():

@@ -67,7 +67,7 @@ class JointGraph:
         return self._returned()[: len(self.plan.results)]
 
     @property
-    def gradients(self) -> list[fx.Node | None]:
+    def gradients(self) -> list[Any]:
         return self._returned()[len(self.plan.results) :]
 
     def _returned(self) -> list[Any]:

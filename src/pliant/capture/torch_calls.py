@@ -81,7 +81,7 @@ def find_special(function: types.FunctionType) -> Any:
 # C functions of torch that change a setting. Those that the graph records have handlers of their own.
 _SETTER = re.compile(
     r"^_*(set|push|pop|enter|exit|enable|disable|increment|decrement|unset|begin|end|start|stop)_"
-    r"|^_saved_tensors_hooks_(enable|disable)|autocast_cache$"
+    r"|^_saved_tensors_hooks_(enable|disable)|autocast_cache$|_nesting$"
 )
 
 

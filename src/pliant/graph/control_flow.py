@@ -1,7 +1,8 @@
 """Branches and loops on tensors' values as one operator of the graph: `pliant_control::run`.
 
 In:     graph modules of the bodies; flat values: tensors and integers.
-Out:    modules of the captured graph. On fakes their call records the operator, on real tensors it runs the bodies.
+Out:    modules of the captured graph. On fakes their call records the operator, on real tensors it runs the bodies,
+        each compiled as a function of its own where `compile_bodies` said how.
 Holds:  what an operator returns shares no memory with what it is given. Gradients are a program of the same kind, which
         runs the bodies again with the random numbers they drew, so they can be differentiated to any order.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,15 +24,46 @@ from pliant.graph.passes.purity import is_random
 
 Values = Sequence[Any]
 Tensors = tuple[torch.Tensor, ...]
+Compile = Callable[[fx.GraphModule], Callable[..., Any]]
+
+
+class Body:
+    """A graph that a program calls, as it is on fakes and wrappers of transforms. On real tensors it is compiled: with
+    gradients recorded and without as two functions, which do not recompile for one another."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        self.module = module
+        self.compiled: dict[bool, Callable[..., Any]] = {}
+
+    def compile(self, way: Compile) -> None:
+        self.compiled = {recorded: way(self.module) for recorded in (False, True)}
+
+    def __call__(self, *values: Any) -> Any:
+        if not self.compiled or any(map(_is_no_data, values)):
+            return self.module(*values)
+        recorded = torch.is_grad_enabled()
+        return self.compiled[recorded](*[_alike(v, recorded) if isinstance(v, torch.Tensor) else v for v in values])
+
+
+def _alike(tensor: torch.Tensor, recorded: bool) -> torch.Tensor:
+    """The tensor, no leaf if it has a gradient, so that a body need not be compiled for both."""
+    if not tensor.requires_grad:
+        return tensor
+    return tensor.view_as(tensor) if recorded else tensor.detach()
+
+
+def _is_no_data(value: Any) -> bool:
+    plain = type(value) is torch.Tensor or type(value) is torch.nn.Parameter
+    return isinstance(value, torch.Tensor) and (not plain or torch_adapter.is_transformed(value))
 
 
 class Program:
     """What the operator runs. `compute(values)` may be differentiated; `described(fakes)` is fakes of its results."""
 
-    random = False
-
-    def __init__(self) -> None:
+    def __init__(self, *bodies: fx.GraphModule) -> None:
         self.number = next(_numbers)
+        self.bodies = [Body(module) for module in bodies]
+        self.random = any(map(_draws, bodies))
         self.gradients: dict[Any, Program] = {}
         _programs[self.number] = self
 
@@ -40,6 +72,10 @@ class Program:
 
     def described(self, values: Values) -> Tensors:
         raise NotImplementedError
+
+    def mapped(self, values: Values, in_dims: Sequence[int | None]) -> Values:
+        """Its results below `vmap`."""
+        return self.compute(values)
 
 
 _numbers = itertools.count()
@@ -50,8 +86,8 @@ class Branch(Program):
     """values: a predicate, then those of both branches. `reads`: which of them each body takes."""
 
     def __init__(self, bodies: tuple[fx.GraphModule, fx.GraphModule], reads: tuple[list[int], list[int]]) -> None:
-        super().__init__()
-        self.bodies, self.reads = bodies, reads
+        super().__init__(*bodies)
+        self.reads = reads
 
     def compute(self, values: Values) -> Tensors:
         return self._branch(0 if values[0] else 1, values[1:])
@@ -59,8 +95,10 @@ class Branch(Program):
     def described(self, values: Values) -> Tensors:
         return self._branch(0, values[1:])
 
-    def mapped(self, values: Values) -> Tensors:
-        """Below `vmap`, where the predicate may hold for some and not for others: both branches, as eager has it."""
+    def mapped(self, values: Values, in_dims: Sequence[int | None]) -> Values:
+        """Where the predicate may hold for some and not for others: both branches, as eager has it."""
+        if in_dims[0] is None:
+            return self.compute(values)
         one, other = (self._branch(which, values[1:]) for which in (0, 1))
         return tuple(torch.where(values[0], a, b) for a, b in zip(one, other, strict=True))
 
@@ -74,14 +112,20 @@ class While(Program):
     def __init__(
         self, condition: fx.GraphModule, body: fx.GraphModule, count: int, reads: tuple[list[int], list[int]]
     ) -> None:
-        super().__init__()
-        self.condition, self.body, self.count, self.reads = condition, body, count, reads
+        super().__init__(condition, body)
+        self.count, self.reads = count, reads
 
     def compute(self, values: Values) -> Tensors:
         carried, closed = tuple(values[: self.count]), values[self.count :]
         for_condition, for_body = ([closed[i] for i in reads] for reads in self.reads)
-        while self.condition(*carried, *for_condition)[0]:
-            carried = tuple(self.body(*carried, *for_body))
+        condition, body = self.bodies
+
+        def goes_on() -> bool:
+            with torch.no_grad():
+                return bool(condition(*carried, *for_condition)[0])
+
+        while goes_on():
+            carried = tuple(body(*carried, *for_body))
         return carried
 
     def described(self, values: Values) -> Tensors:
@@ -94,8 +138,9 @@ class Scan(Program):
     def __init__(
         self, body: fx.GraphModule, n_carried: int, n_scanned: int, dim: int = 0, reverse: bool = False
     ) -> None:
-        super().__init__()
-        self.body, self.n_carried, self.n_scanned = body, n_carried, n_scanned
+        super().__init__(body)
+        (self.body,) = self.bodies
+        self.n_carried, self.n_scanned = n_carried, n_scanned
         self.dim, self.reverse = dim, reverse
 
     def parts(self, values: Values) -> tuple[Values, Values, Values]:
@@ -157,6 +202,27 @@ def _random_state(state: torch.Tensor | None) -> Iterator[None]:
         torch.set_rng_state(before)
 
 
+class _Mapped(Program):
+    """`vmap` of a program."""
+
+    def __init__(self, program: Program, in_dims: tuple[int | None, ...], randomness: str) -> None:
+        super().__init__()
+        self.program, self.in_dims, self.randomness = program, in_dims, randomness
+        self.random = program.random
+
+    def compute(self, values: Values) -> Tensors:
+        def one(*given: Any) -> Tensors:
+            return tuple(self.program.mapped(given, self.in_dims))
+
+        return tuple(torch.vmap(one, self.in_dims, randomness=self.randomness)(*values))
+
+    def described(self, values: Values) -> Tensors:
+        pairs = list(zip(values, self.in_dims, strict=True))
+        results = self.program.described([v if dim is None else v.select(dim, 0) for v, dim in pairs])
+        count = next(v.shape[dim] for v, dim in pairs if dim is not None)
+        return tuple(r.new_empty((count, *r.shape)) for r in results)
+
+
 class _Gradient(Program):
     """values: those of `program`, a random state if it draws numbers, gradients of the results `given`: gradients."""
 
@@ -168,7 +234,7 @@ class _Gradient(Program):
         again, count = torch.is_grad_enabled(), len(values) - len(self.given)
         inputs, tangents = list(values[:count]), values[count:]
         state = inputs.pop() if self.program.random else None
-        with torch.enable_grad(), _random_state(state):
+        with torch_adapter.recording(), _random_state(state):
             for place in self.wanted:
                 one = inputs[place]
                 inputs[place] = one.view_as(one) if again and one.requires_grad else one.detach().requires_grad_()
@@ -194,12 +260,19 @@ def _run(number: int, tensors: Sequence[torch.Tensor], numbers: Sequence[int], p
     state = [torch.get_rng_state()] if program.random else []
     results = program.compute([tensors[p] if p >= 0 else numbers[-1 - p] for p in places])
     seen = {t.untyped_storage().data_ptr() for t in tensors}
-    own = []
-    for result in results:
-        pointer = result.untyped_storage().data_ptr()
-        own.append(result.clone() if pointer in seen else result)
-        seen.add(pointer)
-    return own + state
+    return [_apart(result, seen) for result in results] + state
+
+
+def _apart(result: torch.Tensor, seen: set[int]) -> torch.Tensor:
+    """A result in memory of its own; the engine's zeros have none."""
+    if result._is_zerotensor():
+        return torch.zeros_like(result)
+    result = result.resolve_conj().resolve_neg()
+    pointer = result.untyped_storage().data_ptr()
+    if pointer in seen:
+        return result.clone()
+    seen.add(pointer)
+    return result
 
 
 def _described(number: int, tensors: Sequence[Any], numbers: Sequence[Any], places: Sequence[int]) -> list[Any]:
@@ -248,17 +321,20 @@ def _call(program: Program, values: Values) -> list[Any]:
 
 
 class _Apply(torch.autograd.Function):
-    """The operator as one function of autograd."""
+    """The operator as one function of autograd, which transforms can take."""
 
     @staticmethod
-    def forward(ctx: Any, program: Program, *values: Any) -> tuple[Any, ...]:
-        results = _call(program, values)
-        ctx.program, ctx.state = program, results.pop() if program.random else None
+    def forward(program: Program, *values: Any) -> tuple[Any, ...]:
+        return tuple(_call(program, values))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
+        ctx.program, *values = inputs
+        ctx.state = output[-1] if ctx.program.random else None
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*[r for r in results if not (r.is_floating_point() or r.is_complex())])
+        ctx.mark_non_differentiable(*[r for r in output if not (r.is_floating_point() or r.is_complex())])
         ctx.save_for_backward(*[v if isinstance(v, torch.Tensor) else None for v in values])
         ctx.numbers = [None if isinstance(v, torch.Tensor) else v for v in values]
-        return tuple(results)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
@@ -273,21 +349,41 @@ class _Apply(torch.autograd.Function):
         found = iter(_Apply.apply(gradient, *values, *state, *[gradients[i] for i in given]))  # type: ignore[no-untyped-call]
         return (None, *[next(found) if i in wanted else None for i in range(len(values))])
 
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], program: Program, *values: Any) -> tuple[Any, Any]:
+        key = (in_dims[1:], info.randomness)
+        mapped = program.gradients.get(key)
+        if mapped is None:
+            mapped = program.gradients[key] = _Mapped(program, *key)
+        results = _Apply.apply(mapped, *values)  # type: ignore[no-untyped-call]
+        return results, tuple(None if program.random and r is results[-1] else 0 for r in results)
+
+
+def run(program: Program, values: Values) -> tuple[Any, ...]:
+    """The results of a program: on fakes the operator that gives them."""
+    results = _Apply.apply(program, *values)  # type: ignore[no-untyped-call]
+    return tuple(results[:-1] if program.random else results)
+
 
 class ControlFlow(torch.nn.Module):
     """A program as a module of the captured graph, its bodies as submodules. Returns the tuple of its tensors."""
 
-    def __init__(self, program: Program, *bodies: fx.GraphModule) -> None:
+    def __init__(self, program: Program) -> None:
         super().__init__()
         self.program = program
-        for number, body in enumerate(bodies):
-            self.add_module(f"body_{number}", body)
-            program.random = program.random or _draws(body)
+        for number, body in enumerate(program.bodies):
+            self.add_module(f"body_{number}", body.module)
 
     def forward(self, *values: Any) -> tuple[Any, ...]:
-        if isinstance(self.program, Branch) and any(map(torch_adapter.is_mapped, values)):
-            return self.program.mapped(values)
-        return tuple(_Apply.apply(self.program, *values))  # type: ignore[no-untyped-call]
+        return run(self.program, values)
+
+
+def compile_bodies(module: fx.GraphModule, way: Compile) -> None:
+    """Have the bodies of control flow in a captured graph compiled, when they first run."""
+    for one in module.modules():
+        if isinstance(one, ControlFlow):
+            for body in one.program.bodies:
+                body.compile(way)
 
 
 def _draws(body: fx.GraphModule) -> bool:

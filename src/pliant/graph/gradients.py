@@ -7,7 +7,7 @@ Holds:  on fakes nothing is freed: the joint stage differentiates the program on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,13 +23,38 @@ def gradients(
     retain_graph: bool = False,
     create_graph: bool = False,
     allow_unused: bool = False,
+    batched: bool = False,
 ) -> tuple[Any, ...]:
-    """The gradient (None where `allow_unused` and there is none) for each input."""
+    """The gradient (None where `allow_unused` and there is none) for each input.
+
+    `batched`: dimension 0 of the given gradients, and of those found, is that of a batch of them.
+    """
     keep = retain_graph or any(type(one) is FakeTensor for one in outputs)
+
+    def engine(*given: torch.Tensor) -> tuple[Any, ...]:
+        return torch_adapter.gradients(
+            list(outputs), list(inputs), list(given), retain_graph=keep, create_graph=create_graph,
+            allow_unused=allow_unused,
+        )  # fmt: skip
+
     given = [_ones(one) if grad is None else grad for one, grad in zip(outputs, grad_outputs, strict=True)]
-    return torch_adapter.gradients(
-        list(outputs), list(inputs), given, retain_graph=keep, create_graph=create_graph, allow_unused=allow_unused
-    )
+    return _mapped(engine, given) if batched else engine(*given)
+
+
+def _mapped(engine: Callable[..., tuple[Any, ...]], given: list[torch.Tensor]) -> tuple[Any, ...]:
+    """What `vmap` of the engine gives; there are no missing gradients for `vmap`."""
+    places: list[int] = []
+
+    def found_only(*one: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        found = engine(*one)
+        places[:] = [len(found), *(i for i, gradient in enumerate(found) if gradient is not None)]
+        return tuple([gradient for gradient in found if gradient is not None])
+
+    made = torch.vmap(found_only)(*given)
+    gradients: list[Any] = [None] * places[0]
+    for place, gradient in zip(places[1:], made, strict=True):
+        gradients[place] = gradient
+    return tuple(gradients)
 
 
 def _ones(output: torch.Tensor) -> torch.Tensor:

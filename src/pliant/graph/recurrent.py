@@ -1,7 +1,7 @@
 """Recurrent layers over lengths that are not fixed: one operator, where PyTorch's own would be unrolled step by step.
 
 In:     calls of `torch.lstm`, `torch.gru`, `torch.rnn_tanh` or `torch.rnn_relu` on fakes with symbolic sizes.
-Out:    its results, by the operator `pliant_recurrent::run`, which eager PyTorch's kernels serve for any length.
+Out:    its results, by the operator of `control_flow`, which eager PyTorch's kernels serve for any length.
 Holds:  the derivative computes the layer once more, with gradients recorded, so that nothing of it is saved. Layers
         with dropout between them are not described: they would need the same random numbers twice.
 """
@@ -9,20 +9,15 @@ Holds:  the derivative computes the layer once more, with gradients recorded, so
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from pliant.torch_adapter import recording
+from pliant.graph.control_flow import Program, Tensors, Values, run
 
 _KINDS: dict[str, Any] = {"lstm": torch.lstm, "gru": torch.gru, "rnn_tanh": torch.rnn_tanh, "rnn_relu": torch.rnn_relu}
 NAMES = {function: name for name, function in _KINDS.items()}
-_GIVEN = (
-    "str kind, Tensor input, Tensor? batch_sizes, Tensor[] hidden, Tensor[] weights, bool has_biases, int num_layers, "
-    "bool bidirectional, bool batch_first"
-)
 
 
 def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -31,101 +26,44 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         return NotImplemented
     if isinstance(args[3], bool):
         given, hidden, weights, has_biases, layers, dropout, train, bidirectional, batch_first = args
-        batch_sizes = None
+        packed: tuple[Any, ...] = ()
     else:
         given, batch_sizes, hidden, weights, has_biases, layers, dropout, train, bidirectional = args
-        batch_first = False
+        packed, batch_first = (batch_sizes,), False
     if dropout and train and layers > 1:
         return NotImplemented
     states = [hidden] if isinstance(hidden, torch.Tensor) else list(hidden)
-    options = (has_biases, layers, bidirectional, batch_first)
-    return tuple(_operator()(NAMES[function], given, batch_sizes, states, list(weights), *options))
+    layer = _layer(
+        NAMES[function], bool(packed), (bool(has_biases), layers, 0.0, True, bool(bidirectional)), batch_first
+    )
+    return run(layer, [given, *packed, *states, *weights])
 
 
-def _operator() -> Any:
-    """The operator, defined at first use."""
-    with _defining:
-        return _defined()
+class _Layer(Program):
+    """values: the input, the batch sizes if it is packed, the hidden states, the weights."""
+
+    def __init__(self, kind: str, packed: bool, options: tuple[Any, ...], batch_first: bool) -> None:
+        super().__init__()
+        self.kind, self.packed, self.options, self.batch_first = kind, packed, options, batch_first
+        self.first_weight = 1 + packed + (2 if kind == "lstm" else 1)
+
+    def _hidden(self, values: Values) -> Values:
+        return values[1 + self.packed : self.first_weight]
+
+    def compute(self, values: Values) -> Tensors:
+        hidden, weights = tuple(self._hidden(values)), list(values[self.first_weight :])
+        states = hidden if self.kind == "lstm" else hidden[0]
+        layout = () if self.packed else (self.batch_first,)
+        return tuple(_KINDS[self.kind](*values[: 1 + self.packed], states, weights, *self.options, *layout))
+
+    def described(self, values: Values) -> Tensors:
+        given, hidden = values[0], self._hidden(values)
+        width = hidden[0].shape[2] * (2 if self.options[-1] else 1)
+        if self.batch_first:
+            output = given.new_empty((given.shape[1], given.shape[0], width)).transpose(0, 1)
+        else:
+            output = given.new_empty((*given.shape[:-1], width))
+        return (output, *(state.new_empty(state.shape) for state in hidden))
 
 
-_defining = threading.Lock()
-
-
-@functools.cache
-def _defined() -> Any:
-    library: Any = torch.library.Library("pliant_recurrent", "DEF")  # type: ignore[no-untyped-call]
-    _libraries.append(library)
-    library.define(f"run({_GIVEN}) -> Tensor[]")
-    library.define(f"derivative({_GIVEN}, Tensor[] tangents) -> Tensor[]")
-    library.impl("run", _run, "CompositeExplicitAutograd")
-    library.impl("derivative", _derivative, "CompositeExplicitAutograd")
-    torch.library.register_fake("pliant_recurrent::run", _describe, lib=library)
-    torch.library.register_fake("pliant_recurrent::derivative", _describe_derivative, lib=library)
-    torch.library.register_autograd("pliant_recurrent::run", _backward, setup_context=_save, lib=library)
-    return torch.ops.pliant_recurrent.run.default
-
-
-_libraries: list[Any] = []  # live as long as the process
-
-
-def _layer(
-    kind: str, given: Any, batch_sizes: Any, hidden: Any, weights: Any, has_biases: bool, layers: int,
-    bidirectional: bool, batch_first: bool,
-) -> list[torch.Tensor]:  # fmt: skip
-    states = tuple(hidden) if kind == "lstm" else hidden[0]
-    options = (has_biases, layers, 0.0, True, bidirectional)
-    if batch_sizes is None:
-        return list(_KINDS[kind](given, states, weights, *options, batch_first))
-    return list(_KINDS[kind](given, batch_sizes, states, weights, *options))
-
-
-def _run(*arguments: Any) -> list[torch.Tensor]:
-    with torch.no_grad():
-        return _layer(*arguments)
-
-
-def _derivative(kind: str, given: Any, batch_sizes: Any, hidden: Any, weights: Any, *rest: Any) -> list[torch.Tensor]:
-    *options, tangents = rest
-    with recording():
-        first, states, parameters = _leaf(given), [_leaf(t) for t in hidden], [_leaf(t) for t in weights]
-        results = _layer(kind, first, batch_sizes, states, parameters, *options)
-        wanted = [first, *states, *parameters]
-        found = torch.autograd.grad(results, wanted, tangents, allow_unused=True)
-    return [torch.zeros_like(t) if g is None else g.clone() for t, g in zip(wanted, found, strict=True)]
-
-
-def _leaf(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().requires_grad_()
-
-
-def _describe(
-    kind: str, given: Any, batch_sizes: Any, hidden: Any, weights: Any, has_biases: bool, layers: int,
-    bidirectional: bool, batch_first: bool,
-) -> list[torch.Tensor]:  # fmt: skip
-    width = hidden[0].shape[2] * (2 if bidirectional else 1)
-    if batch_first:
-        output = given.new_empty((given.shape[1], given.shape[0], width)).transpose(0, 1)
-    else:
-        output = given.new_empty((*given.shape[:-1], width))
-    return [output, *(state.new_empty(state.shape) for state in hidden)]
-
-
-def _describe_derivative(kind: str, given: Any, batch_sizes: Any, hidden: Any, weights: Any, *_: Any) -> list[Any]:
-    return [t.new_empty(t.shape) for t in (given, *hidden, *weights)]
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    kind, given, batch_sizes, hidden, weights, *options = inputs
-    ctx.kind, ctx.options, ctx.states = kind, options, len(hidden)
-    ctx.packed = batch_sizes is not None
-    ctx.save_for_backward(given, *hidden, *weights, *((batch_sizes,) if ctx.packed else ()))
-
-
-def _backward(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
-    tensors = list(ctx.saved_tensors)
-    batch_sizes = tensors.pop() if ctx.packed else None
-    given, hidden, weights = tensors[0], tensors[1 : 1 + ctx.states], tensors[1 + ctx.states :]
-    derivative = torch.ops.pliant_recurrent.derivative.default
-    found = derivative(ctx.kind, given, batch_sizes, hidden, weights, *ctx.options, list(tangents[0]))
-    states, parameters = found[1 : 1 + ctx.states], found[1 + ctx.states :]
-    return (None, found[0], None, states, parameters, *(None,) * len(ctx.options))
+_layer = functools.cache(_Layer)

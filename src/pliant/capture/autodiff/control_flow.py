@@ -18,6 +18,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers import handles
 from pliant.capture.regions import Region, record_module, without_effects
 from pliant.capture.torch_calls import SPECIAL_MODULES
 from pliant.graph.control_flow import AssociativeScan, Branch, ControlFlow, Scan, While
@@ -68,21 +69,28 @@ def _trace(t: Tracer, function: Any, slices: list[Any], arrange: Callable[[list[
     """The graph of `function(*arrange(parameters))`, its parameters tensors like `slices`."""
     region = Region(t.recorder, differentiated=bool(slices))
     grad = torch.is_grad_enabled()
+    before = _versions(region)
     with region.active(), without_effects(t, "a body of control flow"):
         parameters = [region.fresh(one) for one in slices]
-        written = [one._version for one in parameters]
+        before |= {id(one): one._version for one in parameters}
         try:
             result = t.call(function, arrange(parameters), {})
         finally:
             torch._C._set_grad_enabled(grad)
         leaves, spec = _flat(t, result)
-        if written != [one._version for one in parameters]:
-            raise GraphBreak("tensor-error", "a body of control flow writes what it is given")
+        if any(isinstance(one, FakeTensor) and one._version != before.get(id(one), 0) for one in region.lifted):
+            raise GraphBreak("tensor-error", "a body of control flow writes what it is given or closes over")
         module = region.close([one for one in leaves if isinstance(one, FakeTensor)], "Body")
     for value in region.lifted:
         if not isinstance(value, (FakeTensor, torch.SymInt)):
             raise GraphBreak("unsupported-tensor", "a body of control flow closes over a symbolic number")
     return _Body(module, region.lifted[len(slices) :], leaves, spec)
+
+
+def _versions(region: Region) -> dict[int, int]:
+    """How often each tensor was written that a region may read; those it reads first are new."""
+    values = [node.meta.get("val") for graph in region.readable for node in graph.nodes]
+    return {id(one): one._version for one in pytree.tree_leaves(values) if isinstance(one, FakeTensor)}
 
 
 def _tensors(t: Tracer, value: Any, what: str) -> tuple[list[FakeTensor], Any]:
@@ -125,7 +133,7 @@ def _cond(t: Tracer, pred: Any, true_fn: Any, false_fn: Any, operands: Any) -> A
     _check_alike(first.leaves, second.leaves, "the results of torch.cond's branches")
     values, reads = _joined(*bodies)
     program = Branch((first.module, second.module), (reads[0], reads[1]))
-    made = record_module(t, ControlFlow(program, first.module, second.module), [pred, *values], "cond")
+    made = record_module(t, ControlFlow(program), [pred, *values], "cond")
     return _refilled(first, made)
 
 
@@ -147,7 +155,7 @@ def _while_loop(t: Tracer, cond_fn: Any, body_fn: Any, carried_inputs: Any) -> A
     _check_alike(leaves, body.leaves, "what while_loop carries into and out of its body")
     values, reads = _joined(condition, body)
     program = While(condition.module, body.module, len(leaves), (reads[0], reads[1]))
-    module = ControlFlow(program, condition.module, body.module)
+    module = ControlFlow(program)
     return pytree.tree_unflatten(list(record_module(t, module, [*leaves, *values], "while_loop")), spec)
 
 
@@ -169,7 +177,7 @@ def _scan(t: Tracer, combine_fn: Any, init: Any, xs: Any, *, dim: int = 0, rever
     _check_alike(carried, body.leaves[:count], "what scan carries into and out of its body")
     if not all(isinstance(one, FakeTensor) for one in body.leaves):
         raise GraphBreak("tensor-error", "the body of scan returns something other than tensors")
-    module = ControlFlow(Scan(body.module, count, len(scanned), dim, reverse), body.module)
+    module = ControlFlow(Scan(body.module, count, len(scanned), dim, reverse))
     made = record_module(t, module, [*carried, *scanned, *body.values], "scan")
     return pytree.tree_unflatten(list(made), body.spec)
 
@@ -183,7 +191,7 @@ def _map(t: Tracer, f: Any, xs: Any, *args: Any) -> Any:
     body = _trace(t, f, _slices(t, scanned, 0), arrange)
     if not all(isinstance(one, FakeTensor) for one in body.leaves):
         raise GraphBreak("tensor-error", "the body of map returns something other than tensors")
-    module = ControlFlow(Scan(body.module, 0, len(scanned)), body.module)
+    module = ControlFlow(Scan(body.module, 0, len(scanned)))
     return pytree.tree_unflatten(list(record_module(t, module, [*scanned, *body.values], "map")), body.spec)
 
 
@@ -199,8 +207,15 @@ def _associative_scan(
     slices = _slices(t, scanned, dim)
     body = _trace(t, combine_fn, [*slices, *slices], arrange)
     _check_alike(slices, body.leaves, "what associative_scan combines and its results")
-    module = ControlFlow(AssociativeScan(body.module, 0, count, dim, reverse), body.module)
+    module = ControlFlow(AssociativeScan(body.module, 0, count, dim, reverse))
     return pytree.tree_unflatten(list(record_module(t, module, [*scanned, *body.values], "associative_scan")), spec)
+
+
+@handles(ControlFlow.forward)
+def _again(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Of a captured graph that is captured itself, as a body that holds control flow is."""
+    module, *values = args
+    return tuple(record_module(t, module, values, "control_flow"))
 
 
 _HANDLERS: dict[tuple[str, str], Handler] = {

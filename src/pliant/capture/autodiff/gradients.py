@@ -45,14 +45,14 @@ def _grad_of(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> Any:
-    if is_grads_batched or not only_inputs:
-        raise GraphBreak("unsupported-operator", "torch.autograd.grad with is_grads_batched")
+    if not only_inputs:
+        raise GraphBreak("unsupported-operator", "torch.autograd.grad with only_inputs=False")
     roots, wanted = _tensors(t, outputs), _tensors(t, inputs)
     given = _tensors(t, grad_outputs) if grad_outputs is not None else (None,) * len(roots)
     _need_own_history(t, roots, wanted)
     keep = create_graph if retain_graph is None else retain_graph
     unused = bool(allow_unused) or materialize_grads
-    found = _record(t, roots, wanted, given, keep, create_graph, unused)
+    found = _record(t, roots, wanted, given, keep, create_graph, unused, is_grads_batched)
     if materialize_grads:
         found = tuple(
             torch.zeros_like(w, requires_grad=create_graph) if g is None else g for g, w in zip(found, wanted)
@@ -75,12 +75,12 @@ _UNCHECKED = (
 
 
 def _record(
-    t: Tracer, roots: Any, wanted: Any, given: Any, keep: bool, create_graph: bool, unused: bool
+    t: Tracer, roots: Any, wanted: Any, given: Any, keep: bool, create_graph: bool, unused: bool, batched: bool = False
 ) -> tuple[Any, ...]:
     if nan_checks():
         raise GraphBreak("unsupported-operator", "a gradient that torch.autograd.detect_anomaly checks", _UNCHECKED)
     t.world.guard(StateSource("nan_checks"), Kind.STATE, False)
-    arguments = (list(roots), list(wanted), list(given), keep, create_graph, unused)
+    arguments = (list(roots), list(wanted), list(given), keep, create_graph, unused, batched)
     try:
         with torch._C.DisableTorchFunction():
             found: tuple[Any, ...] = t.native(gradients, *arguments)

@@ -9,7 +9,7 @@ Holds:  the function has no side effects. Inside it tensors are those of one sam
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,17 @@ def find(function: types.FunctionType) -> Callable[..., Any] | None:
     return None if function.__globals__["__name__"] in _FOLLOWED else _call
 
 
+def find_legacy(function: types.FunctionType) -> Callable[..., Any] | None:
+    """The `vmap` of `torch.autograd.functional`, of an older making."""
+    return _call_legacy if function.__code__.co_qualname == "_vmap.<locals>.wrapped" else None
+
+
 SPECIAL_MODULES[_PACKAGE] = find
+SPECIAL_MODULES["torch._vmap_internals"] = find_legacy
+
+
+def _call_legacy(t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return _vmap(t, _options(t, function) | {"randomness": "error", "chunk_size": None}, args, kwargs)
 
 
 def _call(t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -218,39 +228,64 @@ def _push(t: Tracer, func: Any, primals: Any, tangents: Any, *, strict: bool = F
     return (outputs, moved, aux) if has_aux else (outputs, moved)
 
 
-class _Pullback:
-    """The function that `vjp` returns, while it is traced."""
+class _Linear:
+    """The function that `vjp` or `linearize` returns, while it is traced."""
 
-    def __init__(self, traced: _Traced, specs: list[Any]) -> None:
+    def __init__(self, apply: Callable[..., Any], traced: _Traced, specs: list[Any]) -> None:
+        self.apply = apply
         self.traced = traced
         self.specs = specs
 
-    def __call__(self, cotangents: Any) -> Any:
+    def __call__(self, *given: Any) -> Any:
         raise AssertionError("called through the table of handlers")
+
+
+def _at(t: Tracer, apply: Callable[..., Any], func: Any, primals: Sequence[Any], has_aux: bool = False) -> Any:
+    """What the function gives, and its derivative there as a linear function."""
+    traced = _trace(t, {"func": func, "has_aux": has_aux}, tuple(primals), {})
+    made = list(record_module(t, traced.body, traced.values, "function"))
+    count = len(traced.outputs)
+    linear = _Linear(apply, traced, [_flat(t, one)[1] for one in primals])
+    outputs = pytree.tree_unflatten(made[:count], traced.out_spec)
+    aux = _refilled(traced.auxiliary, made[count:], traced.aux_spec)
+    return (outputs, linear, aux) if has_aux else (outputs, linear)
 
 
 @handles(torch.func.vjp)
 def _vjp(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    func, *primals = args
-    has_aux = bool(kwargs.get("has_aux", False))
-    traced = _trace(t, {"func": func, "has_aux": has_aux}, tuple(primals), {})
-    made = list(record_module(t, traced.body, traced.values, "function"))
-    count = len(traced.outputs)
-    pullback = _Pullback(traced, [_flat(t, one)[1] for one in primals])
-    outputs = pytree.tree_unflatten(made[:count], traced.out_spec)
-    aux = _refilled(traced.auxiliary, made[count:], traced.aux_spec)
-    return (outputs, pullback, aux) if has_aux else (outputs, pullback)
+    return _at(t, _pull, args[0], args[1:], bool(kwargs.get("has_aux", False)))
 
 
-@handles(_Pullback.__call__)
-def _pull(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    pullback, cotangents = args
-    traced = pullback.traced
-    given = _flat(t, cotangents)[0]
+@handles(torch.func.linearize)
+def _linearize(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return _at(t, _push_along, args[0], args[1:])
+
+
+@handles(_Linear.__call__)
+def _apply_linear(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    linear, *given = args
+    if [_flat(t, one)[1] for one in given] != (
+        linear.specs if linear.apply is _push_along else [linear.traced.out_spec]
+    ):
+        raise GraphBreak("tensor-error", "a derivative is applied to another structure than it was taken for")
+    return linear.apply(t, linear, _flat(t, tuple(given))[0])
+
+
+def _pull(t: Tracer, linear: _Linear, given: list[Any]) -> Any:
+    traced = linear.traced
     places = tuple(range(len([one for one in traced.leaves if isinstance(one, FakeTensor)])))
     module = PulledBack(traced.body, places, len(traced.outputs))
     made = list(record_module(t, module, [*traced.values, *given], "vjp"))
-    return _by_argument((), made, pullback.specs)
+    return _by_argument((), made, linear.specs)
+
+
+def _push_along(t: Tracer, linear: _Linear, given: list[Any]) -> Any:
+    traced, count = linear.traced, len(linear.traced.outputs)
+    module = PushedForward(traced.body, tuple(range(len(given))), count)
+    # As in eager, where the linear function is a graph of its own, its coefficients are constants.
+    values = [t.call(torch.Tensor.detach, (v,), {}) if isinstance(v, FakeTensor) else v for v in traced.values]
+    made = list(record_module(t, module, [*values, *given], "jvp"))
+    return pytree.tree_unflatten(made[count : 2 * count], traced.out_spec)
 
 
 # ---- vmap
