@@ -52,6 +52,15 @@ def masked_elements(x):
     return torch.masked_select(x, x > 0.1).exp().sum() + x.mean()
 
 
+@case(lambda g: (floats(g, 5, 3), ints(g, 0, 3, 5)), gradients=True)
+def rows_written_at_positions(x, classes):
+    """A place counts the rows that are chosen, the mask chooses as many of the classes."""
+    mask = x.sum(-1) > 0
+    rows = mask.nonzero().squeeze(-1)
+    values = torch.log_softmax(x.index_select(0, rows), 1).gather(1, classes[mask].unsqueeze(1))
+    return x.new_zeros(5).index_copy(0, rows, values.squeeze(1)) + x.new_ones(5).index_add(0, rows, values.sin()[:, 0])
+
+
 @case(lambda g: (floats(g, 8),))
 def positions(x):
     return (x > 0).nonzero(), torch.where(x > 0)[0] + 1

@@ -12,7 +12,7 @@ import torch
 
 from pliant.graph.layouts import preserved_strides
 from pliant.graph.shape_rules.registry import RULES
-from pliant.graph.tensor_spec import Sizes, TensorSpec, broadcast, require_same
+from pliant.graph.tensor_spec import Sizes, TensorSpec, broadcast, require, require_same, wrap_dim
 
 _aten = torch.ops.aten
 
@@ -29,6 +29,17 @@ def same_layout(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
 def same_size(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
     """Fresh and row-major."""
     return x.like()
+
+
+def rows_written(x: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
+    """`x`, the index having as many elements as the source has rows."""
+    if index.ndim == 1 and source.ndim:
+        require(index.size[0] == source.size[wrap_dim(dim, source.ndim)], "as many indices as rows are needed")
+    return x
+
+
+def with_rows(x: TensorSpec, *args: Any, **given: Any) -> TensorSpec:
+    return rows_written(x, *args, **given).like()
 
 
 def like_second(_: Any, x: TensorSpec, *__: Any, **___: Any) -> TensorSpec:
@@ -55,7 +66,7 @@ _ROWS: dict[Any, tuple[Any, ...]] = {
         _aten.bernoulli_.float, _aten.random_.default, _aten.random_.to, getattr(_aten.random_, "from"),
         _aten.exponential_.default, _aten.geometric_.default, _aten.log_normal_.default, _aten.cauchy_.default,
         _aten.tril_.default, _aten.triu_.default, _aten.scatter_.src, _aten.scatter_.value,
-        _aten.scatter_add_.default, _aten.scatter_reduce_.two, _aten.index_add_.default, _aten.index_copy_.default,
+        _aten.scatter_add_.default, _aten.scatter_reduce_.two,
         _aten.index_fill_.int_Scalar, _aten.index_fill_.int_Tensor, _aten.masked_scatter_.default,
         _aten.index_put_.default, _aten._index_put_impl_.default, _aten.alias.default, _aten.detach.default,
         _aten.lift.default, _aten.lift_fresh.default,
@@ -72,8 +83,10 @@ _ROWS: dict[Any, tuple[Any, ...]] = {
     same_size: (
         _aten.normal.Tensor_float, _aten.bernoulli.default, _aten.roll.default, _aten.scatter.src,
         _aten.scatter.value, _aten.scatter_add.default, _aten.scatter.reduce, _aten.scatter.value_reduce,
-        _aten.scatter_reduce.two, _aten.index_copy.default, _aten.index_reduce.default,
+        _aten.scatter_reduce.two,
     ),
+    rows_written: (_aten.index_add_.default, _aten.index_copy_.default, _aten.index_reduce_.default),
+    with_rows: (_aten.index_copy.default, _aten.index_reduce.default),
     like_second: (
         _aten.normal.float_Tensor, _aten.nll_loss_backward.default, _aten.nll_loss2d_backward.default,
         _aten.multi_margin_loss_backward.default, _aten.multilabel_margin_loss_backward.default,

@@ -144,12 +144,15 @@ def expand(x: TensorSpec, size: Sequence[Dim], *, implicit: bool = False) -> Ten
     for wanted, extent, stride in zip(size[skip:], x.size, x.stride):
         kept = key_of(wanted) in (-1, key_of(extent))
         if not kept and (key_of(extent) == 1 or not same_dim(wanted, extent)):
-            require(extent == 1, f"expand: size {extent} cannot become {wanted}")
-            sizes.append(wanted)
-            strides.append(0)
+            message = f"expand: size {extent} cannot become {wanted}"
+            if kept := key_of(extent) != 1 and holds(extent != 1):  # what only running tells can be nothing else
+                require(extent == wanted, message)
+            else:
+                require(extent == 1, message)
         else:
-            sizes.append(extent)
-            strides.append(stride)
+            kept = True
+        sizes.append(extent if kept else wanted)
+        strides.append(stride if kept else 0)
     return x.view(tuple(sizes), tuple(strides))
 
 
