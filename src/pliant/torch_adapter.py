@@ -224,6 +224,17 @@ def engine_keeps_graph() -> bool:
     return bool(torch._C._autograd._get_current_graph_task_keep_graph())
 
 
+def saved_one_by_one(ctx: Any) -> list[torch.Tensor | None]:
+    """The saved tensors of a function, None for those that unpacking refuses (there is no public form for one of them)."""
+    found: list[torch.Tensor | None] = []
+    for one in ctx._raw_saved_tensors:
+        try:
+            found.append(one.unpack())
+        except RuntimeError:
+            found.append(None)
+    return found
+
+
 def after_backward(call: Callable[[], None]) -> None:
     """Have the running backward pass call this when it ends (no public form)."""
     torch.autograd.Variable._execution_engine.queue_callback(call)

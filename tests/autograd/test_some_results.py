@@ -59,3 +59,42 @@ def test_what_no_result_depends_on_is_left_alone():
         q.register_hook(lambda g: g * 2)
         f(x, p * 1, q)[0].sum().backward()
         assert p.grad is None and q.grad is None and x.grad is not None
+
+
+def test_gradients_that_a_function_makes_of_nothing_are_zeros():
+    class Both(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x * 1, y * 2
+
+        @staticmethod
+        def backward(ctx, g, h):
+            return g, h * 2
+
+    def program(x, p, q):
+        one, other = Both.apply(x, p)
+        return one, other.sin()
+
+    for f in (program, pliant.compile(program)):
+        x, p, q = _world()
+        f(x, p, q)[0].sum().backward()
+        assert p.grad.eq(0).all()
+
+
+def test_what_is_written_between_matters_to_what_reads_it():
+    def program(x, p, q):
+        return (x * p).sum(), (q * q).sum()
+
+    for f in (program, pliant.compile(program)):
+        x, p, q = _world()
+        first, second = f(x, p, q)
+        with torch.no_grad():
+            p.mul_(2)
+        second.backward()
+        with pytest.raises(RuntimeError, match="modified by an inplace"):
+            first.backward()
+
+
+def test_views_of_storage_behind_detach_have_no_history():
+    for f in (lambda x: x.data.as_strided((2,), (1,), 1), lambda x: x.detach().as_strided((2,), (1,), 1)):
+        assert not pliant.compile(f)(_world()[0]).requires_grad

@@ -171,7 +171,8 @@ def _is_one_of_several(alias: Alias) -> bool:
 
 
 def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, base: FakeTensor) -> Output:
-    origin, start, viewed = alias.parent, source, base
+    origin, viewed = alias.parent, base
+    start: FromInput | FromResult | SameAs = source
     steps = alias.steps()
     depth = len(steps) - 1
     while origin is not None and origin.parent is not None:

@@ -24,6 +24,7 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.torch_adapter import without_base
 
 _FREED = "Trying to backward through the graph a second time, of which what it saved was freed (see retain_graph)"
+_WRITTEN = "one of the variables needed for gradient computation has been modified by an inplace operation:"
 Layout = tuple[Any, ...]  # size, strides, dtype, device
 
 
@@ -80,25 +81,26 @@ class Halves:
     def backward(self, ctx: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
         asked = sum([1 << n for n, position in enumerate(self.tangents) if given[position] is not None])
         gradients: list[Any] = [None] * (1 + self.n_inputs)
-        arguments = [*ctx.numbers, *self._saved(ctx, asked)]
         unreached = frozenset() if asked == self.all else self._unreached(ctx, asked)
-        if not asked:
+        if asked != self.all and not self._needed(ctx, unreached):
+            self._saved(ctx, 0)
             return tuple(gradients)
+        arguments = [*ctx.numbers, *self._saved(ctx, asked)]
         if ctx.watched:
             _check_versions(ctx.watched)
         run = None
         transformed = any(map(torch_adapter.is_transformed, given))
         history = torch.is_grad_enabled()
-        missing = 0 if transformed or history else self.all & ~asked
+        missing = 0 if transformed else self.all & ~asked
         if not history:
             run = self.backwards.get(missing, transformed)
         tangents = [
-            None if run is not None and missing >> n & 1 else _laid_out(given[position], layout)
+            None if (run is not None or history) and missing >> n & 1 else _laid_out(given[position], layout)
             for n, (position, layout) in enumerate(zip(self.tangents, ctx.layouts))
         ]
         if history:
             needed = self._needed(ctx, unreached)
-            for index, value in zip(needed, self._with_history(ctx, tangents, needed)):
+            for index, value in zip(needed, self._with_history(ctx, asked, tangents, needed)):
                 gradients[1 + index] = value
             return tuple(gradients)
         arguments += tangents
@@ -116,11 +118,13 @@ class Halves:
         which no gradient was asked are in need of: eager can still give these."""
         used, rest = getattr(ctx, "used", 0), getattr(ctx, "rest", None)
         if rest is None:
-            saved = list(ctx.saved_tensors)
+            saved = self._unpacked(ctx, asked)
         elif any(bits & used for n, bits in enumerate(self.sharing) if asked >> n & 1):
             raise RuntimeError(_FREED)
         else:
             saved = [one if one is None else _unchanged(*one) for one in rest]
+            if any(one is None and bits & asked for one, bits in zip(saved, self.reads)):
+                raise RuntimeError(f"{_WRITTEN} a saved tensor of a compiled function")
         if not torch_adapter.engine_keeps_graph():
             ctx.used = used = used | asked
             left = sum([1 << n for n, bits in enumerate(self.sharing) if not bits & used])
@@ -130,6 +134,18 @@ class Halves:
                 for tensor, bits in zip(saved, self.reads)
             ]  # fmt: skip
         return saved
+
+    def _unpacked(self, ctx: Any, asked: int) -> list[Any]:
+        """The saved tensors; None for what was written since, if these tangents are not combined with it."""
+        try:
+            return list(ctx.saved_tensors)
+        except RuntimeError:
+            if asked == self.all:
+                raise
+            saved = torch_adapter.saved_one_by_one(ctx)
+            if any(one is None and bits & asked for one, bits in zip(saved, self.reads)):
+                raise
+            return saved
 
     def _unreached(self, ctx: Any, asked: int) -> frozenset[int]:
         """Which of the gradients no given tangent leads to."""
@@ -144,21 +160,18 @@ class Halves:
         asked = [i for n, i in enumerate(self.wanted) if n not in unreached]
         return tuple(i for i in asked if torch_adapter.engine_needs(edges[self.ordinal[i]][0]))
 
-    def _with_history(self, ctx: Any, tangents: list[Any], needed: tuple[int, ...]) -> tuple[Any, ...]:
+    def _with_history(self, ctx: Any, asked: int, tangents: list[Any], needed: tuple[int, ...]) -> tuple[Any, ...]:
         """Gradients with a history, computed from the inputs and with the random numbers that the forward drew."""
         if not needed:
             return ()
-        return self._with_numbers(ctx, lambda inputs: self.again(inputs, tangents, needed))
+        return self._with_numbers(ctx, asked, lambda inputs: self.again(inputs, tangents, needed))
 
-    def _with_numbers(self, ctx: Any, compute: Callable[[list[Any]], tuple[Any, ...]]) -> tuple[Any, ...]:
+    def _with_numbers(self, ctx: Any, asked: int, compute: Callable[[list[Any]], tuple[Any, ...]]) -> tuple[Any, ...]:
         """`compute` of the inputs of a call, with the random numbers that it drew."""
         if len(ctx.inputs) != self.n_inputs:
             raise RuntimeError(_FREED)
-        if self.kept.versions(ctx.inputs) != ctx.versions:
-            raise RuntimeError(
-                "one of the variables needed for gradient computation has been modified by an inplace operation: "
-                "an input of a compiled function was written after the call"
-            )
+        if self.kept.changed(ctx.inputs, ctx.versions, asked):
+            raise RuntimeError(f"{_WRITTEN} an input of a compiled function was written after the call")
         inputs = given_again(ctx.inputs)
         if ctx.random_state is None:
             return compute(inputs)
@@ -172,7 +185,7 @@ class Halves:
     def results_again(self, ctx: Any, apply: Callable[..., tuple[Any, ...]]) -> tuple[Any, ...]:
         """The results of a call, which are gone, with a history: `kept.replays` says whether they may be asked for."""
         with torch.enable_grad():
-            return self._with_numbers(ctx, lambda inputs: apply(self.kept.before(inputs), *inputs))
+            return self._with_numbers(ctx, -1, lambda inputs: apply(self.kept.before(inputs), *inputs))
 
 
 def autograd_function(halves: Halves) -> type[torch.autograd.Function]:
@@ -248,8 +261,7 @@ def _check_versions(watched: Any) -> None:
         tensor = reference()
         if tensor is not None and version(tensor) != expected:
             raise RuntimeError(
-                "one of the variables needed for gradient computation has been modified by an inplace operation: "
-                f"[{tensor.type()} {list(tensor.shape)}] is at version {tensor._version}; expected version {expected} "
+                f"{_WRITTEN} [{tensor.type()} {list(tensor.shape)}] is at version {tensor._version}; expected version {expected} "
                 "instead. It is an input or an output of a compiled function."
             )
 

@@ -47,10 +47,10 @@ class GradientProgram:
         self.variants: dict[Any, Program] = {}
         self.lock = threading.Lock()
 
-    def __call__(self, inputs: list[Any], tangents: list[torch.Tensor], needed: tuple[int, ...]) -> tuple[Any, ...]:
+    def __call__(self, inputs: list[Any], tangents: list[Any], needed: tuple[int, ...]) -> tuple[Any, ...]:
         values = [*inputs, *tangents]
         if any(map(torch_adapter.is_transformed, tangents)):
-            return self._program(needed)(*values)
+            return self._program(needed, tangents)(*values)
         key = (needed, *[_described(v) for v in values])
         program = self.variants.get(key)
         if program is None:
@@ -61,7 +61,7 @@ class GradientProgram:
         return program(values)
 
     def _variant(self, values: list[Any], needed: tuple[int, ...]) -> Program:
-        program = self._program(needed)
+        program = self._program(needed, values[len(self.captured.inputs) :])
         if len(self.variants) >= _VARIANTS:
             return lambda values: program(*values)
         try:
@@ -73,16 +73,19 @@ class GradientProgram:
             return lambda values: program(*values)
         return lambda values: compiled([v for v in values if isinstance(v, torch.Tensor)])
 
-    def _program(self, needed: tuple[int, ...]) -> Callable[..., tuple[Any, ...]]:
+    def _program(self, needed: tuple[int, ...], tangents: list[Any]) -> Callable[..., tuple[Any, ...]]:
+        """The gradients of `needed`, of the results whose tangents are not None."""
+        asked = [number for number, tangent in enumerate(tangents) if tangent is not None]
         module, count = self.captured.module, len(self.captured.inputs)
 
         def gradients(*values: Any) -> tuple[Any, ...]:
             values = tuple(map(_apart, values))
             given = [v.clone() if i in self.written else v for i, v in enumerate(values[:count])]
             outputs = _run(module, given)
-            roots = [root.find(outputs, given) for root in self.roots]
+            roots = [self.roots[number].find(outputs, given) for number in asked]
             wanted = [values[i] for i in needed]
-            return torch_adapter.gradients(roots, wanted, list(values[count:]), retain_graph=True, create_graph=True)
+            given_to_roots = [values[count + number] for number in asked]
+            return torch_adapter.gradients(roots, wanted, given_to_roots, retain_graph=True, create_graph=True)
 
         return gradients
 

@@ -58,7 +58,7 @@ def sharing(results: Sequence[torch.Tensor]) -> list[int]:
 
 def _saves(node: Node) -> bool:
     """Whether the function keeps a tensor."""
-    return any(_is_kept(node, name) for name in _names_of_saved(type(node)))
+    return any(_is_kept(node, name) for name in _names_of_saved(node.__class__))
 
 
 @functools.cache

@@ -14,8 +14,10 @@ import weakref
 from typing import Any
 
 import torch
+from torch import fx
 
 from pliant.autograd.joint import JointGraph
+from pliant.autograd.partition.partial import reads
 from pliant.autograd.partition.split import Partition
 from pliant.graph.passes.purity import binds_symbols, draws_numbers
 from pliant.graph.unbacked import CHECKS
@@ -48,9 +50,17 @@ class KeptInputs:
         self.absent = [i for i in tensors if i not in read and i in written | loose]
         saved = {s.position for s in parts.saved if s.is_input}
         self.unsaved = [i for i in tensors if i in read and i not in saved and i not in written]
+        self.read = self._tangents_of_unsaved(joint)
         self.passed = [i for i in self.unsaved if inputs[i].fake.requires_grad and not _is_leaf(inputs[i])]
         self.random = any(map(draws_numbers, joint.graph.nodes))
         self.replays = not joint.plan.writes and not checked
+
+    def _tangents_of_unsaved(self, joint: JointGraph) -> list[int]:
+        """For each of `unsaved` the tangents, as bits, whose gradients depend on its values."""
+        if not self.unsaved:
+            return []
+        found = reads(joint.graph, joint.tangents, [g for g in joint.gradients if isinstance(g, fx.Node)])
+        return [found[joint.primals[i]] for i in self.unsaved]
 
     def before(self, inputs: list[Any]) -> list[Any] | None:
         """The inputs with copies of those that are going to be written; None where the inputs will do."""
@@ -67,6 +77,11 @@ class KeptInputs:
 
     def versions(self, inputs: Any) -> list[int]:
         return [inputs[i].version() if type(inputs[i]) is _Passed else version(inputs[i]) for i in self.unsaved]
+
+    def changed(self, inputs: Any, versions: list[int], asked: int) -> bool:
+        """Whether an input that these tangents' gradients depend on was written since."""
+        compared = zip(self.read, self.versions(inputs), versions)
+        return any(bits & asked and now != before for bits, now, before in compared)
 
 
 class _Absent:

@@ -92,7 +92,7 @@ def _getter(output: Output) -> _Get:
             assert_never(output)
 
 
-def _view_getter(source: FromInput | FromResult, steps: tuple[ViewStep, ...], leaf: bool) -> _Get:
+def _view_getter(source: FromInput | FromResult | SameAs, steps: tuple[ViewStep, ...], leaf: bool) -> _Get:
     find = _getter(source)
 
     def get(inputs: Sequence[Any], results: Any, made: list[Any]) -> Any:

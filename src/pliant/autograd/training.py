@@ -86,13 +86,17 @@ def bump_versions(inputs: list[Any], written: list[int]) -> None:
 class Backwards:
     """The backward, compiled once for each set of tangents that are given, by whichever thread comes first.
 
-    `reads`: for each symbol and saved tensor the tangents that it is combined with, as bits.
+    `reached`: for each gradient the tangents that eager's engine gets to it from, as bits. `reads`: for each symbol and
+    saved tensor the tangents that it is combined with, as bits.
     """
 
-    def __init__(self, graph: AtenGraph, n_tangents: int, compile_aten: AtenCompiler) -> None:
-        self.graph, self.compile_aten = graph, compile_aten
-        self.first_tangent = len(graph.graph.find_nodes(op="placeholder")) - n_tangents
-        self.reads = reads(graph.graph, self.first_tangent)
+    def __init__(self, graph: AtenGraph, n_tangents: int, reached: list[int], compile_aten: AtenCompiler) -> None:
+        self.graph, self.reached, self.compile_aten = graph, reached, compile_aten
+        holders = list(graph.graph.find_nodes(op="placeholder"))
+        self.first_tangent = len(holders) - n_tangents
+        gradients: Any = next(iter(graph.graph.find_nodes(op="output"))).args[0]
+        found = reads(graph.graph, holders[self.first_tangent :], gradients)
+        self.reads = [found[node] for node in holders[: self.first_tangent]]
         self.lock = threading.Lock()
         self.found: dict[int, Runnable | None] = {}
 
@@ -118,7 +122,7 @@ class Backwards:
     def _partial(self, missing: int) -> Runnable | None:
         first, found = self.first_tangent, None
         if len(self.found) <= _PARTIAL:
-            found = without(self.graph, first, missing)
+            found = without(self.graph, first, missing, [bool(bits & ~missing) for bits in self.reached])
         if found is None:
             return None
         graph, kept = found
@@ -137,7 +141,8 @@ def training(
 ) -> Call:
     """The callable of a program that has a backward. `build` compiles the gradient as a program of its own."""
     assert parts.backward is not None
-    backward = Backwards(parts.backward, len(parts.tangents), compile_aten)
+    reached = [joint.reached_by[i] for i in parts.wanted]
+    backward = Backwards(parts.backward, len(parts.tangents), reached, compile_aten)
     if parts.symbols:
         backward.get()
     kept = KeptInputs(joint, parts)

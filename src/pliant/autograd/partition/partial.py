@@ -10,6 +10,8 @@ Holds:  a backward is linear in its tangents, so what only missing ones lead to 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from typing import Any
 
 import torch
@@ -25,36 +27,39 @@ from pliant.torch_adapter import append_node
 _aten = torch.ops.aten
 
 
-def reads(graph: fx.Graph, first_tangent: int) -> list[int]:
-    """For each placeholder before the tangents, the tangents that are combined with what is computed from it, as bits."""
-    reaching, read = _reaching(graph, first_tangent), dict[fx.Node, int]()
+def reads(graph: fx.Graph, tangents: list[fx.Node], gradients: list[fx.Node]) -> dict[fx.Node, int]:
+    """For each node the tangents, as bits, that are combined with what is computed from it."""
+    reaching, read = _reaching(graph, tangents), dict[fx.Node, int]()
+    given = set(gradients)
     for node in reversed(graph.nodes):
-        found = -1 if any(user.op == "output" for user in node.users) else 0
+        read[node] = -1 if node in given else 0
         for user in node.users:
-            found |= reaching[user] or read[user]
-        read[node] = found
-    return [read[node] for node in list(graph.nodes)[:first_tangent]]
+            read[node] |= reaching[user] or read[user]
+    return read
 
 
-def _reaching(graph: fx.Graph, first_tangent: int) -> dict[fx.Node, int]:
+def _reaching(graph: fx.Graph, tangents: list[fx.Node]) -> dict[fx.Node, int]:
     """For each node the tangents that it depends on, as bits."""
-    bits: dict[fx.Node, int] = {}
-    for position, node in enumerate(graph.nodes):
-        is_tangent = node.op == "placeholder" and position >= first_tangent
-        bits[node] = 1 << position - first_tangent if is_tangent else 0
-        for argument in node.all_input_nodes:
-            bits[node] |= bits[argument]
+    bits = {node: 1 << number for number, node in enumerate(tangents)}
+    for node in graph.nodes:
+        if node.op != "output":
+            bits[node] = functools.reduce(operator.or_, map(bits.__getitem__, node.all_input_nodes), bits.get(node, 0))
+        else:
+            bits[node] = 0
     return bits
 
 
-def without(aten: AtenGraph, first_tangent: int, missing: int) -> tuple[AtenGraph, list[int]] | None:
+def without(
+    aten: AtenGraph, first_tangent: int, missing: int, reached: list[bool]
+) -> tuple[AtenGraph, list[int]] | None:
     """The graph that is given the other tangents only, and which of the placeholders before them it takes.
 
-    None where the tangents cannot be told apart. Gradients to which no given tangent leads are None.
+    None where the tangents cannot be told apart. Gradients to which no given tangent leads are None, or zeros if
+    `reached` says that autograd gets there.
     """
     if any(map(binds_symbols, aten.graph.nodes)):
         return None
-    pruned = _Pruned(aten.graph, first_tangent, missing)
+    pruned = _Pruned(aten.graph, first_tangent, missing, reached)
     if not pruned.run():
         return None
     dce(pruned.graph)
@@ -78,17 +83,18 @@ def _is_dense(value: torch.Tensor) -> bool:
 class _Pruned:
     """A copy of a backward graph in which what the missing tangents lead to is absent."""
 
-    def __init__(self, graph: fx.Graph, first_tangent: int, missing: int) -> None:
-        self.old, self.graph = graph, fx.Graph()
-        self.missing, self.reaching = missing, _reaching(graph, first_tangent)
+    def __init__(self, graph: fx.Graph, first_tangent: int, missing: int, reached: list[bool]) -> None:
+        self.old, self.graph, self.reached = graph, fx.Graph(), reached
+        tangents = list(graph.find_nodes(op="placeholder"))[first_tangent:]
+        self.missing, self.reaching = missing, _reaching(graph, tangents)
         self.copies: dict[fx.Node, fx.Node] = {}
 
     def run(self) -> bool:
         for node in self.old.nodes:
             if node.op == "output":
                 values: Any = node.args[0]
-                self.graph.output(tuple(self.copies[v] if self.present(v) else None for v in values))
-            elif node.op == "placeholder" or self.present(node):
+                return self.end(values)
+            if node.op == "placeholder" or self.present(node):
                 absent = [a for a in node.all_input_nodes if not self.present(a)]
                 if not absent:
                     self.copy(node)
@@ -108,18 +114,33 @@ class _Pruned:
                 self.copies[node] = self.copies[left]
                 return True
         for one in absent:
-            value = one.meta["val"]
-            if not isinstance(value, torch.Tensor) or not _is_dense(value):
+            zeros = self.zeros(one)
+            if zeros is None:
                 return False
-            zeros = self.graph.call_function(
-                _aten.full.default, (list(value.shape), 0), {"dtype": value.dtype, "device": value.device}
-            )
-            zeros.meta = {"val": value, "stage": "backward"}
             self.copies[one] = zeros
         self.copy(node)
         for one in absent:
             del self.copies[one]
         return True
+
+    def end(self, gradients: list[fx.Node]) -> bool:
+        values = [self.copies[one] if self.present(one) else None for one in gradients]
+        for place, reached in enumerate(self.reached):
+            if reached and values[place] is None:
+                values[place] = self.zeros(gradients[place])
+                if values[place] is None:
+                    return False
+        self.graph.output(tuple(values))
+        return True
+
+    def zeros(self, like: fx.Node) -> fx.Node | None:
+        value = like.meta["val"]
+        if not isinstance(value, torch.Tensor) or not _is_dense(value):
+            return None
+        options: dict[str, Any] = {"dtype": value.dtype, "device": value.device}
+        made = self.graph.call_function(_aten.full.default, (list(value.shape), 0), options)
+        made.meta = {"val": value, "stage": "backward"}
+        return made
 
     def copy(self, node: fx.Node) -> None:
         args = fx.map_arg(node.args, self.copies.__getitem__)
