@@ -26,6 +26,7 @@ sum(t) ;; sum(t, n) ;; max(t) ;; max(n, 2) ;; min(t, key=lambda v: -v) ;; sorted
 sorted(t, key=lambda v: v % 3) ;; sorted([(n,'a'),(1,'b')]) ;; divmod(n, 2) ;; pow(n, 2) ;; pow(n,2,5) ;; pow(2,n)
 n**n ;; 2**-n ;; n/2 ;; n//2 ;; -n//2 ;; n%3
 -n%3 ;; 7%n ;; n<<1 ;; 1<<n ;; n>>1 ;; n&1
+n in {3: 1, 'a': 2} ;; n + 0.5 in {3.5, 4.5} ;; n in frozenset([True, 2.0]) ;; math.pow(n, -.8) ;; math.pow(2, n) ;; math.pow(-n, .5) ;; math.pow(n - 3, -1)
 n|8 ;; n^1 ;; ~n ;; abs(-n) ;; round(n/3, 2) ;; round(n)
 round(n, -1) ;; int(n/2) ;; float(n) ;; complex(n) ;; bool(n) ;; str(n)
 repr(n) ;; f'{n}' ;; f'{n:5}' ;; f'{n:>5}|' ;; f'{n!r:^7}' ;; f'{n:.2f}'
@@ -100,3 +101,20 @@ def test_agrees_with_python(lines):
             want, got = function(torch.ones(rows, 2), n)[1], compiled(torch.ones(rows, 2), n)[1]
             wrong = [(line, g, w) for line, g, w in zip(lines, got, want) if not same(g, w)]
             assert not wrong, (rows, n, wrong)
+
+
+def test_numbers_looked_for_in_a_table_need_no_code_of_their_own():
+    table = collections.Counter([4, 6])
+    state = {"n": 1}
+
+    @pliant.compile(backend="eager")
+    def count(x):
+        state["n"] += 1
+        return x + math.pow(state["n"], -0.5) if state["n"] not in table else x
+
+    pliant.reset()
+    for _ in range(9):
+        x, number = torch.zeros(2), state["n"] + 1
+        expected = 0.0 if number in table else number**-0.5
+        assert count(x)[0].item() == pytest.approx(expected)
+    assert pliant.stats()["graphs"] <= 4

@@ -243,6 +243,8 @@ def contains(t: Tracer, container: Any, item: Any) -> bool:
     world = t.world
     container = concrete(world.resolve(container))
     cls = type(container)
+    if type(item) in SYMBOLIC_TYPES and cls in (*DICT_TYPES, set, frozenset) and len(container) <= _FEW_KEYS:
+        return _has_number(t, container, item)
     if (cls in DICT_TYPES or cls is set and not world.has_changes(container)) and world.needs_guards(container):
         return world.contains(container, t.hashable(item))
     method = python_method(t, container, "__contains__")
@@ -255,6 +257,18 @@ def contains(t: Tracer, container: Any, item: Any) -> bool:
     if cls in (str, bytes, range, types.MappingProxyType):
         return bool(t.native(operator.contains, container, concrete(item)))
     return _contains_by_iteration(t, container, item)
+
+
+_FEW_KEYS = 32
+
+
+def _has_number(t: Tracer, container: Any, item: Any) -> bool:
+    """Whether a number that varies is in a dict or a set: it differs from each of the numbers there, or is one of them."""
+    keys = t.world.keys_of(container) if t.world.needs_guards(container) and isinstance(container, dict) else None
+    numbers = [key for key in t.sequence(container) if isinstance(key, (int, float))] if keys is None else keys
+    return any(
+        bool(concrete(truth(t, compare(t, "==", key, item)))) for key in numbers if isinstance(key, (int, float))
+    )
 
 
 def _contains_by_iteration(t: Tracer, container: Any, item: Any) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from torch.optim.rmsprop import rmsprop
 from torch.optim.rprop import rprop
 from torch.optim.sgd import sgd
 
+from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.skipped_steps import may_skip, step_by_rows, unscale
 from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs
 from pliant.capture.torch_calls import call_torch
@@ -151,6 +153,14 @@ def _without_branches(function: Any) -> Handler:
 TABLE |= {function: _unfused(function) for function in (adam, adamw, sgd, adagrad)}
 TABLE |= {f: functools.partial(_by_rows, f) for f in (adadelta, adamax, nadam, rmsprop)}
 TABLE |= {function: _without_branches(function) for function in (radam, asgd, rprop)}
+
+
+def _refused(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    raise GraphBreak("unsupported-operator", "a hand-written kernel for lists of tensors, called by the program")
+
+
+_FUSED = [name for name in dir(torch._C._VariableFunctions) if re.fullmatch("_fused_(ada|sgd).*_", name)]
+TABLE |= {getattr(torch, name): _refused for name in _FUSED}
 
 
 # ---- what an optimizer keeps

@@ -302,6 +302,16 @@ def _pow(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return t.native(pow, *map(concrete, (base, exponent, *modulus)))
 
 
+@handles(math.pow)
+def _math_pow(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """Of a positive base it is `**` of floats."""
+    if len(args) == 2 and any(type(a) in SYMBOLIC_TYPES for a in args):
+        base, exponent = (t.call(float, (a,), {}) for a in args)
+        if concrete(operators.truth(t, operators.compare(t, ">", base, 0.0))):
+            return operators.binary(t, "**", base, exponent)
+    return t.native(math.pow, *map(concrete, args))
+
+
 @handles(divmod)
 def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     for method, a, b in operators.ordered_methods(t, args[0], args[1], "__divmod__", "__rdivmod__"):
