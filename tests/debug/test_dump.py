@@ -41,3 +41,9 @@ def test_one_numbered_file_a_stage(tmp_path):
 
 def test_every_kind_of_file_is_a_kind_of_event():
     assert set(dump.FILES) <= set(events.KINDS)
+
+
+def test_guards_of_a_program_share_a_file(tmp_path):
+    for name, text in (("f", "one"), ("f", "two"), ("g", "three")):
+        dump.write_event(tmp_path, events.Event("guard", 0.0, 0, {"name": name, "text": text, "where": "f.py:1"}))
+    assert [len(one.read_text().splitlines()) for one in sorted(tmp_path.iterdir())] == [2, 1]

@@ -29,6 +29,7 @@ FILES: dict[str, str] = {
 # How a stage is called in `PLIANT_DEBUG`; kinds and log channels are understood too.
 _STAGES = {"graph": "graph_code", "guards": "guard", "kernels": "output_code", "code": "output_code"}
 _numbers = itertools.count()
+_latest = Path()  # the file written last
 
 
 def install() -> None:
@@ -44,12 +45,17 @@ def install() -> None:
 
 
 def write_event(folder: Path, event: events.Event) -> Path:
-    """Write one text; returns its path."""
+    """Write one text; returns its path. Guards follow one another: those of one program share a file."""
+    global _latest
     folder.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"\W+", "_", str(event.fields.get("name", "graph")))
-    path = folder / f"{next(_numbers):04}-{name}-{FILES[event.kind]}"
-    path.write_text(event.line + "\n")
-    return path
+    ending = f"-{name}-{FILES[event.kind]}"
+    if event.kind != "guard" or _latest.parent != folder or not _latest.name.endswith(ending):
+        _latest = folder / f"{next(_numbers):04}{ending}"
+        _latest.unlink(missing_ok=True)
+    with _latest.open("a") as file:
+        file.write(event.line + "\n")
+    return _latest
 
 
 def print_event(event: events.Event) -> None:
