@@ -95,5 +95,48 @@ def test_reentrant_without_a_gradient_for_its_arguments():
         return checkpoint(layer, x, use_reentrant=True)
 
     with pytest.warns(UserWarning, match="None of the inputs have requires_grad"):
-        y = pliant.compile(f)(X.detach())
+        y = pliant.compile(f, fullgraph=True)(X.detach())
     assert not y.requires_grad
+
+
+def test_without_saying_which():
+    with pytest.warns(UserWarning, match="use_reentrant"):
+        check(lambda x, w: checkpoint(block, x, w) * 2, X, W)
+
+
+def test_a_function_that_makes_the_contexts():
+    def contexts():
+        return create_selective_checkpoint_contexts([torch.ops.aten.mm.default])
+
+    check(lambda x, w: checkpoint(block, x, w, use_reentrant=False, context_fn=contexts), X, W)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_what_runs_twice_breaks(reentrant):
+    """Eager runs the function once more in the backward, its effects too."""
+
+    def calls(compile_it):
+        torch.manual_seed(0)
+        norm, seen = torch.nn.BatchNorm1d(5), []
+
+        def region(x):
+            seen.append(tuple(x.shape))
+            return norm(x).sin()
+
+        compiled = compile_it(
+            lambda x: checkpoint(norm, checkpoint(region, x, use_reentrant=reentrant), use_reentrant=reentrant)
+        )
+        compiled(X).sum().backward()
+        return len(seen), norm.running_mean, norm.num_batches_tracked
+
+    torch.testing.assert_close(calls(pliant.compile), calls(lambda f: f))
+
+
+def test_a_compiled_function_inside_is_differentiated_twice():
+    compiled = pliant.compile(block)
+    found = []
+    for function in (compiled, block):
+        y = checkpoint(function, X, W, use_reentrant=False)
+        (first,) = torch.autograd.grad(y.sum(), X, create_graph=True)
+        found.append([y, first, *torch.autograd.grad(first.pow(2).sum(), (X, W))])
+    torch.testing.assert_close(*found)

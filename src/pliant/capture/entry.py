@@ -252,7 +252,8 @@ def _graph_call(
 def is_of_operator(error: BaseException) -> bool:
     """Whether an operator of the graph failed, or what was assumed of its data, when nothing was written yet.
 
-    A backend of the user's may have errors of its own.
+    A backend of the user's may have errors of its own. `checkpoint` ends what it runs again by an error, raised where
+    values are saved.
     """
     if getattr(error, WROTE, False):
         return False
@@ -262,7 +263,7 @@ def is_of_operator(error: BaseException) -> bool:
         if frame.tb_frame.f_code.co_filename.startswith("<eval_with_key>"):
             return True
         frame = frame.tb_next
-    return last.partition(".")[0] in ("", "pliant", "torch")
+    return last.partition(".")[0] in ("", "pliant", "torch") and last != "torch.utils.checkpoint"
 
 
 def _classes(trace: Trace, writer: GuardWriter, outputs: list[str]) -> list[str]:

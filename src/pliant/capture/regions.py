@@ -117,6 +117,12 @@ def without_effects(t: Tracer, what: str) -> Iterator[None]:
         raise GraphBreak("side-effect-call", f"{what} has side effects")
 
 
+def versions(graphs: Iterable[fx.Graph]) -> dict[int, int]:
+    """How often each tensor of the graphs was written so far; those that enter later are new."""
+    values = [node.meta.get("val") for graph in graphs for node in graph.nodes]
+    return {id(one): one._version for one in tensors_in(values)}
+
+
 def tensors_in(value: Any) -> list[FakeTensor]:
     """The tensors in nested builtin containers."""
     if isinstance(value, FakeTensor):

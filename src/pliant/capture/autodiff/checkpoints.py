@@ -2,22 +2,28 @@
 
 In:     the function, its arguments and the options of `checkpoint`.
 Out:    the function's result; nodes with `meta["recompute"]`, the number of the innermost region they belong to.
-Holds:  one pass over the function: what is random in it is drawn once, and Python in it runs once (eager runs it again in the
-        backward). Whether values are kept or computed again is the partitioner's choice, which follows the marks.
+Holds:  one pass over the function: what is random in it is drawn once. A function that changes the world, which eager
+        does once more in the backward, breaks where gradients are recorded. Whether values are kept or computed again
+        is the partitioner's choice, which follows the marks.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils.checkpoint
+from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers import handles
-from pliant.capture.regions import tensors_in
+from pliant.capture.regions import tensors_in, versions, without_effects
+from pliant.capture.trace import CallEffect
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -31,33 +37,71 @@ def _checkpoint(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     function, *given = args
     options = {name: kwargs[name] for name in _OPTIONS if name in kwargs}
     rest = {name: value for name, value in kwargs.items() if name not in options}
-    if not _known_policy(options.get("context_fn")):
+    if not _known_policy(t, options.get("context_fn")):
         raise GraphBreak("unknown-call", "checkpoint with a context_fn of its own")
-    if options.get("use_reentrant") is None and "use_reentrant" in options or "use_reentrant" not in options:
-        raise GraphBreak("side-effect-call", "checkpoint without use_reentrant, which warns")
+    reentrant = options.get("use_reentrant")
+    if reentrant is None:
+        t.world.effects_in_order.append(CallEffect(_warn_of_reentrancy, (), {}))
     marks, t.recorder.marks = t.recorder.marks, {**t.recorder.marks, "recompute": next(_numbers)}
     try:
-        if options["use_reentrant"]:
+        if reentrant is None or reentrant:
             return _reentrant(t, function, tuple(given), rest)
-        return t.call(function, tuple(given), rest)
+        with _twice(t) if torch.is_grad_enabled() else nullcontext():
+            return t.call(function, tuple(given), rest)
     finally:
         t.recorder.marks = marks
 
 
-def _known_policy(context: Any) -> bool:
+@contextmanager
+def _twice(t: Tracer) -> Iterator[None]:
+    """Break at what eager would do once more in the backward."""
+    graph, before = t.recorder.graph, versions((t.recorder.graph,))
+    known = set(graph.nodes)
+    with without_effects(t, "a checkpointed function"):
+        yield
+    seen = [node.meta.get("val") for node in graph.nodes if node in known or node.op == "placeholder"]
+    if any(one._version != before.get(id(one), 0) for one in tensors_in(seen)):
+        raise GraphBreak("side-effect-call", "a checkpointed function writes a tensor from outside")
+
+
+def _warn_of_reentrancy() -> None:
+    checkpoint = torch.utils.checkpoint.checkpoint
+    with torch.enable_grad():
+        checkpoint(torch.neg, torch.zeros((), requires_grad=True), preserve_rng_state=False)
+
+
+def _known_policy(t: Tracer, context: Any) -> bool:
     """Policies choose what is kept: that changes no values."""
     if context is None or context is torch.utils.checkpoint.noop_context_fn:
         return True
-    return (
-        isinstance(context, functools.partial)
-        and context.func is torch.utils.checkpoint.create_selective_checkpoint_contexts
-    )
+    if isinstance(context, functools.partial) and context.func is create_selective_checkpoint_contexts:
+        return True
+    if not isinstance(context, types.FunctionType) or create_selective_checkpoint_contexts.__name__ not in _names(
+        context
+    ):
+        return False
+    return all(isinstance(one, _SELECTIVE) for one in t.native(context))
+
+
+_SELECTIVE = tuple(map(type, create_selective_checkpoint_contexts([])))
+
+
+def _names(function: types.FunctionType) -> tuple[str, ...]:
+    return function.__code__.co_names + function.__code__.co_freevars
 
 
 def _reentrant(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Eager makes one node of autograd, which needs a gradient only if an argument does."""
     if kwargs:
         raise GraphBreak("bad-call", "a reentrant checkpoint takes no keyword arguments")
-    if not torch.is_grad_enabled() or any(one.requires_grad for a in args for one in tensors_in(a)):
+    if not torch.is_grad_enabled():
         return t.call(function, args, kwargs)
-    raise GraphBreak("side-effect-call", "a reentrant checkpoint of arguments without gradients, which warns")
+    if any(one.requires_grad for a in args for one in tensors_in(a)):
+        with _twice(t):
+            return t.call(function, args, kwargs)
+    t.world.effects_in_order.append(CallEffect(torch.utils.checkpoint.check_backward_validity, ((),), {}))
+    t.call(torch._C._set_grad_enabled, (False,), {})
+    try:
+        return t.call(function, args, kwargs)
+    finally:
+        t.call(torch._C._set_grad_enabled, (True,), {})

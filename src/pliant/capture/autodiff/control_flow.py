@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers import handles
-from pliant.capture.regions import Region, record_module, without_effects
+from pliant.capture.regions import Region, record_module, versions, without_effects
 from pliant.capture.torch_calls import SPECIAL_MODULES
 from pliant.graph.control_flow import AssociativeScan, Branch, ControlFlow, Scan, While
 from pliant.graph.fake_tensor import FakeTensor
@@ -69,7 +69,7 @@ def _trace(t: Tracer, function: Any, slices: list[Any], arrange: Callable[[list[
     """The graph of `function(*arrange(parameters))`, its parameters tensors like `slices`."""
     region = Region(t.recorder, differentiated=bool(slices))
     grad = torch.is_grad_enabled()
-    before = _versions(region)
+    before = versions(region.readable)
     with region.active(), without_effects(t, "a body of control flow"):
         parameters = [region.fresh(one) for one in slices]
         before |= {id(one): one._version for one in parameters}
@@ -85,12 +85,6 @@ def _trace(t: Tracer, function: Any, slices: list[Any], arrange: Callable[[list[
         if not isinstance(value, (FakeTensor, torch.SymInt)):
             raise GraphBreak("unsupported-tensor", "a body of control flow closes over a symbolic number")
     return _Body(module, region.lifted[len(slices) :], leaves, spec)
-
-
-def _versions(region: Region) -> dict[int, int]:
-    """How often each tensor was written that a region may read; those it reads first are new."""
-    values = [node.meta.get("val") for graph in region.readable for node in graph.nodes]
-    return {id(one): one._version for one in pytree.tree_leaves(values) if isinstance(one, FakeTensor)}
 
 
 def _tensors(t: Tracer, value: Any, what: str) -> tuple[list[FakeTensor], Any]:
