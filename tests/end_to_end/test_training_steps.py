@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.optim import swa_utils
 
 import pliant
 
@@ -84,3 +85,54 @@ def test_gradients_that_eager_still_has_are_kept():
     x = torch.arange(3.0)
     (_, kept), (_, expected) = pliant.compile(step)(x), step(x)
     assert torch.equal(torch.autograd.grad(kept, v)[0], torch.autograd.grad(expected, v)[0])
+
+
+AVERAGES = {
+    "plain": {},
+    "buffers": {"use_buffers": True},
+    "several": {"multi_avg_fn": swa_utils.get_ema_multi_avg_fn(0.9)},
+    "single": {"avg_fn": swa_utils.get_ema_avg_fn(0.9)},
+    "of the program": {"avg_fn": lambda average, one, count: average * 0.5 + one / (count + 1)},
+}
+
+
+@pytest.mark.parametrize("name", AVERAGES)
+def test_averaged_models(name):
+    results = []
+    for compile_it in (True, False):
+        pliant.reset()
+        net = nn.Sequential(model(), nn.BatchNorm1d(3))
+        average = swa_utils.AveragedModel(net, **AVERAGES[name])
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad()  # noqa: B023
+            net(x).pow(2).sum().backward()  # noqa: B023
+            optimizer.step()  # noqa: B023
+            average.update_parameters(net)  # noqa: B023
+
+        run = pliant.compile(step) if compile_it else step
+        for number in range(4):
+            run(torch.randn(5, 6, generator=torch.Generator().manual_seed(number)))
+        results.append(average.state_dict())
+        if compile_it and name != "of the program":
+            assert (pliant.stats()["graphs"], pliant.stats()["graph_breaks"]) == (2, 0)
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)
+
+
+def test_search_directions_of_their_own():
+    """LBFGS asks for values at every turn, and calls a closure of the program."""
+    results = []
+    for compile_it in (True, False):
+        parameters = [nn.Parameter(torch.linspace(0.1, 1, 6, dtype=torch.float64).view(2, 3))]
+        optimizer = torch.optim.LBFGS(parameters, lr=0.1, max_iter=4, line_search_fn="strong_wolfe")
+
+        def closure():
+            optimizer.zero_grad()  # noqa: B023
+            loss = parameters[0].pow(2).sum() + parameters[0].sin().sum()  # noqa: B023
+            loss.backward()
+            return loss
+
+        step = pliant.compile(optimizer.step) if compile_it else optimizer.step
+        results.append([[step(closure).detach() for _ in range(3)], parameters])
+    torch.testing.assert_close(*results)

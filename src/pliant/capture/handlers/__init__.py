@@ -6,6 +6,7 @@ Holds:  one module a theme; importing this package fills the tables.
 """
 
 from pliant.capture.handlers import (
+    averaged_models,
     classes,
     copies,
     data_dependent,
@@ -53,7 +54,8 @@ __all__ = [
 ]
 
 assert (
-    classes
+    averaged_models
+    and classes
     and copies
     and warning_filters
     and data_dependent
