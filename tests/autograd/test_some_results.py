@@ -98,3 +98,17 @@ def test_what_is_written_between_matters_to_what_reads_it():
 def test_views_of_storage_behind_detach_have_no_history():
     for f in (lambda x: x.data.as_strided((2,), (1,), 1), lambda x: x.detach().as_strided((2,), (1,), 1)):
         assert not pliant.compile(f)(_world()[0]).requires_grad
+
+
+def test_writes_concern_the_results_that_read_what_was_written():
+    def program(x, p, q):
+        return (x * 2).sin().sum(), p.exp(), q * 2
+
+    for f in (program, pliant.compile(program)):
+        x, p, q = _world()
+        first, second, _ = f(x, p * 1, q)
+        with torch.no_grad():
+            second.mul_(2)
+        first.backward()
+        with pytest.raises(RuntimeError, match="modified by an inplace"):
+            second.sum().backward()

@@ -158,7 +158,7 @@ def _plan_output(plan: OutputPlan, value: Any, inputs: list[Any], shared: set[in
         if value is inputs[base.input]:
             return FromInput(base.input)
         return _view_of(plan, FromInput(base.input), alias, base.fake)
-    if alias.parent is not None and (id(base) in shared or _is_one_of_several(alias)):
+    if alias.parent is not None and (id(base) in shared or _is_one_of_several(alias) or _is_from_function(alias)):
         return _view_of(plan, FromResult(plan.add_result(base.fake)), alias, base.fake)
     return FromResult(plan.add_result(value), leaf=value.requires_grad and value.grad_fn is None)
 
@@ -168,6 +168,11 @@ def _is_one_of_several(alias: Alias) -> bool:
     if not alias.fake.requires_grad:
         return False
     return any(step.index is not None and step.grad_enabled for step in alias.steps())
+
+
+def _is_from_function(alias: Alias) -> bool:
+    """Whether a custom function returned it, or what it is a view of, in the memory of what it was given."""
+    return alias.fake.grad_fn is not None and not all(map(_keeps_history, alias.steps()))
 
 
 def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, base: FakeTensor) -> Output:

@@ -87,7 +87,7 @@ class Halves:
             return tuple(gradients)
         arguments = [*ctx.numbers, *self._saved(ctx, asked)]
         if ctx.watched:
-            _check_versions(ctx.watched)
+            _check_versions(ctx.watched, asked)
         run = None
         transformed = any(map(torch_adapter.is_transformed, given))
         history = torch.is_grad_enabled()
@@ -226,7 +226,7 @@ class Backwards(Protocol):
 
 
 def _unchanged(tensor: torch.Tensor, expected: int) -> torch.Tensor:
-    _check_versions([(lambda: tensor, expected)])
+    _check_versions([(lambda: tensor, expected, -1)], -1)
     return tensor
 
 
@@ -256,9 +256,9 @@ def _spare_hooks(function: Any) -> None:
     torch_adapter.after_backward(restore)
 
 
-def _check_versions(watched: Any) -> None:
-    for reference, expected in watched:
-        tensor = reference()
+def _check_versions(watched: Any, asked: int) -> None:
+    for reference, expected, read in watched:
+        tensor = reference() if read & asked else None
         if tensor is not None and version(tensor) != expected:
             raise RuntimeError(
                 f"{_WRITTEN} [{tensor.type()} {list(tensor.shape)}] is at version {tensor._version}; expected version {expected} "

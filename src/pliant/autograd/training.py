@@ -24,7 +24,7 @@ from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.joint import JointGraph
 from pliant.autograd.kept_inputs import KeptInputs, version
 from pliant.autograd.outputs import OutputMaker
-from pliant.autograd.partition.partial import reads, without
+from pliant.autograd.partition.partial import reaching_tangents, reads, without
 from pliant.autograd.partition.split import Partition
 from pliant.debug import events
 from pliant.gc_pause import GcPause
@@ -222,13 +222,31 @@ class _Watched:
         self.inputs = [i for i, n in now.items() if _eager_saves(n) and i not in saved_inputs and i not in outside]
         results = enumerate(values[: parts.n_results])
         self.results = [i for i, node in results if i not in saved_results and _eager_saves(node)]
+        watched = [*[now[i] for i in self.inputs], *[values[i] for i in self.results]]
+        self.read = list(map(_tangents_reading(joint), watched)) if watched else []
 
     def __bool__(self) -> bool:
         return bool(self.inputs or self.results)
 
-    def versions(self, inputs: list[Any], results: Any) -> list[tuple[Any, int]]:
+    def versions(self, inputs: list[Any], results: Any) -> list[tuple[Any, int, int]]:
+        """(the tensor, its version, the tangents, as bits, whose gradients read it)."""
         tensors = [*[inputs[i] for i in self.inputs], *[results[i] for i in self.results]]
-        return [(weakref.ref(tensor), version(tensor)) for tensor in tensors]
+        return [(weakref.ref(tensor), version(tensor), bits) for tensor, bits in zip(tensors, self.read)]
+
+
+def _tangents_reading(joint: JointGraph) -> Callable[[fx.Node], int]:
+    """A function that says of a value which tangents, as bits, are combined with it or with what shares its memory."""
+    reaching, found = reaching_tangents(joint.graph, joint.tangents), dict[fx.Node, int]()
+    for node in joint.graph.nodes:
+        for argument in node.all_input_nodes if reaching[node] else ():
+            root = memory_root(argument)
+            found[root] = found.get(root, 0) | reaching[node]
+
+    def reading(value: fx.Node) -> int:
+        written = value.args[1] if value.target is _copy else value
+        return found.get(memory_root(written), -1) if isinstance(written, fx.Node) else -1
+
+    return reading
 
 
 def _eager_saves(value: Any) -> bool:

@@ -29,7 +29,7 @@ _aten = torch.ops.aten
 
 def reads(graph: fx.Graph, tangents: list[fx.Node], gradients: list[fx.Node]) -> dict[fx.Node, int]:
     """For each node the tangents, as bits, that are combined with what is computed from it."""
-    reaching, read = _reaching(graph, tangents), dict[fx.Node, int]()
+    reaching, read = reaching_tangents(graph, tangents), dict[fx.Node, int]()
     given = set(gradients)
     for node in reversed(graph.nodes):
         read[node] = -1 if node in given else 0
@@ -38,7 +38,7 @@ def reads(graph: fx.Graph, tangents: list[fx.Node], gradients: list[fx.Node]) ->
     return read
 
 
-def _reaching(graph: fx.Graph, tangents: list[fx.Node]) -> dict[fx.Node, int]:
+def reaching_tangents(graph: fx.Graph, tangents: list[fx.Node]) -> dict[fx.Node, int]:
     """For each node the tangents that it depends on, as bits."""
     bits = {node: 1 << number for number, node in enumerate(tangents)}
     for node in graph.nodes:
@@ -86,7 +86,7 @@ class _Pruned:
     def __init__(self, graph: fx.Graph, first_tangent: int, missing: int, reached: list[bool]) -> None:
         self.old, self.graph, self.reached = graph, fx.Graph(), reached
         tangents = list(graph.find_nodes(op="placeholder"))[first_tangent:]
-        self.missing, self.reaching = missing, _reaching(graph, tangents)
+        self.missing, self.reaching = missing, reaching_tangents(graph, tangents)
         self.copies: dict[fx.Node, fx.Node] = {}
 
     def run(self) -> bool:
