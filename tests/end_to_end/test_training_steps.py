@@ -120,6 +120,7 @@ def test_averaged_models(name):
     torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore::pliant.errors.PliantWarning")  # of the number of compilations
 def test_search_directions_of_their_own():
     """LBFGS asks for values at every turn, and calls a closure of the program."""
     results = []

@@ -28,7 +28,8 @@ _UPDATE: Any = AveragedModel.update_parameters
 def _update_parameters(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     averages = [t.get_attr(args[0], name) for name in ("avg_fn", "multi_avg_fn")]
     ours = all(one is None or _is_ours(one) for one in averages)
-    return t.inline(_updated if ours else _UPDATE, args, kwargs)
+    function: Any = _updated if ours else _UPDATE
+    return t.inline(function, args, kwargs)
 
 
 def _is_ours(function: Any) -> bool:
@@ -60,8 +61,8 @@ def _average(self: Any, own: list[Any], given: list[Any], count: Any) -> None:
     if self.multi_avg_fn:
         self.multi_avg_fn(own, given, count)
     elif self.avg_fn is None and own[0].device.type in _get_foreach_kernels_supported_devices():
-        get_swa_multi_avg_fn()(own, given, count)
+        get_swa_multi_avg_fn()(own, given, count)  # type: ignore[no-untyped-call]
     else:
-        average = self.avg_fn or get_swa_avg_fn()
+        average = self.avg_fn or get_swa_avg_fn()  # type: ignore[no-untyped-call]
         for one, other in zip(own, given):
             one.copy_(average(one, other, count))
