@@ -390,3 +390,51 @@ class Linear(Function):
 def test_in_a_module():
     layer = Layer()
     check(lambda layer, x: layer(x).relu(), layer, X)
+
+
+class Mapped(Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, w):
+        return x.sin() * w, x.sum()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs, output[0])
+
+    @staticmethod
+    def backward(ctx, g, h):
+        x, w, y = ctx.saved_tensors
+        return g * x.cos() * w + h * y.cos(), (g * x.sin()).sum_to_size(w.shape)
+
+
+@pytest.mark.parametrize(
+    "transformed",
+    [
+        lambda x, w: torch.func.grad(lambda a: Mapped.apply(a, w)[0].sum())(x),
+        lambda x, w: torch.vmap(Mapped.apply, in_dims=(0, None))(x, w),
+        lambda x, w: torch.vmap(torch.func.grad(lambda a: Mapped.apply(a, w)[1] ** 2))(x),
+        lambda x, w: torch.func.jacrev(lambda a: Mapped.apply(a, w)[0])(x),
+        lambda x, w: torch.func.vjp(Mapped.apply, x, w.expand_as(x))[1]((x, x.sum())),
+    ],
+    ids=["grad", "vmap", "vmap of grad", "jacrev", "vjp"],
+)
+def test_below_transforms(transformed):
+    check(transformed, X, W)
+
+
+def test_a_graph_of_its_own_that_the_backward_differentiates():
+    class Inner(Function):
+        @staticmethod
+        def forward(ctx, x):
+            with torch.enable_grad():
+                ctx.leaf = x.detach().requires_grad_()
+                ctx.result = (ctx.leaf**3).sin()
+            return ctx.result.detach()
+
+        @staticmethod
+        def backward(ctx, g):
+            return torch.autograd.grad(ctx.result, ctx.leaf, g, retain_graph=True)[0]
+
+    check(lambda x: Inner.apply(x * 2), X)

@@ -2,7 +2,8 @@
 
 In:     its forward and its backward as graph modules, and what it told its context (`FunctionPlan`).
 Out:    a module whose call applies them as one function of autograd: on real tensors, and on fakes in the joint stage.
-Holds:  the backward reads what it needs among the forward's results; a program without gradients keeps nothing.
+Holds:  the backward reads what it needs among the forward's inputs, outputs and further results, which are constants to
+        autograd; a program without gradients keeps nothing. Transforms can take the function.
 """
 
 from __future__ import annotations
@@ -32,17 +33,25 @@ class Backward:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FunctionPlan:
-    """`forward` returns `n_outputs` outputs and then what is kept; `saved` are the kept ones under autograd's checks."""
+    """`forward` returns `n_outputs` outputs and then further values that are kept.
+
+    `kept`: what the backward reads, as positions among the inputs followed by the results of the forward. `saved`: which
+    of them are under autograd's checks. `histories`: whether further values have one, which the backward differentiates.
+    `mapped`: whether `vmap` may take the function apart.
+    """
 
     name: str
     forward: fx.GraphModule
     backward: Mapping[Pattern, Backward]
     n_outputs: int
+    kept: tuple[int, ...]
     saved: frozenset[int]
     dirty: tuple[int, ...] = ()
     non_differentiable: tuple[int, ...] = ()
     materialize: bool = True
     once: bool = False
+    mapped: bool = False
+    histories: bool = False
 
 
 class CustomFunction(torch.nn.Module):
@@ -57,23 +66,31 @@ class CustomFunction(torch.nn.Module):
         self.function = _make_function(plan)
 
     def forward(self, *inputs: Any) -> Any:
-        return self.function.apply(*inputs)  # type: ignore[no-untyped-call]
+        results = self.function.apply(*inputs)  # type: ignore[no-untyped-call]
+        return tuple(results[: self.plan.n_outputs])
 
 
 def _make_function(plan: FunctionPlan) -> type[torch.autograd.Function]:
-    def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
-        results = plan.forward(*inputs)
-        outputs, kept = tuple(results[: plan.n_outputs]), results[plan.n_outputs :]
+    def forward(*inputs: Any) -> tuple[Any, ...]:
+        return tuple(plan.forward(*inputs))
+
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> None:
         if plan.dirty:
             ctx.mark_dirty(*[inputs[i] for i in plan.dirty])
-        if plan.non_differentiable:
-            ctx.mark_non_differentiable(*[outputs[i] for i in plan.non_differentiable])
+        further = [] if plan.histories else [r for r in results[plan.n_outputs :] if isinstance(r, torch.Tensor)]
+        ctx.mark_non_differentiable(*[results[i] for i in plan.non_differentiable], *further)
         ctx.set_materialize_grads(plan.materialize)
+        kept = [(*inputs, *results)[place] for place in plan.kept]
         ctx.save_for_backward(*[kept[i] for i in sorted(plan.saved)])
         ctx.kept = [None if i in plan.saved else value for i, value in enumerate(kept)]
-        return outputs
 
-    def backward(ctx: Any, *given: Any) -> tuple[Any, ...]:
+    def both(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
+        results = forward(*inputs)
+        setup_context(ctx, inputs, results)
+        return results[: plan.n_outputs]
+
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+        given = gradients[: plan.n_outputs]
         variant = plan.backward[tuple(g is None for g in given)]
         kept = list(ctx.kept)
         for position, tensor in zip(sorted(plan.saved), ctx.saved_tensors):
@@ -82,5 +99,8 @@ def _make_function(plan: FunctionPlan) -> type[torch.autograd.Function]:
         return tuple([None if i is None else found[i] for i in variant.gradients])
 
     last: Any = torch.autograd.function.once_differentiable(backward) if plan.once else backward
-    members = {"forward": staticmethod(forward), "backward": staticmethod(last)}
-    return type(plan.name, (torch.autograd.Function,), members)
+    members = {"forward": forward, "setup_context": setup_context, "backward": last}
+    if plan.histories:
+        members = {"forward": both, "backward": last}
+    static: dict[str, Any] = {name: staticmethod(member) for name, member in members.items()}
+    return type(plan.name, (torch.autograd.Function,), static | {"generate_vmap_rule": plan.mapped})

@@ -150,24 +150,30 @@ class _Call:
     def _record(self) -> Any:
         """The node. Backwards come first, since they say what the forward must keep."""
         tensors = [one for one in self.outputs if isinstance(one, FakeTensor)]
-        context, region = self.context, self.region
+        t, context, region = self.t, self.context, self.region
         self.kept: list[Any] = []
         backward = {pattern: self._backward(pattern) for pattern in self._patterns(tensors)}
         saved = {id(one) for one in context.to_save if one is not None}
         with region.active():
-            forward = region.close([*tensors, *self.kept], f"{self.cls.__name__}_forward")
+            known = {id(one) for one in (*region.lifted, *tensors)}
+            further = [one for one in self.kept if id(one) not in known]
+            results = [*tensors, *further]
+            forward = region.close(results, f"{self.cls.__name__}_forward")
         plan = FunctionPlan(
             name=self.cls.__name__,
             forward=forward,
             backward={pattern: self._padded(one) for pattern, one in backward.items()},
             n_outputs=len(tensors),
+            kept=self._positions(self.kept, [*region.lifted, *results]),
             saved=frozenset(i for i, one in enumerate(self.kept) if id(one) in saved),
             dirty=self._positions(context.dirty_tensors, region.lifted),
             non_differentiable=self._positions(context.non_differentiable, tensors),
             materialize=context.materialize_grads,
             once=self._once,
+            mapped=bool(t.get_attr(self.cls, "generate_vmap_rule")),
+            histories=any(isinstance(one, FakeTensor) and one.requires_grad for one in further),
         )
-        return iter(record_module(self.t, CustomFunction(plan), region.lifted, "function"))
+        return iter(record_module(t, CustomFunction(plan), region.lifted, "function"))
 
     def _padded(self, backward: Backward) -> Backward:
         """With no gradients for inputs that were found to be needed later."""
