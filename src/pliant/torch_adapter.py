@@ -67,11 +67,6 @@ def is_functorch_wrapped(tensor: torch.Tensor) -> bool:
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
-def is_mapped(value: Any) -> bool:
-    """Whether it is a tensor that `vmap` wrapped (no public test exists)."""
-    return isinstance(value, torch.Tensor) and bool(torch._C._functorch.is_batchedtensor(value))
-
-
 def is_transformed(tensor: torch.Tensor | None) -> bool:
     """Whether the tensor stands for others inside a transform, `is_grads_batched` among them (no public form)."""
     if tensor is None:

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from pliant.errors import ConstraintError, DataDependentError, Unsupported
+from pliant.errors import ConstraintError, DataDependentError
 from pliant.symbolic.bounds import Interval
 from pliant.symbolic.expr import FALSE, TRUE, Integer, lit, symbol
 from pliant.symbolic.facts import Facts
@@ -248,15 +248,6 @@ def test_two_marked_sizes_may_be_equal(env):
     assert env.evaluate(a.eq(b)) is True
     assert env.evaluate(a.le(b)) is True
     assert texts(env.guards) == ["s0 == s1"]
-
-
-def test_frozen(env):
-    a, b = sizes(env, 8, 16)
-    env.freeze()
-    assert env.evaluate((a + b).gt(3)) is True
-    assert env.evaluate(a.lt(b), fallback=False) is False
-    with pytest.raises(Unsupported, match="after the guards were fixed"):
-        env.evaluate(a.lt(b))
 
 
 def test_origin_callback(env):

@@ -71,7 +71,7 @@ def _loans_of(func: Any, args: Any, kwargs: Any) -> dict[Expr, Number]:
     """What may be lent in this call; guarded as far as that depends on it."""
     mode = _mode_of(args, kwargs)
     env = None if mode is None else mode.shape_env
-    if mode is None or env is None or env.frozen:
+    if mode is None or env is None:
         return {}
     asked: dict[Expr, Number] = {}
 

@@ -90,7 +90,6 @@ class ShapeEnv:
         self.specializations: list[Specialization] = []
         self.size_like: set[Symbol] = set()
         self.origin_callback: Callable[[], SourceLocation | None] | None = None
-        self.frozen = False
         self.loans: dict[Number, Expr] = {}  # what stands for a symbolic number in C++ code
         self.lends = False  # whether a trace is on that calls `settle` at each operator
         self.lent: Expr | None = None  # see `lend`
@@ -307,10 +306,6 @@ class ShapeEnv:
             if fallback is not None:
                 return fallback
             raise self._data_dependent(e)
-        if self.frozen:
-            if fallback is not None:
-                return fallback
-            raise Unsupported(f"a decision on `{e}` after the guards were fixed", kind="frozen-guards")
         value, before = cast(Number, self.hint(e)), len(self.specializations)
         self._guard(_holds(e, value))
         known = len(self.specializations) > before or any(one.symbol is e for one in self.specializations)
@@ -342,7 +337,7 @@ class ShapeEnv:
         """The hint of an integer expression for C++ code that may pass it on to an operator as it is; see `settle`."""
         self.settle()
         e = self.facts.simplify(e)
-        if self.lends and not self.frozen and not isinstance(e, x.Constant) and self.hint(e) is not None:
+        if self.lends and not isinstance(e, x.Constant) and self.hint(e) is not None:
             self.lent = e
             return int(cast(int, self.hint(e)))
         return self.specialize(e)
@@ -397,10 +392,6 @@ class ShapeEnv:
             return False
         self.runtime_asserts.append(RuntimeAssert(written, message, origin, stated))
         return True
-
-    def freeze(self) -> None:
-        """No more guards: from here on, a decision that would need one gives its fallback or raises `Unsupported`."""
-        self.frozen = True
 
     def final_guards(self) -> list[ShapeGuard]:
         """A minimal list of facts about backed symbols under which every answer given so far holds."""

@@ -232,7 +232,7 @@ class SymNode:
         env = self.shape_env
         for n in needs_exact_integers(e):
             hint = env.hint(n)
-            if hint is None or not 0 <= hint <= _EXACT or env.frozen:
+            if hint is None or not 0 <= hint <= _EXACT:
                 return e
             env.evaluate(n.le(_EXACT))
         return env.simplify(e)

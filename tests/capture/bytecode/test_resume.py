@@ -10,7 +10,6 @@ from programs import CASES, LOG
 from pliant.capture.bytecode.decode import decode
 from pliant.capture.bytecode.resume import (
     ResumePoint,
-    after_call_point,
     parameters,
     point_at,
     resume_code,
@@ -64,7 +63,7 @@ def test_point_behind_a_call():
 
     program = decode(outer.__code__)
     call = next(op for op in program if op.name == "CALL")
-    point = after_call_point(outer.__code__, call.offset, (True,), ("x",))
+    point = point_at(program, program.index_of(call.offset) + 1, (True, True), ("x",))
     assert parameters(point) == (".s0", ".s1", "x")
     resumed = types.FunctionType(resume_code(point), globals())
     assert resumed(["first"], 17, ["last"]) is not None

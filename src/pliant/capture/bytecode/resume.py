@@ -107,14 +107,6 @@ def point_at(
     return ResumePoint(program.code, program.ops[index].offset, tuple(stack), kept, bool(layout.handling), entered)
 
 
-def after_call_point(
-    code: CodeType, offset_of_call: int, stack_below: tuple[bool, ...], local_names: tuple[str, ...]
-) -> ResumePoint:
-    """The point behind an operation that pushes one value, with that value on top of what lies under its operands."""
-    program = decode(code)
-    return point_at(program, program.index_of(offset_of_call) + 1, (*stack_below, True), local_names)
-
-
 @lru_cache(maxsize=4096)
 def _resume_code(point: ResumePoint, identity: int) -> CodeType:
     frame = _Frame(point, ())
