@@ -83,7 +83,7 @@ def _known_policy(t: Tracer, context: Any) -> bool:
     return all(isinstance(one, _SELECTIVE) for one in t.native(context))
 
 
-_SELECTIVE = tuple(map(type, create_selective_checkpoint_contexts([])))
+_SELECTIVE = tuple(map(type, create_selective_checkpoint_contexts([])))  # type: ignore[no-untyped-call]
 
 
 def _names(function: types.FunctionType) -> tuple[str, ...]:
