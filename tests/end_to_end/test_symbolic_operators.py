@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 import pliant
+from pliant.debug import events
 
 SIZES = [(2, 3, 8, 11), (4, 3, 10, 12), (5, 3, 9, 7)]
 
@@ -45,6 +46,17 @@ def test_one_graph_for_all_sizes(name):
         x = torch.randn(size)
         torch.testing.assert_close(compiled(x), program(x), rtol=1e-5, atol=1e-4)  # some add sums of thousands
     assert pliant.stats()["recompiles"] == 0
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name.startswith("interpolate")])
+def test_interpolation_is_trained_by_its_own_derivative(name):
+    program = PROGRAMS[name]
+    compiled = pliant.compile(program, fullgraph=True, dynamic=True)
+    with events.collect("joint") as found:
+        for size in SIZES:
+            x = torch.randn(size, requires_grad=True)
+            torch.testing.assert_close(*(torch.autograd.grad(f(x).sin().sum(), x)[0] for f in (compiled, program)))
+    assert "index_put" not in found[0].fields["text"]
 
 
 SPECIALIZING = {

@@ -127,6 +127,48 @@ def _take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Any:
     return x.gather(dim, indices) if fits and -x.dim() <= dim < x.dim() else NotImplemented
 
 
+def _resized(
+    x: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Any:
+    """By one operator, which has a derivative that is one, too."""
+    operator, linear = _RESIZING.get((mode, x.dim())), "nearest" not in mode
+    given = size if scale_factor is None else scale_factor
+    numbers = list(given) if isinstance(given, (list, tuple)) else [given] * (x.dim() - 2)
+    one = size is None or scale_factor is None and not recompute_scale_factor
+    if operator is None or antialias or not one or align_corners is not None and not linear:
+        return NotImplemented
+    if len(numbers) != x.dim() - 2 or not all(isinstance(n, _DIM if scale_factor is None else _SCALE) for n in numbers):
+        return NotImplemented
+    scales = [None] * len(numbers) if size is not None or recompute_scale_factor else numbers
+    sizes = numbers if size is not None else [_times(n, scale) for n, scale in zip(x.shape[2:], numbers)]
+    if all(type(n) is int for n in (*x.shape, *sizes)) or not all(n > 0 for n in sizes):
+        return NotImplemented
+    return operator(x, sizes, *([bool(align_corners)] if linear else []), *scales)
+
+
+def _times(size: Any, scale: float) -> Any:
+    return size * int(scale) if scale == int(scale) else torch.sym_int(size * scale)  # type: ignore[no-untyped-call]
+
+
+_DIM, _SCALE = (int, torch.SymInt), (int, float)
+_RESIZING: dict[tuple[str, int], Callable[..., Any]] = {
+    (mode, rank + 2): getattr(torch.ops.aten, f"{name}{rank}d").default
+    for mode, name, ranks in (
+        ("nearest", "upsample_nearest", (1, 2, 3)),
+        ("nearest-exact", "_upsample_nearest_exact", (1, 2, 3)),
+        ("linear", "upsample_linear", (1,)),
+        ("bilinear", "upsample_bilinear", (2,)),
+        ("bicubic", "upsample_bicubic", (2,)),
+        ("trilinear", "upsample_trilinear", (3,)),
+    )
+    for rank in ranks
+}
 COMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.kron: _kron,
     torch.block_diag: _block_diag,
@@ -135,6 +177,7 @@ COMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.cov: _cov,
     torch.corrcoef: _corrcoef,
     torch.take_along_dim: _take_along_dim,
+    F.interpolate: _resized,
     torch.fft.fftfreq: _frequencies,
     torch.fft.rfftfreq: _half_frequencies,
     torch.hann_window: _window(0.5, 0.5),
