@@ -60,6 +60,7 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
 
 def _compiled_body(body: fx.GraphModule) -> Callable[..., Any]:
     """A body of control flow as a compiled function of its own: sizes that are symbols around it are symbols in it."""
+    assert body.code  # is written when it is asked for
     compiled = compiled_callable(body, Compilation(compile_captured, resume_function))
     dispatcher = compiled.__dict__[DISPATCHER]
     dispatcher.name = "a body of control flow"

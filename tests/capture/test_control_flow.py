@@ -222,3 +222,28 @@ def test_a_loop_without_a_turn() -> None:
     for start in (-1.0, 60.0):
         x = torch.full((3,), start, dtype=torch.float64).requires_grad_()
         torch.testing.assert_close(derivatives(pliant.compile(function), x)[:2], derivatives(plain, x)[:2])
+
+
+def put(i: torch.Tensor, a: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    a = a.clone()
+    a[i] = x[i].cumsum(0) * x[i - 1, 0]
+    return i + 1, a
+
+
+INDEXED = [
+    (
+        lambda x: while_loop(lambda i, a: i < len(x), lambda i, a: put(i, a, x), (torch.tensor(0), x * 0))[1],
+        lambda x: x.cumsum(1) * x.roll(1, 0)[:, :1],
+    ),
+    (lambda x: map(lambda i: x[i] * x[:, i], torch.arange(4)), lambda x: x[:4] * x.t()[:, :4]),
+    (lambda x: torch.cond(x.sum() > 0, lambda a: a[a[:, 0].argmax()], lambda a: a[0], (x,)), lambda x: x[x[:, 0].argmax()]),
+    (lambda x: torch.vmap(lambda a, i: a[-i])(x, torch.arange(len(x)) % 4), lambda x: x[range(len(x)), -(torch.arange(len(x)) % 4)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "plain"), INDEXED, ids=["while_loop", "map", "cond", "vmap"])
+def test_numbers_in_tensors_index_inside_bodies(function: Any, plain: Any) -> None:
+    compiled = pliant.compile(function, fullgraph=True)
+    for size in (4, 4) if function is INDEXED[1][0] else (3, 5):
+        x = torch.rand(size, 4, dtype=torch.float64).requires_grad_()
+        torch.testing.assert_close(derivatives(compiled, x), derivatives(plain, x))

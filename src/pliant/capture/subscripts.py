@@ -18,7 +18,7 @@ import torch
 from pliant.capture.arrays import key_of
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.operators import python_method
-from pliant.capture.tensor_index import NOTHING_LEFT, select_symbolic
+from pliant.capture.tensor_index import NOTHING_LEFT, is_place, select_by_tensors, select_symbolic
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, concrete
 from pliant.graph.fake_tensor import FakeTensor
@@ -33,7 +33,11 @@ def subscript(t: Tracer, container: Any, key: Any) -> Any:
     """container[key]"""
     cls = type(container)
     if cls is FakeTensor:
-        view, rest = t.native(select_symbolic, container, t.internalize(_tensor_key(t, key)))
+        view, rest = container, t.internalize(_tensor_key(t, key))
+        if t.recorder.region is not None:
+            view, rest = t.native(select_by_tensors, view, rest)
+        if rest is not NOTHING_LEFT:
+            view, rest = t.native(select_symbolic, view, rest)
         return view if rest is NOTHING_LEFT else t.native(operator.getitem, view, rest)
     container = t.world.resolve(container)
     if cls in MUTABLE_CONTAINERS and t.world.needs_guards(container):
@@ -64,12 +68,9 @@ def _tensor_key(t: Tracer, key: Any) -> Any:
     if type(key) is slice:
         return slice(*[_tensor_key(t, part) for part in (key.start, key.stop, key.step)])
     key = key_of(key)
-    if type(key) is FakeTensor and not key.size_ and key.dtype_ in _INTEGERS and t.mode.allow_unbacked:
+    if is_place(key) and t.mode.allow_unbacked and t.recorder.region is None:
         return t.native(torch.Tensor.item, key)
     return key
-
-
-_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
 
 
 def sequence_item(t: Tracer, container: Any, key: Any) -> Any:
@@ -182,7 +183,10 @@ def store_subscript(t: Tracer, container: Any, key: Any, value: Any) -> None:
     """container[key] = value"""
     cls = type(container)
     if cls is FakeTensor:
-        view, rest = t.native(select_symbolic, container, t.internalize(_tensor_key(t, key)))
+        key = t.internalize(_tensor_key(t, key))
+        if t.recorder.region is not None and is_place(key):
+            key = t.native(torch.reshape, key, (1,))
+        view, rest = t.native(select_symbolic, container, key)
         t.native(operator.setitem, view, ... if rest is NOTHING_LEFT else rest, value)
         return
     container = t.world.resolve(container)

@@ -30,6 +30,24 @@ def select_symbolic(tensor: FakeTensor, key: Any) -> tuple[Any, Any]:
     return view, (rest if rest else NOTHING_LEFT)
 
 
+def select_by_tensors(tensor: Any, key: Any) -> tuple[Any, Any]:
+    """The same for numbers in 0-d tensors that stay there: a body that is mapped or runs often has other ones each time."""
+    parts = key if type(key) is tuple else (key,)
+    for part, dim in reversed(list(zip(parts, _dims_of(parts, tensor.dim())))):
+        if is_place(part):
+            tensor = tensor[(slice(None),) * dim + (part.reshape(1),)].squeeze(dim)
+    rest = tuple(part for part in parts if not is_place(part))
+    return tensor, (rest if rest else NOTHING_LEFT)
+
+
+def is_place(part: Any) -> bool:
+    """Whether it is a 0-d tensor with a number in it, not a mask."""
+    return isinstance(part, FakeTensor) and not part.size_ and part.dtype_ in _INTEGERS
+
+
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
+
+
 def _element(part: Any) -> Any:
     """The number in a 0-d tensor, which selects as a number does."""
     if not isinstance(part, FakeTensor) or part.size_ or part.dtype_ in (torch.bool, torch.uint8):
