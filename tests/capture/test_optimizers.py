@@ -173,3 +173,37 @@ def test_a_parameter_given_twice_is_stepped_twice() -> None:
         (pliant.compile(optimizer.step) if compiled else optimizer.step)()
         results.append(parameters)
     torch.testing.assert_close(*results)
+
+
+class Counting(torch.optim.Optimizer):
+    """An optimizer of the program's own, which counts its steps in Python."""
+
+    def __init__(self, params: Any, lr: float = 0.1) -> None:
+        super().__init__(params, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                if not state:
+                    state |= {"step": 0, "mean": torch.zeros_like(p)}
+                state["step"] += 1
+                state["mean"].lerp_(p.grad, 0.1)
+                p.data.sub_(state["mean"].sign(), alpha=group["lr"] / (1 - 0.9 ** state["step"]))
+
+
+def test_steps_counted_in_python() -> None:
+    results = []
+    for compiled in (True, False):
+        parameters = [nn.Parameter(torch.full((3,), 1.0 + k)) for k in range(3)]
+        optimizer = Counting(parameters)
+        step = pliant.compile(optimizer.step, fullgraph=True) if compiled else optimizer.step
+        with events.collect("capture", "fallback") as seen:
+            for _ in range(6):
+                for parameter in parameters:
+                    parameter.grad = parameter.detach().cos()
+                step()
+        results.append([parameters, [optimizer.state[p] for p in parameters]])
+        assert [e.kind for e in seen] == ["capture"] * 2 * compiled
+    torch.testing.assert_close(*results)

@@ -209,15 +209,15 @@ class DynamicPolicy:
             mode is True and not (small or configures) and isinstance(root_of(source), (ArgSource, KwargSource))
         )
         named = bool(shapes.dynamic_sources) and _is_named(source.describe())
-        return "dynamic" if varies or from_start or named or _is_learning_rate(source) else "static"
+        return "dynamic" if varies or from_start or named or _is_of_steps(source) else "static"
 
 
-def _is_learning_rate(source: Source) -> bool:
-    """Whether it is an optimizer's, which schedulers change."""
-    if not (isinstance(source, ItemSource) and source.key == "lr"):
+def _is_of_steps(source: Source) -> bool:
+    """Whether it is an optimizer's learning rate, which schedulers change, or its count of steps."""
+    if not (isinstance(source, ItemSource) and source.key in ("lr", "step")):
         return False
-    groups = source.parent.base
-    return groups is not None and groups.describe().endswith(".param_groups")
+    owner = source.parent.base
+    return owner is not None and owner.describe().endswith((".param_groups", ".state"))
 
 
 def _is_named(name: str) -> bool:
