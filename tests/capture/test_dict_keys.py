@@ -1,5 +1,6 @@
 """Dictionaries of the program whose keys have no literal."""
 
+import collections
 import enum
 
 import pytest
@@ -81,3 +82,19 @@ def test_methods_of_keys_that_change_variables(program):
     compiled = pliant.compile(program)
     for _ in range(2):
         assert str(compiled(torch.ones(2))) == str(program(torch.ones(2)))
+
+
+def test_missing_keys_of_tables_by_parameter() -> None:
+    parameters = [torch.nn.Parameter(torch.ones(2)) for _ in range(3)]
+    tables = [collections.defaultdict(dict) for _ in range(2)]
+
+    def count(table):
+        for p in parameters:
+            state = table[p]
+            state["n"] = state.get("n", torch.zeros(())) + 1
+        return state["n"]
+
+    compiled = pliant.compile(count, fullgraph=True)
+    for _ in range(3):
+        assert compiled(tables[0]) == count(tables[1])
+        assert [tables[0][p] for p in parameters] == [tables[1][p] for p in parameters]

@@ -143,7 +143,9 @@ def _foreign_item(t: Tracer, container: Any, key: Any) -> Any:
         value = world.dict_get(container, t.hashable(key))
         if value is not MISSING:
             return world.resolve(value)
-        if type(container) is collections.defaultdict or type(container) is collections.Counter:
+        if type(container) is collections.defaultdict:
+            return _missing_item(t, container, key)
+        if type(container) is collections.Counter:
             return subscript(t, world.adopt(container), key)
         raise Raised(KeyError(key))
     if isinstance(key, (slice, FakeTensor)) or world.has_changes(container):
