@@ -8,6 +8,8 @@ Holds:  a gradient is None where eager's is; saved tensors are freed after their
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -82,9 +84,12 @@ class Halves:
         asked = sum([1 << n for n, position in enumerate(self.tangents) if given[position] is not None])
         gradients: list[Any] = [None] * (1 + self.n_inputs)
         unreached = frozenset() if asked == self.all else self._unreached(ctx, asked)
-        if asked != self.all and not self._needed(ctx, unreached):
-            self._saved(ctx, 0)
-            return tuple(gradients)
+        if asked != self.all or hasattr(ctx, "rest"):
+            needed = self._needed(ctx, unreached)
+            asked &= functools.reduce(operator.or_, [self.reached[self.wanted.index(i)] for i in needed], 0)
+            if not asked:
+                self._saved(ctx, 0)
+                return tuple(gradients)
         arguments = [*ctx.numbers, *self._saved(ctx, asked)]
         if ctx.watched:
             _check_versions(ctx.watched, asked)
@@ -240,18 +245,42 @@ class _Spared:
         return None if gradient is None else self.hook(gradient)
 
 
+class _SparedAfter:
+    """A hook on a parameter whose gradient was added to, which is not called if it was not."""
+
+    def __init__(self, hook: Callable[[Any], Any], parameter: torch.Tensor) -> None:
+        self.hook, self.before = hook, self.state(parameter)
+
+    @staticmethod
+    def state(parameter: torch.Tensor) -> Any:
+        return parameter.grad, None if parameter.grad is None else version(parameter.grad)
+
+    def __call__(self, parameter: torch.Tensor) -> None:
+        grad, count = self.before
+        now, found = self.state(parameter)
+        if now is not grad or found != count:
+            self.hook(parameter)
+
+
 def _spare_hooks(function: Any) -> None:
     """Until the end of this backward pass the leaf's hooks are not called without a gradient: eager would not get there."""
     while function is not None and not hasattr(function, "variable") and len(function.next_functions) == 1:
         function = function.next_functions[0][0]
-    hooks = getattr(getattr(function, "variable", None), "_backward_hooks", None)
+    leaf: Any = getattr(function, "variable", None)
+    _replace_for_now(getattr(leaf, "_backward_hooks", None), _Spared)
+    _replace_for_now(getattr(leaf, "_post_accumulate_grad_hooks", None), lambda hook: _SparedAfter(hook, leaf))
+
+
+def _replace_for_now(hooks: dict[int, Any] | None, by: Callable[[Any], Any]) -> None:
+    """Replace hooks until the end of this backward pass."""
     if not hooks:
         return
-    spared = {key: _Spared(hook) for key, hook in hooks.items()}
-    hooks.update(spared)
+    before = dict(hooks)
+    made = {key: by(hook) for key, hook in before.items()}
+    hooks.update(made)
 
     def restore() -> None:
-        hooks.update({key: one.hook for key, one in spared.items() if hooks.get(key) is one})
+        hooks.update({key: before[key] for key, one in made.items() if hooks.get(key) is one})
 
     torch_adapter.after_backward(restore)
 

@@ -93,6 +93,17 @@ def functions_behind(roots: Sequence[Node]) -> list[Node]:
     return order
 
 
+def functions_between(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[Node]:
+    """The functions through which gradients get from `outputs` to `inputs`."""
+    ends = {(one if one.grad_fn is None else one.grad_fn, one.output_nr) for one in inputs}
+    found: dict[Node, None] = {}
+    for node in reversed(functions_behind([one.grad_fn for one in outputs if one.grad_fn is not None])):
+        for following, number in node.next_functions:
+            if following in found or (getattr(following, "variable", following), number) in ends:
+                found[node] = None
+    return list(found)
+
+
 @dataclass(frozen=True, slots=True)
 class Root:
     """Where a result that has a tangent is found when the program ran: an output, its base, or a written input."""

@@ -11,6 +11,7 @@ Reads on: `functionalize.py`, `aliasing.py`, `partition/`.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -242,7 +243,14 @@ class _Tracer:
         given = {id(one) for one in self.inputs}
         given |= {id(outputs[i]) for i in self.captured.attributes.get("passing_outputs", ())}
         seen = [one for one in outputs if type(one) is FakeTensor and one.requires_grad and id(one) not in given]
-        return find_cuts(results, [*seen, *written], self.timeline)
+        cuts = find_cuts(results, [*seen, *written], self.timeline)
+        return dataclasses.replace(cuts, whole=self._undivided()) if cuts.before else cuts
+
+    def _undivided(self) -> tuple[tuple[int, int], ...]:
+        """From where to where gradients get that the program itself asks for."""
+        places = {node: place for place, node in enumerate(self.captured.module.graph.nodes)}
+        asked = [(places[node], list(map(self.timeline.position_of, path))) for node, path in self.mode.asked if path]
+        return tuple((min(positions), last) for last, positions in asked)
 
     # -- all ----------------------------------------------------------------------------------------------------------
     def run(self) -> JointGraph | Cuts:

@@ -32,10 +32,13 @@ _NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Positions in the captured graph before which to cut, in order; `inside`: of calls that must be cut within."""
+    """Positions in the captured graph before which to cut, in order; `inside`: of calls that must be cut within.
+    `whole`: (first, last) nodes of what must stay together, since the program asks for gradients through it.
+    """
 
     before: tuple[int, ...]
     inside: tuple[int, ...] = ()
+    whole: tuple[tuple[int, int], ...] = ()
 
 
 class Timeline:
@@ -108,6 +111,10 @@ class Segment:
 
 def split(captured: CapturedGraph, cuts: Cuts) -> list[Segment]:
     """The segments. Nodes that compute numbers are repeated where their numbers are needed."""
+    if any(first < cut <= last for first, last in cuts.whole for cut in cuts.before):
+        raise UnsupportedAliasing(
+            "gradients are asked for through a tensor that the caller gets", kind="returned-intermediate"
+        )
     nodes = list(captured.module.graph.nodes)
     number_of = _segment_numbers(nodes, cuts)
     concerned = _concerned_by_writes(captured)
@@ -139,7 +146,7 @@ def refined(captured: CapturedGraph, cuts: Cuts, segment: Segment, further: Cuts
     places = {node.name: position for position, node in enumerate(captured.module.graph.nodes)}
     inside = list(segment.graph.nodes)
     found = {*cuts.before, *[places[inside[k].name] for k in further.before if inside[k].name in places]}
-    return None if further.inside or found == set(cuts.before) else Cuts(tuple(sorted(found)))
+    return None if further.inside or found == set(cuts.before) else Cuts(tuple(sorted(found)), whole=cuts.whole)
 
 
 def _need_symbols(nodes: list[fx.Node], number_of: dict[fx.Node, int], needed: list[dict[fx.Node, None]]) -> None:

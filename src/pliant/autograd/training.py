@@ -218,8 +218,9 @@ class _Watched:
         saved_results = {s.position for s in parts.saved if not s.is_input}
         now = dict(enumerate(joint.primals[: len(joint.captured.inputs)]))
         now |= {joint.primals.index(n.args[0]): n for n in joint.graph.nodes if n.target is _copy}
-        outside = {write.input for write in joint.plan.writes if not write.in_graph}
-        self.inputs = [i for i, n in now.items() if _eager_saves(n) and i not in saved_inputs and i not in outside]
+        outside = {write.input: values[write.position] for write in joint.plan.writes if not write.in_graph}
+        now |= outside
+        self.inputs = [i for i, n in now.items() if _eager_saves(n) and (i not in saved_inputs or i in outside)]
         results = enumerate(values[: parts.n_results])
         self.results = [i for i, node in results if i not in saved_results and _eager_saves(node)]
         watched = [*[now[i] for i in self.inputs], *[values[i] for i in self.results]]

@@ -50,6 +50,8 @@ def _grad_of(
     roots, wanted = _tensors(t, outputs), _tensors(t, inputs)
     given = _tensors(t, grad_outputs) if grad_outputs is not None else (None,) * len(roots)
     _need_own_history(t, roots, wanted)
+    for one in wanted:
+        _need_no_hooks(t, one, "_backward_hooks")
     keep = create_graph if retain_graph is None else retain_graph
     unused = bool(allow_unused) or materialize_grads
     found = _record(t, roots, wanted, given, keep, create_graph, unused, is_grads_batched)
@@ -154,7 +156,9 @@ def _backward_of(t: Tracer, roots: Any, given: Any, retain_graph: Any, create_gr
         raise GraphBreak("unsupported-operator", "backward() through what was computed before this function")
     leaves = _leaves(roots) if inputs is None else list(_tensors(t, inputs))
     for leaf in leaves:
-        _need_no_hooks(t, leaf)
+        if leaf.grad_fn is not None:
+            raise GraphBreak("unsupported-operator", "backward() with inputs that are no leaves")
+        _need_no_hooks(t, leaf, "_backward_hooks", "_post_accumulate_grad_hooks")
     keep = create_graph if retain_graph is None else retain_graph
     found = _record(t, roots, leaves, given, keep, create_graph, True)
     made_elsewhere = {id(one) for one in given}
@@ -175,16 +179,14 @@ def _leaves(roots: Sequence[FakeTensor]) -> list[FakeTensor]:
     return found
 
 
-def _need_no_hooks(t: Tracer, leaf: FakeTensor) -> None:
-    if leaf.grad_fn is not None:
-        raise GraphBreak("unsupported-operator", "backward() with inputs that are no leaves")
-    example = t.inputs.example_of(leaf)
-    source = t.world.source_of(leaf)
+def _need_no_hooks(t: Tracer, tensor: FakeTensor, *names: str) -> None:
+    example = t.inputs.example_of(tensor)
+    source = t.world.source_of(tensor)
     if example is None or source is None:
         return
-    for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+    for name in names:
         if getattr(example, name, None):
-            raise GraphBreak("unsupported-operator", "backward() inside, where a tensor has hooks")
+            raise GraphBreak("unsupported-operator", "gradients asked for inside of a tensor that has hooks")
         t.world.guard(AttributeSource(source, name), Kind.EMPTY)
 
 

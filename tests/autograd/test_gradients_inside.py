@@ -1,0 +1,85 @@
+"""Gradients that a program asks for itself, where the caller gets what they lead through, or has hooks on it."""
+
+import pytest
+import torch
+
+import pliant
+
+
+def _returned(b, p):
+    product = b * p
+    loss = product.sin().sum()
+    loss.backward(retain_graph=True)
+    return product, loss
+
+
+def _written(b, p):
+    b.copy_(p * 2)
+    found = b.sin()
+    found.sum().backward()
+    return found.detach()
+
+
+def _written_and_returned(b, p):
+    b.copy_(p * 2)
+    found = b.sin()
+    found.sum().backward(retain_graph=True)
+    return found
+
+
+def _grad(b, p):
+    product = b * p
+    loss = product.sin().sum()
+    (found,) = torch.autograd.grad(loss, p, create_graph=True)
+    return product, loss, found
+
+
+@pytest.mark.parametrize("program", [_returned, _written, _written_and_returned, _grad])
+def test_gradients_get_through_what_is_returned(program):
+    seen = []
+    for f in (program, pliant.compile(program)):
+        torch.manual_seed(0)
+        p, b = torch.rand(3, requires_grad=True), torch.rand(4, 3)
+        outputs = f(b, p)
+        seen.append([outputs, None if p.grad is None else p.grad.clone()])
+    torch.testing.assert_close(*seen)
+
+
+def test_hooks_see_gradients_asked_for_inside():
+    def program(p):
+        return torch.autograd.grad((p * p).sum(), p)[0]
+
+    f, calls = pliant.compile(program), []
+    p = torch.rand(3, requires_grad=True)
+    f(p)
+    p.register_hook(lambda g: calls.append(g.clone()))
+    f(p)
+    torch.testing.assert_close(calls, [2 * p.detach()])
+
+
+def test_hooks_of_parameters_are_called_with_gradients_alone():
+    def program(x, p):
+        return (x * p).sum(), x.sin().sum()
+
+    for f in (program, pliant.compile(program)):
+        calls = []
+        p, x = torch.rand(3, requires_grad=True), torch.rand(3, requires_grad=True)
+        p.register_post_accumulate_grad_hook(lambda t, calls=calls: calls.append(t.grad.shape))
+        first, second = f(x, p)
+        p.register_hook(lambda g, calls=calls: calls.append(g.shape))
+        second.backward(retain_graph=True)
+        assert not calls
+        (first + second).backward()
+        assert len(calls) == 2
+
+
+def test_writes_after_the_call_of_what_it_wrote_are_errors_where_eager_has_them():
+    def program(x):
+        x.relu_()
+        return x
+
+    for f in (program, pliant.compile(program)):
+        x = torch.rand(3, requires_grad=True) * 1
+        f(x).add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace"):
+            x.sum().backward()
