@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
+from pliant.capture.autodiff.flex_attention import attend
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers import handles
 from pliant.capture.regions import Region, record_module, versions, without_effects
@@ -34,7 +35,7 @@ Handler = Callable[..., Any]
 
 def find(function: types.FunctionType) -> Handler | None:
     """How a function of torch's control flow is called; None for those that are interpreted."""
-    handler = _HANDLERS.get((function.__globals__["__name__"].rpartition(".")[2], function.__name__))
+    handler = _HANDLERS.get((function.__globals__["__name__"].rpartition(".")[2], function.__qualname__))
     return None if handler is None else _bound(handler)
 
 
@@ -218,4 +219,5 @@ _HANDLERS: dict[tuple[str, str], Handler] = {
     ("scan", "scan"): _scan,
     ("map", "map"): _map,
     ("associative_scan", "associative_scan"): _associative_scan,
+    ("flex_attention", "FlexAttentionHOP.__call__"): attend,
 }
