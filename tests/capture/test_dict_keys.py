@@ -92,7 +92,8 @@ def test_missing_keys_of_tables_by_parameter() -> None:
         for p in parameters:
             state = table[p]
             state["n"] = state.get("n", torch.zeros(())) + 1
-        return state["n"]
+        del table[parameters[1]]
+        return state["n"], parameters[1] in table, table[parameters[0]]["n"]
 
     compiled = pliant.compile(count, fullgraph=True)
     for _ in range(3):

@@ -199,7 +199,7 @@ def store_subscript(t: Tracer, container: Any, key: Any, value: Any) -> None:
     if isinstance(container, dict) and t.world.needs_guards(container):
         key = t.hashable(key)
         t.world.contains(container, key)
-        t.world.dict_set(container, t.world.real_key(key), value)
+        t.world.dict_set(container, _stored_key(t, key), value)
         return
     container = t.world.adopt(container)
     if t.world.is_opaque(container):
@@ -210,6 +210,11 @@ def store_subscript(t: Tracer, container: Any, key: Any, value: Any) -> None:
     if isinstance(key, slice):
         value = t.iterable(value)
     t.native(operator.setitem, container, _index(t, key), value)
+
+
+def _stored_key(t: Tracer, key: Any) -> Any:
+    """The key of a store that the entry replays: a tensor is found there as what stands for it in the trace."""
+    return key if isinstance(key, FakeTensor) else t.world.real_key(key)
 
 
 def delete_subscript(t: Tracer, container: Any, key: Any) -> None:
@@ -223,7 +228,7 @@ def delete_subscript(t: Tracer, container: Any, key: Any) -> None:
         key = t.hashable(key)
         if not t.world.contains(container, key):
             raise Raised(KeyError(key))
-        t.world.dict_set(container, t.world.real_key(key), DELETED)
+        t.world.dict_set(container, _stored_key(t, key), DELETED)
         return
     container = t.world.adopt(container)
     if t.world.is_opaque(container):
