@@ -185,7 +185,8 @@ def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, bas
             start, viewed, steps = SameAs(plan.places[id(origin.fake)]), origin.fake, steps[depth:]
             break
         origin, depth = origin.parent, depth - 1
-    leaf = alias.fake.requires_grad and alias.fake.grad_fn is None
+    inherits = base.requires_grad and all(step.func is not torch.ops.aten.detach.default for step in alias.steps())
+    leaf = alias.fake.requires_grad and alias.fake.grad_fn is None and not inherits
     if alias.fake.grad_fn is None or viewed.requires_grad and all(map(_keeps_history, steps)):
         return ViewOf(start, tuple(_with_results(plan, step) for step in steps), leaf)
     position = plan.add_result(alias.fake)

@@ -118,10 +118,12 @@ class _Call:
         return self._views_of_inputs(outputs)
 
     def _views_of_inputs(self, outputs: Any) -> Any:
-        """An input that is returned unchanged comes back as a view of itself."""
+        """An input that is returned comes back as a view of itself, or without its history where none is recorded."""
         if isinstance(outputs, tuple):
             return tuple(self._views_of_inputs(one) for one in outputs)
         if isinstance(outputs, FakeTensor) and any(outputs is one for one in self.inputs):
+            if outputs.requires_grad:
+                return self.t.call(torch.Tensor.detach, (outputs,), {})
             if not any(outputs is one for one in self.context.dirty_tensors):
                 return self.t.call(torch.Tensor.view_as, (outputs, outputs), {})
         return outputs
