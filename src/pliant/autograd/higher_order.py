@@ -122,7 +122,9 @@ def _as_captured(
             continue
         known = first.inputs[position] if position < len(first.inputs) else None
         name = known.name if known is not None else f"tangent_{position}_of_{len(first.inputs)}"
-        arguments.append(graph.placeholder(name))
+        node = graph.placeholder(name)
+        node.target = name = node.name  # another one in a gradient of a gradient
+        arguments.append(node)
         static = known is not None and known.static
         inputs.append(GraphInput(name, "tensor", mode.from_real(value), None, None, static))
     whole = graph.call_function(program, tuple(arguments))
