@@ -12,9 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pliant.autograd.joint import JointGraph, trace_joint
-from pliant.autograd.partition.split import partition
 from pliant.autograd.repeats import Group, Repeats, find_repeats
-from pliant.autograd.runtime import Call, build
+from pliant.autograd.runtime import Call, build, partitioned
 from pliant.autograd.training import bump_versions, written_in_graph
 from pliant.debug import events
 from pliant.errors import Unsupported
@@ -46,8 +45,7 @@ def _runs(groups: list[Group], compile_rows: RowCompiler) -> list[tuple[RowRun, 
             return None
         if not isinstance(joint, JointGraph) or joint.constants:
             return None
-        with events.stage("partition"):
-            parts = partition(joint)
+        parts = partitioned(joint, group.program.name)
         run = compile_rows(parts.forward, group.rows, group.numbers) if parts.backward is None else None
         if run is None:
             return None

@@ -70,7 +70,7 @@ class _Finder:
         self.grad: dict[fx.Node, bool] = {}
 
     def run(self) -> Repeats | None:
-        if not self._connect():
+        if not self.written or not self._connect():  # a part does nothing but write
             return None
         parts: dict[fx.Node, list[fx.Node]] = {}
         for node in self.grad:

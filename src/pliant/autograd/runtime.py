@@ -71,13 +71,19 @@ def _traced(captured: CapturedGraph) -> JointGraph | Cuts:
         return joint
 
 
-def _build_whole(captured: CapturedGraph, joint: JointGraph, compile_aten: AtenCompiler) -> Call:
+def partitioned(joint: JointGraph, name: str) -> Partition:
+    """The halves of a joint graph; both are recorded for who looks."""
     if events.wants("joint"):
-        events.record("joint", name=captured.name, text=graph_text(joint.graph))
+        events.record("joint", name=name, text=graph_text(joint.graph))
     with events.stage("partition"):
         parts = partition(joint)
     if events.wants("partition"):
-        events.record("partition", name=captured.name, text=_partition_text(parts))
+        events.record("partition", name=name, text=_partition_text(parts))
+    return parts
+
+
+def _build_whole(captured: CapturedGraph, joint: JointGraph, compile_aten: AtenCompiler) -> Call:
+    parts = partitioned(joint, captured.name)
     run = without_counting(outside_autocast(compile_aten(parts.forward)), joint.plan, captured.inputs)
     if joint.constants:
         run = _with_constants(run, joint.constants)
