@@ -102,7 +102,7 @@ def _is_skippable(optimizer: optim.Optimizer) -> bool:
     )
     if type(optimizer) not in _OURS or any(hooks) or "step" in vars(optimizer) and not _is_tracked(optimizer):
         return False
-    return all(_has_state(optimizer, group) for group in optimizer.param_groups)
+    return all(not group["differentiable"] and _has_state(optimizer, group) for group in optimizer.param_groups)
 
 
 def _is_tracked(optimizer: optim.Optimizer) -> bool:
