@@ -66,3 +66,17 @@ def test_the_first_call_of_a_lazy_module_runs_eagerly() -> None:
     compiled = pliant.compile(module, fullgraph=True)
     x = torch.randn(2, 3)
     torch.testing.assert_close(compiled(x), compiled(x))
+
+
+def test_rounding_to_what_few_bits_hold() -> None:
+    x, scale, zero = torch.randn(2, 3, 4, requires_grad=True), torch.tensor([0.1]), torch.zeros(1)
+    every, integers = torch.full((3,), 0.1), torch.zeros(3, dtype=torch.int32)
+    _passes(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 1, -8, 7), x)
+    _passes(lambda x, s, z: torch.fake_quantize_per_tensor_affine(x, s, z, -8, 7), x, scale, zero.int())
+    _passes(lambda x, s, z: torch.fake_quantize_per_channel_affine(x, s, z, 1, -8, 7), x, every, integers)
+    learnt = scale.requires_grad_(), zero.requires_grad_()
+    _passes(lambda x, s, z: torch._fake_quantize_learnable_per_tensor_affine(x, s, z, -8, 7, 0.5), x, *learnt)
+
+
+def test_resizing_to_the_same_size() -> None:
+    _passes(lambda x, y: (x.mul_(2).resize_(x.shape), x + y.resize_((3,))), torch.ones(3), torch.ones(3))

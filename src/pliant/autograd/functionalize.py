@@ -440,6 +440,8 @@ def _batch_norm_backward(mode: FunctionalMode, func: Any, args: Sequence[Any], k
 def _restride(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """`t_`, `as_strided_`...: an intermediate becomes the view that the operator's pure form gives."""
     tensor = args[0]
+    if func is _aten.resize_.default and len(args) == 2 and not kwargs and tuple(args[1]) == tuple(tensor.size_):
+        return tensor
     if type(tensor) is not FakeTensor or _alias_of(tensor).base.input is not None:
         raise UnsupportedMutation(f"`{func}` changes the shape of an input in place", kind="metadata-mutation")
     seen = _view(mode, _pure_form(func), args, kwargs)

@@ -13,6 +13,7 @@ import torch
 from pliant.graph.layouts import preserved_strides
 from pliant.graph.shape_rules.registry import RULES
 from pliant.graph.tensor_spec import Sizes, TensorSpec, broadcast, require, require_same, wrap_dim
+from pliant.graph.unsupported import UnsupportedOperator
 
 _aten = torch.ops.aten
 
@@ -40,6 +41,24 @@ def rows_written(x: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec,
 
 def with_rows(x: TensorSpec, *args: Any, **given: Any) -> TensorSpec:
     return rows_written(x, *args, **given).like()
+
+
+def with_mask(x: TensorSpec, *_: Any, **__: Any) -> tuple[TensorSpec, TensorSpec]:
+    """Rounded to few values, and which were within their range."""
+    return same_layout(x), TensorSpec(x.size, preserved_strides(x), torch.bool, x.device)
+
+
+def with_mask_of_numbers(x: TensorSpec, *_: Any, **__: Any) -> tuple[TensorSpec, TensorSpec]:
+    """Like `with_mask`; the derivative takes plain sizes."""
+    if not all(type(n) is int for n in x.size):
+        raise UnsupportedOperator("rounding by channels of a size that varies", kind="symbolic-size")
+    return with_mask(x)
+
+
+def of_parameters(
+    grad: TensorSpec, x: TensorSpec, scale: TensorSpec, zero: TensorSpec, *_: Any, **__: Any
+) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
+    return same_layout(x), scale.like(), zero.like()
 
 
 def like_second(_: Any, x: TensorSpec, *__: Any, **___: Any) -> TensorSpec:
@@ -78,12 +97,22 @@ _ROWS: dict[Any, tuple[Any, ...]] = {
         _aten.cauchy.default, _aten.flip.default, _aten.hardtanh.default, _aten.index_fill.int_Scalar,
         _aten.index_fill.int_Tensor, _aten.put.default, _aten.as_strided_scatter.default, _aten.index_put.default,
         _aten._unsafe_index_put.default, _aten.slice_scatter.default, _aten.select_scatter.default,
-        _aten.diagonal_scatter.default,
+        _aten.diagonal_scatter.default, _aten._fake_quantize_learnable_per_tensor_affine.default,
+        _aten._fake_quantize_learnable_per_channel_affine.default,
     ),
     same_size: (
         _aten.normal.Tensor_float, _aten.bernoulli.default, _aten.roll.default, _aten.scatter.src,
         _aten.scatter.value, _aten.scatter_add.default, _aten.scatter.reduce, _aten.scatter.value_reduce,
         _aten.scatter_reduce.two,
+    ),
+    with_mask: (
+        _aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default,
+        _aten.fake_quantize_per_tensor_affine_cachemask.default,
+    ),
+    with_mask_of_numbers: (_aten.fake_quantize_per_channel_affine_cachemask.default,),
+    of_parameters: (
+        _aten._fake_quantize_learnable_per_tensor_affine_backward.default,
+        _aten._fake_quantize_learnable_per_channel_affine_backward.default,
     ),
     rows_written: (_aten.index_add_.default, _aten.index_copy_.default, _aten.index_reduce_.default),
     with_rows: (_aten.index_copy.default, _aten.index_reduce.default),
