@@ -269,9 +269,9 @@ def space() -> dict[str, Any]:
 
         return create_selective_checkpoint_contexts(policy)
 
-    names = dict(
-        torch=torch, F=torch.nn.functional, checkpoint=checkpoint, LOG=log, double=double, noting=noting, selective=selective,
-        noting_and_scaling=noting_and_scaling, noting_sum=noting_sum, noting_node=noting_node, packing=packing, call=call, backward=backward,
-        grads=grads, batched=batched, flat=flat, tangent=tangent,
-    )  # fmt: skip
+    names = {
+        "torch": torch, "F": torch.nn.functional, "checkpoint": checkpoint, "LOG": log, "double": double, "noting": noting, "selective": selective,
+        "noting_and_scaling": noting_and_scaling, "noting_sum": noting_sum, "noting_node": noting_node, "packing": packing, "call": call, "backward": backward,
+        "grads": grads, "batched": batched, "flat": flat, "tangent": tangent,
+    }  # fmt: skip
     return names | FUNCTIONS

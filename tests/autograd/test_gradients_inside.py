@@ -83,3 +83,29 @@ def test_writes_after_the_call_of_what_it_wrote_are_errors_where_eager_has_them(
         f(x).add_(1)
         with pytest.raises(RuntimeError, match="modified by an inplace"):
             x.sum().backward()
+
+
+def test_backwards_that_turn_gradients_on_have_further_derivatives():
+    class Sine(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            with torch.enable_grad():
+                inner = x.detach().requires_grad_()
+                (slope,) = torch.autograd.grad(inner.sin().sum(), inner)
+            return g * slope
+
+    def program(x):
+        return Sine.apply(x).sin().prod()
+
+    seen = []
+    for f in (program, pliant.compile(program)):
+        x = torch.arange(3.0, requires_grad=True)
+        (first,) = torch.autograd.grad(f(x), x, create_graph=True)
+        seen.append([first, *torch.autograd.grad(first.sum(), x)])
+    torch.testing.assert_close(*seen)

@@ -158,7 +158,7 @@ def _plan_output(plan: OutputPlan, value: Any, inputs: list[Any], shared: set[in
         if value is inputs[base.input]:
             return FromInput(base.input)
         return _view_of(plan, FromInput(base.input), alias, base.fake)
-    if alias.parent is not None and (id(base) in shared or _is_one_of_several(alias) or _is_from_function(alias)):
+    if alias.parent is not None and (id(base) in shared or _is_one_of_several(alias) or _differs_from_copy(alias)):
         return _view_of(plan, FromResult(plan.add_result(base.fake)), alias, base.fake)
     return FromResult(plan.add_result(value), leaf=value.requires_grad and value.grad_fn is None)
 
@@ -170,9 +170,17 @@ def _is_one_of_several(alias: Alias) -> bool:
     return any(step.index is not None and step.grad_enabled for step in alias.steps())
 
 
-def _is_from_function(alias: Alias) -> bool:
-    """Whether a custom function returned it, or what it is a view of, in the memory of what it was given."""
-    return alias.fake.grad_fn is not None and not all(map(_keeps_history, alias.steps()))
+def _differs_from_copy(alias: Alias) -> bool:
+    """Whether autograd has rules for it as a view: made by a custom function, or while nothing was recorded."""
+    if alias.fake.grad_fn is not None:
+        return not all(map(_keeps_history, alias.steps()))
+    return alias.fake.requires_grad and _inherits(alias)
+
+
+def _inherits(alias: Alias) -> bool:
+    """Whether it requires grad because its base does, though it has no history."""
+    detach = torch.ops.aten.detach.default
+    return alias.base.fake.requires_grad and all(step.func is not detach for step in alias.steps())
 
 
 def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, base: FakeTensor) -> Output:
@@ -185,8 +193,7 @@ def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, bas
             start, viewed, steps = SameAs(plan.places[id(origin.fake)]), origin.fake, steps[depth:]
             break
         origin, depth = origin.parent, depth - 1
-    inherits = base.requires_grad and all(step.func is not torch.ops.aten.detach.default for step in alias.steps())
-    leaf = alias.fake.requires_grad and alias.fake.grad_fn is None and not inherits
+    leaf = alias.fake.requires_grad and alias.fake.grad_fn is None and not _inherits(alias)
     if alias.fake.grad_fn is None or viewed.requires_grad and all(map(_keeps_history, steps)):
         return ViewOf(start, tuple(_with_results(plan, step) for step in steps), leaf)
     position = plan.add_result(alias.fake)

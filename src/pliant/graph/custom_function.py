@@ -62,12 +62,25 @@ class CustomFunction(torch.nn.Module):
         self.plan = plan
         self.forward_graph = plan.forward
         for number, variant in enumerate(plan.backward.values()):
+            _leave_mode(variant.module)
             self.add_module(f"backward_graph_{number}", variant.module)
         self.function = _make_function(plan)
 
     def forward(self, *inputs: Any) -> Any:
         results = self.function.apply(*inputs)  # type: ignore[no-untyped-call]
         return tuple(results[: self.plan.n_outputs])
+
+
+def _leave_mode(backward: fx.GraphModule) -> None:
+    """Blocks with gradients on end in the mode that they began in, which is on where the backward has a history."""
+    modes = [n for n in backward.graph.nodes if n.target is torch._C._set_grad_enabled]
+    if not modes or [node.args[0] for node in modes] != [True, False] * (len(modes) // 2):
+        return
+    with backward.graph.inserting_before(modes[0]):
+        before = backward.graph.call_function(torch.is_grad_enabled)
+    for node in modes[1::2]:
+        node.args = (before,)
+    backward.recompile()
 
 
 def _make_function(plan: FunctionPlan) -> type[torch.autograd.Function]:

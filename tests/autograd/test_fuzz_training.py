@@ -1,0 +1,10 @@
+"""Some random training programs; `python -m tests.autograd.fuzz_training --count 500` runs more."""
+
+import pytest
+from tests.autograd.fuzz_training import disagreement, program_of
+
+
+@pytest.mark.parametrize("first", range(0, 30, 6))
+def test_random_training_programs_agree_with_eager(first):
+    for seed in range(first, first + 6):
+        assert disagreement(program_of(seed)) is None, seed
