@@ -109,3 +109,22 @@ def test_backwards_that_turn_gradients_on_have_further_derivatives():
         (first,) = torch.autograd.grad(f(x), x, create_graph=True)
         seen.append([first, *torch.autograd.grad(first.sum(), x)])
     torch.testing.assert_close(*seen)
+
+
+def test_a_step_that_returns_what_its_loss_was_made_of_is_one_graph():
+    layer = torch.nn.Linear(4, 3)
+
+    def step(x, target):
+        logits = layer(x)
+        loss = torch.nn.functional.cross_entropy(logits, target)
+        loss.backward()
+        return loss, logits
+
+    seen = []
+    for f in (step, pliant.compile(step, fullgraph=True)):
+        layer.zero_grad()
+        x = torch.linspace(-1, 1, 20).view(5, 4)
+        loss, logits = f(x, torch.arange(5) % 3)
+        assert loss.requires_grad and logits.requires_grad
+        seen.append([loss, logits, layer.weight.grad.clone(), layer.bias.grad.clone()])
+    torch.testing.assert_close(*seen)

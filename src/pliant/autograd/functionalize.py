@@ -23,7 +23,7 @@ from torch import fx
 
 from pliant.autograd.aliases import IDENTITY_VIEWS, Alias, Base, ViewStep
 from pliant.autograd.functional_ops import FunctionalCall, UnsupportedMutation, functional_call
-from pliant.autograd.history import functions_between
+from pliant.autograd.history import freed_functions, functions_between
 from pliant.autograd.scatter import write_through
 from pliant.errors import InternalError
 from pliant.graph.call_plan import argument, plan_of
@@ -49,6 +49,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         self.origin: Any = None
         self.constants: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self.asked: list[tuple[Any, list[Any]]] = []  # for gradients: the node that does, what it leads through
+        self.freed: set[Any] = set()  # functions that cannot run again
         self.last_primal: fx.Node | None = None  # constants become placeholders after this one
 
     def close(self) -> None:
@@ -57,9 +58,13 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         self.graph, self.origin, self.last_primal = fx.Graph(), None, None
         self.constants.clear()
         self.asked.clear()
+        self.freed.clear()
 
-    def note_gradients(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> None:
-        self.asked.append((self.origin, functions_between(outputs, inputs)))
+    def note_gradients(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], keep: bool) -> None:
+        path = functions_between(outputs, inputs)
+        self.asked.append((self.origin, path))
+        if not keep:
+            self.freed.update(freed_functions(outputs, path))
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None

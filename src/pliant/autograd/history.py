@@ -104,6 +104,20 @@ def functions_between(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Te
     return list(found)
 
 
+def freed_functions(outputs: Sequence[torch.Tensor], path: list[Node]) -> set[Node]:
+    """Those on the path that no gradient gets to again once it was gone without retaining the graph: where the way
+    from the outputs is one until a function whose saved tensors are then gone, that function and what is behind it."""
+    found: set[Node] = set()
+    for one in outputs:
+        node = one.grad_fn
+        while node is not None and not _saves(node):
+            following = [next for next, _ in node.next_functions if next is not None]
+            node = following[0] if len(following) == 1 else None
+        if node is not None:
+            found.update(functions_behind([node]))
+    return found & set(path)
+
+
 @dataclass(frozen=True, slots=True)
 class Root:
     """Where a result that has a tangent is found when the program ran: an output, its base, or a written input."""

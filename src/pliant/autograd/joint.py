@@ -243,7 +243,7 @@ class _Tracer:
         given = {id(one) for one in self.inputs}
         given |= {id(outputs[i]) for i in self.captured.attributes.get("passing_outputs", ())}
         seen = [one for one in outputs if type(one) is FakeTensor and one.requires_grad and id(one) not in given]
-        cuts = find_cuts(results, [*seen, *written], self.timeline)
+        cuts = find_cuts(results, [*seen, *written], self.timeline, self.mode.freed)
         return dataclasses.replace(cuts, whole=self._undivided()) if cuts.before else cuts
 
     def _undivided(self) -> tuple[tuple[int, int], ...]:

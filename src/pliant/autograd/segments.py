@@ -57,15 +57,16 @@ class Timeline:
         return bisect.bisect_right(self.starts, function._sequence_nr()) - 1
 
 
-def find_cuts(results: list[FakeTensor], seen: Iterable[FakeTensor], timeline: Timeline) -> Cuts:
+def find_cuts(results: list[FakeTensor], seen: Iterable[FakeTensor], timeline: Timeline, freed: set[Node]) -> Cuts:
     """Where to cut so that no result is computed in the segment of a tensor that the caller sees.
 
     `results`: what the program computes and has a gradient. `seen`: every tensor with a history that the caller gets.
+    `freed`: functions of which the caller cannot ask gradients, since the program has.
     """
     readers: dict[tuple[Node, int], int] = {}
     for function in functions_behind([one.grad_fn for one in results]):
         for following, number in function.next_functions:
-            if following is not None:
+            if following is not None and function not in freed:
                 key = (getattr(following, "variable", following), number)
                 readers[key] = min(readers.get(key, len(timeline.starts)), timeline.position_of(function))
     spans, inside = [], set()

@@ -219,7 +219,7 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Equal for a tensor of which it is known that it has the same elements."""
         return id(fake), self.writes
 
-    def note_gradients(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> None:
+    def note_gradients(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], keep: bool) -> None:
         """Hook of tracers: the program asks for gradients of `outputs`."""
 
     def record(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], outputs: Any) -> Any:

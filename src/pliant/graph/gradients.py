@@ -32,7 +32,7 @@ def gradients(
     keep = retain_graph or any(type(one) is FakeTensor for one in outputs)
     for one in outputs:
         if type(one) is FakeTensor:
-            one.fake_mode.note_gradients(outputs, inputs)
+            one.fake_mode.note_gradients(outputs, inputs, retain_graph)
             break
 
     def engine(*given: torch.Tensor) -> tuple[Any, ...]:
