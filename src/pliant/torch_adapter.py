@@ -299,6 +299,12 @@ def registered_fake(func: Any) -> Callable[..., Any] | None:
     return None if kernel is None else kernel.func
 
 
+def has_derivative(func: Any) -> bool:
+    """Whether autograd has a kernel for an operator (no public form)."""
+    kernels: Callable[[str, str], bool] = torch._C._dispatch_has_kernel_for_dispatch_key
+    return any(kernels(func.name(), key) for key in ("Autograd", "AutogradCPU", "CompositeImplicitAutograd"))
+
+
 def fake_context(getter: Callable[[], Any]) -> AbstractContextManager[Any]:
     """What `torch.library.get_ctx` returns meanwhile."""
     import torch._library.fake_impl as fake_impl

@@ -202,3 +202,22 @@ def test_inside_custom_function():
             return torch.ops.pliant_tests.scaled_sin(g, 1.0) + ctx.saved_tensors[0]
 
     check(lambda x: Through.apply(x) * 2, X)
+
+
+@pytest.mark.filterwarnings("ignore:.*an autograd kernel was not registered")
+def test_an_operator_that_is_a_kernel_only_breaks_where_gradients_are_recorded():
+    """Eager differentiates what the kernel calls."""
+    library = torch.library.Library("kernel_only", "DEF")
+    library.define("double(Tensor x) -> Tensor")
+    library.define("place(Tensor x) -> Tensor")
+    library.impl("double", lambda x: x * 2, "CPU")
+    library.impl("place", lambda x: x.argmax(0), "CPU")
+    torch.library.register_fake("kernel_only::double", torch.empty_like, lib=library)
+    torch.library.register_fake("kernel_only::place", lambda x: x.new_empty((), dtype=torch.int64), lib=library)
+    ops = torch.ops.kernel_only
+    x = torch.randn(4, requires_grad=True)
+    pliant.compile(lambda x: ops.double(x).sin() * 3)(x).sum().backward()
+    torch.testing.assert_close(x.grad, (6 * (2 * x).cos()).detach())
+    whole = pliant.compile(lambda x: ops.double(x).sin() * 3, fullgraph=True)
+    torch.testing.assert_close(whole(x.detach()), (2 * x.detach()).sin() * 3)
+    assert pliant.compile(lambda x: ops.place(x), fullgraph=True)(x) == x.argmax()

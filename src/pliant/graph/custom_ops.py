@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from pliant import torch_adapter
 from pliant.errors import DataDependentError
@@ -60,11 +60,28 @@ def run_fake(mode: FakeMode, plan: CallPlan, args: Sequence[Any], kwargs: dict[s
     context = _Context(mode, plan.func)
     with mode.shape_only(), torch_adapter.fake_context(lambda: context):
         try:
-            return kernel(*args, **kwargs)
+            results = kernel(*args, **kwargs)
         except RuntimeError as error:
             if "no fake impl registered" not in str(error):  # what `custom_op` without a fake implementation raises
                 raise
             raise UnsupportedOperator(f"`{plan.func}` has no fake implementation", kind="no-fake") from None
+    return results
+
+
+def need_derivative(func: Any, given: Any, results: Any) -> None:
+    """Break where eager differentiates what the kernel calls, since the kernel is all that is registered."""
+    if not torch.is_grad_enabled() or func.namespace.startswith("pliant") or torch_adapter.has_derivative(func):
+        return
+    if any(t.requires_grad for t in _tensors(given)) and _differentiable(results):
+        raise UnsupportedOperator(f"`{func}` has no derivative (torch.library.register_autograd)", kind="no-derivative")
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def _differentiable(results: Any) -> bool:
+    return any(t.is_floating_point() or t.is_complex() for t in _tensors(results))
 
 
 # ---- pure forms

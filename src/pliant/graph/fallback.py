@@ -33,10 +33,16 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 def run(mode: FakeMode, plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Fakes of the outputs of `plan.func`."""
-    if plan.func.namespace not in _OWN:
-        outputs = custom_ops.run_fake(mode, plan, args, kwargs)
-        if outputs is not NotImplemented:
-            return outputs
+    if plan.func.namespace in _OWN:
+        return _run(mode, plan, args, kwargs)
+    outputs = custom_ops.run_fake(mode, plan, args, kwargs)
+    if outputs is NotImplemented:
+        outputs = _run(mode, plan, args, kwargs)
+    custom_ops.need_derivative(plan.func, (args, kwargs), outputs)
+    return outputs
+
+
+def _run(mode: FakeMode, plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if torch.Tag.data_dependent_output in plan.tags or torch.Tag.dynamic_output_shape in plan.tags:
         raise DataDependentError(f"`{plan.func}` needs the values of its input", kind="data-dependent")
     flat, tree = tree_flatten((tuple(args), kwargs))
