@@ -34,3 +34,19 @@ def test_a_written_input_that_overlaps_itself_is_left_to_eager():
         pliant.compile(function)(given)
     assert fallbacks
     torch.testing.assert_close(given, function(wanted))
+
+
+def test_an_input_that_overlaps_itself_is_refused_in_programs_that_are_cut_too():
+    def program(x, y):
+        x.mul_(2)
+        y += x.sin()
+        return x
+
+    seen = []
+    for f in (program, pliant.compile(program)):
+        torch.manual_seed(0)
+        leaf = torch.rand(12, requires_grad=True)
+        x, y = torch.rand(4, 3, requires_grad=True) * 1, (leaf * 1).as_strided((4, 3), (2, 1))
+        f(x, y)
+        seen.append(y)
+    torch.testing.assert_close(*seen)

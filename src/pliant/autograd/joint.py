@@ -276,11 +276,11 @@ class _Tracer:
         self._check_flags()
         plan = plan_outputs(outputs, self.inputs, self.histories)
         self._check_inference_tensors(plan)
+        check_overlap(self.captured.inputs, {write.input for write in plan.writes})
         if not self.captured.attributes.get("whole"):
             cuts = self._cuts(plan, outputs)
             if cuts.before or cuts.inside:
                 return cuts
-        check_overlap(self.captured.inputs, {write.input for write in plan.writes})
         results = [self._result(value) for value in plan.results]
         writes = [(self.inputs[w.input].node.root(), w) for w in plan.writes if w.in_graph]
         new_values = [(self._placeholder(w.input), mode.read(root)) for root, w in writes]
