@@ -61,6 +61,11 @@ def rows_written_at_positions(x, classes):
     return x.new_zeros(5).index_copy(0, rows, values.squeeze(1)) + x.new_ones(5).index_add(0, rows, values.sin()[:, 0])
 
 
+@case(lambda g: (floats(g, 9, 3, 5), ints(g, 1, 5, 3, 4), ints(g, 6, 10, 3), ints(g, 1, 4, 3)), gradients=True)
+def aligned_sequences(x, targets, lengths, target_lengths):
+    return F.ctc_loss(x.log_softmax(-1), targets, lengths, target_lengths, zero_infinity=True) * 2
+
+
 @case(lambda g: (floats(g, 8),))
 def positions(x):
     return (x > 0).nonzero(), torch.where(x > 0)[0] + 1

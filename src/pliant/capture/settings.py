@@ -8,7 +8,7 @@ Holds:  after a capture every setting is what it was. A graph that ends inside a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,16 @@ def _set_nesting(depth: int) -> None:
             torch.clear_autocast_cache()
 
 
+def _for_an_absent_device() -> Iterator[_Setting]:
+    """Choices of kernels on GPUs: where there is one they would have to hold while the compiled graph runs."""
+    if torch.version.cuda is not None and torch.cuda.is_available():
+        return
+    for name in ("enabled", "benchmark", "deterministic", "allow_tf32", "depthwise_kernel"):
+        if hasattr(_C, f"_set_cudnn_{name}"):
+            yield _Setting(getattr(_C, f"_get_cudnn_{name}"), getattr(_C, f"_set_cudnn_{name}"))
+    yield _Setting(_C._get_fp32_precision_getter, _C._set_fp32_precision_setter, ("cuda", "all"))
+
+
 _C = torch._C
 _SETTINGS = (
     _Setting(torch.is_grad_enabled, _C._set_grad_enabled),
@@ -58,6 +68,7 @@ _SETTINGS = (
     _Setting(_C._get_math_sdp_enabled, _C._set_sdp_use_math),
     _Setting(_C._get_cudnn_sdp_enabled, _C._set_sdp_use_cudnn),
     _Setting(_C._get_overrideable_sdp_enabled, _C._set_sdp_use_overrideable),
+    *_for_an_absent_device(),
 )
 GETTERS = frozenset(one.getter for one in _SETTINGS)
 _NESTED = (torch.autocast_increment_nesting, torch.autocast_decrement_nesting, torch.clear_autocast_cache)

@@ -111,6 +111,18 @@ def _repeat_interleave(mode: FakeMode, func: Any, repeats: Any, *, output_size: 
     return _fresh(mode, repeats, many, dtype=torch.int64)
 
 
+@_special(_aten._ctc_loss.Tensor)
+def _ctc_loss(mode: FakeMode, func: Any, log_probs: Any, targets: Any, *_: Any) -> Any:
+    """A loss for each sequence, and what its derivative reads: as wide as the longest target asks for."""
+    steps, batch = log_probs.spec.size[:2]
+    return _fresh(mode, log_probs, batch), _fresh(mode, log_probs, batch, steps, _unbacked_size(mode, func))
+
+
+@_special(_aten._ctc_loss_backward.Tensor)
+def _ctc_loss_backward(mode: FakeMode, func: Any, grad: Any, log_probs: Any, *_: Any) -> Any:
+    return _fresh(mode, log_probs, *log_probs.spec.size)
+
+
 @_special(_aten.bincount.default)
 def _bincount(mode: FakeMode, func: Any, x: Any, weights: Any = None, minlength: Any = 0) -> Any:
     dtype = torch.int64 if weights is None else torch.float32 if weights.dtype is torch.float32 else torch.float64
