@@ -107,3 +107,16 @@ def test_blocks_hold_behind_a_break(program):
         assert mine == theirs
         assert torch.equal(got, want)
         assert (got.requires_grad, got.is_inference()) == (want.requires_grad, want.is_inference())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="choices that hold while a graph runs break it")
+def test_choices_for_an_absent_device_are_part_of_the_graph():
+    def program(x):
+        with torch.backends.cudnn.flags(enabled=False, deterministic=True):
+            y = x * 2
+        return y + 1
+
+    compiled = pliant.compile(program, fullgraph=True)
+    before = torch.backends.cudnn.enabled, torch.backends.cudnn.deterministic
+    assert torch.equal(compiled(torch.ones(3)), program(torch.ones(3)))
+    assert (torch.backends.cudnn.enabled, torch.backends.cudnn.deterministic) == before
