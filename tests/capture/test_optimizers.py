@@ -207,3 +207,18 @@ def test_steps_counted_in_python() -> None:
         results.append([parameters, [optimizer.state[p] for p in parameters]])
         assert [e.kind for e in seen] == ["capture"] * 2 * compiled
     torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "NAdam", "Adamax", "Adagrad"])
+def test_corrections_are_as_precise_as_eagers_numbers(name: str) -> None:
+    """The count of steps is a tensor of single precision; in eager, what is computed from it is in double precision."""
+    found = []
+    for wrap in (pliant.compile, lambda step: step):
+        parameters = [torch.linspace(-1, 1, 5, dtype=torch.float64, requires_grad=True)]
+        optimizer = getattr(torch.optim, name)(parameters, lr=1e-2)
+        step = wrap(optimizer.step)
+        for number in range(4):
+            parameters[0].grad = torch.linspace(1, 2 + number, 5, dtype=torch.float64)
+            step()
+        found.append(parameters[0].detach())
+    torch.testing.assert_close(*found, rtol=1e-9, atol=0)

@@ -124,7 +124,9 @@ _QUESTION = re.compile(r"_*(get|is|has|are|can)_|_accelerator_(getAccelerator|de
 
 def _is_question(function: Any, receiver: Any) -> bool:
     """Whether it is one of torch's own, bound to a record of pybind11, and changes nothing."""
-    return _made_by_pybind(receiver) and function in _torch_builtins() and _QUESTION.match(function.__name__) is not None
+    return (
+        _made_by_pybind(receiver) and function in _torch_builtins() and _QUESTION.match(function.__name__) is not None
+    )
 
 
 def _made_by_pybind(receiver: Any) -> bool:

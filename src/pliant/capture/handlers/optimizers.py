@@ -22,6 +22,7 @@ from torch.optim.adamax import adamax
 from torch.optim.adamw import adamw
 from torch.optim.asgd import asgd
 from torch.optim.nadam import nadam
+from torch.optim.optimizer import _get_value
 from torch.optim.radam import radam
 from torch.optim.rmsprop import rmsprop
 from torch.optim.rprop import rprop
@@ -150,6 +151,15 @@ def _without_branches(function: Any) -> Handler:
     return handler
 
 
+def _number_of(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """A count of steps, or what is computed from it, as a number in eager: it stays on the device, as precise as that."""
+    (value,) = (t.internalize(one) for one in (*args, *kwargs.values()))
+    return (
+        call_torch(t, Tensor.double, (value,), {}) if isinstance(value, Tensor) and value.is_floating_point() else value
+    )
+
+
+TABLE[_get_value] = _number_of
 TABLE |= {function: _unfused(function) for function in (adam, adamw, sgd, adagrad)}
 TABLE |= {f: functools.partial(_by_rows, f) for f in (adadelta, adamax, nadam, rmsprop)}
 TABLE |= {function: _without_branches(function) for function in (radam, asgd, rprop)}
