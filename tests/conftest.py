@@ -32,3 +32,15 @@ def pytest_collection_modifyitems(items):
 def pytest_unconfigure():
     if os.environ.get(_OWNER) == str(os.getpid()):
         shutil.rmtree(os.environ["PLIANT_CACHE_DIR"], ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def modes_of_torch_are_left_as_found():
+    before = _modes()
+    yield
+    assert before in (None, _modes())
+
+
+def _modes():
+    torch = sys.modules.get("torch")
+    return torch and (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype())

@@ -119,19 +119,13 @@ def call_native(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 # What functions that pybind11 made are called that only tell something.
-_QUESTION = re.compile(r"_*(get|is|has|are|can)_|_accelerator_(getAccelerator|deviceCount)$")
+_QUESTION = re.compile(r"_*(get|is|has|are|can)_|_accelerator_(getAccelerator|deviceCount)$|_log_api_usage_once$")
 
 
 def _is_question(function: Any, receiver: Any) -> bool:
     """Whether it is one of torch's own, bound to a record of pybind11, and changes nothing."""
-    return (
-        _made_by_pybind(receiver) and function in _torch_builtins() and _QUESTION.match(function.__name__) is not None
-    )
-
-
-def _made_by_pybind(receiver: Any) -> bool:
-    """Whether it is the record that functions made by pybind11 are bound to; its type depends on pybind11's version."""
-    return type(receiver).__name__.startswith(("pybind11_detail_function_record", "PyCapsule"))
+    made_by_pybind = type(receiver).__name__.startswith(("pybind11_detail_function_record", "PyCapsule"))
+    return made_by_pybind and function in _torch_builtins() and _QUESTION.match(function.__name__) is not None
 
 
 def _call_descriptor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -207,7 +201,7 @@ def _call_with_state(t: Tracer, receiver: Any, name: str, args: Args, kwargs: Kw
 def _call_other_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     """Methods that all objects have, those of descriptors and exceptions; a break for what is left."""
     module = type(receiver).__module__
-    if module in ("string", "torch._C") or _made_by_pybind(receiver):
+    if module in ("string", "torch._C") or type(receiver).__name__ in ("PyCapsule",):
         return t.native(bound, *(t.concrete_tree(t.internalize(a)) for a in args), **kwargs)
     if name == "__get__" and isinstance(receiver, types.FunctionType):
         return receiver if args[0] is None else types.MethodType(receiver, args[0])
