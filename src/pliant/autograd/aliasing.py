@@ -59,8 +59,8 @@ class SameAs:
 
 @dataclass(frozen=True, slots=True)
 class ViewOf:
-    """Views applied one after the other to an input, a result or an output with fewer views. Arguments that are symbols are `FromResult`s in the
-    steps.
+    """Views applied one after the other to an input, a result or an output with fewer views. Arguments that are symbols
+    are `FromResult`s in the steps.
     """
 
     source: FromInput | FromResult | SameAs

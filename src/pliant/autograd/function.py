@@ -93,14 +93,14 @@ class Halves:
         arguments = [*ctx.numbers, *self._saved(ctx, asked)]
         if ctx.watched:
             _check_versions(ctx.watched, asked)
-        run = None
         transformed = any(map(torch_adapter.is_transformed, given))
-        history = torch.is_grad_enabled()
         missing = 0 if transformed else self.all & ~asked
-        if not history:
-            run = self.backwards.get(missing, transformed)
+        history = torch.is_grad_enabled()
+        run = None if history else self.backwards.get(missing, transformed)
+        if run is None and not history:  # tangents that cannot be left out are zeros
+            missing, run = 0, self.backwards.get()
         tangents = [
-            None if (run is not None or history) and missing >> n & 1 else _laid_out(given[position], layout)
+            None if missing >> n & 1 else _laid_out(given[position], layout)
             for n, (position, layout) in enumerate(zip(self.tangents, ctx.layouts))
         ]
         if history:
@@ -112,7 +112,6 @@ class Halves:
         tangents.clear()
         if not torch_adapter.engine_keeps_graph() and not any(one is not None for one in getattr(ctx, "rest", ())):
             ctx.inputs = ()
-        run = run or self.backwards.get()
         assert run is not None
         for number, (index, value) in enumerate(zip(self.wanted, run(arguments))):
             gradients[1 + index] = None if number in unreached else value
