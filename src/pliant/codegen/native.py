@@ -22,7 +22,7 @@ from pliant.symbolic.expr import ZERO, Expr
 RELEASE_GIL = 1 << 16  # points of a run from which on the GIL is released
 PART_TEXT = 4000  # characters of kernels in one translation unit; more are split into units compiled in parallel
 MAX_UNITS = 4
-ROWS = 64  # rows of tensors whose addresses are read at once
+ADDRESSES = 512  # that are read at once, for as many rows of tensors: they lie on the stack
 TABLE_CALLS = 32  # more calls of kernels in one entry are a table
 
 PYTHON = """\
@@ -214,11 +214,12 @@ def _row_entry(
     buffers = [*sorted(listed, key=listed.__getitem__), *own]
     sizes = list(dict.fromkeys(s for k in kernels for s in k.sizes))
     width = len(listed)
+    at_once = max(1, ADDRESSES // width)
     work = sum([k.work.as_int() or 0 for k in kernels])
     body = [
         "PyObject* @(PyObject* self, PyObject* const* args, int64_t count) {",
-        f"  void *b[{len(buffers)}], *found[{ROWS * width}];",
-        f"  PyObject* objects[{ROWS * width}];",
+        f"  void *b[{len(buffers)}], *found[{at_once * width}];",
+        f"  PyObject* objects[{at_once * width}];",
         f"  int64_t n[{max(1, len(sizes))}] = {{0}};",
         "  int32_t error = 0;",
         "  PyObject* const* const items = ((PyObject* const**)args[0])[p_items];",
@@ -227,8 +228,8 @@ def _row_entry(
         *(_number(s, k, 3) for k, s in enumerate(sizes)),
         "  if (PyErr_Occurred()) return 0;",
         *_scratch([scratch[b] for b in own], width),
-        f"  for (; rows > 0; rows -= {ROWS}) {{",
-        f"    const int64_t now = p_min(rows, {ROWS});",
+        f"  for (; rows > 0; rows -= {at_once}) {{",
+        f"    const int64_t now = p_min(rows, {at_once});",
         f"    for (int64_t k = 0; k < now * {width}; k++) objects[k] = items[*places++];",
         f"    if (p_addresses(objects, now * {width}, found)) return 0;",
         f"    void* const state = now * {work} > {RELEASE_GIL} ? PyEval_SaveThread() : 0;",
