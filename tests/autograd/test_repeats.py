@@ -127,3 +127,13 @@ def test_more_work_than_one_thread_holds_the_interpreter_for() -> None:
     pliant.compile(decay, fullgraph=True)(*mine, 0.5)
     decay(*theirs, 0.5)
     torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("addresses", [1, 5, 512])
+def test_however_many_rows_are_read_at_once(addresses: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pliant.codegen.native.ADDRESSES", addresses)
+    given, expected = [tensors(3), tensors(3)], [tensors(3), tensors(3)]
+    pliant.reset()
+    pliant.compile(decay)(*given, 0.1)
+    decay(*expected, 0.1)
+    torch.testing.assert_close(given, expected)
