@@ -130,7 +130,7 @@ def test_relations():
     x, y = torch.zeros(1), torch.zeros(1)
     assert holds(Guard(b, Kind.SAME_AS, a), x, x)
     assert not holds(Guard(b, Kind.SAME_AS, a), x, y)
-    distinct = Guard(None, Kind.DISTINCT, tuple(ArgSource(i, "x") for i in range(4)))
+    distinct = Guard(None, Kind.DISTINCT, (tuple(ArgSource(i, "x") for i in range(4)), ()))
     assert holds(distinct, x, y, 1, 2)
     assert not holds(distinct, x, y, 1, x)
 

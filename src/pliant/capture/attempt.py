@@ -58,6 +58,7 @@ def _trace(root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: Dyna
         try:
             found = attempt.run(args, kwargs)
         except CannotCapture as failure:
+            attempt.t.inputs.check_shared()
             entered = next((stop for stop in stops if stop.enter), None)
             if entered is None or failure.reason.kind == "exception":
                 raise

@@ -83,6 +83,7 @@ class DynamicPolicy:
     _numbers: dict[tuple[Source, type], Any] = field(default_factory=dict)
     _elements: dict[Source, set[int | float]] = field(default_factory=dict)
     _lengths: dict[Source, set[int]] = field(default_factory=dict)
+    _one: set[Source] = field(default_factory=set)
     _called: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -165,6 +166,14 @@ class DynamicPolicy:
         """A list that comes from another function's: what lengths it has had is known to both."""
         with self._lock:
             self._lengths[source] = other._lengths.setdefault(there, set())
+
+    def is_one(self, source: Source) -> bool:
+        """Whether it mattered at an earlier attempt that this and another source lead to one tensor."""
+        return source in self._one
+
+    def note_one(self, sources: Iterable[Source]) -> None:
+        with self._lock:
+            self._one.update(sources)
 
     def note_varies(self, source: Source, number: type) -> None:
         """A number that is symbolic where it comes from."""

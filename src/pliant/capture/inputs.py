@@ -2,7 +2,9 @@
 
 In:     real values and their sources, from `World.bring`.
 Out:    `FakeTensor`s and `SymInt`/`SymFloat`s, placeholders in the graph, tensor guards.
-Holds:  one real tensor is one input, however many sources lead to it.
+Holds:  a real tensor is one input, however many sources lead to it, where it can matter that it is one: it is written,
+        compared by identity or requires grad. One that is only read is an input a source, and no guard says that both
+        are the same; a use by which it matters starts the capture again.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.overrides import Overrides, is_program_subclass
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
@@ -59,7 +61,7 @@ class Inputs:
         self.policy = policy
         self.inputs: list[GraphInput] = []
         self.node_of_symbol: dict[Symbol, fx.Node] = {}
-        self._by_tensor: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
+        self._by_tensor: dict[int, tuple[torch.Tensor, list[FakeTensor]]] = {}
         self._examples: dict[int, torch.Tensor] = {}
         self._last_placeholder: fx.Node | None = None
         self._names: set[str] = set()
@@ -67,21 +69,52 @@ class Inputs:
 
     # ---- tensors
     def tensor(self, value: torch.Tensor, source: Source) -> FakeTensor:
-        """The fake tensor of a real one; a second way to the same tensor adds only a guard."""
-        found = self._by_tensor.get(id(value))
-        if found is not None:
-            first = self.world.source_of(found[1])
-            if first != source:
+        """The fake tensor of a real one; a second way to a tensor that is one input adds only a guard."""
+        known = self._by_tensor.setdefault(id(value), (value, []))[1]
+        for fake in known:
+            first = self.world.source_of(fake)
+            if first == source:
+                return fake
+            if self._is_one(value, source, first, fake):
                 self.world.guard(source, Kind.SAME_AS, first)
-            return found[1]
+                return fake
         if isinstance(value, FakeTensor):
             return value
         with torch._C.DisableTorchFunction():
             fake = self._of_subclass(value, source) if is_program_subclass(value) else self._make(value, source)
-        self._by_tensor[id(value)] = (value, fake)
+        known.append(fake)
         self._examples[id(fake)] = value
         self.world.set_origin(fake, source)
         return fake
+
+    # ---- one tensor, several sources
+    def _is_one(self, value: torch.Tensor, source: Source, first: Source | None, fake: FakeTensor) -> bool:
+        """Whether it matters, or costs nothing, that a second way leads to the same tensor."""
+        if value.requires_grad or is_program_subclass(value) or value.layout is not torch.strided:
+            return True
+        if all(isinstance(root_of(s), HeldSource) or self.world.is_of_module(s) for s in (source, first) if s):
+            return True
+        return self.policy.is_one(source) or self._is_written(fake) or self.world.is_told_apart(fake)
+
+    def one_if_shared(self, value: Any) -> None:
+        """It matters which tensor it is: if several inputs are this one, the capture starts again with one."""
+        example = self._examples.get(id(value))
+        known = self._by_tensor[id(example)][1] if example is not None else []
+        if len(known) > 1:
+            self.policy.note_one(s for fake in known if (s := self.world.source_of(fake)) is not None)
+            raise StartAgain
+
+    def same_if_shared(self, left: Any, right: Any) -> None:
+        """Two values that were found to be different ones: not so if they are inputs for one tensor."""
+        example = self._examples.get(id(left))
+        if example is not None and example is self._examples.get(id(right)):
+            self.one_if_shared(left)
+
+    def check_shared(self) -> None:
+        """Tensors that are several inputs are only read."""
+        for _, known in self._by_tensor.values():
+            if len(known) > 1 and any(map(self._is_written, known)):
+                self.one_if_shared(known[0])
 
     def _of_subclass(self, value: torch.Tensor, source: Source) -> FakeTensor:
         """The graph gets a plain tensor on the same memory; facts are asked of it too, for they run no code of the class."""
@@ -94,6 +127,7 @@ class Inputs:
 
     def guard_memory(self) -> None:
         """Tensors that the program writes share no memory with others, as now (a graph is made for one or the other)."""
+        self.check_shared()
         tensors = [i for i in self.inputs if i.kind == "tensor" and i.example.layout is torch.strided]
         written = [i for i in tensors if self._is_written(i.fake)]
         if not written or len(tensors) < 2:

@@ -310,6 +310,8 @@ class Tracer:
             return tuple(self.hashable(k) for k in key)
         if isinstance(key, (str, int, float, FakeTensor, type, types.FunctionType)) or key is None:
             self.world.pin(key)
+            if isinstance(key, FakeTensor):
+                self.world.note_identity(key)
             return key
         if type(key).__hash__ is None:
             raise Raised(TypeError(f"unhashable type: '{type(key).__name__}'"))
@@ -319,6 +321,8 @@ class Tracer:
                 if computes_plainly(self, key):
                     break
                 raise GraphBreak("unknown-object", f"a {type(key).__name__} with its own {name} as a key")
+        if type(key).__hash__ is object.__hash__:  # type: ignore[comparison-overlap]
+            self.world.note_identity(key)
         return key
 
     def internalize(self, value: Any, within: frozenset[int] = frozenset()) -> Any:

@@ -71,6 +71,7 @@ class World:
         self._added: dict[int, tuple[Any, list[Any]]] = {}
         self._cell_changes: dict[int, tuple[types.CellType, Any]] = {}
         self._slot_changes: dict[tuple[int, str], SetAttribute] = {}
+        self._told_apart: dict[int, Any] = {}  # by id: objects of which it matters which ones they are
         self._owner_of_dict: dict[int, Any] = {}
         self._lookups: dict[tuple[type, str], tuple[Any]] = {}
         self.known_by_code: dict[int, types.FunctionType] = {}
@@ -93,7 +94,18 @@ class World:
         """Two objects from outside were found to be different ones."""
         a, b = self.source_of(left), self.source_of(right)
         if a is not None and b is not None and a != b:
-            self.guard(a, Kind.DISTINCT, (a, b))
+            self.guard(a, Kind.DISTINCT, ((a, b), ()))
+        self.inputs.same_if_shared(left, right)
+
+    def note_identity(self, value: Any) -> None:
+        """The trace tells the object from others by which one it is: by its `id`, as a key, by a weak reference."""
+        value = self.resolve(value)
+        if id(value) in self.origins:
+            self._told_apart[id(value)] = value
+            self.inputs.one_if_shared(value)
+
+    def is_told_apart(self, value: Any) -> bool:
+        return id(value) in self._told_apart or any(id(value) == key for key, _ in self._slot_changes)
 
     def guard_aliases(self) -> None:
         """What the trace wrote is not also reached as another object: at the end."""
@@ -101,13 +113,20 @@ class World:
         written += [self._owner_of_dict.get(id(obj), (obj,))[0] for obj in written]
         written += [slot.obj for slot in self._slot_changes.values()] + [obj for obj, _ in self._added.values()]
         written += [original for original, _, before in self._shadows.values() if before is not None]
-        for cls in dict.fromkeys(type(obj) for obj in written if not isinstance(obj, torch.Tensor)):
-            mine = [s for obj in written if type(obj) is cls and (s := self.source_of(obj)) is not None]
-            others = [s for obj, s in self.origins.values() if type(obj) is cls and not _is_table(s)]
-            sources = tuple(dict.fromkeys((*mine, *others)))
-            if mine and len(sources) > 1:
-                self.guard(sources[0], Kind.DISTINCT, sources)
+        self._guard_apart(written, [obj for obj, s in self.origins.values() if not _is_table(s)])
+        self._guard_apart(list(self._told_apart.values()), [])
         self.inputs.guard_memory()
+
+    def _guard_apart(self, mine: list[Any], others: list[Any]) -> None:
+        """Of each class: no object of the first is another of the first, or one of the others."""
+        for cls in dict.fromkeys(map(type, mine)):
+            first, second = (
+                dict.fromkeys(s for obj in objs if type(obj) is cls and (s := self.source_of(obj)) is not None)
+                for objs in (mine, others)
+            )
+            rest = tuple(s for s in second if s not in first)
+            if first and len(first) + len(rest) > 1:
+                self.guard(next(iter(first)), Kind.DISTINCT, (tuple(first), rest))
 
     def source_of(self, value: Any) -> Source | None:
         found = self.origins.get(id(value))
@@ -369,6 +388,7 @@ class World:
         if value is MISSING:
             self._slot_changes.pop((id(obj), name), None)
             return
+        self.inputs.one_if_shared(obj)
         self._slot_changes[id(obj), name] = SetAttribute(obj, name, value, via)
         if via == "type":
             self.forget_lookups()

@@ -190,10 +190,8 @@ def related(guard: Guard) -> tuple[Source, ...]:
     match guard.kind:
         case Kind.SAME_AS:
             return guard.source, guard.expected
-        case Kind.SEPARATE:
-            return (*guard.expected[0], *guard.expected[1])
         case _:
-            return tuple(guard.expected)
+            return (*guard.expected[0], *guard.expected[1])
 
 
 # ---- one function a kind: the text of a test that is true when the guard FAILS
@@ -259,10 +257,13 @@ def _same_as(w: GuardWriter, g: Guard) -> str:
 
 
 def _distinct(w: GuardWriter, g: Guard) -> str:
-    values = [w.read(source) for source in g.expected]
-    if len(values) <= 3:
-        return " or ".join(f"{a} is {b}" for i, a in enumerate(values) for b in values[i + 1 :])
-    return f"len({{{', '.join(f'id({v})' for v in values)}}}) != {len(values)}"
+    mine, others = ([w.read(source) for source in sources] for sources in g.expected)
+    if len(mine) * (len(mine) - 1) // 2 + len(mine) * len(others) <= 3:
+        return " or ".join(f"{a} is {b}" for i, a in enumerate(mine) for b in (*mine[i + 1 :], *others))
+    own, rest = (", ".join(f"id({v})" for v in values) for values in (mine, others))
+    tests = [f"len({{{own}}}) != {len(mine)}"] if len(mine) > 1 else []
+    tests += [f"not {{{own}}}.isdisjoint(({rest},))"] if others else []
+    return " or ".join(tests)
 
 
 def _separate(w: GuardWriter, g: Guard) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from pliant.guards.codegen import READ_ERRORS, Step, lookup
+from pliant.guards.codegen import READ_ERRORS, Step, lookup, related
 from pliant.guards.kinds import MISSING, Guard, Kind, NumberOf, TensorFacts
 from pliant.guards.names import Names
 from pliant.guards.parts import root_of
@@ -137,7 +137,8 @@ def describe_guard(guard: Guard) -> str:
             grad = ", requires grad" if e.requires_grad else ""
             return f"`{guard.source.describe()}` is a {e.cls.__qualname__} ({sizes}) {dtype} on {e.device}{grad}"
         case Kind.DISTINCT:
-            return "different objects: " + ", ".join(f"`{s.describe()}`" for s in e)
+            mine, others = (", ".join(f"`{s.describe()}`" for s in sources) for sources in e)
+            return f"different objects: {mine}" + (f" and each of {others}" if others else "")
         case Kind.SEPARATE:
             written, others = (", ".join(f"`{s.describe()}`" for s in sources) for sources in e)
             return f"memory that is written ({written}) is not shared with {others or 'another'}"
@@ -281,8 +282,8 @@ def _same_as(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
 
 
 def _distinct(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
-    names = ", ".join(f"`{s.describe()}`" for s in g.expected)
-    held = all(isinstance(root_of(source), HeldSource) for source in g.expected)
+    names = ", ".join(f"`{s.describe()}`" for s in related(g))
+    held = all(isinstance(root_of(source), HeldSource) for source in related(g))
     advice = "tie objects before the first call" if held else "do not pass one object twice"
     return f"two of {names} are the same object now", advice
 

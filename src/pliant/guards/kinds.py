@@ -29,7 +29,7 @@ class Kind(Enum):
     EMPTY = auto()  # not v
     ALL_EMPTY = auto()  # v is a dict, the items that e names are plain dicts without entries (hooks)
     SAME_AS = auto()  # v is the value of the source e (aliasing of two ways to one object)
-    DISTINCT = auto()  # e: tuple of sources whose values are pairwise different objects (the guard's own source unused)
+    DISTINCT = auto()  # e: (sources, sources); no object of the first is another of the first or one of the second
     SEPARATE = auto()  # e: (sources, sources) of tensors; none of the first shares memory with one of the second
     UNSET = auto()  # e: a descriptor of C (a slot, a cell's contents) that finds nothing in v
     STATE = (

@@ -158,13 +158,18 @@ def _callable(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return callable(args[0])
 
 
+def _number_of(t: Tracer, obj: Any) -> TracedId:
+    t.world.note_identity(obj)
+    return TracedId.of(obj)
+
+
 @handles(id)
 def _id(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """What the call was given may be another object in the next call; what the entry holds is always the same."""
     obj = t.world.resolve(args[0])
     source = t.world.source_of(obj)
     if source is None or isinstance(obj, FakeTensor) or not isinstance(root_of(source), HeldSource):
-        return TracedId.of(obj)
+        return _number_of(t, obj)
     t.world.guard(source, Kind.IDENTITY, obj)
     return id(obj)
 
@@ -192,7 +197,7 @@ for _question in (inspect.signature, inspect.getsource, inspect.getsourcelines, 
 
 @handles(torch.Tensor.__hash__)
 def _hash_of_tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return TracedId.of(args[0])
+    return _number_of(t, args[0])
 
 
 _HASHED_BY_VALUE = (str, int, float, complex, bytes, tuple, frozenset, range, type(None), torch.dtype, torch.device)
@@ -206,7 +211,7 @@ def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if isinstance(args[0], _HASHED_BY_VALUE) or type(args[0]) in PLAIN_TYPES:
         return t.native(hash, t.hashable(args[0]))
     if isinstance(args[0], FakeTensor):
-        return TracedId.of(args[0])
+        return _number_of(t, args[0])
     if is_numpy_scalar(args[0]):
         return t.native(hash, args[0])
     plain = t.world.type_lookup(type(args[0]), "__hash__") is object.__hash__

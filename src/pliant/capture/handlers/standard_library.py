@@ -153,6 +153,7 @@ def _construct_groups(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def make_reference(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     """weakref.ref(obj, callback), or an object of a class derived from it"""
+    t.world.note_identity(args[0])
     callbacks = [TracedCallback(t, a) for a in args[1:2] if a is not None]
     return t.native(weakref.ref.__new__, cls, args[0], *callbacks)
 
