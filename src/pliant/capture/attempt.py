@@ -48,6 +48,8 @@ def trace(root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: Dynam
             return _trace(root, args, kwargs, policy)
         except StartAgain:
             continue
+        except RecursionError:  # ours: a call of the program's is several of the interpreter's
+            raise CannotCapture(BreakReason("recursion", "calls are nested too deeply to follow", None)) from None
 
 
 def _trace(root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: DynamicPolicy) -> Trace:

@@ -81,9 +81,12 @@ class SymbolNodes:
         def call(function: Any) -> Any:
             return lambda *args: fx.Proxy(self.graph.call_function(function, tuple(_bare(a) for a in args)))
 
+        def by_twos(function: Any) -> Any:
+            return lambda *args: functools.reduce(function, args)
+
         return {
-            "min": call(torch.sym_min),
-            "max": call(torch.sym_max),
+            "min": by_twos(call(torch.sym_min)),
+            "max": by_twos(call(torch.sym_max)),
             "int": call(torch.sym_int),
             "float": call(torch.sym_float),
             "round": call(round),

@@ -228,8 +228,8 @@ class Tracer:
         except BaseException as error:
             if self.is_carried(error):  # the program raised it
                 raise self.raised(error) from None
-            if not isinstance(error, (Exception, GeneratorExit)):
-                raise
+            if not isinstance(error, (Exception, GeneratorExit)) or isinstance(error, RecursionError):
+                raise  # the program itself would not be as deep in the stack
             missing = isinstance(error, AttributeError) and function is getattr
             if any(isinstance(a, FakeTensor) for a in args) and not (missing or isinstance(error, StopIteration)):
                 if (worded := error_of_eager(function, args, kwargs)) is not None:

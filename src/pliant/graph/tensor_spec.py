@@ -26,7 +26,7 @@ class TensorSpec:
         self.size = size
         self.stride = stride
         self.dtype = dtype
-        self.device = device
+        self.device = device if device.index is None else _WITHOUT_INDEX.get(device.type, device)
         self.offset = offset
         self.size_key = keys_of(size)
         self.stride_key = keys_of(stride)
@@ -63,6 +63,9 @@ class TensorSpec:
 
     def __repr__(self) -> str:
         return f"TensorSpec({list(self.size)}, {list(self.stride)}, {self.dtype}, {self.device}, {self.offset})"
+
+
+_WITHOUT_INDEX = {"cpu": torch.device("cpu"), "meta": torch.device("meta")}  # there is one: `cpu:0` is `cpu`
 
 
 def key_of(dim: Dim) -> Any:

@@ -25,7 +25,7 @@ from pliant.ir.scalar import Scalar, cast, clear_interned, const, loads
 from pliant.lowering import fallback
 from pliant.lowering.context import Lowering, whole
 from pliant.lowering.registry import RULES, VIEW_OPS
-from pliant.lowering.tensors import COMPUTED, Index, Tensor
+from pliant.lowering.tensors import COMPUTED, KERNELS_ON, Index, Tensor
 from pliant.symbolic.expr import ONE, ZERO, Symbol
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -255,7 +255,7 @@ class _GraphLowering:
 
 
 def _in_kernels(*tensors: Tensor) -> bool:
-    return all(t.dtype in COMPUTED for t in tensors)
+    return all(t.dtype in COMPUTED and (t.view is None or t.view.buffer.device.type in KERNELS_ON) for t in tensors)
 
 
 def _aligned(source: Tensor, target: Tensor, index: Index) -> Index:
@@ -270,7 +270,7 @@ def _buffer(t: Tensor) -> Buffer:
 
 def _computable(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
-        return value.dtype in COMPUTED and value.layout is torch.strided
+        return value.dtype in COMPUTED and value.layout is torch.strided and value.device.type in KERNELS_ON
     if isinstance(value, (list, tuple)):
         return all(map(_computable, value))
     return True
@@ -278,7 +278,7 @@ def _computable(value: Any) -> bool:
 
 def _computable_argument(value: Any) -> bool:
     if isinstance(value, Tensor):
-        return value.dtype in COMPUTED
+        return _in_kernels(value)
     if isinstance(value, list):
         return all(map(_computable_argument, value))
     return not isinstance(value, complex)

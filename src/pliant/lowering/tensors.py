@@ -29,6 +29,7 @@ COMPUTED = frozenset((
     torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16, torch.int8,
     torch.uint8, torch.bool,
 ))  # fmt: skip
+KERNELS_ON = frozenset(("cpu",))  # types of devices; what is computed on others is calls
 HALF = (torch.bfloat16, torch.float16)
 
 

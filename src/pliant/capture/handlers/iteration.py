@@ -13,7 +13,7 @@ import torch
 from pliant.capture import operators
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
-from pliant.capture.value_kinds import PLAIN_TYPES, SYMBOLIC_TYPES, concrete
+from pliant.capture.value_kinds import PLAIN_TYPES, concrete
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -80,7 +80,7 @@ def _extreme(symbol: str, symbolic: Any, name: str) -> Handler:
         for value in values[1:]:
             rank = value if key is None else t.call(key, (value,), {})
             kinds = {PLAIN_TYPES.get(type(one), type(one)) for one in (best, value)}  # one of both is the result
-            symbols = type(value) in SYMBOLIC_TYPES or type(best) in SYMBOLIC_TYPES
+            symbols = {type(value), type(best)} & {torch.SymInt, torch.SymFloat}
             if key is None and symbols and len(kinds) == 1:
                 best = mark = t.native(symbolic, best, value)
             elif concrete(operators.truth(t, operators.compare(t, symbol, rank, mark))):
