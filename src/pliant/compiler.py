@@ -17,13 +17,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import fx
 
-from pliant import config
+from pliant import background, config
 from pliant.capture.compiled_function import compiled_callable
 from pliant.capture.dispatch import DISPATCHER, Compilation
 from pliant.capture.resume_function import resume_function
@@ -157,7 +156,7 @@ def _build_watch(text: str) -> ctypes.PyDLL | None:
     """The native part of guards; None where there is no C compiler."""
     from pliant.runtime.build import build, quick
 
-    threading.Thread(target=_prepare_loading, daemon=True, name="pliant-loading").start()
+    background.start(_prepare_loading, "pliant-loading")
     try:
         return ctypes.PyDLL(str(build([text], quick(config.get().build))))
     except (CompileError, OSError):

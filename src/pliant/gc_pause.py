@@ -8,10 +8,12 @@ Holds:  collection is on again when the last pause of all threads ends, if it wa
 from __future__ import annotations
 
 import gc
-import threading
+import os
 from types import TracebackType
 
-_lock = threading.Lock()
+from pliant import background
+
+_lock = background.lock()
 _depth = 0
 _was_on = False
 
@@ -35,3 +37,14 @@ class GcPause:
             _depth -= 1
             if _depth == 0 and _was_on:
                 gc.enable()
+
+
+def _none_in_child() -> None:
+    """The threads whose pauses a forked child would wait for are not in it."""
+    global _depth
+    if _depth and _was_on:
+        gc.enable()
+    _depth = 0
+
+
+os.register_at_fork(after_in_child=_none_in_child)

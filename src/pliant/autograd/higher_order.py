@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import fx
 
-from pliant import torch_adapter
+from pliant import background, torch_adapter
 from pliant.autograd.history import Root
 from pliant.autograd.run_module import run_module
 from pliant.debug import events
@@ -45,7 +44,7 @@ class GradientProgram:
         self.captured = dataclasses.replace(captured, inputs=inputs)
         self.roots, self.written, self.build = roots, written, build
         self.variants: dict[Any, Program] = {}
-        self.lock = threading.Lock()
+        self.lock = background.lock()
 
     def __call__(self, inputs: list[Any], tangents: list[Any], needed: tuple[int, ...]) -> tuple[Any, ...]:
         values = [*inputs, *tangents]

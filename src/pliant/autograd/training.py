@@ -9,7 +9,6 @@ Reads on: `function.py`, `kept_inputs.py`.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant import torch_adapter
+from pliant import background, torch_adapter
 from pliant.autograd.aliasing import OutputPlan
 from pliant.autograd.function import Halves, autograd_function
 from pliant.autograd.higher_order import GradientProgram
@@ -97,7 +96,7 @@ class Backwards:
         gradients: Any = next(iter(graph.graph.find_nodes(op="output"))).args[0]
         found = reads(graph.graph, holders[self.first_tangent :], gradients)
         self.reads = [found[node] for node in holders[: self.first_tangent]]
-        self.lock = threading.Lock()
+        self.lock = background.lock()
         self.found: dict[int, Runnable | None] = {}
 
     def get(self, missing: int = 0, by_operator: bool = False) -> Runnable | None:

@@ -19,14 +19,13 @@ import os
 import shutil
 import stat
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pliant import config
+from pliant import background, config
 from pliant.cache.key import Key
 from pliant.debug import events
 from pliant.errors import CacheWarning
@@ -52,7 +51,7 @@ class Store:
         self.home = root / FORMAT / namespace
         self.namespace = namespace
         self.max_bytes = max_bytes
-        self._lock = threading.Lock()
+        self._lock = background.lock()
         self._size: int | None = None  # bytes in the namespace as far as this process knows
 
     # ------------------------------------------------------------------------------------------- reading

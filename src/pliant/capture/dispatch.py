@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from pliant import config
+from pliant import background, config
 from pliant.capture import stance
 from pliant.capture.attempt import trace
 from pliant.capture.bytecode.resume import ResumePoint
@@ -138,7 +138,7 @@ class Dispatcher:
         self.policy = DynamicPolicy(compilation.dynamic, may_break=not compilation.fullgraph)
         self.given_up = ""
         self._failures = 0
-        self._lock = threading.RLock()
+        self._lock = background.reentrant_lock()
         stance.register(self)
 
     # ---- calls

@@ -8,11 +8,11 @@ Holds:  while eager is forced no entry runs: dispatchers that are alive lose the
 from __future__ import annotations
 
 import contextlib
-import threading
 import weakref
 from collections.abc import Iterator
 from typing import Literal, Protocol, get_args
 
+from pliant import background
 from pliant.errors import ConfigError
 
 Stance = Literal[
@@ -34,7 +34,7 @@ class Dispatching(Protocol):
         """Take or drop the fast path, as the stance says."""
 
 
-_lock = threading.Lock()
+_lock = background.lock()
 _current: Stance = "default"
 _dispatchers: weakref.WeakSet[Dispatching] = weakref.WeakSet()
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from pliant import config
+from pliant import background, config
 from pliant.errors import ConfigError, PliantWarning
 
 HISTORY = 20_000  # events kept
@@ -114,7 +114,7 @@ _Raw = tuple[str, float, int, Mapping[str, object]]  # what an `Event` is made o
 
 _now, _thread = time.perf_counter, threading.get_ident
 
-_lock = threading.Lock()
+_lock = background.lock()
 _totals = _Totals()
 _pending: deque[_Raw] = deque()
 _history: deque[_Raw] = deque(maxlen=HISTORY)

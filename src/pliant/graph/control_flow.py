@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant import torch_adapter
+from pliant import background, torch_adapter
 from pliant.graph.passes.purity import is_random
 
 Values = Sequence[Any]
@@ -292,7 +291,7 @@ def _operators() -> Any:
         return _defined()
 
 
-_defining = threading.Lock()
+_defining = background.lock()
 
 
 @functools.cache

@@ -15,7 +15,6 @@ import ctypes
 import functools
 import gc
 import sys
-import threading
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from typing import Any
 
 import torch
 
+from pliant import background
 from pliant.cpython import (
     BYTES,
     LIST_ITEMS,
@@ -179,10 +179,10 @@ def available() -> bool:
 @functools.cache
 def prepare_beside() -> None:
     """Start to compile the native part in a thread, while something else is compiled; `available` waits for it."""
-    threading.Thread(target=available, daemon=True, name="pliant-guards").start()
+    background.start(available, "pliant-guards")
 
 
-_lock = threading.RLock()
+_lock = background.reentrant_lock()
 
 
 @functools.cache

@@ -16,11 +16,10 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pliant import config
+from pliant import background, config
 from pliant.cache.key import Key, machine, make_key
 from pliant.cache.store import open_store
 from pliant.errors import CompileError
@@ -113,20 +112,20 @@ def _compile(texts: Sequence[str], options: config.Build, work: Path, target: Pa
         source.write_text(text, encoding="utf-8")
     flags = flags_of(options)
     if len(texts) == 1:
-        _run([compiler.path, *flags, str(sources[0]), *_libraries(texts), "-o", str(target)], options, texts)
+        _run([[compiler.path, *flags, str(sources[0]), *_libraries(texts), "-o", str(target)]], options, texts)
         return
     objects = [source.with_suffix(".o") for source in sources]
     compile_flags = [f for f in flags if f not in ("-shared", "-nostdlib")]
     commands = [[compiler.path, *compile_flags, "-c", str(s), "-o", str(o)] for s, o in zip(sources, objects)]
-    with ThreadPoolExecutor(options.build_jobs or os.cpu_count() or 1) as pool:
-        list(pool.map(lambda command: _run(command, options, texts), commands))
+    _run(commands, options, texts)
     linked = [*map(str, objects), *_libraries(texts)]
-    _run([compiler.path, "-shared", "-nostdlib", *linked, "-o", str(target)], options, texts)
+    _run([[compiler.path, "-shared", "-nostdlib", *linked, "-o", str(target)]], options, texts)
 
 
-def _run(command: list[str], options: config.Build, texts: Sequence[str]) -> None:
+def _run(commands: list[list[str]], options: config.Build, texts: Sequence[str]) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=options.build_timeout, check=False)
+        at_once = options.build_jobs or os.cpu_count() or 1
+        background.run_all(commands, at_once=at_once, timeout=options.build_timeout)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CompileError(
             f"the C compiler did not finish: {error}",
@@ -134,15 +133,14 @@ def _run(command: list[str], options: config.Build, texts: Sequence[str]) -> Non
             why="it could not run or took too long",
             do="check PLIANT_CC and the option build_timeout",
         ) from error
-    if done.returncode != 0:
-        kept = _keep(texts)
+    except background.Failed as failed:
         raise CompileError(
-            f"the C compiler refused generated text: {done.stderr.strip()[:2000]}",
+            f"the C compiler refused generated text: {failed.output.strip()[:2000]}",
             kind="c-compiler",
-            where=str(kept),
-            why=" ".join(command),
+            where=str(_keep(texts)),
+            why=" ".join(failed.command),
             do="please report this with the kept text; the graph runs eagerly meanwhile",
-        )
+        ) from None
 
 
 def _keep(texts: Sequence[str]) -> Path:

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pliant import config
+from pliant import background, config
 from pliant.codegen.native import runtime_text
 from pliant.cpython import LIST_ITEMS, METH_FASTCALL, WORD, address_of, builtin, method
 from pliant.runtime import openmp, tensor_address
@@ -41,7 +40,7 @@ class _ExchangeTable(ctypes.Structure):
     )
 
 
-_lock = threading.Lock()
+_lock = background.lock()
 _libraries: dict[Path, ctypes.CDLL] = {}
 
 
@@ -80,7 +79,7 @@ def _open(path: Path, threaded: bool) -> ctypes.CDLL:
         return library
 
 
-_prepared = threading.Lock()
+_prepared = background.lock()
 
 
 def prepare() -> ctypes.CDLL:

@@ -1,0 +1,160 @@
+"""Work beside the program: threads, processes of compilers, and locks, none of which outlives or outwits the program.
+
+In:     functions to run in a thread; commands.
+Out:    `start(work, name)`; `run_all(commands)`; `lock()`, `reentrant_lock()`.
+Holds:  no thread of ours runs when the interpreter ends: native code that asks for the interpreter then aborts the
+        process. Python joins these threads behind the program's last line; the compilers that they wait for are ended,
+        so that this takes no time. A forked child has none of these threads, and finds locks that they held free.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+
+class ProgramEnded(Exception):
+    """The program has ended: what a thread beside it prepares is of no use."""
+
+
+class _Here(threading.local):
+    """Whether this thread is one beside the program."""
+
+    beside = False
+
+
+_here = _Here()
+_locks: weakref.WeakSet[Any] = weakref.WeakSet()
+_children: set[subprocess.Popen[str]] = set()  # that threads beside the program wait for
+_ended = False
+
+
+# ---- locks
+
+
+def lock() -> threading.Lock:
+    """A lock that is free in a forked child, whichever thread of the parent held it."""
+    made = threading.Lock()
+    _locks.add(made)
+    return made
+
+
+def reentrant_lock() -> Any:
+    """The same, for a lock that a thread may take again."""
+    made = threading.RLock()
+    _locks.add(made)
+    return made
+
+
+_state = lock()
+
+
+def _in_forked_child() -> None:
+    for one in list(_locks):
+        one._at_fork_reinit()
+    _children.clear()
+    _here.beside = False
+
+
+os.register_at_fork(after_in_child=_in_forked_child)
+
+
+# ---- threads
+
+
+def start(work: Callable[[], object], name: str) -> None:
+    """Run `work` in a thread; once the program has ended, not at all: then whoever needs it does it."""
+
+    def run() -> None:
+        _here.beside = True
+        with contextlib.suppress(ProgramEnded):
+            work()
+
+    with _state:
+        if not _ended:
+            threading.Thread(target=run, name=name, daemon=False).start()
+
+
+def _end() -> None:
+    """The program's last line is done; Python is about to join the threads."""
+    global _ended
+    with _state:
+        _ended = True
+        for process in list(_children):
+            _kill(process)
+
+
+try:
+    # Before threads are joined; `atexit` comes behind that.
+    threading._register_atexit(_end)  # type: ignore[attr-defined]
+except RuntimeError:  # loaded while the program ends
+    _ended = True
+
+
+# ---- processes
+
+
+class Failed(Exception):
+    """A command ended with an error: what it wrote."""
+
+    def __init__(self, command: Sequence[str], output: str) -> None:
+        super().__init__(output)
+        self.command, self.output = command, output
+
+
+def run_all(commands: Sequence[Sequence[str]], *, at_once: int, timeout: float) -> None:
+    """Run commands, several at once. Raises `Failed` for one that fails, `OSError`, or `subprocess.TimeoutExpired`; then,
+    and when anything else interrupts this, none is left running."""
+    waiting, running = deque(commands), deque[subprocess.Popen[str]]()
+    with _all_ended(running):
+        while waiting or running:
+            while waiting and len(running) < at_once:
+                running.append(_started(waiting.popleft()))
+            output, _ = running[0].communicate(timeout=timeout)
+            process = running.popleft()
+            _children.discard(process)
+            if process.returncode != 0:
+                _raise_if_ended()
+                raise Failed(process.args, output)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def _all_ended(running: deque[subprocess.Popen[str]]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for process in running:
+            _kill(process)
+            process.communicate()
+            _children.discard(process)
+
+
+def _started(command: Sequence[str]) -> subprocess.Popen[str]:
+    """In a group of its own: compilers start further programs, which are to end with them."""
+    with _state:
+        _raise_if_ended()
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            errors="replace", process_group=0,
+        )  # fmt: skip
+        if _here.beside:
+            _children.add(process)
+    return process
+
+
+def _raise_if_ended() -> None:
+    if _ended and _here.beside:
+        raise ProgramEnded
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,178 @@
+"""Nothing of ours outlives the program, delays its end, or waits for a thread that a forked child does not have."""
+
+import ast
+import os
+import stat
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import architecture
+from pliant import background
+
+# One process for all: each end is a forked child's, which finalizes an interpreter as any program does.
+_PROGRAM = """
+import atexit, os, signal, sys, tempfile, threading, time
+import torch, pliant
+from pliant.guards import native_watch
+
+run = pliant.compile(lambda x: torch.sin(x) + 1)
+
+def left():  # runs behind the join of all threads
+    names = [t.name for t in threading.enumerate() if t.name.startswith("pliant")]
+    if names:
+        print("left:", names, flush=True)
+
+def begin(beside, delay):
+    atexit.register(left)
+    if beside:
+        native_watch.prepare_beside()
+    else:
+        run(torch.ones(4))
+    time.sleep(delay)
+
+def raising():
+    raise LookupError("mine")
+
+def interrupted():
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+
+def forking():
+    if os.fork() == 0:
+        assert run(torch.ones(5)).sum() > 5
+        sys.exit(0)
+    assert os.wait()[1] == 0
+    sys.exit(0)
+
+ENDS = {
+    "the last line": (lambda: sys.exit(0), 0),
+    "sys.exit": (lambda: sys.exit(3), 3),
+    "an exception": (raising, 1),
+    "KeyboardInterrupt": (interrupted, -signal.SIGINT),
+    "a forked child": (forking, 0),
+}
+
+def status(end, beside, delay):
+    child = os.fork()
+    if child == 0:
+        begin(beside, delay)
+        ENDS[end][0]()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+for end, beside, delay in CASES:
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["PLIANT_CACHE_DIR"] = folder
+        with pliant.config.patch(cache_dir=folder):
+            found = status(end, beside, delay)
+    if found not in (ENDS[end][1], 128 + abs(ENDS[end][1])):
+        print(end, beside, delay, "ends with", found)
+"""
+ENDS = ("the last line", "sys.exit", "an exception", "KeyboardInterrupt", "a forked child")
+
+
+def _run(cases, **environment):
+    """What a program with these ends, (which, whether only threads of ours work, after how long), complains of."""
+    program = _PROGRAM.replace("CASES", repr(cases))
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=550, env={**os.environ, **environment}
+    )
+
+
+def _check(done):
+    assert done.returncode == 0 and done.stdout == "", done.stdout + done.stderr
+    assert "terminate called" not in done.stderr and "Fatal" not in done.stderr, done.stderr
+
+
+def _slow_compiler(folder):
+    """A C compiler that takes a minute, in a process of its own."""
+    path = folder / "slow-cc"
+    path.write_text("#!/bin/sh\nsleep 61\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def test_a_build_in_flight_does_not_hold_up_the_end(tmp_path):
+    started = time.monotonic()
+    cases = [(end, True, 0.05) for end in ENDS[:4]]
+    _check(_run(cases, PLIANT_CC=_slow_compiler(tmp_path), TMPDIR=str(tmp_path)))
+    assert time.monotonic() - started < 60  # one compiler alone takes longer
+    assert [p.name for p in tmp_path.iterdir()] == ["slow-cc"] and _started_in(tmp_path) == []
+
+
+def _started_in(folder):
+    """Processes whose command names the folder."""
+    found = []
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            command = open(f"/proc/{process}/cmdline", encoding="utf-8").read()
+        except OSError:
+            continue
+        if str(folder) in command and int(process) != os.getpid():
+            found.append(command)
+    return found
+
+
+def test_programs_end_as_they_say():
+    _check(_run([(end, k % 2 == 1, 0.03 * k) for k, end in enumerate(ENDS)]))
+
+
+def test_a_forked_child_finds_locks_free():
+    locks = background.lock(), background.reentrant_lock()
+    held, end = threading.Event(), threading.Event()
+
+    def hold():
+        with locks[0], locks[1]:
+            held.set()
+            end.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if all(one.acquire(timeout=5) for one in locks) else 1)
+    end.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_every_lock_is_free_in_a_forked_child():
+    """Locks that modules and objects keep are made by `background`."""
+    offenders = []
+    for path in architecture.SOURCE.rglob("*.py"):
+        if path.name == "background.py" or "capture/handlers" in str(path) or "capture/reconstruct" in str(path):
+            continue  # those name the types of the program's locks
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("threading.Lock", "threading.RLock"):
+                offenders.append(f"{path}:{node.lineno}")
+    assert offenders == []
+
+
+def test_commands_run_at_once_and_none_is_left(tmp_path):
+    started = time.monotonic()
+    with pytest.raises(background.Failed, match="no such luck"):
+        background.run_all(
+            [["sh", "-c", "echo no such luck; exit 3"], ["sleep", "60"], ["sleep", "60"]], at_once=2, timeout=50
+        )
+    with pytest.raises(subprocess.TimeoutExpired):
+        background.run_all([["sleep", "60"]], at_once=1, timeout=0.05)
+    assert time.monotonic() - started < 30
+    marks = [["touch", str(tmp_path / str(k))] for k in range(5)]
+    background.run_all(marks, at_once=2, timeout=50)
+    assert len(list(tmp_path.iterdir())) == 5
+
+
+def main():
+    """Ends at every 10 ms: `python -m tests.test_background`."""
+    for end in ENDS:
+        for beside in (False, True):
+            _check(_run([(end, beside, k / 100) for k in range(31)]))
+            print(f"{end}, {'beside' if beside else 'after a call'}: 31 ends, none aborts")
+
+
+if __name__ == "__main__":
+    main()
