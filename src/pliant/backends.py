@@ -19,8 +19,9 @@ from pliant.compiler import GraphCallable, GraphCompiler, aot_eager, compile_cap
 from pliant.debug import events
 from pliant.debug.first_run import checked
 from pliant.debug.repro import crash_report
-from pliant.errors import BackendError, ConfigError
+from pliant.errors import BackendError, ConfigError, WantsNumbers
 from pliant.graph.contracts import CapturedGraph
+from pliant.symbolic.expr import Constant
 
 # What a user may pass as backend: gets the graph and its inputs, returns what runs it.
 UserBackend = Callable[[fx.GraphModule, list[Any]], Callable[..., Sequence[Any]]]
@@ -31,21 +32,70 @@ BACKENDS: dict[str, GraphCompiler] = {"pliant": compile_captured, "eager": eager
 
 
 def from_user(backend: UserBackend) -> GraphCompiler:
-    """A backend of the ecosystem as a graph compiler."""
+    """A backend of the ecosystem as a graph compiler.
+
+    One with the attribute `takes_symbols` is shown symbolic numbers and tensors of symbolic sizes. Any other may keep
+    the numbers that it is shown: of a graph with symbols only the graph itself is taken as what runs it.
+    """
+    name = _name_of(backend)
 
     def compile_with_it(captured: CapturedGraph) -> GraphCallable:
+        symbolic = _has_symbols(captured)
+        may_keep_numbers = symbolic and not takes_symbols(backend)
+        shown = [i.fake if symbolic and not may_keep_numbers else i.example for i in captured.inputs]
+        as_it_is = runs_of(captured.module)
         try:
-            run = backend(captured.module, [i.example for i in captured.inputs])
+            run = backend(captured.module, shown)
         except Exception as error:
+            if may_keep_numbers:
+                raise WantsNumbers(f"the backend {name!r} raised {type(error).__name__}") from error
             raise BackendError(
-                f"the backend {getattr(backend, '__name__', backend)!r} raised {type(error).__name__}",
+                f"the backend {name!r} raised {type(error).__name__}",
                 kind="backend",
                 why=str(error),
                 do='mend the backend, or compile with backend="eager"',
             ) from error
+        if not callable(run):
+            raise _returned_no_callable(name, run)
+        if may_keep_numbers and run not in as_it_is():
+            raise WantsNumbers(f"the backend {name!r} does not say that it takes symbols (`takes_symbols = True`)")
         return undoing(captured, lambda inputs: run(*inputs))
 
     return compile_with_it
+
+
+def _name_of(backend: Any) -> str:
+    return str(getattr(backend, "__name__", None) or backend)
+
+
+def takes_symbols(backend: UserBackend) -> bool:
+    """Whether a backend says that its code serves every value of the symbols in its graph."""
+    return bool(getattr(backend, "takes_symbols", False))
+
+
+def _has_symbols(captured: CapturedGraph) -> bool:
+    env = captured.shape_env
+    return env.has_unbacked or not all(isinstance(env.replace(symbol), Constant) for symbol in env.sources)
+
+
+def runs_of(module: fx.GraphModule) -> Callable[[], list[Any]]:
+    """How to ask later what runs the graph as it is now: nothing once somebody gave the module another `forward`."""
+    forward = type(module).forward
+
+    def still() -> list[Any]:
+        same = type(module).forward is forward and "forward" not in vars(module)
+        return [module, module.forward, module.__call__] if same else []
+
+    return still
+
+
+def _returned_no_callable(name: str, found: object) -> BackendError:
+    return BackendError(
+        f"the backend {name!r} returned {found!r}",
+        kind="backend",
+        why=f"a {type(found).__name__} cannot be called; a backend returns what runs the graph",
+        do="return a callable of the graph's inputs, `module.forward` for the graph as it is",
+    )
 
 
 def graph_compiler(backend: str | UserBackend | None) -> GraphCompiler:

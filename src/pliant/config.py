@@ -62,6 +62,10 @@ class Shapes:
     dynamic: Literal["auto", "all", "off"] = option(
         "auto", "sizes that become symbols: those that changed, all, none", env=("PLIANT_DYNAMIC",)
     )
+    symbols: bool = option(
+        True,
+        "sizes and numbers may be symbols; if not each is a constant, and one that only running tells a graph break",
+    )
     specialize_zero_one: bool = option(True, "sizes 0 and 1 are never symbols")
     duck_sizing: bool = option(True, "equal sizes share a symbol at first")
     specialize_int: bool = option(False, "Python integers are constants")

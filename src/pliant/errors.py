@@ -172,6 +172,10 @@ class Unsupported(Exception):
         self.do = do
 
 
+class WantsNumbers(Unsupported):
+    """A backend's code holds for the numbers that it was shown alone: it is to be given a graph without symbols."""
+
+
 class PliantWarning(UserWarning):
     """Base of Pliant's warnings: something still works, but not as well as it could."""
 

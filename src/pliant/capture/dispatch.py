@@ -39,6 +39,7 @@ from pliant.errors import (
     RecompileError,
     Unsupported,
     UserError,
+    WantsNumbers,
 )
 from pliant.gc_pause import GcPause
 from pliant.guards import native_watch
@@ -55,6 +56,13 @@ DISPATCHER = "__pliant_dispatcher__"  # in the `__dict__` of a function made by 
 GuardFilter = Callable[[Sequence[Guard]], Sequence[bool]]
 
 
+@dataclass(slots=True)
+class Learnt:
+    """What the captures of one compilation found out about its backend."""
+
+    wants_numbers: bool = False  # its code holds for the sizes and numbers that it is shown alone
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Compilation:
     """What one `pliant.compile` fixes for a callable and all its resume functions."""
@@ -67,6 +75,12 @@ class Compilation:
     guard_filter: GuardFilter | None = None
     recipe: Callable[[Any], Any] | None = None  # compiles another object in the same way (copies, unpickled modules)
     resumes: dict[Any, Any] = field(default_factory=dict)
+    learnt: Learnt = field(default_factory=Learnt)
+
+    def options(self) -> config.Config:
+        """The configuration of its captures."""
+        symbols = {"symbols": False} if self.learnt.wants_numbers else {}
+        return config.get().with_options({**self.overrides, **symbols})
 
 
 # (compilation, point, globals, name) -> the function that runs the rest of a frame
@@ -263,11 +277,10 @@ class Dispatcher:
         """A new entry; None if this call runs eagerly."""
         native_watch.prepare_beside()
         ambient = state_guards()
-        options = config.get().with_options(self.compilation.overrides)
         try:
-            with _capture_scope(), config.use(options), events.stage("compile", name=self.name):
+            with _capture_scope(), events.stage("compile", name=self.name):
                 events.record("capture", name=self.name, where=self.location)
-                return self._traced_entry(args, kwargs, ambient)
+                return self._entry_for_backend(args, kwargs, ambient)
         except UserError as error:
             if self.compilation.fullgraph or not isinstance(error, DataDependentError):
                 raise
@@ -279,6 +292,21 @@ class Dispatcher:
         except Exception as error:
             self._crashed(error)
         return None
+
+    def _entry_for_backend(self, args: Sequence[Any], kwargs: dict[str, Any], ambient: list[Guard]) -> Entry:
+        """The entry; if the backend's code would not hold for what symbols stand for, of a graph without any."""
+        try:
+            with config.use(self.compilation.options()):
+                return self._traced_entry(args, kwargs, ambient)
+        except WantsNumbers as stop:
+            if self.compilation.learnt.wants_numbers:
+                raise
+            events.record("numbers_retry", name=self.name, why=str(stop), where=self.location)
+        self.compilation.learnt.wants_numbers = (
+            True  # outside the handler: what is handled while tracing is the program's
+        )
+        with config.use(self.compilation.options()):
+            return self._traced_entry(args, kwargs, ambient)
 
     def _traced_entry(self, args: Sequence[Any], kwargs: dict[str, Any], ambient: list[Guard]) -> Entry:
         """The entry of a trace; if later stages cannot work with data-dependent numbers, of one that breaks at them."""
@@ -298,6 +326,8 @@ class Dispatcher:
         entry = None
         try:
             entry = self._entry_of(traced, shape, ambient)
+        except WantsNumbers:
+            raise
         except (Unsupported, DataDependentError) as error:
             events.record("data_dependent_retry", name=self.name, why=str(error), where=self.location)
         if entry is None:  # outside the handler: what is handled while tracing is the program's

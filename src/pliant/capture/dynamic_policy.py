@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from pliant import config
+from pliant.errors import ConstraintError
 from pliant.guards.parts import root_of
 from pliant.guards.sources import ArgSource, ItemSource, KwargSource, Source
 
@@ -109,6 +110,8 @@ class DynamicPolicy:
 
     def _dim(self, size: int, changed: bool, mark: DimMark | None) -> DimPolicy:
         if mark is not None and mark.how != "maybe":
+            if mark.how != "static" and not config.get().shapes.symbols:
+                raise _marked_without_symbols()
             bounded = mark.lo is not None or mark.hi is not None
             return (mark.how, mark.lo, mark.hi) if bounded else mark.how
         mode = self._mode()
@@ -118,6 +121,8 @@ class DynamicPolicy:
         return "dynamic" if wanted and not (size < 2 and config.get().shapes.specialize_zero_one) else "static"
 
     def _mode(self) -> bool | None:
+        if not config.get().shapes.symbols:
+            return False
         if self.dynamic is not None:
             return self.dynamic
         return {"auto": None, "all": True, "off": False}[config.get().shapes.dynamic]
@@ -219,6 +224,16 @@ class DynamicPolicy:
         )
         named = bool(shapes.dynamic_sources) and _is_named(source.describe())
         return "dynamic" if varies or from_start or named or _is_of_steps(source) else "static"
+
+
+def _marked_without_symbols() -> ConstraintError:
+    return ConstraintError(
+        "a dimension is marked dynamic, but no size may be a symbol",
+        kind="no-symbols",
+        why="the option `symbols` is off, or the backend does not say that its code serves other sizes than it is shown",
+        do="drop the mark, or say so: `backend.takes_symbols = True`",
+        doc="docs/debugging.md#backends",
+    )
 
 
 def _is_of_steps(source: Source) -> bool:

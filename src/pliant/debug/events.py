@@ -47,6 +47,7 @@ KINDS: dict[str, Kind] = {
     "fallback": Kind("fallbacks", "{name} runs eagerly: {why}", logging.WARNING),
     "assumption": Kind("fallbacks", "a call of {name} runs eagerly, since its data is not as assumed: {why}"),
     "data_dependent_retry": Kind("fallbacks", "capturing {name} again with breaks at data-dependent values: {why}"),
+    "numbers_retry": Kind("dynamic", "capturing {name} again with constants for symbols: {why}"),
     "extern": Kind("fallbacks", "operator {name} runs as an extern call: {why}"),
     "skip": Kind("capture", "not capturing {name}: {why}"),
     "guard": Kind("guards", "guard {text}    {where}"),

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pliant import config
 from pliant.capture.arrays import constant_array, real_tensor, wrap, wrap_scalar
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import TABLE, Args, Kwargs
@@ -150,6 +151,8 @@ def _drawn(t: Tracer, one: Draw, example: Any, range_: _Range) -> Any:
 
 
 def _number(t: Tracer, source: DrawSource, example: int | float, range_: _Range) -> Any:
+    if not config.get().shapes.symbols:
+        raise GraphBreak("random-state", "a random number, where no number may be a symbol")
     kind, low, high = range_
     if kind is not type(example):
         kind, low, high = type(example), -math.inf, math.inf
