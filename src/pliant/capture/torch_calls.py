@@ -115,14 +115,29 @@ def _is_overridden(t: Tracer, values: Iterable[Any]) -> bool:
     return torch._C._len_torch_function_stack() > 1 or t.overrides.apply(tuple(values), {})
 
 
+# Functions of symbolic truths. All others want a flag: its truth is guarded, and the sizes that it is of may vary.
+_TAKE_TRUTHS = frozenset((torch.sym_not, torch.sym_ite))
+
+
+def _plain(value: Any) -> Any:
+    """Text, and a truth that the sizes at hand tell, as Python has them."""
+    cls = type(value)
+    if cls is Text or (cls is torch.SymBool and value.node.has_hint()):
+        return concrete(value)
+    return value
+
+
 def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a PyTorch function on traced values. Errors of shapes or types are left to eager, which words them."""
     if _changes_setting(function):
         if _keeps_setting(t, function, args, kwargs):
             return None
         raise GraphBreak("mutated-global-state", f"a call of {function.__module__}.{function.__name__}")
-    args = tuple(t.internalize(concrete(a) if type(a) is Text else a) for a in args)
-    kwargs = {k: t.internalize(concrete(v) if type(v) is Text else v) for k, v in kwargs.items()}
+    if function not in _TAKE_TRUTHS:
+        args = tuple(_plain(a) for a in args)
+        kwargs = {k: _plain(v) for k, v in kwargs.items()}
+    args = tuple(t.internalize(a) for a in args)
+    kwargs = {k: t.internalize(v) for k, v in kwargs.items()}
     if any(map(arrays.is_array, args)):
         return arrays.to_tensor(t, function, args, kwargs)
     if function in _OVERRIDE_TESTS:
