@@ -13,10 +13,13 @@ import warnings
 from dataclasses import dataclass
 
 import torch
-from tests.guards.state_facets import FACETS
+from tests.guards import state_facets
+from tests.guards.absent_names import ABSENT
 from torch import nn
 
 import pliant
+
+FACETS = state_facets.FACETS + ABSENT
 
 PRELUDE = (
     "import copy, types\nimport torch\nfrom torch import nn\nimport torch.nn.functional as F\ntorch.manual_seed(0)\n"
@@ -250,9 +253,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--facet", default="", help="only changes of this facet")
     parser.add_argument("--backend", default="eager")
+    parser.add_argument("--limit", type=int, default=64, help="entries; with 1, most calls run past it")
     options = parser.parse_args()
     bad = 0
-    with pliant.config.patch(recompile_limit=64):
+    with pliant.config.patch(recompile_limit=options.limit):
         for seed in range(options.seed, options.seed + options.count):
             found = disagreement(seed, options.facet, options.backend)
             if found:

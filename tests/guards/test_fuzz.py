@@ -1,8 +1,7 @@
 """Each change of each facet is seen by compiled code, and so is its undoing; random programs of several facets too."""
 
 import pytest
-from tests.guards.fuzz import disagreement
-from tests.guards.state_facets import FACETS
+from tests.guards.fuzz import FACETS, disagreement
 
 import pliant
 
@@ -17,6 +16,13 @@ def many_compilations():
 def test_random_state(first):
     for seed in range(first, first + 10):
         assert disagreement(seed) == ""
+
+
+def test_past_the_limit():
+    """Guards are asked in another order there."""
+    with pliant.config.patch(recompile_limit=1):
+        for seed in range(100, 110):
+            assert disagreement(seed) == ""
 
 
 @pytest.mark.parametrize("facet", FACETS, ids=[f.name for f in FACETS])

@@ -94,7 +94,7 @@ class _Attempt:
         self.entered = frozenset(stop.step for stop in tracer.stops)
 
     def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Trace | _Restart:
-        before = Settings()
+        before = self.t.settings = Settings()
         try:
             with self.t.mode, self.t.recorder:
                 try:

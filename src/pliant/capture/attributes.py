@@ -8,6 +8,7 @@ Source: Python's data model, "Invoking Descriptors".
 
 from __future__ import annotations
 
+import dis
 import enum
 import functools
 import sys
@@ -30,7 +31,7 @@ from pliant.capture.world import World
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of
-from pliant.guards.sources import AttributeSource, DictAttributeSource, held
+from pliant.guards.sources import AttributeSource, DictAttributeSource, FailureSource, TypeSource, held
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -88,7 +89,7 @@ def _attribute(t: Tracer, obj: Any, name: str) -> Any:
         obj, cls = own(t, obj), type(own(t, obj))
     if cls in _NATIVE_TYPES:
         return _native(t, t.world.resolve(obj), name)
-    if cls is types.ModuleType or issubclass(cls, types.ModuleType):
+    if issubclass(cls, types.ModuleType):
         return _module_attribute(t, obj, name)
     if cls is types.FunctionType:
         return _function_attribute(t, obj, name)
@@ -104,6 +105,14 @@ def _attribute(t: Tracer, obj: Any, name: str) -> Any:
 
 
 def _native(t: Tracer, obj: Any, name: str) -> Any:
+    """Of a class in C. What the object of a container or a cell from outside stores in its own fields is guarded."""
+    if t.world.needs_guards(obj) and isinstance(found := getattr(type(obj), name, None), _C_DESCRIPTORS):
+        if type(obj) is types.CellType:
+            value = t.world.cell_get(obj)
+            if value is not MISSING and value is not DELETED:
+                return t.world.resolve(value)
+        elif type(obj) in MUTABLE_CONTAINERS:
+            return c_descriptor(t, found, obj, name)
     return t.native(getattr, obj, name)
 
 
@@ -330,26 +339,35 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
         return stored
     if fake.subclass_ is not None and (found := own_member(t, fake.subclass_, name)) is not MISSING:
         return bind(t, found, fake, fake.subclass_, name)
-    t.world.type_lookup(torch.nn.Parameter if fake.is_parameter_ else torch.Tensor, name)
+    cls: Any = torch.nn.Parameter if fake.is_parameter_ else torch.Tensor
+    in_class = t.world.type_lookup(cls, name)
     if name in _OFFSET_QUESTIONS:
         t.inputs.guard_offsets()
     if name == "grad":
         return None  # made by the trace, and no gradient was stored
-    if example is not None and not hasattr(torch.Tensor, name) and name in example.__dict__:
-        source = t.world.source_of(fake)
-        assert source is not None
-        return t.world.bring(example.__dict__[name], DictAttributeSource(source, name))
-    if not hasattr(torch.Tensor, name) and not (fake.is_parameter_ and hasattr(torch.nn.Parameter, name)):
-        if example is not None:
-            source = t.world.source_of(fake)
-            assert source is not None
-            t.world.guard(dict_of(source), Kind.NO_KEY, name)
-        raise Raised(AttributeError(f"'{fake.__class__.__name__}' object has no attribute '{name}'"))
+    if in_class is MISSING or _getter(t, in_class) is None:
+        value = MISSING if example is None else _own_attribute(t, fake, example, name)
+        if value is not MISSING:
+            return value
+        if in_class is not MISSING:
+            return t.world.resolve(_plain_class_value(t, cls, in_class, name))
+        if not hasattr(torch.Tensor, name):
+            raise Raised(AttributeError(f"'{fake.__class__.__name__}' object has no attribute '{name}'"))
     if name in ("__class__",):
         return bring_class(t, fake)
     if name == "nbytes":
         return t.native(torch.Tensor.numel, fake) * fake.dtype_.itemsize
     return t.native(getattr, fake, name)
+
+
+def _own_attribute(t: Tracer, fake: FakeTensor, example: torch.Tensor, name: str) -> Any:
+    """What the program stored in the `__dict__` of a tensor from outside, or MISSING."""
+    source = t.world.source_of(fake)
+    assert source is not None
+    if name in example.__dict__:
+        return t.world.bring(example.__dict__[name], DictAttributeSource(source, name))
+    t.world.guard(dict_of(source), Kind.NO_KEY, name)
+    return MISSING
 
 
 def own_member(t: Tracer, cls: type, name: str) -> Any:
@@ -375,17 +393,71 @@ def _grad_of_input(t: Tracer, fake: FakeTensor, example: torch.Tensor) -> Any:
 
 # ---- modules, functions, methods, classes
 def _module_attribute(t: Tracer, module: types.ModuleType, name: str) -> Any:
-    world = t.world
-    namespace = module.__dict__
+    place = held(module, module.__name__)
+    t.world.set_origin(module, place)
+    t.world.guard(TypeSource(place), Kind.IDENTITY, type(module))
+    if _is_asked(module, name):
+        return _asked_attribute(t, module, name)
+    hook = t.world.type_lookup(type(module), "__getattribute__")
+    if isinstance(hook, types.FunctionType):
+        return _with_getattr(t, module, name, lambda: t.call(hook, (module, name), {}))
+    return _with_getattr(t, module, name, lambda: _generic_module_attribute(t, module, name))
+
+
+def _generic_module_attribute(t: Tracer, module: types.ModuleType, name: str) -> Any:
+    """ModuleType.__getattribute__: as of any object, then the namespace's own `__getattr__` (PEP 562)."""
+    world, cls = t.world, type(module)
+    namespace = namespace_of(world, module)
+    if name == "__dict__":
+        return namespace
+    found = world.type_lookup(cls, name)
+    if found is not MISSING and is_data_descriptor(t, found) and _getter(t, found) is not None:
+        return bind(t, found, module, cls, name)
+    value = world.dict_get(namespace, name)
+    if value is not MISSING:
+        return world.resolve(value)
+    if found is not MISSING:
+        return bind(t, found, module, cls, name)
+    hook = world.dict_get(namespace, "__getattr__")
+    if hook is not MISSING:
+        return t.call(world.resolve(hook), (name,), {})
+    raise Raised(AttributeError(f"module '{namespace.get('__name__')}' has no attribute '{name}'"))
+
+
+def _is_asked(module: types.ModuleType, name: str) -> bool:
+    """Whether looking the name up is left to Python: PyTorch's own classes of modules, and what may import."""
+    cls: Any = type(module)
+    if cls.__module__.partition(".")[0] == "torch":
+        return True
+    hooks = (module.__dict__.get("__getattr__"), getattr(cls, "__getattr__", None))
+    return name not in module.__dict__ and any(
+        isinstance(h, types.FunctionType) and _imports(h.__code__) for h in hooks
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _imports(code: types.CodeType) -> bool:
+    return any(one.opname == "IMPORT_NAME" or one.argval == "import_module" for one in dis.get_instructions(code))
+
+
+def _asked_attribute(t: Tracer, module: types.ModuleType, name: str) -> Any:
+    """What Python finds now, and is asked again in each call if it is not in the module's namespace."""
+    world, place = t.world, held(module, module.__name__)
+    namespace = namespace_of(world, module)
     if name in namespace or world.has_changes(namespace):
-        world.set_origin(namespace, held(namespace, module.__name__))
         value = world.dict_get(namespace, name)
         if value is not MISSING:
             return world.resolve(value)
-    if name == "__dict__":
-        return namespace_of(world, module)
-    value = t.native(getattr, module, name)  # a lazy import or a C-level attribute
-    return world.bring(value, AttributeSource(held(module, module.__name__), name))
+    if name in namespace:
+        raise GraphBreak("unknown-object", f"`{name}` of {module.__name__}, which the program has deleted")
+    try:
+        value = t.native(getattr, module, name)
+    except Raised as raised:
+        world.guard(FailureSource(place, name), Kind.IDENTITY, type(raised.error))
+        raise
+    if name in namespace:  # imported just now
+        return world.resolve(world.dict_get(namespace, name))
+    return namespace if name == "__dict__" else world.bring(value, AttributeSource(place, name))
 
 
 def _function_attribute(t: Tracer, function: types.FunctionType, name: str) -> Any:

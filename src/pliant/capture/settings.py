@@ -70,7 +70,7 @@ _SETTINGS = (
     _Setting(_C._get_overrideable_sdp_enabled, _C._set_sdp_use_overrideable),
     *_for_an_absent_device(),
 )
-GETTERS = frozenset(one.getter for one in _SETTINGS)
+_ROWS = {(one.getter, one.key): row for row, one in enumerate(_SETTINGS)}
 _NESTED = (torch.autocast_increment_nesting, torch.autocast_decrement_nesting, torch.clear_autocast_cache)
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -85,6 +85,11 @@ class Settings:
     @property
     def grad_enabled(self) -> bool:
         return bool(self.values[0])
+
+    def is_read(self, getter: Callable[..., Any], key: tuple[Any, ...], answer: Any) -> bool | None:
+        """Whether the answer is the setting as it is here; None if the getter reads no setting that a program changes."""
+        row = _ROWS.get((getter, key))
+        return None if row is None else bool(self.values[row] == answer)
 
     def calls_from(self, other: Settings) -> list[Call]:
         """The calls that make settings that were as in `other` what they are here."""

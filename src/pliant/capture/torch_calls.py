@@ -5,6 +5,7 @@ Holds:  a leaf is called natively while the recorder is active: it or what it ca
 
 from __future__ import annotations
 
+import copy
 import functools
 import re
 import types
@@ -19,6 +20,7 @@ from pliant.capture.tensor_errors import error_of_eager
 from pliant.capture.value_kinds import concrete
 from pliant.capture.varying_text import Text
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
+from pliant.guards.facts import is_native_enum
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
 
@@ -97,7 +99,13 @@ def _keeps_setting(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict
     """Whether a setting is given the value that it has, which is guarded."""
     name = function.__name__
     getter = getattr(function.__self__, name.replace("set_", "get_", 1), None) if "set_" in name[:5] else None
-    if getter is None or kwargs or len(args) != 1 or type(args[0]) not in (bool, int, str) or getter in _settings():
+    if (
+        getter is None
+        or kwargs
+        or len(args) != 1
+        or type(args[0]) not in (bool, int, str)
+        or t.settings.is_read(getter, (), args[0]) is not None
+    ):
         return False
     if type(now := getter()) is not type(args[0]) or now != args[0]:
         return False
@@ -162,32 +170,37 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
 
 
 _QUESTION = re.compile(r"^_*(get|is|are|has|can|have)_")
-# Every entry depends on these; or the capture itself, or the program, changes them.
-_AMBIENT = re.compile(r"mode|autocast|tracing|grad_enabled|torch_function")
-_CONSTANTS = (bool, int, float, str, type(None), torch.dtype)
+# Every entry depends on these; or the capture itself changes them.
+_AMBIENT = re.compile(r"inference_mode|is_grad_enabled|autocast(_cpu|_gpu)?_enabled|torch_function|tracing|functorch")
+_CONSTANTS = (bool, int, float, str, type(None), torch.dtype, torch.device)
+_OLD_NAMES = {
+    torch.get_autocast_cpu_dtype: (torch.get_autocast_dtype, "cpu"),
+    torch.get_autocast_gpu_dtype: (torch.get_autocast_dtype, "cuda"),
+}
 
 
 def _noted(t: Tracer, function: Any, args: tuple[Any, ...], answer: Any) -> Any:
-    """The answer of a C function; guarded if it tells a setting of PyTorch."""
-    if (
-        type(function) is types.BuiltinFunctionType
-        and type(answer) in _CONSTANTS
-        and (type(function.__self__) is types.ModuleType or function.__self__ is None)
-        and _QUESTION.match(function.__name__)
-        and not _AMBIENT.search(function.__name__)
-        and all(type(a) in (bool, int, str) for a in args)
-        and function not in _settings()
-    ):
-        t.world.guard(question(function, *args), Kind.EQUALS, answer)
+    """The answer of a C function; guarded if it tells a setting of PyTorch, unless the trace gave it this value."""
+    if _asks(function, args) and _is_constant(answer):
+        asked, *key = _OLD_NAMES.get(function, (function, *args))
+        if t.settings.is_read(asked, tuple(key), answer) is not False:
+            t.world.guard(question(asked, *key), Kind.EQUALS, copy.copy(answer))
     return answer
 
 
-@functools.cache
-def _settings() -> frozenset[Any]:
-    """Questions whose answers every entry depends on, or which the program itself may change."""
-    from pliant.capture.settings import GETTERS
+def _asks(function: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a call is a question about a setting, which no guard fixes anyway."""
+    if type(function) is not types.BuiltinFunctionType or not all(type(a) in (bool, int, str) for a in args):
+        return False
+    owner = type(function.__self__)
+    known = owner in (types.ModuleType, type(None)) or owner.__name__.startswith(("pybind11_detail", "PyCapsule"))
+    return known and bool(_QUESTION.match(function.__name__)) and not _AMBIENT.search(function.__name__)
 
-    return GETTERS
+
+def _is_constant(answer: Any) -> bool:
+    if type(answer) in (tuple, list):
+        return all(map(_is_constant, answer))
+    return type(answer) in _CONSTANTS or is_native_enum(type(answer))
 
 
 @functools.cache

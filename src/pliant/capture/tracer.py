@@ -14,7 +14,7 @@ import re
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import fx
@@ -66,6 +66,9 @@ from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import HandledSource, Source
 from pliant.source import SourceLocation
 from pliant.symbolic.shape_env import ShapeEnv
+
+if TYPE_CHECKING:
+    from pliant.capture.settings import Settings
 
 assert opcodes and TABLES  # importing them fills the tables of handlers
 
@@ -152,6 +155,7 @@ class Tracer:
         self.questions: dict[Any, Source] = {}  # sources of what a thread is asked
         self.warning_blocks: list[Any] = []  # the `catch_warnings` blocks that are open
         self.caches: dict[int, tuple[Any, Any]] = {}  # by id: a function with a cache, and its cache within the trace
+        self.settings: Settings  # of PyTorch, as the caller left them
         self.hook_ids = 0  # keys of hooks that were taken
         self.message: Message | None = None  # of a check, while it is made
         self.skipped: FakeTensor | None = None  # whether the optimizer's step that is traced does nothing

@@ -147,12 +147,17 @@ def same(a: Any, b: Any) -> bool:
     cls = type(a)
     if cls is not type(b):
         return False
-    if cls in PLAIN:
+    if cls in PLAIN or is_native_enum(cls):
         return bool(a == b)
     if cls.__module__ == "numpy" and hasattr(cls, "tobytes"):  # a scalar
         return bool(a.tobytes() == b.tobytes())
     compare = _BY_TYPE.get(cls)
     return compare is not None and compare(a, b)
+
+
+def is_native_enum(cls: type) -> bool:
+    """Whether it is an enumeration of PyTorch's, whose members are made anew each time."""
+    return type(cls).__name__ == "pybind11_type" and hasattr(cls, "__members__")
 
 
 def spelled_exactly(value: Any) -> bool:

@@ -168,6 +168,25 @@ class AttributeSource(ChainedSource):
     text = "{parent}.{self.name}"
 
 
+def failure_of(obj: Any, name: str) -> type[BaseException] | None:
+    """The class of the exception that reading an attribute raises; None if it is there."""
+    try:
+        getattr(obj, name)
+    except Exception as error:
+        return type(error)
+    return None
+
+
+@source_class
+class FailureSource(ChainedSource):
+    """What reading parent.name raises, of a module that looks names up in its own way: this one runs its code."""
+
+    name: str
+    text = "{function}({parent}, {self.name!r})"
+    words = "what {parent}.{self.name} raises"
+    function = failure_of
+
+
 @source_class
 class ModuleMemberSource(ChainedSource):
     """parent.__dict__[table][name] of an nn.Module; table is "_parameters", "_buffers" or "_modules"."""

@@ -71,7 +71,7 @@ _POSIX = sys.modules.get("posix")
 # On paths as text; which of them are written in C differs by version.
 _ON_PATHS = {getattr(_POSIX, name, os.fspath) for name in ("_path_splitroot_ex", "_path_normpath")}
 _PURE_BUILTINS = _ON_PATHS | frozenset(
-    (bin, hex, oct, chr, ord, dir, issubclass, callable, divmod, pow, os.fspath, str.maketrans, bytes.maketrans)
+    (bin, hex, oct, chr, ord, divmod, pow, os.fspath, str.maketrans, bytes.maketrans)
 )
 _PURE_SELF_TYPES = (
     str,

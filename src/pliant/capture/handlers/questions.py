@@ -155,7 +155,7 @@ def _type(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 @handles(callable)
 def _callable(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return callable(args[0])
+    return t.world.type_lookup(attributes.bring_class(t, args[0]), "__call__") is not MISSING
 
 
 def _number_of(t: Tracer, obj: Any) -> TracedId:
@@ -274,6 +274,19 @@ def _vars(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if not args:
         return dict(t.frames[-1].locals)
     return t.get_attr(args[0], "__dict__")
+
+
+@handles(dir)
+def _dir(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    if not args:
+        return sorted(_locals(t, args, kwargs))
+    obj = t.internalize(args[0])
+    t.refuse_opaque(obj)
+    if type(obj) is types.ModuleType and "__dir__" not in attributes.namespace_of(t.world, obj):
+        return sorted(t.world.keys_of(obj.__dict__))
+    if isinstance(obj, (types.FunctionType, types.ModuleType, torch.Tensor)):
+        raise GraphBreak("unknown-call", f"dir() of a {type(obj).__name__}")
+    return t.native(dir, obj)
 
 
 @handles(globals)
