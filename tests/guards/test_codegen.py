@@ -10,6 +10,7 @@ from pliant.guards.codegen import MISS, GuardWriter, compile_guards
 from pliant.guards.explain import explain_miss
 from pliant.guards.kinds import MISSING, Guard, Kind, TensorFacts
 from pliant.guards.names import Names
+from pliant.guards.replay import Replay
 from pliant.guards.sources import (
     ArgSource,
     CellSource,
@@ -269,15 +270,15 @@ EXPLAINED = [
 def test_explanation(kind, expected, value, text):
     writer = GuardWriter(Names())
     writer.add(Guard(V, kind, expected))
-    failure = explain_miss(writer.steps, writer.names, (value,), {})
+    failure = explain_miss(Replay(writer.steps, writer.names), (value,), {})
     assert failure is not None and failure.text == text
 
 
 def test_explanation_of_what_is_gone():
     writer = GuardWriter(Names())
     writer.add(Guard(ItemSource(V, "key"), Kind.EQUALS, 1))
-    assert explain_miss(writer.steps, writer.names, ({"key": 1},), {}) is None
-    assert "is not there any more" in explain_miss(writer.steps, writer.names, ({},), {}).text
+    assert explain_miss(Replay(writer.steps, writer.names), ({"key": 1},), {}) is None
+    assert "is not there any more" in explain_miss(Replay(writer.steps, writer.names), ({},), {}).text
 
 
 def test_miss_prints_as_itself():

@@ -20,7 +20,7 @@ import torch
 
 from pliant.capture import spelled_out
 from pliant.capture.dispatch import DISPATCHER, Compilation, Dispatcher
-from pliant.capture.entry import GENERATED
+from pliant.capture.entry import GENERATED, Entry
 from pliant.capture.markers import ORIGINAL, is_ours
 from pliant.capture.roots import CallableRoot
 from pliant.guards.codegen import MISS
@@ -48,7 +48,8 @@ def make_callable(dispatcher: Dispatcher) -> Callable[..., Any]:
 # Frames that the program does not have.
 RESUMES: set[types.CodeType] = set()  # what calls these stands for the same frame of the program
 OWN_CODE = {
-    method.__code__ for method in (Dispatcher.call, Dispatcher.miss, Dispatcher._eagerly, Dispatcher._capture_and_run)
+    method.__code__
+    for method in (Dispatcher.call, Dispatcher.miss, Dispatcher._eagerly, Dispatcher._capture_and_run, Entry.attempt)
 }
 
 

@@ -122,6 +122,7 @@ class Dispatcher:
     __slots__ = (
         "__weakref__",
         "_failures",
+        "_limit_told",
         "_lock",
         "compilation",
         "eager",
@@ -153,6 +154,7 @@ class Dispatcher:
         self.given_up = ""
         self._failures = 0
         self._lock = background.reentrant_lock()
+        self._limit_told = ""  # why the first call was not compiled for which there was no room
         stance.register(self)
 
     # ---- calls
@@ -165,8 +167,12 @@ class Dispatcher:
         if stance.current() == "force_eager":
             return self._eagerly(args, kwargs)
         tried = self.entries
+        if tried and self.hot is tried[0].run:
+            tried[0].note_miss(args, kwargs)
+            if tried[0].probes:
+                self.refresh()
         for entry in tried[1:]:
-            result = entry.run(args, kwargs)
+            result = entry.attempt(args, kwargs)
             if result is not MISS:
                 self._promote(entry)
                 return result
@@ -201,7 +207,7 @@ class Dispatcher:
     def refresh(self) -> None:
         """Take the fast path to the first entry, or none while eager is forced."""
         first = self.entries[:1]
-        self.hot = first[0].run if first and stance.current() != "force_eager" else _always_miss
+        self.hot = first[0].fast if first and stance.current() != "force_eager" else _always_miss
 
     def reset(self) -> None:
         """Forget all entries and what was learnt about sizes."""
@@ -209,6 +215,7 @@ class Dispatcher:
             self.entries = ()
             self.given_up = ""
             self._failures = 0
+            self._limit_told = ""
             self.policy = DynamicPolicy(self.compilation.dynamic, may_break=not self.compilation.fullgraph)
             self.refresh()
 
@@ -218,6 +225,16 @@ class Dispatcher:
             return True
         if stance.current() == "eager_on_recompile":
             return False
+        limit = config.get().capture.recompile_limit
+        full = len(self.entries) >= limit
+        if (
+            full
+            and self._limit_told
+            and stance.current() != "fail_on_recompile"
+            and not events.wants("recompile_limit")
+        ):
+            events.record("recompile_limit", name=self.name, limit=limit, why=self._limit_told, where=self.location)
+            return False
         failures = self.explain(args, kwargs)
         why = "; ".join(dict.fromkeys(f.text for f in failures)) or "unknown"
         where = next((f.guard.origin for f in failures if f.guard is not None and f.guard.origin), self.location)
@@ -225,8 +242,7 @@ class Dispatcher:
             raise RecompileError(
                 f"{self.name} would compile again", where=where, why=why, do='leave set_stance("fail_on_recompile")'
             )
-        limit = config.get().capture.recompile_limit
-        if len(self.entries) >= limit:
+        if full:
             self._limit_reached(limit, failures, why)
             return False
         events.record("recompile", name=self.name, why=why, where=where, count=len(self.entries) + 1)
@@ -234,9 +250,12 @@ class Dispatcher:
 
     def explain(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Failure]:
         """Why each entry does not serve this call."""
-        return [f for e in self.entries if (f := explain_miss(e.steps, e.names, args, kwargs)) is not None]
+        return [f for e in self.entries if (f := explain_miss(e.checks, args, kwargs)) is not None]
 
     def _limit_reached(self, limit: int, failures: list[Failure], why: str) -> None:
+        """Say so once; later calls are counted as fallbacks like this one."""
+        self._limit_told = why
+        self.refresh()
         events.record("recompile_limit", name=self.name, limit=limit, why=why, where=self.location)
         advice = "\n  do   ".join(dict.fromkeys(f.advice for f in failures if f.advice))
         message = (
@@ -268,7 +287,7 @@ class Dispatcher:
         return self._eagerly(args, kwargs)
 
     def _fresh_entry_missed(self, entry: Entry, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        failure = explain_miss(entry.steps, entry.names, args, kwargs)
+        failure = explain_miss(entry.checks, args, kwargs)
         why = f"a guard does not hold for the call it was made from: {failure.text if failure else 'unknown'}"
         self._fall_back(why, "guard-inconsistent")
 

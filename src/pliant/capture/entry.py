@@ -50,10 +50,11 @@ from pliant.capture.trace import (
 from pliant.graph.contracts import WROTE, CapturedGraph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards import alike
-from pliant.guards.codegen import ARGUMENT, HELD, MISS, READ_ERRORS, RELATION, SHAPE, STATE, GuardWriter, Step, rank
+from pliant.guards.codegen import ARGUMENT, HELD, MISS, READ_ERRORS, RELATION, SHAPE, STATE, GuardWriter, rank
 from pliant.guards.held_section import HeldSection, HeldState, never
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.names import Names
+from pliant.guards.replay import Probe, Replay
 from pliant.guards.sources import DrawSource, Source
 
 # Checks and runs one call; MISS if it is not for this entry. Arguments in a list are given up.
@@ -67,16 +68,46 @@ ResumeMaker = Callable[[ResumePoint, dict[str, Any], str, Symbolic], Callable[..
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """Compiled code of one capture. `steps` are the guard statements (for explanations), `text` the whole function."""
+    """Compiled code of one capture. `checks` are the guard statements (for explanations), `text` the whole function.
+
+    A call is first asked what earlier ones failed on (`probes`): whatever the entry has of guards, most calls that it
+    does not serve are told so by one of them.
+    """
 
     run: EntryFunction
     name: str
     text: str
-    steps: list[Step]
-    names: Names
+    checks: Replay
     guards: list[Guard]
     end: str  # "return", or the kind of the break
     graph: CapturedGraph | None
+    probes: tuple[Probe, ...] = ()
+    _misses: int = 0
+    _next: int = 2  # at which miss the failing guard is looked for: ever more rarely, since that costs a whole check
+
+    def attempt(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """`run`, or MISS at once where a guard fails that failed before."""
+        for probe in self.probes:
+            if probe(args, kwargs):
+                return MISS
+        result = self.run(args, kwargs)
+        if result is MISS:
+            self.note_miss(args, kwargs)
+        return result
+
+    @property
+    def fast(self) -> EntryFunction:
+        """`attempt`, by the shortest way."""
+        return self.attempt if self.probes else self.run
+
+    def note_miss(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        self._misses += 1
+        if self._misses >= self._next:
+            self._next = 2 * self._misses
+            found = self.checks.first_failing(args, kwargs)
+            if found is not None:
+                probe = self.checks.probe(found[0])
+                self.probes = (probe, *(p for p in self.probes if p is not probe))[:_PROBES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +128,7 @@ class CallShape:
         return f"len(args) != {self.count} or {keywords}"
 
 
+_PROBES = 2
 _serial = itertools.count()
 GENERATED = "<pliant "  # how the names of files of generated code start
 
@@ -132,7 +164,7 @@ def make_entry(
     end = "return" if isinstance(trace.end, Return) else trace.end.reason.kind
     for one in trace.graph.inputs if trace.graph is not None else ():
         one.example = None  # the first call's arguments are not the entry's
-    return Entry(run, name, text, checks, writer.names, guards, end, trace.graph)
+    return Entry(run, name, text, Replay(checks, writer.names), guards, end, trace.graph)
 
 
 def _compiled(captured: CapturedGraph | None, compile_graph: GraphCompiler) -> GraphCallable | None:

@@ -127,6 +127,7 @@ _warned: set[str] = set()
 _REASONS = {
     "graph_break": ("break_reasons", "reason"),
     "fallback": ("fallback_reasons", "why"),
+    "recompile_limit": ("fallback_reasons", "why"),
     "recompile": ("recompile_reasons", "why"),
     "cache": ("cache", "what"),
 }
@@ -284,7 +285,7 @@ def stats() -> dict[str, object]:
             "recompiles": kinds["recompile"],
             "recompile_reasons": dict(t.recompile_reasons),
             "recompile_limits": kinds["recompile_limit"],
-            "fallbacks": kinds["fallback"],
+            "fallbacks": kinds["fallback"] + kinds["recompile_limit"],
             "fallback_reasons": dict(t.fallback_reasons),
             "externs": kinds["extern"],
             "guard_failures": kinds["guard_failure"],

@@ -3,5 +3,5 @@
 As data:              kinds (what), sources and parts (of which value), facts (exact comparison), state (global settings).
 Checked:              codegen (straight-line Python), held_section and watch (state that rarely changes: compared as memory),
                       native_watch, watch_in_c, tensor_words and alike (the native parts), names.
-In words:             explain.
+Where it fails:       replay (which fact, a check of it alone), explain (in words).
 """

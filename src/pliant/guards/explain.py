@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import enum
 import os
-import re
 import reprlib
 import types
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from pliant.guards.codegen import READ_ERRORS, Step, lookup, related
 from pliant.guards.kinds import MISSING, Guard, Kind, NumberOf, TensorFacts
 from pliant.guards.names import Names
 from pliant.guards.parts import root_of
+from pliant.guards.replay import Replay
 from pliant.guards.sources import AttributeSource, DictAttributeSource, HeldSource, ItemSource, Source, StateSource
 from pliant.guards.state import READERS
 
@@ -36,16 +36,16 @@ class Failure:
     guard: Guard | None
 
 
-def explain_miss(steps: Sequence[Step], names: Names, args: Sequence[Any], kwargs: dict[str, Any]) -> Failure | None:
+def explain_miss(replay: Replay, args: Sequence[Any], kwargs: dict[str, Any]) -> Failure | None:
     """The first fact that does not hold for the call; None if all hold."""
-    found = _first_failing(steps, names, args, kwargs)
+    found = replay.first_failing(args, kwargs)
     if found is None:
         return None
     index, variables = found
-    guard = steps[index].guard
+    guard = replay.steps[index].guard
     if guard is None:
-        return _failed_read(steps, index, args, kwargs)
-    value = _value_in(guard.source, names, args, kwargs) if isinstance(guard.source, Source) else _ABSENT
+        return _failed_read(replay.steps, index, args, kwargs)
+    value = _value_in(guard.source, replay.names, args, kwargs) if isinstance(guard.source, Source) else _ABSENT
     if value is _ABSENT and guard.kind not in _WITHOUT_VALUE:
         return Failure(f"`{guard.source.describe()}` is not there any more", "", guard)
     text, advice = _WORDS[guard.kind](guard, value, variables)
@@ -54,25 +54,6 @@ def explain_miss(steps: Sequence[Step], names: Names, args: Sequence[Any], kwarg
 
 _ABSENT: Any = object()
 _WITHOUT_VALUE = (Kind.SHAPE, Kind.DISTINCT, Kind.SEPARATE, Kind.STATE)
-
-
-def _first_failing(
-    steps: Sequence[Step], names: Names, args: Sequence[Any], kwargs: dict[str, Any]
-) -> tuple[int, dict[str, Any]] | None:
-    """Index of the first statement that would return MISS or that cannot read, and the variables at that time."""
-    lines = [re.sub(r"return MISS$", f"return {i}, locals()", s.text) for i, s in enumerate(steps)]
-    text = "def find(args, kwargs):\n" + "".join(f"    {line}\n" for line in lines) + "    return None\n"
-    scope = dict(names.values)
-    exec(compile(text, "<pliant explain>", "exec"), scope)
-    try:
-        result: tuple[int, dict[str, Any]] | None = scope["find"](args, kwargs)
-        return result
-    except READ_ERRORS as error:
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_name != "find":
-            trace = trace.tb_next
-        assert trace is not None
-        return trace.tb_lineno - 2, dict(trace.tb_frame.f_locals)
 
 
 def _failed_read(steps: Sequence[Step], index: int, args: Sequence[Any], kwargs: dict[str, Any]) -> Failure:

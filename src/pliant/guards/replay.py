@@ -1,0 +1,84 @@
+"""The statements of an entry's check, run again one by one: which one fails, and a short check of that one alone.
+
+In:     the statements and the objects they name; the call's arguments.
+Out:    `Replay.first_failing`, for explanations; `Replay.probe(index)`: whether this statement surely fails for a call.
+Holds:  a probe has the reads that the statement needs, and the tests of what these reads lead to. So it runs no code
+        that the whole check would not run, and where it fails, the whole check does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pliant.guards.codegen import READ_ERRORS, Step
+from pliant.guards.kinds import Kind
+from pliant.guards.names import Names
+
+Probe = Callable[[Sequence[Any], dict[str, Any]], bool]
+
+# What makes it safe to read on from a value.
+_BASIC = frozenset((Kind.TYPE, Kind.NUMBER_TYPE, Kind.IDENTITY, Kind.EQUALS, Kind.TENSOR, Kind.TYPE_LOOKUP))
+_WORDS = re.compile(r"[A-Za-z_]\w*")
+
+
+class Replay:
+    """Made when an entry first fails; the functions are compiled when they are first needed."""
+
+    __slots__ = ("_assigned", "_find", "_probes", "names", "steps")
+
+    def __init__(self, steps: Sequence[Step], names: Names) -> None:
+        self.steps = steps
+        self.names = names
+        self._find: Callable[..., Any] | None = None
+        self._probes: dict[int, Probe] = {}
+        self._assigned = {step.text.partition(" = ")[0] for step in steps if step.guard is None}
+
+    def first_failing(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+        """Index of the first statement that would return MISS or that cannot read, and the variables at that time."""
+        if self._find is None:
+            lines = [re.sub(r"return MISS$", f"return {i}, locals()", s.text) for i, s in enumerate(self.steps)]
+            self._find = self._define("find", [*lines, "return None"])
+        try:
+            result: tuple[int, dict[str, Any]] | None = self._find(args, kwargs)
+            return result
+        except READ_ERRORS as error:
+            trace = error.__traceback__
+            while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_name != "find":
+                trace = trace.tb_next
+            assert trace is not None
+            return trace.tb_lineno - 2, dict(trace.tb_frame.f_locals)
+
+    def probe(self, index: int) -> Probe:
+        """A function of a call: True if this statement fails, so that the entry does not serve the call."""
+        found = self._probes.get(index)
+        if found is None:
+            steps = [self.steps[i].text.replace("return MISS", "return True") for i in self._needed(index)]
+            lines = ["try:", *(f"    {text}" for text in steps), "except READ_ERRORS:", "    return True"]
+            found = self._probes[index] = self._define("probe", [*lines, "return False"])
+        return found
+
+    def _needed(self, index: int) -> list[int]:
+        """The statement and those before it that it cannot do without."""
+        wanted, chosen = self._variables(self.steps[index].text), [index]
+        for i in range(index - 1, -1, -1):
+            step = self.steps[i]
+            if step.guard is None:
+                name, equals, text = step.text.partition(" = ")
+                if equals and name in wanted:
+                    chosen.append(i)
+                    wanted |= self._variables(text)
+            elif step.guard.kind in _BASIC and not wanted.isdisjoint(self._variables(step.text)):
+                chosen.append(i)
+        return chosen[::-1]
+
+    def _variables(self, text: str) -> set[str]:
+        """The local variables in the text."""
+        return {word for word in _WORDS.findall(text) if word in self._assigned}
+
+    def _define(self, name: str, lines: Sequence[str]) -> Any:
+        text = f"def {name}(args, kwargs):\n" + "".join(f"    {line}\n" for line in lines)
+        scope = {**self.names.values, "READ_ERRORS": READ_ERRORS}
+        exec(compile(text, "<pliant explain>", "exec"), scope)
+        return scope[name]
