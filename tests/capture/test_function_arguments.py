@@ -99,3 +99,85 @@ def test_a_class_that_was_changed_serves_no_other_call():
         made = compiled(torch.ones(1))[1]
         assert not hasattr(made, "later")
         assert made.count == 1
+
+
+def plus(v, by=1, *, times=1):
+    return (v + by) * times
+
+
+def partials(x, *made):
+    """One entry serves all of these, each compared with eager; returns the recompiles."""
+    compiled = compile_fresh(apply)
+    for function in made:
+        torch.testing.assert_close(compiled(x, function), apply(x, function))
+    return pliant.stats()["recompiles"]
+
+
+def test_partials_made_anew_are_known_by_what_they_hold():
+    x = torch.ones(2)
+    assert partials(x, *(functools.partial(plus, by=2) for _ in range(4))) == 0
+    assert partials(x, *(functools.partial(functools.partial(plus, 2), times=3) for _ in range(4))) == 0
+    assert partials(x, *(functools.partial(lambda v, by: v * by, by=torch.ones(2)) for _ in range(4))) == 0
+    assert partials(x, *(functools.partial(scaled(2)) for _ in range(4))) == 0
+
+
+def test_what_a_partial_holds_counts():
+    x = torch.ones(2)
+    assert partials(x, *(functools.partial(plus, by=i) for i in (2, 3, 4, 5))) == 1
+    others = (functools.partial(plus, 2), functools.partial(plus, times=2), functools.partial(torch.sub, x))
+    assert partials(x, functools.partial(plus, by=2), *others) == 3
+
+
+def test_a_partial_that_is_changed():
+    held = functools.partial(plus, by=2)
+    x, compiled = torch.ones(2), compile_fresh(lambda x: apply(x, held))
+    for change in (
+        lambda: None,
+        lambda: held.keywords.update(by=5),
+        lambda: held.keywords.update(times=2),
+        lambda: held.keywords.clear(),
+        lambda: held.__setstate__((torch.mul, (7,), {}, None)),
+    ):
+        change()
+        for _ in range(2):
+            assert torch.equal(compiled(x), apply(x, held))
+
+
+def test_partials_compared_and_combined():
+    def program(x, f, g):
+        both = functools.partial(f, times=3)
+        return both(x) + (f is g), {f: 1}.get(g, 0), f == g, f.keywords.get("by"), len(g.args)
+
+    compiled = compile_fresh(program)
+    x = torch.ones(2)
+    one, two = (functools.partial(plus, by=2) for _ in range(2))
+    for pair in ((one, two), (one, one), (two, functools.partial(plus, 1)), (functools.partial(plus), one), (two, two)):
+        torch.testing.assert_close(compiled(x, *pair), program(x, *pair))
+
+
+KNOWN = {}
+
+
+def test_partials_as_keys_from_outside():
+    def program(x, f):
+        return x * KNOWN[f]
+
+    first, second = functools.partial(plus), functools.partial(plus)
+    KNOWN.update({first: 2, second: 3})
+    compiled, x = compile_fresh(program), torch.ones(2)
+    for f in (first, second, first):
+        assert torch.equal(compiled(x, f), program(x, f))
+    KNOWN.clear()
+
+
+def test_partials_of_bound_methods():
+    class Owner:
+        def __init__(self, k):
+            self.k = k
+
+        def times(self, v, by):
+            return v * self.k * by
+
+    x = torch.ones(2)
+    assert partials(x, *(functools.partial(Owner(2).times, by=3) for _ in range(4))) == 0
+    assert partials(x, *(functools.partial(Owner(k).times, by=3) for k in (2, 3, 4, 5))) == 1

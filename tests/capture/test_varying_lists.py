@@ -197,3 +197,101 @@ def test_loops_that_turn_as_often_as_data_says():
             x = torch.randn(8)
             torch.testing.assert_close(compiled(x, 5), by_data(x, 5))
     assert not found and not pliant.stats()["fallback_reasons"]
+
+
+def graphs(program, calls):
+    """How many graphs these calls take, each compared with eager."""
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager")
+    for arguments in calls:
+        mine, expected = compiled(*arguments), program(*arguments)
+        torch.testing.assert_close(mine, expected)
+    return pliant.stats()["graphs"]
+
+
+def growing(count, start=200):
+    return [(torch.ones(3), [*range(start), *([7] * i)]) for i in range(count)]
+
+
+LONG = {
+    "length": lambda x, items: x + len(items),
+    "truth": lambda x, items: x + 1 if items else x,
+    "comparison of the length": lambda x, items: x + 1 if len(items) > 100 else x,
+    "one item": lambda x, items: x + items[3],
+    "last item": lambda x, items: x + items[-1],
+    "sum": lambda x, items: x + sum(items),
+    "largest": lambda x, items: x + max(items),
+    "sorted": lambda x, items: x + sorted(items)[0],
+    "membership": lambda x, items: x + (7 in items),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_lists_that_grow(name):
+    """Two captures, with a break the piece behind it: not one a length."""
+    assert graphs(LONG[name], growing(9)) <= 3
+
+
+def test_the_length_alone_under_fullgraph():
+    pliant.reset()
+    compiled = pliant.compile(LONG["length"], fullgraph=True, backend="eager")
+    for x, items in growing(9):
+        assert compiled(x, items)[0] == 1 + len(items)
+    assert pliant.stats()["graphs"] == 2
+
+
+@pytest.mark.parametrize("make", [dict.fromkeys, set, list])
+def test_the_length_of_each_container(make):
+    assert graphs(lambda x, items: x + len(items), [(x, make([*items, -len(items)])) for x, items in growing(9)]) <= 3
+
+
+MIXED = [1, 2.5, -0.0, 0.0, float("nan"), True, "a", None, b"b", 2**80, 1 + 2j, torch.float32, 5, 10**20]
+CHANGES = [7, 2, 0.0, -0.0, 1.0, 1, "b", False, b"c", 2**80 + 1, 1 + 3j, torch.float64, 5.0, "5"]
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize("place", range(len(MIXED)))
+def test_each_constant_of_a_long_list_is_seen(kind, place):
+    """All under one guard: each change of value, sign, type or bit is a miss; an equal list is a hit."""
+
+    def program(x, items):
+        return x, list(items)[100 + place]
+
+    items = [*range(100), *MIXED]
+    compiled, x = pliant.compile(program, backend="eager", dynamic=False), torch.ones(1)
+    pliant.reset()
+    for _ in range(2):
+        assert repr(compiled(x, kind(items))[1]) == repr(items[100 + place])
+    assert compiled(x, kind([*items[:50], int("50"), *items[51:]]))[0] is x
+    assert pliant.stats()["recompiles"] == 0
+    items[100 + place] = CHANGES[place]
+    assert repr(compiled(x, kind(items))[1]) == repr(CHANGES[place])
+
+
+def test_items_of_a_long_list_that_change_become_symbols():
+    def calls():
+        items = list(range(200))
+        for i in range(7):
+            items[5] = 1000 + i
+            yield torch.ones(3), list(items)
+
+    assert graphs(lambda x, items: x + sum(items), calls()) == 2
+
+
+def test_a_long_list_of_a_module():
+    """What memory tells of it is watched."""
+
+    class Table(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.steps = list(range(300))
+
+        def forward(self, x):
+            return x + sum(self.steps)
+
+    module = Table()
+    compiled, x = pliant.compile(module, backend="eager"), torch.ones(2)
+    for change in (lambda: None, lambda: module.steps.__setitem__(7, 900), module.steps.pop, module.steps.reverse):
+        change()
+        for _ in range(3):
+            assert torch.equal(compiled(x), module(x))

@@ -7,6 +7,7 @@ Holds:  nothing of the program runs; what a guard does not fix is guarded when i
 
 from __future__ import annotations
 
+import functools
 import re
 import types
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ import torch
 from pliant.capture import markers
 from pliant.capture.arrays import can_be_traced, real_tensor, wrap
 from pliant.capture.carried import Carried
+from pliant.capture.constant_items import bring_items
 from pliant.capture.made_again import MADE_AGAIN
 from pliant.capture.value_kinds import (
     CONSTANT_TYPES,
@@ -69,6 +71,9 @@ def traced_form(world: World, value: Any, source: Source) -> Any:
         return value
     if cls is types.FunctionType and _is_made_per_call(value, source):
         return _bring_function(world, value, source)
+    if cls is functools.partial:  # may be made anew for each call: a call of it reads what it holds
+        world.known_by_parts[id(value)] = value
+        return _bring_object(world, value, source)
     if not _IDENTITY.isdisjoint(map(id, cls.__mro__)):  # runs nothing of the program, as `isinstance` may
         world.guard(source, Kind.IDENTITY, value)
         world.set_origin(value, source)
@@ -123,7 +128,7 @@ def _bring_function(world: World, value: types.FunctionType, source: Source) -> 
         else:
             world.guard(place, Kind.LENGTH, len(part))
     world.guard(AttributeSource(source, "__dict__"), Kind.EMPTY)
-    world.known_by_code[id(value)] = value
+    world.known_by_parts[id(value)] = value
     world.set_origin(value, source)
     return value
 
@@ -132,7 +137,7 @@ def _bring_tuple(world: World, value: tuple[Any, ...], source: Source) -> Any:
     world.guard(source, Kind.TYPE, type(value))
     world.guard(source, Kind.LENGTH, len(value))
     via = None if type(value) is tuple else "tuple"
-    items = [world.bring(item, ItemSource(source, i, via)) for i, item in enumerate(tuple.__iter__(value))]
+    items = bring_items(world, tuple(tuple.__iter__(value)), source, lambda i: ItemSource(source, i, via))
     if all(a is b for a, b in zip(items, tuple.__iter__(value), strict=True)):
         made = value
     else:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,6 +85,7 @@ class DynamicPolicy:
     _elements: dict[Source, set[int | float]] = field(default_factory=dict)
     _lengths: dict[Source, set[int]] = field(default_factory=dict)
     _one: set[Source] = field(default_factory=set)
+    _items: dict[Source, tuple[tuple[int | float | None, ...], set[int]]] = field(default_factory=dict)
     _called: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -166,6 +167,31 @@ class DynamicPolicy:
             seen = self._lengths.setdefault(source, set())
             seen.add(length)
             return len(seen) > _FEW_LENGTHS
+
+    def long_varies(self, source: Source, length: int) -> bool:
+        """Whether a long list that is used as a whole has had another length: no code is made for each."""
+        return length > _LONGEST_BY_TURN and self.may_break and self.length(source, length)
+
+    def length(self, source: Source, length: int) -> bool:
+        """Whether the length alone, where the program asks for it, is a symbol."""
+        if self._mode() is False:
+            return False
+        with self._lock:
+            seen = self._lengths.setdefault(source, set())
+            seen.add(length)
+            return len(seen) > (_FEW_LENGTHS if length <= _LONGEST_BY_TURN else 1)
+
+    def varying_items(self, source: Source, values: Sequence[Any]) -> frozenset[int]:
+        """Places of a list or tuple at which earlier captures saw other numbers."""
+        if self._mode() is False:
+            return frozenset()
+        with self._lock:
+            numbers = tuple(v if type(v) in (int, float) else None for v in values)
+            first, places = self._items.setdefault(source, (numbers, set()))
+            if first is not numbers:
+                pairs = enumerate(zip(first, numbers, strict=False))
+                places.update(i for i, (a, b) in pairs if a != b and type(a) is type(b))
+            return frozenset(i for i in places if i < len(values))
 
     def share_lengths(self, source: Source, other: DynamicPolicy, there: Source) -> None:
         """A list that comes from another function's: what lengths it has had is known to both."""

@@ -9,7 +9,7 @@ Holds:  stores into what comes from outside are replayed when a captured piece e
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
@@ -26,8 +26,9 @@ def let_go(value: Any) -> GraphBreak:
     return GraphBreak("unknown-object", f"a {type(value).__name__} is let go of, whose end the program may notice")
 
 
-def check_let_go(values: Iterable[Any]) -> None:
+def check_let_go(values: Collection[Any]) -> None:
     """Break before a store that may let go of such objects."""
-    for value in values:
+    by_class = {id(type(value)): value for value in values if type(value) is not types.GeneratorType}
+    for value in (*by_class.values(), *(v for v in values if type(v) is types.GeneratorType)):
         if runs_code_at_end(value):
             raise let_go(value)

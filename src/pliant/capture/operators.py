@@ -344,7 +344,7 @@ def length(t: Tracer, value: Any) -> Any:
             return len(value)
         source = t.world.source_of(value)
         assert source is not None
-        if t.world.length_varies(value):
+        if type(value) in MUTABLE_CONTAINERS and t.world.inputs.policy.length(source, len(value)):
             t.world.inputs.policy.note_varies(LengthSource(source), int)
             return t.world.bring(len(value), LengthSource(source)) + (added or 0)
         if not isinstance(value, (list, dict, set, collections.deque, tuple, str, types.MappingProxyType)):

@@ -158,7 +158,7 @@ def _foreign_item(t: Tracer, container: Any, key: Any) -> Any:
     except Raised:
         world.guard(source, Kind.LENGTH, len(container))
         raise
-    if index < 0 and not world.varies(container):
+    if index < 0 and not (world.varies(container) or world.long_varies(container)):
         world.guard(source, Kind.LENGTH, len(container))
         index += len(container)
     return world.resolve(world.bring(raw, ItemSource(source, index)))

@@ -10,6 +10,7 @@ Reads on: `attempt.py` (the capture), `frame.py` (the loop), `opcodes/`, `calls.
 
 from __future__ import annotations
 
+import functools
 import re
 import types
 from collections.abc import Callable
@@ -313,7 +314,7 @@ class Tracer:
             return concrete(key)
         if type(key) is tuple:
             return tuple(self.hashable(k) for k in key)
-        if isinstance(key, (str, int, float, FakeTensor, type, types.FunctionType)) or key is None:
+        if isinstance(key, (str, int, float, FakeTensor, type, types.FunctionType, functools.partial)) or key is None:
             self.world.pin(key)
             if isinstance(key, FakeTensor):
                 self.world.note_identity(key)

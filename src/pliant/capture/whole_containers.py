@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pliant.capture.constant_items import bring_items
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import (
@@ -46,7 +47,7 @@ def copy_in(world: World, value: Any, source: Source) -> Any:
     if cls is bytearray:
         raise GraphBreak("unknown-object", "a bytearray from outside")
     world.guard(source, Kind.LENGTH, len(value))
-    items = [world.bring(item, ItemSource(source, i)) for i, item in enumerate(value)]
+    items = bring_items(world, tuple(value), source, lambda i: ItemSource(source, i))
     return collections.deque(items, value.maxlen) if cls is collections.deque else items
 
 

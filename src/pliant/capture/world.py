@@ -74,7 +74,7 @@ class World:
         self._told_apart: dict[int, Any] = {}  # by id: objects of which it matters which ones they are
         self._owner_of_dict: dict[int, Any] = {}
         self._lookups: dict[tuple[type, str], tuple[Any]] = {}
-        self.known_by_code: dict[int, types.FunctionType] = {}
+        self.known_by_parts: dict[int, Any] = {}  # functions and partials
         self.made: dict[int, Any] = {}  # functions and classes that the trace itself defined
 
     # ---- guards
@@ -164,8 +164,8 @@ class World:
         return False
 
     def pin(self, value: Any) -> None:
-        """The identity of a function matters, not only what it does."""
-        if id(value) in self.known_by_code:
+        """The identity of a function or a partial matters, not only what it does."""
+        if id(value) in self.known_by_parts:
             self.guard(self.source_of(value), Kind.IDENTITY, value)
 
     def stand_for(self, value: Any, original: Any, shadow: Any) -> None:
@@ -324,16 +324,24 @@ class World:
             return False
         return bool(self.inputs.policy.length_varies(self.origins[id(value)][1], len(value)))
 
+    def long_varies(self, value: Any) -> bool:
+        """Whether it is a long list from outside that has had another length."""
+        if type(value) is not list or not self.needs_guards(value):
+            return False
+        return bool(self.inputs.policy.long_varies(self.origins[id(value)][1], len(value)))
+
     def is_adopted(self, value: Any) -> bool:
         return id(value) in self._shadows
 
-    def adopt(self, value: Any) -> Any:
-        """The trace's own copy of a foreign container (itself, if it is not foreign or not a container)."""
+    def adopt(self, value: Any, looped: bool = False) -> Any:
+        """The trace's own copy of a foreign container (itself, if it is not foreign or not a container). `looped`: a
+        loop of the program takes its items, of which each would be a call of its own behind a break.
+        """
         if id(value) in self._shadows:
             return self._shadows[id(value)][1]
         if id(value) not in self.origins or type(value) not in MUTABLE_CONTAINERS:
             return value
-        if self.length_varies(value):
+        if self.length_varies(value) or not looped and self.long_varies(value):
             source = self.origins[id(value)][1]
             raise GraphBreak("varying-length", f"all of `{source.describe()}`, whose length varies, is used at once")
         if len(value) > _ADOPT_LIMIT:

@@ -232,6 +232,10 @@ def _keys(w: GuardWriter, g: Guard) -> str:
     return f"not {w.names(facts.same, 'same')}(tuple({v}), {w.names(e)})"
 
 
+def _items(w: GuardWriter, g: Guard) -> str:
+    return f"not {w.names(facts.has_items, 'has_items')}({w.read(g.source)}, {w.names(g.expected, 'items')})"
+
+
 def _key_text(w: GuardWriter, key: Any) -> str:
     return repr(key) if type(key) in (str, int, bool) else w.names(key)
 
@@ -409,6 +413,7 @@ _TESTS: dict[Kind, Callable[[GuardWriter, Guard], str]] = {
     Kind.TENSOR: _tensor,
     Kind.LENGTH: _length,
     Kind.KEYS: _keys,
+    Kind.ITEMS: _items,
     Kind.HAS_KEY: _has_key,
     Kind.NO_KEY: _no_key,
     Kind.EMPTY: _empty,

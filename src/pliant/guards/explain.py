@@ -19,7 +19,8 @@ from typing import Any
 import torch
 
 from pliant.guards.codegen import READ_ERRORS, Step, lookup, related
-from pliant.guards.kinds import MISSING, Guard, Kind, NumberOf, TensorFacts
+from pliant.guards.facts import same
+from pliant.guards.kinds import MISSING, ConstantItems, Guard, Kind, NumberOf, TensorFacts
 from pliant.guards.names import Names
 from pliant.guards.parts import root_of
 from pliant.guards.replay import Replay
@@ -125,6 +126,8 @@ def describe_guard(guard: Guard) -> str:
             return f"memory that is written ({written}) is not shared with {others or 'another'}"
         case Kind.UNSET:
             return f"`{guard.source.describe()}` has no {e.__name__}"
+        case Kind.ITEMS:
+            return f"`{guard.source.describe()}` holds {len(e.values)} constants"
         case Kind.SAME_AS:
             return f"`{guard.source.describe()}` is `{e.describe()}`"
         case Kind.EXPRESSION:
@@ -225,6 +228,15 @@ def _keys(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
     return f"{kind} of {_name(g)} were {old}, are {new}{what}", f"use the same {kind} in the same order"
 
 
+def _items(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+    e: ConstantItems = g.expected
+    places = range(len(e.values)) if e.places is None else e.places
+    changed = ((i, old) for i, old in zip(places, e.values) if i >= len(v) or not same(v[i], old))
+    place, old = next(changed, (len(e.values), "nothing"))
+    new = _short(v[place]) if place < len(v) else "not there"
+    return f"`{ItemSource(g.source, place).describe()}` was {_short(old)}, is {new}", "pass a tensor of the numbers"
+
+
 _FEW_KEYS = 6  # as many as `reprlib` shows
 
 
@@ -321,6 +333,7 @@ _WORDS: dict[Kind, _Words] = {
     Kind.TENSOR: _tensor,
     Kind.LENGTH: _length,
     Kind.KEYS: _keys,
+    Kind.ITEMS: _items,
     Kind.HAS_KEY: _key,
     Kind.NO_KEY: _key,
     Kind.EMPTY: _empty,

@@ -7,6 +7,7 @@ Holds:  same types all the way down; floats bit for bit (NaN equals NaN, -0.0 is
 
 from __future__ import annotations
 
+import operator
 import struct
 import weakref
 from collections import OrderedDict
@@ -15,6 +16,7 @@ from typing import Any
 
 import torch
 
+from pliant.guards.kinds import ConstantItems
 from pliant.torch_adapter import storage_of, tied_by_writes
 
 # Types whose `==` between two instances of exactly that type is right as it is.
@@ -153,6 +155,18 @@ def same(a: Any, b: Any) -> bool:
         return bool(a.tobytes() == b.tobytes())
     compare = _BY_TYPE.get(cls)
     return compare is not None and compare(a, b)
+
+
+def has_items(container: Any, e: ConstantItems) -> bool:
+    """Whether a list, deque or tuple holds the constants. Mostly they are the same objects, or of the same types."""
+    found = tuple(container) if e.places is None else operator.itemgetter(*e.places)(container)
+    if len(found) != len(e.values):
+        return False
+    if all(map(operator.is_, found, e.values)):
+        return True
+    if not all(map(operator.is_, map(type, found), e.types)):
+        return False
+    return found == e.values if e.comparable else all(map(same, found, e.values))
 
 
 def is_native_enum(cls: type) -> bool:

@@ -7,7 +7,7 @@ Holds:  a guard may be too strong (a recompile), never too weak.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
@@ -24,6 +24,7 @@ class Kind(Enum):
     TENSOR = auto()  # e: TensorFacts
     LENGTH = auto()  # len(v) == e, v an exact builtin container or a subclass without __len__
     KEYS = auto()  # tuple(v) == e: ordered keys of a dict, or items of a set, that were iterated or unpacked
+    ITEMS = auto()  # e: ConstantItems, what is at many places of v, an exact list, deque or a tuple
     HAS_KEY = auto()  # e in v (exact dict or set)
     NO_KEY = auto()  # e not in v (an instance's dict that does not shadow its class, for one)
     EMPTY = auto()  # not v
@@ -66,6 +67,21 @@ class TensorFacts:
     storage_offset_zero: bool | None = None
     is_leaf: bool | None = None
     dispatch_keys: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConstantItems:
+    """Constants (of types whose `==` runs no code of the program) at these places, or at all."""
+
+    values: tuple[Any, ...]
+    places: tuple[int, ...] | None = None
+    types: tuple[type, ...] = field(init=False)
+    comparable: bool = field(init=False)  # by `==`, once the types are known to be these
+
+    def __post_init__(self) -> None:
+        kinds = set(map(type, self.values))
+        object.__setattr__(self, "types", tuple(map(type, self.values)))
+        object.__setattr__(self, "comparable", kinds.isdisjoint((float, complex)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -214,6 +214,8 @@ class Watch:
                     raise CannotWatch
             case Kind.LENGTH | Kind.EMPTY:
                 self._contents(value)
+            case Kind.ITEMS:
+                self._items(value)
             case Kind.ALL_EMPTY:
                 for name in guard.expected:
                     self._whole_dict(self._item(value, name))
@@ -241,6 +243,16 @@ class Watch:
             self._list(value)
         elif not isinstance(value, (tuple, str)):
             self._whole_dict(value)
+
+    def _items(self, value: Any) -> None:
+        """All items of a list stay these objects; those of a tuple do."""
+        if type(value) is list:
+            self._list(value)
+            if value:
+                self.watched.runs[word(id(value) + LIST_ITEMS)] = tuple(map(id, value))
+                self.watched.kept.append(tuple(value))
+        elif type(value) is not tuple:
+            raise CannotWatch
 
     def _lookup(self, cls: Any, name: str) -> None:
         if not isinstance(cls, type):

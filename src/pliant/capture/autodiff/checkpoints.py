@@ -74,8 +74,8 @@ def _known_policy(t: Tracer, context: Any) -> bool:
     """Policies choose what is kept: that changes no values."""
     if context is None or context is torch.utils.checkpoint.noop_context_fn:
         return True
-    if isinstance(context, functools.partial) and context.func is create_selective_checkpoint_contexts:
-        return True
+    if isinstance(context, functools.partial):
+        return t.get_attr(context, "func") is create_selective_checkpoint_contexts
     if not isinstance(context, types.FunctionType) or create_selective_checkpoint_contexts.__name__ not in _names(
         context
     ):

@@ -211,6 +211,14 @@ def _construct_slice(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return slice(*args)
 
 
+def _construct_partial(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    """One of a partial from outside holds the parts of both."""
+    if args and type(args[0]) is functools.partial and t.world.is_foreign(args[0]):
+        func, given, keywords = (t.get_attr(args[0], name) for name in ("func", "args", "keywords"))
+        args, kwargs = (func, *given, *args[1:]), {**t.world.adopt(keywords), **kwargs}
+    return t.native(cls, *args, **kwargs)
+
+
 def _construct_as_it_is(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return t.native(cls, *args, **kwargs)
 
@@ -279,8 +287,9 @@ CLASSES |= {
     range: _construct_range,
     slice: _construct_slice,
     object: _construct_object,
+    functools.partial: _construct_partial,
     **dict.fromkeys(
-        (functools.partial, property, staticmethod, classmethod, types.MethodType, types.CellType, types.FunctionType),
+        (property, staticmethod, classmethod, types.MethodType, types.CellType, types.FunctionType),
         _construct_as_it_is,
     ),
 }

@@ -57,10 +57,16 @@ TABLE[any] = _quantifier(True)
 TABLE[all] = _quantifier(False)
 
 
+_NUMBERS = frozenset((bool, int, float))
+
+
 @handles(sum)
 def _sum(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     total = args[1] if len(args) > 1 else kwargs.get("start", 0)
-    for value in t.sequence(args[0]):
+    values = t.sequence(args[0])
+    if type(total) in _NUMBERS and all(type(value) in _NUMBERS for value in values):
+        return t.native(sum, values, total)
+    for value in values:
         total = operators.binary(t, "+", total, value)
     return total
 

@@ -54,6 +54,8 @@ def jump_or_pop(frame: Frame, op: Op) -> None:
 def get_iter(frame: Frame, op: Op) -> None:
     t = frame.tracer
     value = t.world.resolve(frame.stack[-1])
+    if t.world.long_varies(value):
+        value = t.world.adopt(value, looped=True)
     frame.stack[-1] = carried.items_by_turn(t, value) if t.world.varies(value) else t.iterate(value)
 
 
