@@ -30,6 +30,7 @@ from pliant.capture.generators import TracedGenerator, ends_noticed, kept_locals
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, StartAgain
 from pliant.capture.roots import CallableRoot, ResumeRoot, Root, argument_sources
 from pliant.capture.settings import Settings
+from pliant.capture.standing_iterators import step, use_up
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
 from pliant.capture.tracer import Stop, Stopped, Tracer
 from pliant.errors import Unsupported
@@ -219,14 +220,16 @@ class _Attempt:
     # ---- finishing
     def _finish(self, end: Return | Break, before: Settings) -> Trace:
         t = self.t
-        t.world.guard_aliases()
-        effects: list[Effect] = [*t.world.effects(), *map(_advanced, t.revived.values())]
+        t.world.guard_aliases([one.real for one in t.standing.values()])
+        effects = [*_stepped(t, early=True), *t.world.effects(), *_stepped(t, early=False)]
+        effects += map(_advanced, t.revived.values())
         after = self.after if isinstance(end, Break) else Settings()
         effects += [CallEffect(setter, arguments, {}) for setter, arguments in after.calls_from(before)]
         for setter, arguments in before.calls_from(after):
             t.graph.call_function(setter, arguments)
         result = Trace(None, t.inputs.inputs, t.world.guards, effects, end, t.world.origins, made=t.world.made)
         result.origins.update({id(made): t.world.origins[id(real)] for real, made in t.revived.values()})
+        result.origins.update({id(made): t.world.origins[id(made.real)] for made in t.standing.values()})
         result.draws = t.draws
         result.lock = t.lock.lock if t.lock is not None else None
         result.forget = t.forget
@@ -274,6 +277,14 @@ def _advanced(revived: tuple[Any, TracedGenerator]) -> CallEffect:
     if made.is_broken:
         return CallEffect(carried.running, (real,), {})
     return CallEffect(carried.put, (real, None if made.finished else carried.Carry(made)), {})
+
+
+def _stepped(t: Tracer, early: bool) -> list[Effect]:
+    """What the trace did with iterators from outside. Those over lists take items that the trace has added, so they
+    follow its changes; others do not survive these."""
+    ones = [one for one in t.standing.values() if early is not isinstance(one.container, list)]
+    done = [CallEffect(use_up, (one.real,), {}) for one in ones if one.ended]
+    return [*done, *(CallEffect(step, (one.real, one.steps), {}) for one in ones if one.steps and not one.ended)]
 
 
 def _states(frames: tuple[Frame, ...], handled: BaseException | None) -> tuple[FrameState, ...]:

@@ -3,14 +3,14 @@
 In:     iterators on a loop's place of the stack, and the program's generators in locals, that nothing else alive refers
         to.
 Out:    `Carried` objects, which the entry puts there in their place; `bring` makes traced iterators of them again.
-Holds:  only the loop sees a `Carried` (`with_generators` where a local's is to be used). Its state is read through
-        `__reduce__` and never changed by a trace: what goes on behind the next break is a new one. Items are read one
-        at a time, by their distance from the current one, so that one entry serves every turn of a loop.
+Holds:  only the loop sees a `Carried` (`with_generators` where a local's is to be used). Iterators over one container
+        are read and advanced as `standing_iterators` says, so others may refer to them; those that are made of such are
+        made again behind the next break. Items are read one at a time, by their distance from the current one, so that
+        one entry serves every turn of a loop.
 """
 
 from __future__ import annotations
 
-import collections
 import itertools
 import types
 import weakref
@@ -21,31 +21,29 @@ from typing import TYPE_CHECKING, Any
 from pliant.capture import spelled_out
 from pliant.capture.bytecode.resume import ResumePoint, generator_code
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.standing_iterators import (
+    CHANGED,
+    END,
+    OF_DICTS,
+    OF_SETS,
+    PLAIN_ITERATORS,
+    ContainerSource,
+    LeftSource,
+    PeekSource,
+    ReducedSource,
+    container_of,
+    left_of,
+    peek,
+    place,
+)
 from pliant.capture.value_kinds import concrete
 from pliant.guards.kinds import Kind
-from pliant.guards.sources import ChainedSource, ItemSource, IteratorSource, Source, source_class
+from pliant.guards.sources import ChainedSource, ItemSource, IteratorSource, LengthSource, Source, source_class
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
-# Iterators over the items of one container.
-PLAIN_ITERATORS: tuple[type, ...] = (
-    type(iter([])),
-    type(iter(())),
-    type(iter(range(0))),
-    type(iter(range(1 << 70))),
-    type(iter({})),
-    type(iter({}.values())),
-    type(iter({}.items())),
-    type(iter(set())),
-    type(iter("")),
-    type(iter("é")),
-    type(iter(b"")),
-    type(reversed([])),
-    reversed,
-)
 _SEQUENCES = (list, tuple, range, str, bytes)
-END = object()
 
 
 class Carried:
@@ -222,52 +220,6 @@ class Carry:
     is_next: bool = False
 
 
-# ---- what generated code calls
-def _place(iterator: Any) -> tuple[Any, int, int]:
-    """(sequence, index of the next item, step)"""
-    made = iterator.__reduce__()
-    if len(made) == 2:  # at its end, or a copy of what is left
-        return made[1][0], 0, 1
-    return made[1][0], made[2] or 0, -1 if made[0] is reversed else 1
-
-
-def peek(iterator: Any, distance: int) -> Any:
-    """The item that so many steps from now will give, or END."""
-    items, index, step = _place(iterator)
-    index += distance * step
-    if isinstance(items, list):
-        return list.__getitem__(items, index) if 0 <= index < list.__len__(items) else END
-    return items[index] if 0 <= index < len(items) else END
-
-
-def advanced(iterator: Any, count: int) -> Any:
-    """A copy of the iterator, so many steps further."""
-    made = iterator.__reduce__()
-    copy = made[0](*made[1])
-    if len(made) > 2 and made[2] is not None:
-        copy.__setstate__(made[2])
-    collections.deque(itertools.islice(copy, count), maxlen=0)
-    return copy
-
-
-@source_class
-class ReducedSource(ChainedSource):
-    """parent.__reduce__() of one of Python's own iterators."""
-
-    text = "{parent}.__reduce__()"
-    words = "{parent}"
-
-
-@source_class
-class PeekSource(ChainedSource):
-    """The item of the iterator `parent` that is `distance` steps away."""
-
-    distance: int
-    text = "{function}({parent}, {self.distance})"
-    words = "item {self.distance} of {parent}"
-    function = peek
-
-
 @source_class
 class StateSource(ChainedSource):
     """The state of the revived generator `parent`."""
@@ -279,48 +231,85 @@ class StateSource(ChainedSource):
 
 # ---- traced forms
 class CarriedItems:
-    """An iterator from outside over a container's items, which are read as they are needed.
+    """An iterator from outside over a container's items, which are read as they are needed. An effect of the trace lets
+    the real one stand where the trace has left it.
 
     `turns`: how many items the trace may take yet, since the number of items varies; the graph breaks before the next.
+    `is_new`: no such iterator exists yet; `source` says how it is made.
     """
 
-    def __init__(self, t: Tracer, real: Any, source: Source, turns: int | None = None) -> None:
+    def __init__(self, t: Tracer, real: Any, source: Source, turns: int | None = None, is_new: bool = False) -> None:
         self.turns = turns
         self.tracer = t
         self.world = t.world
         self.real = real
         self.source = source
+        self.is_new = is_new
         self.steps = 0
+        self.ended = False
+        self.container: Any = None
 
     def __iter__(self) -> CarriedItems:
         return self
 
     def __next__(self) -> Any:
+        if self.ended:
+            raise StopIteration
         found = self._item(self.steps)  # if this breaks, nothing was advanced
-        self.steps += 1
         self.tracer.steps += 1  # if the operation breaks later, it did not break before it did anything
         if found is END:
+            self.ended = True
             raise StopIteration
+        if found is CHANGED:
+            raise RuntimeError(_CHANGED_SIZE[type(self.real) is OF_SETS])
+        self.steps += 1
         return found
 
     def _item(self, distance: int) -> Any:
-        """The item that many steps away, under guards, or END."""
+        """The item that many steps away, under guards, END or CHANGED."""
         world = self.world
-        items, index, step = _place(self.real)
-        if isinstance(items, list) and (world.is_adopted(items) or world.has_changes(items)):
-            return self._known_item(items, index + distance * step)
+        if self.container is None:
+            self.container = self._known_container()
+        if self.container is not None and world.has_changes(self.container):
+            return self._known_item(distance)
         found = peek(self.real, distance)
-        if found is END:
-            world.guard(PeekSource(self.source, distance), Kind.IDENTITY, END)
-            return END
+        if found is END or found is CHANGED:
+            world.guard(PeekSource(self.source, distance), Kind.IDENTITY, found)
+            return found
         return world.resolve(world.bring(found, PeekSource(self.source, distance)))
 
-    def _known_item(self, items: list[Any], index: int) -> Any:
-        """From a list that the trace read as a whole, or has changed."""
-        world, reduced = self.world, ReducedSource(self.source)
-        world.guard(ItemSource(reduced, 2), Kind.EQUALS, self.real.__reduce__()[2])
-        items = world.adopt(world.bring(items, ItemSource(ItemSource(reduced, 1), 0)))
-        return items[index] if 0 <= index < len(items) else END
+    def _known_container(self) -> Any:
+        """What the trace may change, or has changed, meanwhile."""
+        container = container_of(self.real)
+        if self.is_new or container is None:
+            return container
+        self.world.bring(container, ContainerSource(self.source))
+        return container
+
+    def _known_item(self, distance: int) -> Any:
+        """From a container that the trace has read as a whole, or has changed."""
+        world, real = self.world, self.container
+        added = world.unread_additions(real)
+        left = left_of(self.real)
+        if added and type(self.real) is _FORWARD and distance < left:
+            return world.resolve(world.bring(peek(self.real, distance), PeekSource(self.source, distance)))
+        world.guard(LeftSource(self.source), Kind.EQUALS, left)
+        now = world.adopt(real)
+        if isinstance(real, list):
+            items, index, step = place(self.real)
+            index += distance * step
+            world.guard(LengthSource(ContainerSource(self.source)), Kind.EQUALS, len(items))
+            return now[index] if 0 <= index < len(now) else END
+        if len(now) != len(real):
+            return CHANGED
+        if any(a is not b for a, b in zip(now, real, strict=True)):
+            raise GraphBreak("unknown-object", f"the keys of a {type(real).__name__} change while it is iterated over")
+        made = OF_DICTS.get(type(self.real), iter)(now)
+        return next(itertools.islice(made, len(real) - left + distance, None), END)
+
+
+_FORWARD: type = type(iter([]))
+_CHANGED_SIZE = ("dictionary changed size during iteration", "Set changed size during iteration")
 
 
 class Numbered:
@@ -358,7 +347,24 @@ class CountedTurns:
         return self.start
 
 
-TRACED = (CarriedItems, Numbered, CountedTurns)
+class DequeItems:
+    """An iterator over a deque of the trace's. Whether the deque was changed meanwhile, only the real one knows."""
+
+    def __init__(self, container: Any) -> None:
+        self.container = container
+        self.real = iter(container)
+        self.taken = 0
+
+    def __iter__(self) -> DequeItems:
+        return self
+
+    def __next__(self) -> Any:
+        item = next(self.real)
+        self.taken += 1
+        return item
+
+
+TRACED = (CarriedItems, Numbered, CountedTurns, DequeItems)
 BY_TURN = (CarriedItems, CountedTurns)
 
 
@@ -366,7 +372,7 @@ def items_by_turn(t: Tracer, items: list[Any]) -> CarriedItems:
     """What a loop over a list iterates whose length varies."""
     source = t.world.source_of(items)
     assert source is not None
-    return CarriedItems(t, iter(items), IteratorSource(source), turns=1)
+    return CarriedItems(t, iter(items), IteratorSource(source), turns=1, is_new=True)
 
 
 def has_had_its_turn(iterator: Any) -> bool:
@@ -389,20 +395,46 @@ def bring_back(t: Tracer, value: Carried, source: Source) -> Any:
 
 def _is_one_of_many(t: Tracer, iterator: CarriedItems) -> bool:
     """Whether the number of items that are left has often been another one here."""
-    items, index, step = _place(iterator.real)
-    left = len(items) - index if step > 0 else index + 1
+    items, _, _ = place(iterator.real)
     policy = t.world.inputs.policy
-    return isinstance(items, list) and bool(policy.length_varies(iterator.source, left))
+    return isinstance(items, list) and bool(policy.length_varies(iterator.source, left_of(iterator.real)))
 
 
 def bring(t: Tracer, real: Any, source: Source) -> Any:
     """The traced form of an iterator that a loop owns."""
-    world, cls = t.world, type(real)
-    world.guard(source, Kind.TYPE, cls)
-    make = BRING.get(cls)
+    make = BRING.get(type(real))
     if make is None:
-        raise GraphBreak("unknown-object", f"an iterator from outside ({cls.__name__}) is advanced")
+        raise GraphBreak("unknown-object", f"an iterator from outside ({type(real).__name__}) is advanced")
+    if type(real) in PLAIN_ITERATORS:
+        t.world.bring(real, source)
+        return standing(t, real)
+    t.world.guard(source, Kind.TYPE, type(real))
     return make(t, real, source)
+
+
+def standing(t: Tracer, real: Any) -> Any:
+    """The traced form of an iterator over a container from outside."""
+    known = t.standing.get(id(real))
+    if known is None:
+        source = t.world.source_of(real)
+        assert source is not None
+        known = t.standing[id(real)] = CarriedItems(t, real, source)
+    return known
+
+
+def shared(t: Tracer, real: Any) -> Any:
+    """The traced form of an iterator from outside that others may refer to, too; itself if it has none."""
+    source = t.world.source_of(real)
+    if source is None or not _has_no_more_state(real):
+        return real
+    return standing(t, real) if type(real) in PLAIN_ITERATORS else BRING[type(real)](t, real, source)
+
+
+def _has_no_more_state(real: Any) -> bool:
+    """Whether the state of the iterator is that of plain ones that it is made of."""
+    if type(real) not in SHARED or type(real) in PLAIN_ITERATORS:
+        return type(real) in SHARED
+    return all(_has_no_more_state(part) for part in real.__reduce__()[1] if hasattr(type(part), "__next__"))
 
 
 def _part(t: Tracer, real: Any, source: Source, index: int) -> Any:
@@ -445,6 +477,8 @@ BRING: dict[type, Callable[[Tracer, Any, Source], Any]] = {
     filter: _filtered,
 }
 _COMPOSITES = frozenset((enumerate, zip, map, filter))
+# Those that have no state of their own beside that of their parts.
+SHARED = frozenset((*PLAIN_ITERATORS, zip, map, filter))
 
 
 def can_be_carried(value: Any, times_reached: Callable[[Any], int]) -> bool:
@@ -458,4 +492,8 @@ def can_be_carried(value: Any, times_reached: Callable[[Any], int]) -> bool:
         first = cls in (map, filter)
         parts = value.__reduce__()[1]
         return all(can_be_carried(p, times_reached) for p in (parts[:1] if cls is enumerate else parts[first:]))
-    return cls in BY_TURN or type(_place(value)[0]) in _SEQUENCES
+    return cls in BY_TURN or cls is not DequeItems and _is_over_sequence(value)
+
+
+def _is_over_sequence(iterator: Any) -> bool:
+    return type(iterator) in (*OF_DICTS, OF_SETS) or type(place(iterator)[0]) in _SEQUENCES

@@ -11,7 +11,6 @@ Reads on: `reconstruct/` for values, `resume_function.py` for what follows a bre
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import functools
 import itertools
@@ -28,9 +27,10 @@ from torch import fx
 from pliant.capture.bytecode.decode import decode
 from pliant.capture.bytecode.ops import FORMS, Form
 from pliant.capture.bytecode.resume import ResumePoint, StepCode, is_generator, point_at, step_code
-from pliant.capture.carried import END, stepped
+from pliant.capture.carried import stepped
+from pliant.capture.reconstruct.contents import item_store, replaced
 from pliant.capture.reconstruct.rebuilder import Rebuilder
-from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
+from pliant.capture.standing_iterators import END
 from pliant.capture.trace import (
     DELETED,
     NULL,
@@ -407,6 +407,8 @@ class _Body:
 
     def statements(self) -> list[str]:
         stores = [line for effect in self.trace.effects for line in self._effect(effect)]
+        early = [line for line in stores if not self.values.is_late(line)]
+        late = [line for line in stores if self.values.is_late(line)]
         match self.trace.end:
             case Return(value, None):
                 end = [f"return {self.values.value(value)}"]
@@ -416,7 +418,7 @@ class _Body:
                 end = self._break(stop)
             case never:
                 assert_never(never)
-        return [*self.values.lines, *stores, *end]
+        return [*self.values.lines, *early, *self.values.late, *late, *end]
 
     # ---- effects
     def _effect(self, effect: Effect) -> list[str]:
@@ -424,9 +426,9 @@ class _Body:
             case SetAttribute():
                 return [self._set_attribute(effect)]
             case SetItem(obj, key, value):
-                return [_item_store(self.values, obj, key, value)]
+                return [item_store(self.values, obj, key, value)]
             case ReplaceContents(obj, contents):
-                return _replace(self.values, obj, contents)
+                return replaced(self.values, obj, contents)
             case Extend(obj, values):
                 method = "update" if isinstance(obj, set) else "extend"
                 return [f"{self.values.value(obj)}.{method}([{self.values.items(values)}])"]
@@ -540,45 +542,3 @@ def _symbolic(frame: FrameState, origins: dict[int, tuple[Any, Source]]) -> Symb
         elif type(value) is list and id(value) in origins:
             found[name] = origins[id(value)][1]
     return found
-
-
-# ---- containers that existed before
-
-
-def _methods(b: Statements, obj: Any) -> str:
-    """The class whose methods change the container without running code of a subclass."""
-    for base in (collections.OrderedDict, dict, list, set, collections.deque, bytearray):
-        if isinstance(obj, base):
-            return b.names(base) if base not in (dict, list, set, bytearray) else base.__name__
-    raise CannotReconstruct("container", obj)
-
-
-def _item_store(b: Statements, obj: Any, key: Any, value: Any) -> str:
-    target, k = b.value(obj), b.value(key)
-    if value is DELETED:
-        return f"{_methods(b, obj)}.pop({target}, {k}, None)"  # perhaps stored by the same trace
-    v = b.value(value)
-    return f"{target}[{k}] = {v}" if type(obj) is dict else f"{_methods(b, obj)}.__setitem__({target}, {k}, {v})"
-
-
-def _replace(b: Statements, obj: Any, contents: Any) -> list[str]:
-    target, methods = b.value(obj), _methods(b, obj)
-    match contents:
-        case bytearray():
-            return [f"{target}[:] = {bytes(contents)!r}"]
-        case list():
-            return [f"{methods}.__setitem__({target}, slice(None), [{b.items(list.__iter__(contents))}])"]
-        case dict() if isinstance(obj, collections.OrderedDict):  # it keeps an order of its own beside the dict's
-            ordered = collections.OrderedDict if isinstance(contents, collections.OrderedDict) else dict
-            keys = list(ordered.__iter__(contents))
-            stores = [_item_store(b, obj, key, dict.__getitem__(contents, key)) for key in keys]
-            return [f"{methods}.clear({target})", *stores]
-        case dict():
-            return [f"dict.clear({target})", f"dict.update({target}, {{{b.pairs(dict.items(contents))}}})"]
-        case set():
-            return [f"set.clear({target})", f"set.update({target}, [{b.items(set.__iter__(contents))}])"]
-        case collections.deque():
-            items = b.items(collections.deque.__iter__(contents))
-            return [f"{methods}.clear({target})", f"{methods}.extend({target}, [{items}])"]
-        case _:
-            raise CannotReconstruct("container", contents)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.bytecode.resume import resume_freevars
-from pliant.capture.carried import BRING, TRACED, StateSource, Suspended, end_of, state_of
+from pliant.capture.carried import BRING, SHARED, TRACED, StateSource, Suspended, end_of, shared, state_of
 from pliant.capture.endings import runs_code_at_end
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.identity import TracedId
@@ -250,7 +250,9 @@ class TracedIterator:
 
 
 def own(t: Tracer, value: Any) -> Any:
-    """The traced form of a revived generator from outside; any other value is itself."""
+    """The traced form of an iterator or revived generator from outside; any other value is itself."""
+    if type(value) in SHARED:
+        return shared(t, value)
     if type(value) is not types.GeneratorType:
         return value
     known = t.revived.get(id(value))

@@ -8,11 +8,13 @@ Source: Python's data model, "Emulating container types" and "Generator-iterator
 
 from __future__ import annotations
 
+import collections
 import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pliant.capture.carried import DequeItems
 from pliant.capture.generators import OURS, TracedGenerator, TracedIterator, own
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.operators import python_method
@@ -42,6 +44,8 @@ def iterate(t: Tracer, value: Any) -> Any:
         if not hasattr(type(iterator), "__next__"):
             raise Raised(TypeError(f"iter() returned non-iterator of type '{class_name(iterator)}'"))
         return iterator
+    if cls is collections.deque:
+        return DequeItems(value)
     if cls in MUTABLE_CONTAINERS or cls in (tuple, str, bytes, range, frozenset, torch.Size):
         return iter(value)
     if t.world.is_opaque(value):

@@ -148,6 +148,7 @@ class Tracer:
         self.lock: UsedLock | None = None
         self.draws: list[Draw] = []
         self.revived: dict[int, tuple[Any, TracedGenerator]] = {}  # by id: a generator from outside, its traced form
+        self.standing: dict[int, carried.CarriedItems] = {}  # by id: iterators from outside over containers
         self.open_generators = 0  # that were started and have not reached their end
         self.overrides = Overrides()
         self.recorder.handle_override = lambda function, args, kwargs: call_override(self, function, args, kwargs)
@@ -177,6 +178,7 @@ class Tracer:
                     value.node = None
         self.frames.clear()
         self.revived.clear()
+        self.standing.clear()
         self.broken_frames = self.current_exception = self.carrying = self.failure = None
         self.world.forget()
 

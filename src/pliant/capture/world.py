@@ -107,12 +107,13 @@ class World:
     def is_told_apart(self, value: Any) -> bool:
         return id(value) in self._told_apart or any(id(value) == key for key, _ in self._slot_changes)
 
-    def guard_aliases(self) -> None:
-        """What the trace wrote is not also reached as another object: at the end."""
+    def guard_aliases(self, advanced: list[Any]) -> None:
+        """What the trace wrote, or advanced, is not also reached as another object: at the end."""
         written = [obj for obj, _ in self._dict_changes.values()] + [cell for cell, _ in self._cell_changes.values()]
         written += [self._owner_of_dict.get(id(obj), (obj,))[0] for obj in written]
         written += [slot.obj for slot in self._slot_changes.values()] + [obj for obj, _ in self._added.values()]
         written += [original for original, _, before in self._shadows.values() if before is not None]
+        written += advanced
         self._guard_apart(written, [obj for obj, s in self.origins.values() if not _is_table(s)])
         self._guard_apart(list(self._told_apart.values()), [])
         self.inputs.guard_memory()

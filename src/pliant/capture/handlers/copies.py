@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture import operators
-from pliant.capture.carried import PLAIN_ITERATORS
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.parameters import copied
 from pliant.capture.handlers.standard_library import VALUES
 from pliant.capture.handlers.table import Args, Kwargs, handles
+from pliant.capture.standing_iterators import PLAIN_ITERATORS
 from pliant.capture.value_kinds import CONSTANT_TYPES, IDENTITY_TYPES, SYMBOLIC_TYPES
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING

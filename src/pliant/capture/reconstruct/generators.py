@@ -16,7 +16,6 @@ from pliant.capture.carried import (
     CountedTurns,
     Numbered,
     Suspended,
-    advanced,
     finished,
     place_of,
     revive,
@@ -24,6 +23,7 @@ from pliant.capture.carried import (
 )
 from pliant.capture.generators import TracedCallable, TracedCallback, TracedGenerator, kept_locals
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
+from pliant.capture.standing_iterators import put_at
 from pliant.capture.trace import NULL
 
 
@@ -86,13 +86,15 @@ def _carry(b: Statements, obj: Carry) -> str:
     value = obj.value
     text = _suspended(b, value) if type(value) is TracedGenerator else b.value(value)
     name = b.names.fresh("loop")
-    b.lines.append(f"{name} = [{b.hold(Carried)}({text}, {turns_left(obj)})]")
+    b.emit(f"{name} = [{b.hold(Carried)}({text}, {turns_left(obj)})]", name)
     return f"{name}.pop()"  # the entry keeps none: what the loop drops is gone
 
 
 def _carried_items(b: Statements, obj: CarriedItems) -> str:
-    place = b.writer.read(obj.source)
-    return b.bind(obj, f"{b.hold(advanced)}({place}, {obj.steps})", hint="iterator")
+    """Of a loop that has just begun; others existed before."""
+    name = b.bind(obj, f"iter({b.value(obj.container)})", hint="iterator")
+    b.late.append(f"{b.hold(put_at)}({name}, {obj.steps})")
+    return name
 
 
 def _counted_turns(b: Statements, obj: CountedTurns) -> str:

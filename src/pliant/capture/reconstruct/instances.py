@@ -57,7 +57,7 @@ def _fill_ordered(b: Statements, obj: Any, name: str) -> None:
 
 def _fill_defaultdict(b: Statements, obj: Any, name: str) -> None:
     base = b.hold(collections.defaultdict)
-    b.lines.append(f"{base}.__init__({name}, {b.value(obj.default_factory)})")
+    b.emit(f"{base}.__init__({name}, {b.value(obj.default_factory)})")
     _fill_mapping(b, obj, name)
 
 

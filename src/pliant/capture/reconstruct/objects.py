@@ -15,20 +15,30 @@ import random
 import threading
 import types
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from pliant.capture.arrays import is_array, is_scalar
-from pliant.capture.carried import (
-    PLAIN_ITERATORS,
-)
+from pliant.capture.carried import DequeItems
 from pliant.capture.generators import OURS
 from pliant.capture.handlers import modes, warning_filters
 from pliant.capture.handlers.context_variables import TracedToken
 from pliant.capture.identity import HookId, TracedId, take_hook_id
 from pliant.capture.reconstruct.instances import referent_text
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
+from pliant.capture.standing_iterators import (
+    OF_DEQUES,
+    OF_DICTS,
+    OF_LISTS,
+    OF_SETS,
+    PLAIN_ITERATORS,
+    at_left,
+    container_of,
+    of_changed,
+    put_at,
+)
 from pliant.capture.varying_text import Text
 
 
@@ -149,6 +159,8 @@ def _cell(b: Statements, obj: types.CellType) -> str:
 
 
 def _function(b: Statements, obj: types.FunctionType) -> str:
+    if obj.__globals__.get("__name__", "").startswith("pliant."):  # none that the trace made
+        return b.hold(obj)
     make = b.names.define("FunctionType", types.FunctionType)
     closure = f"({b.items(obj.__closure__)},)" if obj.__closure__ else "None"
     parts = [b.hold(obj.__code__), b.hold(obj.__globals__), repr(obj.__name__), b.value(obj.__defaults__), closure]
@@ -160,7 +172,7 @@ def _function(b: Statements, obj: types.FunctionType) -> str:
     for attribute in ("__qualname__", "__doc__", "__module__"):
         value = getattr(obj, attribute)
         if value != _default_attribute(obj, attribute):
-            b.lines.append(f"{name}.{attribute} = {b.value(value)}")
+            b.emit(f"{name}.{attribute} = {b.value(value)}")
     return _fill_dict(b, obj, name)
 
 
@@ -210,8 +222,49 @@ def _reduced(b: Statements, obj: Any) -> str:
     b.keep.append(made)
     name = b.bind(obj, f"{b.hold(made[0])}({b.items(made[1])})", hint="iterator")
     if len(made) > 2 and made[2] is not None:
-        b.lines.append(f"{name}.__setstate__({b.value(made[2])})")
+        b.emit(f"{name}.__setstate__({b.value(made[2])})")
     return name
+
+
+def _over_list(b: Statements, obj: Any) -> str:
+    """An iterator over a list, which takes its place when the list has its items."""
+    made = obj.__reduce__()
+    if len(made) == 2:
+        return _reduced(b, obj)
+    name = b.bind(obj, f"{b.hold(made[0])}({b.items(made[1])})", hint="iterator")
+    b.late.append(f"{b.hold(put_at)}({name}, {made[2]})")
+    return name
+
+
+def _over_unordered(b: Statements, obj: Any) -> str:
+    """An iterator over a dict or set, which is made when that has its items."""
+    container, cls = container_of(obj), b.hold(type(obj))
+    if container is None:
+        return _reduced(b, obj)
+    try:
+        rest = obj.__reduce__()[1][0]
+    except RuntimeError:
+        return b.bind(obj, f"{b.hold(of_changed)}({cls})", hint="iterator")
+    b.keep.append(rest)
+    items = f", [{b.items(rest)}]" if isinstance(container, set) else ""
+    if not items and not _same(rest, [*OF_DICTS[type(obj)](container)][len(container) - len(rest) :]):
+        raise CannotReconstruct("changed-while-iterated", obj)
+    return b.bind_late(obj, f"{b.hold(at_left)}({cls}, {b.value(container)}, {len(rest)}{items})", "iterator")
+
+
+def _same(left: Sequence[Any], right: Sequence[Any]) -> bool:
+    """Whether both hold the same objects, or pairs of them."""
+    pairs = list(zip(left, right, strict=False))
+    return len(left) == len(right) and all(a is b or type(a) is type(b) is tuple and _same(a, b) for a, b in pairs)
+
+
+def _over_deque(b: Statements, obj: DequeItems) -> str:
+    try:
+        next(obj.real, None)
+    except RuntimeError:
+        return b.bind(obj, f"{b.hold(of_changed)}({b.hold(OF_DEQUES)})", hint="iterator")
+    left = len(obj.container) - obj.taken
+    return b.bind_late(obj, f"{b.hold(at_left)}({b.hold(OF_DEQUES)}, {b.value(obj.container)}, {left})", "iterator")
 
 
 def _string_io(b: Statements, obj: io.StringIO) -> str:
@@ -264,7 +317,7 @@ def _token(b: Statements, obj: TracedToken) -> str:
 
 
 _ITERATORS: tuple[type, ...] = (
-    *PLAIN_ITERATORS,
+    *(one for one in PLAIN_ITERATORS if one not in (*OF_LISTS, *OF_DICTS, OF_SETS)),
     enumerate,
     zip,
     map,
@@ -330,4 +383,7 @@ RECIPES: dict[type, Recipe] = {
     warning_filters.Block: warning_filters.real_block,
     **dict.fromkeys((type({}.keys()), type({}.values()), type({}.items())), _dict_view),
     **dict.fromkeys(_ITERATORS, _reduced),
+    **dict.fromkeys(OF_LISTS, _over_list),
+    **dict.fromkeys((*OF_DICTS, OF_SETS), _over_unordered),
+    DequeItems: _over_deque,
 }

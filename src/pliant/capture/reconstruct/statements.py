@@ -28,6 +28,7 @@ class _ImmutableCycle(CannotReconstruct):
     """An immutable object is needed while it is being made: what needs it must be filled after it is there."""
 
 
+_WORD = re.compile(r"\w+")
 _LITERAL = frozenset({int, bool, str, bytes, type(None)})
 
 # Text of an empty container of each kind whose contents are made before it (if it does not hold itself).
@@ -40,6 +41,8 @@ class Statements(abc.ABC):
 
     def __init__(self, trace: Trace, writer: GuardWriter, outputs: list[str]) -> None:
         self.lines: list[str] = []
+        self.late: list[str] = []  # behind the effects
+        self._late_names: set[str] = set()
         self.names = writer.names
         self.trace = trace
         self.writer = writer
@@ -102,9 +105,30 @@ class Statements(abc.ABC):
         """Emit `name = text` as the object; from here on it can be referred to, so mutable objects are bound before
         they are filled."""
         name = self.names.fresh(hint or _name_of(type(obj)))
-        self.lines.append(f"{name} = {text}")
+        self.emit(f"{name} = {text}", name)
         self._made[id(obj)] = name
         return name
+
+    def bind_late(self, obj: Any, text: str, hint: str) -> str:
+        """The same of an object that depends on what the effects leave behind."""
+        name = self.names.fresh(hint)
+        self._late_names.add(name)
+        self.late.append(f"{name} = {text}")
+        self._made[id(obj)] = name
+        return name
+
+    def is_late(self, line: str) -> bool:
+        """Whether a statement needs what is made behind the effects."""
+        return bool(self._late_names) and not self._late_names.isdisjoint(_WORD.findall(line))
+
+    def emit(self, line: str, name: str = "") -> None:
+        """Add a statement, which makes `name`."""
+        if not self.is_late(line):
+            self.lines.append(line)
+            return
+        self.late.append(line)
+        if name:
+            self._late_names.add(name)
 
     def bind_contents(self, obj: Any, contents: Callable[[], str], literal: str, fill: str) -> str:
         """Emit `name = [contents]`, or fill the one that a cycle bound early. `literal` and `fill` have a `{}` for
@@ -123,9 +147,9 @@ class Statements(abc.ABC):
         """Emit a statement that fills a bound object; later, if it needs an immutable object that is still being
         made."""
         try:
-            self.lines.append(statement())
+            self.emit(statement())
         except _ImmutableCycle:
-            self._deferred.append(lambda: self.lines.append(statement()))
+            self._deferred.append(lambda: self.emit(statement()))
 
     def hold(self, obj: Any) -> str:
         return self.names(obj)

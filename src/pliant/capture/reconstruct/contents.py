@@ -1,0 +1,68 @@
+"""Statements that give a container which existed before the contents that a trace leaves it with.
+
+In:     the container, what it holds at the end, and the `Statements` for the values.
+Out:    the statements; no code of a subclass runs.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
+from pliant.capture.trace import DELETED
+
+
+def _methods(b: Statements, obj: Any) -> str:
+    """The class whose methods change the container without running code of a subclass."""
+    for base in (collections.OrderedDict, dict, list, set, collections.deque, bytearray):
+        if isinstance(obj, base):
+            return b.names(base) if base not in (dict, list, set, bytearray) else base.__name__
+    raise CannotReconstruct("container", obj)
+
+
+_PLAIN_KEYS = frozenset((int, str, bytes, bool, type(None)))
+
+
+def item_store(b: Statements, obj: Any, key: Any, value: Any) -> str:
+    target, k = b.value(obj), b.value(key)
+    if value is DELETED:
+        return f"{_methods(b, obj)}.pop({target}, {k}, None)"  # perhaps stored by the same trace
+    v = b.value(value)
+    return f"{target}[{k}] = {v}" if type(obj) is dict else f"{_methods(b, obj)}.__setitem__({target}, {k}, {v})"
+
+
+def replaced(b: Statements, obj: Any, contents: Any) -> list[str]:
+    target, methods = b.value(obj), _methods(b, obj)
+    match contents:
+        case bytearray():
+            return [f"{target}[:] = {bytes(contents)!r}"]
+        case list():
+            return [f"{methods}.__setitem__({target}, slice(None), [{b.items(list.__iter__(contents))}])"]
+        case dict() if isinstance(obj, collections.OrderedDict):  # it keeps an order of its own beside the dict's
+            ordered = collections.OrderedDict if isinstance(contents, collections.OrderedDict) else dict
+            keys = list(ordered.__iter__(contents))
+            stores = [item_store(b, obj, key, dict.__getitem__(contents, key)) for key in keys]
+            return [f"{methods}.clear({target})", *stores]
+        case dict():
+            # No more is changed than the program does: iterators over the rest stay good.
+            before, after = dict.keys(obj), dict.keys(contents)
+            stays = len(before) <= len(after) and all(a is b for a, b in zip(before, after, strict=False))
+            clear = [] if stays else [f"dict.clear({target})"]
+            return [*clear, f"dict.update({target}, {{{b.pairs(dict.items(contents))}}})"]
+        case set() if all(type(key) in _PLAIN_KEYS for key in (*set.__iter__(obj), *set.__iter__(contents))):
+            gone = obj - contents
+            new = [key for key in set.__iter__(contents) if key not in obj]  # the rest keeps its order
+            drop = [f"set.difference_update({target}, [{b.items(gone)}])"] if gone else []
+            return [*drop, f"set.update({target}, [{b.items(new)}])"]
+        case set():
+            return [f"set.clear({target})", f"set.update({target}, [{b.items(set.__iter__(contents))}])"]
+        case collections.deque() if len(contents) == len(obj):  # a store ends no iteration
+            pairs = enumerate(zip(collections.deque.__iter__(obj), collections.deque.__iter__(contents), strict=True))
+            changed = ((i, new) for i, (old, new) in pairs if new is not old)
+            return [f"{methods}.__setitem__({target}, {i}, {b.value(new)})" for i, new in changed]
+        case collections.deque():
+            items = b.items(collections.deque.__iter__(contents))
+            return [f"{methods}.clear({target})", f"{methods}.extend({target}, [{items}])"]
+        case _:
+            raise CannotReconstruct("container", contents)

@@ -1,0 +1,171 @@
+"""Python's own iterators as they stand: what they will give, and how they get where a trace has brought them.
+
+In:     real iterators over lists, dicts, sets, tuples, ranges and texts.
+Out:    what guards and entries call: `peek`, `container_of`, `step`, `at_left`.
+Holds:  reading one changes nothing, so a guard may do it. An iterator over a list stands at an index, whatever becomes of
+        the list; one over a dict or set is of no use once the size has changed.
+"""
+
+from __future__ import annotations
+
+import collections
+import gc
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pliant.guards.sources import ChainedSource, source_class
+
+# Of a dict: how each is made.
+OF_DICTS: dict[type, Callable[[dict[Any, Any]], Any]] = {
+    type(make({})): make
+    for make in (
+        dict.__iter__,
+        lambda d: iter(dict.values(d)),
+        lambda d: iter(dict.items(d)),
+        dict.__reversed__,
+        lambda d: reversed(dict.values(d)),
+        lambda d: reversed(dict.items(d)),
+    )
+}
+OF_SETS: type = type(iter(set()))
+OF_DEQUES: type = type(iter(collections.deque()))
+OF_LISTS: tuple[type, ...] = (type(iter([])), type(reversed([])))
+# Iterators over the items of one container, which can be read without being advanced.
+PLAIN_ITERATORS: tuple[type, ...] = (
+    *OF_LISTS,
+    *OF_DICTS,
+    OF_SETS,
+    type(iter(())),
+    type(iter(range(0))),
+    type(iter(range(1 << 70))),
+    type(iter("")),
+    type(iter("é")),
+    type(iter(b"")),
+    reversed,
+)
+END = object()
+CHANGED = object()  # the dict or set has another size than when the loop began
+
+
+def place(iterator: Any) -> tuple[Any, int, int]:
+    """(sequence, index of the next item, step)"""
+    made = iterator.__reduce__()
+    if len(made) == 2:  # at its end, or a copy of what is left
+        return made[1][0], 0, 1
+    return made[1][0], made[2] or 0, -1 if made[0] is reversed else 1
+
+
+def peek(iterator: Any, distance: int) -> Any:
+    """The item that so many steps from now will give, END or CHANGED."""
+    try:
+        items, index, step = place(iterator)
+    except RuntimeError:
+        return CHANGED
+    index += distance * step
+    if isinstance(items, list):
+        return list.__getitem__(items, index) if 0 <= index < list.__len__(items) else END
+    return items[index] if 0 <= index < len(items) else END
+
+
+def left_of(iterator: Any) -> int:
+    """How many items are left."""
+    items, index, step = place(iterator)
+    return max(0, len(items) - index if step > 0 else index + 1)
+
+
+def container_of(iterator: Any) -> Any:
+    """The list, dict or set whose items it gives; None of one at its end, or of another kind."""
+    return next((one for one in gc.get_referents(iterator) if isinstance(one, (list, dict, set))), None)
+
+
+def step(iterator: Any, count: int) -> None:
+    """Advance so far, even if a list does not hold the items any more."""
+    padding = _padding(iterator, count)
+    if padding is not None:
+        items, missing = padding
+        items.extend(itertools.repeat(None, missing))
+    collections.deque(itertools.islice(iterator, count), maxlen=0)
+    if padding is not None:
+        del items[len(items) - missing :]
+
+
+def _padding(iterator: Any, count: int) -> tuple[list[Any], int] | None:
+    if type(iterator) not in OF_LISTS:
+        return None
+    items, index, direction = place(iterator)
+    missing = (index + count if direction > 0 else index + 1) - len(items)
+    return (items, missing) if isinstance(items, list) and missing > 0 else None
+
+
+def use_up(iterator: Any) -> None:
+    """Advance it past its end."""
+    collections.deque(iterator, maxlen=0)
+
+
+def put_at(iterator: Any, index: int) -> None:
+    """Let a new iterator over a list stand at the index."""
+    items = place(iterator)[0]
+    missing = index + 1 - len(items)
+    if missing <= 0:
+        iterator.__setstate__(index)
+        return
+    items.extend(itertools.repeat(None, missing))  # it takes no index that lies behind the end
+    iterator.__setstate__(index)
+    del items[len(items) - missing :]
+
+
+def at_left(cls: type, container: Any, left: int, rest: list[Any] | None = None) -> Iterator[Any]:
+    """An iterator of the class over the container, with so many items left, which are `rest`."""
+    made: Any = OF_DICTS.get(cls, iter)(container)
+    collections.deque(itertools.islice(made, len(container) - left), maxlen=0)
+    if rest is not None and made.__reduce__()[1][0] != rest:  # the order of a set depends on its past
+        return iter(rest)
+    return made  # type: ignore[no-any-return]
+
+
+def of_changed(cls: type) -> Iterator[Any]:
+    """An iterator of the class whose container was changed meanwhile."""
+    container: Any = {} if cls in OF_DICTS else set() if cls is OF_SETS else collections.deque()
+    made = at_left(cls, container, 0)
+    if cls in OF_DICTS:
+        container[0] = 0
+    else:
+        container.add(0) if cls is OF_SETS else container.append(0)
+    return made
+
+
+@source_class
+class ReducedSource(ChainedSource):
+    """parent.__reduce__() of one of Python's own iterators."""
+
+    text = "{parent}.__reduce__()"
+    words = "{parent}"
+
+
+@source_class
+class PeekSource(ChainedSource):
+    """The item of the iterator `parent` that is `distance` steps away."""
+
+    distance: int
+    text = "{function}({parent}, {self.distance})"
+    words = "item {self.distance} of {parent}"
+    function = peek
+
+
+@source_class
+class ContainerSource(ChainedSource):
+    """The container whose items the iterator `parent` gives."""
+
+    text = "{function}({parent})"
+    words = "what {parent} iterates over"
+    function = container_of
+
+
+@source_class
+class LeftSource(ChainedSource):
+    """How many items of the iterator `parent` are left."""
+
+    text = "{function}({parent})"
+    words = "the number of items left in {parent}"
+    function = left_of
