@@ -17,8 +17,8 @@ import torch
 from torch import fx
 
 from pliant.autograd.functional_ops import UnsupportedMutation
-from pliant.graph.lent_numbers import call_on_fakes
-from pliant.graph.unbacked import CHECKS, TRUTHS, call_truth
+from pliant.graph.lent_numbers import call_on_fakes, mode_of
+from pliant.graph.unbacked import CHECKS, call_numbering, numbering
 
 _VIEW_IN_PLACE = {
     name + "_": name
@@ -61,8 +61,8 @@ def _call(module: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], inp
     args: Any = fx.map_arg(node.args, values.__getitem__)
     kwargs = fx.map_arg(node.kwargs, values.__getitem__)
     target: Any = node.target
-    if target in TRUTHS:
-        return call_truth(target, args[0].fake_mode, args, kwargs)
+    if (numbers := numbering(target)) is not None:
+        return call_numbering(numbers, mode_of(args, kwargs), args, kwargs)
     if node.op == "call_function":
         value = call_on_fakes(target, args, kwargs)
         if target is getattr and args[1] == "data":

@@ -32,6 +32,7 @@ from pliant.capture.rewritten import REWRITTEN
 from pliant.capture.torch_calls import call_torch, find_special, is_torch_leaf
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, class_name, concrete, standard_class
 from pliant.capture.varying_text import Text
+from pliant.graph.unbacked import OPERATORS
 from pliant.guards import facts
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSource, ItemSource, held
@@ -77,7 +78,7 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         return handlers.referent(t, function)
     if cls is _LRU_CACHE:
         return _call_cached(t, function, args, kwargs)
-    if cls in _OPERATORS:
+    if cls in OPERATORS:
         return call_torch(t, function, args, kwargs)
     return _call_object(t, function, args, kwargs, linked)
 
@@ -150,7 +151,6 @@ _RECURSION_GUARDS = frozenset(
     wrap(lambda value: "").__code__
     for wrap in (getattr(dataclasses, "_recursive_repr", reprlib.recursive_repr()), reprlib.recursive_repr())
 )
-_OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 
 # ---- Python functions

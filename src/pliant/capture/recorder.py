@@ -28,7 +28,7 @@ from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor
 from pliant.graph.lent_numbers import call_on_fakes
 from pliant.graph.passes.purity import is_random
-from pliant.graph.unbacked import TRUTHS, assume, bindings_of, call_truth, written
+from pliant.graph.unbacked import OPERATORS, assume, bindings_of, call_numbering, numbering, written
 from pliant.source import SourceLocation
 from pliant.symbolic.shape_env import RuntimeAssert
 from pliant.torch_adapter import below_python_dispatch
@@ -158,7 +158,7 @@ class Recorder(TorchFunctionMode):
             kwargs = {"dtype": result.dtype_, **kwargs}  # chosen while another dtype was the default
         self._keep_constant(func, args, kwargs, None if drew else result)
         returns = func not in _NOT_RECORDED and _has_tensor(result) or self.inputs.shape_env.fresh
-        if returns or result is None and (_has_tensor(args) or is_random(func)):
+        if returns or result is None and (_has_tensor(args) or is_random(func) or type(func) in OPERATORS):
             self.record(func, args, kwargs, result)
         return result
 
@@ -188,8 +188,8 @@ class Recorder(TorchFunctionMode):
         return target
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if func in TRUTHS:
-            return call_truth(func, self.inputs.mode, args, kwargs)
+        if (operator := numbering(func)) is not None:
+            return call_numbering(operator, self.inputs.mode, args, kwargs)
         return call_on_fakes(func, args, kwargs)
 
     def as_class(self, value: FakeTensor, cls: type) -> FakeTensor:

@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from pliant import torch_adapter
 from pliant.errors import DataDependentError
 from pliant.graph.call_plan import CallPlan, argument, plan_of
+from pliant.graph.effects import OURS, returns_numbers
 from pliant.graph.unsupported import UnsupportedOperator
 
 if TYPE_CHECKING:
@@ -53,10 +54,7 @@ def run_fake(mode: FakeMode, plan: CallPlan, args: Sequence[Any], kwargs: dict[s
         return _run_functional(mode, _mutable[plan.func], args, kwargs)
     kernel = torch_adapter.registered_fake(plan.func)
     if kernel is None:
-        # An operator that only writes its arguments says with its schema what it returns.
-        only_writes = bool(plan.written) and all(key is not None for key in plan.returned)
-        own = tuple(argument(key, args, kwargs) for key in plan.returned if key is not None)
-        return (own if len(own) != 1 else own[0]) if only_writes else NotImplemented
+        return _said_by_schema(plan, args, kwargs)
     context = _Context(mode, plan.func)
     with mode.shape_only(), torch_adapter.fake_context(lambda: context):
         try:
@@ -68,9 +66,42 @@ def run_fake(mode: FakeMode, plan: CallPlan, args: Sequence[Any], kwargs: dict[s
     return results
 
 
+def _said_by_schema(plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What an operator returns that gives back nothing but arguments, or nothing at all; else NotImplemented."""
+    if any(key is None for key in plan.returned):
+        return NotImplemented
+    own = tuple(argument(key, args, kwargs) for key in plan.returned if key is not None)
+    return own if len(own) > 1 else own[0] if own else None
+
+
+def with_unknown_numbers(mode: FakeMode, func: Any, results: Any) -> Any:
+    """The results with a symbol that only running tells in place of each number: a fake implementation cannot know it."""
+    if not returns_numbers(func):
+        return results
+    each = [results] if len(func._schema.returns) == 1 else results
+    made = [_unknown(mode, func, one, value) for one, value in zip(func._schema.returns, each)]
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def _unknown(mode: FakeMode, func: Any, declared: Any, value: Any) -> Any:
+    kind = _KINDS.get(str(declared.type))
+    env = mode.shape_env
+    if kind is None:
+        return value
+    if not mode.allow_unbacked or env is None:
+        raise DataDependentError(f"the number that `{func}` returns depends on values", kind="data-dependent")
+    mode.unbacked_made += 1
+    return env.wrap(env.create_unbacked(kind, origin=str(func)))
+
+
+_KINDS: dict[str, type] = {
+    "int": int, "SymInt": int, "float": float, "SymFloat": float, "bool": bool, "SymBool": bool,
+}  # fmt: skip
+
+
 def need_derivative(func: Any, given: Any, results: Any) -> None:
     """Break where eager differentiates what the kernel calls, since the kernel is all that is registered."""
-    if not torch.is_grad_enabled() or func.namespace.startswith("pliant") or torch_adapter.has_derivative(func):
+    if not torch.is_grad_enabled() or func.namespace in OURS or torch_adapter.has_derivative(func):
         return
     if any(t.requires_grad for t in _tensors(given)) and _differentiable(results):
         raise UnsupportedOperator(f"`{func}` has no derivative (torch.library.register_autograd)", kind="no-derivative")

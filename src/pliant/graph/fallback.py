@@ -20,6 +20,7 @@ from pliant.errors import DataDependentError
 from pliant.graph import custom_ops
 from pliant.graph.call_plan import CallPlan, argument
 from pliant.graph.concrete_sizes import concrete
+from pliant.graph.effects import refusal
 from pliant.graph.tensor_spec import TensorSpec, require_same
 from pliant.graph.unsupported import UnsupportedOperator
 
@@ -33,11 +34,14 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 def run(mode: FakeMode, plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Fakes of the outputs of `plan.func`."""
+    if why := refusal(plan.func):
+        raise UnsupportedOperator(why, kind="unsaid-effect")
     if plan.func.namespace in _OWN:
         return _run(mode, plan, args, kwargs)
     outputs = custom_ops.run_fake(mode, plan, args, kwargs)
     if outputs is NotImplemented:
         outputs = _run(mode, plan, args, kwargs)
+    outputs = custom_ops.with_unknown_numbers(mode, plan.func, outputs)
     custom_ops.need_derivative(plan.func, (args, kwargs), outputs)
     return outputs
 

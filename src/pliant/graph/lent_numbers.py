@@ -60,7 +60,8 @@ def call_on_fakes(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
         swap(outer)
 
 
-def _mode_of(args: Any, kwargs: Any) -> FakeMode | None:
+def mode_of(args: Any, kwargs: Any) -> FakeMode | None:
+    """The mode that the call runs in."""
     mode = _get_current_dispatch_mode()
     if isinstance(mode, FakeMode):
         return mode
@@ -69,7 +70,7 @@ def _mode_of(args: Any, kwargs: Any) -> FakeMode | None:
 
 def _loans_of(func: Any, args: Any, kwargs: Any) -> dict[Expr, Number]:
     """What may be lent in this call; guarded as far as that depends on it."""
-    mode = _mode_of(args, kwargs)
+    mode = mode_of(args, kwargs)
     env = None if mode is None else mode.shape_env
     if mode is None or env is None:
         return {}

@@ -19,13 +19,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from pliant.errors import AssumptionError
+from pliant.graph.effects import returns_numbers
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.unsupported import UnsupportedOperator
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.rules import floats
 from pliant.symbolic.sym_node import wrap_node
 from pliant.symbolic.traverse import substitute
+from pliant.torch_adapter import has_derivative
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -128,9 +132,32 @@ TRUTHS: dict[Any, Any] = {
 }
 
 
-def call_truth(function: Any, mode: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The symbolic truth value that the function computes."""
-    return mode.__torch_dispatch__(TRUTHS[function], (), args, kwargs)
+def numbering(function: Any) -> Any:
+    """The operator that a function is which returns Python numbers; None if it is no such function."""
+    known = TRUTHS.get(function)
+    if known is not None or type(function) not in OPERATORS:
+        return known
+    if type(function) is torch._ops.OpOverload:
+        return function if returns_numbers(function) else None
+    overloads = [getattr(function, name) for name in function.overloads()]
+    if not any(map(returns_numbers, overloads)):
+        return None
+    if len(overloads) > 1:
+        raise UnsupportedOperator(f"which overload of `{function}` is called is not known", kind="overloads")
+    return overloads[0]
+
+
+def call_numbering(func: Any, mode: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What the operator returns, with symbols for numbers: past C++, which would ask for the numbers."""
+    given = (args, kwargs)
+    if func not in _TRUTH_OPERATORS and torch.is_grad_enabled() and has_derivative(func):
+        if any(isinstance(t, torch.Tensor) and t.requires_grad for t in tree_leaves(given)):
+            raise UnsupportedOperator(f"`{func}` returns numbers and has a derivative", kind="numbers-and-derivative")
+    return mode.__torch_dispatch__(func, (), args, kwargs)
+
+
+OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+_TRUTH_OPERATORS = frozenset(TRUTHS.values())
 
 
 def math_function(name: str) -> Callable[[Any], Any]:

@@ -27,7 +27,7 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.cse import cse
 from pliant.graph.passes.dce import dce
 from pliant.graph.passes.products import add_up_products
-from pliant.graph.passes.purity import binds_symbols, memory_root
+from pliant.graph.passes.purity import binds_symbols, has_effect, memory_root
 from pliant.graph.passes.separate import separate
 from pliant.graph.passes.simplify import simplify
 from pliant.graph.passes.table_gradients import join_table_gradients
@@ -158,7 +158,7 @@ class _Split:
         """The nodes backward runs, in order; parameters it reads join `saved`."""
         stop = {*saved, *self.joint.tangents}
         found: set[fx.Node] = set()
-        queue = [g for g in (self.gradients[i] for i in wanted) if g not in stop] + self.binders("backward")
+        queue = [g for g in (self.gradients[i] for i in wanted) if g not in stop] + self.effects("backward")
         found.update(queue)
         for node in queue:
             for argument in node.all_input_nodes:
@@ -193,7 +193,7 @@ class _Split:
         extra = [*symbols, *saved]
         for node in self.joint.primals:
             _copy(graph, node, copies)
-        needed = self.closure([*_nodes(self.results), *_nodes(saved), *self.effects(), *self.epilogue])
+        needed = self.closure([*_nodes(self.results), *_nodes(saved), *self.effects("forward"), *self.epilogue])
         for node in self.joint.graph.nodes:
             if node in needed and node.op == "call_function" and node.target is not _aten.copy_.default:
                 _copy(graph, node, copies)
@@ -226,13 +226,11 @@ class _Split:
         root = memory_root(node)
         return root in self.written or root in self.exposed
 
-    def effects(self) -> list[fx.Node]:
-        """Calls that nothing reads but that must happen."""
-        unread = [
-            n for n in self.joint.graph.nodes
-            if n.op == "call_function" and not n.users and n.meta.get("stage") == "forward"
-        ]  # fmt: skip
-        return unread + self.binders("forward")
+    def effects(self, stage: str) -> list[fx.Node]:
+        """Calls that must happen whether something reads them or not: unread ones of the forward may raise."""
+        calls = [n for n in self.joint.graph.nodes if n.op == "call_function" and n.meta.get("stage") == stage]
+        unread = [n for n in calls if has_effect(n.target) or stage == "forward" and not n.users]
+        return unread + self.binders(stage)
 
     def binders(self, stage: str) -> list[fx.Node]:
         """Calls whose results give unbacked symbols their values."""

@@ -14,16 +14,9 @@ from typing import Any
 import torch
 from torch import fx
 
+from pliant.graph.effects import acts
+
 _aten = torch.ops.aten
-# They return nothing of use: they are there for what they check.
-_CHECKS = frozenset({
-    "aten::_assert_async", "aten::_assert_scalar", "aten::_functional_assert_async", "aten::_functional_assert_scalar",
-    "aten::_assert_tensor_metadata", "aten::sym_constrain_range", "aten::sym_constrain_range_for_size",
-    "aten::_functional_sym_constrain_range", "aten::_print",
-    "aten::_linalg_check_errors",
-})  # fmt: skip
-
-
 # They raise where their data is not as they need: an index out of range, a division by zero, no convergence.
 _INDEXING = frozenset(
     f"aten::{name}"
@@ -59,9 +52,7 @@ def has_effect(target: Any) -> bool:
     """
     if not isinstance(target, torch._ops.OpOverload):
         return target is not operator.getitem
-    if target.namespace.startswith(("_c10d", "c10d")) or target._schema.name in _CHECKS:
-        return True
-    return bool(target._schema.is_mutable) or is_random(target)
+    return acts(target)
 
 
 def may_raise(node: fx.Node) -> bool:
