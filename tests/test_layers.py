@@ -11,6 +11,7 @@ import architecture
 LAYERS: list[tuple[str, ...]] = [
     ("background",),
     ("errors", "gc_pause"),
+    ("interruptions",),
     ("config", "source", "torch_adapter", "cpython"),
     ("debug.events",),
     ("symbolic",),

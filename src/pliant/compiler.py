@@ -34,6 +34,7 @@ from pliant.graph.control_flow import compile_bodies
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import assume
 from pliant.guards import native_watch
+from pliant.interruptions import pass_on
 
 GraphCallable = Callable[[list[Any]], Sequence[Any]]
 GraphCompiler = Callable[[CapturedGraph], GraphCallable]
@@ -159,7 +160,8 @@ def _build_watch(text: str) -> ctypes.PyDLL | None:
     background.start(_prepare_loading, "pliant-loading")
     try:
         return ctypes.PyDLL(str(build([text], quick(config.get().build))))
-    except (CompileError, OSError):
+    except (CompileError, OSError) as error:
+        pass_on(error)
         return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from types import TracebackType
 
 from pliant import background
@@ -16,6 +17,15 @@ from pliant import background
 _lock = background.lock()
 _depth = 0
 _was_on = False
+
+
+class _Here(threading.local):
+    """How many of the pauses are this thread's."""
+
+    pauses = 0
+
+
+_here = _Here()
 
 
 class GcPause:
@@ -28,13 +38,26 @@ class GcPause:
                 _was_on = gc.isenabled()
                 gc.disable()
             _depth += 1
+            _here.pauses += 1
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        global _depth
+        end_pauses_beyond(_here.pauses - 1)
+
+
+def pauses_here() -> int:
+    """How many pauses this thread is in."""
+    return _here.pauses
+
+
+def end_pauses_beyond(count: int) -> None:
+    """Also those whose block was left without its end: a signal handler raised in between."""
+    global _depth
+    if _here.pauses > count:
         with _lock:
-            _depth -= 1
+            _depth -= _here.pauses - count
+            _here.pauses = count
             if _depth == 0 and _was_on:
                 gc.enable()
 
@@ -44,7 +67,7 @@ def _none_in_child() -> None:
     global _depth
     if _depth and _was_on:
         gc.enable()
-    _depth = 0
+    _depth = _here.pauses = 0
 
 
 os.register_at_fork(after_in_child=_none_in_child)

@@ -16,6 +16,8 @@ import torch
 import torch.fx
 from torch.utils._device import DeviceContext as DeviceContext  # the mode behind `torch.set_default_device`
 
+from pliant import interruptions
+
 
 def dlpack_exchange_capsule() -> Any | None:
     """The capsule of DLPack's C exchange table (torch >= 2.10): reads a tensor's address without a Python call."""
@@ -253,6 +255,30 @@ def without_saved_tensor_hooks() -> Iterator[None]:
         return
     with torch.autograd.graph.saved_tensors_hooks(_unchanged, _unchanged):
         yield
+
+
+class Beginning(interruptions.Beginning):
+    """Also which modes are entered, and whether autograd records (the stacks of modes have no public form)."""
+
+    __slots__ = ("_dispatch_modes", "_function_modes", "_grad")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._function_modes, self._dispatch_modes = _mode_counts()
+        self._grad = torch.is_grad_enabled()
+
+    def restore(self) -> None:
+        super().restore()
+        functions, dispatches = _mode_counts()
+        for _ in range(functions - self._function_modes):
+            torch._C._pop_torch_function_stack()
+        for _ in range(dispatches - self._dispatch_modes):
+            torch._C._pop_torch_dispatch_stack()
+        torch._C._set_grad_enabled(self._grad)
+
+
+def _mode_counts() -> tuple[int, int]:
+    return torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
 
 
 @contextmanager

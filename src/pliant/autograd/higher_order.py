@@ -26,6 +26,7 @@ from pliant.debug import events
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
+from pliant.interruptions import pass_on
 from pliant.symbolic.shape_env import ShapeEnv
 
 Program = Callable[[list[Any]], tuple[Any, ...]]
@@ -63,13 +64,17 @@ class GradientProgram:
         program = self._program(needed, values[len(self.captured.inputs) :])
         if len(self.variants) >= _VARIANTS:
             return lambda values: program(*values)
+        before = torch_adapter.Beginning()
         try:
             with GcPause(), torch.enable_grad():
                 compiled = self.build(_as_captured(program, self.captured, values, len(needed)))
         except Exception as error:  # the fallback border, as for the first gradient
+            pass_on(error)
             why = f"{type(error).__name__}: {error}"
             events.record("fallback", name=f"{self.captured.name}_gradient", why=why)
             return lambda values: program(*values)
+        finally:
+            before.restore()
         return lambda values: compiled([v for v in values if isinstance(v, torch.Tensor)])
 
     def _program(self, needed: tuple[int, ...], tangents: list[Any]) -> Callable[..., tuple[Any, ...]]:

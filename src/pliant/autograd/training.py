@@ -30,6 +30,7 @@ from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, GraphInput, Runnable
 from pliant.graph.interpret import eager
 from pliant.graph.passes.purity import memory_root
+from pliant.interruptions import pass_on
 from pliant.torch_adapter import any_autocast, no_autocast
 
 _copy = torch.ops.aten.copy_.default
@@ -111,12 +112,16 @@ class Backwards:
         return self.found[missing]
 
     def _compiled(self, graph: AtenGraph) -> Runnable:
+        before = torch_adapter.Beginning()
         try:
             with GcPause():
                 return outside_autocast(self.compile_aten(graph))
         except Exception as error:  # the fallback border: a gradient computed slowly is better than none
+            pass_on(error)
             events.record("fallback", name=graph.name, why=f"{type(error).__name__}: {error}")
             return outside_autocast(eager(graph))
+        finally:
+            before.restore()
 
     def _partial(self, missing: int) -> Runnable | None:
         first, found = self.first_tangent, None

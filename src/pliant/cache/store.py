@@ -29,6 +29,7 @@ from pliant import background, config
 from pliant.cache.key import Key
 from pliant.debug import events
 from pliant.errors import CacheWarning
+from pliant.interruptions import pass_on
 
 FORMAT = "v1"
 FRESH_SECONDS = 60.0  # an entry used this recently is neither touched again nor evicted
@@ -67,6 +68,7 @@ class Store:
             events.record("cache", what="miss", name=self.namespace, why="no such entry", digest=folder.name)
             return None
         except (OSError, ValueError) as error:
+            pass_on(error)
             self._drop_corrupt(folder, repr(error))
             return None
         if not isinstance(description, dict) or hashlib.sha256(content).hexdigest() != description.get("sha256"):
@@ -271,6 +273,7 @@ def _trouble(root: Path) -> str | None:
         with tempfile.NamedTemporaryFile(dir=root, prefix=".probe-"):
             return None
     except OSError as error:
+        pass_on(error)
         return f"it cannot be written ({error.strerror or error})"
 
 

@@ -20,6 +20,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, is_numpy_scalar
 from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.interruptions import pass_on
 from pliant.torch_adapter import below_python_dispatch, numpy_on_tensors
 
 if TYPE_CHECKING:
@@ -210,6 +211,7 @@ def _call(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwargs) -> An
     except (GraphBreak, DataDependentError):
         raise
     except Exception as error:
+        pass_on(error)
         raise GraphBreak("tensor-error", f"numpy.{name}: {type(error).__name__}: {error}") from error
     if isinstance(expected, sys.modules["numpy"].ndarray) and not any(map(is_array, _each((*args, *named.values())))):
         return constant_array(t, expected)

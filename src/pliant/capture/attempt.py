@@ -37,6 +37,7 @@ from pliant.errors import Unsupported
 from pliant.graph.contracts import CapturedGraph
 from pliant.guards.kinds import MISSING
 from pliant.guards.sources import ArgSource, HandledSource, ItemSource, KwargSource, held
+from pliant.interruptions import pass_on
 from pliant.source import SourceLocation
 
 _MAX_RESTARTS = 16
@@ -109,11 +110,13 @@ class _Attempt:
                     raise self.t.failure
                 return self._finish(result if isinstance(result, Return) else Return(result), before)
         except GraphBreak as stop:
+            pass_on(stop)
             found = self._broken(stop.reason(self._break_location()))
         except Stopped:
             assert self.reason is not None
             found = self._frames_to_split(self.reason, clean=True)
         except Raised as raised:
+            pass_on(raised)
             raise CannotCapture(BreakReason("exception", _told(raised.error), raised.where)) from None
         finally:
             self.t.active = False

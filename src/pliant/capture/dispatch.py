@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from pliant import background, config
+from pliant import background, config, torch_adapter
 from pliant.capture import stance
 from pliant.capture.attempt import trace
 from pliant.capture.bytecode.resume import ResumePoint
@@ -48,6 +48,7 @@ from pliant.guards.explain import Failure, explain_miss
 from pliant.guards.kinds import Guard
 from pliant.guards.sources import ArgSource, KwargSource, Source
 from pliant.guards.state import dispatch_modes, dual_level, state_guards, transform_level
+from pliant.interruptions import pass_on
 from pliant.source import SourceLocation
 from pliant.torch_adapter import without_saved_tensor_hooks
 
@@ -296,10 +297,9 @@ class Dispatcher:
         """A new entry; None if this call runs eagerly."""
         native_watch.prepare_beside()
         ambient = state_guards()
+        before = torch_adapter.Beginning()
         try:
-            with _capture_scope(), events.stage("compile", name=self.name):
-                events.record("capture", name=self.name, where=self.location)
-                return self._entry_for_backend(args, kwargs, ambient)
+            return self._captured(args, kwargs, ambient)
         except UserError as error:
             if self.compilation.fullgraph or not isinstance(error, DataDependentError):
                 raise
@@ -309,8 +309,21 @@ class Dispatcher:
         except Unsupported as stop:
             self._fall_back(str(stop), stop.kind)
         except Exception as error:
+            pass_on(error)
             self._crashed(error)
+        finally:
+            before.restore()
+            _capturing.active = False
         return None
+
+    def _captured(self, args: Sequence[Any], kwargs: dict[str, Any], ambient: list[Guard]) -> Entry:
+        try:
+            with _capture_scope(), events.stage("compile", name=self.name):
+                events.record("capture", name=self.name, where=self.location)
+                return self._entry_for_backend(args, kwargs, ambient)
+        except BaseException as error:
+            pass_on(error)
+            raise
 
     def _entry_for_backend(self, args: Sequence[Any], kwargs: dict[str, Any], ambient: list[Guard]) -> Entry:
         """The entry; if the backend's code would not hold for what symbols stand for, of a graph without any."""

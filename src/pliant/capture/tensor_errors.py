@@ -13,6 +13,7 @@ import torch
 
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.interruptions import pass_on
 from pliant.torch_adapter import below_python_dispatch
 
 _MANY = 1 << 24  # elements; larger stand-ins cost too much
@@ -46,8 +47,10 @@ def _error(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fill: i
         with torch._C.DisableTorchFunction(), below_python_dispatch():
             function(*real_args, **real_kwargs)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        pass_on(error)
         return error.with_traceback(None)  # which would hold the frames that hold the program's
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         return None
     finally:
         torch._C._set_grad_enabled(grad)

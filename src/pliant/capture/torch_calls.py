@@ -23,6 +23,7 @@ from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.guards.facts import is_native_enum
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
+from pliant.interruptions import pass_on
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -161,6 +162,7 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
     except (Raised, ConstraintError):
         raise
     except Exception as error:
+        pass_on(error)
         if (worded := error_of_eager(function, args, kwargs)) is not None:
             raise t.raised(worded) from None
         name = getattr(function, "__name__", str(function))

@@ -65,6 +65,7 @@ from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import HandledSource, Source
+from pliant.interruptions import pass_on
 from pliant.source import SourceLocation
 from pliant.symbolic.shape_env import ShapeEnv
 
@@ -238,6 +239,7 @@ class Tracer:
                 raise self.raised(error) from None
             if not isinstance(error, (Exception, GeneratorExit)) or isinstance(error, RecursionError):
                 raise  # the program itself would not be as deep in the stack
+            pass_on(error)
             missing = isinstance(error, AttributeError) and function is getattr
             if any(isinstance(a, FakeTensor) for a in args) and not (missing or isinstance(error, StopIteration)):
                 if (worded := error_of_eager(function, args, kwargs)) is not None:
@@ -301,8 +303,8 @@ class Tracer:
                 BreakReason("unsupported-opcode", "a break in what runs when an object is dropped", None)
             )
             self.stop_at = self.steps + 1
-        except Exception:
-            pass
+        except Exception as error:
+            pass_on(error)
 
     def raise_(self, error: BaseException) -> NoReturn:
         """The program's `raise error`."""

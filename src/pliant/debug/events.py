@@ -23,6 +23,7 @@ from typing import NamedTuple, Self
 
 from pliant import background, config
 from pliant.errors import ConfigError, PliantWarning
+from pliant.interruptions import pass_on
 
 HISTORY = 20_000  # events kept
 PENDING = 1_000  # events that wait to be counted
@@ -177,6 +178,7 @@ def _call_subscriber(subscriber: Subscriber, event: Event) -> None:
     try:
         subscriber(event)
     except Exception as error:  # a listener's bug must not change what the compiled program does
+        pass_on(error)
         warn_once(f"subscriber:{subscriber!r}", f"an event subscriber failed: {error!r}")
 
 

@@ -19,6 +19,7 @@ from pliant.debug import events
 from pliant.debug.repro import write_repro
 from pliant.errors import FallbackWarning
 from pliant.graph.contracts import CapturedGraph
+from pliant.interruptions import pass_on
 
 _Run = Callable[[list[Any]], Sequence[Any]]
 # Largest difference over the largest magnitude, beyond which float64 is asked.
@@ -95,7 +96,8 @@ def _outcome(run: _Run, inputs: list[Any], dtype: torch.dtype | None) -> Iterato
 def _in_float64(eager: _Run, inputs: list[Any]) -> dict[str, Any]:
     try:
         return dict(_outcome(eager, inputs, torch.float64))
-    except Exception:  # the program names a dtype: there is no judge, eager's value is the truth
+    except Exception as error:  # the program names a dtype: there is no judge, eager's value is the truth
+        pass_on(error)
         return {}
 
 

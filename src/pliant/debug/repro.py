@@ -27,6 +27,7 @@ from pliant import config
 from pliant.cache.store import usable_root
 from pliant.debug import events
 from pliant.errors import CompileError, InternalError, Unsupported, UserError
+from pliant.interruptions import pass_on
 
 KEPT = 50  # newest scripts that stay in the folder
 _numbers = itertools.count()
@@ -108,6 +109,7 @@ def write_repro(
     try:
         text = _script(module, inputs, error, stage, dynamic)
     except Exception as trouble:  # a repro is a favour; it must not hide the failure it is about
+        pass_on(trouble)
         events.record("skip", name="repro", why=repr(trouble))
         text = f'"""No script could be made: {trouble!r}\n\n{_error_text(error)}\n"""\n'
     for folder in _folders():
@@ -130,6 +132,7 @@ def crash_report(
             error.do = _remedy(write_repro(module, inputs, error, stage=events.failed_stage(error)))
         raise
     except Exception as error:
+        pass_on(error)
         stage = events.failed_stage(error)
         path = write_repro(module, inputs, error, stage=stage)
         raise InternalError(

@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only
 from pliant import torch_adapter
 from pliant.graph.concrete_sizes import call_specialized
 from pliant.graph.fake_tensor import FakeMode, FakeTensor, ShapeOnlyMode
+from pliant.interruptions import pass_on
 from pliant.symbolic.expr import Expr, Number
 from pliant.symbolic.loans import ArgumentAsked, refuse, swap
 from pliant.symbolic.rules import floats
@@ -208,7 +209,8 @@ def _tried(mode: FakeMode, env: ShapeEnv, func: Any, args: Any, kwargs: Any, giv
             roots: list[torch.Tensor] = [t for t in tree_leaves(outputs) if type(t) is FakeTensor and t.requires_grad]
             if roots and leaves:
                 torch_adapter.gradients(roots, leaves, [torch.empty_like(r) for r in roots])
-    except Exception:  # whatever it is, the numbers are not to be lent
+    except Exception as error:  # whatever it is, the numbers are not to be lent
+        pass_on(error)
         return None
     finally:
         swap(None)

@@ -33,6 +33,7 @@ from pliant.capture.handlers.skipped_steps import may_skip, step_by_rows, unscal
 from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs
 from pliant.capture.torch_calls import call_torch
 from pliant.graph.fake_tensor import is_fake
+from pliant.interruptions import pass_on
 from pliant.torch_adapter import below_python_dispatch
 
 if TYPE_CHECKING:
@@ -199,8 +200,8 @@ def _is_untouched(t: Tracer, optimizer: torch.optim.Optimizer) -> bool:
 def _make_state(function: Any, optimizer: torch.optim.Optimizer, group: dict[str, Any], count: int) -> None:
     try:
         function(optimizer, group, *[[] for _ in range(count)])
-    except Exception:  # the step itself raises it, at its place
-        return
+    except Exception as error:  # the step itself raises it, at its place
+        pass_on(error)
 
 
 def _init_groups() -> list[Any]:
