@@ -29,7 +29,7 @@ def test_class_gives_why_and_do_that_the_raiser_leaves_out():
         "DataDependentError [branch]: cannot decide u0 > 3\n"
         "  why  the value is computed by the graph that is being recorded, so it is not known yet\n"
         "  do   state what is true of it with torch._check(...), or branch with torch.cond"
-        "    (docs/dynamic-shapes.md#branch)"
+        "    (docs/dynamic-shapes.md#data-dependent-values)"
     )
 
 

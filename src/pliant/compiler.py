@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import fx
 
@@ -27,14 +27,17 @@ from pliant.capture.compiled_function import compiled_callable
 from pliant.capture.dispatch import DISPATCHER, Compilation
 from pliant.capture.resume_function import resume_function
 from pliant.capture.roots import argument_sources
-from pliant.debug import dump
-from pliant.errors import CompileError
+from pliant.debug import dump, events
+from pliant.errors import CompileError, FallbackWarning, NoKernels
 from pliant.graph.contracts import WROTE, AtenGraph, CapturedGraph, Runnable
 from pliant.graph.control_flow import compile_bodies
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import assume
 from pliant.guards import native_watch
 from pliant.interruptions import pass_on
+
+if TYPE_CHECKING:
+    from pliant.autograd.repeated import RowRun
 
 GraphCallable = Callable[[list[Any]], Sequence[Any]]
 GraphCompiler = Callable[[CapturedGraph], GraphCallable]
@@ -44,7 +47,7 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
     """From a captured graph to code that runs it."""
     from pliant.autograd.repeated import build_repeated
     from pliant.autograd.runtime import build
-    from pliant.runtime.compile_graph import compile_graph, compile_rows, interpret_loops
+    from pliant.runtime.compile_graph import interpret_loops
 
     match config.get().debug.stop_after:
         case "graph":
@@ -54,8 +57,35 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
         case "lower":
             return build(captured, interpret_loops)
     compile_bodies(captured.module, _compiled_body)
-    run = build_repeated(captured, compile_graph, compile_rows)
+    run = build_repeated(captured, _kernels_or_operators, _kernels_for_rows)
     return _telling_by_lines(run) if captured.written_inputs() else run
+
+
+def _kernels_or_operators(graph: AtenGraph) -> Runnable:
+    """What runs an ATen graph: compiled, or operator by operator where this machine cannot build kernels."""
+    from pliant.graph.interpret import eager
+    from pliant.runtime.compile_graph import compile_graph
+
+    try:
+        return compile_graph(graph)
+    except NoKernels as error:
+        pass_on(error)
+        if config.get().general.strict:
+            raise
+        events.record("fallback", name=graph.name, why=f"operator by operator, since {error.what}", reason=error.kind)
+        message = f"graphs run operator by operator\n  why  {error.what}\n  do   {error.do}    ({error.doc})"
+        events.warn_once(f"no-kernels:{error.kind}", message, FallbackWarning, stacklevel=10)
+        return eager(graph)
+
+
+def _kernels_for_rows(graph: AtenGraph, rows: list[list[int]], numbers: list[int]) -> RowRun | None:
+    from pliant.runtime.compile_graph import compile_rows
+
+    try:
+        return compile_rows(graph, rows, numbers)
+    except NoKernels as error:
+        pass_on(error)
+        return None  # which compiles its graph as any other
 
 
 def _compiled_body(body: fx.GraphModule) -> Callable[..., Any]:

@@ -43,6 +43,7 @@ class PliantError(Exception):
     default_why: ClassVar[str] = ""
     default_do: ClassVar[str] = ""
     page: ClassVar[str] = ""
+    anchor: ClassVar[str] = ""  # the page's section for all mistakes of a class; if empty, one a kind
 
     def __init__(
         self, what: str, *, kind: str = "", where: object = None, why: str = "", do: str = "", doc: str = ""
@@ -53,7 +54,8 @@ class PliantError(Exception):
         self.where = where
         self.why = why or self.default_why
         self.do = do or self.default_do
-        self.doc = doc or (f"{self.page}#{kind}" if self.page and kind else self.page)
+        section = kind and (self.anchor or kind)
+        self.doc = doc or (f"{self.page}#{section}" if self.page and section else self.page)
 
     def __str__(self) -> str:
         heading = type(self).__name__ + (f" [{self.kind}]" if self.kind else "")
@@ -86,6 +88,7 @@ class ConstraintError(UserError):
 
     default_do = "widen the range, drop the mark, or change the line that fixes the size"
     page = "docs/dynamic-shapes.md"
+    anchor = "saying-it-beforehand"
 
 
 class DataDependentError(UserError):
@@ -94,6 +97,7 @@ class DataDependentError(UserError):
     default_why = "the value is computed by the graph that is being recorded, so it is not known yet"
     default_do = "state what is true of it with torch._check(...), or branch with torch.cond"
     page = "docs/dynamic-shapes.md"
+    anchor = "data-dependent-values"
 
 
 class AssumptionError(PliantError):
@@ -102,6 +106,7 @@ class AssumptionError(PliantError):
     default_why = "the code was compiled for values of which this holds"
     default_do = "none: the function runs eagerly on such values"
     page = "docs/dynamic-shapes.md"
+    anchor = "data-dependent-values"
 
 
 class BackendError(UserError):
@@ -128,12 +133,20 @@ class CompileError(PliantError):
     page = "docs/debugging.md"
 
 
+class NoKernels(CompileError):
+    """This machine, or its disk, cannot build code: nobody's mistake. Graphs run operator by operator."""
+
+    default_why = "kernels cannot be built here"
+    default_do = "none: graphs run operator by operator"
+
+
 class InternalError(PliantError):
     """A stage failed on input it should have handled."""
 
     default_why = "a stage of the compiler failed; the program itself may be fine"
     default_do = "report it with the repro; the program goes on eagerly unless strict is set"
     page = "docs/debugging.md"
+    anchor = "crash"
 
 
 class VerifyError(InternalError):

@@ -1,15 +1,22 @@
 """The on-disk store: atomic, shared, bounded, and distrustful."""
 
+import errno
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
+import traceback
+import warnings
+from pathlib import Path
 
 import pytest
 
 from pliant import config
 from pliant.cache import store as stores
+from pliant.cache import trust
 from pliant.cache.key import Key, make_key
 from pliant.cache.store import Store
 from pliant.debug import events
@@ -95,9 +102,9 @@ def test_least_recently_used_entries_go_first(store):
 
 
 def test_a_miss_is_explained_by_the_parts_that_differ(store):
-    store.put(make_key(text="long" * 100, flags="-O3", compiler="gcc 12"), b"x")
-    assert store.differing_parts(make_key(text="long" * 100, flags="-O3", compiler="gcc 13")) == ["compiler"]
-    assert store.differing_parts(make_key(text="short", flags="-O3", compiler="gcc 13")) == ["text", "compiler"]
+    store.put(make_key(text="long" * 100, flags="-O3", maker="gcc 12"), b"x")
+    assert store.differing_parts(make_key(text="long" * 100, flags="-O3", maker="gcc 13")) == ["maker"]
+    assert store.differing_parts(make_key(text="short", flags="-O3", maker="gcc 13")) == ["text", "maker"]
 
 
 def test_folders_are_private(store):
@@ -151,6 +158,124 @@ def test_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     os.chown(tmp_path, 4321, -1) if os.getuid() == 0 else pytest.skip("needs root")
     assert "belongs to another user" in refuse(tmp_path, monkeypatch)
+
+
+def in_another_user(check):
+    """Run in a forked child without the superuser's rights; whether it succeeded."""
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setgid(1234)
+                os.setuid(1234)
+            check()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == 0
+
+
+@pytest.fixture
+def shared(tmp_path):
+    """A folder that everybody may enter (pytest's own are private)."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+def test_a_folder_that_can_only_be_read_serves(shared):
+    other = make_key(text="int g;")
+    Store(shared, "kernels", 1 << 20).put(KEY, b"abc", ".so")
+    for path in (shared, *shared.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+
+    def check():
+        with config.patch(cache_dir=str(shared)), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            stores.usable_root.cache_clear()
+            opened = stores.open_store("kernels")
+            assert opened.get(KEY, ".so") == b"abc" and shared in opened.path(KEY, ".so").parents
+            assert opened.get_or_build(other, ".so", lambda p: p.write_bytes(b"new") and None).read_bytes() == b"new"
+            assert opened.get(other, ".so") == b"new" and shared not in opened.path(other, ".so").parents
+            shutil.rmtree(stores.private_root(os.getpid()))
+
+    assert in_another_user(check)
+    shared.chmod(0o755)
+    for path in shared.rglob("*"):
+        path.chmod(0o755)
+
+
+def plant_write(path):
+    path.chmod(0o777)
+
+
+def plant_link(path):
+    path.rename(path.with_name("moved"))
+    path.symlink_to(path.with_name("moved"))
+
+
+PLANTS = {"writable": plant_write, "link": plant_link}
+PLACES = {"format": 3, "namespace": 2, "digits": 1, "entry": 0}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("plant", PLANTS)
+def test_what_others_could_have_written_is_not_read(plant, place, shared):
+    store, key = Store(shared, "kernels", 1 << 20), make_key(text=f"{plant} {place}")
+    store.put(key, b"abc", ".so")
+    chain = [entry_folder(store, key), *entry_folder(store, key).parents][:4]
+    for path in chain:
+        path.chmod(0o755)
+    assert store.get(key, ".so") == b"abc"
+    PLANTS[plant](chain[PLACES[place]])
+    events.reset()
+    with pytest.warns(CacheWarning, match="others may have written it"):
+        assert store.get(key, ".so") is None
+    built = store.get_or_build(key, ".so", lambda path: path.write_bytes(b"mine") and None)
+    assert built.read_bytes() == b"mine" and shared not in built.parents
+
+
+@pytest.mark.parametrize("file", ["data.so", "key.json"])
+def test_a_file_that_others_can_write_is_not_read(file, shared):
+    store, key = Store(shared, "kernels", 1 << 20), make_key(text=file)
+    store.put(key, b"abc", ".so")
+    (entry_folder(store, key) / file).chmod(0o666)
+    assert store.get(key, ".so") == b"abc"  # nobody else gets there
+    for path in [entry_folder(store, key), *entry_folder(store, key).parents][:4]:
+        path.chmod(0o755)
+    events.reset()
+    with pytest.warns(CacheWarning, match="others may have written it"):
+        assert store.get(key, ".so") is None
+
+
+def test_folders_above_are_looked_at(tmp_path, shared, monkeypatch):
+    shared.chmod(0o777)
+    (shared / "cache").mkdir(mode=0o700)
+    assert "lies above it, and other users can write to it" in refuse(shared / "cache", monkeypatch)
+    (tmp_path / "real").mkdir(mode=0o700)
+    (shared / "link").symlink_to(tmp_path / "real")
+    assert "lies above it, and other users can write to it" in refuse(shared / "link", monkeypatch)
+    shared.chmod(0o1777)  # as /tmp
+    assert trust.why_not(shared / "cache") is None and trust.why_not(shared / "link") is None
+
+
+def test_an_entry_of_whichever_maker_serves_who_has_none(store):
+    mine, yours = make_key(maker="gcc 12", text="int f;"), make_key(maker="gcc 13", text="int f;")
+    store.put(mine, b"abc")
+    assert store.get(yours) is None and store.get(make_key(maker=None, text="int f;")) == b"abc"
+    assert store.get(make_key(maker=None, text="int g;")) is None
+
+
+def test_a_full_cache_is_replaced_by_a_temporary_folder(store):
+    def make(path):
+        if store.root in path.parents:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        path.write_bytes(b"abc")
+
+    with pytest.warns(CacheWarning, match="No space left"):
+        assert store.root not in store.get_or_build(KEY, "", make).parents
+    assert not list(store.home.rglob(".new-*"))
 
 
 def test_the_cache_can_be_turned_off(tmp_path):

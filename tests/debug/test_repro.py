@@ -1,17 +1,21 @@
 """Scripts that repeat a failure."""
 
 import operator
+import os
 import runpy
+import shutil
 import stat
+import tempfile
 
 import pytest
 import torch
 from torch import fx, nn
 
 from pliant import config
+from pliant.cache import store
 from pliant.debug import events
 from pliant.debug.repro import crash_report, describe_value, write_repro
-from pliant.errors import ConstraintError, InternalError, Unsupported
+from pliant.errors import CacheWarning, ConstraintError, InternalError, Unsupported
 
 
 def traced(model):
@@ -97,8 +101,25 @@ def test_only_the_newest_scripts_are_kept(folder, monkeypatch):
 
 def test_unwritable_folders_give_none(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
-    monkeypatch.setattr("pliant.debug.repro._folders", lambda: [tmp_path / "file" / "below"])
-    assert write_repro(traced(nn.ReLU()), [torch.zeros(1)]) is None
+    store.private_root(os.getpid())  # is there before
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file" / "below"))
+    events.reset()
+    with config.patch(cache_dir=str(tmp_path / "file")), pytest.warns(CacheWarning, match="is not used"):
+        assert write_repro(traced(nn.ReLU()), [torch.zeros(1)]) is None
+
+
+def test_no_planted_folder_is_used(tmp_path):
+    """Where the cache cannot be used, scripts go to a folder that nobody can foresee; a link is not followed."""
+    (tmp_path / "cache" / "elsewhere").mkdir(parents=True, mode=0o700)
+    mine = tmp_path / "cache" / "elsewhere" / "repro-mine.py"
+    mine.touch()
+    (tmp_path / "cache" / "repros").symlink_to(mine.parent)
+    with config.patch(cache_dir=str(tmp_path / "cache")):
+        script = write_repro(traced(nn.ReLU()), [torch.zeros(1)])
+    assert script is not None and list(mine.parent.iterdir()) == [mine] and tmp_path not in script.parents
+    assert not script.parent.is_symlink() and script.parent.stat().st_mode & 0o077 == 0
+    shutil.rmtree(script.parent)
+    store._kept_folder.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,20 @@
 """Building: found once, kept by content, safe when many build at once."""
 
 import multiprocessing
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
+import warnings
 
 import pytest
 import torch
 
+import pliant
 from loop_programs import softmax
 from pliant import config
-from pliant.errors import CompileError
+from pliant.errors import CompileError, FallbackWarning, NoKernels
 from pliant.runtime import build as building
 from pliant.runtime.build import CompilerNotFound, build
 from pliant.runtime.compile_program import compile_program
@@ -73,4 +78,65 @@ def test_addresses_instead_of_tensors():
 
 
 def test_compiler_is_looked_up_by_name():
-    assert building.find_compiler("cc").path.endswith("cc")
+    assert building.find_compiler("cc").command[0].endswith("cc")
+
+
+def test_compilers_are_named_with_flags_and_wrappers(tmp_path):
+    found = building.find_compiler("env FLAG=1 cc -fno-common")
+    assert found.command[0].endswith("env") and found.command[1:] == ("FLAG=1", "cc", "-fno-common")
+    assert os.path.realpath(shutil.which("cc")) in found.identity  # which is replaced with the compiler
+    blank = tmp_path / "my compilers"
+    blank.mkdir()
+    (blank / "cc").symlink_to(shutil.which("cc"))
+    for named in (f"{blank}/cc", "env FLAG=1 cc -fno-common"):
+        with config.patch(cache_dir=str(tmp_path / "cache"), compiler=named):
+            assert build([TEXT.format(len(named))], config.get().build).exists()
+
+
+def test_what_another_compiler_built_serves_where_there_is_none(tmp_path):
+    with config.patch(cache_dir=str(tmp_path)):
+        path = build([TEXT.format(11)], config.get().build)
+    with config.patch(cache_dir=str(tmp_path), compiler="/nowhere/cc"):
+        assert build([TEXT.format(11)], config.get().build) == path
+        with pytest.raises(CompilerNotFound):
+            build([TEXT.format(12)], config.get().build)
+    with config.patch(cache_dir=str(tmp_path), compiler="env cc"):
+        assert build([TEXT.format(11)], config.get().build) != path
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
+    full = tmp_path / "cc"
+    full.write_text("#!/bin/sh\necho 'as: out.s: No space left on device'\nexit 1\n")
+    full.chmod(0o755)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with config.patch(cache_dir=str(tmp_path / "cache"), compiler=str(full)), pytest.raises(NoKernels) as caught:
+        build([TEXT.format(13)], config.get().build)
+    assert caught.value.kind == "no-space" and "PLIANT_CACHE_DIR" in caught.value.do
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["cache", "cc"]
+
+
+def run_program(x, w):
+    return (x @ w).softmax(-1).sum() + x.sin().sum()
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_without_a_compiler_graphs_run_operator_by_operator(strict, tmp_path):
+    pliant.reset()
+    x, w = torch.randn(4, 5, requires_grad=True), torch.randn(5, 3)
+    expected = run_program(x, w)
+    with config.patch(compiler="/nowhere/cc", cache_dir=str(tmp_path), strict=strict), warnings.catch_warnings():
+        warnings.simplefilter("always")
+        compiled = pliant.compile(run_program)
+        if strict:
+            with pytest.raises(CompilerNotFound):
+                compiled(x, w)
+            return
+        with pytest.warns(FallbackWarning, match="operator by operator") as caught:
+            got = compiled(x, w)
+            (gradient,) = torch.autograd.grad(got, x)
+    torch.testing.assert_close(got, expected)
+    torch.testing.assert_close(gradient, torch.autograd.grad(expected, x)[0])
+    assert len(caught) == 1 and "report" not in str(caught[0].message)
+    seen = pliant.stats()
+    assert seen["graphs"] == 1 and seen["graph_breaks"] == 0 and seen["fallbacks"] == 2  # forward and backward
+    assert not list(tmp_path.rglob("repro-*"))

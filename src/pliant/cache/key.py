@@ -19,27 +19,41 @@ SHORT = 120  # a longer value is kept as its digest in an entry's description
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`Key((("text", c_source), ("flags", "-O3"), ("compiler", "gcc 12.2")))`."""
+    """`Key((("text", c_source), ("flags", "-O3")), maker="gcc 12.2")`.
+
+    `maker` made the entry, and whoever has a maker uses its own entries. None has none, and takes anybody's.
+    """
 
     parts: tuple[tuple[str, str], ...]
+    maker: str | None = ""
+
+    @property
+    def content(self) -> str:
+        """40 hexadecimal digits of what the parts say."""
+        return _hash(json.dumps(self.parts))[:40]
 
     @property
     def digest(self) -> str:
-        """64 hexadecimal digits."""
-        return hashlib.sha256(json.dumps(self.parts).encode()).hexdigest()
+        """64 hexadecimal digits: the content's, then the maker's."""
+        return self.content + _hash(self.maker or "")[:24]
 
     def summary(self) -> dict[str, str]:
         """Each part in a short form: the text, or the digest of a long text. Tells keys apart part by part."""
-        return {name: value if len(value) <= SHORT else _digest(value) for name, value in self.parts}
+        named = (*self.parts, *((("maker", self.maker),) if self.maker else ()))
+        return {name: value if len(value) <= SHORT else _digest(value) for name, value in named}
 
 
-def make_key(**parts: object) -> Key:
+def make_key(*, maker: str | None = "", **parts: object) -> Key:
     """A key of these parts, in the order given. Values are taken as text."""
-    return Key(tuple((name, str(value)) for name, value in parts.items()))
+    return Key(tuple((name, str(value)) for name, value in parts.items()), maker)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _digest(text: str) -> str:
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    return "sha256:" + _hash(text)
 
 
 @functools.cache

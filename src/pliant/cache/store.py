@@ -3,11 +3,12 @@
 In:     a `Key` and bytes, or a function that writes a file.
 Out:    the path or the bytes of the entry.
 Holds:  an entry appears complete or not at all (it is a folder, renamed into place); what is read back is what was
-        written (checksum), else the entry is dropped with a warning; nothing is taken from a folder that another user
-        can write to; the total size stays near `max_bytes` (least recently used entries go first).
+        written (checksum), else the entry is dropped with a warning; nothing is taken that another user could have
+        written (`trust.py`); the total size stays near `max_bytes` (least recently used entries go first).
 
 Layout: `<root>/v1/<namespace>/<2 digits>/<digest>/{data<suffix>, key.json}`. Where the folder cannot be used
-(read-only, full, owned by somebody else), a private temporary folder serves this process, with one warning.
+(owned by somebody else, say), a private temporary folder serves this process, with one warning. From a folder that can
+only be read entries are taken; new ones go to the private one, as they do when the disk is full.
 """
 
 import atexit
@@ -17,7 +18,6 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from pliant import background, config
+from pliant.cache import trust
 from pliant.cache.key import Key
 from pliant.debug import events
 from pliant.errors import CacheWarning
@@ -48,10 +49,12 @@ class Entry:
 class Store:
     """Entries of one namespace below one root. Cheap to make; holds no open files; safe to use from any thread."""
 
-    def __init__(self, root: Path, namespace: str, max_bytes: int) -> None:
+    def __init__(self, root: Path, namespace: str, max_bytes: int, *, writable: bool = True) -> None:
+        self.root = root
         self.home = root / FORMAT / namespace
         self.namespace = namespace
         self.max_bytes = max_bytes
+        self.writable = writable
         self._lock = background.lock()
         self._size: int | None = None  # bytes in the namespace as far as this process knows
 
@@ -59,9 +62,26 @@ class Store:
 
     def path(self, key: Key, suffix: str = "") -> Path | None:
         """The entry's file, checked, or None. It may be evicted by another process once a minute has passed."""
+        found = next((path for f in self._folders(key) if (path := self._checked(f, suffix)) is not None), None)
+        if found is None and not self._may_write(key):
+            return self._spare().path(key, suffix)
+        return found
+
+    def _folders(self, key: Key) -> list[Path]:
+        """Where the entry may be: of a key without a maker, most recently used first."""
         folder = self._folder(key)
+        if key.maker is not None:
+            return [folder]
+        found = [(f.stat().st_mtime, f) for f in folder.parent.glob(f"{key.content}*/key.json")]
+        return [file.parent for _, file in sorted(found, reverse=True)] or [folder]
+
+    def _checked(self, folder: Path, suffix: str) -> Path | None:
         data = folder / f"data{suffix}"
         try:
+            for file in (folder / "key.json", data):
+                if (trouble := trust.within(self.root, file)) is not None:
+                    self._distrusted(folder, trouble)
+                    return None
             description = json.loads((folder / "key.json").read_bytes())
             content = data.read_bytes()
         except FileNotFoundError:
@@ -93,6 +113,11 @@ class Store:
             if time.time() - file.stat().st_mtime > FRESH_SECONDS:
                 os.utime(file)
 
+    def _distrusted(self, folder: Path, why: str) -> None:
+        events.record("cache", what="distrusted", name=self.namespace, why=why, digest=folder.name)
+        text = f"the cache entry {folder} is ignored, since others may have written it: {why}"
+        events.warn_once(f"distrusted:{folder}", text, CacheWarning, stacklevel=4)
+
     def _drop_corrupt(self, folder: Path, why: str) -> None:
         events.record("cache", what="corrupt", name=self.namespace, why=why, digest=folder.name)
         text = f"the cache entry {folder} is corrupt and is ignored: {why}"
@@ -107,8 +132,31 @@ class Store:
 
     def build(self, key: Key, suffix: str, make: Callable[[Path], None]) -> Path:
         """Store the file that `make(path)` writes. Errors of `make` pass through and leave nothing behind."""
+        if self._may_write(key):
+            try:
+                return self._build(key, suffix, make)
+            except OSError as error:
+                pass_on(error)
+                if self.root == private_root(os.getpid()):
+                    raise
+                self._cannot_write(error)
+        return self._spare().build(key, suffix, make)
+
+    def _may_write(self, key: Key) -> bool:
+        """Not where something lies that others could have written: what is corrupt is dropped, that is not."""
         folder = self._folder(key)
-        parent = _made(folder.parent)
+        return self.writable and not (folder.exists() and trust.within(self.root, folder) is not None)
+
+    def _cannot_write(self, error: OSError) -> None:
+        text = f"the cache folder {self.root} cannot be written ({error.strerror or error}); a temporary one serves for this"
+        events.warn_once(f"cache-write:{self.root}", text, CacheWarning, stacklevel=4)
+
+    def _spare(self) -> "Store":
+        return _store(private_root(os.getpid()), self.namespace, self.max_bytes, True)
+
+    def _build(self, key: Key, suffix: str, make: Callable[[Path], None]) -> Path:
+        folder = self._folder(key)
+        parent = trust.made(folder.parent)
         scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
         try:
             made = scratch / f"data{suffix}"
@@ -132,7 +180,7 @@ class Store:
         folder = self.home / digest[:2] / digest
         if folder.exists():
             return False
-        scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=_made(folder.parent)))
+        scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=trust.made(folder.parent)))
         try:
             _write(scratch / file, content)
             _write(scratch / "key.json", json.dumps(description, indent=1).encode())
@@ -219,14 +267,6 @@ def _write(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
-def _made(folder: Path) -> Path:
-    """The folder, made if need be with all its parents, private to this user."""
-    if not folder.is_dir():
-        _made(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
-
-
 # ------------------------------------------------------------------------------------------------- where it is
 
 
@@ -234,12 +274,22 @@ def open_store(namespace: str) -> Store:
     """The store of this name in the configured folder, or in a private temporary one where that cannot be used."""
     options = config.get().cache
     root = usable_root(options.cache_dir) if options.cache else private_root(os.getpid())
-    return _store(root, namespace, options.cache_bytes)
+    return _store(root, namespace, options.cache_bytes, _is_writable(root))
 
 
 @functools.cache
-def _store(root: Path, namespace: str, max_bytes: int) -> Store:
-    return Store(root, namespace, max_bytes)
+def _store(root: Path, namespace: str, max_bytes: int, writable: bool) -> Store:
+    return Store(root, namespace, max_bytes, writable=writable)
+
+
+@functools.lru_cache(maxsize=16)
+def _is_writable(root: Path) -> bool:
+    try:
+        with tempfile.NamedTemporaryFile(dir=root, prefix=".probe-"):
+            return True
+    except OSError as error:
+        pass_on(error)
+        return False
 
 
 @functools.lru_cache(maxsize=16)
@@ -262,16 +312,10 @@ def usable_root(configured: str) -> Path:
 def _trouble(root: Path) -> str | None:
     """Why code must not be kept there, or None."""
     try:
-        existed = root.exists()
-        _made(root)
-        facts = root.stat()
-        if hasattr(os, "geteuid"):
-            if facts.st_uid not in (os.geteuid(), 0):
-                return "it belongs to another user"
-            if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                return "other users can write to it" if existed else "its permissions cannot be restricted"
-        with tempfile.NamedTemporaryFile(dir=root, prefix=".probe-"):
-            return None
+        trust.made(root)
+        if (trouble := trust.why_not(root)) is not None:
+            return trouble
+        return None if _is_writable(root) or (root / FORMAT).is_dir() else "it cannot be written, and holds nothing"
     except OSError as error:
         pass_on(error)
         return f"it cannot be written ({error.strerror or error})"
@@ -283,6 +327,24 @@ def private_root(process: int) -> Path:
     root = Path(tempfile.mkdtemp(prefix="pliant-"))
     atexit.register(_remove_own, root, process)
     return root
+
+
+def own_folder(purpose: str) -> Path:
+    """A folder for what stays behind for the user to look at: in the cache, or a temporary one of this process."""
+    try:
+        root = usable_root(config.get().cache.cache_dir)
+        if root != private_root(os.getpid()) and _is_writable(root):
+            folder = trust.made(root / purpose)
+            if trust.within(root, folder) is None:
+                return folder
+    except OSError as error:
+        pass_on(error)
+    return _kept_folder(purpose, os.getpid())
+
+
+@functools.lru_cache(maxsize=4)
+def _kept_folder(purpose: str, process: int) -> Path:
+    return Path(tempfile.mkdtemp(prefix=f"pliant-{purpose}-"))
 
 
 def _remove_own(root: Path, process: int) -> None:

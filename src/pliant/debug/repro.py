@@ -11,22 +11,20 @@ import contextlib
 import itertools
 import os
 import sys
-import tempfile
 import textwrap
 import time
 import traceback
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import fx
 
-from pliant import config
-from pliant.cache.store import usable_root
+from pliant.cache.store import own_folder
 from pliant.debug import events
-from pliant.errors import CompileError, InternalError, Unsupported, UserError
+from pliant.errors import CompileError, InternalError, NoKernels, Unsupported, UserError
 from pliant.interruptions import pass_on
 
 KEPT = 50  # newest scripts that stay in the folder
@@ -112,10 +110,11 @@ def write_repro(
         pass_on(trouble)
         events.record("skip", name="repro", why=repr(trouble))
         text = f'"""No script could be made: {trouble!r}\n\n{_error_text(error)}\n"""\n'
-    for folder in _folders():
-        with contextlib.suppress(OSError):
-            return _write(folder, text)
-    return None
+    try:
+        return _write(own_folder("repros"), text)
+    except OSError as trouble:
+        pass_on(trouble)
+        return None
 
 
 @contextlib.contextmanager
@@ -128,7 +127,7 @@ def crash_report(
     except (UserError, Unsupported):
         raise
     except (InternalError, CompileError) as error:
-        if error.kind != "no-compiler":
+        if not isinstance(error, NoKernels):
             error.do = _remedy(write_repro(module, inputs, error, stage=events.failed_stage(error)))
         raise
     except Exception as error:
@@ -148,16 +147,10 @@ def _remedy(path: Path | None) -> str:
     return f"report it{f' with {path}' if path else ''}; the program goes on eagerly unless strict is set"
 
 
-def _folders() -> Iterable[Path]:
-    with contextlib.suppress(Exception):
-        yield usable_root(config.get().cache.cache_dir) / "repros"
-    yield Path(tempfile.gettempdir()) / f"pliant-repros-{os.getpid()}"
-
-
 def _write(folder: Path, text: str) -> Path:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / f"repro-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{next(_numbers)}.py"
-    path.write_text(text)
+    with path.open("x", encoding="utf-8") as file:  # follows no link
+        file.write(text)
     for old in sorted(folder.glob("repro-*.py"), key=lambda p: p.stat().st_mtime)[:-KEPT]:
         old.unlink(missing_ok=True)
     return path

@@ -3,26 +3,30 @@
 In:     C translation units and the build options.
 Out:    the path of a shared object; the same text, flags, compiler and processor give the same file, built once.
 Holds:  the content-addressed store keeps what is built, so processes may build the same text at once;
-        no compiler on this machine is `CompilerNotFound`, a refused text is `CompileError` with the text kept on disk.
+        no compiler on this machine is `CompilerNotFound`, unless somebody has built the same text for the store;
+        a refused text is `CompileError` with the text kept on disk.
 Units:  `build` of one small text takes the compiler's start-up, about 50 ms; texts are compiled in parallel.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pliant import background, config
 from pliant.cache.key import Key, machine, make_key
-from pliant.cache.store import open_store
-from pliant.errors import CompileError
+from pliant.cache.store import open_store, own_folder
+from pliant.errors import CompileError, NoKernels
 
 # Flags that the meaning of the text depends on; `opt_flags` of the configuration only decide speed.
 # Contraction is off so that a*b + c rounds twice, as eager's separate kernels do; where the prelude wants a fused
@@ -35,27 +39,26 @@ LINK_FLAGS = ("-shared", "-fPIC", "-pipe", "-w", "-nostdlib", "-fno-stack-protec
 _COMMENTS = re.compile(r"^//.*\n", re.M)
 
 
-class CompilerNotFound(CompileError):
+class CompilerNotFound(NoKernels):
     """No C compiler on this machine; the caller runs the graph without kernels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A C compiler: `path` to run, `identity` that changes when it is replaced."""
+    """A C compiler: `command` starts it, `identity` changes when it, or what it is started through, is replaced."""
 
-    path: str
+    command: tuple[str, ...]
     identity: str
 
 
 @functools.cache
 def find_compiler(wanted: str) -> Compiler:
-    """The compiler that the configuration names, or cc, gcc or clang; CompilerNotFound if there is none."""
-    for name in (wanted,) if wanted else ("cc", "gcc", "clang"):
-        path = shutil.which(name)
+    """The compiler that the configuration names (`ccache gcc -m64`, as make takes it), or cc, gcc or clang;
+    CompilerNotFound if there is none."""
+    for command in _spellings(wanted) if wanted else (["cc"], ["gcc"], ["clang"]):
+        path = shutil.which(command[0]) if command else None
         if path is not None:
-            real = os.path.realpath(path)
-            stat = os.stat(real)
-            return Compiler(path, f"{real}:{stat.st_size}:{stat.st_mtime_ns}")
+            return Compiler((path, *command[1:]), " ".join(map(_identity, command)))
     raise CompilerNotFound(
         f"no C compiler: `{wanted}` was not found" if wanted else "no C compiler: neither cc, gcc nor clang was found",
         kind="no-compiler",
@@ -64,12 +67,32 @@ def find_compiler(wanted: str) -> Compiler:
     )
 
 
-def flags_of(options: config.Build) -> tuple[str, ...]:
+def _spellings(wanted: str) -> Iterator[list[str]]:
+    """As one path, which may hold blanks, and as words."""
+    yield [wanted]
+    with contextlib.suppress(ValueError):  # a quotation mark without its other half
+        yield shlex.split(wanted)
+
+
+def _identity(word: str) -> str:
+    """Of a program, which file it is; any other word says what it says."""
+    path = shutil.which(word)
+    if path is None:
+        return word
+    real = os.path.realpath(path)
+    stat = os.stat(real)
+    return f"{real}:{stat.st_size}:{stat.st_mtime_ns}"
+
+
+def _flags(options: config.Build) -> tuple[str, ...]:
     """All flags a text is built with."""
-    wanted = options.opt_flags
-    if "clang" in find_compiler(options.compiler).identity:
-        wanted = tuple(f for f in wanted if not f.startswith("-fvect-cost-model"))
-    return (*wanted, *MEANING_FLAGS, *LINK_FLAGS)
+    return (*options.opt_flags, *MEANING_FLAGS, *LINK_FLAGS)
+
+
+def _flags_for(compiler: Compiler, options: config.Build) -> list[str]:
+    """Those of them that this compiler knows."""
+    is_clang = "clang" in compiler.identity
+    return [f for f in _flags(options) if not (is_clang and f.startswith("-fvect-cost-model"))]
 
 
 def quick(options: config.Build) -> config.Build:
@@ -86,12 +109,16 @@ def _libraries(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def key_of(texts: Sequence[str], options: config.Build) -> Key:
-    """The content address of what `build` makes of these texts; comments, which name the program's nodes, do not count."""
-    compiler = find_compiler(options.compiler)
-    flags = " ".join((*flags_of(options), *_libraries(texts)))
-    return make_key(
-        text=_COMMENTS.sub("", "\0".join(texts)), flags=flags, compiler=compiler.identity, processor=machine()
-    )
+    """The content address of what `build` makes of these texts; comments, which name the program's nodes, do not count.
+
+    A compiler takes what it built itself. Without one, what any has built from the same text will do.
+    """
+    try:
+        maker: str | None = find_compiler(options.compiler).identity
+    except CompilerNotFound:
+        maker = None
+    flags = " ".join((*_flags(options), *_libraries(texts)))
+    return make_key(maker=maker, text=_COMMENTS.sub("", "\0".join(texts)), flags=flags, processor=machine())
 
 
 def build(texts: Sequence[str], options: config.Build) -> Path:
@@ -101,7 +128,19 @@ def build(texts: Sequence[str], options: config.Build) -> Path:
         with tempfile.TemporaryDirectory(prefix="pliant-build-") as work:
             _compile(texts, options, Path(work), path)
 
-    return open_store("kernels").get_or_build(key_of(texts, options), ".so", make)
+    try:
+        return open_store("kernels").get_or_build(key_of(texts, options), ".so", make)
+    except OSError as error:
+        raise _no_space(str(error.strerror or error)) from error
+
+
+def _no_space(why: str) -> NoKernels:
+    return NoKernels(
+        f"built code cannot be written: {why}",
+        kind="no-space",
+        why="neither the cache folder nor the temporary one takes it",
+        do="make room, or set PLIANT_CACHE_DIR and TMPDIR to folders that can be written",
+    )
 
 
 def _compile(texts: Sequence[str], options: config.Build, work: Path, target: Path) -> None:
@@ -110,16 +149,16 @@ def _compile(texts: Sequence[str], options: config.Build, work: Path, target: Pa
     sources = [work / f"part{k}.c" for k in range(len(texts))]
     for source, text in zip(sources, texts):
         source.write_text(text, encoding="utf-8")
-    flags = flags_of(options)
+    flags = _flags_for(compiler, options)
     if len(texts) == 1:
-        _run([[compiler.path, *flags, str(sources[0]), *_libraries(texts), "-o", str(target)]], options, texts)
+        _run([[*compiler.command, *flags, str(sources[0]), *_libraries(texts), "-o", str(target)]], options, texts)
         return
     objects = [source.with_suffix(".o") for source in sources]
     compile_flags = [f for f in flags if f not in ("-shared", "-nostdlib")]
-    commands = [[compiler.path, *compile_flags, "-c", str(s), "-o", str(o)] for s, o in zip(sources, objects)]
+    commands = [[*compiler.command, *compile_flags, "-c", str(s), "-o", str(o)] for s, o in zip(sources, objects)]
     _run(commands, options, texts)
     linked = [*map(str, objects), *_libraries(texts)]
-    _run([[compiler.path, "-shared", "-nostdlib", *linked, "-o", str(target)]], options, texts)
+    _run([[*compiler.command, "-shared", "-nostdlib", *linked, "-o", str(target)]], options, texts)
 
 
 def _run(commands: list[list[str]], options: config.Build, texts: Sequence[str]) -> None:
@@ -134,18 +173,27 @@ def _run(commands: list[list[str]], options: config.Build, texts: Sequence[str])
             do="check PLIANT_CC and the option build_timeout",
         ) from error
     except background.Failed as failed:
-        raise CompileError(
-            f"the C compiler refused generated text: {failed.output.strip()[:2000]}",
-            kind="c-compiler",
-            where=str(_keep(texts)),
-            why=" ".join(failed.command),
-            do="please report this with the kept text; the graph runs eagerly meanwhile",
-        ) from None
+        raise _refused(failed, texts) from None
 
 
-def _keep(texts: Sequence[str]) -> Path:
-    """Write refused texts where the user can find them."""
-    folder = Path(tempfile.mkdtemp(prefix="pliant-refused-"))
-    for k, text in enumerate(texts):
-        (folder / f"part{k}.c").write_text(text, encoding="utf-8")
-    return folder
+def _refused(failed: background.Failed, texts: Sequence[str]) -> CompileError:
+    if os.strerror(errno.ENOSPC) in failed.output:
+        return _no_space(failed.output.strip()[:200])
+    return CompileError(
+        f"the C compiler refused generated text: {failed.output.strip()[:2000]}",
+        kind="c-compiler",
+        where=_keep(texts),
+        why=" ".join(failed.command),
+        do="please report this with the kept text; the graph runs eagerly meanwhile",
+    )
+
+
+def _keep(texts: Sequence[str]) -> str:
+    """Write refused texts where the user can find them; what one process keeps lies in one folder."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="refused-", dir=own_folder("kept")))
+        for k, text in enumerate(texts):
+            (folder / f"part{k}.c").write_text(text, encoding="utf-8")
+        return str(folder)
+    except OSError as error:
+        return f"the text cannot be kept ({error.strerror or error})"

@@ -14,7 +14,7 @@ from pliant import config
 from pliant.codegen.native import NativeCode, write_native, write_rows
 from pliant.codegen.wrapper import compile_wrapper, listed_inputs, runs_of, write_row_wrapper, write_wrapper
 from pliant.debug import events
-from pliant.errors import CompileError
+from pliant.errors import NoKernels
 from pliant.ir.loops import Buffer, Extern, LoopProgram
 from pliant.runtime.build import build
 from pliant.runtime.load import load, reads_lists, takes_tensors
@@ -45,11 +45,11 @@ def _check_devices(program: LoopProgram) -> None:
     """Kernels are C for CPU memory; other devices have no code generator here."""
     for computation in program.computations:
         if not isinstance(computation, Extern) and computation.out.device.type != "cpu":
-            raise CompileError(
+            raise NoKernels(
                 f"no kernels for device {computation.out.device}",
                 kind="device",
                 why="this code generator writes C for CPU memory only",
-                do="the graph runs eagerly",
+                do="none: the graph runs operator by operator",
             )
 
 
