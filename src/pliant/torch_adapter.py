@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 import torch.fx
+import torch.fx._symbolic_trace as _fx_tracer
 from torch.utils._device import DeviceContext as DeviceContext  # the mode behind `torch.set_default_device`
 
 from pliant import interruptions
@@ -91,6 +92,23 @@ def append_node(
     graph._find_nodes_lookup_table.insert(node)
     graph._len += 1
     return node
+
+
+# How many torch dispatch modes, and torch function modes, are around the call (no public form).
+count_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
+count_function_modes: Callable[[], int] = torch._C._len_torch_function_stack
+
+# Whether TorchScript's tracer records what this thread runs (`torch.jit.is_tracing` is the same, less direct).
+is_script_tracing: Callable[[], bool] = torch._C._is_tracing
+
+
+# Where `torch.fx.symbolic_trace` notes that it runs (the public forms warn, or answer for the peer's compiler too).
+FX_TRACING = (_fx_tracer, "_is_fx_tracing_flag")
+
+
+def is_fx_tracing() -> bool:
+    """Whether `torch.fx.symbolic_trace` runs."""
+    return bool(getattr(*FX_TRACING))
 
 
 # Whether `torch.autocast` is on for any device: one C call, where the public form asks device by device.

@@ -93,10 +93,11 @@ class Halves:
         arguments = [*ctx.numbers, *self._saved(ctx, asked)]
         if ctx.watched:
             _check_versions(ctx.watched, asked)
-        transformed = any(map(torch_adapter.is_transformed, given))
-        missing = 0 if transformed else self.all & ~asked
+        observer = "a torch dispatch mode" if torch_adapter.count_dispatch_modes() else ""
+        observer = observer or "a transform" * any(map(torch_adapter.is_transformed, given))
+        missing = 0 if observer else self.all & ~asked
         history = torch.is_grad_enabled()
-        run = None if history else self.backwards.get(missing, transformed)
+        run = None if history else self.backwards.get(missing, observer)
         if run is None and not history:  # tangents that cannot be left out are zeros
             missing, run = 0, self.backwards.get()
         tangents = [
@@ -208,7 +209,10 @@ def autograd_function(halves: Halves) -> type[torch.autograd.Function]:
 
         @staticmethod
         def backward(ctx: Any, *given: Any) -> tuple[Any, ...]:
-            return halves.backward(ctx, given)
+            if not torch_adapter.count_function_modes():
+                return halves.backward(ctx, given)
+            with torch._C.DisableTorchFunction():  # eager's backward shows them nothing either
+                return halves.backward(ctx, given)
 
     return Compiled
 
@@ -226,7 +230,7 @@ class Backwards(Protocol):
 
     reads: list[int]
 
-    def get(self, missing: int = 0, by_operator: bool = False) -> Runnable | None: ...
+    def get(self, missing: int = 0, observer: str = "") -> Runnable | None: ...
 
 
 def _unchanged(tensor: torch.Tensor, expected: int) -> torch.Tensor:

@@ -100,10 +100,11 @@ class Backwards:
         self.lock = background.lock()
         self.found: dict[int, Runnable | None] = {}
 
-    def get(self, missing: int = 0, by_operator: bool = False) -> Runnable | None:
+    def get(self, missing: int = 0, observer: str = "") -> Runnable | None:
         """What runs it. `missing`: tangents, as bits, that are None (the result is None where it cannot do without).
-        `by_operator`: on tensors that have no memory of their own."""
-        if by_operator:
+        `observer`: what sees each operator, or lends it tensors that have no memory of their own."""
+        if observer:
+            events.record("fallback", name=self.graph.name, why=f"it is called in {observer}", reason="observed-call")
             return eager(self.graph)
         if missing not in self.found:
             with self.lock:

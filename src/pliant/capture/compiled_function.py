@@ -24,7 +24,9 @@ from pliant.capture.entry import GENERATED, Entry
 from pliant.capture.markers import ORIGINAL, is_ours
 from pliant.capture.roots import CallableRoot
 from pliant.guards.codegen import MISS
+from pliant.guards.state import tracing
 from pliant.source import SourceLocation
+from pliant.torch_adapter import is_fx_tracing
 
 
 def make_callable(dispatcher: Dispatcher) -> Callable[..., Any]:
@@ -132,7 +134,12 @@ class CompiledModule:
         dispatcher = self._pliant_dispatcher
         try:
             result = dispatcher.hot(args, kwargs)
-            return dispatcher.miss(args, kwargs) if result is MISS else result
+            if result is not MISS:
+                return result
+            if is_fx_tracing():  # its tracer knows this module, not the original
+                dispatcher.step_aside(tracing())
+                return super().__call__(*args, **kwargs)  # type: ignore[misc]
+            return dispatcher.miss(args, kwargs)
         except BaseException as error:
             del args, kwargs
             hide_frames(error)

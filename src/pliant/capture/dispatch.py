@@ -47,7 +47,7 @@ from pliant.guards.codegen import MISS
 from pliant.guards.explain import Failure, explain_miss
 from pliant.guards.kinds import Guard
 from pliant.guards.sources import ArgSource, KwargSource, Source
-from pliant.guards.state import dispatch_modes, dual_level, state_guards, transform_level
+from pliant.guards.state import observers, state_guards, tracing
 from pliant.interruptions import pass_on
 from pliant.source import SourceLocation
 from pliant.torch_adapter import without_saved_tensor_hooks
@@ -167,6 +167,9 @@ class Dispatcher:
         """A call that the most recently used entry does not serve."""
         if stance.current() == "force_eager":
             return self._eagerly(args, kwargs)
+        if observer := observers():
+            self.step_aside(observer)
+            return self._eagerly(args, kwargs)
         tried = self.entries
         if tried and self.hot is tried[0].run:
             tried[0].note_miss(args, kwargs)
@@ -177,14 +180,26 @@ class Dispatcher:
             if result is not MISS:
                 self._promote(entry)
                 return result
-        # Wrappers of a transform, a mode that sees each operator, tensors with tangents.
-        if transform_level() or dispatch_modes() or dual_level() >= 0:
+        if _capturing.active:
             return self._eagerly(args, kwargs)
-        if _capturing.active or self.given_up or not self._may_compile(args, kwargs):
+        if not self._is_open(args, kwargs):
             return self._eagerly(args, kwargs)
         if not tried and stance.current() in stance.EAGER_FIRST and self._note_call(args, kwargs):
             return self._eagerly(args, kwargs)
         return self._capture_and_run(args, kwargs, tried)
+
+    def step_aside(self, observer: str) -> None:
+        """Say that a call runs eagerly since something around it is to see its operators."""
+        if _capturing.active:
+            return
+        kind = KINDS["observed-call"]
+        if self.compilation.fullgraph and not tracing():
+            raise GraphBreakError(observer, kind=kind.id, where=self.location, why=kind.why, do=kind.do)
+        self.tell(observer, kind.id)
+
+    def tell(self, why: str, kind: str) -> None:
+        """Note that a call, or the rest of one, runs eagerly though compilation was asked for."""
+        events.record("fallback", name=self.name, why=why, reason=kind, where=self.location)
 
     def _eagerly(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Behind a break the arguments come in a list, which eager empties: nobody else needs them."""
@@ -221,6 +236,17 @@ class Dispatcher:
             self.refresh()
 
     # ---- a new entry, or not
+    def _is_open(self, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+        """Whether a call that no entry serves may be captured."""
+        if self.given_up:
+            self.tell(f"it could not be captured {_GIVE_UP_AFTER} times: {self.given_up}", "given-up")
+            return False
+        if self._may_compile(args, kwargs):
+            return True
+        if stance.current() not in stance.EAGER_ON_MISS:
+            self.tell("the recompile limit is reached", "recompile-limit")
+        return False
+
     def _may_compile(self, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         if not self.entries:
             return True
@@ -387,10 +413,18 @@ class Dispatcher:
                 traced, self.compilation.compile_graph, self._resume, shape=shape, name=self.name, extra_guards=extra,
                 eager=self._eager_after,
             )  # fmt: skip
+        if entry.later and isinstance(self.root, CallableRoot):
+            self._runs_later(entry.later)
         note_guards(self.name, entry.guards)
         if entry.graph is not None:
             note_symbols(self.name, entry.graph.shape_env)
         return entry
+
+    def _runs_later(self, names: list[str]) -> None:
+        kind, what = KINDS["runs-later"], f"{', '.join(names)} is returned before it has run"
+        if self.compilation.fullgraph:
+            raise GraphBreakError(what, kind=kind.id, where=self.location, why=kind.why, do=kind.do)
+        self.tell(f"{what}: {kind.why}", kind.id)
 
     def _eager_after(self, error: str, args: Sequence[Any], kwargs: dict[str, Any], random_state: Any) -> Any:
         """What serves a call whose data its code was not compiled for, or on which an operator fails.
@@ -441,12 +475,15 @@ class Dispatcher:
         if self.compilation.fullgraph and reason.kind not in _EAGER_RAISES:
             do = reason.do or kind.do
             raise GraphBreakError(reason.detail, kind=kind.id, where=reason.location, why=kind.why, do=do)
-        events.record("skip", name=self.name, why=f"[{reason.kind}] {reason.detail}", where=reason.location)
-        if reason.kind not in _EAGER_RAISES:
-            self._count_failure(f"[{reason.kind}] {reason.detail}")
+        why, where = f"[{reason.kind}] {reason.detail}", reason.location or self.location
+        if reason.kind in _EAGER_RAISES:
+            events.record("skip", name=self.name, why=why, where=where)
+            return
+        events.record("fallback", name=self.name, why=why, reason=reason.kind, where=where)
+        self._count_failure(why)
 
     def _fall_back(self, why: str, kind: str) -> None:
-        events.record("fallback", name=self.name, why=why, reason=kind, where=self.location)
+        self.tell(why, kind)
         self._count_failure(why)
 
     def _count_failure(self, why: str) -> None:

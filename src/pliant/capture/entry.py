@@ -29,6 +29,7 @@ from pliant.capture.bytecode.ops import FORMS, Form
 from pliant.capture.bytecode.resume import ResumePoint, StepCode, is_generator, point_at, step_code
 from pliant.capture.carried import stepped
 from pliant.capture.reconstruct.contents import item_store, replaced
+from pliant.capture.reconstruct.generators import is_lazy, name_of_lazy
 from pliant.capture.reconstruct.rebuilder import Rebuilder
 from pliant.capture.standing_iterators import END
 from pliant.capture.trace import (
@@ -50,7 +51,18 @@ from pliant.capture.trace import (
 from pliant.graph.contracts import WROTE, CapturedGraph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards import alike
-from pliant.guards.codegen import ARGUMENT, HELD, MISS, READ_ERRORS, RELATION, SHAPE, STATE, GuardWriter, rank
+from pliant.guards.codegen import (
+    ARGUMENT,
+    AROUND,
+    HELD,
+    MISS,
+    READ_ERRORS,
+    RELATION,
+    SHAPE,
+    STATE,
+    GuardWriter,
+    rank,
+)
 from pliant.guards.held_section import HeldSection, HeldState, never
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.names import Names
@@ -80,6 +92,7 @@ class Entry:
     checks: Replay
     guards: list[Guard]
     end: str  # "return", or the kind of the break
+    later: list[str]  # generators and their like among what it returns
     graph: CapturedGraph | None
     probes: tuple[Probe, ...] = ()
     _misses: int = 0
@@ -153,7 +166,8 @@ def make_entry(
     guards = [*extra_guards, *trace.guards, *_shape_guards(trace)]
     section, place = _write_guards(writer, guards)
     checks = [*writer.steps[:place], *(section.steps if section else []), *writer.steps[place:]]
-    body, passed = _body(trace, writer, section, graph, resume, eager)
+    values = Rebuilder(trace, writer, _outputs(trace, writer))
+    body, passed = _body(trace, values, section, graph, resume, eager)
     steps, tensors = _steps(writer, section, place)
     if shape.given_up:
         _give_up_arguments(steps, body, passed)
@@ -164,7 +178,8 @@ def make_entry(
     end = "return" if isinstance(trace.end, Return) else trace.end.reason.kind
     for one in trace.graph.inputs if trace.graph is not None else ():
         one.example = None  # the first call's arguments are not the entry's
-    return Entry(run, name, text, Replay(checks, writer.names), guards, end, trace.graph)
+    later = [name_of_lazy(one) for one in values.keep if is_lazy(one)] if end == "return" else []
+    return Entry(run, name, text, Replay(checks, writer.names), guards, end, later, trace.graph)
 
 
 def _compiled(captured: CapturedGraph | None, compile_graph: GraphCompiler) -> GraphCallable | None:
@@ -174,9 +189,14 @@ def _compiled(captured: CapturedGraph | None, compile_graph: GraphCompiler) -> G
     return compile_graph(captured)
 
 
+def _outputs(trace: Trace, writer: GuardWriter) -> list[str]:
+    """Variables for what the graph returns."""
+    return [writer.names.fresh(f"out{i}") for i in range(max(trace.outputs.values(), default=-1) + 1)]
+
+
 def _body(
     trace: Trace,
-    writer: GuardWriter,
+    values: Rebuilder,
     section: HeldSection | None,
     graph: GraphCallable | None,
     resume: ResumeMaker,
@@ -184,8 +204,8 @@ def _body(
 ) -> tuple[list[str], int | None]:
     """The statements behind the guards: draws, the graph, what follows it. Also how many values these return at a
     break."""
-    outputs = [writer.names.fresh(f"out{i}") for i in range(max(trace.outputs.values(), default=-1) + 1)]
-    end = _Body(trace, Rebuilder(trace, writer, outputs), resume)
+    writer, outputs = values.writer, values.outputs
+    end = _Body(trace, values, resume)
     tail = end.statements()
     tail = [*_classes(trace, writer, outputs), *tail]
     draws = _draws(trace, writer)
@@ -217,7 +237,7 @@ def _write_guards(writer: GuardWriter, guards: list[Guard]) -> tuple[HeldSection
         by_rank.setdefault(rank(guard), []).append(guard)
     held_ones = by_rank.get(HELD, [])
     section = writer.section = HeldSection(writer.names) if len(held_ones) > _FEW else None
-    for early in (ARGUMENT, STATE):
+    for early in (AROUND, ARGUMENT, STATE):
         writer.add_each(by_rank.get(early, []))
     place = len(writer.steps)
     writer.add_each(g for g in held_ones if section is None or not section.add(g))

@@ -62,8 +62,18 @@ KINDS: dict[str, BreakKind] = {
         BreakKind(
             "unsupported-tensor", "tensors of this kind are not followed", "keep them out of the compiled function"
         ),
+        BreakKind(
+            "observed-call",
+            "what is around the call is to see each operator, which compiled code does not show",
+            "put it inside the compiled function, or call the original function there",
+        ),
         BreakKind("unsupported-opcode", "this statement is not captured", "rewrite the statement"),
         BreakKind("coroutine", "asynchronous code runs between other code", "compile the synchronous part"),
+        BreakKind(
+            "runs-later",
+            "its code runs when it is asked for items, after the compiled call",
+            "take its items in the compiled function and return these; of a generator function, compile what it calls",
+        ),
         BreakKind("exception", "the function raises", "none: exceptions are raised by the original code"),
         BreakKind("bad-call", "the arguments do not fit the function; eager raises the error", "correct the call"),
         BreakKind("recursion", "the function calls itself too deeply", "bound the recursion"),

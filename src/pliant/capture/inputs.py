@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
-from pliant.capture.overrides import Overrides, is_program_subclass
+from pliant.capture.overrides import Overrides, has_own_dispatch, is_program_subclass
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
@@ -80,6 +80,8 @@ class Inputs:
                 return fake
         if isinstance(value, FakeTensor):
             return value
+        if has_own_dispatch(type(value)):
+            raise GraphBreak("unsupported-tensor", f"a {type(value).__qualname__}, which has a __torch_dispatch__")
         with torch._C.DisableTorchFunction():
             fake = self._of_subclass(value, source) if is_program_subclass(value) else self._make(value, source)
         known.append(fake)

@@ -152,8 +152,12 @@ def is_program_subclass(value: torch.Tensor) -> bool:
     """Whether it is an ordinary tensor but for its class and its attributes."""
     cls = type(value)
     plain = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
-    own_dispatch = getattr(cls, "__torch_dispatch__", None) is not torch.Tensor.__torch_dispatch__
-    return cls not in plain and not own_dispatch and not isinstance(value, torch.nn.Parameter)
+    return cls not in plain and not has_own_dispatch(cls) and not isinstance(value, torch.nn.Parameter)
+
+
+def has_own_dispatch(cls: type[torch.Tensor]) -> bool:
+    """Whether operators on such tensors run code of the class."""
+    return getattr(cls, "__torch_dispatch__", None) is not torch.Tensor.__torch_dispatch__
 
 
 def enter_device(t: Tracer, name: str, method: Any, args: tuple[Any, ...]) -> Any:

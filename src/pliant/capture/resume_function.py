@@ -63,6 +63,7 @@ def _make(compilation: Compilation, point: ResumePoint, globals_: dict[str, Any]
         given_up = list(values)  # what runs empties it: no frame of ours keeps what the program lets go of
         del values
         if _depth.now >= _MAX_DEPTH:
+            dispatcher.tell(f"{_MAX_DEPTH} resume functions are nested", "nested-resumes")
             return eager(given_up)
         _depth.now += 1
         try:

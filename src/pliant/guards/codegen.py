@@ -4,8 +4,8 @@ In:     guards in the order capture found them, shape guards, and the sources of
 Out:    `GuardWriter.steps` (text, guard); `compile_guards` makes a function `check(args, kwargs)` of them alone;
         `capture.entry` goes on in the same function, so that values read for guards need not be read again.
 Holds:  each source is read once, into a local variable; a read that fails (KeyError, AttributeError...) is a miss;
-        facts about
-        arguments come before global state, then held objects, then relations. Checks run no user code.
+        modes and tracers come before facts about arguments, then other global state, held objects, relations. Checks
+        run no user code.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from pliant.guards.sources import (
     StateSource,
     TypeSource,
 )
-from pliant.guards.state import READERS
+from pliant.guards.state import READERS, WATCHERS
 from pliant.symbolic.expr import Expr
 from pliant.symbolic.printer import to_python
+from pliant.torch_adapter import FX_TRACING, is_script_tracing
 
 
 class _Miss:
@@ -167,11 +168,12 @@ def _hint(source: Source, code: str) -> str:
     return code if isinstance(source, Local) else source.describe().rpartition(".")[2]
 
 
-ARGUMENT, STATE, HELD, SHAPE, RELATION = range(5)  # ranks
+AROUND, ARGUMENT, STATE, HELD, SHAPE, RELATION = range(6)  # ranks
 
 
 def rank(guard: Guard) -> int:
-    """Arguments first (they change most), then global state, held objects, sizes, relations between values."""
+    """First who would see that tensors are looked at; then arguments (they change most), global state, held objects,
+    sizes, relations between values."""
     if guard.kind in (Kind.SAME_AS, Kind.DISTINCT, Kind.SEPARATE):
         return HELD if all(isinstance(root_of(s), HeldSource) for s in related(guard)) else RELATION
     if guard.kind in (Kind.SHAPE, Kind.EXPRESSION):
@@ -179,8 +181,8 @@ def rank(guard: Guard) -> int:
     match root_of(guard.source):
         case ArgSource() | KwargSource():
             return ARGUMENT
-        case StateSource():
-            return STATE
+        case StateSource(name):
+            return AROUND if name in WATCHERS else STATE
         case _:
             return HELD
 
@@ -305,6 +307,9 @@ def _state(w: GuardWriter, g: Guard) -> str:
         return f"{w.names(torch._C._functorch.maybe_current_level)}() is not None"
     if name == "dual_level" and g.expected == -1:
         return f"{w.names(torch.autograd.forward_ad, 'forward_ad')}._current_level >= 0"
+    if name == "tracing" and not g.expected:
+        module, flag = FX_TRACING
+        return f"{w.names(is_script_tracing)}() or {w.names(module, 'fx_tracer')}.{flag}"
     if name == "dispatch_modes" and not g.expected:
         return f"{w.names(torch._C._len_torch_dispatch_stack)}()"
     relation = "is not" if READERS[name].identity else "!="

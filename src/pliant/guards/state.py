@@ -17,7 +17,7 @@ from torch.autograd import forward_ad
 from pliant import config
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.sources import StateSource
-from pliant.torch_adapter import DeviceContext
+from pliant.torch_adapter import DeviceContext, is_fx_tracing, is_script_tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def _autocast() -> tuple[tuple[str, Any], ...]:
     return (*enabled, ("cache", torch.is_autocast_cache_enabled()))
 
 
-def _function_modes() -> tuple[type, ...]:
+def function_modes() -> tuple[type, ...]:
     """Types of the torch function modes on the stack, from the outermost in."""
     count = torch._C._len_torch_function_stack()
     return tuple(type(torch._C._get_function_stack_at(i)) for i in range(count)) if count else ()
@@ -73,13 +73,19 @@ def nan_checks() -> bool:
     return torch.is_anomaly_enabled() and torch.is_anomaly_check_nan_enabled()
 
 
+def tracing() -> str:
+    """Which tracer of PyTorch records what the program runs; empty if none does."""
+    return "torch.jit.trace" if is_script_tracing() else "torch.fx" if is_fx_tracing() else ""
+
+
 READERS: dict[str, Reader] = {
     "grad_enabled": Reader(torch.is_grad_enabled, "call it in one grad mode, or compile one function for each"),
     "inference_mode": Reader(torch.is_inference_mode_enabled, "call it always inside or always outside inference_mode"),
     "autocast": Reader(_autocast, "enter autocast inside the compiled function"),
     "default_dtype": Reader(torch.get_default_dtype, "set the default dtype once, before the first call", True),
-    "function_modes": Reader(_function_modes, "enter torch function modes inside the compiled function"),
+    "function_modes": Reader(function_modes, "enter torch function modes inside the compiled function"),
     "dispatch_modes": Reader(dispatch_modes, "none: calls under torch dispatch modes run eagerly"),
+    "tracing": Reader(tracing, "none: calls that a tracer records run eagerly"),
     "default_device": Reader(_default_device, "set the default device once, before the first call"),
     "deterministic": Reader(
         torch.are_deterministic_algorithms_enabled, "choose deterministic algorithms once, at start"
@@ -94,8 +100,23 @@ READERS: dict[str, Reader] = {
 # mode, so its type is in "function_modes" already.
 ALWAYS = (
     "grad_enabled", "inference_mode", "autocast", "default_dtype", "function_modes", "dispatch_modes", "deterministic",
-    "transforms", "dual_level", "config",
+    "transforms", "dual_level", "tracing", "config",
 )  # fmt: skip
+
+# Checked before any tensor is looked at, which these would see.
+WATCHERS = frozenset(("function_modes", "dispatch_modes", "tracing"))
+
+
+def observers() -> str:
+    """What around the call is to see each operator, which compiled code does not show; empty if nothing is."""
+    if found := tracing():
+        return f"{found} records it"
+    modes = [mode for mode in (*function_modes(), *dispatch_modes()) if mode is not DeviceContext]
+    if modes:
+        return f"it is called in the mode {modes[-1].__qualname__}"
+    if transform_level():
+        return "it is called in a transform of torch.func"
+    return "it is called in forward-mode differentiation" if dual_level() >= 0 else ""
 
 
 def state_guards(names: tuple[str, ...] = ALWAYS) -> list[Guard]:

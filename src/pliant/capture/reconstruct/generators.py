@@ -7,6 +7,7 @@ Out:    its expression; `RECIPES` by type.
 from __future__ import annotations
 
 import types
+from typing import Any
 
 from pliant.capture.bytecode.resume import generator_code, point_at, resume_freevars
 from pliant.capture.carried import (
@@ -104,6 +105,15 @@ def _counted_turns(b: Statements, obj: CountedTurns) -> str:
 
 def _numbered(b: Statements, obj: Numbered) -> str:
     return b.bind(obj, f"enumerate({b.items((obj.items, obj.count))})", hint="iterator")
+
+
+def is_lazy(obj: Any) -> bool:
+    """Whether code of the program runs once somebody asks the object for items."""
+    return isinstance(obj, (map, filter)) or type(obj) is TracedGenerator and not obj.finished
+
+
+def name_of_lazy(obj: Any) -> str:
+    return obj.frame.name if type(obj) is TracedGenerator else type(obj).__name__
 
 
 RECIPES: dict[type, Recipe] = {

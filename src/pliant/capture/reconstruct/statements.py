@@ -46,7 +46,7 @@ class Statements(abc.ABC):
         self.names = writer.names
         self.trace = trace
         self.writer = writer
-        self._outputs = outputs
+        self.outputs = outputs
         self._made: dict[int, str] = {}
         self._deferred: collections.deque[Callable[[], None]] = collections.deque()
         self.keep: list[Any] = []  # ids stay unique while these live
@@ -72,7 +72,7 @@ class Statements(abc.ABC):
     def _existing(self, obj: Any) -> str | None:
         trace, key = self.trace, id(obj)
         if key in trace.outputs:
-            return self._outputs[trace.outputs[key]]
+            return self.outputs[trace.outputs[key]]
         if key in trace.input_of:
             return self.writer.read(trace.inputs[trace.input_of[key]].source)
         if key in trace.origins:
