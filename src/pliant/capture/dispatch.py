@@ -241,11 +241,7 @@ class Dispatcher:
         if self.given_up:
             self.tell(f"it could not be captured {_GIVE_UP_AFTER} times: {self.given_up}", "given-up")
             return False
-        if self._may_compile(args, kwargs):
-            return True
-        if stance.current() not in stance.EAGER_ON_MISS:
-            self.tell("the recompile limit is reached", "recompile-limit")
-        return False
+        return self._may_compile(args, kwargs)
 
     def _may_compile(self, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         if not self.entries:

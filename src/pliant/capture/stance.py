@@ -26,7 +26,6 @@ Stance = Literal[
 # The first call of a function runs eagerly and tells the sizes that the second one is compared with.
 EAGER_FIRST: frozenset[Stance] = frozenset(("eager_then_compile", "aot_eager_then_compile"))
 # A call that no entry serves runs eagerly because the program says so.
-EAGER_ON_MISS: frozenset[Stance] = frozenset(("force_eager", "eager_on_recompile"))
 
 
 class Dispatching(Protocol):
