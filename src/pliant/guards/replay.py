@@ -8,6 +8,7 @@ Holds:  a probe has the reads that the statement needs, and the tests of what th
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,7 +21,6 @@ Probe = Callable[[Sequence[Any], dict[str, Any]], bool]
 
 # What makes it safe to read on from a value.
 _BASIC = frozenset((Kind.TYPE, Kind.NUMBER_TYPE, Kind.IDENTITY, Kind.EQUALS, Kind.TENSOR, Kind.TYPE_LOOKUP))
-_WORDS = re.compile(r"[A-Za-z_]\w*")
 
 
 class Replay:
@@ -69,13 +69,15 @@ class Replay:
                 if equals and name in wanted:
                     chosen.append(i)
                     wanted |= self._variables(text)
-            elif step.guard.kind in _BASIC and not wanted.isdisjoint(self._variables(step.text)):
+            elif step.guard.kind in _BASIC and not wanted.isdisjoint(named := self._variables(step.text)):
                 chosen.append(i)
+                wanted |= named
         return chosen[::-1]
 
     def _variables(self, text: str) -> set[str]:
         """The local variables in the text."""
-        return {word for word in _WORDS.findall(text) if word in self._assigned}
+        found = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+        return found & self._assigned
 
     def _define(self, name: str, lines: Sequence[str]) -> Any:
         text = f"def {name}(args, kwargs):\n" + "".join(f"    {line}\n" for line in lines)
