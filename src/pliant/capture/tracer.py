@@ -10,6 +10,7 @@ Reads on: `attempt.py` (the capture), `frame.py` (the loop), `opcodes/`, `calls.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 import types
@@ -56,6 +57,7 @@ from pliant.capture.value_kinds import (
     MUTABLE_CONTAINERS,
     PLAIN_TYPES,
     concrete,
+    is_hashed_by_identity,
     is_numpy_scalar,
     standard_globals,
     tuple_of,
@@ -331,8 +333,11 @@ class Tracer:
                 if computes_plainly(self, key):
                     break
                 raise GraphBreak("unknown-object", f"a {type(key).__name__} with its own {name} as a key")
-        if type(key).__hash__ is object.__hash__:  # type: ignore[comparison-overlap]
+        if is_hashed_by_identity(key):
             self.world.note_identity(key)
+        elif self.world.is_foreign(key):
+            for name in _fields_compared(type(key)):
+                self.hashable(self.get_attr(key, name))
         return key
 
     def internalize(self, value: Any, within: frozenset[int] = frozenset()) -> Any:
@@ -415,6 +420,12 @@ def _no_handler(frame: Frame, op: Op) -> NoReturn:
 def _generated_eq(cls: type) -> bool:
     """Comparison written by dataclasses or by PyTorch: reads only its own fields."""
     return hasattr(cls, "__dataclass_fields__") or cls.__module__.partition(".")[0] in ("torch", "enum", "collections")
+
+
+def _fields_compared(cls: type) -> list[str]:
+    """What the hash and the comparison that a dataclass wrote read."""
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    return [one.name for one in fields if one.compare or one.hash]
 
 
 def _safe_outside(value: Any) -> bool:

@@ -97,6 +97,11 @@ SENTINEL_TYPES = tuple(type(vars(dataclasses)[name]) for name in ("MISSING", "_H
 PLAIN_TYPES: dict[type, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
+def is_hashed_by_identity(value: Any) -> bool:
+    cls: Any = type(value)
+    return cls.__hash__ is object.__hash__
+
+
 def class_name(value: Any) -> str:
     """The name of the value's class as the program knows it."""
     return PLAIN_TYPES.get(type(value), type(value)).__name__  # type: ignore[no-any-return]

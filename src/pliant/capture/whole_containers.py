@@ -91,7 +91,9 @@ def _traced_key(world: World, key: Any) -> Any:
     if isinstance(key, weakref.ref):
         world.set_origin(key, held(key, "reference"))
     elif not isinstance(key, IDENTITY_TYPES) and _is_itself(key):
-        return world.bring(key, ReferentSource(held(weakref.ref(key), type(key).__name__)))
+        traced = world.bring(key, ReferentSource(held(weakref.ref(key), type(key).__name__)))
+        world.note_identity(traced)
+        return traced
     return key
 
 

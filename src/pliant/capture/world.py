@@ -29,6 +29,7 @@ from pliant.capture.value_kinds import (
     MUTABLE_CONTAINERS,
     SYMBOLIC_TYPES,
     concrete,
+    is_hashed_by_identity,
 )
 from pliant.capture.whole_containers import copy_in, plain_key
 from pliant.graph.fake_tensor import FakeTensor
@@ -247,7 +248,16 @@ class World:
             return int.__index__(key)
         if type(key) in SYMBOLIC_TYPES:
             return concrete(key)
+        self._fix_key(key)
         return key
+
+    def _fix_key(self, key: Any) -> None:
+        """A container from outside knows the object itself."""
+        if type(key) is tuple:
+            for one in key:
+                self._fix_key(one)
+        elif type(key) is not str and is_hashed_by_identity(key) and (source := self.source_of(key)) is not None:
+            self.guard(source, Kind.IDENTITY, key)
 
     def contains(self, mapping: Any, key: Any) -> bool:
         """Whether a foreign dict, or a set without changes, has the key."""

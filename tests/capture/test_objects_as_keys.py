@@ -1,0 +1,76 @@
+"""Objects that are equal to themselves alone, looked up in dicts and sets: guarded by identity, or as different ones."""
+
+import collections
+import dataclasses
+
+import pytest
+import torch
+
+import pliant
+
+
+class Plain:
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    a: int
+
+
+A, B = Plain(), Plain()
+TABLE = {A: 1, B: 2, Point(1): 5, Point(2): 6, (A, 1): 11, (B, 1): 12}
+SET, LIST = {A}, [A]
+COUNTS = collections.defaultdict(lambda: 3, {A: 1, B: 2})
+ORDERED = collections.OrderedDict(TABLE)
+
+OUTSIDE = {
+    "item": lambda x, o: x * TABLE[o],
+    "get": lambda x, o: x * TABLE.get(o, 7) + (o in TABLE),
+    "set": lambda x, o: x + (o in SET),
+    "defaultdict": lambda x, o: x * COUNTS.get(o, 0),
+    "ordered": lambda x, o: x * ORDERED.get(o, 4),
+    "copy": lambda x, o: x * dict(TABLE).get(o, 9),
+    "iterated": lambda x, o: x * sum(v for k, v in TABLE.items() if k == o),
+    "in a tuple": lambda x, o: x * TABLE.get((o, 1), 8),
+    "list": lambda x, o: x + (o in LIST) + LIST.count(o),
+    "made here": lambda x, o: x * {A: 1, B: 2}.get(o, 3),
+}
+PAIRS = {
+    "dict": lambda x, o, p: x + {o: 1}.get(p, 5),
+    "set": lambda x, o, p: x + len({o, p}),
+    "fromkeys": lambda x, o, p: x + len(dict.fromkeys([o, p])),
+    "equal": lambda x, o, p: x + (o == p),
+    "index": lambda x, o, p: x + [p, o].index(o),
+}
+
+
+def check(program, calls):
+    pliant.reset()
+    compiled, x = pliant.compile(program, backend="eager"), torch.ones(2)
+    for arguments in calls:
+        assert torch.equal(compiled(x, *arguments), program(x, *arguments))
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_looked_up_outside(name):
+    absent = [] if name == "item" else [(Plain(),)]
+    check(OUTSIDE[name], [(A,), (B,), (A,), *absent])
+    if name in ("item", "get", "copy", "iterated"):
+        check(OUTSIDE[name], [(Point(1),), (Point(2),), (Point(1),)])
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_looked_up_among_each_other(name):
+    check(PAIRS[name], [(A, B), (A, A), (A, B)])
+    check(PAIRS[name], [(A, A), (A, B), (A, A)])
+    check(PAIRS[name], [(Point(1), Point(2)), (Point(1), Point(1)), (Point(2), Point(1))])
+    check(PAIRS[name], [(torch.ones(1), torch.ones(1)), (tensor := torch.ones(1), tensor)]) if name in (
+        "dict",
+        "set",
+    ) else None
+
+
+def test_new_objects_are_no_recompile():
+    check(PAIRS["dict"], [(Plain(), Plain()) for _ in range(4)])
+    assert pliant.stats()["recompiles"] == 0
