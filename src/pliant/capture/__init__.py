@@ -6,7 +6,7 @@ Interpretation:       bytecode/ (decoded, normalised, assembled), attempt (one c
                       calls, attributes, attribute_stores, operators, subscripts, iteration, handlers/ (C functions and
                       effects, by table), generators, class_statements, plain_methods, rewritten.
 The world outside:    world (reads under guards, buffered writes), bringing (the traced form of a value), whole_containers,
-                      made_again, inputs, identity, snapshots, settings, value_kinds.
+                      constant_items, structural_classes, made_again, inputs, identity, snapshots, settings, value_kinds.
 The graph:            recorder, torch_calls, regions, autodiff/, arrays, overrides, symbol_nodes, tensor_index,
                       tensor_errors, number_domains, varying_text.
 Its end:              trace (what a capture found), collect, entry, reconstruct/, noted (events).

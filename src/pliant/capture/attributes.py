@@ -253,7 +253,7 @@ def _plain_class_value(t: Tracer, cls: type, found: Any, name: str) -> Any:
     owner = next(base for base in cls.__mro__ if name in base.__dict__ or t.world.slot_get(base, name) is not MISSING)
     if t.world.is_made(owner) or t.world.slot_get(owner, name) is not MISSING:
         return found
-    return t.world.bring(found, DictAttributeSource(held(owner, owner.__qualname__), name))
+    return t.world.bring(found, DictAttributeSource(t.world.class_source(owner), name))
 
 
 def _compute_once(t: Tracer, found: functools.cached_property[Any], obj: Any) -> Any:
@@ -292,6 +292,7 @@ def bring_class(t: Tracer, obj: Any) -> type:
     if is_array(obj):
         return class_of(obj)  # type: ignore[no-any-return]
     cls = obj.__class__ if type(obj) is FakeTensor else _PYTHON_NUMBER.get(type(obj), type(obj))
+    t.world.fix_class(cls)
     t.world.set_origin(cls, held(cls, cls.__qualname__))
     return cls
 

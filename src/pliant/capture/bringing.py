@@ -19,6 +19,7 @@ from pliant.capture.arrays import can_be_traced, real_tensor, wrap
 from pliant.capture.carried import Carried
 from pliant.capture.constant_items import bring_items
 from pliant.capture.made_again import MADE_AGAIN
+from pliant.capture.structural_classes import know_by_parts
 from pliant.capture.value_kinds import (
     CONSTANT_TYPES,
     IDENTITY_TYPES,
@@ -70,7 +71,7 @@ def traced_form(world: World, value: Any, source: Source) -> Any:
         world.guard(source, Kind.RANGE, (value.start, value.stop, value.step))
         return value
     if cls is types.FunctionType and _is_made_per_call(value, source):
-        return _bring_function(world, value, source)
+        return bring_function(world, value, source)
     if cls is functools.partial:  # may be made anew for each call: a call of it reads what it holds
         world.known_by_parts[id(value)] = value
         return _bring_object(world, value, source)
@@ -91,7 +92,8 @@ def _bring_object(world: World, value: Any, source: Source) -> Any:
     if known is not None and known != source:
         world.guard(source, Kind.SAME_AS, known)
         return world.resolve(value)
-    world.guard(source, Kind.TYPE, cls)
+    if not know_by_parts(world, cls, source):
+        world.guard(source, Kind.TYPE, cls)
     if cls.__name__ == "ndarray" and can_be_traced(value):
         return _bring_array(world, value, source)
     if cls is Carried:
@@ -111,7 +113,7 @@ def _bring_array(world: World, value: Any, source: Source) -> Any:
     return array
 
 
-def _bring_function(world: World, value: types.FunctionType, source: Source) -> Any:
+def bring_function(world: World, value: types.FunctionType, source: Source) -> Any:
     """A function that was defined by another one, and may be defined anew for each call: known by its code."""
     known = world.source_of(value)
     if known is not None and known != source:
@@ -148,8 +150,11 @@ def _bring_tuple(world: World, value: tuple[Any, ...], source: Source) -> Any:
 
 def _is_made_per_call(function: types.FunctionType, source: Source) -> bool:
     """Whether a function was defined inside another one and came as an argument."""
-    if not _LOCAL.search(function.__qualname__) or function.__dict__ or markers.is_marked(function):
-        return False
     module = function.__globals__.get("__name__")
     ours = isinstance(module, str) and module.partition(".")[0] in ("torch", "pliant")  # which are not interpreted
-    return not ours and isinstance(root_of(source), (ArgSource, KwargSource))
+    return not ours and isinstance(root_of(source), (ArgSource, KwargSource)) and is_defined_inside(function)
+
+
+def is_defined_inside(function: types.FunctionType) -> bool:
+    """Whether a function was defined inside another one, and nothing is said about it besides."""
+    return bool(_LOCAL.search(function.__qualname__)) and not function.__dict__ and not markers.is_marked(function)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import threading
+import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,6 +87,7 @@ class DynamicPolicy:
     _lengths: dict[Source, set[int]] = field(default_factory=dict)
     _one: set[Source] = field(default_factory=set)
     _items: dict[Source, tuple[tuple[int | float | None, ...], set[int]]] = field(default_factory=dict)
+    _classes: dict[Source, weakref.ref[type]] = field(default_factory=dict)
     _called: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -180,6 +182,11 @@ class DynamicPolicy:
             seen = self._lengths.setdefault(source, set())
             seen.add(length)
             return len(seen) > (_FEW_LENGTHS if length <= _LONGEST_BY_TURN else 1)
+
+    def class_varies(self, source: Source, cls: type) -> bool:
+        """Whether earlier captures saw an object of another class here."""
+        with self._lock:
+            return self._classes.setdefault(source, weakref.ref(cls))() is not cls
 
     def varying_items(self, source: Source, values: Sequence[Any]) -> frozenset[int]:
         """Places of a list or tuple at which earlier captures saw other numbers."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from pliant.capture import structural_classes
 from pliant.capture.bringing import traced_form
 from pliant.capture.carried import Carried
 from pliant.capture.endings import check_let_go
@@ -75,6 +76,7 @@ class World:
         self._told_apart: dict[int, Any] = {}  # by id: objects of which it matters which ones they are
         self._owner_of_dict: dict[int, Any] = {}
         self._lookups: dict[tuple[type, str], tuple[Any]] = {}
+        self.class_sources: dict[type, Source] = {}  # of classes that are known by what they hold
         self.known_by_parts: dict[int, Any] = {}  # functions and partials
         self.made: dict[int, Any] = {}  # functions and classes that the trace itself defined
 
@@ -419,6 +421,9 @@ class World:
     # ---- classes
     def type_lookup(self, cls: type, name: str) -> Any:
         """First hit of `name` along the MRO (raw, unbound), or MISSING, under a guard if the class can change."""
+        if cls in self.class_sources and not self._slot_changes:
+            return structural_classes.lookup(self, cls, name)
+        self.fix_class(cls)
         found = self._lookups.get((cls, name))
         if found is not None:
             return found[0]
@@ -440,6 +445,15 @@ class World:
         if known and isinstance(value, (types.FunctionType, property, classmethod, staticmethod)):
             self.set_origin(value, held(value, f"{owner.__qualname__}.{name}"))
         return value
+
+    def fix_class(self, cls: type) -> None:
+        """The class itself matters, not only what it holds."""
+        place = self.class_sources.pop(cls, None)
+        if place is not None:
+            self.guard(place, Kind.IDENTITY, cls)
+
+    def class_source(self, cls: type) -> Source:
+        return self.class_sources.get(cls) or held(cls, cls.__qualname__)
 
     def _stored_in_class(self, cls: type, name: str, owner: type | None) -> Any:
         """What the trace stored first along the MRO, before what `owner` has; None if it stored nothing there."""

@@ -89,9 +89,10 @@ def _check_class(t: Tracer, value: Any, wanted: Any) -> bool:
         claimed = cls if issubclass(cls, wanted) else t.get_attr(value, "__class__")
         _guard_relation(t, claimed, wanted)
         return isinstance(claimed, type) and issubclass(claimed, wanted)
-    _ask_subclass_hook(t, wanted, attributes.bring_class(t, value))
+    own = cls if cls in t.world.class_sources and cls is not wanted else attributes.bring_class(t, value)
+    _ask_subclass_hook(t, wanted, own)
     found = bool(t.native(isinstance, value, wanted))
-    _guard_relation(t, attributes.bring_class(t, value), wanted)
+    _guard_relation(t, own, wanted)
     return found
 
 

@@ -1,0 +1,100 @@
+"""Classes that are made at run time, one for each object (parametrized modules): known by what they hold.
+
+In:     an object that the call was given, whose class no name leads to; at an earlier capture it was of another class.
+Out:    guards under which another class does the same: its one base, its names, and what each of them is.
+Holds:  once a class is known so, `World.type_lookup` finds what it holds there, or asks its base; where the program
+        gets hold of the class itself, the object's class is that one (`World.fix_class`).
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+from pliant.capture.value_kinds import CONSTANT_TYPES
+from pliant.guards.kinds import MISSING, Kind
+from pliant.guards.parts import dict_of, root_of
+from pliant.guards.sources import ArgSource, AttributeSource, DictAttributeSource, KwargSource, Source, TypeSource
+
+if TYPE_CHECKING:
+    from pliant.capture.world import World
+
+_TPFLAGS_HEAPTYPE = 1 << 9
+_MANY = 32  # names in a class that was made for an object
+_CONSTANTS = CONSTANT_TYPES | {int, float}
+_ACCESSORS: dict[type, tuple[str, ...]] = {
+    property: ("fget", "fset", "fdel"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+}
+
+
+def know_by_parts(world: World, cls: type, source: Source) -> bool:
+    """Guard the class of the value of a source by what it holds; False if it has to be this one."""
+    place, known = TypeSource(source), world.class_sources.get(cls)
+    if known is not None:
+        world.guard(place, Kind.SAME_AS, known)
+        return True
+    if not isinstance(root_of(source), (ArgSource, KwargSource)) or not _is_made_at_run_time(cls):
+        return False
+    if not world.inputs.policy.class_varies(source, cls):
+        return False
+    world.class_sources[cls] = place
+    world.guard(TypeSource(place), Kind.IDENTITY, type)
+    for name, expected in (
+        ("__bases__", cls.__bases__),
+        ("__name__", cls.__name__),
+        ("__qualname__", cls.__qualname__),
+    ):
+        world.guard(AttributeSource(place, name), Kind.EQUALS, expected)
+    world.guard(dict_of(place), Kind.KEYS, tuple(cls.__dict__))
+    for name, value in cls.__dict__.items():
+        if type(value) not in _CONSTANTS:
+            _guard_member(world, value, DictAttributeSource(place, name))
+    world.type_lookup(cls, "__class__")  # any name: the bases of its base stay as they are
+    return True
+
+
+def lookup(world: World, cls: type, name: str) -> Any:
+    """The first value along the bases of such a class."""
+    found = cls.__dict__.get(name, MISSING)
+    if found is MISSING:
+        return world.type_lookup(cls.__bases__[0], name)
+    if type(found) in _CONSTANTS:
+        world.guard(DictAttributeSource(world.class_sources[cls], name), Kind.EQUALS, found)
+    return found
+
+
+def _is_made_at_run_time(cls: Any) -> bool:
+    """Whether it is a plain class of one base, all of Python, that its module does not have under its name."""
+    if type(cls) is not type or len(cls.__bases__) != 1 or len(cls.__dict__) > _MANY:
+        return False
+    if not all(base is object or base.__flags__ & _TPFLAGS_HEAPTYPE for base in cls.__mro__):
+        return False
+    found: Any = sys.modules.get(cls.__dict__.get("__module__"))  # type: ignore[arg-type]
+    for name in cls.__qualname__.split("."):
+        found = getattr(found, "__dict__", {}).get(name)
+    return found is not cls
+
+
+def _guard_member(world: World, value: Any, place: Source) -> None:
+    if type(value) is types.GetSetDescriptorType:  # of its instances' `__dict__` and `__weakref__`
+        world.guard(place, Kind.TYPE, type(value))
+    elif type(value) in _ACCESSORS:
+        world.guard(place, Kind.TYPE, type(value))
+        world.set_origin(value, place)
+        for name in _ACCESSORS[type(value)]:
+            _guard_function(world, getattr(value, name), AttributeSource(place, name))
+    else:
+        _guard_function(world, value, place)
+
+
+def _guard_function(world: World, value: Any, place: Source) -> None:
+    """By its code and what it closes over, if it was defined for the class."""
+    from pliant.capture.bringing import bring_function, is_defined_inside
+
+    if type(value) is types.FunctionType and is_defined_inside(value):
+        bring_function(world, value, place)
+    else:
+        world.guard(place, Kind.IDENTITY, value)
