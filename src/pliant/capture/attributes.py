@@ -22,9 +22,10 @@ import torch
 
 from pliant.capture.arrays import array_attribute, class_of, is_array
 from pliant.capture.generators import TracedGenerator, own
-from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised
 from pliant.capture.identity import TracedId
-from pliant.capture.trace import DELETED
+from pliant.capture.trace import DELETED, BreakReason
+from pliant.capture.tracebacks import LOST
 from pliant.capture.value_kinds import CONSTANT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
 from pliant.capture.varying_text import Text
 from pliant.capture.world import World
@@ -99,6 +100,8 @@ def _attribute(t: Tracer, obj: Any, name: str) -> Any:
         return super_attr(t, obj.__thisclass__, obj.__self__, name)
     if issubclass(cls, type):
         return _class_attribute(t, obj, name)
+    if cls is types.FrameType and name in LOST and not t.world.is_foreign(obj):
+        raise CannotCapture(BreakReason("cannot-rebuild", f"`{name}` of the frame of a traceback", t.location()))
     if is_array(obj):
         return array_attribute(t, obj, name)
     return _object_attribute(t, obj, name)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.modules.module as nn_module
 
-from pliant.capture import arrays, class_statements, handlers, marked
+from pliant.capture import arrays, class_statements, handlers, marked, tracebacks
 from pliant.capture.attributes import bring_class
 from pliant.capture.frame import Frame, Returned
 from pliant.capture.generators import OURS, TracedGenerator
@@ -418,7 +418,12 @@ def _call_module(
         return inline(t, torch.nn.Module._call_impl, (module, *args), kwargs, linked)  # type: ignore[arg-type]
     if module.__dict__.get("_compiled_call_impl") is not None:
         t.world.dict_get(t.world.instance_dict(module), "_compiled_call_impl")
-    return call(t, t.get_attr(module, "forward"), args, kwargs, linked)
+    try:
+        return call(t, t.get_attr(module, "forward"), args, kwargs, linked)
+    except Raised as raised:
+        if not t.world.is_foreign(raised.error):
+            tracebacks.passed_module(raised.error)
+        raise
 
 
 def _calls_as_torch_does(t: Tracer, cls: type) -> bool:

@@ -9,7 +9,6 @@ Holds:  the hot path is one call of the most recently used entry. `dispatcher_of
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import types
@@ -18,11 +17,11 @@ from typing import Any
 
 import torch
 
-from pliant.capture import spelled_out
 from pliant.capture.dispatch import DISPATCHER, Compilation, Dispatcher
-from pliant.capture.entry import GENERATED, Entry
+from pliant.capture.entry import Entry
 from pliant.capture.markers import ORIGINAL, is_ours
 from pliant.capture.roots import CallableRoot
+from pliant.capture.tracebacks import OWN_CODE, hide_frames
 from pliant.guards.codegen import MISS
 from pliant.guards.state import tracing
 from pliant.source import SourceLocation
@@ -47,29 +46,10 @@ def make_callable(dispatcher: Dispatcher) -> Callable[..., Any]:
     return compiled
 
 
-# Frames that the program does not have.
-RESUMES: set[types.CodeType] = set()  # what calls these stands for the same frame of the program
-OWN_CODE = {
+OWN_CODE.update(
     method.__code__
     for method in (Dispatcher.call, Dispatcher.miss, Dispatcher._eagerly, Dispatcher._capture_and_run, Entry.attempt)
-}
-
-
-def hide_frames(error: BaseException) -> None:
-    """Take frames of ours out of the traceback: they hold what the program no longer holds, perhaps the error itself."""
-    last = error.__traceback__
-    while last is not None and (step := last.tb_next) is not None:
-        if _is_ours(step) or step.tb_next is not None and step.tb_next.tb_frame.f_code in RESUMES:
-            last.tb_next = step.tb_next
-            with contextlib.suppress(RuntimeError):  # it handles the error just now
-                step.tb_frame.clear()
-        else:
-            last = step
-
-
-def _is_ours(step: types.TracebackType) -> bool:
-    code = step.tb_frame.f_code
-    return code in OWN_CODE or code.co_filename.startswith(GENERATED) or code.co_filename == spelled_out.__file__
+)
 
 
 def compiled_callable(fn: Callable[..., Any], compilation: Compilation) -> Callable[..., Any]:

@@ -48,6 +48,7 @@ from pliant.capture.trace import (
     SetItem,
     Trace,
 )
+from pliant.capture.tracebacks import GENERATED, hiding
 from pliant.graph.contracts import WROTE, CapturedGraph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards import alike
@@ -143,7 +144,6 @@ class CallShape:
 
 _PROBES = 2
 _serial = itertools.count()
-GENERATED = "<pliant "  # how the names of files of generated code start
 
 
 def make_entry(
@@ -504,6 +504,8 @@ class _Body:
             known = f", {self.values.value(inner.generator)}" if inner.generator is not None else ""
             rest = f"{self.values.hold(stepped)}(lambda: {rest}{known})" + "[0]" * (form is not Form.NEXT)
         called = f"(lambda take: lambda: {rest})([{', '.join([*reversed(values), function])}].pop)"
+        if program.ops[program.index_of(frame.offset)].handler is not None:  # the program can see the traceback
+            called = f"{self.values.hold(hiding)}({called})"
         return f"iter({called}, {self.values.hold(END)})" if form is Form.NEXT else called
 
     def _step(self, frame: FrameState, stack: list[Any], again: bool = False) -> tuple[str, list[str]]:

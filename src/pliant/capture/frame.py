@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pliant.capture import spelled_out
+from pliant.capture import spelled_out, tracebacks
 from pliant.capture.bytecode.decode import Op, Program, decode
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.trace import TRACEBACK
@@ -138,8 +138,9 @@ class Frame:
 
     def throw(self, error: BaseException) -> Returned | Yielded:
         """Go on with an exception raised at the current (yield) operation."""
-        error.__traceback__ = TRACEBACK
-        self._unwind(Raised(error), self.op)
+        raised = Raised(error)
+        raised.has_context = True
+        self._unwind(raised, self.op)
         return self.run()
 
     def delegate(self) -> Any:
@@ -168,10 +169,10 @@ class Frame:
         """Go to the handler that covers the operation, as the exception table says; without one, leave."""
         handler = op.handler
         error = raised.error
-        if error.__traceback__ is None:  # raised just now
-            error.__traceback__ = TRACEBACK
+        if error.__traceback__ is None and not raised.has_context:  # raised just now
             if error.__context__ is None and error is not self.tracer.current_exception:
                 error.__context__ = self.tracer.handling()
+        self._note_passing(error, op)
         if handler is None:
             raised.where = raised.where or self.location()
             try:
@@ -183,6 +184,14 @@ class Frame:
             self.stack.append(op.offset // 2)
         self.stack.append(raised.error)
         self.ip = handler.target
+
+    def _note_passing(self, error: BaseException, op: Op) -> None:
+        """CPython adds an entry to the traceback, but not where an exception is raised again."""
+        raises_again = op.name == "RERAISE" or op.name == "RAISE_VARARGS" and op.arg == 0
+        if self.tracer.world.is_foreign(error):
+            error.__traceback__ = error.__traceback__ or TRACEBACK
+        elif not raises_again or error.__traceback__ is None:
+            tracebacks.passed(error, self.code, self.globals, op.offset, op.line or self.code.co_firstlineno)
 
     # ---- small helpers of handlers
     def push(self, value: Any) -> None:

@@ -139,3 +139,4 @@ class Raised(Exception):
         super().__init__(error)
         self.error = error
         self.where: SourceLocation | None = None  # in the innermost frame that it left
+        self.has_context = False  # it was raised elsewhere, perhaps without an entry in its traceback

@@ -49,7 +49,6 @@ from pliant.capture.plain_methods import computes_plainly
 from pliant.capture.recorder import Recorder
 from pliant.capture.tensor_errors import error_of_eager
 from pliant.capture.trace import (
-    TRACEBACK,
     BreakReason,
     Draw,
 )
@@ -164,7 +163,7 @@ class Tracer:
         self.hook_ids = 0  # keys of hooks that were taken
         self.message: Message | None = None  # of a check, while it is made
         self.skipped: FakeTensor | None = None  # whether the optimizer's step that is traced does nothing
-        self.carrying: tuple[BaseException, BaseException | None, bool] | None = None
+        self.carrying: tuple[BaseException, BaseException | None, bool, types.TracebackType | None] | None = None
         self.failure: CannotCapture | None = None
         self.active = True  # whether what the program does still counts
 
@@ -260,15 +259,17 @@ class Tracer:
         error.__traceback__ = None
         carried, self.carrying = self.carrying, None
         if carried is not None and carried[0] is error:
-            error.__context__, error.__suppress_context__ = carried[1:]
-            error.__traceback__ = TRACEBACK  # where it was raised it got its context
-        elif error is not self.current_exception:
+            error.__context__, error.__suppress_context__, error.__traceback__ = carried[1:]
+            found = Raised(error)
+            found.has_context = True  # where it was raised it got it
+            return found
+        if error is not self.current_exception:
             error.__context__ = self.current_exception if isinstance(error, StopIteration) else self.handling()
         return Raised(error)
 
     def carried(self, error: BaseException) -> BaseException:
         """The exception for C code to carry. Python chains it to what the interpreter itself handles, so its context is kept."""
-        self.carrying = error, error.__context__, error.__suppress_context__
+        self.carrying = error, error.__context__, error.__suppress_context__, error.__traceback__
         return error
 
     def handling(self) -> BaseException | None:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
-from pliant.capture.trace import TRACEBACK
 
 # Builtin base -> (statement that makes an instance without user code, then statements that fill it)
 _BASES: dict[type, tuple[Recipe, Callable[[Statements, Any, str], None]]] = {}
@@ -100,7 +99,7 @@ def _fill_exception(b: Statements, obj: BaseException, name: str) -> None:
             if getattr(obj, kept) is not None:
                 b.fill(lambda k=kept: f"{name}.{k} = {b.value(getattr(obj, k))}")  # type: ignore[misc]
     if obj.__traceback__ is not None:
-        b.lines.append(f"{name}.__traceback__ = {b.hold(TRACEBACK)}")
+        b.lines.append(f"{name}.__traceback__ = {b.value(obj.__traceback__)}")
     if obj.__cause__ is not None:
         b.fill(lambda: f"{name}.__cause__ = {b.value(obj.__cause__)}")
     if obj.__context__ is not None:

@@ -39,6 +39,7 @@ from pliant.capture.standing_iterators import (
     of_changed,
     put_at,
 )
+from pliant.capture.tracebacks import copied
 from pliant.capture.varying_text import Text
 
 
@@ -273,6 +274,14 @@ def _string_io(b: Statements, obj: io.StringIO) -> str:
     return name
 
 
+def _traceback(b: Statements, obj: types.TracebackType) -> str:
+    return b.bind(obj, f"{b.hold(copied)}({b.hold(obj)})", hint="traceback")
+
+
+def _held(b: Statements, obj: Any) -> str:
+    return b.hold(obj)
+
+
 def _lock(b: Statements, obj: Any) -> str:
     if not obj.acquire(blocking=False):
         raise CannotReconstruct("locked", obj)
@@ -360,6 +369,8 @@ RECIPES: dict[type, Recipe] = {
     types.BuiltinFunctionType: _builtin,
     types.MethodWrapperType: _method_wrapper,
     types.CellType: _cell,
+    types.TracebackType: _traceback,
+    types.FrameType: _held,  # of a traceback
     types.FunctionType: _function,
     staticmethod: _static,
     classmethod: _static,

@@ -1,0 +1,118 @@
+"""Tracebacks of exceptions that the traced program raises and handles, as CPython makes them.
+
+In:     the frames that an exception passes, with the operation that each of them was doing.
+Out:    `passed(error, ...)`: one more entry at the front of the exception's traceback. `hide_frames(error)`: real frames
+        that the program does not have are taken out.
+Holds:  an entry has the program's file, function, line and columns; its frame keeps the program's globals alive and nothing
+        else: no locals, no caller. What asks for those is not captured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import functools
+import inspect
+import os
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch.nn.modules.module as nn_module
+
+from pliant.capture import spelled_out
+
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# What the frame of an entry does not have as the program's had it.
+LOST = frozenset(("f_locals", "f_back", "f_lasti", "f_lineno", "f_trace", "clear"))
+
+
+def passed(error: BaseException, code: types.CodeType, namespace: dict[str, Any], offset: int, line: int) -> None:
+    """The exception went through a frame of the code. Frames of ours, which the program does not have, are left out."""
+    if not code.co_filename.startswith(_OWN):
+        error.__traceback__ = types.TracebackType(error.__traceback__, _frame(code, namespace), offset, line)
+
+
+def passed_module(error: BaseException) -> None:
+    """The exception went through the call of a module, whose own code is not interpreted."""
+    for code, offset, line in _module_calls():
+        passed(error, code, vars(nn_module), offset, line)
+
+
+def copied(traceback: types.TracebackType) -> types.TracebackType:
+    """The same entries: those of one exception may be changed."""
+    following = traceback.tb_next and copied(traceback.tb_next)
+    return types.TracebackType(following, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
+
+
+def _frame(code: types.CodeType, namespace: dict[str, Any]) -> types.FrameType:
+    """The frame of a generator that did not start."""
+    cells = tuple(types.CellType() for _ in code.co_freevars)
+    generator = types.FunctionType(_suspended(code), namespace, closure=cells)()
+    frame: types.FrameType = generator.gi_frame
+    return frame
+
+
+def _suspended(code: types.CodeType) -> types.CodeType:
+    """A code of the same name and places, whose call does nothing but make a generator."""
+    flags = code.co_flags | inspect.CO_GENERATOR | inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS
+    others = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+    opcodes = [dis.opmap["COPY_FREE_VARS"], len(code.co_freevars)] if code.co_freevars else []
+    opcodes += [dis.opmap["RETURN_GENERATOR"], 0]
+    opcodes += [dis.opmap["NOP"], 0] * ((len(code.co_code) - len(opcodes)) // 2)
+    return code.replace(
+        co_code=bytes(opcodes),
+        co_flags=flags & ~others,
+        co_argcount=0,
+        co_posonlyargcount=0,
+        co_kwonlyargcount=0,
+        co_exceptiontable=b"",
+    )
+
+
+@functools.cache
+def _module_calls() -> tuple[tuple[types.CodeType, int, int], ...]:
+    """From the inside out: where `forward` is called, if a module has no hooks, and where that is called."""
+    found = []
+    for function, which in ((nn_module.Module._call_impl, 0), (nn_module.Module._wrapped_call_impl, -1)):
+        calls = [i for i in dis.get_instructions(function) if i.opname == "CALL_FUNCTION_EX"]
+        call = calls[which]
+        found.append((function.__code__, call.offset, call.positions.lineno if call.positions else 0))
+    return tuple(found)  # type: ignore[arg-type]
+
+
+# Frames that the program does not have.
+RESUMES: set[types.CodeType] = set()  # what calls these stands for the same frame of the program
+OWN_CODE: set[types.CodeType] = set()
+GENERATED = "<pliant "  # how the names of files of generated code start
+
+
+def hide_frames(error: BaseException) -> None:
+    """Take frames of ours out of the traceback: they hold what the program no longer holds, perhaps the error itself."""
+    last = error.__traceback__
+    while last is not None and (step := last.tb_next) is not None:
+        if _is_ours(step) or step.tb_next is not None and step.tb_next.tb_frame.f_code in RESUMES:
+            last.tb_next = step.tb_next
+            with contextlib.suppress(RuntimeError):  # it handles the error just now
+                step.tb_frame.clear()
+        else:
+            last = step
+
+
+def _is_ours(step: types.TracebackType) -> bool:
+    code = step.tb_frame.f_code
+    return code in OWN_CODE or code.co_filename.startswith(GENERATED) or code.co_filename == spelled_out.__file__
+
+
+def hiding(call: Callable[[], Any]) -> Callable[[], Any]:
+    """Calls what lies behind a break, for a frame of the program that handles exceptions."""
+
+    def hidden() -> Any:
+        try:
+            return call()
+        except BaseException as error:
+            hide_frames(error)
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+            raise
+
+    return hidden
