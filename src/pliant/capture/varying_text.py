@@ -1,7 +1,7 @@
-"""Text that shows numbers which vary, as a value of the traced program.
+"""Text that shows numbers which vary, or tensors, as a value of the traced program.
 
-In:     texts and symbolic numbers that the program puts together (`format`, `%`, `+`, `join`).
-Out:    `Text`, which the entry makes with the numbers of the call.
+In:     texts, symbolic numbers and tensors that the program puts together (`format`, `%`, `+`, `join`).
+Out:    `Text`, which the entry makes with the numbers and tensors of the call.
 Holds:  it only flows (to output, results, attributes, messages). Whoever asks what it says gets a plain text, under guards
         on the numbers (`concrete`), or a break where only running the graph tells them.
 """
@@ -15,7 +15,9 @@ from typing import Any
 
 import torch
 
+from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.value_kinds import PLAIN_TYPES, concrete
+from pliant.graph.fake_tensor import FakeTensor
 
 # Formats that every number of a type has, whatever its value.
 _FORMAT = re.compile(r"(.?[<>=^])?[-+ ]?z?#?0?\d*[,_]?(\.\d+)?[bdoxXeEfFgG%]?")
@@ -35,13 +37,26 @@ class Shown:
         return self.spec % (number,) if self.percent else format(number, self.spec)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ShownTensor:
+    """A tensor as `str` shows it; `number` is a copy, which nothing changes."""
+
+    number: Any
+    spec: str = ""
+
+    def of(self, tensor: Any) -> str:
+        if isinstance(tensor, FakeTensor):
+            raise GraphBreak("data-dependent", "the text of a tensor is used")
+        return str(tensor)
+
+
 class Text:
     """A text that is made of texts and of numbers that vary."""
 
     __slots__ = ("parts",)
 
     def __init__(self, parts: Iterable[Any]) -> None:
-        self.parts: tuple[str | Shown, ...] = tuple(parts)
+        self.parts: tuple[str | Shown | ShownTensor, ...] = tuple(parts)
 
     def plain(self) -> str:
         return "".join([p if isinstance(p, str) else p.of(concrete(p.number)) for p in self.parts])
@@ -68,6 +83,10 @@ def _asked(name: str) -> Callable[..., Any]:
 for _name in "eq ne lt le gt ge hash len str repr format contains getitem iter mod rmod mul rmul".split():
     setattr(Text, f"__{_name}__", _asked(f"__{_name}__"))
 PLAIN_TYPES[Text] = str
+
+
+def text_of_tensor(copy: FakeTensor) -> Text:
+    return Text((ShownTensor(copy),))
 
 
 def text_of(number: Any, spec: Any, percent: bool = False) -> Text | None:

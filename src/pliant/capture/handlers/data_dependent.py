@@ -19,6 +19,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, handles
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
+from pliant.capture.varying_text import Text
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import check, is_unbacked, place
 from pliant.symbolic.sym_node import wrap_node
@@ -176,8 +177,10 @@ def _check_with(t: Tracer, args: Args, kwargs: Kwargs) -> None:
 def _message(t: Tracer, message: Any) -> str:
     if message is None:
         return _NO_MESSAGE
-    text: str = t.call(str, (t.call(message, (), {}),), {})
-    return text
+    text = t.call(str, (t.call(message, (), {}),), {})
+    if type(text) is not Text or t.message is None:
+        return text  # type: ignore[no-any-return]
+    return "".join([p if isinstance(p, str) else t.message.mark(p.number, p.spec) for p in text.parts])
 
 
 def _check_now(t: Tracer, error: Any, condition: Any, message: Any) -> None:

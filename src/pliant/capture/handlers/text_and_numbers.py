@@ -25,7 +25,7 @@ from pliant.capture.handlers.data_dependent import element, in_message, to_float
 from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
 from pliant.capture.number_domains import within_domain
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
-from pliant.capture.varying_text import Text, join, text_of
+from pliant.capture.varying_text import Text, join, text_of, text_of_tensor
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import math_function
 from pliant.symbolic.rules import floats
@@ -41,7 +41,7 @@ def _to_text(function: Any, special: str) -> Handler:
             return ""
         value = args[0]
         if isinstance(value, FakeTensor):
-            raise GraphBreak("data-dependent", f"{function.__name__}() of a tensor")
+            return _tensor_text(t, value, f"{function.__name__}() of a tensor")
         if (marked := in_message(t, value, "")) is not None:
             return marked
         method = operators.python_method(t, value, special)
@@ -68,6 +68,13 @@ def _to_text(function: Any, special: str) -> Handler:
         return t.native(function, value, *args[1:], **kwargs)
 
     return handler
+
+
+def _tensor_text(t: Tracer, tensor: FakeTensor, what: str, spec: Any = "") -> Text:
+    """What a tensor shows once the graph has run; of one with a gradient it names an operator of autograd."""
+    if tensor.__class__ is not torch.Tensor or tensor.requires_grad or spec or t.recorder.region is not None:
+        raise GraphBreak("data-dependent", what)
+    return text_of_tensor(t.native(torch.clone, tensor))
 
 
 SIMPLE = (int, str, float, bool, type(None))
@@ -213,7 +220,11 @@ def _format(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if (marked := in_message(t, value, spec)) is not None:
         return marked
     if isinstance(value, FakeTensor):
-        raise GraphBreak("data-dependent", "formatting a tensor")
+        if value.size_ or value.__class__ is not torch.Tensor or not t.mode.allow_unbacked:
+            return _tensor_text(t, value, "formatting a tensor", spec)
+        value = element(t, value)
+        if type(value) in SYMBOLIC_TYPES and (marked := in_message(t, value, spec)) is not None:
+            return marked
     if type(value) is Text and type(spec) is str and not spec:
         return value
     if type(value) in SYMBOLIC_TYPES and (text := text_of(value, spec)) is not None:
