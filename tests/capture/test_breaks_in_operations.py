@@ -894,3 +894,18 @@ def test_all_that_comes_before_and_behind_is_in_graphs(program):
 def test_fullgraph_names_the_innermost_line(program):
     with pytest.raises(GraphBreakError, match=r"(?s)\[user-request\].*test_breaks_in_operations.py:\d+ in brk "):
         pliant.compile(program, backend="eager", fullgraph=True)(torch.ones(3))
+
+
+def test_a_method_in_a_local_behind_a_break_is_known_by_what_it_is_bound_to():
+    def program(x, sep):
+        every, joined = (x <= 1).all, sep.join
+        if every():  # as an assertion that pytest rewrote keeps it
+            x = x + 1
+        return x, joined("ab"), every()
+
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager")
+    for n in range(6):
+        x, sep = torch.ones(2) - n, "-" * 2
+        assert repr(compiled(x, sep)) == repr(program(x, sep))
+    assert pliant.stats()["recompiles"] == 0

@@ -132,3 +132,60 @@ def test_which_thread():
     found = []
     run_threads(lambda i: found.append((compiled(torch.ones(1))[1:], threading.get_ident())), 2)
     assert all(answer == (False, ident) for answer, ident in found)
+
+
+def test_a_break_while_a_lock_is_held():
+    lock = threading.RLock()
+
+    def program(x):
+        with lock:
+            x = x + 1
+            pliant.graph_break()
+            x = x * 2
+        return x - 1
+
+    compiled = compile_fresh(program, whole=False)
+    for value in range(4):
+        assert compiled(torch.tensor(value)) == program(torch.tensor(value))
+        assert not lock._is_owned()
+    stats = pliant.stats()
+    assert (stats["graph_breaks"], stats["recompiles"]) == (2, 0)
+
+
+def test_locks_that_differ_by_call_and_errors_under_them():
+    def program(x, lock):
+        with lock:
+            pliant.graph_break()
+            x = x / x.shape[0]
+            assert x.shape[0] < 4
+        return x, lock.locked()
+
+    compiled = compile_fresh(program, whole=False)
+    for n in (2, 3, 4, 3, 3, 3):
+        lock, before = threading.Lock(), pliant.stats()["recompiles"]
+        try:
+            assert not compiled(torch.ones(n), lock)[1]
+        except AssertionError:
+            assert n == 4
+        assert not lock.locked()
+    assert pliant.stats()["recompiles"] == before
+
+
+def test_a_lock_that_is_not_held_is_released():
+    def program(x, lock):
+        pliant.graph_break()
+        x = x + 1
+        lock.release()
+        return x
+
+    compiled = compile_fresh(program, whole=False)
+    held = threading.Lock()
+    held.acquire()
+    assert compiled(torch.ones(1), held) == 2 and not held.locked()
+    for _ in range(2):
+        try:
+            compiled(torch.ones(1), threading.Lock())
+        except RuntimeError as error:
+            assert "release unlocked lock" in str(error)
+        else:
+            raise AssertionError("released")

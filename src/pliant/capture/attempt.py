@@ -226,6 +226,7 @@ class _Attempt:
         t.world.guard_aliases([one.real for one in t.standing.values()])
         effects = [*_stepped(t, early=True), *t.world.effects(), *_stepped(t, early=False)]
         effects += map(_advanced, t.revived.values())
+        effects += [CallEffect(type(lock).release, (lock,), {}) for lock in t.released]
         after = self.after if isinstance(end, Break) else Settings()
         effects += [CallEffect(setter, arguments, {}) for setter, arguments in after.calls_from(before)]
         for setter, arguments in before.calls_from(after):

@@ -23,6 +23,7 @@ from pliant.capture.structural_classes import know_by_parts
 from pliant.capture.value_kinds import (
     CONSTANT_TYPES,
     IDENTITY_TYPES,
+    LOCKS,
     MUTABLE_CONTAINERS,
     is_numpy_scalar,
     tuple_of,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 # Methods bound to an object: what they do depends on it, so it is read like any other object from outside.
 _BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)
-_BOUND_TO = (*MUTABLE_CONTAINERS, types.GeneratorType)
+_BOUND_TO = (*MUTABLE_CONTAINERS, types.GeneratorType, *LOCKS, torch.Tensor, torch.nn.Parameter, str, bytes, int, float)
 _IDENTITY = frozenset(map(id, IDENTITY_TYPES))
 _LOCAL = re.compile("<locals>|<lambda>")
 

@@ -148,6 +148,7 @@ class Tracer:
         self.current_exception: BaseException | None = None
         self.broken_frames: tuple[Frame, ...] | None = None
         self.lock: UsedLock | None = None
+        self.released: list[Any] = []  # a lock that was taken before the trace
         self.draws: list[Draw] = []
         self.revived: dict[int, tuple[Any, TracedGenerator]] = {}  # by id: a generator from outside, its traced form
         self.standing: dict[int, carried.CarriedItems] = {}  # by id: iterators from outside over containers

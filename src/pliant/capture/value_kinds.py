@@ -15,6 +15,7 @@ import enum
 import functools
 import re
 import sys
+import threading
 import types
 import weakref
 from typing import Any
@@ -53,6 +54,7 @@ MUTABLE_CONTAINERS: frozenset[type] = frozenset(
         bytearray,
     )
 )
+LOCKS = (type(threading.Lock()), type(threading.RLock()))
 DICT_TYPES: frozenset[type] = frozenset((dict, collections.OrderedDict, collections.defaultdict, collections.Counter))
 # Objects of these types never change what they mean: knowing which one it is is knowing it.
 IDENTITY_TYPES: tuple[type, ...] = (

@@ -32,10 +32,10 @@ from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.random_numbers import draw
 from pliant.capture.handlers.standard_library import call_value_method, fold, referent
 from pliant.capture.handlers.table import TABLE, Args, Kwargs
-from pliant.capture.handlers.threads import LOCKS, call_lock_method
+from pliant.capture.handlers.threads import call_lock_method
 from pliant.capture.overrides import enter_device
 from pliant.capture.torch_calls import call_torch
-from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
+from pliant.capture.value_kinds import DICT_TYPES, LOCKS, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
 from pliant.capture.varying_text import Text, join
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.sources import question

@@ -4,6 +4,7 @@ In:     uses of a lock that other threads may hold too; attributes of `threading
 Out:    a trace that says which lock its entry must hold.
 Holds:  an entry holds the lock from before its guards until its effects are done: whatever the program reads and writes
         under the lock, it does under the lock. A trace that breaks while or after it uses a lock is cut before that use.
+        A lock that was taken before the trace is released when the effects are done, and none is taken behind it.
 """
 
 from __future__ import annotations
@@ -17,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import TABLE, Args, Kwargs
 from pliant.capture.trace import DELETED
+from pliant.capture.value_kinds import LOCKS
 from pliant.guards.kinds import MISSING, Kind
-from pliant.guards.sources import Source, question
+from pliant.guards.sources import MethodSource, Source, question
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
-
-LOCKS = (type(threading.Lock()), type(threading.RLock()))
 
 
 @dataclass(slots=True)
@@ -43,6 +43,13 @@ def call_lock_method(t: Tracer, lock: Any, name: str, args: Args) -> Any:
     if name in ("__exit__", "release") and used is not None and used.lock is lock and used.depth:
         used.depth -= 1
         return None
+    source = t.world.source_of(lock)
+    if name in ("__exit__", "release") and used is None and source is not None and not t.released:
+        held = "locked" if type(lock) is LOCKS[0] else "_is_owned"
+        if getattr(lock, held)():
+            t.world.guard(MethodSource(source, held), Kind.EQUALS, True)
+            t.released.append(lock)
+            return None
     raise GraphBreak("unknown-call", f"the method {name} of a {type(lock).__name__}")
 
 
@@ -50,7 +57,7 @@ def _take(t: Tracer, lock: Any) -> bool:
     source = t.world.source_of(lock)
     linked = [frame.linked for frame in t.frames]
     cut = linked.index(False) if False in linked else len(linked)
-    if source is None or cut == 0 or t.lock is not None and t.lock.lock is not lock:
+    if source is None or t.released or cut == 0 or t.lock is not None and t.lock.lock is not lock:
         raise GraphBreak("unknown-call", "a lock is taken")
     if t.lock is None:
         t.world.guard(source, Kind.IDENTITY, lock)
