@@ -134,6 +134,24 @@ def test_exceptions_are_the_programs_own():
         compiled(f)()
 
 
+def test_what_raises_only_while_it_is_captured_is_given_up():
+    calls = []
+
+    def fn(x):
+        if torch.compiler.is_compiling():
+            raise ValueError("not for compilers")
+        calls.append(x)
+        return x + 1
+
+    pliant.reset()
+    compiled = pliant.compile(fn)
+    with events.collect("capture") as captures:
+        for _ in range(20):
+            assert compiled(torch.ones(1)) == 2
+    assert len(calls) == 20 and len(captures) == 8
+    assert sum(pliant.stats()["fallback_reasons"].values()) == 20
+
+
 def test_crash_of_the_compiler_falls_back(monkeypatch):
     def crashing(captured):
         raise ZeroDivisionError("compiler")

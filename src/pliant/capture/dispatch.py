@@ -125,6 +125,7 @@ class Dispatcher:
         "_failures",
         "_limit_told",
         "_lock",
+        "_raising",
         "compilation",
         "eager",
         "entries",
@@ -154,6 +155,7 @@ class Dispatcher:
         self.policy = DynamicPolicy(compilation.dynamic, may_break=not compilation.fullgraph)
         self.given_up = ""
         self._failures = 0
+        self._raising = ""
         self._lock = background.reentrant_lock()
         self._limit_told = ""  # why the first call was not compiled for which there was no room
         stance.register(self)
@@ -294,9 +296,10 @@ class Dispatcher:
                 for entry in self.entries:  # another thread may have captured meanwhile
                     if entry not in tried and (result := entry.run(args, kwargs)) is not MISS:
                         return result
+                self._raising = ""
                 found = self._capture(args, kwargs)
                 if found is None:
-                    return self._eagerly(args, kwargs)
+                    return self._uncaptured(self._raising, args, kwargs)
                 self.entries = (found, *self.entries)
                 self.refresh()
             result = found.run(args, kwargs)
@@ -308,6 +311,13 @@ class Dispatcher:
                 self.entries = tuple(e for e in self.entries if e is not found or last)
                 self.refresh()
         return self._eagerly(args, kwargs)
+
+    def _uncaptured(self, raising: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """A call that no entry was made for. `raising`: what the program was expected to raise."""
+        result = self._eagerly(args, kwargs)
+        if raising:
+            self._fall_back(f"only while it is captured it raises: {raising}", "exception")
+        return result
 
     def _fresh_entry_missed(self, entry: Entry, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         failure = explain_miss(entry.checks, args, kwargs)
@@ -474,6 +484,7 @@ class Dispatcher:
         why, where = f"[{reason.kind}] {reason.detail}", reason.location or self.location
         if reason.kind in _EAGER_RAISES:
             events.record("skip", name=self.name, why=why, where=where)
+            self._raising = reason.detail
             return
         events.record("fallback", name=self.name, why=why, reason=reason.kind, where=where)
         self._count_failure(why)
