@@ -30,7 +30,7 @@ from pliant.capture.generators import OURS, TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.rewritten import REWRITTEN
 from pliant.capture.torch_calls import call_torch, find_special, is_torch_leaf
-from pliant.capture.value_kinds import MUTABLE_CONTAINERS, class_name, concrete, standard_class
+from pliant.capture.value_kinds import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, class_name, concrete, standard_class
 from pliant.capture.varying_text import Text
 from pliant.graph.unbacked import OPERATORS
 from pliant.guards import facts
@@ -360,10 +360,31 @@ def _call_cached(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[s
         made = functools.lru_cache(**function.cache_parameters())(t.reentrant(function.__wrapped__))
         cache = t.caches[id(function)] = (function, made)
     before = t.world.changes() if t.world.is_foreign(function) else None
-    result = t.native(cache[1], *map(t.hashable, args), **{k: t.hashable(v) for k, v in kwargs.items()})
+    if _has_symbols((*args, *kwargs.values())):
+        result = _call_cached_by_symbols(t, function, args, kwargs)
+    else:
+        result = t.native(cache[1], *map(t.hashable, args), **{k: t.hashable(v) for k, v in kwargs.items()})
     if before is not None and t.world.changes() != before:
         raise GraphBreak("side-effect-call", f"{function.__qualname__} is cached, and changes something when it is not")
     return result
+
+
+def _has_symbols(value: Any) -> bool:
+    return any(map(_has_symbols, value)) if type(value) in (tuple, torch.Size) else type(value) in SYMBOLIC_TYPES
+
+
+def _call_cached_by_symbols(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A cache is no reason to fix numbers that vary: equal expressions are one key."""
+
+    def key_of(value: Any) -> Any:
+        if type(value) in (tuple, torch.Size):
+            return type(value), *map(key_of, value)
+        return (type(value), t.shape_env.expr_of(value)) if type(value) in SYMBOLIC_TYPES else t.hashable(value)
+
+    key = (id(function), key_of((*args, *kwargs.items())))
+    if key not in t.results:
+        t.results[key] = t.call(function.__wrapped__, args, kwargs)
+    return t.results[key]
 
 
 def _call_partial(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:

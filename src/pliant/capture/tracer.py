@@ -161,6 +161,7 @@ class Tracer:
         self.warning_blocks: list[Any] = []  # the `catch_warnings` blocks that are open
         self.caches: dict[int, tuple[Any, Any]] = {}  # by id: a function with a cache, and its cache within the trace
         self.settings: Settings  # of PyTorch, as the caller left them
+        self.results: dict[Any, Any] = {}  # of such functions, by arguments with numbers that vary
         self.hook_ids = 0  # keys of hooks that were taken
         self.message: Message | None = None  # of a check, while it is made
         self.skipped: FakeTensor | None = None  # whether the optimizer's step that is traced does nothing
@@ -182,6 +183,7 @@ class Tracer:
         self.frames.clear()
         self.revived.clear()
         self.standing.clear()
+        self.results.clear()
         self.broken_frames = self.current_exception = self.carrying = self.failure = None
         self.world.forget()
 

@@ -18,6 +18,7 @@ from pliant.capture import operators, subscripts
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.classes import pairs_or_mapping
 from pliant.capture.handlers.iteration import in_order
+from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.handlers.text_and_numbers import SIMPLE, shown
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, concrete
@@ -56,6 +57,8 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
     if name == "__getitem__" and isinstance(receiver, dict) and type(receiver) not in MUTABLE_CONTAINERS:
         return subscripts.dict_item(t, receiver, *args)
     if t.world.is_opaque(receiver):
+        if name in ATTRIBUTE_METHODS:
+            return ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)
         if isinstance(receiver, dict) and name in ("keys", "values", "items"):
             return _foreign_dict_view(t, receiver, name)
         raise GraphBreak("unknown-object", f"the method {name} of a {type(receiver).__name__} from outside")

@@ -1,4 +1,4 @@
-"""Built-ins that go through iterables: iter, next, any, all, sum, max, min, sorted, reduce.
+"""Built-ins that go through iterables: iter, next, any, all, sum, prod, max, min, sorted, reduce.
 
 Holds:  keys and functions of the program run in the interpreter.
 """
@@ -6,6 +6,7 @@ Holds:  keys and functions of the program run in the interpreter.
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -68,6 +69,14 @@ def _sum(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return t.native(sum, values, total)
     for value in values:
         total = operators.binary(t, "+", total, value)
+    return total
+
+
+@handles(math.prod)
+def _product(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    total = kwargs.get("start", 1)
+    for value in t.sequence(args[0]):
+        total = operators.binary(t, "*", total, value)
     return total
 
 

@@ -8,6 +8,7 @@ Holds:  values, dtypes and changes are those of the function.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -102,6 +103,31 @@ def _tensor_split(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if not -x.dim() <= dim < x.dim() or type(x.size_[dim]) is int:
         return call_torch(t, torch.tensor_split, args, kwargs)
     return t.call(_parts, (x, sections, dim), {})
+
+
+def _pooled(x: Any, size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
+    pooled = F.max_pool2d(x.unsqueeze(-2), (1, size), (1, stride), (0, padding), (1, dilation), ceil_mode)
+    return pooled.squeeze(-2)
+
+
+def _max_pool1d(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """The operator takes plain sizes, that over two dimensions does not."""
+    names = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode")
+    given: dict[str, Any] = {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False}
+    given |= dict(zip((*names, "return_indices"), args)) | kwargs
+    x: Any = given.get("input")
+    numbers: list[Any] = [given.get(name) for name in names[1:5]]
+    size, stride, *rest = (n[0] if type(n) in (tuple, list) and len(n) == 1 else n for n in numbers)
+    numbers = [size, size if stride is None or stride == [] or stride == () else stride, *rest]
+    indices = given.pop("return_indices", False)
+    varies = not indices and isinstance(x, FakeTensor) and any(type(n) is not int for n in x.size_)
+    if not varies or len(given) > len(names) or any(type(n) is not int for n in numbers):
+        return call_torch(t, function, args, kwargs)
+    return t.call(_pooled, (x, *numbers, given["ceil_mode"]), {})
+
+
+for _max_pool in (torch.max_pool1d, F.max_pool1d):
+    TABLE[_max_pool] = functools.partial(_max_pool1d, _max_pool)
 
 
 def _evenly(start: Any, end: Any, steps: int, dtype: torch.dtype, device: Any) -> Any:

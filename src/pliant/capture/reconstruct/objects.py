@@ -332,6 +332,8 @@ _ITERATORS: tuple[type, ...] = (
     map,
     filter,
     itertools.count,
+    itertools.groupby,
+    type(next(itertools.groupby("a"))[1]),
     itertools.repeat,
     itertools.chain,
     itertools.cycle,

@@ -1,0 +1,100 @@
+"""Functions whose C code takes plain numbers: from the second size on, one graph serves every size."""
+
+import functools
+import itertools
+import math
+from collections import OrderedDict
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import pliant
+
+PROGRAMS = {
+    "product of a shape": lambda x: x.reshape(math.prod(x.shape)) * math.prod([x.shape[0], 2.0], start=3),
+    "max_pool1d": lambda x: F.max_pool1d(x, 2),
+    "max_pool1d with everything": lambda x: F.max_pool1d(x, (3,), (2,), 1, 1, ceil_mode=True),
+    "torch.max_pool1d": lambda x: torch.max_pool1d(x, kernel_size=3, stride=1),
+    "module": torch.nn.MaxPool1d(3, dilation=2),
+}
+
+
+@functools.lru_cache(16)
+def halves(shape, offset=0):
+    return shape[-1] // 2 + offset, shape[-1] - shape[-1] // 2
+
+
+def cached(x):
+    first, second = halves(x.shape, offset=1)
+    again = halves(tuple(x.shape), 1)
+    return x.narrow(-1, 0, first) * halves((4,))[0], x.narrow(-1, 0, second) + (again[0] == first)
+
+
+PROGRAMS["function with a cache"] = cached
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_graph_for_every_other_size(name):
+    pliant.reset()
+    program = PROGRAMS[name]
+    compiled = pliant.compile(program)
+    for n in (7, 8, 9, 13):
+        x = torch.randn(2, 3, n)
+        x[0, 0, 2] = math.nan
+        torch.testing.assert_close(compiled(x), program(x), equal_nan=True, rtol=0, atol=0)
+    assert pliant.stats()["graphs"] == 2 and pliant.stats()["graph_breaks"] == 0
+
+
+def test_max_pool1d_gives_indices_as_eager_does():
+    def fn(x):
+        return F.max_pool1d(x, 2, return_indices=True)
+
+    compiled = pliant.compile(fn, backend="eager", dynamic=True)
+    x = torch.randn(2, 3, 7)
+    for found, expected in zip(compiled(x), fn(x), strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_a_break_inside_a_loop_over_groups():
+    def fn(x):
+        found = []
+        for key, group in itertools.groupby([1, 1, 2, 3, 3], lambda v: v):
+            pliant.graph_break()
+            x = x + key
+            found.append((key, list(group)))
+        return x, found
+
+    pliant.reset()
+    compiled = pliant.compile(fn, backend="eager")
+    assert repr(compiled(torch.ones(1))) == repr(fn(torch.ones(1)))
+    stats = pliant.stats()
+    assert stats["graphs"] and stats["graph_breaks"] and not stats["fallbacks"]
+
+
+class Output(OrderedDict):
+    """Keeps its items as attributes, too."""
+
+    def __setattr__(self, name, value):
+        if name in self:
+            super().__setitem__(name, value)
+        super().__setattr__(name, value)
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        super().__setattr__(key, value)
+
+
+def test_attributes_of_a_dict_of_the_program_behind_a_break():
+    def fn(x):
+        out = Output(first=x)
+        pliant.graph_break()
+        out.first = x + 1
+        out["second"] = x + 2
+        del out.second
+        return out, out.first, hasattr(out, "second")
+
+    pliant.reset()
+    compiled = pliant.compile(fn, backend="eager")
+    assert repr(compiled(torch.ones(1))) == repr(fn(torch.ones(1)))
+    assert pliant.stats()["graph_breaks"] == 1
