@@ -349,6 +349,11 @@ def has_derivative(func: Any) -> bool:
     return any(kernels(func.name(), key) for key in ("Autograd", "AutogradCPU", "CompositeImplicitAutograd"))
 
 
+def counts_writes(func: Any) -> bool:
+    """Whether an operator of a program's library raises the versions of what it writes (no public form)."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "ADInplaceOrView"))
+
+
 def fake_context(getter: Callable[[], Any]) -> AbstractContextManager[Any]:
     """What `torch.library.get_ctx` returns meanwhile."""
     import torch._library.fake_impl as fake_impl
@@ -364,3 +369,31 @@ def packed_layers(name: str) -> Callable[..., Any]:
     names = {"lstm": "lstm_data_impl", "gru": "gru_impl_data", "rnn_tanh": "rnn_tanh_data", "rnn_relu": "rnn_relu_data"}
     found: Callable[..., Any] = getattr(decompositions, names[name])
     return found
+
+
+def default_group_facts() -> tuple[str, int, int] | None:
+    """(name, size, this process's rank) of the default process group; None before there is one."""
+    group = torch.distributed.group.WORLD if torch.distributed.is_available() else None
+    return None if group is None else (group.group_name, group.size(), group.rank())
+
+
+def group_name(group: Any) -> str | None:
+    """The name by which a process group is found again; None if it is no group of this process."""
+    return group.group_name if isinstance(group, torch.distributed.ProcessGroup) else None
+
+
+def process_group(name: str) -> Any:
+    """The process group of this name (no public form)."""
+    namespace: Any = torch.distributed.distributed_c10d
+    return namespace._resolve_process_group(name)
+
+
+def reduction_name(reduction: Any) -> str:
+    """The name of a reduction of `torch.distributed`; "" of one that has a factor."""
+    named = torch.distributed.ReduceOp.RedOpType.__members__
+    return next((name for name, one in named.items() if name != "PREMUL_SUM" and reduction == one), "")
+
+
+def coalesces() -> bool:
+    """Whether calls of `torch.distributed` are put together, to be made at the end of a block (no public form)."""
+    return bool(torch.distributed.distributed_c10d._world.pg_coalesce_state)

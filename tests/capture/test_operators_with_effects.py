@@ -73,7 +73,7 @@ WRITERS = {
         lambda x, y: y + 1, lambda x: OPS.w_none(None, x * 3), lambda x, y: torch.empty_like(y),
     ),
     "w_list(Tensor(a!)[] xs, int k=1) -> ()": (_write_each, lambda x: OPS.w_list([x, x.clone()], 4), None),
-    "w_rows(Tensor(a!)[] xs) -> ()": (_write_each, lambda x: OPS.w_rows(list(x)), None),
+    "w_rows(Tensor(a!)[] xs) -> ()": (_write_each, lambda x: OPS.w_rows(list(x) if x.is_contiguous() else [x]), None),
     "w_out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)": (
         lambda x, out: out.copy_(x + 1), lambda x: OPS.w_out(x * 2, out=x), None,
     ),
@@ -140,6 +140,25 @@ def test_what_is_written_by_compiled_code():
         return results, [PLACES["part"](call, x) for _, call, _ in WRITERS.values()]
 
     assert _agree(program, torch.arange(6.0).reshape(2, 3)) == 1
+
+
+SHARED = {
+    "the same": lambda x: OPS.w_copy(x, x),
+    "parts": lambda x: OPS.w_after(x[:1], x[1:], x[1:]),
+    "a part of it": lambda x: OPS.w_copy(x[0], x[0]),
+    "a list": lambda x: OPS.w_list([x, x[0]]),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_memory_that_is_given_twice_breaks(name):
+    def program(x):
+        y = x * 2
+        SHARED[name](y)
+        return y
+
+    _agree(program, torch.arange(6.0).reshape(2, 3), backend="aot_eager")
+    assert pliant.stats()["graph_breaks"] == 1
 
 
 # ---- operators that return numbers: schema, kernel, a program; whether it is one graph

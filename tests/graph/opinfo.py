@@ -25,6 +25,12 @@ def check_all(symbolic: bool, dtypes: tuple[torch.dtype, ...], samples: int) -> 
 
 def _check_all(symbolic: bool, dtypes: tuple[torch.dtype, ...], samples: int) -> EagerCheck:
     check = EagerCheck(symbolic)
+    run_all(check, dtypes, samples)
+    return check
+
+
+def run_all(check: Any, dtypes: tuple[torch.dtype, ...], samples: int) -> None:
+    """Run the samples, each inside `check`."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # samples are tiny
     with warnings.catch_warnings():
@@ -36,10 +42,9 @@ def _check_all(symbolic: bool, dtypes: tuple[torch.dtype, ...], samples: int) ->
                 for sample in itertools.islice(inputs, samples):
                     _run(check, op, sample, differentiable)
     torch.set_num_threads(threads)
-    return check
 
 
-def _run(check: EagerCheck, op: Any, sample: Any, differentiable: bool) -> None:
+def _run(check: Any, op: Any, sample: Any, differentiable: bool) -> None:
     try:
         with check:
             out = op.op(sample.input, *sample.args, **sample.kwargs)

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from pliant import torch_adapter
 from pliant.errors import Unsupported
 from pliant.graph.call_plan import CallPlan, plan_of
 from pliant.graph.custom_ops import functional_form
@@ -36,6 +37,7 @@ class FunctionalCall:
     plan: CallPlan
     keeps_written: bool  # whether the counterpart takes the written arguments too (in-place, not `out=`)
     defaults: tuple[tuple[int, str, Any], ...]  # (position, name, default) of arguments that only `func` may leave out
+    counted: bool = True  # whether the written tensors' versions show it
 
 
 _calls: dict[Any, FunctionalCall] = {}
@@ -62,7 +64,7 @@ def _find(func: Any) -> FunctionalCall:
                 return FunctionalCall(overload, fresh, plan, kept, _lost_defaults(func, overload))
     if namespace in ("aten", "prims"):
         raise UnsupportedMutation(f"`{func}` writes its arguments and has no functional form", kind="mutable-operator")
-    return FunctionalCall(functional_form(func), fresh, plan, True, ())
+    return FunctionalCall(functional_form(func), fresh, plan, True, (), torch_adapter.counts_writes(func))
 
 
 def _lost_defaults(func: Any, functional: Any) -> tuple[tuple[int, str, Any], ...]:

@@ -26,6 +26,7 @@ from pliant.autograd.functional_ops import FunctionalCall, UnsupportedMutation, 
 from pliant.autograd.history import freed_functions, functions_between
 from pliant.autograd.scatter import write_through
 from pliant.errors import InternalError
+from pliant.graph import collectives
 from pliant.graph.call_plan import argument, plan_of
 from pliant.graph.concrete_sizes import QUESTIONS
 from pliant.graph.fake_tensor import FakeMode, FakeTensor, tensor_of_number
@@ -179,13 +180,13 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         """Make `output` the view of `parent` by `step`, whose value now is `node`."""
         output.node = Alias(parent.base, parent, step, output, node, parent.base.version)
 
-    def write(self, target: FakeTensor, value: fx.Node) -> None:
-        """Give a tensor a new value, and with it everything that shares its memory."""
+    def write(self, target: FakeTensor, value: fx.Node, counted: bool = True) -> None:
+        """Give a tensor a new value, and with it everything that shares its memory. `counted`: its version shows it."""
         alias = _alias_of(target)
         value = self._fitted(target, value)
         own, base = value, alias.base
         place, whole = alias, True
-        counted = not alias.uncounted
+        counted = counted and not alias.uncounted
         while place.parent is not None:
             assert place.step is not None
             whole = whole and place.step.is_identity
@@ -345,18 +346,18 @@ def _write(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[st
     for result, output in results[: call.fresh]:
         mode.bind(result, output)
     for target, (result, output) in zip(targets, results[call.fresh :]):
-        _write_result(mode, target, result, output)
+        _write_result(mode, target, result, output, call.counted)
     return _returned(call, args, kwargs, [output for _, output in results[: call.fresh]])
 
 
-def _write_result(mode: FunctionalMode, target: Any, result: fx.Node, output: Any) -> None:
+def _write_result(mode: FunctionalMode, target: Any, result: fx.Node, output: Any, counted: bool) -> None:
     if target is None:
         return
     if isinstance(target, (list, tuple)):
         for index, (one, value) in enumerate(zip(target, output)):
-            mode.write(one, mode.item(result, index, value))
+            mode.write(one, mode.item(result, index, value), counted)
     else:
-        mode.write(target if type(target) is FakeTensor else mode.constant(target), result)
+        mode.write(target if type(target) is FakeTensor else mode.constant(target), result, counted)
 
 
 def _arguments(
@@ -501,6 +502,19 @@ def _lazy_view(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dic
     return _pure(mode, _LAZY_VIEWS[func], args, kwargs) if mode.stage == "backward" else _view(mode, func, args, kwargs)
 
 
+def _collective(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A functional collective: in the graph it has ended when it returns."""
+    return _pure(mode, collectives.blocking(func), args, kwargs)
+
+
+def _wait(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What this program sent for has arrived; what fills an input may still be under way."""
+    tensor = args[0]
+    if type(tensor) is FakeTensor and _alias_of(tensor).base.input is not None:
+        mode.write(tensor, mode.call(collectives.waited(), mode.read(_alias_of(tensor))), counted=False)
+    return tensor
+
+
 def _question(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     return QUESTIONS[func](args[0])
 
@@ -523,6 +537,8 @@ def _classify(func: Any) -> Handler:
 
 
 def _by_schema(func: Any) -> Handler:
+    if collectives.described(func) is not None:
+        return _wait if func._schema.name == collectives.WAIT else _collective
     if torch.Tag.inplace_view in func.tags:
         return _restride
     if plan_of(func).written:

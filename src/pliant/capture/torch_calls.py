@@ -74,7 +74,7 @@ SPECIAL_MODULES: dict[str, Callable[[types.FunctionType], Any]] = {"torch._numpy
 def find_special(function: types.FunctionType) -> Any:
     """How a function is called whose module has rules of its own; None if it has none."""
     module = function.__globals__.get("__name__")
-    if not isinstance(module, str) or not module.startswith("torch._"):
+    if not isinstance(module, str) or not module.startswith("torch."):
         return None
     package = ".".join(module.split(".")[:2])
     find = SPECIAL_MODULES.get(package)

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from pliant import torch_adapter
 from pliant.errors import DataDependentError
+from pliant.graph import collectives
 from pliant.graph.call_plan import CallPlan, argument, plan_of
 from pliant.graph.effects import OURS, returns_numbers
 from pliant.graph.unsupported import UnsupportedOperator
@@ -52,7 +53,7 @@ def run_fake(mode: FakeMode, plan: CallPlan, args: Sequence[Any], kwargs: dict[s
     """Fakes of the results, or NotImplemented."""
     if plan.func in _mutable:
         return _run_functional(mode, _mutable[plan.func], args, kwargs)
-    kernel = torch_adapter.registered_fake(plan.func)
+    kernel = collectives.described(plan.func) or torch_adapter.registered_fake(plan.func)
     if kernel is None:
         return _said_by_schema(plan, args, kwargs)
     context = _Context(mode, plan.func)

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from pliant.graph import collectives
 from pliant.graph.call_plan import plan_of
 
 # They return nothing of use: they are there for what they check.
@@ -36,8 +37,8 @@ _WRITES_UNSAID = frozenset(f"aten::{name}" for name in ("cudnn_batch_norm", "mio
 _FOREIGN_MEMORY = frozenset(
     "c10d _c10d_functional _c10d_functional_autograd c10d_functional symm_mem _dtensor profiler inductor rpc".split()
 )
-_TORCH = frozenset(("aten", "prims"))
-OURS = frozenset(("pliant", "pliant_collectives", "pliant_control", "pliant_functional"))  # what they do is known
+TORCH = frozenset(("aten", "prims"))
+OURS = frozenset(("pliant", "pliant_control", "pliant_functional", collectives.NAMESPACE))  # what they do is known
 _VALUES = frozenset(
     "Tensor int float bool number str complex Device Generator SymInt SymFloat SymBool NoneType".split()
 )
@@ -48,7 +49,7 @@ NUMBERS = frozenset(("int", "SymInt", "float", "SymFloat", "bool", "SymBool"))
 def refusal(func: Any) -> str:
     """Why no graph may hold the operator, which no rule knows by name."""
     name, schema = func._schema.name, func._schema
-    if func.namespace in OURS or name in CHECKS:
+    if func.namespace in OURS or name in CHECKS or collectives.described(func) is not None:
         return ""
     if func.namespace in _FOREIGN_MEMORY:
         return f"`{func}` acts on more than its arguments, in ways that its schema does not say"
@@ -57,7 +58,7 @@ def refusal(func: Any) -> str:
     objects = [a for a in schema.arguments if _element(a.type) not in _VALUES]
     if objects:
         return f"`{func}` takes an object (`{objects[0].type}`), and nothing says what it does with it"
-    if func.namespace not in _TORCH:
+    if func.namespace not in TORCH:
         return _unfit_result(func)
     if any(_element(r.type) not in ("Tensor", "NoneType") for r in schema.returns) and name not in _NUMBERS_OF_SIZES:
         return f"`{func}` returns what sizes do not tell"
@@ -79,12 +80,14 @@ def acts(func: Any) -> bool:
     """Whether a call does more than return its results: it may not be dropped, merged, run again, or change its place."""
     if func.namespace in _FOREIGN_MEMORY or func._schema.name in CHECKS or func._schema.is_mutable:
         return True
+    if collectives.NAMESPACE in func.name():  # those that are made functional, too
+        return True
     return not func._schema.returns or torch.Tag.nondeterministic_seeded in func.tags
 
 
 def returns_numbers(func: Any) -> bool:
     """Whether numbers, which only running tells, are among what an operator of a program's library returns."""
-    return func.namespace not in _TORCH | OURS and any(str(one.type) in NUMBERS for one in func._schema.returns)
+    return func.namespace not in TORCH | OURS and any(str(one.type) in NUMBERS for one in func._schema.returns)
 
 
 def _element(kind: Any) -> str:

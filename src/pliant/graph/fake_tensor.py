@@ -22,7 +22,7 @@ from pliant import torch_adapter
 from pliant.graph import fallback
 from pliant.graph.call_plan import CallPlan, argument, plan_of
 from pliant.graph.concrete_sizes import QUESTIONS
-from pliant.graph.overlaps import refuse_partial_overlap
+from pliant.graph.overlaps import refuse_overlap
 from pliant.graph.shape_rules import DependsOnValues, Rule, find_rule
 from pliant.graph.special_calls import SPECIAL
 from pliant.graph.tensor_spec import Dim, Interner, Sizes, TensorSpec
@@ -206,7 +206,7 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         plan = plan_of(func)
         if plan.written:
             self.writes += 1
-            refuse_partial_overlap(plan, args, kwargs)
+            refuse_overlap(plan, args, kwargs)
         self.draws = self.draws or torch.Tag.nondeterministic_seeded in plan.tags
         if plan.composite:
             with self:

@@ -1,7 +1,7 @@
 """Writes into memory that another argument of the call has a part of: eager refuses them, since the order would matter.
 
 In:     a call that writes some of its arguments, which are fakes.
-Out:    the error that ATen raises.
+Out:    the error that ATen raises; for operators of programs, which may see each other's writes, a refusal.
 Holds:  as in ATen, only tensors without gaps are compared; those with gaps may share elements or not.
 """
 
@@ -11,12 +11,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from pliant.graph.call_plan import CallPlan, argument
+from pliant.graph.effects import OURS, TORCH
 from pliant.graph.tensor_spec import dense_order
+from pliant.graph.unsupported import UnsupportedOperator
 
 
-def refuse_partial_overlap(plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+def refuse_overlap(plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Raise what the call does not allow of the memory of its arguments."""
+    if plan.func.namespace in TORCH:
+        _refuse_partial_overlap(plan, args, kwargs)
+    elif plan.func.namespace not in OURS:
+        _refuse_shared_memory(plan, args, kwargs)
+
+
+def _refuse_partial_overlap(plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     """Raise RuntimeError if a written tensor shares some elements, but not all, with another argument."""
     tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
     if len(tensors) < 2:
@@ -29,6 +40,34 @@ def refuse_partial_overlap(plan: CallPlan, args: Sequence[Any], kwargs: dict[str
                     "unsupported operation: some elements of the input tensor and the written-to tensor refer to a"
                     " single memory location. Please clone() the tensor before performing the operation."
                 )
+
+
+def _refuse_shared_memory(plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Refuse an operator of a program's library that writes a tensor whose memory it is given twice.
+
+    What it is made functional by writes a copy, which the other argument does not see.
+    """
+    given = _tensors((args, kwargs))
+    written = _tensors([argument(one, args, kwargs) for one in plan.written])
+    if any(sum(_may_share(one, other) for other in given) > 1 for one in written):
+        raise UnsupportedOperator(f"`{plan.func}` writes memory that it is given twice", kind="shared-memory")
+
+
+def _may_share(one: Any, other: Any) -> bool:
+    """Whether the memory from the first element to the last is the same in part; tensors without elements have none."""
+    if _base(one) is not _base(other):
+        return False
+    (begin, end), (other_begin, other_end) = _extent(one), _extent(other)
+    return one is other or bool(begin < other_end and other_begin < end)
+
+
+def _extent(tensor: Any) -> tuple[Any, Any]:
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return tensor.storage_offset(), tensor.storage_offset() + last + 1
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
 def _base(tensor: Any) -> Any:

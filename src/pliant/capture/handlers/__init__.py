@@ -8,6 +8,7 @@ Holds:  one module a theme; importing this package fills the tables.
 from pliant.capture.handlers import (
     averaged_models,
     classes,
+    collectives,
     copies,
     data_dependent,
     effects,
@@ -56,6 +57,7 @@ __all__ = [
 assert (
     averaged_models
     and classes
+    and collectives
     and copies
     and warning_filters
     and data_dependent

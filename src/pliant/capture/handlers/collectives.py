@@ -1,0 +1,166 @@
+"""Calls of `torch.distributed`: messages between processes are operators of the graph, in their order.
+
+In:     calls of its functions by the program.
+Out:    recorded operators of `graph/collectives.py`; questions about groups are answered, and guarded.
+Holds:  a call whose end is waited for later, one that sends objects, and whatever has no row here is a graph break at the
+        call itself, so that PyTorch's function runs as it is.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch.utils._pytree import tree_leaves
+
+from pliant import torch_adapter
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs
+from pliant.capture.torch_calls import SPECIAL_MODULES, call_torch
+from pliant.graph import collectives
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.guards.kinds import Kind
+from pliant.guards.sources import question
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+def _collective(name: str, function: Any) -> Handler:
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        given = collectives.parameters_of(function, args, kwargs)
+        _check(name, given)
+        group = _group_name(t, name, given["group"])
+        operator = collectives.operator_of(name)
+        written = {a.name for a in operator._schema.arguments if a.alias_info is not None and a.alias_info.is_write}
+        _check_tensors(name, _fakes(list(given.values())), _fakes([given[w] for w in written]))
+        call_torch(t, operator, collectives.arguments_of(name, given, group), {})
+        return given["src"] if name == "recv" else None
+
+    return handler
+
+
+def _fakes(tree: Any) -> list[FakeTensor]:
+    return [one for one in tree_leaves(tree) if type(one) is FakeTensor]
+
+
+def _check_tensors(name: str, given: list[FakeTensor], written: list[FakeTensor]) -> None:
+    """Break for tensors of which eager makes an error, or a history that is not the operator's."""
+    if not all(one.is_contiguous() for one in written):
+        raise GraphBreak("side-effect-call", f"torch.distributed.{name} into a tensor that is not contiguous")
+    if torch.is_grad_enabled() and any(one.requires_grad for one in given):
+        raise GraphBreak("side-effect-call", f"torch.distributed.{name} of a tensor that requires gradients")
+
+
+def _check(name: str, given: dict[str, Any]) -> None:
+    """Break for what the operators do not take."""
+    if given.get("async_op"):
+        raise GraphBreak("side-effect-call", f"torch.distributed.{name}(async_op=True), which goes on meanwhile")
+    if given.get("timeout") is not None:
+        raise GraphBreak("side-effect-call", f"torch.distributed.{name} with a time limit")
+    if name == "recv" and given["src"] is None:
+        raise GraphBreak("side-effect-call", "torch.distributed.recv from whoever sends")
+    if "op" in given and not torch_adapter.reduction_name(given["op"]):
+        raise GraphBreak("side-effect-call", f"torch.distributed.{name} with a reduction that has a factor")
+    if torch_adapter.coalesces():
+        raise GraphBreak("side-effect-call", f"torch.distributed.{name} in a block that puts calls together")
+
+
+def _group_name(t: Tracer, name: str, group: Any) -> str:
+    """The name of the group that is meant, guarded."""
+    if group is None:
+        facts = torch_adapter.default_group_facts()
+        t.world.guard(question(torch_adapter.default_group_facts), Kind.EQUALS, facts)
+        if not facts:
+            raise GraphBreak("side-effect-call", f"torch.distributed.{name} before there is a process group")
+        return facts[0]
+    found = torch_adapter.group_name(group)
+    if found is None:
+        raise GraphBreak("side-effect-call", f"torch.distributed.{name} in a group that this process is not in")
+    if (source := t.world.source_of(group)) is not None:
+        t.world.guard(source, Kind.IDENTITY, group)
+    return found
+
+
+def _breaks(name: str) -> Handler:
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        raise GraphBreak("side-effect-call", f"torch.distributed.{name}")
+
+    return handler
+
+
+def _answered(name: str, function: Any) -> Handler:
+    """A question about a group."""
+
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        given = collectives.parameters_of(function, args, kwargs)
+        if "group" in given and torch_adapter.default_group_facts():
+            _group_name(t, name, given["group"])
+        else:
+            t.world.guard(question(torch_adapter.default_group_facts), Kind.EQUALS, torch_adapter.default_group_facts())
+        return function(*args, **kwargs)
+
+    return handler
+
+
+def _fill() -> None:
+    """One row for each public function: known, a question, or refused."""
+    namespace = vars(dist.distributed_c10d)
+    for name in dist.distributed_c10d.__all__:
+        function = namespace.get(name)
+        if type(function) is not types.FunctionType:
+            continue
+        if name in collectives.FUNCTIONS:
+            TABLE[function] = _collective(name, function)
+        elif name in ("get_rank", "get_world_size", "is_initialized"):
+            TABLE[function] = _answered(name, function)
+        elif not name.startswith(("is_", "get_")):
+            TABLE[function] = _breaks(name)
+
+
+# ---- functional collectives: interpreted, but for these functions
+def _group_of_mesh(group: Any) -> Any:
+    mesh, dim = group if isinstance(group, tuple) else (group, 0)
+    return mesh._dim_group_names[dim]
+
+
+def _resolved(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """The name of the group that is meant."""
+    group = collectives.parameters_of(function, args, kwargs)["group"]
+    if isinstance(group, str):
+        return group
+    if torch_adapter.group_name(group) is not None:
+        return _group_name(t, function.__name__, group)
+    if isinstance(group, list):
+        raise GraphBreak("side-effect-call", "a functional collective among ranks that make no process group")
+    return t.call(_group_of_mesh, (group,), {})
+
+
+def _waited(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """What a functional collective returns has arrived already, and is a plain tensor."""
+    return call_torch(t, torch.ops._c10d_functional.wait_tensor.default, args, kwargs)
+
+
+def _size_of_group(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    size = function(*args, **kwargs)
+    t.world.guard(question(function, *args), Kind.EQUALS, size)
+    return size
+
+
+_SPECIAL = {
+    "_resolve_group": _resolved,
+    "_resolve_group_name": _resolved,
+    "_maybe_wrap_tensor": _waited,
+    "_get_group_size_by_name": _size_of_group,
+}
+
+
+def _find(function: types.FunctionType) -> Any:
+    return _SPECIAL.get(function.__name__)
+
+
+if dist.is_available():
+    _fill()
+    SPECIAL_MODULES["torch.distributed"] = _find
