@@ -56,7 +56,7 @@ class Halves:
         self.reached = [joint.reached_by[i] for i in parts.wanted]
         tensors = [i for i, one in enumerate(joint.captured.inputs) if isinstance(one.fake, torch.Tensor)]
         self.all = (1 << len(parts.tangents)) - 1
-        self.sharing = joint.sharing
+        self.sharing, self.affine = joint.sharing, joint.affine
         self.reads = backwards.reads[self.n_numbers :]
         self.ordinal = {position: number for number, position in enumerate(tensors)}
 
@@ -95,18 +95,20 @@ class Halves:
             _check_versions(ctx.watched, asked)
         observer = "a torch dispatch mode" if torch_adapter.count_dispatch_modes() else ""
         observer = observer or "a transform" * any(map(torch_adapter.is_transformed, given))
-        missing = 0 if observer else self.all & ~asked
-        history = torch.is_grad_enabled()
-        run = None if history else self.backwards.get(missing, observer)
-        if run is None and not history:  # tangents that cannot be left out are zeros
-            missing, run = 0, self.backwards.get()
+        missing = 0 if observer and not self.affine else self.all & ~asked
+        again = torch.is_grad_enabled() or (bool(missing) and bool(observer))
+        run = None if again else self.backwards.get(missing, observer)
+        if run is None and not again:
+            again = self.affine
+            if not again:  # tangents that cannot be left out are zeros
+                missing, run = 0, self.backwards.get()
         tangents = [
             None if missing >> n & 1 else _laid_out(given[position], layout)
             for n, (position, layout) in enumerate(zip(self.tangents, ctx.layouts))
         ]
-        if history:
+        if again:
             needed = self._needed(ctx, unreached)
-            for index, value in zip(needed, self._with_history(ctx, asked, tangents, needed)):
+            for index, value in zip(needed, self._by_the_program(ctx, asked, tangents, needed)):
                 gradients[1 + index] = value
             return tuple(gradients)
         arguments += tangents
@@ -165,11 +167,13 @@ class Halves:
         asked = [i for n, i in enumerate(self.wanted) if n not in unreached]
         return tuple(i for i in asked if torch_adapter.engine_needs(edges[self.ordinal[i]][0]))
 
-    def _with_history(self, ctx: Any, asked: int, tangents: list[Any], needed: tuple[int, ...]) -> tuple[Any, ...]:
-        """Gradients with a history, computed from the inputs and with the random numbers that the forward drew."""
+    def _by_the_program(self, ctx: Any, asked: int, tangents: list[Any], needed: tuple[int, ...]) -> tuple[Any, ...]:
+        """Gradients computed from the inputs and with the random numbers that the forward drew. They have a history
+        where gradients are recorded."""
         if not needed:
             return ()
-        return self._with_numbers(ctx, asked, lambda inputs: self.again(inputs, tangents, needed))
+        compute = self.again if torch.is_grad_enabled() else self.again.without_history
+        return self._with_numbers(ctx, asked, lambda inputs: compute(inputs, tangents, needed))
 
     def _with_numbers(self, ctx: Any, asked: int, compute: Callable[[list[Any]], tuple[Any, ...]]) -> tuple[Any, ...]:
         """`compute` of the inputs of a call, with the random numbers that it drew."""

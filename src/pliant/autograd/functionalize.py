@@ -23,7 +23,7 @@ from torch import fx
 
 from pliant.autograd.aliases import IDENTITY_VIEWS, Alias, Base, ViewStep
 from pliant.autograd.functional_ops import FunctionalCall, UnsupportedMutation, functional_call
-from pliant.autograd.history import freed_functions, functions_between
+from pliant.autograd.history import Hook, freed_functions, functions_between, gradient_of
 from pliant.autograd.scatter import write_through
 from pliant.errors import InternalError
 from pliant.graph import collectives
@@ -51,6 +51,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         self.constants: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self.asked: list[tuple[Any, list[Any]]] = []  # for gradients: the node that does, what it leads through
         self.freed: set[Any] = set()  # functions that cannot run again
+        self.hooks: list[Hook] = []
         self.last_primal: fx.Node | None = None  # constants become placeholders after this one
 
     def close(self) -> None:
@@ -60,6 +61,10 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         self.constants.clear()
         self.asked.clear()
         self.freed.clear()
+        self.hooks.clear()
+
+    def note_hook(self, tensor: FakeTensor) -> None:
+        self.hooks.append(Hook(self.origin, gradient_of(tensor)))
 
     def note_gradients(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], keep: bool) -> None:
         path = functions_between(outputs, inputs)

@@ -60,6 +60,11 @@ class GradientProgram:
                     program = self.variants[key] = self._variant(values, needed)
         return program(values)
 
+    def without_history(self, inputs: list[Any], tangents: list[Any], needed: tuple[int, ...]) -> tuple[Any, ...]:
+        """Gradients by the program as it is, operator by operator."""
+        with torch.enable_grad():
+            return self._program(needed, tangents, create_graph=False)(*inputs, *tangents)
+
     def _variant(self, values: list[Any], needed: tuple[int, ...]) -> Program:
         program = self._program(needed, values[len(self.captured.inputs) :])
         if len(self.variants) >= _VARIANTS:
@@ -77,7 +82,9 @@ class GradientProgram:
             before.restore()
         return lambda values: compiled([v for v in values if isinstance(v, torch.Tensor)])
 
-    def _program(self, needed: tuple[int, ...], tangents: list[Any]) -> Callable[..., tuple[Any, ...]]:
+    def _program(
+        self, needed: tuple[int, ...], tangents: list[Any], create_graph: bool = True
+    ) -> Callable[..., tuple[Any, ...]]:
         """The gradients of `needed`, of the results whose tangents are not None."""
         asked = [number for number, tangent in enumerate(tangents) if tangent is not None]
         module, count = self.captured.module, len(self.captured.inputs)
@@ -89,7 +96,8 @@ class GradientProgram:
             roots = [self.roots[number].find(outputs, given) for number in asked]
             wanted = [values[i] for i in needed]
             given_to_roots = [values[count + number] for number in asked]
-            return torch_adapter.gradients(roots, wanted, given_to_roots, retain_graph=True, create_graph=True)
+            options = {"retain_graph": create_graph, "create_graph": create_graph}
+            return torch_adapter.gradients(roots, wanted, given_to_roots, **options)
 
         return gradients
 

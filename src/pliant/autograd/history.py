@@ -9,15 +9,41 @@ Holds:  a gradient reaches an input exactly where eager's engine would carry one
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import fx
 
+from pliant.autograd.aliases import Alias
 from pliant.graph.fake_tensor import FakeTensor
 
 Node = Any  # torch.autograd.graph.Node: a function of autograd's graph
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hook:
+    """A hook that the program puts on a tensor it computes: the call that does, and which gradient the hook is given."""
+
+    node: fx.Node
+    gradient: tuple[Any, int]
+
+
+def gradient_of(tensor: torch.Tensor) -> tuple[Any, int]:
+    """Which gradient is the tensor's: the function that receives it (of a leaf: the leaf), and as which of its results."""
+    return (tensor, 0) if tensor.grad_fn is None else (tensor.grad_fn, tensor.output_nr)
+
+
+def hooks_to_keep(hooks: Iterable[Hook], seen: Sequence[FakeTensor]) -> list[fx.Node]:
+    """The calls that hook what the caller gets, or what a view that the caller gets is a view of."""
+    gradients = set(map(gradient_of, seen))
+    for one in seen:
+        alias: Alias | None = one.node.parent
+        while alias is not None and alias.parent is not None:  # not the base: what it is given back is computed
+            gradients.add(gradient_of(alias.fake))
+            alias = alias.parent
+    return [hook.node for hook in hooks if hook.gradient in gradients]
 
 
 def _bits(results: Sequence[torch.Tensor]) -> dict[Node, int]:

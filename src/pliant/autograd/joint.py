@@ -22,7 +22,7 @@ from pliant import torch_adapter
 from pliant.autograd.aliasing import OutputPlan, UnsupportedAliasing, check_overlap, plan_outputs
 from pliant.autograd.functional_ops import UnsupportedMutation
 from pliant.autograd.functionalize import FunctionalMode, new_input
-from pliant.autograd.history import Root, find_roots, reached_by, sharing
+from pliant.autograd.history import Root, find_roots, hooks_to_keep, reached_by, sharing
 from pliant.autograd.run_module import run_module
 from pliant.autograd.segments import Cuts, Timeline, find_cuts
 from pliant.errors import Unsupported
@@ -47,6 +47,7 @@ class JointGraph:
     `roots`: where the results that have tangents are found among outputs and inputs when the program runs again.
     `ends`: the fakes of the inputs and of the outputs, as they were when the program had run.
     `refusal`: the error that asking for gradients is in eager too; "" if it is none.
+    `affine`: the program hooks what it computes, so that no gradient is not the same as one of zeros.
     `hooked`: the leaves among the inputs that have hooks, in the order in which eager's engine gets to them.
     """
 
@@ -62,6 +63,7 @@ class JointGraph:
     ends: tuple[list[Any], tuple[Any, ...]] = ([], ())
     refusal: str = ""
     hooked: list[int] = field(default_factory=list)
+    affine: bool = False
 
     @property
     def results(self) -> list[Any]:
@@ -121,7 +123,7 @@ class _Tracer:
     def _on_node(self, node: fx.Node | None) -> None:
         self._note_assumptions()
         self.mode.origin = node
-        self.timeline.note()
+        self.timeline.note(node)
         env = self.captured.shape_env
         if env.has_unbacked and node is not None:
             if env.replayed:
@@ -243,7 +245,11 @@ class _Tracer:
         given = {id(one) for one in self.inputs}
         given |= {id(outputs[i]) for i in self.captured.attributes.get("passing_outputs", ())}
         seen = [one for one in outputs if type(one) is FakeTensor and one.requires_grad and id(one) not in given]
-        cuts = find_cuts(results, [*seen, *written], self.timeline, self.mode.freed)
+        hooks = [self.timeline.places[node] for node in hooks_to_keep(self.mode.hooks, [*seen, *written])]
+        if hooks and self.mode.asked:
+            what = "gradients are asked for, and a tensor that the caller gets has hooks"
+            raise UnsupportedAliasing(what, kind="returned-intermediate")
+        cuts = find_cuts(results, [*seen, *written], self.timeline, self.mode.freed, hooks)
         return dataclasses.replace(cuts, whole=self._undivided()) if cuts.before else cuts
 
     def _undivided(self) -> tuple[tuple[int, int], ...]:
@@ -316,10 +322,11 @@ class _Tracer:
             node = graph.call_function(_aten.copy_.default, (target, value))
             node.meta.update(val=target.meta["val"], stage="forward", eager_saves=_is_saved(value))
         graph.output((*results, *gradients))
+        affine = bool(self.mode.hooks)
         _release(graph, self.mode)
         return JointGraph(
             graph, self.captured, plan, holders[:primals], constants, holders[primals:],
-            self.reached_by, self.sharing, self.roots, refusal=self.refusal, hooked=self.hooked,
+            self.reached_by, self.sharing, self.roots, refusal=self.refusal, hooked=self.hooked, affine=affine,
         )  # fmt: skip
 
 

@@ -101,6 +101,10 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
     steps = []
     wrote = False
     for number, segment in enumerate(split(captured, cuts)):
+        ends = [places[n] for n in segment.takes], [places[n] for n in segment.gives]
+        if segment.hooks:
+            steps.append((_as_it_is(fx.GraphModule(captured.module, segment.graph)), *ends))
+            continue
         program = as_captured(captured, segment, number, known)
         if wrote and program.module.graph.find_nodes(op="call_function", target=assume):  # too late to run anew
             raise UnsupportedAliasing("a cut in a program that assumes sizes", kind="returned-intermediate")
@@ -115,8 +119,13 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
             known[node] = fake
         wrote = wrote or bool(joint.plan.writes)
         run = _build_whole(program, joint, compile_aten)
-        steps.append((run, [places[n] for n in segment.takes], [places[n] for n in segment.gives]))
+        steps.append((run, *ends))
     return _chain(steps, nodes[-1].args[0], captured, places)
+
+
+def _as_it_is(module: fx.GraphModule) -> Call:
+    forward = module.forward
+    return lambda inputs: forward(*inputs)
 
 
 def _chain(

@@ -11,8 +11,9 @@ Reads on: `runtime.py`, which builds the segments.
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from torch import fx
 
 from pliant import torch_adapter
 from pliant.autograd.aliasing import UnsupportedAliasing, storage_of
-from pliant.autograd.history import Node, functions_behind
+from pliant.autograd.history import Node, functions_behind, gradient_of
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.purity import binds_symbols
@@ -34,11 +35,13 @@ _NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 class Cuts:
     """Positions in the captured graph before which to cut, in order; `inside`: of calls that must be cut within.
     `whole`: (first, last) nodes of what must stay together, since the program asks for gradients through it.
+    `hooks`: positions of calls that hook what the caller gets: they lie between segments and hook the real tensor.
     """
 
     before: tuple[int, ...]
     inside: tuple[int, ...] = ()
     whole: tuple[tuple[int, int], ...] = ()
+    hooks: tuple[int, ...] = ()
 
 
 class Timeline:
@@ -47,8 +50,10 @@ class Timeline:
     def __init__(self) -> None:
         self.starts: list[int] = []
         self.modes: list[Any] = []
+        self.places: dict[fx.Node | None, int] = {}
 
-    def note(self) -> None:
+    def note(self, node: fx.Node | None) -> None:
+        self.places[node] = len(self.starts)
         self.starts.append(torch_adapter.autograd_time())
         self.modes.append((torch.is_grad_enabled(), torch_adapter.any_autocast()))
 
@@ -57,29 +62,33 @@ class Timeline:
         return bisect.bisect_right(self.starts, function._sequence_nr()) - 1
 
 
-def find_cuts(results: list[FakeTensor], seen: Iterable[FakeTensor], timeline: Timeline, freed: set[Node]) -> Cuts:
+def find_cuts(
+    results: list[FakeTensor], seen: Iterable[FakeTensor], timeline: Timeline, freed: set[Node], hooks: Sequence[int]
+) -> Cuts:
     """Where to cut so that no result is computed in the segment of a tensor that the caller sees.
 
     `results`: what the program computes and has a gradient. `seen`: every tensor with a history that the caller gets.
-    `freed`: functions of which the caller cannot ask gradients, since the program has.
+    `freed`: functions of which the caller cannot ask gradients, since the program has. `hooks`: as in `Cuts`.
     """
     readers: dict[tuple[Node, int], int] = {}
     for function in functions_behind([one.grad_fn for one in results]):
         for following, number in function.next_functions:
             if following is not None and function not in freed:
-                key = (getattr(following, "variable", following), number)
+                key = (getattr(following, "variable", following), number)  # as `gradient_of`
                 readers[key] = min(readers.get(key, len(timeline.starts)), timeline.position_of(function))
     spans, inside = [], set()
     for tensor in seen:
         made = tensor.grad_fn
-        reader = readers.get((tensor, 0) if made is None else (made, tensor.output_nr))
+        reader = readers.get(gradient_of(tensor))
         if reader is not None:
             first = -1 if made is None else timeline.position_of(made)
             if first < reader:
                 spans.append((first, reader))
             else:
                 inside.add(reader)
-    return Cuts(tuple(_stab(sorted(spans, key=lambda span: span[1]), timeline)), tuple(sorted(inside)))
+    spans += [(position - 1, position) for position in {*hooks, *[1 + hook for hook in hooks]}]
+    cuts = _stab(sorted(spans, key=lambda span: (span[1], -span[0])), timeline)
+    return Cuts(tuple(cuts), tuple(sorted(inside)), hooks=tuple(hooks))
 
 
 def _stab(spans: list[tuple[int, int]], timeline: Timeline) -> list[int]:
@@ -103,11 +112,12 @@ def _stab(spans: list[tuple[int, int]], timeline: Timeline) -> list[int]:
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """`takes`, `gives`: nodes of the whole graph whose values come in and go out, in order."""
+    """`takes`, `gives`: nodes of the whole graph whose values come in and go out, in order. `hooks`: that is all it does."""
 
     graph: fx.Graph
     takes: list[fx.Node]
     gives: list[fx.Node]
+    hooks: bool
 
 
 def split(captured: CapturedGraph, cuts: Cuts) -> list[Segment]:
@@ -129,7 +139,8 @@ def split(captured: CapturedGraph, cuts: Cuts) -> list[Segment]:
             elif argument.op == "placeholder" or number_of[argument] < home:
                 needed[home][argument] = None
     _need_symbols(nodes, number_of, needed)
-    return [_make_segment(captured, nodes, number_of, needed, n) for n in range(len(needed))]
+    hooks = {number_of[nodes[position]] for position in cuts.hooks}
+    return [_make_segment(nodes, number_of, needed, n, n in hooks) for n in range(len(needed))]
 
 
 def _concerned_by_writes(captured: CapturedGraph) -> set[fx.Node]:
@@ -147,7 +158,9 @@ def refined(captured: CapturedGraph, cuts: Cuts, segment: Segment, further: Cuts
     places = {node.name: position for position, node in enumerate(captured.module.graph.nodes)}
     inside = list(segment.graph.nodes)
     found = {*cuts.before, *[places[inside[k].name] for k in further.before if inside[k].name in places]}
-    return None if further.inside or found == set(cuts.before) else Cuts(tuple(sorted(found)), whole=cuts.whole)
+    if further.inside or further.hooks or found == set(cuts.before):
+        return None
+    return dataclasses.replace(cuts, before=tuple(sorted(found)))
 
 
 def _need_symbols(nodes: list[fx.Node], number_of: dict[fx.Node, int], needed: list[dict[fx.Node, None]]) -> None:
@@ -230,11 +243,11 @@ def _read(node: fx.Node) -> list[fx.Node]:
 
 
 def _make_segment(
-    captured: CapturedGraph,
     nodes: list[fx.Node],
     number_of: dict[fx.Node, int],
     needed: list[dict[fx.Node, None]],
     number: int,
+    hooks: bool,
 ) -> Segment:
     graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
     takes = [node for node in nodes if node in needed[number]]
@@ -251,7 +264,7 @@ def _make_segment(
     if number == len(needed) - 1:
         gives += [node for node in returned if _is_number(node) or node.op == "get_attr"]
     graph.output(tuple(copy(node) for node in gives))
-    return Segment(graph, takes, gives)
+    return Segment(graph, takes, gives, hooks)
 
 
 def _copier(graph: fx.Graph, copies: dict[fx.Node, fx.Node]) -> Callable[[fx.Node], fx.Node]:

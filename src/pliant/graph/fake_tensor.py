@@ -219,6 +219,9 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Equal for a tensor of which it is known that it has the same elements."""
         return id(fake), self.writes
 
+    def note_hook(self, tensor: FakeTensor) -> None:
+        """Told of each hook that the program puts on a tensor."""
+
     def note_gradients(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], keep: bool) -> None:
         """Hook of tracers: the program asks for gradients of `outputs`."""
 

@@ -51,7 +51,7 @@ def _grad_of(
     given = _tensors(t, grad_outputs) if grad_outputs is not None else (None,) * len(roots)
     _need_own_history(t, roots, wanted)
     for one in wanted:
-        _need_no_hooks(t, one, "_backward_hooks")
+        _need_no_hooks(t, one, "_backward_hooks", "retains_grad")
     keep = create_graph if retain_graph is None else retain_graph
     unused = bool(allow_unused) or materialize_grads
     found = _record(t, roots, wanted, given, keep, create_graph, unused, is_grads_batched)

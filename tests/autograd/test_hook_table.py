@@ -1,0 +1,49 @@
+"""A part of the table of hooks: what it found, and a sample of the rest."""
+
+import random
+
+import pytest
+import torch
+from tests.autograd.hook_table import Case, cases, difference
+
+import pliant
+
+FOUND = [
+    Case("computed", "scaled", "used and returned"),  # a gradient of a result passes through the hooks of that result
+    Case("computed", "closure over itself", "returned twice"),  # which later hooks come after
+    Case("computed", "affine", "beside"),  # no gradient is not a gradient of zeros
+    Case("view of a computed", "scaled", "part used"),  # a view is made for the caller from what it is a view of
+    Case("computed", "retained between", "used"),  # hooks before a graph break come before those behind it
+    Case("computed", "retained", "gradient inside"),  # gradients asked for inside are kept
+    Case("computed", "scaled", "gradient inside"),
+]
+
+
+@pytest.mark.parametrize("case", [*FOUND, *random.Random(4).sample(list(cases()), 9)], ids=str)
+def test_case_is_as_in_eager(case):
+    assert difference(case) is None
+    pliant.reset()
+
+
+def test_a_hook_of_a_result_breaks_no_graph():
+    pliant.reset()
+    assert difference(FOUND[0]) is None
+    stats = pliant.stats()
+    assert (stats["graphs"], stats["graph_breaks"], stats["fallbacks"]) == (1, 0, 0)
+    pliant.reset()
+
+
+def test_more_sets_of_results_than_backwards_are_compiled_for():
+    def f(x):
+        ys = [x * i for i in range(12)]
+        for y in ys:
+            y.register_hook(lambda g: g + 1)
+        return [y.exp() for y in ys]
+
+    compiled = pliant.compile(f, fullgraph=True)
+    for place in range(12):
+        x = torch.ones(3, requires_grad=True)
+        found, expected = [torch.autograd.grad(call(x)[place].sum(), x) for call in (compiled, f)]
+        torch.testing.assert_close(found, expected)
+    batched = [torch.autograd.grad(call(x)[3], x, torch.eye(3), is_grads_batched=True) for call in (compiled, f)]
+    torch.testing.assert_close(*batched)
