@@ -448,6 +448,14 @@ def _batch_norm_backward(mode: FunctionalMode, func: Any, args: Sequence[Any], k
     return _pure(mode, func, args, kwargs)
 
 
+def _bernoulli(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Drawn in the order of positions, where `bernoulli_`, which becomes the same operator, draws in that of memory."""
+    like = args[0]
+    with mode:
+        rowmajor = torch.empty(like.size_, dtype=like.dtype_, device=like.device_)
+    return _pure(mode, func, (rowmajor, *args[1:]), kwargs)
+
+
 def _restride(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """`t_`, `as_strided_`...: an intermediate becomes the view that the operator's pure form gives."""
     tensor = args[0]
@@ -531,6 +539,7 @@ _handlers: dict[Any, Handler] = {
     _aten._efficientzerotensor.default: _zeros,
     _aten.copy_.default: _copy,
     _aten.lift_fresh.default: _lift_fresh,
+    _aten.bernoulli.p: _bernoulli,
     _aten.native_batch_norm.default: _batch_norm,
     _aten.native_batch_norm_backward.default: _batch_norm_backward,
 }

@@ -3,7 +3,7 @@
 In:     calls of `torch.lstm`, `torch.gru`, `torch.rnn_tanh` or `torch.rnn_relu` on fakes with symbolic sizes.
 Out:    its results, by the operator of `control_flow`, which eager PyTorch's kernels serve for any length.
 Holds:  the derivative computes the layer once more, with gradients recorded, so that nothing of it is saved. Layers
-        with dropout between them are not described: they would need the same random numbers twice.
+        with dropout between them are an operator each, since dropout must not draw again.
 """
 
 from __future__ import annotations
@@ -20,23 +20,49 @@ _KINDS: dict[str, Any] = {"lstm": torch.lstm, "gru": torch.gru, "rnn_tanh": torc
 NAMES = {function: name for name, function in _KINDS.items()}
 
 
+_PADDED = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional", "batch_first")
+_PACKED = ("data", "batch_sizes", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional")
+
+
 def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The results of a recurrent layer, or NotImplemented."""
-    if kwargs or len(args) != 9 or all(type(n) is int for n in args[0].shape):
+    if len(args) + len(kwargs) != len(_PADDED):
         return NotImplemented
-    if isinstance(args[3], bool):
-        given, hidden, weights, has_biases, layers, dropout, train, bidirectional, batch_first = args
-        packed: tuple[Any, ...] = ()
-    else:
-        given, batch_sizes, hidden, weights, has_biases, layers, dropout, train, bidirectional = args
-        packed, batch_first = (batch_sizes,), False
-    if dropout and train and layers > 1:
+    packs = "batch_sizes" in kwargs or len(args) > 3 and not isinstance(args[3], bool)
+    given = dict(zip(_PACKED if packs else _PADDED, args)) | kwargs
+    values = [given["data"], given["batch_sizes"]] if packs else [given["input"]]
+    if all(type(n) is int for n in values[0].shape):
         return NotImplemented
+    kind, hidden, weights = NAMES[function], given["hx"], given["params"]
     states = [hidden] if isinstance(hidden, torch.Tensor) else list(hidden)
-    layer = _layer(
-        NAMES[function], bool(packed), (bool(has_biases), layers, 0.0, True, bool(bidirectional)), batch_first
-    )
-    return run(layer, [given, *packed, *states, *weights])
+    layers, bidirectional = given["num_layers"], bool(given["bidirectional"])
+    layout = bool(given.get("batch_first"))
+    if not (given["dropout"] and given["train"] and layers > 1):
+        options = (bool(given["has_biases"]), layers, 0.0, True, bidirectional)
+        return run(_layer(kind, packs, options, layout), [*values, *states, *weights])
+    options = (bool(given["has_biases"]), 1, 0.0, True, bidirectional)
+    return _with_dropout(_layer(kind, packs, options, False), values, states, weights, layers, given["dropout"], layout)
+
+
+def _with_dropout(
+    layer: _Layer, values: list[Any], states: list[Any], weights: Any, layers: int, dropout: float, batch_first: bool
+) -> tuple[Any, ...]:
+    """The layers one by one, each over what a dropout leaves of the one before: it draws where eager's does."""
+    steps, *packed = values
+    steps = steps.transpose(0, 1) if batch_first else steps
+    ends: list[list[Any]] = [[] for _ in states]
+    for number, (hidden, own) in enumerate(zip(zip(*[one.chunk(layers) for one in states]), _parts(weights, layers))):
+        if number:
+            steps = torch.dropout(steps, dropout, True)
+        steps, *found = run(layer, [steps, *packed, *hidden, *own])
+        for end, state in zip(ends, found):
+            end.append(state)
+    return (steps.transpose(0, 1) if batch_first else steps, *map(torch.cat, ends))
+
+
+def _parts(weights: Any, layers: int) -> list[list[Any]]:
+    count = len(weights) // layers
+    return [list(weights[i * count : (i + 1) * count]) for i in range(layers)]
 
 
 class _Layer(Program):

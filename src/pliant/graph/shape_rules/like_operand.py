@@ -43,6 +43,10 @@ def with_rows(x: TensorSpec, *args: Any, **given: Any) -> TensorSpec:
     return rows_written(x, *args, **given).like()
 
 
+def with_noise(x: TensorSpec, noise: TensorSpec, *_: Any, **__: Any) -> tuple[TensorSpec, TensorSpec]:
+    return x.like(), same_layout(noise)
+
+
 def with_mask(x: TensorSpec, *_: Any, **__: Any) -> tuple[TensorSpec, TensorSpec]:
     """Rounded to few values, and which were within their range."""
     return same_layout(x), TensorSpec(x.size, preserved_strides(x), torch.bool, x.device)
@@ -103,8 +107,9 @@ _ROWS: dict[Any, tuple[Any, ...]] = {
     same_size: (
         _aten.normal.Tensor_float, _aten.bernoulli.default, _aten.roll.default, _aten.scatter.src,
         _aten.scatter.value, _aten.scatter_add.default, _aten.scatter.reduce, _aten.scatter.value_reduce,
-        _aten.scatter_reduce.two,
+        _aten.scatter_reduce.two, _aten.poisson.default, _aten._standard_gamma.default, _aten.rrelu_with_noise.default,
     ),
+    with_noise: (_aten.rrelu_with_noise_functional.default,),
     with_mask: (
         _aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default,
         _aten.fake_quantize_per_tensor_affine_cachemask.default,
