@@ -55,17 +55,41 @@ def lowered(f: Function, *args: Any, dynamic: bool = False) -> LoopProgram:
     return program
 
 
+def both(f: Function, args: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
+    """Eager's results, and what it gives for the same numbers as float64."""
+    expected, _ = tree_flatten(f(*copy.deepcopy(args)))
+    doubled = [a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args]
+    try:
+        exact, _ = tree_flatten(f(*copy.deepcopy(doubled)))
+    except RuntimeError:  # there is no such kernel
+        exact = expected
+    return expected, exact
+
+
+def accepted(found: Any, eager: Any, exact: Any) -> Any:
+    """Eager's result, but for elements that are NaN on one side only and are float64's: whether eager gives NaN there may
+    depend on the processor (`gelu` of infinity in a vector register).
+    """
+    if not isinstance(eager, torch.Tensor) or not eager.is_floating_point() or found.shape != eager.shape:
+        return eager
+    exact = exact.to(eager.dtype)
+    differs = (
+        eager.isnan() & (found == exact) if exact.shape == eager.shape else torch.zeros_like(eager, dtype=torch.bool)
+    )
+    return torch.where(differs, exact, eager) if differs.any() else eager
+
+
 def check(
     f: Function, *args: Any, dynamic: bool = False, atol: float | None = None, rtol: float | None = None
 ) -> LoopProgram:
     """`f` lowered and interpreted gives eager's values, dtypes and strides."""
     program = lowered(f, *args, dynamic=dynamic)
     tensors = [a for a in args if isinstance(a, torch.Tensor)]
-    expected, _ = tree_flatten(f(*copy.deepcopy(args)))
+    expected, exact = both(f, args)
     actual = run(program, [t.clone(memory_format=torch.preserve_format) for t in tensors])
     assert len(actual) == len(expected)
-    for a, e in zip(actual, expected):
-        torch.testing.assert_close(a, e, atol=atol, rtol=rtol, equal_nan=True)
+    for a, e, x in zip(actual, expected, exact):
+        torch.testing.assert_close(a, accepted(a, e, x), atol=atol, rtol=rtol, equal_nan=True)
         if isinstance(e, torch.Tensor) and e.numel() > 0:
             strides = [(x, y) for n, x, y in zip(e.shape, a.stride(), e.stride()) if n != 1]
             assert all(x == y for x, y in strides), (a.stride(), e.stride())
