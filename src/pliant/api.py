@@ -19,11 +19,12 @@ from pliant import config
 from pliant.backends import BACKENDS, UserBackend, graph_compiler, registered, registered_names
 from pliant.capture import markers, stance
 from pliant.capture.compiled_function import (
-    CompiledModule,
+    CompiledObject,
     compile_in_place,
     compiled_callable,
-    compiled_module,
+    compiled_object,
     dispatcher_of,
+    shares_all,
 )
 from pliant.capture.dispatch import Compilation, Dispatcher, is_capturing
 from pliant.capture.dynamic_policy import MARKS, DimMark
@@ -92,10 +93,10 @@ def compile(
         _compilation(recipe, **arguments)  # wrong options are reported at the decorator, not at the first call
         return recipe
     compilation = _compilation(recipe, **arguments)
-    if isinstance(fn, CompiledModule) or dispatcher_of(fn) is not None:
+    if isinstance(fn, CompiledObject) or dispatcher_of(fn) is not None:
         fn = original_of(fn)
     if isinstance(fn, torch.nn.Module):
-        return compiled_module(fn, compilation)
+        return compiled_object(fn, compilation)
     if not callable(fn):
         raise ConfigError(
             f"cannot compile {fn!r}",
@@ -103,6 +104,8 @@ def compile(
             why=f"a {type(fn).__name__} cannot be called",
             do="pass a function, a module or another callable",
         )
+    if shares_all(fn) and not isinstance(fn, type):
+        return compiled_object(fn, compilation)
     return compiled_callable(fn, compilation)
 
 
@@ -116,7 +119,7 @@ def compile_(module: torch.nn.Module, **arguments: Any) -> torch.nn.Module:
             why=f"it is a {type(module).__name__}",
             do="use pliant.compile",
         )
-    recipe = functools.partial(compile, **arguments)
+    recipe = functools.partial(compile_, **arguments)
     compile_in_place(module, _compilation(recipe, **arguments))
     return module
 

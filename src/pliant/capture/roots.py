@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ def argument_sources(fn: Any, count: int) -> list[ArgSource]:
     """The sources of the first `count` positional arguments of a call, with the names of their parameters."""
     code = getattr(fn, "__code__", None) or getattr(getattr(fn, "__func__", None), "__code__", None)
     if isinstance(fn, torch.nn.Module):
-        code = getattr(type(fn).forward, "__code__", None)
+        code = getattr(inspect.getattr_static(type(fn), "forward", None), "__code__", None)
     names = list(code.co_varnames[: code.co_argcount]) if code is not None else []
     if names and not isinstance(fn, types.FunctionType):
         names = names[1:]
