@@ -82,6 +82,11 @@ def start(work: Callable[[], object], name: str) -> None:
             threading.Thread(target=run, name=name, daemon=False).start()
 
 
+def is_beside() -> bool:
+    """Whether this thread is one of those."""
+    return _here.beside
+
+
 def _end() -> None:
     """The program's last line is done; Python is about to join the threads."""
     global _ended

@@ -4,8 +4,9 @@ In:     an exception that came out of the compiler, perhaps with others as cause
 Out:    `pass_on(error)` raises the program's exception if there is one in it; `Beginning`, the state to go back to.
 Holds:  such an exception is no failure of the compiler: what would answer one with a fallback passes it on first.
 
-It is known by its traceback: the frame of a signal handler has the frame that it interrupted among its arguments; an
-exception thrown by another thread comes from where no statement raises it, says nothing, and is of a foreign class.
+So it is with a warning of ours that the program wants as an error. Any other is known by its traceback: the frame of a
+signal handler has the frame that it interrupted among its arguments; an exception thrown by another thread comes from
+where no statement raises it, says nothing, and is of a foreign class.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import types
 from collections.abc import Iterator
 
 from pliant import gc_pause
+from pliant.errors import PliantWarning
 
 _RAISES = {opcode.opmap["RAISE_VARARGS"], opcode.opmap["RERAISE"]}
 _NEVER_FOREIGN = {"builtins", "pliant", "torch", "numpy", *sys.stdlib_module_names}
@@ -77,7 +79,7 @@ def interruption_in(error: BaseException) -> BaseException | None:
 
 
 def _is_interruption(error: BaseException) -> bool:
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, (KeyboardInterrupt, PliantWarning)):
         return True
     steps = list(_steps(error.__traceback__))
     if any(_handles_signal(inner.tb_frame, outer.tb_frame) for outer, inner in itertools.pairwise(steps)):

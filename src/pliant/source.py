@@ -10,13 +10,17 @@ from __future__ import annotations
 import dataclasses
 import linecache
 import os
+import re
 import sys
+import sysconfig
 from types import FrameType
 
 import torch
 
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_LIBRARIES = tuple(sysconfig.get_paths()[name] + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 _SKIPPED = (_OWN, _TORCH, "<")
 
 
@@ -27,6 +31,7 @@ class SourceLocation:
     file: str
     line: int
     function: str
+    caller: SourceLocation | None = dataclasses.field(default=None, compare=False)  # where a library was called
 
     @property
     def text(self) -> str:
@@ -35,15 +40,23 @@ class SourceLocation:
 
     def __str__(self) -> str:
         place = f"{os.path.basename(self.file)}:{self.line} in {self.function}"
-        return f"{place}    {self.text}" if self.text else place
+        place = f"{place}    {self.text}" if self.text else place
+        return f"{place}\ncalled from {self.caller}" if self.caller is not None else place
+
+    @property
+    def is_library(self) -> bool:
+        """Whether the file is an installed package's, or Python's own."""
+        return self.file.startswith(_LIBRARIES) or _INSTALLED.search(self.file) is not None
 
 
-def user_location(depth: int = 1) -> SourceLocation | None:
-    """The innermost frame that is neither Pliant's nor PyTorch's, from `depth` callers up."""
+def user_location(depth: int = 1, *, libraries: bool = True) -> SourceLocation | None:
+    """The innermost frame that is neither Pliant's nor PyTorch's (nor a library's), from `depth` callers up."""
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         code = frame.f_code
         if not code.co_filename.startswith(_SKIPPED):
-            return SourceLocation(code.co_filename, frame.f_lineno, code.co_name)
+            found = SourceLocation(code.co_filename, frame.f_lineno, code.co_name)
+            if libraries or not found.is_library:
+                return found
         frame = frame.f_back
     return None

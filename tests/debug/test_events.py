@@ -1,9 +1,15 @@
 """The event record: counts, history, stages, log channels, subscribers."""
 
+import ast
 import threading
+import warnings
 
 import pytest
+import torch
 
+import architecture
+import pliant
+from pliant import config
 from pliant.debug import events
 from pliant.errors import ConfigError, PliantWarning
 
@@ -29,6 +35,35 @@ def test_stats_count_kinds_and_reasons():
     assert seen["recompile_reasons"] == {"x.size(0): 3 -> 4": 1}
     events.reset()
     assert events.stats()["graphs"] == 0
+
+
+def branches(x, w):
+    y = (x @ w).sin()
+    if y.sum() > 0:
+        y = y + torch.linalg.det(x.T @ x)
+    return y.exp().sum()
+
+
+def test_every_channel_is_recorded_by_a_program(tmp_path):
+    with config.patch(cache_dir=str(tmp_path)), events.collect() as heard, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = pliant.compile(branches)
+        for size in (3, 4):
+            x = torch.randn(size, 3, requires_grad=True)
+            run(x, torch.randn(3, 5)).backward()
+        with config.patch(compiler="/nowhere/cc"):
+            pliant.compile(lambda x: x.cos() * 3.25)(torch.ones(3))
+    recorded = {events.KINDS[event.kind].channel for event in heard}
+    assert recorded == set(events.CHANNELS)
+    assert all(
+        "?" not in event.line.partition("\n")[0] for event in heard if event.kind in ("build", "schedule", "extern")
+    )
+
+
+def test_every_kind_is_recorded_somewhere():
+    calls = [node for path in architecture.SOURCE.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))]
+    calls = [c for c in calls if isinstance(c, ast.Call) and ast.unparse(c.func).rpartition(".")[2] == "record"]
+    assert {c.args[0].value for c in calls if c.args and isinstance(c.args[0], ast.Constant)} == set(events.KINDS)
 
 
 def test_history_is_bounded_but_counts_are_not():

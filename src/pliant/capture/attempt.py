@@ -12,7 +12,7 @@ import itertools
 import sys
 import types
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -38,7 +38,7 @@ from pliant.graph.contracts import CapturedGraph
 from pliant.guards.kinds import MISSING
 from pliant.guards.sources import ArgSource, HandledSource, ItemSource, KwargSource, held
 from pliant.interruptions import pass_on
-from pliant.source import SourceLocation
+from pliant.source import SourceLocation, user_location
 
 _MAX_RESTARTS = 16
 
@@ -190,11 +190,15 @@ class _Attempt:
 
     # ---- breaking
     def _break_location(self) -> SourceLocation | None:
+        """The user's frame that broke; if that is a library's, with the place where the program called it."""
         frames = self.t.broken_frames or ()
-        for frame in reversed(frames):
-            if frame.is_the_users:
-                return frame.location()
-        return frames[-1].location() if frames else None
+        places = [frame.location() for frame in reversed(frames) if frame.is_the_users]
+        if not places:
+            return frames[-1].location() if frames else None
+        if not places[0].is_library:
+            return places[0]
+        caller = next((place for place in places if not place.is_library), None) or user_location(libraries=False)
+        return replace(places[0], caller=caller)
 
     def _broken(self, reason: BreakReason) -> Break | _Restart:
         frames = self.t.broken_frames

@@ -67,6 +67,11 @@ class Inputs:
         self._names: set[str] = set()
         self._items: dict[Source, Any] = {}
 
+    def forget(self) -> None:
+        """Let go of the program's objects."""
+        for held_here in (self._by_tensor, self._examples, self._items):
+            held_here.clear()
+
     # ---- tensors
     def tensor(self, value: torch.Tensor, source: Source) -> FakeTensor:
         """The fake tensor of a real one; a second way to a tensor that is one input adds only a guard."""

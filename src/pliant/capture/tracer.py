@@ -11,6 +11,7 @@ Reads on: `attempt.py` (the capture), `frame.py` (the loop), `opcodes/`, `calls.
 from __future__ import annotations
 
 import dataclasses
+import dis
 import functools
 import re
 import types
@@ -62,6 +63,7 @@ from pliant.capture.value_kinds import (
     tuple_of,
 )
 from pliant.capture.world import World
+from pliant.debug import events
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
 from pliant.guards.kinds import MISSING, Kind
@@ -185,6 +187,7 @@ class Tracer:
         self.standing.clear()
         self.results.clear()
         self.broken_frames = self.current_exception = self.carrying = self.failure = None
+        self.inputs.forget()
         self.world.forget()
 
     # ---- frames
@@ -193,6 +196,9 @@ class Tracer:
 
     def enter(self, frame: Frame) -> None:
         self.frames.append(frame)
+        if frame.ip == 0 and events.wants("bytecode"):
+            text = dis.Bytecode(frame.code).dis().rstrip()
+            events.record("bytecode", name=frame.name, text=f"{frame.name}\n{text}")
 
     def leave(self, frame: Frame) -> None:
         self.frames.pop()

@@ -52,7 +52,6 @@ KINDS: dict[str, Kind] = {
     "extern": Kind("fallbacks", "operator {name} runs as an extern call: {why}"),
     "skip": Kind("capture", "not capturing {name}: {why}"),
     "guard": Kind("guards", "guard {text}    {where}"),
-    "guard_failure": Kind("guards", "guard failed in {name}: {why}"),
     "dynamic": Kind("dynamic", "{symbol} = {source}: {why}"),
     "specialize": Kind("dynamic", "{symbol} specialized to {value} at {where}"),
     "bytecode": Kind("bytecode", "{text}"),
@@ -64,7 +63,6 @@ KINDS: dict[str, Kind] = {
     "output_code": Kind("output_code", "{text}"),
     "build": Kind("build", "built {name} in {seconds} s"),
     "cache": Kind("cache", "{what} {name}: {why}"),
-    "collective": Kind("distributed", "{text}"),
     "stage": Kind("stages", "{path} {seconds} s"),
 }
 
@@ -290,7 +288,6 @@ def stats() -> dict[str, object]:
             "fallbacks": kinds["fallback"] + kinds["recompile_limit"],
             "fallback_reasons": dict(t.fallback_reasons),
             "externs": kinds["extern"],
-            "guard_failures": kinds["guard_failure"],
             "cache": dict(t.cache),
             "seconds": {name: round(s, 6) for name, s in t.seconds.items()},
             "calls": dict(t.calls),
@@ -315,12 +312,18 @@ def reset() -> None:
 
 
 def warn_once(key: str, message: str, category: type[Warning] | None = None, *, stacklevel: int = 3) -> bool:
-    """Give a warning the first time this key is seen; whether it was given."""
+    """Give a warning the first time this key is seen; whether it was new."""
     with _lock:
         if key in _warned:
             return False
         _warned.add(key)
-    warnings.warn(message, category or PliantWarning, stacklevel=stacklevel)
+    try:
+        warnings.warn(message, category or PliantWarning, stacklevel=stacklevel)
+    except Warning:
+        if not background.is_beside():
+            raise  # the program wants warnings as errors: it is told once
+        with _lock:
+            _warned.discard(key)  # nobody would hear of it in a thread of ours; who meets it again says it
     return True
 
 

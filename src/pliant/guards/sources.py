@@ -19,6 +19,7 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 import torch
 
 from pliant.guards.kinds import MISSING
+from pliant.interruptions import pass_on
 from pliant.torch_adapter import plain_tensor
 
 T = TypeVar("T")
@@ -173,6 +174,7 @@ def failure_of(obj: Any, name: str) -> type[BaseException] | None:
     try:
         getattr(obj, name)
     except Exception as error:
+        pass_on(error)
         return type(error)
     return None
 

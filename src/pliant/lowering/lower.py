@@ -17,6 +17,7 @@ import torch
 from torch import fx
 
 from pliant.config import Config
+from pliant.debug import events
 from pliant.errors import InternalError, Unsupported
 from pliant.graph.contracts import AtenGraph
 from pliant.graph.unbacked import CHECKS, unlearnt
@@ -148,6 +149,7 @@ class _GraphLowering:
                 return rule(self.low, value, *args, **kwargs)
             except (Unsupported, NotImplementedError):
                 pass
+        events.record("extern", name=str(node.target), why="no loops are written for it")
         return fallback.lower_call(self.low, node.target, value, args, kwargs)
 
     def _check(self, node: fx.Node) -> None:

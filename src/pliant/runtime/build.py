@@ -19,6 +19,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from pathlib import Path
 from pliant import background, config
 from pliant.cache.key import Key, machine, make_key
 from pliant.cache.store import open_store, own_folder
+from pliant.debug import events
 from pliant.errors import CompileError, NoKernels
 
 # Flags that the meaning of the text depends on; `opt_flags` of the configuration only decide speed.
@@ -125,11 +127,14 @@ def build(texts: Sequence[str], options: config.Build) -> Path:
     """The shared object of these translation units, compiled now if the store does not have it."""
 
     def make(path: Path) -> None:
+        started = time.perf_counter()
         with tempfile.TemporaryDirectory(prefix="pliant-build-") as work:
             _compile(texts, options, Path(work), path)
+        events.record("build", name=key.digest[:12], seconds=time.perf_counter() - started)
 
+    key = key_of(texts, options)
     try:
-        return open_store("kernels").get_or_build(key_of(texts, options), ".so", make)
+        return open_store("kernels").get_or_build(key, ".so", make)
     except OSError as error:
         raise _no_space(str(error.strerror or error)) from error
 

@@ -19,7 +19,7 @@ from pliant.ir.loops import Buffer, Extern, LoopProgram
 from pliant.runtime.build import build
 from pliant.runtime.load import load, reads_lists, takes_tensors
 from pliant.schedule.kernel import Kernel, forget_loads
-from pliant.schedule.schedule import schedule
+from pliant.schedule.schedule import schedule, schedule_text
 
 
 class CompiledGraph:
@@ -59,6 +59,8 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
     _check_devices(program)
     with events.stage("schedule", graph=program.name):
         planned = schedule(program, options.schedule)
+    if events.wants("schedule"):
+        events.record("schedule", name=program.name, text=schedule_text(planned))
     with events.stage("codegen", graph=program.name):
         listed = listed_inputs(program, planned) if reads_lists() else {}
         native = write_native(runs_of(planned), listed, planned.scratch)
