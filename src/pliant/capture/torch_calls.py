@@ -171,7 +171,7 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
         ) from error
 
 
-_QUESTION = re.compile(r"^_*(get|is|are|has|can|have)_")
+_QUESTION = re.compile(r"^_*(saved_tensors_hooks_)?(get|is|are|has|can|have)_")
 # Every entry depends on these; or the capture itself changes them.
 _AMBIENT = re.compile(r"inference_mode|is_grad_enabled|autocast(_cpu|_gpu)?_enabled|torch_function|tracing|functorch")
 _CONSTANTS = (bool, int, float, str, type(None), torch.dtype, torch.device)
