@@ -1,0 +1,351 @@
+"""The models of the zoo: every one that a library can make of a small configuration, found by the library's own lists.
+
+In:     a name such as `hf/bert`, `timm/resnet`, `pyg/GATConv` or `diffusers/UNet2DModel`.
+Out:    `names()`: all of them in an order that puts a spread of families first; `find_case(name)`: how to build one
+        and its inputs at several sizes, checked by calling it.
+"""
+
+import contextlib
+import copy
+import importlib
+import importlib.util
+import inspect
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.zoo_inputs import SIZES, Recipe, Size, recipes
+from benchmarks.zoo_shrink import ladder
+
+LARGEST = 40_000_000  # parameters
+PATIENCE = 25.0  # seconds of looking for a case
+_libraries: list[torch.library.Library] = []
+
+
+@dataclass(frozen=True)
+class Case:
+    """One model that runs: how to build it, what to call it with, and how its kind was found."""
+
+    build: Callable[[], nn.Module]
+    inputs: Callable[[nn.Module, Size], dict[str, Any]]
+    sizes: tuple[Size, ...]
+    what: str
+
+
+class NoCase(Exception):
+    """No way was found to run this model; the text says what was seen last."""
+
+
+def import_libraries() -> None:
+    """Imports once what all models share. torchvision's wheel for GPUs has no native part beside a CPU build of
+    PyTorch; its Python part needs the two schemas only."""
+    with contextlib.suppress(ImportError):
+        if importlib.util.find_spec("torchvision") and not _libraries:
+            _libraries.append(torch.library.Library("torchvision", "FRAGMENT"))
+            for operator in ("nms", "qnms"):
+                with contextlib.suppress(RuntimeError):
+                    _libraries[0].define(operator + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+            importlib.import_module("torchvision")
+    for name in ("transformers.modeling_utils", "transformers.models.auto.modeling_auto", "timm", "torch_geometric.nn"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+def names() -> list[str]:
+    found = [f"{library}/{name}" for library, (listed, _) in LIBRARIES.items() for name in listed()]
+    return sorted(found, key=lambda name: random.Random(name).random())
+
+
+def find_case(name: str) -> Case:
+    library, _, which = name.partition("/")
+    return LIBRARIES[library][1](which)
+
+
+def first_that_runs(candidates: Iterator[tuple[str, Callable[[], nn.Module]]]) -> Case:
+    """The first candidate that takes one of its recipes at all sizes, or else at the first size alone."""
+    why, end = "no candidate", time.monotonic() + PATIENCE
+    for what, build in candidates:
+        try:
+            if too_large(build):
+                raise NoCase("too large")
+            model = build().eval()
+        except Exception as error:
+            why = f"{what}: {type(error).__name__}: {error}"
+            continue
+        for recipe in recipes(model):
+            if time.monotonic() > end:
+                raise NoCase(why)
+            trouble = refusal(model, recipe)
+            if trouble is None:
+                return Case(build, recipe.inputs, SIZES, what)
+            why = f"{what} {[n for n, _ in recipe.makers]}: {trouble}"
+    raise NoCase(why)
+
+
+def too_large(build: Callable[[], nn.Module]) -> bool:
+    with contextlib.suppress(NotImplementedError, RuntimeError), torch.device("meta"):  # some need more than shapes
+        return sum(p.numel() for p in build().parameters()) > LARGEST
+    return False
+
+
+def refusal(model: nn.Module, recipe: Recipe) -> str | None:
+    for size in SIZES:
+        try:
+            with torch.no_grad():
+                model(**recipe.inputs(model, size))
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+    return None
+
+
+# ---- transformers
+
+# The head that is taken, where there are several; the bare model is last.
+HEADS = (
+    "MULTIMODAL_LM IMAGE_TEXT_TO_TEXT SEQ_TO_SEQ_CAUSAL_LM SPEECH_SEQ_2_SEQ CAUSAL_LM MASKED_LM OBJECT_DETECTION "
+    "ZERO_SHOT_OBJECT_DETECTION UNIVERSAL_SEGMENTATION SEMANTIC_SEGMENTATION IMAGE_CLASSIFICATION VIDEO_CLASSIFICATION CTC "
+    "AUDIO_CLASSIFICATION DEPTH_ESTIMATION KEYPOINT_DETECTION KEYPOINT_MATCHING IMAGE_TO_IMAGE TIME_SERIES_PREDICTION "
+    "MASK_GENERATION TABLE_QUESTION_ANSWERING QUESTION_ANSWERING PRETRAINING BACKBONE TEXT_TO_SPECTROGRAM TEXT_TO_WAVEFORM "
+    "ZERO_SHOT_IMAGE_CLASSIFICATION"
+).split()
+
+
+def hugging_face_names() -> list[str]:
+    from transformers.models.auto import configuration_auto, modeling_auto
+
+    mappings = [v for k, v in vars(modeling_auto).items() if k.startswith("MODEL_") and k.endswith("_NAMES")]
+    return [n for n in configuration_auto.CONFIG_MAPPING_NAMES if any(n in m for m in mappings)]
+
+
+def hugging_face(which: str) -> Case:
+    return first_that_runs(hugging_face_candidates(which))
+
+
+def hugging_face_candidates(which: str) -> Iterator[tuple[str, Callable[[], nn.Module]]]:
+    import transformers
+    from transformers.models.auto import modeling_auto
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    kind = CONFIG_MAPPING[which]
+    tables = [f"MODEL_FOR_{head}_MAPPING_NAMES" for head in HEADS] + ["MODEL_MAPPING_NAMES"]
+    heads = dict.fromkeys(h for t in tables if (h := getattr(modeling_auto, t, {}).get(which)))
+    for head in [h if isinstance(h, str) else h[0] for h in heads][:2] + list(heads)[-1:]:
+        for level, fields in enumerate(ladder(fitted(kind().to_dict()))):
+
+            def build(head: Any = head, fields: Any = fields) -> nn.Module:
+                torch.manual_seed(0)
+                config = kind.from_dict(copy.deepcopy(fields))
+                return getattr(transformers, head if isinstance(head, str) else head[0])(config).float()
+
+            yield f"{head} at level {level}", build
+
+
+def fitted(fields: dict[str, Any]) -> dict[str, Any]:
+    """Images of a few whole patches: what a processor would have made of any image."""
+    patch = fields.get("patch_size")
+    if isinstance(patch, int) and isinstance(fields.get("image_size"), int) and "window_size" not in fields:
+        fields["image_size"] = min(fields["image_size"], patch * max(2, 64 // patch))
+    return {k: fitted(v) if isinstance(v, dict) else v for k, v in fields.items()}
+
+
+# ---- timm: one small member of each family
+
+SMALL = "test_ atto femto pico nano tiny xxs xx_small lite mini _xs x_small small mobile _s 18 b0 _t".split()
+
+
+def timm_names() -> list[str]:
+    if not importlib.util.find_spec("timm"):
+        return []
+    import timm
+
+    return [m for m in timm.list_modules() if timm.list_models(module=m)]
+
+
+def timm_case(which: str) -> Case:
+    import timm
+
+    def smallness(name: str) -> tuple[int, int]:
+        return next((i for i, tag in enumerate(SMALL) if tag in name), len(SMALL)), len(name)
+
+    def candidates() -> Iterator[tuple[str, Callable[[], nn.Module]]]:
+        for name in sorted(timm.list_models(module=which), key=smallness)[:3]:
+            for options in ({"img_size": SIDE_OF_TIMM}, {}):
+
+                def build(name: str = name, options: Any = options) -> nn.Module:
+                    torch.manual_seed(0)
+                    return timm.create_model(name, pretrained=False, **options)
+
+                yield name, build
+
+    for what, build in candidates():
+        try:
+            model = build().eval()
+        except Exception:
+            continue
+        side = getattr(model, "pretrained_cfg", {}).get("input_size", (3, 224, 224))[-1]
+        for tried in dict.fromkeys((SIDE_OF_TIMM, 128, side)):
+
+            def inputs(model: nn.Module, size: Size, tried: int = tried) -> dict[str, Any]:
+                torch.manual_seed(1)
+                return {"x": torch.randn(size[0], 3, tried, tried)}
+
+            try:
+                with torch.no_grad():
+                    model(**inputs(model, SIZES[0]))
+            except Exception:
+                continue
+            return Case(build, inputs, SIZES, what)
+    raise NoCase("no member runs")
+
+
+SIDE_OF_TIMM = 64
+
+
+# ---- PyTorch Geometric: every convolution with its defaults
+
+
+def geometric_names() -> list[str]:
+    if not importlib.util.find_spec("torch_geometric"):
+        return []
+    from torch_geometric.nn import conv, models
+
+    basic = ["GCN", "GraphSAGE", "GIN", "GAT", "PNA", "EdgeCNN"]
+    return [n for n in conv.classes if n != "MessagePassing"] + [n for n in basic if hasattr(models, n)]
+
+
+def geometric_case(which: str) -> Case:
+    from torch_geometric import nn as geometric
+
+    kind = getattr(geometric, which)
+    extra = {"num_layers": 2, "dim": 1, "kernel_size": 3, "num_relations": 3, "K": 2, "heads": 2, "edge_dim": 4}
+    needed = [
+        n for n, p in inspect.signature(kind.__init__).parameters.items()
+        if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and n != "self"
+    ]  # fmt: skip
+    options = {n: 16 if "channels" in n or n == "channels" else extra.get(n) for n in needed}
+    if "nn" in options:
+        options["nn"] = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16))
+
+    def inputs(model: nn.Module, size: Size) -> dict[str, Any]:
+        torch.manual_seed(1)
+        nodes, edges = 8 * size[1], 24 * size[1]
+        made = {"x": torch.randn(nodes, 16), "edge_index": torch.randint(nodes, (2, edges))}
+        more = {"pos": torch.randn(nodes, 3), "edge_attr": torch.randn(edges, 4), "edge_type": torch.randint(3, (edges,))}
+        parameters = inspect.signature(model.forward).parameters
+        return made | {n: v for n, v in more.items() if n in parameters and parameters[n].default is inspect.Parameter.empty}
+
+    def build() -> nn.Module:
+        torch.manual_seed(0)
+        return kind(**copy.deepcopy(options))
+
+    with torch.no_grad():
+        model = build().eval()
+        model(**inputs(model, SIZES[0]))
+    return Case(build, inputs, SIZES, which)
+
+
+# ---- diffusers: models by their constructors' defaults, made small by the same rules
+
+
+def diffusers_names() -> list[str]:
+    if not importlib.util.find_spec("diffusers"):
+        return []
+    import diffusers.models as models
+
+    kept = []
+    for name in sorted(n for n in dir(models) if n[0].isupper()):
+        with contextlib.suppress(Exception):
+            kind = getattr(models, name)
+            if isinstance(kind, type) and issubclass(kind, nn.Module) and hasattr(kind, "load_config"):
+                kept.append(name)
+    return kept
+
+
+def diffusers_case(which: str) -> Case:
+    import diffusers.models as models
+
+    kind = getattr(models, which)
+    defaults = {
+        n: list(p.default) if isinstance(p.default, tuple) else p.default
+        for n, p in inspect.signature(kind.__init__).parameters.items()
+        if p.default is not p.empty
+    }
+
+    def candidates() -> Iterator[tuple[str, Callable[[], nn.Module]]]:
+        for level, fields in enumerate(ladder(defaults)):
+
+            def build(fields: Any = fields) -> nn.Module:
+                torch.manual_seed(0)
+                return kind(**{n: tuple(v) if isinstance(v, list) else v for n, v in copy.deepcopy(fields).items()})
+
+            yield f"level {level}", build
+
+    why = "no candidate"
+    for what, build in candidates():
+        try:
+            model = build().eval()
+            if sum(p.numel() for p in model.parameters()) > LARGEST:
+                raise NoCase("too large")
+        except Exception as error:
+            why = f"{what}: {type(error).__name__}: {error}"
+            continue
+        for rank in (4, 3, 5):
+
+            def inputs(model: nn.Module, size: Size, rank: int = rank) -> dict[str, Any]:
+                return diffusion_inputs(model, size, rank)
+
+            try:
+                with torch.no_grad():
+                    for size in SIZES:
+                        model(**inputs(model, size))
+            except Exception as error:
+                why = f"{what}: {type(error).__name__}: {error}"
+                continue
+            return Case(build, inputs, SIZES, what)
+    raise NoCase(why)
+
+
+def diffusion_inputs(model: nn.Module, size: Size, rank: int) -> dict[str, Any]:
+    torch.manual_seed(1)
+    rows, length = size
+    config: Any = dict(model.config)  # type: ignore[arg-type]
+
+    def width(*fields: str, default: int = 64) -> int:
+        return next((v for f in fields if isinstance(v := config.get(f), int)), default)
+
+    channels = width("in_channels", "sample_channels", default=4)
+    latent = {
+        3: (rows, length, channels), 4: (rows, channels, 16, 16), 5: (rows, channels, 4, 16, 16),
+    }[rank]  # fmt: skip
+    context = width("cross_attention_dim", "joint_attention_dim", "caption_channels", "text_dim", "text_embed_dim",
+                    "caption_projection_dim")  # fmt: skip
+    positions = torch.zeros(length, 3)
+    made: dict[str, Tensor] = {
+        "sample": torch.randn(latent), "hidden_states": torch.randn(latent), "x": torch.randn(latent),
+        "timestep": torch.full((rows,), 3), "encoder_hidden_states": torch.randn(rows, length, context),
+        "pooled_projections": torch.randn(rows, width("pooled_projection_dim")), "class_labels": torch.ones(rows).long(),
+        "img_ids": positions, "txt_ids": positions, "guidance": torch.ones(rows),
+        "encoder_attention_mask": torch.ones(rows, length),
+    }  # fmt: skip
+    parameters = inspect.signature(model.forward).parameters
+    return {n: v for n, v in made.items() if n in parameters}
+
+
+Library = tuple[Callable[[], list[str]], Callable[[str], Case]]
+LIBRARIES: dict[str, Library] = {
+    "hf": (hugging_face_names, hugging_face),
+    "timm": (timm_names, timm_case),
+    "pyg": (geometric_names, geometric_case),
+    "diffusers": (diffusers_names, diffusers_case),
+}
+
+if __name__ == "__main__":
+    import_libraries()
+    for each in sys.argv[1:] or names():
+        print(each, find_case(each).what if sys.argv[1:] else "")

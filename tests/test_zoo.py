@@ -1,0 +1,79 @@
+"""The benchmark over other libraries' models: configurations made small, rows, and the summary of rows."""
+
+import pytest
+import torch
+from benchmarks import zoo, zoo_models
+from benchmarks.zoo_shrink import ladder
+from torch import nn
+
+import pliant
+
+CONFIG = {
+    "model_type": "text",
+    "hidden_size": 4096,
+    "num_hidden_layers": 6,
+    "layer_types": ["linear", "linear", "full", "linear", "linear", "full"],
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "attention_dropout": 0.1,
+    "vocab_size": 50000,
+    "eos_token_id": 49999,
+    "pad_token_id": 0,
+    "depths": [2, 2, 6, 2],
+    "vision": {"patch_size": 16, "image_token_id": 40000, "eos_token_id": 49999, "hidden_size": 1024},
+}
+
+
+def test_the_smallest_configuration_keeps_kinds_of_layers_and_tells_tokens_apart():
+    small = next(ladder(CONFIG))
+    assert small["layer_types"] == ["linear", "full"] and small["num_hidden_layers"] == 2
+    assert small["hidden_size"] == small["vision"]["hidden_size"] == 64
+    assert (small["num_attention_heads"], small["num_key_value_heads"]) == (4, 2)
+    assert small["attention_dropout"] == 0.0 and small["depths"] == [1, 1, 1, 1]
+    tokens = [small["eos_token_id"], small["pad_token_id"], small["vision"]["image_token_id"]]
+    assert len(set(tokens)) == 3 and max(tokens) < small["vocab_size"] == 160
+    assert small["vision"]["eos_token_id"] == small["eos_token_id"]
+    assert small["vision"]["patch_size"] == 16 and CONFIG["hidden_size"] == 4096
+
+
+class Broken(nn.Module):
+    """A model whose graph breaks once."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x):
+        y = self.linear(x)
+        pliant.graph_break()
+        return {"y": y.relu()}
+
+
+@pytest.mark.parametrize("model, states", [(lambda: nn.Linear(3, 2), []), (Broken, ["broken"])])
+def test_a_row(monkeypatch, model, states):
+    case = zoo_models.Case(model, lambda m, size: {"input" if states == [] else "x": torch.ones(size[0], 3)}, zoo.zoo_models.SIZES, "m")
+    monkeypatch.setattr(zoo_models, "find_case", lambda name: case)
+    row = {"name": "hf/m", "mode": "training", **zoo.measure("hf/m", "training", "eager")}
+    assert [state for state, holds in zoo.STATES.items() if holds(row)] == states
+    assert [len(size["recompiles"]) for size in row["sizes"]][0] == 0 and len(row["sizes"]) == 3
+    table = "\n".join(zoo.summary([row]))
+    assert ("100.0%" in table) == (not states) and ("user-request" in table) == bool(states)
+    pliant.reset()
+
+
+def test_a_wrong_result_is_wrong(monkeypatch):
+    class Wrong(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * (1.0 if not torch.compiler.is_compiling() else 1.5)
+
+    case = zoo_models.Case(lambda: Wrong(3, 2), lambda m, size: {"x": torch.ones(size[0], 3)}, zoo_models.SIZES, "m")
+    monkeypatch.setattr(zoo_models, "find_case", lambda name: case)
+    row = zoo.measure("hf/m", "inference", "eager")
+    assert all(size["right"] and size["asks_is_compiling"] for size in row["sizes"])  # it asked for it
+    base = Wrong(3, 2)
+    inputs = [case.inputs(base, size) for size in case.sizes]
+    wanted = zoo.step(base, base, inputs[0], False)
+    got = {part: [t + 1 for t in tensors] for part, tensors in wanted.items()}
+    judged = zoo.judged(base, inputs, 0, False, (got, ""), (wanted, ""))
+    assert not judged["right"] and judged["error64"] > 0.1 > judged["eager64"]
+    pliant.reset()
