@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 import pliant
-from pliant.errors import BackendError
+from pliant.errors import BackendError, PliantWarning
 
 # The peer is used in a process of its own: it changes the one that it runs in.
 INSIDE_TORCH_COMPILE = """
@@ -88,3 +88,23 @@ def test_what_a_backend_raises_is_shown(fullgraph):
     with pytest.raises(BackendError, match="'broken' raised ValueError") as caught:
         compiled(x)
     assert isinstance(caught.value.__cause__, ValueError) and "not today" in str(caught.value)
+
+
+def test_the_peers_name_means_this_compiler():
+    pliant.reset()
+    x = torch.randn(3)
+    with pytest.warns(PliantWarning, match="means Pliant's own compiler"):
+        compiled = pliant.compile(lambda x: x.sin() + 1, backend="inductor")
+    torch.testing.assert_close(compiled(x), x.sin() + 1)
+    module = fx.symbolic_trace(lambda x: x.cos())
+    torch.testing.assert_close(pliant.lookup_backend("inductor")(module, [x])(x), x.cos())
+    assert "joint" in pliant.stats()["calls"]
+
+
+def test_modes_that_change_nothing_say_so_once():
+    pliant.reset()
+    for mode in ("reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"):
+        with pytest.warns(PliantWarning, match=f'mode="{mode}" is the same as the default one'):
+            pliant.compile(torch.sin, mode=mode)
+        pliant.compile(torch.sin, mode=mode)  # warnings of ours are errors in tests
+    pliant.compile(torch.sin, mode="default")

@@ -77,7 +77,10 @@ def test_wrong_type_is_refused(name, value, why):
 
 @pytest.mark.parametrize(("name", "value"), [("memory_budget", 1), ("opt_flags", ["-O2"]), ("stop_after", "lower")])
 def test_close_enough_types_are_taken(name, value):
-    assert config.Config().with_options({name: value}).value(name) in (value, tuple(value) if value != 1 else 1.0)
+    assert config.Config().with_options({name: value}).value(name) in (
+        value,
+        tuple(value) if value != 1 else 1.0,
+    )
 
 
 def test_modes_are_options_and_options_win():
@@ -124,3 +127,29 @@ def test_every_option_is_documented_and_has_its_own_default():
 def test_options_print_as_a_page():
     text = subprocess.run([sys.executable, "-m", "pliant.config"], capture_output=True, text=True, check=True).stdout
     assert "capture.recompile_limit: int = 8" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("recompile_limit", 0),
+        ("recompile_limit", -1),
+        ("inline_depth", 0),
+        ("memory_budget", -0.1),
+        ("memory_budget", 1.5),
+        ("memory_budget", float("nan")),
+        ("fusion_limit", 0),
+        ("threads", -1),
+        ("build_jobs", -1),
+        ("build_timeout", 0.0),
+        ("cache_bytes", -1),
+    ],
+)
+def test_a_value_out_of_range(name, value):
+    with pytest.raises(ConfigError, match=f"option `{name}` cannot be {value}(.|\n)*it must be (at least|from)"):
+        config.Config().with_options({name: value})
+
+
+def test_each_number_has_a_range():
+    numbers = [o for o in config.OPTIONS.values() if o.type in (int, float)]
+    assert all(o.range[0] > -float("inf") and o.range[0] <= o.default <= o.range[1] for o in numbers)

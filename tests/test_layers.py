@@ -12,7 +12,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("background",),
     ("errors", "gc_pause"),
     ("interruptions",),
-    ("config", "source", "torch_adapter", "cpython"),
+    ("config", "source", "torch_adapter", "cpython", "peer"),
     ("debug.events",),
     ("symbolic",),
     ("graph",),

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import torch
 import pliant
@@ -81,7 +83,151 @@ assert (events.stats()["graph_breaks"], events.stats()["fallbacks"]) == (0, 0), 
 print("fine")
 """
 
+# What was said to PyTorch's compiler by calls that leave no mark on a function.
+STATE = """
+import warnings
+import torch
+import pliant
+from pliant.errors import GraphBreakError, RecompileError
 
-def test_markers_of_pytorch():
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", PROGRAM], capture_output=True, text=True, check=False)
+X = torch.ones(3)
+
+
+def raises(kind, function):
+    try:
+        function()
+    except kind:
+        return True
+    return False
+
+
+def counts():
+    return pliant.stats()["graphs"], pliant.stats()["graph_breaks"], pliant.stats()["fallbacks"]
+
+
+# a warm function, before PyTorch's compiler is loaded
+calls = []
+
+
+def seen(x):
+    calls.append(type(x))
+    return x + 1
+
+
+warm = pliant.compile(seen)
+warm(X)
+calls.clear()
+torch.compiler.set_stance("force_eager")
+pliant.reset()
+warm(X)
+assert counts() == (0, 0, 0)
+torch.compiler.set_stance("default")
+warm(X)
+assert counts()[0] == 1
+with torch.compiler.set_stance("force_eager"):
+    warm(X)
+warm(X)
+assert counts()[0] == 1 and len(calls) == 4
+torch.compiler.set_stance("fail_on_recompile")
+assert raises(RecompileError, lambda: warm(X.double()))
+torch.compiler.set_stance("eager_on_recompile")
+warm(X.double())
+assert counts()[0] == 1
+torch.compiler.set_stance("default")
+
+
+# functions put in the graph, kept from it
+def opaque(x):
+    return x * 2
+
+
+torch.compiler.allow_in_graph(opaque)
+graphs = []
+
+
+def backend(module, inputs):
+    graphs.append(module.code)
+    return module.forward
+
+
+pliant.reset()
+f = pliant.compile(lambda x: opaque(x) + 1, backend=backend, fullgraph=True)
+torch.testing.assert_close(f(-X), -X * 2 + 1)
+assert "opaque" in graphs[0] and len(graphs) == 1
+torch._dynamo.disallow_in_graph(torch.sub)
+pliant.reset()
+pliant.compile(lambda x: torch.sub(x + 1, 2) * 2, backend="eager")(X)
+assert counts()[1] == 1
+
+# breaks that are errors
+pliant.reset()
+broken = pliant.compile(lambda x: torch.sub(x + 1, 3) * 2, backend="eager")
+with torch._dynamo.error_on_graph_break(True):
+    assert raises(GraphBreakError, lambda: broken(X))
+broken(X)
+
+
+def block_inside(x):
+    with torch._dynamo.error_on_graph_break(True):
+        return x + 1
+
+
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    pliant.compile(block_inside, backend="eager")(X)
+assert any("put it around the call" in str(one.message) for one in told)
+
+
+# backends by name
+@torch._dynamo.register_backend
+def counting_backend(module, inputs):
+    graphs.append(module.code)
+    return module.forward
+
+
+graphs.clear()
+pliant.compile(lambda x: x * 5, backend="counting_backend")(X)
+assert len(graphs) == 1 and "counting_backend" in pliant.list_backends()
+assert pliant.lookup_backend("counting_backend") is counting_backend
+
+# autograd that PyTorch's compiler compiles
+model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.GELU())
+
+
+def gradients(run):
+    model.zero_grad()
+    run(X).square().sum().backward()
+    return [p.grad.clone() for p in model.parameters()]
+
+
+def same_as_in_eager(found):
+    for mine, eager in zip(found, gradients(model), strict=True):
+        torch.testing.assert_close(mine, eager)
+
+
+compiled = pliant.compile(model)
+pliant.reset()
+with torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager")):
+    found = gradients(compiled)
+same_as_in_eager(found)
+assert counts() == (0, 0, 1), counts()
+same_as_in_eager(gradients(compiled))
+loss = compiled(X).square().sum()
+model.zero_grad()
+with torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager")):
+    loss.backward()
+same_as_in_eager([p.grad.clone() for p in model.parameters()])
+assert counts() == (1, 0, 1), counts()
+
+# what `torch.compile` hands to the backend
+for given in ({"mode": "max-autotune"}, {"options": {"fuse": False}}):
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(model, backend="pliant", **given)(X), model(X))
+print("fine")
+"""
+
+
+@pytest.mark.parametrize("program", [PROGRAM, STATE], ids=["marks", "state"])
+def test_markers_of_pytorch(program):
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False)
     assert done.stdout.strip().endswith("fine"), done.stdout + done.stderr

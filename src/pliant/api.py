@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from pliant import config
-from pliant.backends import BACKENDS, UserBackend, graph_compiler, registered, registered_names
+from pliant.backends import BACKENDS, UserBackend, graph_compiler, known_as, registered, registered_names
 from pliant.capture import markers, stance
 from pliant.capture.compiled_function import (
     CompiledObject,
@@ -137,6 +137,8 @@ def _compilation(
     _check_flag("dynamic", dynamic, (bool, type(None)), "True, False or None")
     _check_flag("mode", mode, (str, type(None)), "a name or None")
     _check_flag("options", options, (Mapping, type(None)), "a dictionary of option names and values")
+    if mode in config.MODES and mode != "default" and not config.MODES[mode]:
+        events.warn_once(f"mode:{mode}", f'mode="{mode}" is the same as the default one on this device')
     known: dict[str, Any] = dict(options or {})
     guard_filter = known.pop("guard_filter_fn", None)
     return Compilation(
@@ -305,6 +307,7 @@ def list_backends() -> list[str]:
 def lookup_backend(name: str) -> UserBackend:
     """The backend of this name, as a callable of a graph module and its inputs that returns what runs the graph."""
     graph_compiler(name)  # an unknown name is an error here
+    name = known_as(name)
     if name in BACKENDS:
         return functools.partial(compile_fx, backend=name)
     backend = registered(name)
@@ -312,12 +315,21 @@ def lookup_backend(name: str) -> UserBackend:
     return backend
 
 
-def compile_fx(module: fx.GraphModule, example_inputs: Sequence[Any], *, backend: str = "pliant") -> Fn:
+def compile_fx(
+    module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    backend: str = "pliant",
+    mode: str | None = None,
+    options: Mapping[str, object] | None = None,
+) -> Fn:
     """A graph that another front end captured, compiled at its first call: `torch.compile(model, backend="pliant")`
-    finds this function by the entry point that the package registers."""
+    finds this function by the entry point that the package registers, and hands `mode=` and `options=` over."""
     module.code  # noqa: B018  # some front ends generate `forward` at its first use, which is no part of the graph
     symbolic = any(isinstance(value, torch.SymInt) for value in example_inputs)  # they stay symbolic
-    compiled: Fn = compile(module.forward, backend=backend, dynamic=True if symbolic else None)
+    compiled: Fn = compile(
+        module.forward, backend=backend, dynamic=True if symbolic else None, mode=mode, options=options
+    )
     return compiled
 
 

@@ -10,11 +10,11 @@ import difflib
 import importlib.metadata
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from torch import fx
 
-from pliant import config
+from pliant import config, peer
 from pliant.compiler import GraphCallable, GraphCompiler, aot_eager, compile_captured, eager, load_stages, undoing
 from pliant.debug import events
 from pliant.debug.first_run import checked
@@ -114,7 +114,16 @@ def graph_compiler(backend: str | UserBackend | None) -> GraphCompiler:
     return _recorded(chosen)
 
 
+def known_as(name: str) -> str:
+    """The name, or ours for the compiler that stands in its place in scripts for `torch.compile`."""
+    if name != "inductor":
+        return name
+    events.warn_once("inductor", 'backend="inductor" means Pliant\'s own compiler here, as backend="pliant" does')
+    return "pliant"
+
+
 def _named(name: str) -> GraphCompiler:
+    name = known_as(name)
     if name in BACKENDS:
         if name == "pliant":
             load_stages()
@@ -133,12 +142,14 @@ def _named(name: str) -> GraphCompiler:
 
 
 def registered_names() -> list[str]:
-    """Names of the backends that installed packages register, without loading them."""
-    return sorted({point.name for point in importlib.metadata.entry_points(group=_GROUP)})
+    """Names of the backends that installed packages and the program register, without loading them."""
+    return sorted({point.name for point in importlib.metadata.entry_points(group=_GROUP)} | peer.backends().keys())
 
 
 def registered(name: str) -> UserBackend | None:
-    """The backend that an installed package registers under the name, or None."""
+    """The backend that the program or an installed package registers under the name, or None."""
+    if name in (own := peer.backends()):
+        return cast(UserBackend, own[name])
     found = importlib.metadata.entry_points(group=_GROUP, name=name)
     backend: UserBackend | None = next(iter(found)).load() if found else None
     return backend

@@ -16,6 +16,7 @@ import types
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
+from math import inf
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pliant.errors import ConfigError
@@ -23,9 +24,12 @@ from pliant.errors import ConfigError
 T = TypeVar("T")
 
 
-def option(default: T, doc: str, *, env: tuple[str, ...] = (), code: bool = True) -> T:
-    """A field of a section. `code`: a change of it can change what is generated, so it is part of the cache key."""
-    value: T = field(default=default, metadata={"doc": doc, "env": env, "code": code})
+def option(
+    default: T, doc: str, *, env: tuple[str, ...] = (), code: bool = True, least: float = -inf, most: float = inf
+) -> T:
+    """A field of a section. `code`: a change of it can change what is generated, so it is part of the cache key.
+    `least`, `most`: the range of a number."""
+    value: T = field(default=default, metadata={"doc": doc, "env": env, "code": code, "range": (least, most)})
     return value
 
 
@@ -47,12 +51,12 @@ class Capture:
     """capture, guards."""
 
     recompile_limit: int = option(
-        8, "entries per code object before it runs eagerly", env=("PLIANT_RECOMPILE_LIMIT",), code=False
+        8, "entries per code object before it runs eagerly", env=("PLIANT_RECOMPILE_LIMIT",), code=False, least=1
     )
     data_dependent: bool = option(
         True, "numbers and sizes that only tensors' elements tell become symbols of the graph"
     )
-    inline_depth: int = option(200, "calls inlined into one another at most")
+    inline_depth: int = option(200, "calls inlined into one another at most", least=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +88,8 @@ class Autograd:
         "which part may be saved for backward of what running everything again would save: 1 repeats cheap work only, "
         "0 all but random draws",
         env=("PLIANT_MEMORY_BUDGET",),
+        least=0,
+        most=1,
     )
 
 
@@ -92,7 +98,7 @@ class Schedule:
     """lower, schedule."""
 
     fuse: bool = option(True, "fuse loop nests")
-    fusion_limit: int = option(64, "computations in one kernel at most")
+    fusion_limit: int = option(64, "computations in one kernel at most", least=1)
     reuse_buffers: bool = option(True, "plan memory so that dead buffers are reused")
 
 
@@ -106,10 +112,10 @@ class Build:
         "flags that decide speed",
         env=("PLIANT_CFLAGS",),
     )
-    threads: int = option(0, "threads of a kernel; 0: torch.get_num_threads()", env=("PLIANT_THREADS",))
+    threads: int = option(0, "threads of a kernel; 0: torch.get_num_threads()", env=("PLIANT_THREADS",), least=0)
     openmp: bool = option(True, "parallel loops with OpenMP", env=("PLIANT_OPENMP",))
-    build_jobs: int = option(0, "compilers run at once; 0: one a core", env=("PLIANT_BUILD_JOBS",), code=False)
-    build_timeout: float = option(300.0, "seconds before a C compiler is given up", code=False)
+    build_jobs: int = option(0, "compilers run at once; 0: one a core", env=("PLIANT_BUILD_JOBS",), code=False, least=0)
+    build_timeout: float = option(300.0, "seconds before a C compiler is given up", code=False, least=0.001)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +125,7 @@ class Cache:
     cache: bool = option(True, "keep built code on disk", env=("PLIANT_CACHE",), code=False)
     cache_dir: str = option("~/.cache/pliant", "where", env=("PLIANT_CACHE_DIR",), code=False)
     cache_bytes: int = option(
-        2 << 30, "size bound; least recently used entries go first", env=("PLIANT_CACHE_BYTES",), code=False
+        2 << 30, "size bound; least recently used entries go first", env=("PLIANT_CACHE_BYTES",), code=False, least=0
     )
 
 
@@ -187,6 +193,7 @@ class Option:
     stage: str
     env: tuple[str, ...]
     code: bool
+    range: tuple[float, float]
 
 
 def _collect() -> dict[str, Option]:
@@ -246,11 +253,24 @@ def _checked(known: Option, value: object) -> object:
     if isinstance(value, os.PathLike) and known.type is str:
         value = os.fspath(value)
     if _fits(value, known.type):
-        return value
+        return _in_range(known, value)
     raise ConfigError(
         f"option `{known.name}` cannot be {value!r}",
         kind="wrong-type",
         why=f"it must be {_type_text(known.type)}, not {type(value).__name__}",
+        do=f"pass such a value; the default is {known.default!r}",
+    )
+
+
+def _in_range(known: Option, value: object) -> object:
+    least, most = known.range
+    if not isinstance(value, (int, float)) or least <= value <= most:
+        return value
+    bounds = f"at least {least}" if most == inf else f"from {least} to {most}"
+    raise ConfigError(
+        f"option `{known.name}` cannot be {value!r}",
+        kind="out-of-range",
+        why=f"it must be {bounds}",
         do=f"pass such a value; the default is {known.default!r}",
     )
 
@@ -289,7 +309,8 @@ def from_environment(environ: Mapping[str, str]) -> Config:
 
 OPTIONS: dict[str, Option] = _collect()
 
-# What `compile(mode=...)` stands for. On the CPU there is nothing to trade: the modes of the ecosystem mean the default.
+# What `compile(mode=...)` stands for. On the CPU there is nothing to trade yet: calls are cheap without a recorded graph of
+# kernels, and there is one way to write a kernel. A mode without options is the default one, which a warning says.
 MODES: dict[str, dict[str, object]] = {
     "default": {},
     "reduce-overhead": {},

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.fx
@@ -18,6 +19,8 @@ import torch.fx._symbolic_trace as _fx_tracer
 from torch.utils._device import DeviceContext as DeviceContext  # the mode behind `torch.set_default_device`
 
 from pliant import interruptions
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def dlpack_exchange_capsule() -> Any | None:
@@ -92,6 +95,21 @@ def append_node(
     graph._find_nodes_lookup_table.insert(node)
     graph._len += 1
     return node
+
+
+def opaque_to_the_peer(function: Function) -> Function:
+    """The function, with the mark that `torch.compiler.disable` leaves: PyTorch's compiler calls it, not following it."""
+    function._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return function
+
+
+def shielded(function: Function) -> Function:
+    """The function; what it runs is not compiled by PyTorch's compiler either, which may be on around the call once it
+    is loaded (the decorator would load it)."""
+    if "torch._dynamo" not in sys.modules:
+        return function
+    hidden: Function = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
+    return hidden
 
 
 # How many torch dispatch modes, and torch function modes, are around the call (no public form).

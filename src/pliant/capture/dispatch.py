@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from pliant import background, config, torch_adapter
+from pliant import background, config, peer, torch_adapter
 from pliant.capture import stance
 from pliant.capture.attempt import trace
 from pliant.capture.bytecode.resume import ResumePoint
@@ -50,7 +50,7 @@ from pliant.guards.sources import ArgSource, KwargSource, Source
 from pliant.guards.state import observers, state_guards, tracing
 from pliant.interruptions import pass_on
 from pliant.source import SourceLocation
-from pliant.torch_adapter import without_saved_tensor_hooks
+from pliant.torch_adapter import shielded, without_saved_tensor_hooks
 
 DISPATCHER = "__pliant_dispatcher__"  # in the `__dict__` of a function made by `make_callable`
 
@@ -225,7 +225,7 @@ class Dispatcher:
     def refresh(self) -> None:
         """Take the fast path to the first entry, or none while eager is forced."""
         first = self.entries[:1]
-        self.hot = first[0].fast if first and stance.current() != "force_eager" else _always_miss
+        self.hot = first[0].fast if first and stance.own() != "force_eager" else _always_miss
 
     def reset(self) -> None:
         """Forget all entries and what was learnt about sizes."""
@@ -297,7 +297,7 @@ class Dispatcher:
                     if entry not in tried and (result := entry.run(args, kwargs)) is not MISS:
                         return result
                 self._raising = ""
-                found = self._capture(args, kwargs)
+                found = shielded(self._capture)(args, kwargs)
                 if found is None:
                     return self._uncaptured(self._raising, args, kwargs)
                 self.entries = (found, *self.entries)
@@ -463,7 +463,7 @@ class Dispatcher:
             return
         reason = traced.end.reason
         kind = KINDS[reason.kind]
-        if self.compilation.fullgraph:
+        if self.compilation.fullgraph or peer.breaks_are_errors():
             do = reason.do or kind.do
             raise GraphBreakError(reason.detail, kind=kind.id, where=reason.location, why=kind.why, do=do)
         events.record(
@@ -478,7 +478,7 @@ class Dispatcher:
     # ---- failures
     def _cannot_capture(self, reason: BreakReason) -> None:
         kind = KINDS[reason.kind]
-        if self.compilation.fullgraph and reason.kind not in _EAGER_RAISES:
+        if (self.compilation.fullgraph or peer.breaks_are_errors()) and reason.kind not in _EAGER_RAISES:
             do = reason.do or kind.do
             raise GraphBreakError(reason.detail, kind=kind.id, where=reason.location, why=kind.why, do=do)
         why, where = f"[{reason.kind}] {reason.detail}", reason.location or self.location

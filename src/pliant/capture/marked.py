@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from pliant.capture import markers
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.markers import Mark
+from pliant.debug import events
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import held
@@ -44,6 +45,7 @@ def call_marked(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[st
     """The result of calling a marked function; NOT_MARKED if it has no mark."""
     mark = markers.mark_of(function)
     if mark is None:
+        _warn_of_what_is_not_honoured(function)
         return NOT_MARKED
     name = getattr(function, "__qualname__", str(function))
     match mark:
@@ -55,6 +57,12 @@ def call_marked(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[st
             return _in_graph(t, function, args, kwargs)
         case Mark.CONSTANT:
             return _constant(t, function, name, args, kwargs)
+
+
+def _warn_of_what_is_not_honoured(function: Any) -> None:
+    name, module = "error_on_graph_break", "torch._dynamo.decorators"
+    if getattr(function, "__name__", "") == name and getattr(function, "__module__", "") == module:
+        events.warn_once(name, f"torch._dynamo.{name} inside a compiled function does nothing; put it around the call")
 
 
 def _in_graph(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

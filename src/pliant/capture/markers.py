@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from pliant import peer
+
 
 class Mark(Enum):
     """How calls of a marked function are captured."""
@@ -49,8 +51,12 @@ def mark_of(fn: Any) -> Mark | None:
     found = _marks.get(id(fn))
     if found is not None:
         return found[1]
+    if peer.is_in("disallowed", fn):
+        return Mark.BREAK
     if type(fn) is not types.FunctionType:
         return None
+    if peer.is_in("allowed", fn):
+        return Mark.IN_GRAPH
     if fn.__name__ == "graph_break" and fn.__module__ == "torch._dynamo.decorators":
         return Mark.BREAK
     if not fn.__dict__ or _disabled_by_torch_itself(fn):

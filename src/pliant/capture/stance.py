@@ -12,7 +12,8 @@ import weakref
 from collections.abc import Iterator
 from typing import Literal, Protocol, get_args
 
-from pliant import background
+from pliant import background, peer
+from pliant.debug import events
 from pliant.errors import ConfigError
 
 Stance = Literal[
@@ -41,7 +42,26 @@ _dispatchers: weakref.WeakSet[Dispatching] = weakref.WeakSet()
 
 
 def current() -> Stance:
+    """The stance; while nothing else was said, the one that `torch.compiler.set_stance` set."""
+    return _current if _current != "default" else _of_the_peer()
+
+
+def own() -> Stance:
+    """The stance, whatever was said to PyTorch's own compiler."""
     return _current
+
+
+def _of_the_peer() -> Stance:
+    state = peer.stance()
+    if state is None:
+        return "default"
+    if state.backend is not None or state.skip_guard_eval_unsafe:
+        events.warn_once(
+            "stance-of-torch",
+            "torch.compiler.set_stance: `force_backend` and `skip_guard_eval_unsafe` do nothing to functions that Pliant compiled",
+        )
+    found: Stance = state.stance if state.stance in get_args(Stance) else "default"
+    return found
 
 
 def register(dispatcher: Dispatching) -> None:

@@ -11,6 +11,7 @@ Holds:  each source is read once, into a local variable; a read that fails (KeyE
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -32,6 +33,7 @@ from pliant.guards.sources import (
     TypeSource,
 )
 from pliant.guards.state import READERS, WATCHERS
+from pliant.peer import EVAL_FRAME
 from pliant.symbolic.expr import Expr
 from pliant.symbolic.printer import to_python
 from pliant.torch_adapter import FX_TRACING, is_script_tracing
@@ -310,6 +312,9 @@ def _state(w: GuardWriter, g: Guard) -> str:
     if name == "tracing" and not g.expected:
         module, flag = FX_TRACING
         return f"{w.names(is_script_tracing)}() or {w.names(module, 'fx_tracer')}.{flag}"
+    if name == "stance":
+        loaded = f"(compiler := {w.names(sys.modules, 'modules')}.get({EVAL_FRAME!r})) is not None"
+        return f"{loaded} and compiler._stance.stance == 'force_eager'"
     if name == "dispatch_modes" and not g.expected:
         return f"{w.names(torch._C._len_torch_dispatch_stack)}()"
     relation = "is not" if READERS[name].identity else "!="

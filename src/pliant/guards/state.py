@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from pliant import config
+from pliant import config, peer
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.sources import StateSource
 from pliant.torch_adapter import DeviceContext, is_fx_tracing, is_script_tracing
@@ -68,6 +68,12 @@ def dual_level() -> int:
     return forward_ad._current_level
 
 
+def _peers_stance() -> bool:
+    """Whether `torch.compiler.set_stance` forces eager."""
+    state = peer.stance()
+    return state is not None and state.stance == "force_eager"
+
+
 def nan_checks() -> bool:
     """Whether `torch.autograd.detect_anomaly` has the engine look for NaN in what each function returns."""
     return torch.is_anomaly_enabled() and torch.is_anomaly_check_nan_enabled()
@@ -86,6 +92,7 @@ READERS: dict[str, Reader] = {
     "function_modes": Reader(function_modes, "enter torch function modes inside the compiled function"),
     "dispatch_modes": Reader(dispatch_modes, "none: calls under torch dispatch modes run eagerly"),
     "tracing": Reader(tracing, "none: calls that a tracer records run eagerly"),
+    "stance": Reader(_peers_stance, "none: torch.compiler.set_stance says so"),
     "default_device": Reader(_default_device, "set the default device once, before the first call"),
     "deterministic": Reader(
         torch.are_deterministic_algorithms_enabled, "choose deterministic algorithms once, at start"
@@ -100,7 +107,7 @@ READERS: dict[str, Reader] = {
 # mode, so its type is in "function_modes" already.
 ALWAYS = (
     "grad_enabled", "inference_mode", "autocast", "default_dtype", "function_modes", "dispatch_modes", "deterministic",
-    "transforms", "dual_level", "tracing", "config",
+    "transforms", "dual_level", "tracing", "stance", "config",
 )  # fmt: skip
 
 # Checked before any tensor is looked at, which these would see.
@@ -116,7 +123,9 @@ def observers() -> str:
         return f"it is called in the mode {modes[-1].__qualname__}"
     if transform_level():
         return "it is called in a transform of torch.func"
-    return "it is called in forward-mode differentiation" if dual_level() >= 0 else ""
+    if dual_level() >= 0:
+        return "it is called in forward-mode differentiation"
+    return "torch's compiled autograd records its backward" * (peer.compiles_autograd() and torch.is_grad_enabled())
 
 
 def state_guards(names: tuple[str, ...] = ALWAYS) -> list[Guard]:
