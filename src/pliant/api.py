@@ -222,12 +222,12 @@ def graph_break(msg: str = "") -> None:
 
 
 def is_compiling() -> bool:
-    """Whether the program is being captured (a constant True inside compiled code)."""
+    """Whether the program is being captured: inside compiled code what the option `is_compiling` says, True."""
     return is_capturing()
 
 
 markers.mark(graph_break, markers.Mark.BREAK)
-markers.substitute(is_compiling, lambda: True)
+markers.substitute(is_compiling, torch.compiler.is_compiling)
 
 
 # ---- marks on tensors

@@ -56,6 +56,10 @@ class Capture:
     data_dependent: bool = option(
         True, "numbers and sizes that only tensors' elements tell become symbols of the graph"
     )
+    is_compiling: bool = option(
+        True,
+        "what torch.compiler.is_compiling() answers to captured code; False: as in eager, for libraries that then compute otherwise",
+    )
     inline_depth: int = option(200, "calls inlined into one another at most", least=1)
 
 

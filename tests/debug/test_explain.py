@@ -1,5 +1,6 @@
 """`pliant.explain`: what one call compiles."""
 
+import pytest
 import torch
 
 import pliant
@@ -17,7 +18,7 @@ def test_a_break_splits_the_function_in_two_graphs():
     torch.testing.assert_close(seen.result, compiled(x))
     assert len(seen.graphs) == 2 and len(seen.breaks) == 1
     assert "torch.sin" in seen.graphs[0]
-    assert "[user-request] test_explain.py:10 in compiled    pliant.graph_break()" in seen.breaks[0]
+    assert "[user-request] test_explain.py:11 in compiled    pliant.graph_break()" in seen.breaks[0]
     assert seen.operators == 3
     assert "capture" in seen.seconds
 
@@ -36,3 +37,37 @@ def test_it_prints():
 def test_each_call_explains_afresh():
     explained = pliant.explain(lambda x: x + 1, backend="eager")
     assert [len(explained(torch.zeros(n)).graphs) for n in (2, 2)] == [1, 1]
+
+
+def _is_traced():
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()
+
+
+def _mask(x):
+    if _is_traced():
+        return x * 2
+    return x
+
+
+def test_who_asked_whether_it_is_compiled():
+    seen = pliant.explain(lambda x: _mask(x) + 1, backend="eager")(torch.ones(2))
+    assert torch.equal(seen.result, torch.full((2,), 3.0))
+    (asked,) = seen.questions
+    assert "is_compiling() is True at" in asked and "in _is_traced" in asked
+    assert "in _mask" in asked and "if _is_traced():" in asked
+    assert "asked 0: is_compiling() is True" in str(seen)
+    assert not pliant.explain(lambda x: x + 1, backend="eager")(torch.ones(2)).questions
+
+
+@pytest.mark.parametrize("question", [torch.compiler.is_compiling, pliant.is_compiling])
+def test_captured_code_can_be_told_that_it_is_not_compiled(question):
+    def function(x):
+        return x * 2 if question() else x * 3
+
+    x = torch.ones(2)
+    compiled = pliant.compile(function, fullgraph=True)
+    assert torch.equal(compiled(x), x * 2)
+    with pliant.config.patch(is_compiling=False):
+        assert torch.equal(compiled(x), x * 3)
+    assert torch.equal(compiled(x), x * 2)
+    assert torch.equal(pliant.compile(function, options={"is_compiling": False})(x), x * 3)

@@ -11,7 +11,19 @@ from typing import Any
 
 from pliant.debug import events
 
-_KINDS = ("graph", "graph_code", "graph_break", "guard", "dynamic", "specialize", "fallback", "extern", "skip", "stage")
+_KINDS = (
+    "graph",
+    "graph_code",
+    "graph_break",
+    "guard",
+    "dynamic",
+    "specialize",
+    "fallback",
+    "extern",
+    "skip",
+    "is_compiling",
+    "stage",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,11 @@ class Explanation:
         return [e.line for kind in ("fallback", "skip", "extern") for e in self.events[kind]]
 
     @property
+    def questions(self) -> list[str]:
+        """Where the program or a library asked whether it is compiled, and may have computed otherwise for it."""
+        return list(dict.fromkeys(e.line for e in self.events["is_compiling"]))
+
+    @property
     def seconds(self) -> dict[str, float]:
         """Seconds by stage, inclusive."""
         found: dict[str, float] = {}
@@ -61,6 +78,7 @@ class Explanation:
         for title, texts in (
             ("break", self.breaks),
             ("fallback", self.fallbacks),
+            ("asked", self.questions),
             ("symbol", [e.line for kind in ("dynamic", "specialize") for e in self.events[kind]]),
             ("guard", self.guards),
             ("graph", self.graphs),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from pliant import config
 from pliant.capture import attribute_stores, attributes, class_statements, operators
 from pliant.capture.arrays import class_of, is_array
 from pliant.capture.generators import TracedGenerator
@@ -23,6 +24,7 @@ from pliant.capture.handlers.table import TABLE, Args, Kwargs, handles
 from pliant.capture.identity import HookId, TracedId, take_hook_id
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import PLAIN_TYPES, is_numpy_scalar
+from pliant.debug import events
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import root_of
@@ -43,7 +45,17 @@ def _step_begins(t: Tracer, args: Args, kwargs: Kwargs) -> None:
 
 @handles(torch.compiler.is_compiling)
 def _is_compiling(t: Tracer, args: Args, kwargs: Kwargs) -> bool:
-    return t.frames[-1].code not in _COMPUTES_OTHERWISE
+    if t.frames[-1].code in _COMPUTES_OTHERWISE:
+        return False
+    answer = config.get().capture.is_compiling
+    asked, *callers = [frame.location() for frame in reversed(t.frames)]
+    events.record(
+        "is_compiling", answer=answer, where=asked, callers="".join(f"\n  from {one}" for one in callers[:_FEW])
+    )
+    return answer
+
+
+_FEW = 3  # callers that are told: libraries ask through functions of their own, and branch around them
 
 
 @handles(torch._C._group_tensors_by_device_and_dtype)
