@@ -244,6 +244,10 @@ def running_function() -> Any:
     return torch._C._current_autograd_node()
 
 
+# Its global `_is_profiler_enabled` tells whether one records (no public form).
+profiler: Any = torch.autograd.profiler
+
+
 def engine_needs(node: Any) -> bool:
     """Whether the running backward pass wants a gradient for this function of autograd's graph (no public form)."""
     try:

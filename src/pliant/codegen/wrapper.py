@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from pliant.codegen import profiled
 from pliant.codegen.native import Entry
 from pliant.errors import AssumptionError
 from pliant.graph.layouts import preserved_strides
@@ -29,7 +30,7 @@ from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step
 from pliant.schedule.memory import kernel_buffers
 from pliant.symbolic.expr import ZERO, Expr, Symbol
 from pliant.symbolic.printer import to_python
-from pliant.torch_adapter import OPAQUE_RESULTS, RUNS_AS
+from pliant.torch_adapter import OPAQUE_RESULTS, RUNS_AS, profiler
 
 # Functions that do the work of an overload with less to do before the call: measured 0.8 us less than the overload.
 _FAST_OUT: dict[str, Callable[..., Any]] = {
@@ -141,13 +142,30 @@ def write_wrapper(
     return _Writer(program, schedule, entries, listed, takes_tensors).write()
 
 
-def compile_wrapper(code: WrapperCode, name: str) -> Callable[[list[Any]], list[Any]]:
-    """The function; tracebacks show its lines."""
-    filename = f"<pliant {name} {next(_serial)}>"
-    linecache.cache[filename] = (len(code.source), None, code.source.splitlines(keepends=True), filename)
+Wrapper = Callable[[list[Any]], list[Any]]
+
+
+def compile_wrapper(code: WrapperCode, name: str, ranges: Mapping[str, str]) -> Wrapper:
+    """The function; tracebacks show its lines. `ranges`: what a profiler calls each native call."""
     names = dict(code.names)
-    exec(compile(code.source, filename, "exec"), names)  # our own text
-    call: Callable[[list[Any]], list[Any]] = names["call"]
+    if FIRST_WRITE in names:
+        names[FIRST_WRITE] += 1
+    made: list[Wrapper] = []
+
+    def in_ranges(args: list[Any]) -> list[Any]:
+        if not made:
+            made.append(_defined(profiled.in_ranges(code.source, ranges), name, dict(names)))
+        return made[0](args)
+
+    names |= {profiled.PROFILER: profiler, profiled.PROFILED: in_ranges, profiled.RANGE: profiler.record_function}
+    return _defined(profiled.testing(code.source), name, names)
+
+
+def _defined(source: str, name: str, names: dict[str, Any]) -> Wrapper:
+    filename = f"<pliant {name} {next(_serial)}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    exec(compile(source, filename, "exec"), names)  # our own text
+    call: Wrapper = names["call"]
     return call
 
 

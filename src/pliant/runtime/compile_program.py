@@ -12,6 +12,7 @@ from typing import Any
 
 from pliant import config
 from pliant.codegen.native import NativeCode, write_native, write_rows
+from pliant.codegen.profiled import range_names
 from pliant.codegen.wrapper import compile_wrapper, listed_inputs, runs_of, write_row_wrapper, write_wrapper
 from pliant.debug import events
 from pliant.errors import NoKernels
@@ -63,7 +64,8 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
         events.record("schedule", name=program.name, text=schedule_text(planned))
     with events.stage("codegen", graph=program.name):
         listed = listed_inputs(program, planned) if reads_lists() else {}
-        native = write_native(runs_of(planned), listed, planned.scratch)
+        runs = runs_of(planned)
+        native = write_native(runs, listed, planned.scratch)
         wrapper = write_wrapper(program, planned, native.entries, listed, takes_tensors=takes_tensors())
     if events.wants("output_code"):
         events.record("output_code", name=program.name, text="\n".join([*native.texts, wrapper.source]))
@@ -73,7 +75,8 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
             functions = load(path, [entry.name for entry in native.entries], threaded=options.build.openmp)
             wrapper.names.update({entry.name: f for entry, f in zip(native.entries, functions, strict=True)})
     forget_loads()
-    return CompiledGraph(program.name, compile_wrapper(wrapper, program.name), native, wrapper.source)
+    call = compile_wrapper(wrapper, program.name, range_names(program.name, native.entries, runs))
+    return CompiledGraph(program.name, call, native, wrapper.source)
 
 
 def compile_row_program(
@@ -100,4 +103,5 @@ def compile_row_program(
         path = build(native.texts, options.build)
         (wrapper.names["entry0"],) = load(path, ["entry0"], threaded=options.build.openmp)
     forget_loads()
-    return compile_wrapper(wrapper, program.name)  # type: ignore[return-value]  # the row wrapper returns nothing
+    ranges = range_names(program.name, native.entries, [kernels])
+    return compile_wrapper(wrapper, program.name, ranges)  # type: ignore[return-value]  # the row wrapper returns nothing

@@ -21,11 +21,12 @@ from pliant.capture import operators, subscripts
 from pliant.capture.carried import CountedTurns
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.random_numbers import make_generator
-from pliant.capture.handlers.table import CLASSES, Args, ClassHandler, Kwargs
+from pliant.capture.handlers.table import CLASSES, Args, ClassHandler, Kwargs, handles
 from pliant.capture.value_kinds import class_name, concrete
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.sources import held
+from pliant.torch_adapter import profiler
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -228,20 +229,33 @@ def _construct_object(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _construct_inert(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    """A guard against dispatch modes or transforms, of which a capture has none, or a name for the profiler: an
-    object that does nothing.
-    """
+    """A guard against dispatch modes or transforms, of which a capture has none: an object that does nothing."""
     return contextlib.nullcontext()
+
+
+def _construct_profiler_range(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    """A name for the profiler: nothing while none records, else Python enters it around the code that is its work."""
+    if t.inputs.policy.may_break:
+        t.world.set_origin(profiler, held(profiler, "profiler"))
+        if t.get_attr(profiler, "_is_profiler_enabled"):
+            raise GraphBreak("side-effect-call", "a profiler records, and this names a range for it")
+    return contextlib.nullcontext()
+
+
+@handles(profiler.record_function.__enter__)
+@handles(profiler.record_function.__exit__)
+def _bound_of_range(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    raise GraphBreak("side-effect-call", "a range of the profiler begins or ends here")
 
 
 _INERT: tuple[Any, ...] = (
     torch._C._DisableTorchDispatch,
     torch._C._DisableFuncTorch,
-    torch.autograd.profiler.record_function,
 )
 
 CLASSES |= {
     **dict.fromkeys(_INERT, _construct_inert),
+    torch.autograd.profiler.record_function: _construct_profiler_range,
     **dict.fromkeys((list, tuple, set, frozenset, collections.deque), _construct_iterable),
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _construct_dict),
     **dict.fromkeys(
