@@ -8,7 +8,8 @@ import torch
 
 from pliant.guards.codegen import MISS, GuardWriter, compile_guards
 from pliant.guards.explain import explain_miss
-from pliant.guards.kinds import MISSING, Guard, Kind, TensorFacts
+from pliant.guards.facts import has_items
+from pliant.guards.kinds import MISSING, ConstantItems, Guard, Kind, TensorFacts
 from pliant.guards.names import Names
 from pliant.guards.replay import Replay
 from pliant.guards.sources import (
@@ -298,3 +299,17 @@ def test_numbers_that_have_no_literal_are_compared(number):
     assert compiled(torch.ones(2)).tolist() == [plain] * 2
     limits.limit = 1.0
     assert compiled(torch.ones(2)).tolist() == [3.0] * 2
+
+
+def test_the_constant_that_failed_is_looked_at_first():
+    """So a miss costs one comparison, and a hit what it costs without."""
+    values = (1, 2.5, float("nan"), "a", None, 10**20)
+    for places in (None, (0, 2, 3, 4, 5, 7)):
+        known = ConstantItems(values, places)
+        items = list(values) if places is None else [1, "?", 2.5, float("nan"), "a", None, "?", int("1" + "0" * 20)]
+        assert has_items(items, known) and known.failed == 0
+        for index in (4, 1, 5):
+            other = list(items)
+            other[known.place(index)] = object()
+            assert not has_items(other, known) and known.failed == index
+            assert has_items(tuple(items), known)

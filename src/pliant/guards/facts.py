@@ -159,11 +159,18 @@ def same(a: Any, b: Any) -> bool:
 
 def has_items(container: Any, e: ConstantItems) -> bool:
     """Whether a list, deque or tuple holds the constants. Mostly they are the same objects, or of the same types."""
+    if e.values and not same(container[e.place(e.failed)], e.values[e.failed]):  # a container too short is a miss
+        return False
     found = tuple(container) if e.places is None else operator.itemgetter(*e.places)(container)
     if len(found) != len(e.values):
         return False
-    if all(map(operator.is_, found, e.values)):
+    if all(map(operator.is_, found, e.values)) or _same_constants(found, e):
         return True
+    e.failed = next((i for i, (a, b) in enumerate(zip(found, e.values, strict=True)) if not same(a, b)), 0)
+    return False
+
+
+def _same_constants(found: tuple[Any, ...], e: ConstantItems) -> bool:
     if not all(map(operator.is_, map(type, found), e.types)):
         return False
     return found == e.values if e.comparable else all(map(same, found, e.values))

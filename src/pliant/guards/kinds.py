@@ -69,19 +69,25 @@ class TensorFacts:
     dispatch_keys: int | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class ConstantItems:
-    """Constants (of types whose `==` runs no code of the program) at these places, or at all."""
+    """Constants (of types whose `==` runs no code of the program) at these places, or at all.
+
+    `failed`: which of them was another one in the last call that was told so; it is looked at first.
+    """
 
     values: tuple[Any, ...]
     places: tuple[int, ...] | None = None
     types: tuple[type, ...] = field(init=False)
     comparable: bool = field(init=False)  # by `==`, once the types are known to be these
+    failed: int = 0
 
     def __post_init__(self) -> None:
-        kinds = set(map(type, self.values))
-        object.__setattr__(self, "types", tuple(map(type, self.values)))
-        object.__setattr__(self, "comparable", kinds.isdisjoint((float, complex)))
+        self.types = tuple(map(type, self.values))
+        self.comparable = set(self.types).isdisjoint((float, complex))
+
+    def place(self, index: int) -> int:
+        return index if self.places is None else self.places[index]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
