@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pliant.capture import numpy_scalars
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.numpy_scalars import all_fixed, are_scalars, plain_number, scalar_class
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, is_numpy_scalar
 from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import FakeTensor
@@ -31,19 +33,13 @@ Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 
 
-@functools.cache
-def _scalar_class() -> Any:
-    """The class of arrays without dimensions that NumPy gives as scalars."""
-    return type("Scalar", (numpy_on_tensors().ndarray,), {})
-
-
 def is_array(value: Any) -> bool:
     """Whether it is the traced form of an array or of a scalar that is computed."""
-    return type(value).__module__ in ("torch._numpy._ndarray", __name__) and hasattr(value, "tensor")
+    return type(value).__module__ in ("torch._numpy._ndarray", numpy_scalars.__name__) and hasattr(value, "tensor")
 
 
 def is_scalar(value: Any) -> bool:
-    return type(value) is _scalar_class()
+    return type(value) is scalar_class()
 
 
 def wrap(tensor: Any) -> Any:
@@ -51,7 +47,7 @@ def wrap(tensor: Any) -> Any:
 
 
 def wrap_scalar(tensor: Any) -> Any:
-    return _scalar_class()(tensor)
+    return scalar_class()(tensor)
 
 
 def class_of(array: Any) -> Any:
@@ -92,12 +88,16 @@ def beside_tensor(t: Tracer, left: Any, right: Any) -> tuple[Any, Any]:
     """Operands of which one may be an array and the other a tensor: a scalar counts as its number, and the tensor's
     operator takes an array at its right."""
     if type(left) is FakeTensor and is_array(right):
-        return left, t.call(torch.Tensor.item, (right.tensor,), {}) if is_scalar(right) else right.tensor
+        return left, _item(t, right) if is_scalar(right) else right.tensor
     if type(right) is FakeTensor and is_array(left):
         if not is_scalar(left):
             raise GraphBreak("tensor-error", "an array with a tensor at its right")
-        return t.call(torch.Tensor.item, (left.tensor,), {}), right
+        return _item(t, left), right
     return left, right
+
+
+def _item(t: Tracer, scalar: Any) -> Any:
+    return t.call(torch.Tensor.item, (scalar.tensor,), {}) if scalar.number is None else scalar.number
 
 
 # ---- calls
@@ -116,10 +116,17 @@ def _call_method(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if name == "__iter__":
         return iter([_call_method(t, type(args[0]).__getitem__, (args[0], i), {}) for i in range(len(args[0]))])
     owner = type(_stand_in(t, args[0]))
-    if not hasattr(owner, name) and name.startswith("__i"):  # scalars do not change
+    if not hasattr(owner, name) and hasattr(owner, f"__{name[3:]}"):  # in place: scalars do not change
         name = f"__{name[3:]}"
         function = getattr(type(args[0]), name)
-    return _call(t, function, getattr(owner, name, None), args, kwargs)
+    if name == "item" and not args[1:] and plain_number(args[0]) is not args[0]:
+        return args[0].number
+    if is_scalar(args[0]) and numpy_scalars.by_numpy(name, args):
+        return t.native(getattr(owner, name), *all_fixed(args))
+    result = _call(t, function, getattr(owner, name, None), numpy_scalars.of_one_type(args), kwargs)
+    if is_scalar(result):
+        result.number = numpy_scalars.number_of(name, args)
+    return result
 
 
 def call_numpy(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -127,6 +134,8 @@ def call_numpy(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     namesake = _namesakes().get(id(function))
     if namesake is None:
         return NotImplemented
+    if are_scalars(args) and all(plain_number(a) is not a for a in args if is_scalar(a)) and not kwargs:
+        return t.native(function, *all_fixed(args))  # to the last digit
     name = getattr(function, "__name__", "")
     if any(isinstance(a, FakeTensor) for a in args) and name not in ("array", "asarray"):
         raise GraphBreak("unknown-call", f"numpy.{name} of a tensor")
@@ -244,7 +253,7 @@ def _reconciled(result: Any, expected: Any, name: str) -> Any:
         if _dtype_of(result).itemsize > expected.dtype.itemsize and _dtype_of(result).kind == expected.dtype.kind:
             result = wrap(result.tensor.to(getattr(torch, expected.dtype.name)))
         if _dtype_of(result) == expected.dtype and result.tensor.dim() == expected.ndim:
-            return wrap(result.tensor) if isinstance(expected, numpy.ndarray) else _scalar_class()(result.tensor)
+            return wrap(result.tensor) if isinstance(expected, numpy.ndarray) else scalar_class()(result.tensor)
     elif type(expected) in (list, tuple) and type(result) in (list, tuple) and len(result) == len(expected):
         return type(expected)(_reconciled(a, b, name) for a, b in zip(result, expected))
     elif type(result) is type(expected) or type(result) is _SYMBOLIC.get(type(expected)):

@@ -19,6 +19,7 @@ from pliant.capture.arrays import can_be_traced, real_tensor, wrap
 from pliant.capture.carried import Carried
 from pliant.capture.constant_items import bring_items
 from pliant.capture.made_again import MADE_AGAIN
+from pliant.capture.numpy_scalars import bring_scalar
 from pliant.capture.structural_classes import know_by_parts
 from pliant.capture.value_kinds import (
     CONSTANT_TYPES,
@@ -81,8 +82,7 @@ def traced_form(world: World, value: Any, source: Source) -> Any:
         world.set_origin(value, source)
         return value
     if cls.__module__ == "numpy" and is_numpy_scalar(value):
-        world.guard(source, Kind.EQUALS, value)
-        return value
+        return bring_scalar(world, value, source)
     return _bring_object(world, value, source)
 
 

@@ -311,11 +311,18 @@ class Inputs:
     # ---- numbers
     def scalar(self, value: int | float, source: Source) -> Any:
         """A number read from outside: itself under an equality guard, or symbolic."""
-        fits = -(2**62) <= value <= 2**62 if isinstance(value, int) else math.isfinite(value)
-        if not fits or self.policy.scalar(source, value, self.world.is_of_module(source)) == "static":
+        if not self.number_varies(value, source):
             self.world.guard(source, Kind.EQUALS, value)
             return value
         self.world.guard(source, Kind.NUMBER_TYPE, type(value))
+        return self.symbolic(value, source)
+
+    def number_varies(self, value: int | float, source: Source) -> bool:
+        fits = -(2**62) <= value <= 2**62 if isinstance(value, int) else math.isfinite(value)
+        return fits and self.policy.scalar(source, value, self.world.is_of_module(source)) != "static"
+
+    def symbolic(self, value: int | float, source: Source) -> Any:
+        """A number that varies, under no guard of its own."""
         if isinstance(value, int):
             return self.wrap(self.shape_env.create_symbol(value, source, lo=-(2**62), duck=False))
         return self.wrap(self.shape_env.create_symbol(value, source, kind=float, duck=False))

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.arrays import beside_tensor, is_array
+from pliant.capture.arrays import beside_tensor, is_array, is_scalar
 from pliant.capture.attributes import own_member
 from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.number_domains import within_domain
+from pliant.capture.numpy_scalars import fixed, plain_number
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, class_name, concrete
 from pliant.capture.varying_text import Text, percent
 from pliant.graph.fake_tensor import FakeTensor
@@ -106,12 +107,18 @@ def special_method(t: Tracer, obj: Any, name: str) -> Any:
 
 
 # ---- arithmetic
+def _shown(value: Any) -> Any:
+    return fixed(value) if is_scalar(value) else value
+
+
 def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     """left <symbol> right; symbols ending in `=` are in place."""
     inplace = symbol.endswith("=")
     name, function = BINARY[symbol.removesuffix("=")]
     if is_array(left) or is_array(right):
         left, right = beside_tensor(t, left, right)
+    if symbol == "%" and type(left) is str:
+        right = tuple(map(_shown, right)) if type(right) is tuple else _shown(right)
     if inplace:
         function = _INPLACE[symbol[:-1]]
     if _is_plain(left) and _is_plain(right):
@@ -299,7 +306,8 @@ def truth(t: Tracer, value: Any) -> Any:
     if cls in (torch.SymInt, torch.SymFloat):
         return value != 0
     if is_array(value):
-        return truth(t, value.tensor)
+        number = plain_number(value)
+        return truth(t, value.tensor if number is value else number)
     value = t.world.resolve(value)
     if cls in MUTABLE_CONTAINERS and t.world.needs_guards(value):
         return length(t, value) != 0

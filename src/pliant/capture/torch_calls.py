@@ -16,8 +16,9 @@ import torch
 
 from pliant.capture import arrays
 from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
+from pliant.capture.numpy_scalars import plain_number
 from pliant.capture.tensor_errors import error_of_eager
-from pliant.capture.value_kinds import concrete
+from pliant.capture.value_kinds import concrete, is_numpy_scalar
 from pliant.capture.varying_text import Text
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.guards.facts import is_native_enum
@@ -136,6 +137,15 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def _holds_numpy(values: Any) -> bool:
+    return any(
+        _holds_numpy(v) if type(v) in (list, tuple) else is_numpy_scalar(v) or arrays.is_array(v) for v in values
+    )
+
+
+_MAKE_TENSORS = (torch.tensor, torch.as_tensor, torch.asarray, torch.from_numpy)
+
+
 def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a PyTorch function on traced values. Errors of shapes or types are left to eager, which words them."""
     if _changes_setting(function):
@@ -147,6 +157,13 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
         kwargs = {k: _plain(v) for k, v in kwargs.items()}
     args = tuple(t.internalize(a) for a in args)
     kwargs = {k: t.internalize(v) for k, v in kwargs.items()}
+    if function not in _MAKE_TENSORS:  # others take them for numbers
+        args = tuple(map(plain_number, args))
+        kwargs = {k: plain_number(v) for k, v in kwargs.items()}
+    elif args and is_numpy_scalar(args[0]) and "dtype" not in kwargs and hasattr(torch, args[0].dtype.name):
+        kwargs["dtype"] = getattr(torch, args[0].dtype.name)
+    elif args and type(args[0]) in (list, tuple) and _holds_numpy(args[0]):
+        raise GraphBreak("unknown-call", f"{function.__name__} of scalars of NumPy in a {type(args[0]).__name__}")
     if any(map(arrays.is_array, args)):
         return arrays.to_tensor(t, function, args, kwargs)
     if function in _OVERRIDE_TESTS:

@@ -196,7 +196,7 @@ def _is_held(g: Guard) -> bool:
 
 def _equals(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
     advice = "set it before the first call; each value compiles once" if _is_held(g) else ""
-    if isinstance(g.expected, (int, float)) and not isinstance(g.expected, bool):
+    if type(g.expected) in (int, float):
         advice = "nothing: a number that changes becomes symbolic at this compile"
     return (
         f"{_name(g)} was {_short(g.expected)}, is {_short(v)}",

@@ -320,6 +320,19 @@ class ArrayTensorSource(ChainedSource):
     function = torch.from_numpy
 
 
+def _of_scalar(value: Any) -> torch.Tensor:
+    return torch.from_numpy(value.reshape(1).copy())[0]
+
+
+@source_class
+class ScalarTensorSource(ChainedSource):
+    """A tensor without dimensions that has the value of a scalar of NumPy's."""
+
+    text = "{function}({parent})"
+    words = "{parent}"
+    function = _of_scalar
+
+
 @source_class
 class MethodSource(ChainedSource):
     """parent.name() of a type implemented in C (`storage_offset` of a tensor)."""

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture import operators, subscripts
-from pliant.capture.arrays import is_array
+from pliant.capture.arrays import is_array, is_scalar
 from pliant.capture.attributes import bring_class
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import element, in_message, to_float, to_int
 from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
 from pliant.capture.number_domains import within_domain
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
+from pliant.capture.numpy_scalars import fixed, plain_number, shown_number
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_numpy_scalar
 from pliant.capture.varying_text import Text, join, text_of, text_of_tensor
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import math_function
@@ -40,6 +41,8 @@ def _to_text(function: Any, special: str) -> Handler:
         if not args:
             return ""
         value = args[0]
+        if is_array(value):
+            value = _as_shown(value, function is str)
         if isinstance(value, FakeTensor):
             return _tensor_text(t, value, f"{function.__name__}() of a tensor")
         if (marked := in_message(t, value, "")) is not None:
@@ -75,6 +78,13 @@ def _tensor_text(t: Tracer, tensor: FakeTensor, what: str, spec: Any = "") -> Te
     if tensor.__class__ is not torch.Tensor or tensor.requires_grad or spec or t.recorder.region is not None:
         raise GraphBreak("data-dependent", what)
     return text_of_tensor(t.native(torch.clone, tensor))
+
+
+def _as_shown(array: Any, plainly: bool) -> Any:
+    """What has the text of an array, or of a scalar of NumPy that varies."""
+    if not is_scalar(array):
+        return array.tensor
+    return shown_number(array) if plainly else fixed(array)
 
 
 SIMPLE = (int, str, float, bool, type(None))
@@ -219,6 +229,10 @@ def _format(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     spec = args[1] if len(args) > 1 else ""
     if (marked := in_message(t, value, spec)) is not None:
         return marked
+    if is_array(value):
+        value = _as_shown(value, plainly=True)
+    if is_numpy_scalar(value):
+        return t.native(format, value, concrete(spec))
     if isinstance(value, FakeTensor):
         if value.size_ or value.__class__ is not torch.Tensor or not t.mode.allow_unbacked:
             return _tensor_text(t, value, "formatting a tensor", spec)
@@ -242,7 +256,8 @@ def _format(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 def _convert(function: Any, symbolic: Any, *specials: str) -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == 1 and is_array(args[0]):
-            args = (args[0].tensor,)
+            number = plain_number(args[0])
+            args = (args[0].tensor if number is args[0] else number,)
         if len(args) == 1 and isinstance(args[0], FakeTensor):
             args = (element(t, args[0]),)
         if args and type(args[0]) in SYMBOLIC_TYPES:

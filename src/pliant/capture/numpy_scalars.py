@@ -1,0 +1,149 @@
+"""Scalars of NumPy that vary from call to call: tensors without dimensions, beside the number that each of them is.
+
+In:     a scalar from outside whose value has changed, or operands of which some are such scalars.
+Out:    a `Scalar` (`arrays`), which computes in the graph as NumPy does and leaves the trace as NumPy's scalar. Its `number`,
+        if it has one, is a symbolic number of exactly that value: branches, sizes and indexes are made of it, under guards.
+Holds:  operations that Python's numbers or tensors do otherwise (overflow, division by zero, powers) are done by NumPy, on
+        values that guards fix.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.value_kinds import concrete, is_numpy_scalar
+from pliant.guards.kinds import Kind
+from pliant.guards.sources import MethodSource, ScalarTensorSource, Source
+from pliant.torch_adapter import below_python_dispatch, numpy_on_tensors
+
+if TYPE_CHECKING:
+    from pliant.capture.world import World
+
+_FOLLOWED = frozenset(("int64", "int32", "int16", "int8", "uint8", "float64", "float32", "float16"))
+
+
+def scalar_class() -> Any:
+    """The class of arrays without dimensions that NumPy gives as scalars."""
+    if not _CLASS:
+        _CLASS.append(type("Scalar", (numpy_on_tensors().ndarray,), {"number": None, "__module__": __name__}))
+    return _CLASS[0]
+
+
+_CLASS: list[Any] = []
+
+
+def bring_scalar(world: World, value: Any, source: Source) -> Any:
+    """A scalar from outside: itself under a guard, or one that varies."""
+    name = value.dtype.name if hasattr(value, "dtype") else ""
+    number = value.item() if name in _FOLLOWED and type(value) is sys.modules["numpy"].dtype(name).type else None
+    if number is None or not world.inputs.number_varies(number, source):
+        world.guard(source, Kind.EQUALS, value)
+        return value
+    world.guard(source, Kind.NUMBER_TYPE, type(value))
+    place = ScalarTensorSource(source)
+    with torch._C.DisableTorchFunction(), below_python_dispatch():
+        example = torch.tensor(number, dtype=getattr(torch, name), device="cpu")
+    made = scalar_class()(world.inputs.drawn_tensor(example, place))
+    made.number = world.inputs.symbolic(number, MethodSource(source, "item"))
+    world.set_origin(made, source)
+    return made
+
+
+def fixed(scalar: Any) -> Any:
+    """NumPy's scalar of this value, which a guard fixes."""
+    if scalar.number is None:
+        raise GraphBreak("data-dependent", "a number that NumPy computes from one that varies")
+    return sys.modules["numpy"].dtype(_dtype_name(scalar)).type(concrete(scalar.number))
+
+
+def _dtype_name(scalar: Any) -> str:
+    return str(scalar.tensor.dtype).removeprefix("torch.")
+
+
+def shown_number(scalar: Any) -> Any:
+    """What has the same text: the number, where Python's numbers are shown as NumPy's."""
+    same = scalar.number is not None and (_dtype_name(scalar) == "float64" or "int" in _dtype_name(scalar))
+    return scalar.number if same else fixed(scalar)
+
+
+# ---- operators
+_DIRECT = "add sub mul neg pos abs eq ne lt le gt ge floordiv mod truediv".split()
+_REFLECTED = "add sub mul floordiv mod truediv".split()
+_EXACT: dict[str, Callable[..., Any]] = {f"__{name}__": getattr(operator, name) for name in _DIRECT}
+_EXACT |= {f"__r{name}__": (lambda a, b, name=name: getattr(operator, name)(b, a)) for name in _REFLECTED}
+_OTHER_WIDTHS = dict.fromkeys(("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"), "all")
+_OTHER_WIDTHS |= dict.fromkeys(("__neg__", "__pos__", "__abs__"), "float")
+_DIVISIONS = frozenset(("__floordiv__", "__mod__", "__divmod__", "__rfloordiv__", "__rmod__", "__rdivmod__"))
+_TEXTS = frozenset(("__repr__", "__str__", "__format__", "__hash__", "__round__"))
+_BY_NUMPY = frozenset(("__pow__", "__rpow__", "__lshift__", "__rlshift__", "__rshift__", "__rrshift__"))
+
+
+def are_scalars(args: tuple[Any, ...]) -> bool:
+    """Whether all are numbers, of Python or NumPy, of which some vary."""
+    kinds = (int, float, bool, scalar_class(), torch.SymInt, torch.SymFloat)
+    return any(type(a) is scalar_class() for a in args) and all(type(a) in kinds or is_numpy_scalar(a) for a in args)
+
+
+def all_fixed(args: tuple[Any, ...]) -> list[Any]:
+    """The numbers as they are at this call, under guards."""
+    return [fixed(a) if type(a) is scalar_class() else concrete(a) for a in args]
+
+
+def by_numpy(name: str, args: tuple[Any, ...]) -> bool:
+    """Whether NumPy itself is to do the operation: tensors do it otherwise, or fail where NumPy warns."""
+    if name in _TEXTS or not are_scalars(args):
+        return name in _TEXTS
+    return name in _BY_NUMPY or name in _DIVISIONS and number_of(name, args) is None
+
+
+def of_one_type(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The operands with Python's float in the type of a scalar of less precision, in which NumPy computes."""
+    types = [_dtype_name(a) for a in args if type(a) is scalar_class()]
+    if len(args) != 2 or len(types) != 1 or types[0] not in ("float32", "float16"):
+        return args
+    kind = sys.modules["numpy"].dtype(types[0]).type
+    return tuple(kind(a) if type(a) in (int, float) else a for a in args)
+
+
+def number_of(name: str, args: tuple[Any, ...]) -> Any:
+    """The number that the operation gives, exactly as NumPy computes it; None if that is not so."""
+    function, numbers = _EXACT.get(name), [_operand(a, _OTHER_WIDTHS.get(name)) for a in of_one_type(args)]
+    kinds = {kind for kind, _ in numbers}
+    if function is None or len(kinds) != 1 or None in kinds:
+        return None
+    values = [number for _, number in numbers]
+    divides = name.strip("_").removeprefix("r") in ("floordiv", "mod", "truediv")
+    if divides and (kinds == {float} or name.endswith("truediv__")):
+        return None
+    if divides and not concrete(values[0 if name.startswith("__r") else 1] != 0):
+        return None
+    found = function(*values)
+    fits = type(found) not in (int, torch.SymInt) or concrete(found >= -(2**63)) and concrete(found < 2**63)
+    return found if fits else None
+
+
+def _operand(value: Any, widths: str | None) -> tuple[type | None, Any]:
+    """int or float with the number, of operands that are computed with in 64 bits, or of other `widths` ("float", "all")."""
+    if type(value) is scalar_class():
+        name, number = _dtype_name(value), value.number
+    elif is_numpy_scalar(value) and hasattr(value, "dtype"):
+        name, number = value.dtype.name, value.item()
+    else:
+        name, number = {int: "int64", float: "float64"}.get(type(value), ""), value
+    kind = {"int64": int, "float64": float}.get(name)
+    if kind is None and name in _FOLLOWED and widths in ("all", name[:5]):
+        kind = float if name.startswith("float") else int
+    return (None, None) if number is None else (kind, number)
+
+
+def plain_number(value: Any) -> Any:
+    """The number of a scalar, for what takes numbers of Python and scalars of NumPy alike; other values are themselves."""
+    if type(value) is not (_CLASS[0] if _CLASS else None):
+        return value
+    return value.number if value.number is not None else value
