@@ -14,6 +14,7 @@ import types
 import warnings
 from pathlib import Path
 
+import numpy
 import torch
 from tests.capture.constructs.harness import observe, same, same_class
 from tests.capture.fuzz_prelude import PRELUDE
@@ -220,16 +221,36 @@ def load(source: str, name: str) -> types.ModuleType:
 
 
 COUNTS = ((3, 4, 5, 2), (2, 2, 7, 3), (1, 0, -3, 4))
+KINDS = (None, None, numpy.int64, numpy.float64, numpy.float32)  # of the number
+LENGTHS = ((0, 0, 0, 0), (0, 1, 2, 1), (2, 0, 5, 3))  # of the list, beyond 3
 FLAGS = ((None, None, None, None), (None, True, True, None), (2, 3, 3.5, "s"), (False, True, "ab", 0), (1, 1, 1, 1))
 
 
 def _arguments(rows: int, seed: int, call: int):
     generator = torch.Generator().manual_seed(seed + call)
     x, y = torch.randn(rows, 3, generator=generator), torch.randn(rows, 3, generator=generator)
-    items = [1, 2, rows]
-    z = (x, y, torch.ones(rows, 3))[seed % 3]
-    more = (items, [7])[seed % 2]
-    return x, y, z, {"k1": 1}, items, more, FLAGS[seed % 5][call], COUNTS[seed % 7 % 3][call]
+    items = [1, 2, rows] + [3] * LENGTHS[seed % 11 % 3][call]
+    ways = seed // 3 % 7  # how much is shared; from call to call it changes, or not
+    turn = call if ways % 2 else 0
+    z = (x, y, torch.ones(rows, 3))[(seed + turn) % 3]
+    more = (items, [7])[(seed + turn) % 2]
+    y = x if ways in (3, 4) and (ways == 3 or call % 2) else y
+    number = COUNTS[seed % 7 % 3][call]
+    kind = KINDS[seed // 5 % len(KINDS)]
+    return x, y, z, {"k1": 1}, items, more, FLAGS[seed % 5][call], number if kind is None else kind(number)
+
+
+def _change_between(module: types.ModuleType, seed: int, call: int) -> None:
+    """Names that are not there at first are, and go again."""
+    there = (seed % 4 == 1) <= call < (4 if seed % 2 else 2) if seed % 3 else call > 0
+    for owner in (vars(module), vars(module.BOX), module.STATE, vars(module.DYN)):
+        owner["LATE" if owner is vars(module) else "late"] = 3
+        if not there:
+            del owner["LATE" if owner is vars(module) else "late"]
+    if there:
+        module.Base.late = 4
+    elif "late" in vars(module.Base):
+        del module.Base.late
 
 
 # What `brk()` and `opaque(value)` are in the compiled program. In eager they do nothing.
@@ -241,7 +262,7 @@ BREAKS = (
 
 
 def _state(module: types.ModuleType):
-    return module.STATE, module.COUNT, vars(module.BOX), vars(module.DYN), module.Num.made, module.Base.registry
+    return dict(module.STATE), module.COUNT, vars(module.BOX), vars(module.DYN), module.Num.made, module.Base.registry
 
 
 def difference(got, want, path: str = "", depth: int = 6) -> str:
@@ -269,6 +290,8 @@ def disagreement(seed: int, backend: str = "eager") -> str:
     compiled = pliant.compile(other.f, backend=backend)
     for call, rows in enumerate((4, 4, 5, 2)):
         arguments = _arguments(rows, seed, call)
+        _change_between(eager, seed, call)
+        _change_between(other, seed, call)
         want = _seen(observe(eager.f, copy.deepcopy(arguments)))
         with warnings.catch_warnings(action="ignore", category=pliant.PliantWarning):  # too many compilations
             got = _seen(observe(compiled, copy.deepcopy(arguments)))

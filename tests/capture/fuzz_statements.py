@@ -479,4 +479,61 @@ CAUGHT = (
     "AppError",
     "(TypeError, NameError)",
 )
-THEMES = (SIMPLE, GENERATORS, NUMBERS, ERRORS, OBJECTS, CONTAINERS, TENSORS, LOCALS, LOCALS)
+# Arguments that are one object or two, from call to call.
+SHARED = (
+    "log.append((x is y, x is z, items is more))",
+    "log.append(len({id(x), id(y), id(z)}))",
+    "log.append((id(items) == id(more), id(x) == id(z)))",
+    "log.append({x: 1, y: 2}.get(z, 3))",
+    "log.append(len({x, y, z}))",
+    "z.add_(@K); a = a + x.sum()",
+    "y.mul_(2); b = b + z",
+    "items.append(@K); n += len(more)",
+    "more.append(n if isinstance(n, int) else 1); n += len(items)",
+    "a = torch.where(z > 0, a, a + @K)",
+    "a = a + z; b = b - y * z",
+    "z[0] = @K; log.append(shown(x.sum()))",
+    "log.append([z is t for t in (x, y)])",
+)
+# Names, attributes and keys that are there from some call on, or until some call.
+ABSENT = (
+    "log.append(hasattr(BOX, 'late'))",
+    "n += getattr(BOX, 'late', @K)",
+    "n += getattr(DYN, 'late', 2)",
+    "log.append('LATE' in globals())",
+    "n += globals().get('LATE', @K)",
+    "try: n += LATE\nexcept NameError as e: log.append(str(e))",
+    "try: n += BOX.late\nexcept AttributeError as e: log.append(type(e).__name__)",
+    "try: n += STATE['late']\nexcept KeyError: log.append('no key')",
+    "n += STATE.get('late', 1)",
+    "log.append('late' in STATE)",
+    "log.append('late' in vars(BOX))",
+    "n += d.get('late', @K)",
+    "try: log.append(items[3])\nexcept IndexError: log.append(len(items))",
+    "log.append(hasattr(Base, 'late'))",
+    "n += getattr(Base, 'late', 0)",
+    "n += getattr(math, 'late', 1)",
+)
+# A list whose length, and a number whose type and value, are the call's.
+GIVEN = (
+    "n += count",
+    "a = a * count",
+    "log.append(count * 2 + 1)",
+    "log.append(type(count).__name__)",
+    "if count > 2: b = b + count\nelse: b = b - 1",
+    "log.append((count, -count, count / 2))",
+    "log.append(f'{count}')",
+    "n += len(items)",
+    "n += sum(items)",
+    "for v in items: a = a + v",
+    "log.append([v * 2 for v in items])",
+    "log.append(items[-1])",
+    "log.append(sorted(items)[0])",
+    "log.append(count in items)",
+    "text.append(str(count))",
+    "a = a + torch.tensor(count)",
+    "log.append((count // 2, count % 3))",
+    "log.append(max(count, 2))",
+    "log.append(isinstance(count, int))",
+)
+THEMES = (SHARED, ABSENT, GIVEN, SIMPLE, GENERATORS, NUMBERS, ERRORS, OBJECTS, CONTAINERS, TENSORS, LOCALS, LOCALS)

@@ -83,6 +83,7 @@ ASKING: dict[str, Callable[[Any, Any], Any]] = {
     "round": lambda x, n: (round(n), round(n, 1)),
     "extrema": lambda x, n: (max(n, 3), min(n, 2, 7), sum([n, n]), sorted([n, 2, 5])),
     "a key": lambda x, n: (hash(n), {0: 1, 1: 2, 3: 4}.get(n), {n: 1}),
+    "keys of a display": lambda x, n: ({n: 1, "a": 2}, {n}, dict.fromkeys([n]), {(n, 1): 2}),
     "contained": lambda x, n: (n in [1, 2, 3], n in (4, 5), n in {1, 6}),
     "repeats": lambda x, n: ([1] * n, "a" * n),
     "conversions": lambda x, n: (n.astype(np.float32), np.int64(n), np.float32(n)),

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 import torch
+from tests.capture import fuzz_entries
 from tests.capture.fuzz_programs import disagreement
 
 import pliant
@@ -17,6 +18,12 @@ def test_random_programs_agree_with_eager(first):
     with pliant.config.patch(strict=True):
         for seed in range(first, first + 10):
             assert disagreement(seed) == ""
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_entries_are_in_proportion_to_behaviours(seed):
+    with pliant.config.patch(strict=True, recompile_limit=64):
+        assert fuzz_entries.disagreement(seed, calls=12) == ""
 
 
 def _store_then_iterate(x, d):

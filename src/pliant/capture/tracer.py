@@ -36,6 +36,7 @@ from pliant.capture import (
     operators,
     subscripts,
 )
+from pliant.capture.arrays import is_scalar
 from pliant.capture.autodiff import TABLES
 from pliant.capture.bytecode.decode import Op, Program, per_program
 from pliant.capture.dynamic_policy import DynamicPolicy
@@ -45,6 +46,7 @@ from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, needs
 from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.handlers.threads import UsedLock
 from pliant.capture.inputs import Inputs
+from pliant.capture.numpy_scalars import fixed
 from pliant.capture.overrides import Overrides, call_override
 from pliant.capture.plain_methods import computes_plainly
 from pliant.capture.recorder import Recorder
@@ -328,6 +330,8 @@ class Tracer:
         """A value as a dict key or set element: symbolic numbers become concrete; user-defined hashing is refused."""
         if type(key) in PLAIN_TYPES:
             return concrete(key)
+        if is_scalar(key):
+            return fixed(key)
         if type(key) is tuple:
             return tuple(self.hashable(k) for k in key)
         if isinstance(key, (str, int, float, FakeTensor, type, types.FunctionType, functools.partial)) or key is None:
