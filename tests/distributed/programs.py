@@ -370,6 +370,7 @@ DIFFERENTIATED = (
 
 
 def rows():
+    from tests.distributed import sharded
     from tests.distributed.worker import compared
 
     for name, program in {**WHOLE, **BREAKING}.items():
@@ -377,3 +378,5 @@ def rows():
         yield name, lambda rank, p=program, g=with_gradients: compared(p, rank, "aot_eager", g)
     for name in COMPILED:
         yield f"{name} compiled", lambda rank, p=WHOLE[name]: compared(p, rank, "pliant", p is in_a_backward)
+    for name, program in sharded.PROGRAMS.items():
+        yield name, lambda rank, p=program: sharded.compared(p, rank)

@@ -1,7 +1,7 @@
 """Messages between two processes: in graphs as eager sends them, or behind a graph break that can be seen."""
 
 import pytest
-from tests.distributed import programs, two_ranks
+from tests.distributed import programs, sharded, two_ranks
 
 pytestmark = pytest.mark.multiprocess
 
@@ -18,7 +18,7 @@ def test_in_the_graph(results, name):
         assert one["graphs"] and not one["graph_breaks"] and not one["fallbacks"], one
 
 
-@pytest.mark.parametrize("name", programs.BREAKING)
+@pytest.mark.parametrize("name", [*programs.BREAKING, *sharded.PROGRAMS])
 def test_behind_a_break(results, name):
     for one in results[name]:
         assert not one["wrong"], one["wrong"]

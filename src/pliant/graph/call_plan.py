@@ -6,6 +6,7 @@ Out:    `CallPlan`: whether it decomposes, which arguments it writes and returns
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,9 @@ from pliant import torch_adapter
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallPlan:
-    """`returned`: for each output the (position, name) of the argument that it is, or None for a fresh value.
+    """`composite`: whether it only calls others, which tell what it does: not if it is given an object to act on.
+
+    `returned`: for each output the (position, name) of the argument that it is, or None for a fresh value.
 
     `written`: (position, name) of the arguments the call mutates.
     """
@@ -47,7 +50,26 @@ def _read(func: Any) -> CallPlan:
             for name in alias.before_set:
                 owner[name] = (position, argument.name)
     returned = tuple(_returned_argument(value, owner) for value in schema.returns)
-    return CallPlan(func, torch_adapter.is_composite(func), returned, tuple(written), frozenset(func.tags))
+    composite = torch_adapter.is_composite(func) and object_type(func) is None
+    return CallPlan(func, composite, returned, tuple(written), frozenset(func.tags))
+
+
+_VALUES = frozenset(
+    "Tensor int float bool number str complex Device Generator SymInt SymFloat SymBool NoneType".split()
+)
+
+
+def object_type(func: Any) -> str | None:
+    """The type of an argument that is no tensor and no plain value, of which no schema says what is done with it."""
+    return next((str(a.type) for a in func._schema.arguments if element_type(a.type) not in _VALUES), None)
+
+
+def element_type(kind: Any) -> str:
+    """The type inside lists and optional types."""
+    text = str(kind)
+    while (inner := re.fullmatch(r"(?:Optional|List)\[(.*)\]", text)) is not None:
+        text = inner[1]
+    return text
 
 
 def _returned_argument(value: Any, owner: dict[str, tuple[int, str]]) -> tuple[int, str] | None:

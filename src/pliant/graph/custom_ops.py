@@ -131,7 +131,7 @@ def _define(func: Any) -> Any:
     if _library is None:
         _library = torch.library.Library(_LIBRARY, "DEF")  # type: ignore[no-untyped-call]  # lives as long as the process
     plan, schema = plan_of(func), func._schema
-    name = re.sub(r"\W", "_", func.name())
+    name = re.sub(r"\W", "_", func.name().replace(".", "_overload_"))
     given = re.sub(r"\([a-z]\w*!?(?: -> \*)?\)", "", str(schema).split(" -> ")[0])
     arguments = given[given.index("(") :]
     types = [_type_text(value) for value in schema.returns if value.alias_info is None]

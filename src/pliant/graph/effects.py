@@ -10,13 +10,12 @@ Holds:  a schema is believed where it can say all: values go in, tensors come ou
 from __future__ import annotations
 
 import functools
-import re
 from typing import Any
 
 import torch
 
 from pliant.graph import collectives
-from pliant.graph.call_plan import plan_of
+from pliant.graph.call_plan import element_type, object_type, plan_of
 
 # They return nothing of use: they are there for what they check.
 CHECKS = frozenset(
@@ -26,7 +25,7 @@ CHECKS = frozenset(
     _linalg_check_errors _validate_compressed_sparse_indices""".split()
 )
 # The numbers that they return depend on sizes alone.
-_NUMBERS_OF_SIZES = frozenset(
+NUMBERS_OF_SIZES = frozenset(
     f"aten::{name}"
     for name in """_scaled_dot_product_flash_attention _scaled_dot_product_cudnn_attention _cudnn_attention_forward
     _scaled_dot_product_fused_attention_overrideable _efficient_attention_forward""".split()
@@ -34,14 +33,11 @@ _NUMBERS_OF_SIZES = frozenset(
 # They write arguments that their schemas do not mark. `native_batch_norm` is made functional by name.
 _WRITES_UNSAID = frozenset(f"aten::{name}" for name in ("cudnn_batch_norm", "miopen_batch_norm"))
 # Libraries of PyTorch's whose operators send messages, wait for them, or write memory of other processes and of their own.
-_FOREIGN_MEMORY = frozenset(
+FOREIGN_MEMORY = frozenset(
     "c10d _c10d_functional _c10d_functional_autograd c10d_functional symm_mem _dtensor profiler inductor rpc".split()
 )
 TORCH = frozenset(("aten", "prims"))
 OURS = frozenset(("pliant", "pliant_control", "pliant_functional", collectives.NAMESPACE))  # what they do is known
-_VALUES = frozenset(
-    "Tensor int float bool number str complex Device Generator SymInt SymFloat SymBool NoneType".split()
-)
 NUMBERS = frozenset(("int", "SymInt", "float", "SymFloat", "bool", "SymBool"))
 
 
@@ -51,16 +47,15 @@ def refusal(func: Any) -> str:
     name, schema = func._schema.name, func._schema
     if func.namespace in OURS or name in CHECKS or collectives.described(func) is not None:
         return ""
-    if func.namespace in _FOREIGN_MEMORY:
+    if func.namespace in FOREIGN_MEMORY:
         return f"`{func}` acts on more than its arguments, in ways that its schema does not say"
     if name in _WRITES_UNSAID:
         return f"`{func}` writes arguments that its schema does not mark"
-    objects = [a for a in schema.arguments if _element(a.type) not in _VALUES]
-    if objects:
-        return f"`{func}` takes an object (`{objects[0].type}`), and nothing says what it does with it"
+    if kind := object_type(func):
+        return f"`{func}` takes an object (`{kind}`), and nothing says what it does with it"
     if func.namespace not in TORCH:
         return _unfit_result(func)
-    if any(_element(r.type) not in ("Tensor", "NoneType") for r in schema.returns) and name not in _NUMBERS_OF_SIZES:
+    if any(element_type(r.type) not in ("Tensor", "NoneType") for r in schema.returns) and name not in NUMBERS_OF_SIZES:
         return f"`{func}` returns what sizes do not tell"
     if not schema.returns and not plan_of(func).written:
         return f"`{func}` returns nothing, and nothing says what it does"
@@ -70,7 +65,7 @@ def refusal(func: Any) -> str:
 def _unfit_result(func: Any) -> str:
     """Numbers become symbols that only running tells; there are none for texts, optional numbers and lists of them."""
     for one in func._schema.returns:
-        if _element(one.type) != "Tensor" and str(one.type) not in NUMBERS:
+        if element_type(one.type) != "Tensor" and str(one.type) not in NUMBERS:
             return f"`{func}` returns a value of the type `{one.type}`, which only running it tells"
     return ""
 
@@ -78,7 +73,7 @@ def _unfit_result(func: Any) -> str:
 @functools.cache
 def acts(func: Any) -> bool:
     """Whether a call does more than return its results: it may not be dropped, merged, run again, or change its place."""
-    if func.namespace in _FOREIGN_MEMORY or func._schema.name in CHECKS or func._schema.is_mutable:
+    if func.namespace in FOREIGN_MEMORY or func._schema.name in CHECKS or func._schema.is_mutable:
         return True
     if collectives.NAMESPACE in func.name():  # those that are made functional, too
         return True
@@ -88,11 +83,3 @@ def acts(func: Any) -> bool:
 def returns_numbers(func: Any) -> bool:
     """Whether numbers, which only running tells, are among what an operator of a program's library returns."""
     return func.namespace not in TORCH | OURS and any(str(one.type) in NUMBERS for one in func._schema.returns)
-
-
-def _element(kind: Any) -> str:
-    """The type inside lists and optional types."""
-    text = str(kind)
-    while (inner := re.fullmatch(r"(?:Optional|List)\[(.*)\]", text)) is not None:
-        text = inner[1]
-    return text

@@ -157,7 +157,19 @@ _SPECIAL = {
 }
 
 
+# Parts of PyTorch that shard parameters and send messages as they see fit: what they do to a program is their own.
+_RUN_AS_THEY_ARE = tuple(
+    f"torch.distributed.{name}" for name in ("fsdp", "tensor", "_composable", "pipelining", "rpc", "checkpoint")
+)
+
+
+def _runs_as_it_is(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    raise GraphBreak("side-effect-call", f"{function.__module__}.{function.__qualname__}")
+
+
 def _find(function: types.FunctionType) -> Any:
+    if str(function.__globals__.get("__name__")).startswith(_RUN_AS_THEY_ARE):
+        return _runs_as_it_is
     return _SPECIAL.get(function.__name__)
 
 
