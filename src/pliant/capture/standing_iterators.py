@@ -105,7 +105,7 @@ def use_up(iterator: Any) -> None:
 
 def put_at(iterator: Any, index: int) -> None:
     """Let a new iterator over a list stand at the index."""
-    items = place(iterator)[0]
+    items = container_of(iterator)
     missing = index + 1 - len(items)
     if missing <= 0:
         iterator.__setstate__(index)
