@@ -72,6 +72,23 @@ def test_a_break_inside_a_loop_over_groups():
     assert stats["graphs"] and stats["graph_breaks"] and not stats["fallbacks"]
 
 
+def test_each_turn_of_a_loop_over_groups_breaks_once():
+    def fn(x, items):
+        found = []
+        for key, group in itertools.groupby(enumerate(items), lambda pair: pair[1]):
+            group = list(group)
+            pliant.graph_break()
+            x = x * 2
+            found.append((key, group))
+        return x, found
+
+    pliant.reset()
+    compiled = pliant.compile(fn, backend="eager")
+    for items in ("aabc", "abbb", "a", ""):
+        assert repr(compiled(torch.ones(1), items)) == repr(fn(torch.ones(1), items))
+    assert pliant.stats()["break_reasons"].keys() == {"user-request"} and not pliant.stats()["fallbacks"]
+
+
 class Output(OrderedDict):
     """Keeps its items as attributes, too."""
 

@@ -468,6 +468,19 @@ def _filtered(t: Tracer, real: Any, source: Source) -> Any:
     return filter(function if function is None else t.reentrant(function, truth=True), items)
 
 
+def _grouped(t: Tracer, real: Any, source: Source) -> Any:
+    reduced = real.__reduce__()
+    t.world.guard(ReducedSource(source), Kind.LENGTH, len(reduced))
+    items, key = (_part(t, real, source, i) for i in range(2))
+    made: Any = itertools.groupby(items, None if key is None else t.reentrant(key))
+    if len(reduced) > 2:  # it stands at a group
+        state = [
+            t.world.bring(v, ItemSource(ItemSource(ReducedSource(source), 2), i)) for i, v in enumerate(reduced[2])
+        ]
+        made.__setstate__(tuple(state))
+    return made
+
+
 # How each type of iterator is brought; `generators` adds a row.
 BRING: dict[type, Callable[[Tracer, Any, Source], Any]] = {
     **dict.fromkeys(PLAIN_ITERATORS, CarriedItems),
@@ -475,8 +488,9 @@ BRING: dict[type, Callable[[Tracer, Any, Source], Any]] = {
     zip: _zipped,
     map: _mapped,
     filter: _filtered,
+    itertools.groupby: _grouped,
 }
-_COMPOSITES = frozenset((enumerate, zip, map, filter))
+_COMPOSITES = frozenset((enumerate, zip, map, filter, itertools.groupby))
 # Those that have no state of their own beside that of their parts.
 SHARED = frozenset((*PLAIN_ITERATORS, zip, map, filter))
 
@@ -491,7 +505,10 @@ def can_be_carried(value: Any, times_reached: Callable[[Any], int]) -> bool:
     if cls in _COMPOSITES:
         first = cls in (map, filter)
         parts = value.__reduce__()[1]
-        return all(can_be_carried(p, times_reached) for p in (parts[:1] if cls is enumerate else parts[first:]))
+        return all(
+            can_be_carried(p, times_reached)
+            for p in (parts[:1] if cls in (enumerate, itertools.groupby) else parts[first:])
+        )
     return cls in BY_TURN or cls is not DequeItems and _is_over_sequence(value)
 
 
