@@ -896,6 +896,17 @@ def test_fullgraph_names_the_innermost_line(program):
         pliant.compile(program, backend="eager", fullgraph=True)(torch.ones(3))
 
 
+def test_a_method_of_a_number_that_varies_in_a_local_behind_a_break():
+    def program(x, n):
+        to_bytes, as_ratio = n.to_bytes, (n / 2).as_integer_ratio
+        graph_break()
+        return x + to_bytes(8, "big")[-1], as_ratio()
+
+    compiled = pliant.compile(program, backend="eager")
+    for n in range(3, 8):
+        assert repr(compiled(torch.ones(2), n)) == repr(program(torch.ones(2), n))
+
+
 def test_a_method_in_a_local_behind_a_break_is_known_by_what_it_is_bound_to():
     def program(x, sep):
         every, joined = (x <= 1).all, sep.join

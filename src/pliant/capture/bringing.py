@@ -26,6 +26,7 @@ from pliant.capture.value_kinds import (
     IDENTITY_TYPES,
     LOCKS,
     MUTABLE_CONTAINERS,
+    concrete,
     is_numpy_scalar,
     tuple_of,
 )
@@ -67,7 +68,7 @@ def traced_form(world: World, value: Any, source: Source) -> Any:
         return MADE_AGAIN[cls](world, value, source)
     if cls in _BOUND_IN_C and type(value.__self__) in _BOUND_TO:
         world.guard(source, Kind.TYPE, cls)
-        receiver = world.bring(value.__self__, AttributeSource(source, "__self__"))
+        receiver = concrete(world.bring(value.__self__, AttributeSource(source, "__self__")))
         return getattr(receiver, world.bring(value.__name__, AttributeSource(source, "__name__")))
     if cls is range:
         world.guard(source, Kind.RANGE, (value.start, value.stop, value.step))

@@ -135,7 +135,7 @@ def _builtin(b: Statements, obj: types.BuiltinFunctionType) -> str:
     if isinstance(getattr(type(owner), name, None), types.FunctionType):  # `super()` gave it: its class overrides it
         base = next(base for base in type(owner).__mro__ if not isinstance(vars(base).get(name), _OVERRIDES))
         return _bound(b, obj, vars(base)[name])
-    return b.bind(obj, f"{b.value(owner)}.{name}", hint=name)
+    return b.bind(obj, f"({b.value(owner)}).{name}", hint=name)
 
 
 def _method_wrapper(b: Statements, obj: types.MethodWrapperType) -> str:
