@@ -32,6 +32,7 @@ from pliant.autograd.training import (
 )
 from pliant.debug import events
 from pliant.graph.contracts import WROTE, AtenCompiler, CapturedGraph, Runnable
+from pliant.graph.failing import operator_may_fail
 from pliant.graph.printer import graph_text
 from pliant.graph.unbacked import assume
 from pliant.torch_adapter import without_base, without_bases
@@ -110,6 +111,9 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
             raise UnsupportedAliasing("a cut in a program that assumes sizes", kind="returned-intermediate")
         with events.stage("joint"):
             joint = trace_joint(program)
+        if wrote and not isinstance(joint, Cuts) and _may_fail(joint):
+            what = "an operator that may fail on its data comes after a write that autograd records"
+            raise UnsupportedAliasing(what, kind="returned-intermediate")
         if isinstance(joint, Cuts):
             more = refined(captured, cuts, segment, joint)
             if more is None:
@@ -121,6 +125,12 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
         run = _build_whole(program, joint, compile_aten)
         steps.append((run, *ends))
     return _chain(steps, nodes[-1].args[0], captured, places)
+
+
+def _may_fail(joint: JointGraph) -> bool:
+    """Whether the forward may be an error: eager cannot do the call again once an input has another history."""
+    calls = [node for node in joint.graph.nodes if node.op == "call_function" and node.meta["stage"] == "forward"]
+    return any(operator_may_fail(node.target) for node in calls)
 
 
 def _as_it_is(module: fx.GraphModule) -> Call:

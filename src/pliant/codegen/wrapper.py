@@ -26,7 +26,7 @@ from pliant.graph.layouts import preserved_strides
 from pliant.graph.tensor_spec import TensorSpec
 from pliant.ir.loops import Buffer, Extern, LoopProgram, View
 from pliant.schedule.dependencies import access
-from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step
+from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, runs
 from pliant.schedule.memory import kernel_buffers
 from pliant.symbolic.expr import ZERO, Expr, Symbol
 from pliant.symbolic.printer import to_python
@@ -74,9 +74,9 @@ class _Names:
 
 
 def runs_of(schedule: Schedule) -> list[list[Kernel]]:
-    """Maximal runs of consecutive kernels."""
-    groups = itertools.groupby(schedule.steps, key=lambda step: isinstance(step, Kernel))
-    return [[step for step in group if isinstance(step, Kernel)] for native, group in groups if native]
+    """The kernels of each native call."""
+    found = [[step for k in run if isinstance(step := schedule.steps[k], Kernel)] for run in runs(schedule.steps)]
+    return [run for run in found if run]
 
 
 def listed_inputs(program: LoopProgram, schedule: Schedule) -> dict[Buffer, int]:
@@ -211,15 +211,8 @@ class _Writer:
 
     def write(self) -> WrapperCode:
         self._unpack()
-        steps = self.schedule.steps
-        k = 0
-        while k < len(steps):
-            stop = k + 1
-            if isinstance(steps[k], Kernel):
-                while stop < len(steps) and isinstance(steps[stop], Kernel):
-                    stop += 1
-            self._steps(k, stop)
-            k = stop
+        for run in runs(self.schedule.steps):
+            self._steps(run.start, run.stop)
         self._line(f"return [{', '.join(self._output(o) for o in self.program.outputs)}]")
         body = "\n".join("    " + text for text in self.lines)
         return WrapperCode(f"def call(args):\n{body}\n", self.bound)

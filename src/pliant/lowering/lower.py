@@ -21,6 +21,7 @@ from pliant.debug import events
 from pliant.errors import InternalError, Unsupported
 from pliant.graph.contracts import AtenGraph
 from pliant.graph.unbacked import CHECKS, unlearnt
+from pliant.ir.failing import value_may_fail
 from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction, View
 from pliant.ir.scalar import Scalar, cast, clear_interned, const, loads
 from pliant.lowering import fallback
@@ -200,7 +201,7 @@ class _GraphLowering:
         low.store_into(target.view, at, "copy_")
 
     def _ready_source(self, target: Tensor, new: Any, updated: set[Buffer]) -> Tensor:
-        """The new value, put in memory unless storing it reads no updated buffer except its own element."""
+        """The new value, put in memory unless storing it cannot fail and reads no updated buffer except its own element."""
         number = None if isinstance(new, Tensor) else new
         source = new if isinstance(new, Tensor) else Tensor(self.low, target.dtype, (), lambda i: literal)
         literal = const(0 if number is None else number, target.dtype)
@@ -215,7 +216,7 @@ class _GraphLowering:
                 assert target.view is not None
                 own = self.low.load(target.view, index)
             read = [x for x in loads(value) if x.buffer in updated]
-            if source.view is None and all(x is own for x in read):
+            if source.view is None and all(x is own for x in read) and not value_may_fail(value):
                 return source
         copy = Tensor(self.low, source.dtype, source.shape, source.exact_at)
         copy.view = self.low.store(copy)

@@ -72,6 +72,11 @@ def dependencies(program: LoopProgram) -> list[set[int]]:
     return result
 
 
+def writes_input(c: Computation) -> bool:
+    """Whether it writes memory of the caller's."""
+    return any(b.role == "input" for b in access(c).writes)
+
+
 def defines_symbols(c: Computation) -> bool:
     """Calls that bind unbacked symbols, or check them, come before everything later: sizes may use them anywhere."""
     return isinstance(c, Extern) and (bool(c.defines) or c.target in CHECKS)

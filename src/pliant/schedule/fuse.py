@@ -2,7 +2,8 @@
 
 In:     a `LoopProgram` and its dependencies.
 Out:    the steps: kernels and extern calls in a valid order.
-Holds:  every step comes after those it depends on; inside a kernel each value is read only at the point that wrote it.
+Holds:  every step comes after those it depends on, and one that writes an input after those that may fail; inside a
+        kernel each value is read only at the point that wrote it.
 Method: computations in program order; each joins the latest kernel, not before its last dependency, with which it
         shares data and whose iteration space fits (exactly, after splitting axes), else it starts a new step.
         Vertical fusion (producer and consumer), reductions with producers and epilogues, and siblings are the same
@@ -15,10 +16,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pliant import config
+from pliant.ir.failing import may_fail
 from pliant.ir.loops import Axis, Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction
 from pliant.ir.scalar import Load, cast, const
 from pliant.schedule.align import Alignment, align, fresh_axis
-from pliant.schedule.dependencies import dependencies
+from pliant.schedule.dependencies import dependencies, writes_input
 from pliant.schedule.kernel import ExternCall, Kernel, Loops, Member, Step, accumulates, all_axes, loads_of
 from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol
 from pliant.symbolic.traverse import linear_coefficient, substitute
@@ -46,9 +48,14 @@ class _Fuser:
     def run(self) -> list[Step]:
         before = dependencies(self.program)
         position: list[int] = []
+        checked = 0  # the first step behind all that may fail
         for k, computation in enumerate(self.program.computations):
             earliest = max((position[d] for d in before[k]), default=0)
+            if writes_input(computation):
+                earliest = max(earliest, checked)
             position.append(self._add(computation, earliest))
+            if may_fail(computation):
+                checked = max(checked, position[k] + 1)
         return self.steps
 
     def _add(self, computation: Computation, earliest: int) -> int:

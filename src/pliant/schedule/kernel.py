@@ -11,7 +11,8 @@ Holds:  a member reads what an earlier member wrote only at the point where it w
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pliant.ir.loops import Axis, Buffer, Extern, Pointwise, Reduction
@@ -55,12 +56,15 @@ class Member:
 
 @dataclass(slots=True, eq=False)
 class Kernel:
-    """Fused computations; see the module's docstring. `stored`: buffers written to memory, not kept in registers."""
+    """Fused computations; see the module's docstring. `stored`: buffers written to memory, not kept in registers.
+    `apart`: it begins a run of kernels, since it writes an input and what comes before may fail.
+    """
 
     axes: list[Axis]
     reduced: set[Symbol]
     members: list[Member] = field(default_factory=list)
     stored: set[Buffer] = field(default_factory=set)
+    apart: bool = False
 
     @property
     def outer(self) -> list[Axis]:
@@ -82,6 +86,16 @@ class ExternCall:
 
 
 Step = Kernel | ExternCall
+
+
+def runs(steps: Sequence[Step]) -> list[range]:
+    """Positions of steps that are one call: an extern call, or kernels up to the next one, or to one that is apart."""
+    starts = [
+        k
+        for k, step in enumerate(steps)
+        if not k or isinstance(step, ExternCall) or step.apart or isinstance(steps[k - 1], ExternCall)
+    ]
+    return [range(start, stop) for start, stop in itertools.pairwise([*starts, len(steps)])]
 
 
 @dataclass(slots=True, eq=False)

@@ -15,7 +15,7 @@ from pliant import config
 from pliant.ir.loops import Buffer, LoopProgram, Pointwise, View
 from pliant.lowering.tensors import numel
 from pliant.schedule.dependencies import access, views_in
-from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, accumulates, loads_of
+from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, accumulates, loads_of, runs
 from pliant.schedule.scratch import take_scratch
 from pliant.schedule.sizes import Sizes, all_guesses
 from pliant.symbolic.expr import ZERO, Expr
@@ -183,12 +183,8 @@ _ADD_IN_PLACE = (torch.ops.aten.addmm.out, torch.ops.aten.baddbmm.out)
 
 
 def _run_numbers(steps: list[Step]) -> list[int]:
-    """For each step the number of its run: an extern call, or all kernels up to the next one."""
-    numbers: list[int] = []
-    for k, step in enumerate(steps):
-        joins = k > 0 and isinstance(step, Kernel) and isinstance(steps[k - 1], Kernel)
-        numbers.append(numbers[-1] + (not joins) if numbers else 0)
-    return numbers
+    """For each step the number of its run."""
+    return [number for number, run in enumerate(runs(steps)) for _ in run]
 
 
 def _aliased(steps: list[Step]) -> set[Buffer]:

@@ -8,9 +8,11 @@ Reads on: `fuse.py`, `order.py`, `memory.py`; `kernel.py` has the types.
 from __future__ import annotations
 
 from pliant import config
-from pliant.ir.loops import Buffer, LoopProgram
+from pliant.ir.failing import may_fail
+from pliant.ir.loops import Buffer, Computation, LoopProgram
+from pliant.schedule.dependencies import writes_input
 from pliant.schedule.fuse import fuse
-from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step
+from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, runs
 from pliant.schedule.memory import plan
 from pliant.schedule.order import early_folds, products_in_turn
 
@@ -18,7 +20,21 @@ from pliant.schedule.order import early_folds, products_in_turn
 def schedule(program: LoopProgram, options: config.Schedule) -> Schedule:
     """Fuse, order and plan the memory of a program."""
     steps = products_in_turn(program, early_folds(program, fuse(program, options)))
+    _set_apart(steps)
     return plan(program, steps, options)
+
+
+def _set_apart(steps: list[Step]) -> None:
+    """Begin a run of kernels at the first that writes an input: a run goes on to its end before it says that it failed."""
+    first = next((k for k, step in enumerate(steps) if any(map(writes_input, _parts(step)))), 0)
+    step = steps[first] if first else None
+    if isinstance(step, Kernel):
+        (before,) = [run for run in runs(steps) if first in run]
+        step.apart = any(may_fail(part) for k in range(before.start, first) for part in _parts(steps[k]))
+
+
+def _parts(step: Step) -> list[Computation]:
+    return [m.loops for m in step.members] if isinstance(step, Kernel) else [step.extern]
 
 
 def schedule_text(planned: Schedule) -> str:

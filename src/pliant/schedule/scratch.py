@@ -9,7 +9,7 @@ Holds:  such a buffer is small, of known size, and nothing outside its run sees 
 from __future__ import annotations
 
 from pliant.ir.loops import Buffer
-from pliant.schedule.kernel import Kernel, Step
+from pliant.schedule.kernel import Kernel, Step, runs
 
 MOST = 1024  # bytes of one buffer
 LIMIT = 1 << 14  # bytes of one entry: threads may have small stacks
@@ -19,7 +19,9 @@ ALIGN = 64
 def take_scratch(steps: list[Step], allocate: list[list[Buffer]], free: list[list[Buffer]]) -> dict[Buffer, int]:
     """Offsets of the buffers that need no allocation."""
     found: dict[Buffer, int] = {}
-    for run in _runs(steps):
+    for run in runs(steps):
+        if not isinstance(steps[run.start], Kernel):
+            continue
         ending = {b for k in run for b in free[k]}
         slots: dict[int, list[int]] = {}  # size -> offsets that are free again
         end = 0
@@ -38,17 +40,6 @@ def take_scratch(steps: list[Step], allocate: list[list[Buffer]], free: list[lis
             allocate[k] = [b for b in allocate[k] if b not in found]
             free[k] = [b for b in free[k] if b not in found]
     return found
-
-
-def _runs(steps: list[Step]) -> list[list[int]]:
-    """The indexes of the steps of each run of kernels."""
-    runs: list[list[int]] = []
-    for k, step in enumerate(steps):
-        if isinstance(step, Kernel):
-            if not k or not isinstance(steps[k - 1], Kernel):
-                runs.append([])
-            runs[-1].append(k)
-    return runs
 
 
 def _size(b: Buffer) -> int | None:
