@@ -204,6 +204,9 @@ class _Attempt:
         frames = self.t.broken_frames
         if not frames or not frames[0].linked:
             raise CannotCapture(reason)
+        if self.t.casts.are_mixed:
+            mixed = f"casts to several dtypes that autocast keeps, at a graph break ({reason.detail})"
+            raise CannotCapture(BreakReason("mutated-global-state", mixed, reason.location))
         innermost = frames[-1]
         clean = self.t.steps == innermost.steps_at_op and self.t.recorder.count == innermost.nodes_at_op
         operands = innermost.saved[len(innermost.saved) - effect(innermost.op)[0] :]

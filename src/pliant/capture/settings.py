@@ -101,12 +101,39 @@ class Settings:
             setter(*arguments)
 
 
+class Casts:
+    """To which dtypes parameters may have been cast since the outermost block of autocast was entered. Until it is left
+    PyTorch keeps each cast, and takes it whatever dtype an inner block asks for.
+    """
+
+    def __init__(self) -> None:
+        self.kept: set[tuple[str, Any]] = set()
+        if _nesting():
+            self.note()
+
+    def note(self) -> None:
+        self.kept |= {(d, torch.get_autocast_dtype(d)) for d in ("cpu", "cuda") if torch.is_autocast_enabled(d)}
+
+    def after(self, function: Callable[..., Any]) -> None:
+        if function is torch.autocast_increment_nesting:
+            self.note()
+        elif function is torch.clear_autocast_cache:
+            self.kept.clear()
+
+    @property
+    def are_mixed(self) -> bool:
+        """Whether what is kept decides about dtypes: a graph break would lose it."""
+        return len({device for device, _ in self.kept}) < len(self.kept)
+
+
 def _recorded(function: Callable[..., Any]) -> Callable[..., Any]:
     def handler(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args, kwargs = tuple(map(concrete, args)), {name: concrete(value) for name, value in kwargs.items()}
         t.recorder.graph.call_function(function, args, kwargs)
         t.recorder.count += 1
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+        t.casts.after(function)
+        return result
 
     return handler
 

@@ -50,6 +50,7 @@ from pliant.capture.numpy_scalars import fixed
 from pliant.capture.overrides import Overrides, call_override
 from pliant.capture.plain_methods import computes_plainly
 from pliant.capture.recorder import Recorder
+from pliant.capture.settings import Casts
 from pliant.capture.tensor_errors import error_of_eager
 from pliant.capture.trace import (
     BreakReason,
@@ -166,6 +167,7 @@ class Tracer:
         self.caches: dict[int, tuple[Any, Any]] = {}  # by id: a function with a cache, and its cache within the trace
         self.settings: Settings  # of PyTorch, as the caller left them
         self.results: dict[Any, Any] = {}  # of such functions, by arguments with numbers that vary
+        self.casts = Casts()
         self.hook_ids = 0  # keys of hooks that were taken
         self.message: Message | None = None  # of a check, while it is made
         self.skipped: FakeTensor | None = None  # whether the optimizer's step that is traced does nothing
