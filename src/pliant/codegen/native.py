@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from pliant.codegen import prelude
 from pliant.codegen.c import KernelText, write_kernel
+from pliant.codegen.sharing import share
 from pliant.ir.loops import Buffer
 from pliant.schedule.kernel import Kernel
 from pliant.schedule.scratch import ALIGN, MOST
@@ -180,8 +181,7 @@ def write_native(
     comments: dict[str, str] = {}
     entries: list[Entry] = []
     bodies: dict[str, str] = {}
-    for run in runs:
-        written = [write_kernel(kernel) for kernel in run]
+    for written in share([[write_kernel(kernel) for kernel in run] for run in runs]):
         for kernel_text in written:
             names.setdefault(kernel_text.text, f"k{len(names)}")
             comments.setdefault(names[kernel_text.text], kernel_text.comment)
@@ -284,25 +284,28 @@ def _entry(
     passed = [b for b in used if b not in listed and b not in scratch]
     own = [b for b in used if b in scratch]
     buffers = [*sorted((b for b in used if b in listed), key=listed.__getitem__), *passed, *own]
-    sizes = list(dict.fromkeys(s for k in kernels for s in k.sizes))
+    used_sizes = dict.fromkeys(s for k in kernels for s in k.sizes)
+    sizes = [s for s in used_sizes if s.as_int() is None]
     work: Expr = ZERO
     for k in kernels:
         work = work + k.work
     if work.free and work not in sizes:
         sizes.append(work)
+    constants = [s for s in used_sizes if s.as_int() is not None]  # in which kernels of one text differ
     work_text = f"n[{sizes.index(work)}]" if work.free else str(work)
     lines = ["PyObject* @(PyObject* self, PyObject* const* args, int64_t count) {"]
     lines += [
         f"  void* b[{max(1, len(buffers))}];",
-        f"  int64_t n[{max(1, len(sizes))}] = {{0}};",
+        f"  int64_t n[{max(1, len(sizes) + len(constants))}] = {{0}};",
         "  int32_t error = 0;",
+        *_constants(constants, len(sizes)),
         *_addresses(places, len(passed), [scratch[b] for b in own]),
         *(_number(s, k, len(passed)) for k, s in enumerate(sizes)),
     ]
     if sizes:
         lines.append("  if (PyErr_Occurred()) return 0;")
     lines.append(f"  void* const state = {work_text} > {RELEASE_GIL} ? PyEval_SaveThread() : 0;")
-    lines += _calls(kernels, names, buffers, sizes)
+    lines += _calls(kernels, names, buffers, [*sizes, *constants])
     lines.append("  if (state) PyEval_RestoreThread(state);")
     lines += _END
     return Entry("", bool(places), tuple(passed), tuple(sizes)), "\n".join(lines)
@@ -326,6 +329,15 @@ def _addresses(places: list[int], passed: int, offsets: list[int]) -> list[str]:
     first = f"b + {len(places)}" if places else "b"
     lines.append(f"  if (p_addresses(args, {passed}, {first})) return 0;")
     return lines + _scratch(offsets, len(places) + passed)
+
+
+def _constants(constants: list[Expr], first: int) -> list[str]:
+    if not constants:
+        return []
+    return [
+        f"  static const int64_t constants[] = {{{', '.join(map(str, constants))}}};",
+        f"  __builtin_memcpy(n + {first}, constants, sizeof(constants));",
+    ]
 
 
 def _scratch(offsets: list[int], first: int) -> list[str]:
