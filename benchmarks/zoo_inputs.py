@@ -252,7 +252,7 @@ def recipes(model: nn.Module) -> Iterator[Recipe]:
     seen = set()
     for names in wanted:
         given = tuple(n for n in parameters if n in (names | required | mains if names else required) and n in MAKERS)
-        if not any("input_ids" in n for n in given):  # a mask of text
+        if "input_ids" not in given:  # a mask of text
             given = tuple(n for n in given if n != "attention_mask" or n in required)
         if given in seen:
             continue
