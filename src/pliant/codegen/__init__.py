@@ -1,5 +1,6 @@
 """Kernels as C text, and the Python function that calls them.
 
 c and native (translation units), sharing (kernels that differ in numbers), kernel_writer and reducing_writer (loops and
-statements), loops (which loops), reductions, expressions, prelude (C snippets); wrapper (the Python side).
+statements), loops (which loops), reductions, expressions, prelude and float_functions (C snippets); vectors (types and
+primitives), vector_statements, vector_reductions and vector_passes (loops on explicit vectors); wrapper (the Python side).
 """

@@ -193,6 +193,10 @@ class Names:
             self.sizes.append(e)
         return found
 
+    def copy(self) -> Names:
+        """The names given out so far."""
+        return Names(dict(self.symbols), list(self.sizes), dict(self.buffers), dict(self.numbers))
+
     def buffer(self, b: Buffer) -> str:
         return self.buffers.setdefault(b, f"a{len(self.buffers)}")
 
@@ -273,6 +277,21 @@ class Statements:
                 self.varying.add(found)
         return found
 
+    @property
+    def guarded(self) -> bool:
+        """Whether values are being computed for some of the loop's points only."""
+        return False
+
+    def read(self, array: str, index: str, dtype: torch.dtype) -> str:
+        """An element of the writer's own arrays, which changes along the vectorized loop."""
+        element = f"{array}[{index}]"
+        self.varying.add(element)
+        return element
+
+    def write(self, array: str, index: str, value: str, dtype: torch.dtype, e: Expr | None = None) -> None:
+        """Store a value; `e`: the index as an expression, None for what has an element a point of the loop."""
+        self.body.append(f"{array}[{index}] = {value};")
+
     def value_of_memory(self, element: str, dtype: torch.dtype) -> str:
         """A local with what a memory element holds now; never shared, because stores may change it."""
         found = f"t{self.counter[0]}"
@@ -294,14 +313,18 @@ class Statements:
 
     def _fits_int32(self, e: Expr) -> bool:
         """Whether an index value is below 2**31: 32-bit conversions to float vectorize."""
+        found = self._bounds_of(e)
+        return found.lo > -(2**31) and found.hi < 2**31
+
+    def _bounds_of(self, e: Expr) -> Interval:
+        """Between which numbers an index value lies, as far as the loops' extents say."""
 
         def known(s: Expr) -> Interval | None:
             axis = self.axes.get(s) if isinstance(s, Symbol) else None
             number = axis.extent.as_int() if axis else None
             return Interval(0, number) if number is not None else ALL
 
-        found = bounds(e, known)
-        return found.lo > -(2**31) and found.hi < 2**31
+        return bounds(e, known)
 
     def index(self, e: Expr, indirect: tuple[tuple[Symbol, Scalar], ...], member: Member) -> str:
         """An index expression of the member as text; looked-up symbols are computed first."""
@@ -343,7 +366,7 @@ class Statements:
         for s in walk(x):
             if (s, id(member)) in self.memo:
                 continue
-            if isinstance(s, Apply) and (s.op == "check_index" or (s.op in _TRAPS and not s.dtype.is_floating_point)):
+            if may_fail(s):
                 return False
             if isinstance(s, Load) and self.resolve(s, member) is None and not self.in_range(s, member):
                 return False
@@ -399,3 +422,8 @@ class Statements:
 
 
 _TRAPS = frozenset(("floordiv", "truncdiv", "remainder", "fmod", "div"))
+
+
+def may_fail(x: Scalar) -> bool:
+    """Whether computing `x` where it is not wanted may end the program, or report an error: not its loads."""
+    return isinstance(x, Apply) and (x.op == "check_index" or (x.op in _TRAPS and not x.dtype.is_floating_point))

@@ -9,15 +9,22 @@ Reads on: `reducing_writer.py`, `c.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from pliant.codegen.expressions import MEMORY_TYPES, Names, Statements, cast_text
 from pliant.codegen.loops import TILE, LoopPlan, step_along
 from pliant.codegen.reductions import Accumulator
+from pliant.codegen.vector_statements import NoVectorForm, VectorStatements
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction
 from pliant.ir.scalar import Load
 from pliant.schedule.kernel import Member, loads_of
 from pliant.symbolic.expr import ONE, Expr
+
+SHORTEST = 16  # points of a loop that is worth writing with vectors
+
+Fill = Callable[[Statements], None]  # write the body of a loop
 
 
 class KernelWriter:
@@ -33,6 +40,7 @@ class KernelWriter:
         self.writers = {m.loops.out: m for m in self.kernel.members}
         self.order = {id(m): k for k, m in enumerate(self.kernel.members)}
         self.cross: dict[Buffer, str] = {}
+        self.cross_arrays: dict[Buffer, str] = {}
         self.scratch: dict[Buffer, str] = {}
         self.allocated: list[str] = []
         self.staged: dict[tuple[Buffer, Expr], str] = {}
@@ -158,10 +166,84 @@ class KernelWriter:
 
     def _section(self, members: list[Member], vector: Axis | None, bounds: tuple[str, str] | None) -> None:
         """One innermost loop (or one point) that runs members."""
+
+        def fill(statements: Statements) -> None:
+            for m in members:
+                self._run(m, statements)
+
+        if vector is not None and self._vector_loop(fill, fill, vector, bounds):
+            return
         statements = self._statements(vector)
-        for m in members:
-            self._run(m, statements)
+        fill(statements)
         self._emit(statements, vector, bounds, self._simd(members))
+
+    # -- loops on vectors --------------------------------------------------------------------------------------------
+
+    def _vector_loop(
+        self, fill: Fill, fill_rest: Fill, vector: Axis, bounds: tuple[str, str] | None, unroll: int = 1
+    ) -> bool:
+        """The innermost loop on vectors: whole ones, `unroll` at a time, then what is left under a mask. False, and
+        nothing written, if something has no vector form."""
+        if not self._takes_vectors(vector):
+            return False
+        names, counter = self.names.copy(), self.counter[0]
+        try:
+            main = self._vector_statements(vector, None, None)
+            fill(main)
+            rest = self._vector_statements(vector, "m", main)
+            fill_rest(rest)
+        except NoVectorForm:
+            self.names, self.counter[0] = names, counter
+            return False
+        self._emit_vectors(main, rest, vector, bounds or ("0", self.names.text(vector.extent)), unroll)
+        return True
+
+    def _takes_vectors(self, vector: Axis) -> bool:
+        extent = vector.extent.as_int()
+        short = extent is not None and extent < SHORTEST
+        return not (short or self.staged or self.plan.kind == "ordered")
+
+    def _vector_statements(self, vector: Axis, mask: str | None, shared: VectorStatements | None) -> VectorStatements:
+        self.known = {}
+        self.open = VectorStatements(
+            self.names, vector.symbol, self.kernel.axes, self._resolve, self.counter, mask, shared
+        )
+        return self.open
+
+    def _emit_vectors(
+        self, main: VectorStatements, rest: VectorStatements, vector: Axis, bounds: tuple[str, str], unroll: int
+    ) -> None:
+        name = self.names.symbols[vector.symbol]
+        start, stop = bounds
+        for text in (*main.before, *rest.before):
+            self.line(text)
+        self.line("{")
+        self.depth += 1
+        self.line(f"int64_t j{name} = {start};")
+        self.begin(f"for (; j{name} + {unroll} * P_L <= {stop}; j{name} += {unroll} * P_L)")
+        self._in_turn(name, main.body, unroll)
+        self.end()
+        self.begin(f"for (; j{name} < {stop}; j{name} += P_L)")
+        self._rest(name, stop, rest.body)
+        self.end()
+        self.end()
+
+    def _in_turn(self, name: str, body: list[str], count: int) -> None:
+        """`body` for each of `count` vectors from `j<name>` on; `u` is the vector's number."""
+        if count > 1:
+            self.line(f"#pragma GCC unroll {count}")
+        self.begin(f"for (int u = 0; u < {count}; u++)")
+        self.line(f"const int64_t {name} = j{name} + u * P_L;")
+        for text in body:
+            self.line(text)
+        self.end()
+
+    def _rest(self, name: str, stop: str, body: list[str]) -> None:
+        """`body` for the one vector at `j<name>`, of which lanes may lie outside the loop."""
+        self.line(f"const int64_t {name} = j{name};")
+        self.line(f"const p_vi m = p_upto({stop} - {name});")
+        for text in body:
+            self.line(text)
 
     def _simd(self, members: list[Member]) -> str:
         ordered = self.plan.kind == "ordered" and self.plan.vector is None
@@ -205,13 +287,17 @@ class KernelWriter:
         if known is not None:
             self._mark(known)
             return known
+        assert self.open is not None
+        if load.buffer in self.cross_arrays:
+            return self.open.read(self.cross_arrays[load.buffer], self._column(), load.buffer.dtype)
         if load.buffer in self.scratch:
-            return self._scratch_element(load.buffer)
+            return self.open.read(self.scratch[load.buffer], self._scratch_index(), load.buffer.dtype)
         if load.buffer in self.kernel.stored and not self._is_stored_later(writer):
             return None
-        assert self.open is not None
-        self.known[load.buffer] = self.open.value(writer.loops.value, writer)
-        return self.known[load.buffer]
+        value = self.open.value(writer.loops.value, writer)
+        if not self.open.guarded:
+            self.known[load.buffer] = value
+        return value
 
     def _is_stored_later(self, writer: Member) -> bool:
         """Whether the value is in memory only after the reductions: parts that threads share do not store it."""
@@ -222,17 +308,13 @@ class KernelWriter:
         if "[" in name and self.open is not None:
             self.open.varying.add(name)
 
-    def _scratch_element(self, b: Buffer) -> str:
+    def _scratch_index(self) -> str:
+        """Where this point's element lies in arrays that keep values between passes."""
         flat: Expr = ONE - ONE
         for axis in self.plan.inner:
             flat = flat * axis.extent + axis.symbol
         text = self.names.text(flat)
-        if self.columns:
-            text = f"({text}) * {self.plan.width} + {self._column()}"
-        element = f"{self.scratch[b]}[{text}]"
-        if self.open is not None:
-            self.open.varying.add(element)
-        return element
+        return f"({text}) * {self.plan.width} + {self._column()}" if self.columns else text
 
     def _column(self) -> str:
         assert self.plan.vector is not None
@@ -248,10 +330,10 @@ class KernelWriter:
             return
         self.known[m.loops.out] = value
         if m.loops.out in self.scratch:
-            s.body.append(f"{self._scratch_element(m.loops.out)} = {value};")
+            s.write(self.scratch[m.loops.out], self._scratch_index(), value, m.loops.out.dtype)
         if m.loops.out in self.kernel.stored:
             index = s.index(m.loops.index, m.loops.indirect, m)
-            s.body.append(f"{self.names.buffer(m.loops.out)}[{index}] = {value};")
+            s.write(self.names.buffer(m.loops.out), index, value, m.loops.out.dtype, m.store_index)
 
     def _scatter(self, m: Member, loops: Pointwise, value: str, s: Statements) -> None:
         element = f"{self.names.buffer(loops.out)}[{s.index(loops.index, loops.indirect, m)}]"

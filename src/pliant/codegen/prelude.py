@@ -17,16 +17,29 @@ import os
 import platform
 import re
 
+from pliant.codegen.float_functions import of_floats
+from pliant.codegen.vectors import VECTOR_FUNCTIONS, vector_text
+
 BASE = """\
 typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;
 typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;
 typedef unsigned long long uint64_t;
 #define P_INLINE static inline __attribute__((always_inline))
 #if defined(__FMA__) || defined(__aarch64__)
-#define P_FMA(a, b, c) __builtin_fmaf(a, b, c)
+#define P_FMAf(a, b, c) __builtin_fmaf(a, b, c)
 #else
-#define P_FMA(a, b, c) ((a) * (b) + (c))
+#define P_FMAf(a, b, c) ((a) * (b) + (c))
 #endif
+#define P_LESSf(a, b) ((a) < (b) ? (a) : (b))
+#define P_MOREf(a, b) ((a) > (b) ? (a) : (b))
+#define P_CHOOSEf(c, a, b) ((c) ? (a) : (b))
+#define P_ABSf(x) __builtin_fabsf(x)
+#define P_SIGNf(x, s) __builtin_copysignf(x, s)
+#define P_INTf(x) ((int32_t)(x))
+#define P_NUMBERf(k) ((float)(k))
+#define P_UPf(k) ((int32_t)((uint32_t)(k) << 23))
+#define P_FLOATf(x) p_float(x)
+#define P_BITSf(x) p_bits(x)
 #define P_INF __builtin_inff()
 #define P_NAN __builtin_nanf("")
 P_INLINE int32_t p_bits(float x) { int32_t r; __builtin_memcpy(&r, &x, 4); return r; }
@@ -55,160 +68,8 @@ def _of_both(name: str, text: str) -> dict[str, str]:
 
 
 SNIPPETS: dict[str, str] = {
-    # 2^n * y in two steps, so that results overflow and become denormal as they should.
-    "p_scale": """\
-P_INLINE float p_scale(float y, int32_t n) {
-  const int32_t h = n >> 1;
-  return y * p_float((h + 127) << 23) * p_float((n - h + 127) << 23);
-}
-""",
-    "p_exp_core": """\
-P_INLINE float p_exp_core(float r) {
-  float p = 0.0013948776759207249f;
-  p = P_FMA(p, r, 0.008370601572096348f);
-  p = P_FMA(p, r, 0.04166622832417488f);
-  p = P_FMA(p, r, 0.16666503250598907f);
-  p = P_FMA(p, r, 0.5f);
-  return P_FMA(p * r, r, r) + 1.0f;
-}
-""",
-    "p_expf": """\
-P_INLINE float p_expf(float v) {
-  float x = v > 89.0f ? 89.0f : v;
-  x = x < -104.0f ? -104.0f : x;
-  const float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f;
-  const float r = P_FMA(n, -1.42860677e-6f, P_FMA(n, -0.693145752f, x));
-  return p_scale(p_exp_core(r), (int32_t)n);
-}
-""",
-    "p_exp2f": """\
-P_INLINE float p_exp2f(float v) {
-  float x = v > 129.0f ? 129.0f : v;
-  x = x < -151.0f ? -151.0f : x;
-  const float n = (x + 12582912.0f) - 12582912.0f;
-  return p_scale(p_exp_core((x - n) * 0.693147181f), (int32_t)n);
-}
-""",
-    "p_expm1f": """\
-P_INLINE float p_expm1f(float v) {
-  float x = v > 89.0f ? 89.0f : v;
-  x = x < -20.0f ? -20.0f : x;
-  const float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f;
-  const float r = P_FMA(n, -1.42860677e-6f, P_FMA(n, -0.693145752f, x));
-  float p = 0.0001990778837352991f;
-  p = P_FMA(p, r, 0.0013943224912509322f);
-  p = P_FMA(p, r, 0.00833328440785408f);
-  p = P_FMA(p, r, 0.04166632518172264f);
-  p = P_FMA(p, r, 0.1666666716337204f);
-  p = P_FMA(p, r, 0.5f);
-  p = P_FMA(p * r, r, r);
-  const float s = p_float(((int32_t)n + 126) << 23);
-  return x == 0.0f ? v : 2.0f * P_FMA(s, p, s - 0.5f);
-}
-""",
-    # x = 2^k * (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); the logarithm of 1 + f without its leading f.
-    "p_log_tail": """\
-P_INLINE float p_log_tail(float f) {
-  float p = 0.06800912320613861f;
-  p = P_FMA(p, f, -0.11726605147123337f);
-  p = P_FMA(p, f, 0.11890989542007446f);
-  p = P_FMA(p, f, -0.12396445125341415f);
-  p = P_FMA(p, f, 0.14217762649059296f);
-  p = P_FMA(p, f, -0.16668511927127838f);
-  p = P_FMA(p, f, 0.20002245903015137f);
-  p = P_FMA(p, f, -0.25f);
-  p = P_FMA(p, f, 0.3333331048488617f);
-  return f * f * P_FMA(p, f, -0.5f);
-}
-P_INLINE float p_log_edges(float x, float r) {
-  const float top = x == P_INF ? P_INF : r;
-  const float low = x == 0.0f ? -P_INF : P_NAN;
-  return x > 0.0f ? top : low;
-}
-P_INLINE float p_log_split(float x, float* f) {
-  const int tiny = x < 1.17549435e-38f;
-  const int32_t b = p_bits(tiny ? x * 8388608.0f : x);
-  const int32_t k = (b - 0x3f3504f3) >> 23;
-  *f = p_float(b - (int32_t)((uint32_t)k << 23)) - 1.0f;
-  return (float)(k - (tiny ? 23 : 0));
-}
-""",
-    "p_logf": """\
-P_INLINE float p_logf(float x) {
-  float f;
-  const float k = p_log_split(x, &f);
-  const float r = P_FMA(k, -2.12194440e-4f, p_log_tail(f)) + f;
-  return p_log_edges(x, P_FMA(k, 0.693359375f, r));
-}
-""",
-    "p_log2f": """\
-P_INLINE float p_log2f(float x) {
-  float f;
-  const float k = p_log_split(x, &f);
-  const float t = p_log_tail(f);
-  const float r = P_FMA(t, 1.44269504f, P_FMA(f, 1.92596299e-8f, f * 1.44269502f));
-  return p_log_edges(x, k + r);
-}
-""",
-    "p_log10f": """\
-P_INLINE float p_log10f(float x) {
-  float f;
-  const float k = p_log_split(x, &f);
-  const float t = (p_log_tail(f) + f) * 0.434294482f;
-  return p_log_edges(x, P_FMA(k, 0.301029996f, t));
-}
-""",
-    "p_log1pf": """\
-P_INLINE float p_log1pf(float x) {
-  const float u = 1.0f + x;
-  const float c = x - (u - 1.0f);
-  const float r = p_logf(u) + c / u;
-  return (u > 0.0f && x < P_INF) ? (x == 0.0f ? x : r) : p_logf(u);
-}
-""",
-    "p_tanhf": """\
-P_INLINE float p_tanhf(float x) {
-  const float a = __builtin_fabsf(x), z = x * x;
-  float p = -0.005704042501747608f;
-  p = P_FMA(p, z, 0.020637862384319305f);
-  p = P_FMA(p, z, -0.05373915657401085f);
-  p = P_FMA(p, z, 0.133314311504364f);
-  p = P_FMA(p, z, -0.3333328068256378f);
-  const float small = P_FMA(p * z, x, x);
-  const float big = __builtin_copysignf(1.0f - 2.0f / (p_expf(2.0f * a) + 1.0f), x);
-  return a < 0.625f ? small : big;
-}
-""",
-    # erf(t) = -expm1(-q(t)) with q(t) = -log(1 - erf(t)), a smooth function with q(0) = 0.
-    "p_erff": """\
-P_INLINE float p_erff(float x) {
-  const float a = __builtin_fabsf(x);
-  const float t = a > 3.95f ? 3.95f : a;
-  float q = -9.361183401779272e-06f;
-  q = P_FMA(q, t, 0.00011855667980853468f);
-  q = P_FMA(q, t, -0.0006360078696161509f);
-  q = P_FMA(q, t, 0.0016726118046790361f);
-  q = P_FMA(q, t, -0.00016570970183238387f);
-  q = P_FMA(q, t, -0.01915038749575615f);
-  q = P_FMA(q, t, 0.10277718305587769f);
-  q = P_FMA(q, t, 0.6366194486618042f);
-  q = P_FMA(q, t, 1.128379225730896f);
-  q = -(q * t);
-  const float n = (q * 1.44269504f + 12582912.0f) - 12582912.0f;
-  const float r = P_FMA(n, -1.42860677e-6f, P_FMA(n, -0.693145752f, q));
-  float p = 0.0013948776759207249f;
-  p = P_FMA(p, r, 0.008370601572096348f);
-  p = P_FMA(p, r, 0.04166622832417488f);
-  p = P_FMA(p, r, 0.16666503250598907f);
-  p = P_FMA(p, r, 0.5f);
-  p = P_FMA(p * r, r, r);
-  const float s = p_float(((int32_t)n + 127) << 23);
-  return __builtin_copysignf(P_FMA(s, p, s - 1.0f), x);
-}
-""",
-    "p_sigmoidf": """\
-P_INLINE float p_sigmoidf(float x) { return 1.0f / (1.0f + p_expf(-x)); }
-""",
+    **of_floats("f", "float", "int32_t"),
+    **VECTOR_FUNCTIONS,
     **_of_both(
         "p_floordiv",
         """\
@@ -326,7 +187,7 @@ _NAMES = "|".join(sorted(_FUNCTIONS, key=len, reverse=True))
 _MENTION = re.compile(rf"\bp_\w+|\b(?:{_NAMES})f?(?=\()")
 _PROVIDES = {
     "p_from_bf16": "p_bf16", "p_to_bf16": "p_bf16", "p_from_f16": "p_f16", "p_to_f16": "p_f16",
-    "p_log_edges": "p_log_tail", "p_log_split": "p_log_tail",
+    **{f"p_log_{part}{kind}": f"p_log_tail{kind}" for part in ("edges", "split") for kind in "fv"},
 }  # fmt: skip
 
 
@@ -335,7 +196,9 @@ def text_for(body: str) -> str:
     wanted: dict[str, None] = {}
     _collect(body, wanted)
     libm = [declaration(n) for n in wanted if n not in SNIPPETS]
-    return BASE + "".join(libm) + "".join(SNIPPETS[n] for n in SNIPPETS if n in wanted)
+    snippets = "".join(SNIPPETS[n] for n in SNIPPETS if n in wanted)
+    vectors = vector_text(snippets + body) if "P_L" in body else ""
+    return BASE + "".join(libm) + vectors + snippets
 
 
 def _collect(text: str, wanted: dict[str, None]) -> None:

@@ -12,12 +12,10 @@ from dataclasses import replace
 import torch
 
 from pliant.codegen.expressions import Statements, cast_text, register_type
-from pliant.codegen.kernel_writer import KernelWriter
 from pliant.codegen.loops import flat_reduced
 from pliant.codegen.reductions import Accumulator
+from pliant.codegen.vector_passes import VectorPasses, cost_of
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction
-from pliant.ir.ops import OPS
-from pliant.ir.scalar import Apply, walk
 from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Member, loads_of
 
@@ -26,7 +24,7 @@ RECOMPUTE = 10  # values cheaper than this are computed again in each pass
 SCRATCH = 16384  # elements of a row kept between passes on the stack
 
 
-class ReducingWriter(KernelWriter):
+class ReducingWriter(VectorPasses):
     """Adds passes over the inner loops."""
 
     def _reducing(self) -> None:
@@ -52,8 +50,7 @@ class ReducingWriter(KernelWriter):
             out = m.loops.out
             if out in self.kernel.stored or not m.inner or isinstance(m.loops, Reduction):
                 continue
-            own = sum(OPS[s.op].cost for s in walk(m.loops.value) if isinstance(s, Apply))
-            costs[out] = own + sum(costs.get(x.buffer, 0) for x in loads_of(m.loops))
+            costs[out] = cost_of(m) + sum(costs.get(x.buffer, 0) for x in loads_of(m.loops))
             if costs[out] < RECOMPUTE or not self._is_used_later(m):
                 continue
             ctype, name = register_type(out.dtype), f"w{len(self.scratch)}"
@@ -98,18 +95,17 @@ class ReducingWriter(KernelWriter):
     def _finish(self, m: Member, s: Statements, value: str) -> None:
         """Name a value of the outer loops so that later passes can use it, and store it if somebody else needs it."""
         out = m.loops.out
-        name = f"r{len(self.cross)}"
+        name = f"r{len(self.cross) + len(self.cross_arrays)}"
         if self.columns:
             self._before_loops(f"{register_type(out.dtype)} {name}[{self.plan.width}];")
             s.body.append(f"{name}[{self._column()}] = {value};")
-            self.cross[out] = f"{name}[{self._column()}]"
+            self.cross_arrays[out] = name
         else:
             s.body.append(f"const {register_type(out.dtype)} {name} = {value};")
             self.cross[out] = name
-        self._mark(self.cross[out])
         if out in self.kernel.stored:
             indirect = m.loops.indirect if isinstance(m.loops, Pointwise) else ()
-            s.body.append(f"{self.names.buffer(out)}[{s.index(m.loops.index, indirect, m)}] = {self.cross[out]};")
+            s.body.append(f"{self.names.buffer(out)}[{s.index(m.loops.index, indirect, m)}] = {self.cross.get(out, value)};")
 
     def _before_loops(self, text: str) -> None:
         """Declare at this place, before the section's loop opens."""
@@ -151,6 +147,8 @@ class ReducingWriter(KernelWriter):
 
     def _column_pass(self, members: list[Member], first: tuple[str, str] | None) -> None:
         assert self.plan.vector is not None
+        if self._columns_on_vectors(members, self.plan.vector, first):
+            return
         for k, axis in enumerate(self.plan.inner):
             self.loop(axis, *(first if first and k == 0 else ()))
         s = self._statements(self.plan.vector)
@@ -198,6 +196,8 @@ class ReducingWriter(KernelWriter):
 
     def _row_loop(self, members: list[Member], bounds: tuple[str, str], vectorized: bool, partial: bool) -> None:
         """The vectorized loop; with `partial`, sums of their own are added to the totals after it."""
+        if self._row_on_vectors(members, bounds):
+            return
         s = self._statements(self.plan.vector)
         clauses: dict[str, list[str]] = {}
         after: list[str] = []

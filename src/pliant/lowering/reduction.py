@@ -216,7 +216,9 @@ def _softmax_and_maxima(low: Lowering, x: Tensor, dims: Sequence[int], dtype: to
     powers = along(low, x, dims, dtype, lambda a, m: apply("exp", apply("sub", a, m)), top, cost=13)
     powers.uses = 2  # summed, then divided
     total = low.reduce(powers, dims, "sum", dtype, dtype)
-    return along(low, powers, dims, dtype, lambda p, s: apply("div", p, s), total, cost=4), top
+    # one division a row: an element's takes longer than its share of memory
+    share = mapped(low, total, dtype, lambda s: apply("div", const(1, dtype), s), 14)
+    return along(low, powers, dims, dtype, lambda p, s: apply("mul", p, s), share, cost=1), top
 
 
 def _softmax(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, half_to_float: Any = False) -> Tensor:

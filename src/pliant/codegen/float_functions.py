@@ -1,0 +1,171 @@
+"""Elementary functions of floats in C, one text for scalars and for vectors.
+
+In:     nothing; this is text.
+Out:    `of_floats(suffix, real, integer)`: the functions for one kind of value.
+Holds:  no branches; errors as `prelude.py` states them. `@F` and `@I` stand for the types of floats and of integers as
+        wide, a name that ends in `@` is a function or a macro of both, with a suffix (`f`, `v`) in its place.
+        `P_LESS@` and `P_MORE@` are min and max that give their second argument where one is NaN.
+Source: coefficients are least-squares fits over Chebyshev nodes in 40 digits; reductions are the textbook ones.
+"""
+
+from __future__ import annotations
+
+_OF_FLOATS: dict[str, str] = {
+    # 2^n * y in two steps, so that results overflow and become denormal as they should.
+    "p_scale@": """\
+P_INLINE @F p_scale@(@F y, @F n) {
+  const @I k = P_INT@(n), h = k >> 1;
+  return y * P_FLOAT@((h + 127) << 23) * P_FLOAT@((k - h + 127) << 23);
+}
+""",
+    "p_exp_core@": """\
+P_INLINE @F p_exp_core@(@F r) {
+  @F p = P_FMA@(0.0013948776759207249f, r, 0.008370601572096348f);
+  p = P_FMA@(p, r, 0.04166622832417488f);
+  p = P_FMA@(p, r, 0.16666503250598907f);
+  p = P_FMA@(p, r, 0.5f);
+  return P_FMA@(p * r, r, r) + 1.0f;
+}
+""",
+    # Below -104 it is 0 and not computed as such: processors take a hundred cycles for a result that is too small.
+    "p_exp@": """\
+P_INLINE @F p_exp@(@F v) {
+  const @I low = v < -104.0f;
+  const @F x = P_LESS@(89.0f, P_CHOOSE@(low, 0.0f, v));
+  const @F n = (x * 1.44269504f + 12582912.0f) - 12582912.0f;
+  const @F r = P_FMA@(n, -1.42860677e-6f, P_FMA@(n, -0.693145752f, x));
+  return P_CHOOSE@(low, 0.0f, p_scale@(p_exp_core@(r), n));
+}
+""",
+    "p_exp2@": """\
+P_INLINE @F p_exp2@(@F v) {
+  const @I low = v < -150.0f;
+  const @F x = P_LESS@(129.0f, P_CHOOSE@(low, 0.0f, v));
+  const @F n = (x + 12582912.0f) - 12582912.0f;
+  return P_CHOOSE@(low, 0.0f, p_scale@(p_exp_core@((x - n) * 0.693147181f), n));
+}
+""",
+    "p_expm1@": """\
+P_INLINE @F p_expm1@(@F v) {
+  const @F x = P_MORE@(-20.0f, P_LESS@(89.0f, v));
+  const @F n = (x * 1.44269504f + 12582912.0f) - 12582912.0f;
+  const @F r = P_FMA@(n, -1.42860677e-6f, P_FMA@(n, -0.693145752f, x));
+  @F p = P_FMA@(0.0001990778837352991f, r, 0.0013943224912509322f);
+  p = P_FMA@(p, r, 0.00833328440785408f);
+  p = P_FMA@(p, r, 0.04166632518172264f);
+  p = P_FMA@(p, r, 0.1666666716337204f);
+  p = P_FMA@(p, r, 0.5f);
+  p = P_FMA@(p * r, r, r);
+  const @F s = P_FLOAT@((P_INT@(n) + 126) << 23);
+  return P_CHOOSE@(x == 0.0f, v, 2.0f * P_FMA@(s, p, s - 0.5f));
+}
+""",
+    # x = 2^k * (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); the logarithm of 1 + f without its leading f.
+    "p_log_tail@": """\
+P_INLINE @F p_log_tail@(@F f) {
+  @F p = P_FMA@(0.06800912320613861f, f, -0.11726605147123337f);
+  p = P_FMA@(p, f, 0.11890989542007446f);
+  p = P_FMA@(p, f, -0.12396445125341415f);
+  p = P_FMA@(p, f, 0.14217762649059296f);
+  p = P_FMA@(p, f, -0.16668511927127838f);
+  p = P_FMA@(p, f, 0.20002245903015137f);
+  p = P_FMA@(p, f, -0.25f);
+  p = P_FMA@(p, f, 0.3333331048488617f);
+  return f * f * P_FMA@(p, f, -0.5f);
+}
+P_INLINE @F p_log_edges@(@F x, @F r) {
+  const @F top = P_CHOOSE@(x == P_INF, P_INF, r);
+  const @F low = P_CHOOSE@(x == 0.0f, -P_INF, P_NAN);
+  return P_CHOOSE@(x > 0.0f, top, low);
+}
+P_INLINE @F p_log_split@(@F x, @F* f) {
+  const @I tiny = x < 1.17549435e-38f;
+  const @I b = P_BITS@(P_CHOOSE@(tiny, x * 8388608.0f, x));
+  const @I k = (b - 0x3f3504f3) >> 23;
+  *f = P_FLOAT@(b - P_UP@(k)) - 1.0f;
+  return P_NUMBER@(k) - P_CHOOSE@(tiny, 23.0f, 0.0f);
+}
+""",
+    "p_log@": """\
+P_INLINE @F p_log@(@F x) {
+  @F f;
+  const @F k = p_log_split@(x, &f);
+  const @F r = P_FMA@(k, -2.12194440e-4f, p_log_tail@(f)) + f;
+  return p_log_edges@(x, P_FMA@(k, 0.693359375f, r));
+}
+""",
+    "p_log2@": """\
+P_INLINE @F p_log2@(@F x) {
+  @F f;
+  const @F k = p_log_split@(x, &f);
+  const @F t = p_log_tail@(f);
+  const @F r = P_FMA@(t, 1.44269504f, P_FMA@(f, 1.92596299e-8f, f * 1.44269502f));
+  return p_log_edges@(x, k + r);
+}
+""",
+    "p_log10@": """\
+P_INLINE @F p_log10@(@F x) {
+  @F f;
+  const @F k = p_log_split@(x, &f);
+  const @F t = (p_log_tail@(f) + f) * 0.434294482f;
+  return p_log_edges@(x, P_FMA@(k, 0.301029996f, t));
+}
+""",
+    "p_log1p@": """\
+P_INLINE @F p_log1p@(@F x) {
+  const @F u = 1.0f + x;
+  const @F c = x - (u - 1.0f);
+  const @F l = p_log@(u);
+  const @F r = P_CHOOSE@(x == 0.0f, x, l + c / u);
+  return P_CHOOSE@((u > 0.0f) & (x < P_INF), r, l);
+}
+""",
+    "p_tanh@": """\
+P_INLINE @F p_tanh@(@F x) {
+  const @F a = P_ABS@(x), z = x * x;
+  @F p = P_FMA@(-0.005704042501747608f, z, 0.020637862384319305f);
+  p = P_FMA@(p, z, -0.05373915657401085f);
+  p = P_FMA@(p, z, 0.133314311504364f);
+  p = P_FMA@(p, z, -0.3333328068256378f);
+  const @F small = P_FMA@(p * z, x, x);
+  const @F big = P_SIGN@(1.0f - 2.0f / (p_exp@(2.0f * a) + 1.0f), x);
+  return P_CHOOSE@(a < 0.625f, small, big);
+}
+""",
+    # erf(t) = -expm1(-q(t)) with q(t) = -log(1 - erf(t)), a smooth function with q(0) = 0.
+    "p_erf@": """\
+P_INLINE @F p_erf@(@F x) {
+  const @F t = P_LESS@(3.95f, P_ABS@(x));
+  @F q = P_FMA@(-9.361183401779272e-06f, t, 0.00011855667980853468f);
+  q = P_FMA@(q, t, -0.0006360078696161509f);
+  q = P_FMA@(q, t, 0.0016726118046790361f);
+  q = P_FMA@(q, t, -0.00016570970183238387f);
+  q = P_FMA@(q, t, -0.01915038749575615f);
+  q = P_FMA@(q, t, 0.10277718305587769f);
+  q = P_FMA@(q, t, 0.6366194486618042f);
+  q = P_FMA@(q, t, 1.128379225730896f);
+  q = -(q * t);
+  const @F n = (q * 1.44269504f + 12582912.0f) - 12582912.0f;
+  const @F r = P_FMA@(n, -1.42860677e-6f, P_FMA@(n, -0.693145752f, q));
+  @F p = P_FMA@(0.0013948776759207249f, r, 0.008370601572096348f);
+  p = P_FMA@(p, r, 0.04166622832417488f);
+  p = P_FMA@(p, r, 0.16666503250598907f);
+  p = P_FMA@(p, r, 0.5f);
+  p = P_FMA@(p * r, r, r);
+  const @F s = P_FLOAT@((P_INT@(n) + 127) << 23);
+  return P_SIGN@(P_FMA@(s, p, s - 1.0f), x);
+}
+""",
+    "p_sigmoid@": """\
+P_INLINE @F p_sigmoid@(@F x) { return 1.0f / (1.0f + p_exp@(-x)); }
+""",
+}
+
+
+def of_floats(suffix: str, real: str, integer: str) -> dict[str, str]:
+    """The functions of floats with names and types of their own."""
+
+    def spelled(text: str) -> str:
+        return text.replace("@F", real).replace("@I", integer).replace("@", suffix)
+
+    return {spelled(name): spelled(text) for name, text in _OF_FLOATS.items()}

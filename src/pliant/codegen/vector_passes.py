@@ -1,0 +1,171 @@
+"""Write passes over the inner loops of a kernel on vectors, with vectors of partial results.
+
+In:     the members of one pass.
+Out:    lines of C, or False, and nothing written, where something has no vector form.
+Holds:  rows: vectors along the row, folded into the scalar accumulators after it. Columns: for each group of vectors of
+        neighbouring columns a walk down the rows, added to the accumulators' arrays every `COLUMN_TERMS` rows, so that
+        no lane sums many terms by itself.
+Reads on: `vector_reductions.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pliant.codegen.expressions import Names, Statements
+from pliant.codegen.kernel_writer import KernelWriter
+from pliant.codegen.vector_reductions import VectorAccumulator, vector_accumulator, vectors_in_turn
+from pliant.codegen.vector_statements import NoVectorForm, VectorStatements
+from pliant.ir.loops import Axis, Reduction
+from pliant.ir.ops import OPS
+from pliant.ir.scalar import Apply, walk
+from pliant.schedule.kernel import Member
+
+COLUMN_TERMS = 128  # rows that a lane sums before they are added to its column's total
+
+
+def cost_of(m: Member) -> int:
+    """What a point of a computation costs, in additions."""
+    return sum(OPS[s.op].cost for s in walk(m.loops.value) if isinstance(s, Apply))
+
+
+class VectorPasses(KernelWriter):
+    """Adds passes on vectors."""
+
+    def _row_on_vectors(self, members: list[Member], bounds: tuple[str, str]) -> bool:
+        """The loop along a row with vectors of partial results, added to the totals after it."""
+        assert self.plan.vector is not None
+        count = vectors_in_turn(sum(map(cost_of, members))) if _reductions(members) else 1
+        found = self._vector_accumulators(members, count)
+        if found is None:
+            return False
+        fill = self._filling(members, found)
+        lines, self.lines = self.lines, []
+        done = self._vector_loop(lambda s: fill(s, "[u]"), lambda s: fill(s, "[0]"), self.plan.vector, bounds, count)
+        written, self.lines = self.lines, lines
+        if done:
+            self._lines([text for acc in found.values() for text in acc.start()])
+            self.lines += written
+            self._lines([text for acc in found.values() for text in acc.finish()])
+        return done
+
+    def _lines(self, texts: list[str]) -> None:
+        for text in texts:
+            self.line(text)
+
+    def _vector_accumulators(self, members: list[Member], count: int) -> dict[int, VectorAccumulator] | None:
+        """The vectors of each reduction, by its identity; None if one has none."""
+        found: dict[int, VectorAccumulator] = {}
+        for m in _reductions(members):
+            acc = vector_accumulator(self.accumulators[id(m)], count)
+            if acc is None:
+                return None
+            found[id(m)] = acc
+        return found
+
+    def _filling(
+        self, members: list[Member], found: dict[int, VectorAccumulator]
+    ) -> Callable[[Statements, str], None]:
+        """What writes the body of the innermost loop; `at`: which of the vectors takes the values."""
+
+        def fill(s: Statements, at: str) -> None:
+            for m in members:
+                acc = found.get(id(m))
+                if acc is None:
+                    self._run(m, s)
+                else:
+                    s.body += acc.update(s, self._vector_value(m, s), at)
+
+        return fill
+
+    def _vector_value(self, m: Member, s: Statements) -> str:
+        """What a reduction takes in, as a vector."""
+        assert isinstance(s, VectorStatements)
+        dtype = m.loops.value.dtype
+        value = s.lanes(s.value(m.loops.value, m), dtype)
+        wanted = self.accumulators[id(m)].dtype
+        return value if self.accumulators[id(m)].op in ("any", "all") or dtype is wanted else s.cast(value, dtype, wanted)
+
+    # -- columns -----------------------------------------------------------------------------------------------------
+
+    def _columns_on_vectors(self, members: list[Member], vector: Axis, first: tuple[str, str] | None) -> bool:
+        if not self._takes_vectors(vector):
+            return False
+        if not _reductions(members):
+            return self._columns_of_points(members, vector, first)
+        count = min(4, max(1, self.plan.width // 16))
+        found = self._vector_accumulators(members, count)
+        if found is None:
+            return False
+        names, counter = self.names.copy(), self.counter[0]
+        try:
+            fill = self._filling(members, found)
+            main = self._vector_statements(vector, None, None)
+            fill(main, "[u]")
+            rest = self._vector_statements(vector, "m", None)
+            fill(rest, "[0]")
+        except NoVectorForm:
+            self._forget(names, counter)
+            return False
+        self._down_columns(list(found.values()), main, rest, vector, first)
+        return True
+
+    def _forget(self, names: Names, counter: int) -> None:
+        self.names, self.counter[0] = names, counter
+
+    def _columns_of_points(self, members: list[Member], vector: Axis, first: tuple[str, str] | None) -> bool:
+        """A pass that reduces nothing: row by row."""
+        lines, self.lines = self.lines, []
+        depth = self.depth
+        for k, axis in enumerate(self.plan.inner):
+            self.loop(axis, *(first if first and k == 0 else ()))
+        name = self.names.symbols[vector.symbol]
+        fill = self._filling(members, {})
+        done = self._vector_loop(lambda s: fill(s, ""), lambda s: fill(s, ""), vector, (f"{name}b", f"{name}e"))
+        for _ in self.plan.inner:
+            self.end()
+        written, self.lines, self.depth = self.lines, lines, depth
+        if done:
+            self.lines += written
+        return done
+
+    def _down_columns(
+        self,
+        found: list[VectorAccumulator],
+        main: VectorStatements,
+        rest: VectorStatements,
+        vector: Axis,
+        first: tuple[str, str] | None,
+    ) -> None:
+        """Loops: rows in blocks, groups of columns, rows of a block, the group's vectors."""
+        *outer, last = self.plan.inner
+        for k, axis in enumerate(outer):
+            self.loop(axis, *(first if first and k == 0 else ()))
+        start, stop = first if first and not outer else ("0", self.names.text(last.extent))
+        row, name = self.names.symbols[last.symbol], self.names.symbols[vector.symbol]
+        self.begin(f"for (int64_t b = {start}; b < {stop}; b += {COLUMN_TERMS})")
+        self.line(f"const int64_t be = p_min(b + {COLUMN_TERMS}, {stop});")
+        self.line(f"int64_t j{name} = {name}b;")
+        count = found[0].count
+        self.begin(f"for (; j{name} + {count} * P_L <= {name}e; j{name} += {count} * P_L)")
+        self._lines([text for acc in found for text in acc.start()])
+        self.begin(f"for (int64_t {row} = b; {row} < be; {row}++)")
+        self._lines(main.before)
+        self._in_turn(name, main.body, count)
+        self.end()
+        self._lines([text for acc in found for text in acc.flush(f"j{name} - {name}b", f"{count} * P_L")])
+        self.end()
+        self.begin(f"for (; j{name} < {name}e; j{name} += P_L)")
+        self._lines([text for acc in found for text in acc.start()])
+        self.begin(f"for (int64_t {row} = b; {row} < be; {row}++)")
+        self._lines(rest.before)
+        self._rest(name, f"{name}e", rest.body)
+        self.end()
+        self._lines([text for acc in found for text in acc.flush(f"j{name} - {name}b", f"p_min({name}e - j{name}, P_L)")])
+        self.end()
+        for _ in range(1 + len(outer)):
+            self.end()
+
+
+def _reductions(members: list[Member]) -> list[Member]:
+    return [m for m in members if isinstance(m.loops, Reduction)]

@@ -1,0 +1,100 @@
+"""How reductions on vectors start, take in values, and end in the scalar accumulators.
+
+In:     an `Accumulator` of a row's reduction.
+Out:    `VectorAccumulator`: C statements; None for what has no vector form.
+Holds:  several vectors take values in turn, so that an addition need not wait for the last one, where a value takes less
+        time than that; lanes that are no points of the loop take in what changes nothing; NaN wins in max and min, by a
+        mask of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from pliant.codegen.expressions import Statements
+from pliant.codegen.reductions import Accumulator
+from pliant.codegen.vector_statements import VectorStatements
+
+
+def vectors_in_turn(cost: int) -> int:
+    """How many vectors take values in turn that cost so many additions each: an addition is known four cycles later."""
+    return 4 if cost < 6 else 2 if cost < 12 else 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Fold:
+    """One operator: the type of its lanes, what changes nothing, how two vectors combine, how one becomes a number."""
+
+    ctype: str
+    neutral: str
+    combine: str
+    lanes: str
+    into: str
+
+
+_FOLDS: dict[str, _Fold] = {
+    "sum": _Fold("p_vf", "P_B(0.0f)", "{0} + {1}", "p_sum_lanes", "{a} += {x};"),
+    "max": _Fold("p_vf", "P_B(-P_INF)", "p_morev({1}, {0})", "p_largest_lane", "{{ const float y = {x}; {a} = y > {a} ? y : {a}; }}"),
+    "min": _Fold("p_vf", "P_B(P_INF)", "p_lessv({1}, {0})", "p_least_lane", "{{ const float y = {x}; {a} = y < {a} ? y : {a}; }}"),
+    "any": _Fold("p_vi", "P_BI(0)", "{0} | {1}", "p_any_lane", "{a} |= {x};"),
+    "all": _Fold("p_vi", "P_BI(-1)", "{0} & {1}", "p_all_lanes", "{a} &= {x};"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class VectorAccumulator:
+    """`count` vectors `v<name>` beside the scalar accumulator `name`; for max and min masks `v<name>n` of NaN."""
+
+    name: str
+    fold: _Fold
+    marks_nan: bool
+    count: int
+
+    def start(self) -> list[str]:
+        lines = self._declared(self.fold.ctype, f"v{self.name}", self.fold.neutral)
+        return lines + (self._declared("p_vi", f"v{self.name}n", "P_BI(0)") if self.marks_nan else [])
+
+    def _declared(self, ctype: str, name: str, first: str) -> list[str]:
+        return [f"{ctype} {name}[{self.count}];", f"for (int u = 0; u < {self.count}; u++) {name}[u] = {first};"]
+
+    def update(self, s: Statements, value: str, at: str) -> list[str]:
+        """Statements that take a vector in."""
+        assert isinstance(s, VectorStatements)
+        choose = "p_choosev" if self.fold.ctype == "p_vf" else "p_choosei"
+        value = value if s.mask is None else f"{choose}({s.mask}, {value}, {self.fold.neutral})"
+        v = f"v{self.name}"
+        lines = [f"const {self.fold.ctype} x{self.name} = {value};"]
+        lines.append(f"{v}{at} = {self.fold.combine.format(f'{v}{at}', f'x{self.name}')};")
+        return lines + ([f"{v}n{at} |= x{self.name} != x{self.name};"] if self.marks_nan else [])
+
+    def finish(self) -> list[str]:
+        v = f"v{self.name}"
+        whole = self._halves([f"{v}[{u}]" for u in range(self.count)])
+        lines = [self.fold.into.format(a=self.name, x=f"{self.fold.lanes}({whole})")]
+        marks = " | ".join(f"{v}n[{u}]" for u in range(self.count))
+        return lines + ([f"{self.name}n |= p_any_lane({marks});"] if self.marks_nan else [])
+
+    def flush(self, first: str, number: str) -> list[str]:
+        """Take the lanes into the arrays of the columns' accumulators, `number` of them from column `first` on."""
+        element = "float" if self.fold.ctype == "p_vf" else "int32_t"
+        lanes = [f"{element} x[{self.count} * P_L];", f"__builtin_memcpy(x, v{self.name}, sizeof x);"]
+        into = self.fold.into.format(a=f"{self.name}[{first} + k]", x="x[k]" if element == "float" else "(x[k] != 0)")
+        if self.marks_nan:
+            lanes += [f"int32_t xn[{self.count} * P_L];", f"__builtin_memcpy(xn, v{self.name}n, sizeof xn);"]
+            into += f" {self.name}n[{first} + k] |= xn[k] != 0;"
+        return ["{ " + " ".join(lanes), f"  for (int64_t k = 0; k < {number}; k++) {{ {into} }}", "}"]
+
+    def _halves(self, parts: list[str]) -> str:
+        while len(parts) > 1:
+            parts = [f"({self.fold.combine.format(a, b)})" for a, b in zip(parts[::2], parts[1::2])]
+        return parts[0]
+
+
+def vector_accumulator(acc: Accumulator, count: int) -> VectorAccumulator | None:
+    """The vectors of an accumulator, `count` that take values in turn."""
+    fold = _FOLDS.get(acc.op)
+    if fold is None or (fold.ctype == "p_vf" and acc.dtype is not torch.float32):
+        return None
+    return VectorAccumulator(acc.name, fold, acc.op in ("max", "min"), count)

@@ -1,0 +1,303 @@
+"""Print scalar expressions as C statements on vectors: the lanes are neighbouring points of the innermost loop.
+
+In:     as `expressions.Statements`; `mask`: the lanes that are points of the loop, None if all are.
+Out:    statements with one local a value, of vector type where the value varies along the loop; the others stay scalar.
+Holds:  what has no form here is refused by `NoVectorForm`, before which nothing but names was given out: the caller
+        writes the loop without vectors. Under a mask no memory is touched and no store made where it is not set.
+        Kept in lanes of 32 bits: float32, int32, truth values (all bits or none), int8 and uint8 as int32, int64 where its
+        range is known to fit. bf16 and f16 keep their 16 bits.
+Reads on: `vectors.py` has the C functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from pliant.codegen.expressions import Names, Resolve, Statements, may_fail
+from pliant.codegen.vectors import VECTOR_OPS
+from pliant.ir.loops import Axis
+from pliant.ir.scalar import Apply, Const, IndexValue, Load, Scalar, walk
+from pliant.schedule.kernel import Member
+from pliant.symbolic.bounds import ALL, Interval
+from pliant.symbolic.expr import Expr, Symbol
+from pliant.symbolic.traverse import linear_coefficient
+
+
+class NoVectorForm(Exception):
+    """A value that has no vector form here: the loop is written without vectors."""
+
+
+_TYPES: dict[torch.dtype, str] = {
+    torch.float32: "p_vf", torch.bool: "p_vi", torch.int32: "p_vi", torch.int64: "p_vi", torch.int8: "p_vi",
+    torch.uint8: "p_vi", torch.bfloat16: "p_vh", torch.float16: "p_vh",
+}  # fmt: skip
+_LOADS: dict[torch.dtype, str] = {
+    torch.float32: "p_load{part}({at}{masked})", torch.int32: "(p_vi)p_load{part}((const void*){at}{masked})",
+    torch.bool: "p_from8(p_load8{part}((const void*){at}{masked})) != 0",
+    torch.uint8: "p_from8(p_load8{part}({at}{masked}))",
+    torch.int8: "p_from_signed8(p_load8{part}((const void*){at}{masked}))",
+    torch.bfloat16: "p_load16{part}({at}{masked})", torch.float16: "p_load16{part}({at}{masked})",
+}  # fmt: skip
+_STORES: dict[torch.dtype, tuple[str, str]] = {  # the function, what it stores
+    torch.float32: ("p_store", "{0}"), torch.int32: ("p_store", "(p_vf)({0})"), torch.bool: ("p_store8", "p_to8({0} & 1)"),
+    torch.bfloat16: ("p_store16", "{0}"), torch.float16: ("p_store16", "{0}"),
+}  # fmt: skip
+_HALVES = {torch.bfloat16: "bf16", torch.float16: "f16"}
+_LANES_OF_INT = frozenset((torch.int32, torch.int64, torch.int8, torch.uint8))
+_RANGES = {torch.int8: Interval(-128, 127), torch.uint8: Interval(0, 255), torch.bool: Interval(0, 1)}
+_NARROW = Interval(-(2**31) + 1, 2**31 - 2)  # what int64 values in lanes of 32 bits may be; clamped numbers lie outside
+_COMPARISONS = frozenset("eq ne lt le gt ge".split())
+
+
+class VectorStatements(Statements):
+    """Statements of one loop body on vectors. `shared`: another copy of the same body, whose scalar values it may use."""
+
+    def __init__(
+        self,
+        names: Names,
+        vector: Symbol,
+        axes: list[Axis],
+        resolve: Resolve,
+        counter: list[int],
+        mask: str | None = None,
+        shared: VectorStatements | None = None,
+    ) -> None:
+        super().__init__(names, vector, axes, resolve, counter)
+        self.mask = self.base = mask
+        self.ranges: dict[str, Interval] = {}
+        self.masked: dict[tuple[Scalar, int, str | None], str] = {}
+        if shared is not None:
+            self.values = {text: name for text, name in shared.values.items() if name not in shared.varying}
+
+    @property
+    def guarded(self) -> bool:
+        return self.mask is not self.base
+
+    def value(self, x: Scalar, member: Member) -> str:
+        key = (x, id(member), self.mask)
+        found = self.masked.get(key)
+        if found is None and self.guarded:
+            found = self.masked.get((x, id(member), self.base))
+        if found is None:
+            found = self.masked[key] = self._value(x, member)
+        return found
+
+    def _value(self, x: Scalar, member: Member) -> str:
+        match x:
+            case Apply(op="where"):
+                return self._where(x, member)
+            case Apply():
+                args = [self.value(a, member) for a in x.args]
+                if any(a in self.varying for a in args):
+                    return self._applied(x, args)
+                return self.define(self._apply_text(x, args), x.dtype, False)
+            case _:
+                return super()._value(x, member)
+
+    def define(self, text: str, dtype: torch.dtype, varying: bool) -> str:
+        if not varying:
+            return super().define(text, dtype, False)
+        return self._local(_TYPES[dtype], text) if dtype in _TYPES else self._refuse(f"{dtype}")
+
+    def _local(self, ctype: str, text: str) -> str:
+        found = self.values.get(text)
+        if found is None:
+            found = f"t{self.counter[0]}"
+            self.counter[0] += 1
+            self.values[text] = found
+            self.body.append(f"const {ctype} {found} = {text};")
+            self.varying.add(found)
+        return found
+
+    def _refuse(self, why: str) -> str:
+        raise NoVectorForm(why)
+
+    # -- operators -------------------------------------------------------------------------------------------------
+
+    def _applied(self, x: Apply, args: list[str]) -> str:
+        """An operator of which at least one argument is a vector."""
+        if x.op == "cast":
+            return self.cast(args[0], x.args[0].dtype, x.dtype)
+        of = x.args[0].dtype
+        if of is torch.int64:
+            return self._of_int64(x, args)
+        kind = "f" if of is torch.float32 else "b" if of is torch.bool else "i" if of is torch.int32 else ""
+        template = VECTOR_OPS.get((x.op, kind))
+        if template is None:
+            raise NoVectorForm(f"`{x.op}` on {of}")
+        return self._local(_TYPES[x.dtype], template.format(*(self.lanes(a, of) for a in args)))
+
+    def lanes(self, text: str, dtype: torch.dtype) -> str:
+        """A printed value as a vector."""
+        if text in self.varying:
+            return text
+        if dtype in _HALVES:
+            return f"((p_vh){{}} + {text})"
+        return f"P_MASK({text})" if dtype is torch.bool else f"P_B({text})" if dtype is torch.float32 else f"P_BI({text})"
+
+    def _of_int64(self, x: Apply, args: list[str]) -> str:
+        """int64 values whose range is known: comparisons, and sums and products that fit as well."""
+        ranges = [self._range(a, text) for a, text in zip(x.args, args)]
+        if x.op in _COMPARISONS:
+            texts = [a if a in self.varying else f"P_BI(p_clamp({a}))" for a in args]
+            return self._local("p_vi", VECTOR_OPS[x.op, "i"].format(*texts))
+        combine = _INT64.get(x.op)
+        if combine is None:
+            raise NoVectorForm(f"`{x.op}` on int64")
+        result = combine(*ranges)
+        if not _fits(result) or not all(map(_fits, ranges)):
+            raise NoVectorForm("an int64 of unknown range")
+        texts = [a if a in self.varying else f"P_BI((int32_t)({a}))" for a in args]
+        found = self._local("p_vi", VECTOR_OPS[x.op, "i"].format(*texts))
+        self.ranges[found] = result
+        return found
+
+    def _range(self, x: Scalar, text: str) -> Interval:
+        return Interval(x.value, x.value) if isinstance(x, Const) else self.ranges.get(text, ALL)
+
+    def cast(self, text: str, source: torch.dtype, target: torch.dtype) -> str:
+        """A vector converted."""
+        if source is target:
+            return text
+        if source in _HALVES:
+            return self.cast(self._local("p_vf", f"p_from_{_HALVES[source]}v({text})"), torch.float32, target)
+        if target in _HALVES:
+            return self._local("p_vh", f"p_to_{_HALVES[target]}v({self.cast(text, source, torch.float32)})")
+        if target is torch.bool:
+            return self._local("p_vi", f"{text} != 0")
+        if target is torch.float32:
+            return self._local("p_vf", f"(p_vf)({text} & 0x3f800000)" if source is torch.bool else f"P_NUMBERv({text})")
+        if target is torch.int32 and source is torch.float32:
+            return self._local("p_vi", f"p_intv({text})")
+        if target in (torch.int32, torch.int64) and (source is torch.bool or source in _LANES_OF_INT):
+            found = self._local("p_vi", f"{text} & 1") if source is torch.bool else text
+            known = self.ranges.get(text) or _RANGES.get(source)
+            if target is torch.int64:
+                self.ranges[found] = known or Interval(-(2**31), 2**31 - 1)
+            return found
+        raise NoVectorForm(f"{source} as {target}")
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+
+    def _step(self, e: Expr) -> int:
+        """How far neighbouring lanes are apart."""
+        assert self.vector is not None
+        step = linear_coefficient(e, self.vector)
+        number = step.as_int() if step is not None else None
+        if number is None or any(s is not self.vector and self.indirect_names.get(s) in self.varying for s in e.free):
+            raise NoVectorForm("lanes that are not evenly spaced")
+        return number
+
+    def _index_value(self, x: IndexValue, member: Member) -> str:
+        e = member.at(x.expr)
+        if not self._depends(e):
+            return super()._index_value(x, member)
+        if e.kind is not int or not self._fits_int32(e):
+            raise NoVectorForm("an index of unknown range")
+        step = self._step(e)
+        lanes = "p_lanes()" if step == 1 else f"p_lanes() * {step}"
+        found = self._local("p_vi", f"P_BI((int32_t)({self.names.text(e, self.indirect_names)})) + {lanes}")
+        self.ranges[found] = self._bounds_of(e)
+        return found if x.dtype in (torch.int64, torch.int32) else self.cast(found, torch.int32, x.dtype)
+
+    def _load(self, x: Load, member: Member) -> str:
+        known = self.resolve(x, member)
+        if known is not None:
+            return known
+        text = self.index(x.index, x.indirect, member)
+        e = member.at(x.index)
+        if self._depends(e):
+            if self._step(e) != 1:
+                raise NoVectorForm("elements that are not neighbours")
+            return self.read(self.names.buffer(x.buffer), text, x.dtype)
+        if self.guarded:
+            raise NoVectorForm("one element for all lanes, where it may not be read")
+        return self.define(self._element(x, text), x.dtype, False)
+
+    def read(self, array: str, index: str, dtype: torch.dtype) -> str:
+        template = _LOADS.get(dtype)
+        if template is None:
+            raise NoVectorForm(f"{dtype} in memory")
+        part, masked = ("", "") if self.mask is None else ("_part", f", {self.mask}")
+        return self._fresh(_TYPES[dtype], template.format(part=part, at=f"&{array}[{index}]", masked=masked))
+
+    def _fresh(self, ctype: str, text: str) -> str:
+        """A local of its own: what memory holds now."""
+        found = f"t{self.counter[0]}"
+        self.counter[0] += 1
+        self.body.append(f"const {ctype} {found} = {text};")
+        self.varying.add(found)
+        return found
+
+    def write(self, array: str, index: str, value: str, dtype: torch.dtype, e: Expr | None = None) -> None:
+        if dtype not in _STORES or (e is not None and self._step(e) != 1):
+            raise NoVectorForm("elements that are not neighbours")
+        function, form = _STORES[dtype]
+        text = form.format(self.lanes(value, dtype))
+        if self.mask is None:
+            self.body.append(f"{function}((void*)&{array}[{index}], {text});")
+        else:
+            self.body.append(f"{function}_part((void*)&{array}[{index}], {text}, {self.mask});")
+
+    # -- choice ----------------------------------------------------------------------------------------------------
+
+    def _where(self, x: Apply, member: Member) -> str:
+        condition = self.value(x.args[0], member)
+        if condition in self.varying:
+            chosen = condition
+        elif all(self._is_safe(a, member) for a in x.args[1:]):
+            texts = [self.value(a, member) for a in x.args[1:]]
+            if not any(t in self.varying for t in texts):
+                return self.define(f"{condition} ? {texts[0]} : {texts[1]}", x.dtype, False)
+            a, b = (self.lanes(t, x.dtype) for t in texts)
+            return self._local(_type_of(x.dtype), f"{condition} ? {a} : {b}")
+        else:
+            chosen = self._local("p_vi", self.lanes(condition, torch.bool))
+        a, b = self._branch(x.args[1], member, chosen), self._branch(x.args[2], member, f"~{chosen}")
+        ranges = [self._range(arg, text) for arg, text in zip(x.args[1:], (a, b))]
+        texts = [self.lanes(t, x.dtype) for t in (a, b)]
+        if x.dtype is torch.float32:
+            return self._local("p_vf", f"p_choosev({chosen}, {texts[0]}, {texts[1]})")
+        if x.dtype not in (torch.bool, torch.int32) and not (x.dtype is torch.int64 and all(map(_fits, ranges))):
+            raise NoVectorForm(f"a choice of {x.dtype}")
+        found = self._local("p_vi", f"p_choosei({chosen}, {texts[0]}, {texts[1]})")
+        self.ranges[found] = ranges[0].join(ranges[1])
+        return found
+
+    def _branch(self, x: Scalar, member: Member, chosen: str) -> str:
+        """One side of a choice; what may lie outside its buffer is loaded only where it is chosen."""
+        if self._is_safe(x, member):
+            return self.value(x, member)
+        if any(map(may_fail, walk(x))):
+            raise NoVectorForm("a choice of what may fail")
+        before = self.mask
+        self.mask = self._local("p_vi", chosen if before is None else f"{before} & {chosen}")
+        try:
+            return self.value(x, member)
+        finally:
+            self.mask = before
+
+
+def _type_of(dtype: torch.dtype) -> str:
+    if dtype not in _TYPES:
+        raise NoVectorForm(f"{dtype}")
+    return _TYPES[dtype]
+
+
+def _fits(interval: Interval) -> bool:
+    return interval.lo >= _NARROW.lo and interval.hi <= _NARROW.hi
+
+
+def _product(a: Interval, b: Interval) -> Interval:
+    ends = [x * y for x in (a.lo, a.hi) for y in (b.lo, b.hi)]
+    return Interval(min(ends), max(ends))
+
+
+_INT64: dict[str, Callable[..., Interval]] = {
+    "add": lambda a, b: Interval(a.lo + b.lo, a.hi + b.hi),
+    "sub": lambda a, b: Interval(a.lo - b.hi, a.hi - b.lo),
+    "mul": _product,
+    "neg": lambda a: Interval(-a.hi, -a.lo),
+}

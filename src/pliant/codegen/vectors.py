@@ -1,0 +1,243 @@
+"""Vectors of `P_L` lanes in C: their types, loads and stores, choices and folds, for gcc and clang without headers.
+
+In:     nothing; this is text.
+Out:    `vector_text(body)`: what a text that computes with vectors needs; `VECTOR_FUNCTIONS`: the functions of floats.
+Holds:  a truth value of a vector is an integer lane, all bits set or none; `P_L` is 16 where the compiler may
+        use AVX-512, 8 with AVX, else 4. A load or store under a mask touches no memory where the mask is not set.
+        What is written with the processor's own instructions is written lane by lane as well, for all others.
+Source: GCC manual, "Using Vector Instructions through Built-in Functions"; Intel's intrinsics guide for the meaning of
+        the built-in functions.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pliant.codegen.float_functions import of_floats
+
+_VECTORS = """\
+#ifndef P_PLAIN
+#if defined(__clang__) || !defined(__x86_64__)
+#define P_PLAIN 1
+#else
+#define P_PLAIN 0
+#endif
+#endif
+#if defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#define P_L 16
+#elif defined(__AVX__)
+#define P_L 8
+#else
+#define P_L 4
+#endif
+typedef float p_vf __attribute__((vector_size(4 * P_L)));
+typedef int32_t p_vi __attribute__((vector_size(4 * P_L)));
+typedef uint32_t p_vu __attribute__((vector_size(4 * P_L)));
+typedef uint16_t p_vh __attribute__((vector_size(2 * P_L)));
+typedef uint8_t p_vb __attribute__((vector_size(P_L)));
+#define P_B(x) ((x) - (p_vf){})
+#define P_BI(x) ((p_vi){} + (x))
+P_INLINE int32_t p_clamp(int64_t x) { return p_max(p_min(x, 0x7fffffff), -0x7fffffff - 1); }
+#define P_MASK(x) ((p_vi){} - (int32_t)((x) != 0))
+#define P_EACH for (int k = 0; k < P_L; k++)
+P_INLINE p_vf p_choosev(p_vi c, p_vf a, p_vf b) { return (p_vf)((c & (p_vi)a) | (~c & (p_vi)b)); }
+P_INLINE p_vi p_choosei(p_vi c, p_vi a, p_vi b) { return (c & a) | (~c & b); }
+P_INLINE p_vi p_lanes(void) { p_vi r; P_EACH r[k] = k; return r; }
+P_INLINE p_vi p_upto(int64_t n) { return p_lanes() < (int32_t)p_min(n, P_L); }
+#if !P_PLAIN && P_L == 16
+typedef char p_x8 __attribute__((vector_size(16)));
+typedef short p_x16 __attribute__((vector_size(32)));
+#define P_K(m) ((uint16_t)__builtin_ia32_cvtd2mask512(m))
+#define P_ALL ((uint16_t)-1)
+P_INLINE p_vf p_fmav(p_vf a, p_vf b, p_vf c) { return __builtin_ia32_vfmaddps512_mask(a, b, c, P_ALL, 4); }
+P_INLINE p_vf p_lessv(p_vf a, p_vf b) { return __builtin_ia32_minps512_mask(a, b, a, P_ALL, 4); }
+P_INLINE p_vf p_morev(p_vf a, p_vf b) { return __builtin_ia32_maxps512_mask(a, b, a, P_ALL, 4); }
+P_INLINE p_vf p_sqrtv(p_vf a) { return __builtin_ia32_sqrtps512_mask(a, a, P_ALL, 4); }
+P_INLINE p_vi p_intv(p_vf a) { return __builtin_ia32_cvttps2dq512_mask(a, (p_vi){}, P_ALL, 4); }
+P_INLINE p_vf p_load_part(const void* p, p_vi m) { return __builtin_ia32_loadups512_mask(p, (p_vf){}, P_K(m)); }
+P_INLINE void p_store_part(void* p, p_vf x, p_vi m) { __builtin_ia32_storeups512_mask(p, x, P_K(m)); }
+P_INLINE p_vh p_load16_part(const void* p, p_vi m) {
+  return (p_vh)__builtin_ia32_loaddquhi256_mask(p, (p_x16){}, P_K(m));
+}
+P_INLINE void p_store16_part(void* p, p_vh x, p_vi m) { __builtin_ia32_storedquhi256_mask(p, (p_x16)x, P_K(m)); }
+P_INLINE p_vb p_load8_part(const void* p, p_vi m) {
+  return (p_vb)__builtin_ia32_loaddquqi128_mask(p, (p_x8){}, P_K(m));
+}
+P_INLINE void p_store8_part(void* p, p_vb x, p_vi m) { __builtin_ia32_storedquqi128_mask(p, (p_x8)x, P_K(m)); }
+P_INLINE p_vi p_from8(p_vb x) { return (p_vi)__builtin_ia32_pmovzxbd512_mask((p_x8)x, (p_vi){}, P_ALL); }
+P_INLINE p_vi p_from_signed8(p_vb x) { return (p_vi)__builtin_ia32_pmovsxbd512_mask((p_x8)x, (p_vi){}, P_ALL); }
+P_INLINE p_vb p_to8(p_vi x) { return (p_vb)__builtin_ia32_pmovdb512_mask(x, (p_x8){}, P_ALL); }
+P_INLINE p_vi p_from16(p_vh x) { return (p_vi)__builtin_ia32_pmovzxwd512_mask((p_x16)x, (p_vi){}, P_ALL); }
+P_INLINE p_vh p_to16(p_vi x) { return (p_vh)__builtin_ia32_pmovdw512_mask(x, (p_x16){}, P_ALL); }
+P_INLINE p_vf p_from_f16v(p_vh x) { return __builtin_ia32_vcvtph2ps512_mask((p_x16)x, (p_vf){}, P_ALL, 4); }
+P_INLINE p_vh p_to_f16v(p_vf x) { return (p_vh)__builtin_ia32_vcvtps2ph512_mask(x, 0, (p_x16){}, P_ALL); }
+P_INLINE p_vf p_scalev(p_vf y, p_vf n) { return __builtin_ia32_scalefps512_mask(y, n, y, P_ALL, 4); }
+P_INLINE p_vf p_floorv(p_vf x) { return __builtin_ia32_rndscaleps_mask(x, 1, x, P_ALL, 4); }
+P_INLINE p_vf p_ceilv(p_vf x) { return __builtin_ia32_rndscaleps_mask(x, 2, x, P_ALL, 4); }
+P_INLINE p_vf p_truncv(p_vf x) { return __builtin_ia32_rndscaleps_mask(x, 3, x, P_ALL, 4); }
+P_INLINE p_vf p_nearbyintv(p_vf x) { return __builtin_ia32_rndscaleps_mask(x, 4, x, P_ALL, 4); }
+#else
+#if !P_PLAIN && P_L == 8 && defined(__FMA__)
+P_INLINE p_vf p_fmav(p_vf a, p_vf b, p_vf c) { return __builtin_ia32_vfmaddps256(a, b, c); }
+#elif !P_PLAIN && P_L == 4 && defined(__FMA__)
+P_INLINE p_vf p_fmav(p_vf a, p_vf b, p_vf c) { return __builtin_ia32_vfmaddps(a, b, c); }
+#else
+P_INLINE p_vf p_fmav(p_vf a, p_vf b, p_vf c) { p_vf r; P_EACH r[k] = P_FMAf(a[k], b[k], c[k]); return r; }
+#endif
+#if !P_PLAIN && P_L == 8
+P_INLINE p_vf p_lessv(p_vf a, p_vf b) { return __builtin_ia32_minps256(a, b); }
+P_INLINE p_vf p_morev(p_vf a, p_vf b) { return __builtin_ia32_maxps256(a, b); }
+P_INLINE p_vf p_sqrtv(p_vf a) { return __builtin_ia32_sqrtps256(a); }
+P_INLINE p_vf p_load_part(const void* p, p_vi m) { return (p_vf)__builtin_ia32_maskloadps256(p, m); }
+P_INLINE void p_store_part(void* p, p_vf x, p_vi m) { __builtin_ia32_maskstoreps256(p, m, x); }
+P_INLINE p_vf p_floorv(p_vf x) { return __builtin_ia32_roundps256(x, 1); }
+P_INLINE p_vf p_ceilv(p_vf x) { return __builtin_ia32_roundps256(x, 2); }
+P_INLINE p_vf p_truncv(p_vf x) { return __builtin_ia32_roundps256(x, 3); }
+P_INLINE p_vf p_nearbyintv(p_vf x) { return __builtin_ia32_roundps256(x, 4); }
+#else
+P_INLINE p_vf p_lessv(p_vf a, p_vf b) { return p_choosev(a < b, a, b); }
+P_INLINE p_vf p_morev(p_vf a, p_vf b) { return p_choosev(a > b, a, b); }
+P_INLINE p_vf p_sqrtv(p_vf a) { p_vf r; P_EACH r[k] = __builtin_sqrtf(a[k]); return r; }
+P_INLINE p_vf p_load_part(const float* p, p_vi m) { p_vf r = {}; P_EACH if (m[k]) r[k] = p[k]; return r; }
+P_INLINE void p_store_part(float* p, p_vf x, p_vi m) { P_EACH if (m[k]) p[k] = x[k]; }
+P_INLINE p_vf p_floorv(p_vf x) { p_vf r; P_EACH r[k] = __builtin_floorf(x[k]); return r; }
+P_INLINE p_vf p_ceilv(p_vf x) { p_vf r; P_EACH r[k] = __builtin_ceilf(x[k]); return r; }
+P_INLINE p_vf p_truncv(p_vf x) { p_vf r; P_EACH r[k] = __builtin_truncf(x[k]); return r; }
+P_INLINE p_vf p_nearbyintv(p_vf x) { p_vf r; P_EACH r[k] = __builtin_nearbyintf(x[k]); return r; }
+#endif
+#if !P_PLAIN && P_L == 8 && defined(__AVX2__)
+typedef char p_x8 __attribute__((vector_size(16)));
+typedef short p_x16 __attribute__((vector_size(16)));
+typedef int64_t p_q2 __attribute__((vector_size(16)));
+// through a register: in memory, the wider load would have to wait for the narrower store
+P_INLINE p_x8 p_wider(p_vb x) { int64_t q; __builtin_memcpy(&q, &x, 8); return (p_x8)(p_q2){q, 0}; }
+P_INLINE p_vi p_from8(p_vb x) { return (p_vi)__builtin_ia32_pmovzxbd256(p_wider(x)); }
+P_INLINE p_vi p_from_signed8(p_vb x) { return (p_vi)__builtin_ia32_pmovsxbd256(p_wider(x)); }
+P_INLINE p_vi p_from16(p_vh x) { return (p_vi)__builtin_ia32_pmovzxwd256((p_x16)x); }
+#else
+P_INLINE p_vi p_from8(p_vb x) { p_vi r; P_EACH r[k] = x[k]; return r; }
+P_INLINE p_vi p_from_signed8(p_vb x) { p_vi r; P_EACH r[k] = (signed char)x[k]; return r; }
+P_INLINE p_vi p_from16(p_vh x) { p_vi r; P_EACH r[k] = x[k]; return r; }
+#endif
+#if !P_PLAIN && P_L == 8 && defined(__F16C__)
+typedef short p_y16 __attribute__((vector_size(16)));
+P_INLINE p_vf p_from_f16v(p_vh x) { return __builtin_ia32_vcvtph2ps256((p_y16)x); }
+P_INLINE p_vh p_to_f16v(p_vf x) { return (p_vh)__builtin_ia32_vcvtps2ph256(x, 0); }
+#elif defined(__FLT16_MAX__)
+P_INLINE p_vf p_from_f16v(p_vh x) {
+  p_vf r;
+  P_EACH { _Float16 h; const uint16_t b = x[k]; __builtin_memcpy(&h, &b, 2); r[k] = (float)h; }
+  return r;
+}
+P_INLINE p_vh p_to_f16v(p_vf x) {
+  p_vh r;
+  P_EACH { const _Float16 h = (_Float16)x[k]; uint16_t b; __builtin_memcpy(&b, &h, 2); r[k] = b; }
+  return r;
+}
+#endif
+P_INLINE p_vi p_intv(p_vf a) { return __builtin_convertvector(a, p_vi); }
+P_INLINE p_vh p_load16_part(const uint16_t* p, p_vi m) { p_vh r = {}; P_EACH if (m[k]) r[k] = p[k]; return r; }
+P_INLINE void p_store16_part(uint16_t* p, p_vh x, p_vi m) { P_EACH if (m[k]) p[k] = x[k]; }
+P_INLINE p_vb p_load8_part(const uint8_t* p, p_vi m) { p_vb r = {}; P_EACH if (m[k]) r[k] = p[k]; return r; }
+P_INLINE void p_store8_part(uint8_t* p, p_vb x, p_vi m) { P_EACH if (m[k]) p[k] = x[k]; }
+P_INLINE p_vb p_to8(p_vi x) { p_vb r; P_EACH r[k] = (uint8_t)x[k]; return r; }
+P_INLINE p_vh p_to16(p_vi x) { p_vh r; P_EACH r[k] = (uint16_t)x[k]; return r; }
+P_INLINE p_vf p_scalev(p_vf y, p_vf n) {
+  const p_vi k = p_intv(n), h = k >> 1;
+  return y * (p_vf)((h + 127) << 23) * (p_vf)((k - h + 127) << 23);
+}
+#endif
+P_INLINE p_vf p_load(const void* p) { p_vf r; __builtin_memcpy(&r, p, sizeof r); return r; }
+P_INLINE void p_store(void* p, p_vf x) { __builtin_memcpy(p, &x, sizeof x); }
+P_INLINE p_vh p_load16(const void* p) { p_vh r; __builtin_memcpy(&r, p, sizeof r); return r; }
+P_INLINE void p_store16(void* p, p_vh x) { __builtin_memcpy(p, &x, sizeof x); }
+P_INLINE p_vb p_load8(const void* p) { p_vb r; __builtin_memcpy(&r, p, sizeof r); return r; }
+P_INLINE void p_store8(void* p, p_vb x) { __builtin_memcpy(p, &x, sizeof x); }
+P_INLINE p_vf p_from_bf16v(p_vh x) { return (p_vf)(p_from16(x) << 16); }
+P_INLINE p_vh p_to_bf16v(p_vf x) {
+  const p_vu b = (p_vu)x;
+  return p_to16(p_choosei(x != x, P_BI(0x7fc0), (p_vi)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16)));
+}
+#define P_FMAv(a, b, c) p_fmav(P_B(a), P_B(b), P_B(c))
+#define P_LESSv(a, b) p_lessv(P_B(a), P_B(b))
+#define P_MOREv(a, b) p_morev(P_B(a), P_B(b))
+#define P_CHOOSEv(c, a, b) p_choosev(c, P_B(a), P_B(b))
+#define P_ABSv(x) ((p_vf)((p_vi)(x) & 0x7fffffff))
+#define P_SIGNv(x, s) ((p_vf)(((p_vi)(x) & 0x7fffffff) | ((p_vi)(s) & (int32_t)0x80000000)))
+#define P_INTv(x) p_intv(x)
+#define P_NUMBERv(k) __builtin_convertvector(k, p_vf)
+#define P_UPv(k) ((p_vi)((p_vu)(k) << 23))
+#define P_FLOATv(x) ((p_vf)(x))
+#define P_BITSv(x) ((p_vi)(x))
+// min and max in which NaN wins
+#define P_NAN_LESSv(a, b) p_choosev(P_B(a) != P_B(a), P_B(a), P_LESSv(a, b))
+#define P_NAN_MOREv(a, b) p_choosev(P_B(a) != P_B(a), P_B(a), P_MOREv(a, b))
+// folds of the lanes, in the order of a tree
+#if P_PLAIN
+P_INLINE p_vf p_turn(p_vf x, int w) { p_vf r; P_EACH r[k] = x[k ^ w]; return r; }
+#else
+#define p_turn(x, w) __builtin_shuffle(x, p_lanes() ^ (w))
+#endif
+#if P_L == 16
+#define P_HALVES(x, combine) x = combine(x, p_turn(x, 8)); x = combine(x, p_turn(x, 4));
+#elif P_L == 8
+#define P_HALVES(x, combine) x = combine(x, p_turn(x, 4));
+#else
+#define P_HALVES(x, combine)
+#endif
+#define P_FOLD(x, combine) P_HALVES(x, combine) x = combine(x, p_turn(x, 2)); x = combine(x, p_turn(x, 1)); return x[0];
+#define P_PLUS(a, b) ((a) + (b))
+P_INLINE float p_sum_lanes(p_vf x) { P_FOLD(x, P_PLUS) }
+P_INLINE float p_least_lane(p_vf x) { P_FOLD(x, p_lessv) }
+P_INLINE float p_largest_lane(p_vf x) { P_FOLD(x, p_morev) }
+P_INLINE int32_t p_any_lane(p_vi x) { int32_t r = 0; P_EACH r |= x[k]; return r != 0; }
+P_INLINE int32_t p_all_lanes(p_vi x) { int32_t r = -1; P_EACH r &= x[k]; return r != 0; }
+"""
+
+_PIECES = re.split(r"^(?=P_INLINE|#|typedef|//)", _VECTORS, flags=re.M)
+_DEFINED = re.compile(r"P_INLINE \w+ (p_\w+)\(")
+_NAME = re.compile(r"\b[pP]_\w+")
+
+
+def vector_text(body: str) -> str:
+    """The types, the macros and those of the functions that `body` leads to: the rest would only be parsed."""
+    wanted: set[str] = set()
+    texts: dict[str, str] = {}
+    for piece in _PIECES:
+        found = _DEFINED.match(piece) or re.match(r"#define (\w+)", piece)
+        if found:
+            texts[found[1]] = texts.get(found[1], "") + piece
+    queue = set(_NAME.findall(body))
+    while queue:
+        name = queue.pop()
+        wanted.add(name)
+        queue |= set(_NAME.findall(texts.get(name, ""))) - wanted
+    return "".join(p for p in _PIECES if not (found := _DEFINED.match(p)) or found[1] in wanted)
+
+
+VECTOR_FUNCTIONS = of_floats("v", "p_vf", "p_vi")
+del VECTOR_FUNCTIONS["p_scalev"]  # above, with an instruction of its own where there is one
+
+_INFIX = {
+    "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "neg": "-{0}",
+    "eq": "{0} == {1}", "ne": "{0} != {1}", "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}",
+}  # fmt: skip
+_BITS = {"bit_and": "{0} & {1}", "bit_or": "{0} | {1}", "bit_xor": "{0} ^ {1}", "bit_not": "~{0}"}
+_CALLED = "exp exp2 expm1 log log2 log10 log1p sigmoid tanh erf sqrt floor ceil trunc"
+
+# (operator, kind of its arguments: f float32, i int32, b truth values) -> C text on vectors; arguments are locals.
+VECTOR_OPS: dict[tuple[str, str], str] = {
+    **{(op, "f"): text for op, text in _INFIX.items()},
+    **{(op, "f"): f"p_{op}v({{0}})" for op in _CALLED.split()},
+    ("div", "f"): "{0} / {1}", ("abs", "f"): "P_ABSv({0})", ("copysign", "f"): "P_SIGNv({0}, {1})",
+    ("rsqrt", "f"): "1.0f / p_sqrtv({0})", ("round", "f"): "p_nearbyintv({0})",
+    ("minimum", "f"): "P_NAN_LESSv({0}, {1})", ("maximum", "f"): "P_NAN_MOREv({0}, {1})",
+    ("fmin", "f"): "p_choosev({1} != {1}, {0}, p_lessv({0}, {1}))",
+    ("fmax", "f"): "p_choosev({1} != {1}, {0}, p_morev({0}, {1}))",
+    ("isnan", "f"): "{0} != {0}", ("isinf", "f"): "P_ABSv({0}) == P_INF", ("signbit", "f"): "(p_vi){0} < 0",
+    **{(op, "i"): text for op, text in {**_INFIX, **_BITS}.items()},
+    ("minimum", "i"): "p_choosei({0} < {1}, {0}, {1})", ("maximum", "i"): "p_choosei({0} > {1}, {0}, {1})",
+    ("abs", "i"): "p_choosei({0} < 0, -{0}, {0})",
+    **{(op, "b"): text for op, text in _BITS.items()},
+    ("eq", "b"): "~({0} ^ {1})", ("ne", "b"): "{0} ^ {1}", ("minimum", "b"): "{0} & {1}", ("maximum", "b"): "{0} | {1}",
+}  # fmt: skip

@@ -1,0 +1,158 @@
+"""Kernels on explicit vectors, of each width and without the processor's own instructions, beside the interpreter."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from loop_programs import Program, get
+from pliant import config
+from pliant.codegen.vectors import VECTOR_OPS
+from pliant.ir.interpret import run
+from pliant.ir.ops import OPS
+from pliant.ir.scalar import apply, cast, const, index_value, where
+from pliant.runtime.compile_program import compile_program
+
+WIDTHS = {
+    "native": ("-march=native",),
+    "plain": ("-march=native", "-DP_PLAIN=1"),
+    "avx2": ("-march=haswell",),
+    "sse2": ("-march=x86-64",),
+}
+LENGTHS = (16, 101)
+KINDS = {"f": torch.float32, "i": torch.int32, "b": torch.bool}
+
+
+@pytest.fixture(params=WIDTHS)
+def options(request):
+    flags = WIDTHS[request.param]
+    if any(f in ("-march=haswell", "-march=x86-64") for f in flags):
+        with open("/proc/cpuinfo") as info:
+            if "avx2" not in info.read():
+                pytest.skip("for x86-64 processors with AVX2")
+    return config.get().with_options({"opt_flags": ("-O2", "-fno-math-errno", *flags)})
+
+
+def values(dtype: torch.dtype, n: int) -> torch.Tensor:
+    torch.manual_seed(n)
+    if dtype is torch.float32:
+        x = torch.randn(n) * 3
+        x[:5] = torch.tensor([0.0, -0.0, float("inf"), -float("inf"), float("nan")])
+        return x
+    return torch.randint(-9, 9, (n,), dtype=dtype) if dtype is torch.int32 else torch.rand(n) > 0.5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_operators(kind, options):
+    """All operators of a kind in one program, at lengths that leave lanes without a point."""
+    dtype = KINDS[kind]
+    names = [op for op, of in VECTOR_OPS if of == kind]
+    for n in LENGTHS:
+        p = Program()
+        a, b = p.tensor(n, dtype=dtype), p.tensor(n, dtype=dtype)
+        outs = []
+        for op in names:
+            reads = (a, b)[: OPS[op].arity]
+            outs.append(p.pointwise((n,), lambda i, op=op, reads=reads: apply(op, *[get(r, i) for r in reads])))
+        program = p.done(*outs)
+        args = [values(dtype, n), values(dtype, n).flip(0)]
+        compiled = compile_program(program, options)
+        for op, want, got in zip(names, run(program, args), compiled(list(args)), strict=True):
+            torch.testing.assert_close(got, want, rtol=2e-6, atol=1e-6, equal_nan=True, msg=lambda m, op=op: f"{op}: {m}")
+        assert "p_load(" in compiled.source or "p_load8(" in compiled.source
+
+
+def test_conversions(options):
+    """Through float32 and back, as far as the type is stored by vectors."""
+    n = 37
+    p = Program()
+    outs, args = [], []
+    for dtype in (torch.bfloat16, torch.float16, torch.int32, torch.int8, torch.uint8, torch.bool):
+        a = p.tensor(n, dtype=dtype)
+        back = dtype if dtype not in (torch.int8, torch.uint8) else torch.float32
+
+        def value(i, a=a, back=back):
+            return cast(apply("mul", cast(get(a, i), torch.float32), const(2.5, torch.float32)), back)
+
+        outs.append(p.pointwise((n,), value))
+        args.append((torch.arange(n) - (0 if dtype is torch.uint8 else n // 2)).to(dtype))
+        if dtype.is_floating_point:
+            args[-1][:3] = torch.tensor([float("nan"), float("inf"), 1e-3])
+    program = p.done(*outs)
+    compiled = compile_program(program, options)
+    for want, got in zip(run(program, args), compiled(list(args)), strict=True):
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(5, 16), (300, 37), (3, 2100)])
+def test_reductions(rows, columns, options):
+    """Along rows and down columns, NaN among the values."""
+    p = Program()
+    x = p.tensor(rows, columns)
+    outs = []
+    for op in ("sum", "max", "min", "any", "all"):
+
+        def value(i, j, op=op):
+            element = get(x, i, j)
+            return apply("gt", element, const(-2.5, torch.float32)) if op in ("any", "all") else element
+
+        outs.append(p.reduce(op, (rows,), (columns,), value))
+        outs.append(p.reduce(op, (columns,), (rows,), lambda j, i, value=value: value(i, j)))
+    program = p.done(*outs)
+    args = [torch.randn(rows, columns)]
+    compiled = compile_program(program, options)
+    for _ in range(2):
+        for want, got in zip(run(program, args), compiled(list(args)), strict=True):
+            torch.testing.assert_close(got, want, rtol=2e-5, atol=2e-5, equal_nan=True)
+        args[0][1, 3] = float("nan")
+        args[0][0, 5] = float("inf")
+
+
+def test_what_is_not_chosen_is_not_loaded(options):
+    """Both halves of a concatenation, each a load that would lie outside for the other's points."""
+    n = 53
+    p = Program()
+    a, b = p.tensor(n), p.tensor(n)
+    def joined(i):
+        first = apply("lt", index_value(i, torch.int64), const(n, torch.int64))
+        return where(first, get(a, i), get(b, i - n))
+    program = p.done(p.pointwise((2 * n,), joined))
+    args = [torch.randn(n), torch.randn(n)]
+    compiled = compile_program(program, options)
+    assert "p_load_part" in compiled.source
+    assert torch.equal(compiled(list(args))[0], torch.cat(args))
+
+
+_AT_THE_END = """
+import ctypes, mmap, sys, torch
+from loop_programs import Program, get
+from pliant.ir.scalar import apply
+from pliant.runtime.compile_program import compile_program
+
+libc = ctypes.CDLL(None)
+page = mmap.PAGESIZE
+def last(n):  # a tensor that ends where memory may not be touched
+    area = mmap.mmap(-1, 2 * page)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    assert libc.mprotect(ctypes.c_void_p(start + page), page, 0) == 0
+    keep.append(area)
+    return torch.frombuffer(area, dtype=torch.float32, count=n, offset=page - 4 * n)
+keep = []
+for n in (17, 30, 47, 100):
+    p = Program()
+    x, out = p.tensor(n), p.tensor(n)
+    y = p.pointwise((n,), lambda i: apply("exp", get(x, i)), out)
+    total = p.reduce("sum", (), (n,), lambda i: get(x, i))
+    program = p.done(total)
+    a, b = last(n).fill_(0.5), last(n)
+    (found,) = compile_program(program)([a, b])
+    assert torch.allclose(b, a.exp()) and torch.allclose(found, a.sum()), n
+print("done")
+import os; os._exit(0)
+"""
+
+
+def test_no_memory_behind_the_end_is_touched():
+    done = subprocess.run([sys.executable, "-c", _AT_THE_END], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.strip() == "done", done.stderr[-2000:]
