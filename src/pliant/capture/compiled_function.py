@@ -54,8 +54,11 @@ def make_callable(dispatcher: Dispatcher) -> Callable[..., Any]:
 
 OWN_CODE.update(
     method.__code__
-    for method in (Dispatcher.call, Dispatcher.miss, Dispatcher._eagerly, Dispatcher._capture_and_run, Entry.attempt)
-)
+    for method in (
+        Dispatcher.call, Dispatcher.miss, Dispatcher._eagerly, Dispatcher._capture_and_run, Dispatcher._uncaptured,
+        Entry.attempt,
+    )
+)  # fmt: skip
 
 
 def compiled_callable(fn: Callable[..., Any], compilation: Compilation) -> Callable[..., Any]:
