@@ -122,7 +122,7 @@ class Recorder(TorchFunctionMode):
             raise GraphBreak("data-dependent", f"{func.__name__} of a tensor whose value is being computed")
         name = getattr(func, "__name__", "")
         if name in _SIZED:
-            first = 1 if getattr(Tensor, name, None) is func else 0
+            first = 0 if name in _MAKE else 1
             args = (*args[:first], *self._with_numbers(args[first:]))
         if name == "__get__":
             return self._get_attribute(func, args)
@@ -255,9 +255,16 @@ class Recorder(TorchFunctionMode):
         with torch._C.DisableTorchFunction(), below_python_dispatch():
             return int(known)
 
+    def _size(self, value: Any) -> Any:
+        """The integer that a 0-d tensor holds, which the graph reads where it is not known: C++ would read it unseen."""
+        number = self._number(value)
+        if not isinstance(number, FakeTensor) or number.dim() or number.dtype_ not in _INTEGERS:
+            return number
+        return self._dispatch(Tensor.item, (number,), {}) if self.inputs.mode.allow_unbacked else number
+
     def _with_numbers(self, values: Any) -> Any:
-        """The arguments with known integers in place of the 0-d tensors that hold them."""
-        return type(values)(self._with_numbers(v) if type(v) in (tuple, list) else self._number(v) for v in values)
+        """The arguments with integers in place of the 0-d tensors that hold them."""
+        return type(values)(self._with_numbers(v) if type(v) in (tuple, list) else self._size(v) for v in values)
 
     def _forget_constants(self) -> None:
         self._numbers.clear()
@@ -454,11 +461,13 @@ _RENAMED: dict[Any, str] = {
 }
 
 
-# Functions whose arguments are sizes: 0-d tensors of known value among them are numbers.
-_SIZED = frozenset(
-    """view reshape expand repeat tile resize_ unflatten narrow as_strided broadcast_to zeros ones empty full rand randn
-    new_zeros new_ones new_empty new_full split chunk unfold""".split()
+# Functions whose arguments, but for the first, are sizes: 0-d tensors of integers among them are numbers.
+_MAKE = frozenset("zeros ones empty full rand randn".split())  # their first argument is one, too
+_SIZED = _MAKE | frozenset(
+    """view reshape expand repeat tile resize_ unflatten narrow as_strided broadcast_to new_zeros new_ones new_empty new_full
+    split chunk unfold pad""".split()
 )
+_INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8))
 
 
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
