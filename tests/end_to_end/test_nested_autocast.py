@@ -33,6 +33,6 @@ def test_a_break_among_mixed_casts_is_an_event():
                 pliant.graph_break()
                 return a, layer.weight @ layer.weight
 
-    with events.collect("skip") as skips:
+    with events.collect("fallback") as fallbacks:
         assert [one.dtype for one in pliant.compile(f)(torch.ones(2, 4))] == [torch.bfloat16] * 2
-    assert "casts to several dtypes" in skips[0].line
+    assert "casts to several dtypes" in fallbacks[0].line

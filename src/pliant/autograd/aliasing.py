@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from pliant.autograd.aliases import Alias, ViewStep
+from pliant.autograd.history import has_accumulator
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
 from pliant.graph.fake_tensor import FakeTensor
@@ -178,9 +179,10 @@ def _differs_from_copy(alias: Alias) -> bool:
 
 
 def _inherits(alias: Alias) -> bool:
-    """Whether it requires grad because its base does, though it has no history."""
+    """Whether it requires grad because its base does, though it has no history, and was not made a leaf of its own."""
     detach = torch.ops.aten.detach.default
-    return alias.base.fake.requires_grad and all(step.func is not detach for step in alias.steps())
+    inherits = alias.base.fake.requires_grad and all(step.func is not detach for step in alias.steps())
+    return inherits and not (alias.fake.grad_fn is None and has_accumulator(alias.fake))
 
 
 def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, base: FakeTensor) -> Output:

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.autograd.graph import get_gradient_edge
 
 from pliant.autograd.aliases import Alias
 from pliant.graph.fake_tensor import FakeTensor
@@ -33,6 +34,15 @@ class Hook:
 def gradient_of(tensor: torch.Tensor) -> tuple[Any, int]:
     """Which gradient is the tensor's: the function that receives it (of a leaf: the leaf), and as which of its results."""
     return (tensor, 0) if tensor.grad_fn is None else (tensor.grad_fn, tensor.output_nr)
+
+
+def has_accumulator(leaf: torch.Tensor) -> bool:
+    """Whether gradients of a tensor without history are added up in it: not so for views made while nothing was recorded."""
+    try:
+        get_gradient_edge(leaf)
+    except AssertionError:  # it says that it requires grad, and leads nowhere
+        return False
+    return True
 
 
 def hooks_to_keep(hooks: Iterable[Hook], seen: Sequence[FakeTensor]) -> list[fx.Node]:

@@ -99,8 +99,8 @@ def _view_getter(source: FromInput | FromResult | SameAs, steps: tuple[ViewStep,
         tensor = find(inputs, results, made)
         for step in steps:
             tensor = _replay(step, tensor, results)
-        # A view made under no_grad of what requires grad says that it does too, and has no gradient.
-        return tensor.requires_grad_() if leaf and not tensor.requires_grad else tensor
+        # A view made under no_grad of what requires grad says that it does too, but gets no gradient before it is told to.
+        return tensor.requires_grad_() if leaf else tensor
 
     return get
 

@@ -254,6 +254,8 @@ class Tracer:
             if not isinstance(error, (Exception, GeneratorExit)) or isinstance(error, RecursionError):
                 raise  # the program itself would not be as deep in the stack
             pass_on(error)
+            if isinstance(error, TypeError) and any(map(is_scalar, args)):  # it takes NumPy's own alone
+                return self.native(function, *(fixed(a) if is_scalar(a) else a for a in args), **kwargs)
             missing = isinstance(error, AttributeError) and function is getattr
             if any(isinstance(a, FakeTensor) for a in args) and not (missing or isinstance(error, StopIteration)):
                 if (worded := error_of_eager(function, args, kwargs)) is not None:

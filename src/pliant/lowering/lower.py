@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant.config import Config
 from pliant.debug import events
 from pliant.errors import InternalError, Unsupported
 from pliant.graph.contracts import AtenGraph
@@ -36,17 +35,17 @@ _COPY = torch.ops.aten.copy_.default
 _AS_STRIDED = torch.ops.aten.as_strided.default
 
 
-def lower(aten: AtenGraph, config: Config | None = None) -> LoopProgram:
-    """The loop program of `aten`."""
+def lower(aten: AtenGraph, kernels_on: frozenset[str] = KERNELS_ON) -> LoopProgram:
+    """The loop program of `aten`; what is computed on other devices than `kernels_on` is calls."""
     try:
-        return _GraphLowering(aten).run()
+        return _GraphLowering(aten, kernels_on).run()
     finally:
         clear_interned()  # the table would keep the buffers, and with them constants, alive
 
 
 class _GraphLowering:
-    def __init__(self, aten: AtenGraph) -> None:
-        self.aten = aten
+    def __init__(self, aten: AtenGraph, kernels_on: frozenset[str]) -> None:
+        self.aten, self.kernels_on = aten, kernels_on
         self.low = Lowering(aten.shape_env)
         self.env: dict[fx.Node, Any] = {}
         self.uses = _count_uses(aten.graph)
@@ -145,7 +144,12 @@ class _GraphLowering:
         if node.target is _AS_STRIDED and isinstance(args[0], Tensor) and args[0].fake is None:
             args[0].fake = node.args[0].meta["val"]  # type: ignore[union-attr]  # its rule asks for the layout
         rule = RULES.get(node.target) if node.users else None  # a call that nothing reads is there for what it does
-        if rule is not None and not self.low.binds and _computable(value) and all(map(_computable_argument, args)):
+        if (
+            rule is not None
+            and not self.low.binds
+            and self._computable(value)
+            and all(map(self._computable_argument, args))
+        ):
             try:
                 return rule(self.low, value, *args, **kwargs)
             except (Unsupported, NotImplementedError):
@@ -190,7 +194,7 @@ class _GraphLowering:
         assert target.view is not None
         low = self.low
         low.origin = "copy_"
-        if not _in_kernels(target, source):
+        if not self._in_kernels(target, source):
             views = (target.view, low.realize(source))
             low.computations.append(Extern(_COPY, views, {}, (), mutates=(target.view.buffer,), origin=low.origin))
             return
@@ -207,7 +211,7 @@ class _GraphLowering:
         literal = const(0 if number is None else number, target.dtype)
         if source.view is not None and source.view.buffer not in updated:
             return source
-        if not _in_kernels(target, source):
+        if not self._in_kernels(target, source):
             return self._copy(source, source.fake)
         if source.view is None:
             axes, index = self.low.axes(target.shape)
@@ -241,7 +245,7 @@ class _GraphLowering:
             return View(view.buffer, view.shape, strides, view.offset, view.dtype)
         if ZERO in view.shape:
             return View(view.buffer, view.shape, strides, view.offset, view.dtype)
-        if not _in_kernels(t):
+        if not self._in_kernels(t):
             return self.low.realize(self._copy(t, fake))
         # Dimensions of stride 0 hold one element.
         extents = tuple([ONE if s is ZERO else n for n, s in zip(t.shape, strides)])
@@ -256,9 +260,24 @@ class _GraphLowering:
         assert copy is not None
         return copy
 
+    def _in_kernels(self, *tensors: Tensor) -> bool:
+        return all(
+            t.dtype in COMPUTED and (t.view is None or t.view.buffer.device.type in self.kernels_on) for t in tensors
+        )
 
-def _in_kernels(*tensors: Tensor) -> bool:
-    return all(t.dtype in COMPUTED and (t.view is None or t.view.buffer.device.type in KERNELS_ON) for t in tensors)
+    def _computable(self, value: Any) -> bool:
+        if isinstance(value, torch.Tensor):
+            return value.dtype in COMPUTED and value.layout is torch.strided and value.device.type in self.kernels_on
+        if isinstance(value, (list, tuple)):
+            return all(map(self._computable, value))
+        return True
+
+    def _computable_argument(self, value: Any) -> bool:
+        if isinstance(value, Tensor):
+            return self._in_kernels(value)
+        if isinstance(value, list):
+            return all(map(self._computable_argument, value))
+        return not isinstance(value, complex)
 
 
 def _aligned(source: Tensor, target: Tensor, index: Index) -> Index:
@@ -269,22 +288,6 @@ def _aligned(source: Tensor, target: Tensor, index: Index) -> Index:
 def _buffer(t: Tensor) -> Buffer:
     assert t.view is not None
     return t.view.buffer
-
-
-def _computable(value: Any) -> bool:
-    if isinstance(value, torch.Tensor):
-        return value.dtype in COMPUTED and value.layout is torch.strided and value.device.type in KERNELS_ON
-    if isinstance(value, (list, tuple)):
-        return all(map(_computable, value))
-    return True
-
-
-def _computable_argument(value: Any) -> bool:
-    if isinstance(value, Tensor):
-        return _in_kernels(value)
-    if isinstance(value, list):
-        return all(map(_computable_argument, value))
-    return not isinstance(value, complex)
 
 
 def _origin(node: fx.Node) -> str:

@@ -21,7 +21,7 @@ from pliant.capture.handlers.iteration import in_order
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.handlers.text_and_numbers import SIMPLE, shown
-from pliant.capture.value_kinds import MUTABLE_CONTAINERS, concrete
+from pliant.capture.value_kinds import MUTABLE_CONTAINERS, concrete, is_numpy_scalar
 from pliant.capture.varying_text import Text, join, percent
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
@@ -190,7 +190,7 @@ def _shown(t: Tracer, value: Any) -> Any:
     """What `%` formats: plain numbers and texts as they are, the rest shows as the program shows it."""
     if isinstance(value, FakeTensor):
         raise GraphBreak("data-dependent", "formatting a tensor")
-    return value if type(value) in SIMPLE else shown(t, value)
+    return value if type(value) in SIMPLE or is_numpy_scalar(value) else shown(t, value)
 
 
 TEXT_METHODS: dict[str, Callable[[Tracer, Any, Args, Kwargs], Any]] = {"format": _str_format, "__mod__": _str_mod}

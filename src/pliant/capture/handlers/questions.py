@@ -17,7 +17,7 @@ from torch.utils.hooks import RemovableHandle
 
 from pliant import config
 from pliant.capture import attribute_stores, attributes, class_statements, operators
-from pliant.capture.arrays import class_of, is_array
+from pliant.capture.arrays import class_of, is_array, is_scalar
 from pliant.capture.generators import TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import TABLE, Args, Kwargs, handles
@@ -225,8 +225,8 @@ def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return t.native(hash, t.hashable(args[0]))
     if isinstance(args[0], FakeTensor):
         return _number_of(t, args[0])
-    if is_numpy_scalar(args[0]):
-        return t.native(hash, args[0])
+    if is_numpy_scalar(args[0]) or is_scalar(args[0]):
+        return t.native(hash, t.hashable(args[0]))
     plain = t.world.type_lookup(type(args[0]), "__hash__") is object.__hash__
     if plain and not isinstance(_id(t, args, {}), TracedId):
         return t.native(hash, args[0])
