@@ -3,7 +3,9 @@
 import ast
 import ctypes
 import gc
+import os
 import signal
+import subprocess
 import sys
 import threading
 
@@ -101,13 +103,32 @@ def check(handler, number):
     return alarm.left <= 0
 
 
-@pytest.mark.parametrize("handler", HANDLERS, ids=lambda h: HANDLERS[h].__name__)
-def test_an_alarm_reaches_the_program(handler):
-    first = 500 + 300 * list(HANDLERS).index(handler)
-    assert all([check(handler, number) for number in (first, first * 7, first * 16)][:2])
+def in_its_own_process(call):
+    """What runs the tests takes interruptions for its own, and has alarms of its own."""
+    code = f"from tests import test_interruptions as tests; tests.{call}; print('done')"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False, env=environment)
+    assert done.stdout.endswith("done\n"), done.stderr[-3000:]
 
 
+@pytest.mark.multiprocess
+def test_an_alarm_reaches_the_program():
+    in_its_own_process("alarms()")
+
+
+def alarms():
+    for k, handler in enumerate(HANDLERS):
+        first = 500 + 300 * k
+        assert all([check(handler, number) for number in (first, first * 7, first * 16)][:2])
+
+
+@pytest.mark.multiprocess
 def test_an_exception_from_another_thread_reaches_the_program():
+    in_its_own_process("thrown()")
+
+
+def thrown():
     started = threading.Event()
     main = threading.get_ident()
 

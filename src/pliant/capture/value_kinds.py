@@ -6,6 +6,7 @@ Out:    sets of types for `in` and `isinstance`; questions about a class, a name
 
 from __future__ import annotations
 
+import _thread
 import collections
 import contextvars
 import dataclasses
@@ -15,7 +16,6 @@ import enum
 import functools
 import re
 import sys
-import threading
 import types
 import weakref
 from typing import Any
@@ -54,7 +54,7 @@ MUTABLE_CONTAINERS: frozenset[type] = frozenset(
         bytearray,
     )
 )
-LOCKS = (type(threading.Lock()), type(threading.RLock()))
+LOCKS = (_thread.LockType, _thread.RLock)
 DICT_TYPES: frozenset[type] = frozenset((dict, collections.OrderedDict, collections.defaultdict, collections.Counter))
 # Objects of these types never change what they mean: knowing which one it is is knowing it.
 IDENTITY_TYPES: tuple[type, ...] = (
