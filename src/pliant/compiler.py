@@ -20,7 +20,9 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import fx
+from torch.utils import _pytree as pytree
 
 from pliant import background, config
 from pliant.capture.compiled_function import compiled_callable
@@ -35,6 +37,7 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import assume
 from pliant.guards import native_watch
 from pliant.interruptions import pass_on
+from pliant.lowering.tensors import KERNELS_ON
 
 if TYPE_CHECKING:
     from pliant.autograd.repeated import RowRun
@@ -56,6 +59,9 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
             return aot_eager(captured)
         case "lower":
             return build(captured, interpret_loops)
+    if (device := _device_without_kernels(captured)) is not None:
+        _tell_operators(captured.name, NoKernels(f"no kernels for device {device}", kind="device"))
+        return eager(captured)
     compile_bodies(captured.module, _compiled_body)
     run = build_repeated(captured, _kernels_or_operators, _kernels_for_rows)
     return _telling_by_lines(run) if captured.written_inputs() else run
@@ -70,12 +76,26 @@ def _kernels_or_operators(graph: AtenGraph) -> Runnable:
         return compile_graph(graph)
     except NoKernels as error:
         pass_on(error)
-        if config.get().general.strict:
-            raise
-        events.record("fallback", name=graph.name, why=f"operator by operator, since {error.what}", reason=error.kind)
-        message = f"graphs run operator by operator\n  why  {error.what}\n  do   {error.do}    ({error.doc})"
-        events.warn_once(f"no-kernels:{error.kind}", message, FallbackWarning, stacklevel=10)
+        _tell_operators(graph.name, error)
         return eager(graph)
+
+
+def _tell_operators(name: str, error: NoKernels) -> None:
+    """Say why a graph runs operator by operator; raises under `strict`."""
+    if config.get().general.strict:
+        raise error
+    events.record("fallback", name=name, why=f"operator by operator, since {error.what}", reason=error.kind)
+    message = f"graphs run operator by operator\n  why  {error.what}\n  do   {error.do}    ({error.doc})"
+    events.warn_once(f"no-kernels:{error.kind}", message, FallbackWarning, stacklevel=10)
+
+
+def _device_without_kernels(captured: CapturedGraph) -> torch.device | None:
+    """A device that the program computes on and that no code is generated for; `meta` computes nothing."""
+    for node in captured.module.graph.nodes:
+        for value in pytree.tree_leaves(node.meta.get("val")):
+            if isinstance(value, FakeTensor) and value.device.type not in KERNELS_ON | {"meta"}:
+                return value.device
+    return None
 
 
 def _kernels_for_rows(graph: AtenGraph, rows: list[list[int]], numbers: list[int]) -> RowRun | None:
