@@ -267,7 +267,7 @@ def saved_one_by_one(ctx: Any) -> list[torch.Tensor | None]:
     for one in ctx._raw_saved_tensors:
         try:
             found.append(one.unpack())
-        except RuntimeError:
+        except (RuntimeError, AttributeError):  # PyTorch 2.11 unpacks all or none: then none is known to be good
             found.append(None)
     return found
 
