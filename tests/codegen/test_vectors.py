@@ -1,5 +1,6 @@
 """Kernels on explicit vectors, of each width and without the processor's own instructions, beside the interpreter."""
 
+import os
 import subprocess
 import sys
 
@@ -154,5 +155,7 @@ import os; os._exit(0)
 
 
 def test_no_memory_behind_the_end_is_touched():
-    done = subprocess.run([sys.executable, "-c", _AT_THE_END], capture_output=True, text=True, timeout=120, check=False)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", _AT_THE_END]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
     assert done.stdout.strip() == "done", done.stderr[-2000:]

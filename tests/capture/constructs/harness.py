@@ -104,7 +104,7 @@ def _same_tensor(a, b) -> bool:
         and a.dtype == b.dtype
         and a.shape == b.shape
         and a.requires_grad == b.requires_grad
-        and torch.allclose(a.detach(), b.detach(), equal_nan=True)
+        and torch.allclose(a.detach(), b.detach(), atol=1e-7, equal_nan=True)
     )
 
 
