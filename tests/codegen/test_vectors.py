@@ -125,6 +125,22 @@ def test_what_is_not_chosen_is_not_loaded(options):
     assert torch.equal(compiled(list(args))[0], torch.cat(args))
 
 
+def test_wide_numbers_are_compared_as_they_are():
+    """The largest int32 is not equal to what int64 numbers are clamped to."""
+    n = 20
+    p = Program()
+    a = p.tensor(n, dtype=torch.int32)
+    outs = [
+        p.pointwise((n,), lambda i, op=op, limit=limit: apply(op, cast(get(a, i), torch.int64), const(limit, torch.int64)))
+        for op in ("lt", "eq")
+        for limit in (2**31, 2**31 - 1, -(2**40), 5)
+    ]
+    program = p.done(*outs)
+    x = torch.tensor([2**31 - 1, -(2**31), 5, 0], dtype=torch.int32).repeat(5)
+    for want, got in zip(run(program, [x]), compile_program(program)([x]), strict=True):
+        assert torch.equal(got, want)
+
+
 _AT_THE_END = """
 import ctypes, mmap, sys, torch
 from loop_programs import Program, get

@@ -141,6 +141,9 @@ class VectorStatements(Statements):
         """int64 values whose range is known: comparisons, and sums and products that fit as well."""
         ranges = [self._range(a, text) for a, text in zip(x.args, args)]
         if x.op in _COMPARISONS:
+            outside = any(a not in self.varying and not _fits(r) for a, r in zip(args, ranges))
+            if outside and not all(_fits(r) for a, r in zip(args, ranges) if a in self.varying):
+                raise NoVectorForm("a number that may be clamped to a value of a lane")
             texts = [a if a in self.varying else f"P_BI(p_clamp({a}))" for a in args]
             return self._local("p_vi", VECTOR_OPS[x.op, "i"].format(*texts))
         combine = _INT64.get(x.op)
