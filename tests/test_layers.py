@@ -14,6 +14,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("interruptions",),
     ("config", "source", "torch_adapter", "cpython", "peer"),
     ("debug.events",),
+    ("targets",),
     ("symbolic",),
     ("graph",),
     ("guards", "autograd"),

@@ -1,0 +1,49 @@
+"""What code generation knows of a machine.
+
+In:     nothing; this is data. `targets_of` asks for the target of a device.
+Out:    `Target`.
+Holds:  fusion, splitting, loop plans and memory planning take their limits from here and name no device; what a built
+        kernel depends on is in `architecture`, which is part of its key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One kind of machine.
+
+    kind, architecture: type of device ("cpu", "cuda"); what its kernels are built for ("sm_90").
+    units, threads, lanes: cores or multiprocessors; threads of a block at most, and how many of them run in step.
+    vector_bytes, shared_bytes, cache_bytes: widest access to memory; memory that a block has for itself; last cache.
+    split_outer, split_inner, parts: a reduction with at most `split_outer` points outside and more than `split_inner`
+        inside is shared by up to `parts` threads (or blocks).
+    splits_programs: such reductions become two in the loop IR; else the kernel's own loops are shared.
+    grain: work, in additions, that is worth a thread.
+    column_block, split_columns, point_block, tile: points that one thread takes at a time (see `codegen/loops.py`).
+    scratch_each, scratch_bytes: largest small temporary on an entry's stack, and all of them; 0: none are.
+    narrow_index: indices are computed in 32 bits where ranges allow it.
+    """
+
+    kind: str
+    architecture: str = ""
+    units: int = 1
+    threads: int = 1
+    lanes: int = 1
+    vector_bytes: int = 64
+    shared_bytes: int = 0
+    cache_bytes: int = 1 << 20
+    split_outer: int = 8
+    split_inner: int = 4096
+    parts: int = 64
+    splits_programs: bool = False
+    grain: int = 1 << 17
+    column_block: int = 64
+    split_columns: int = 256
+    point_block: int = 4096
+    tile: int = 32
+    scratch_each: int = 1024
+    scratch_bytes: int = 1 << 14
+    narrow_index: bool = False
