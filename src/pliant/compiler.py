@@ -20,7 +20,6 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
@@ -37,7 +36,7 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import assume
 from pliant.guards import native_watch
 from pliant.interruptions import pass_on
-from pliant.lowering.tensors import KERNELS_ON
+from pliant.targets.registry import target_of
 
 if TYPE_CHECKING:
     from pliant.autograd.repeated import RowRun
@@ -59,8 +58,8 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
             return aot_eager(captured)
         case "lower":
             return build(captured, interpret_loops)
-    if (device := _device_without_kernels(captured)) is not None:
-        _tell_operators(captured.name, NoKernels(f"no kernels for device {device}", kind="device"))
+    if (missing := _missing_target(captured)) is not None:
+        _tell_operators(captured.name, missing)
         return eager(captured)
     compile_bodies(captured.module, _compiled_body)
     run = build_repeated(captured, _kernels_or_operators, _kernels_for_rows)
@@ -89,12 +88,15 @@ def _tell_operators(name: str, error: NoKernels) -> None:
     events.warn_once(f"no-kernels:{error.kind}", message, FallbackWarning, stacklevel=10)
 
 
-def _device_without_kernels(captured: CapturedGraph) -> torch.device | None:
-    """A device that the program computes on and that no code is generated for; `meta` computes nothing."""
-    for node in captured.module.graph.nodes:
-        for value in pytree.tree_leaves(node.meta.get("val")):
-            if isinstance(value, FakeTensor) and value.device.type not in KERNELS_ON | {"meta"}:
-                return value.device
+def _missing_target(captured: CapturedGraph) -> NoKernels | None:
+    """Why no code is generated for a device that the program computes on; `meta` computes nothing."""
+    values = [value for node in captured.module.graph.nodes for value in pytree.tree_leaves(node.meta.get("val"))]
+    for device in {value.device for value in values if isinstance(value, FakeTensor)}:
+        try:
+            if device.type != "meta":
+                target_of(device)
+        except NoKernels as missing:
+            return missing
     return None
 
 

@@ -419,3 +419,10 @@ def reduction_name(reduction: Any) -> str:
 def coalesces() -> bool:
     """Whether calls of `torch.distributed` are put together, to be made at the end of a block (no public form)."""
     return bool(torch.distributed.distributed_c10d._world.pg_coalesce_state)
+
+
+def current_stream_of() -> Callable[[int], int]:
+    """Device's index -> its current stream as the driver's handle (CUDA builds alone have it; `torch.cuda.current_stream`
+    makes an object, which takes as long as a launch)."""
+    found: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
+    return found

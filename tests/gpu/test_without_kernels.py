@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 import pliant
-from pliant import compiler
 from pliant.errors import FallbackWarning
+from pliant.targets import registry
 
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")])]
 
@@ -16,7 +16,8 @@ def device(request, monkeypatch):
     """The CPU stands for a device without kernels where there is no other."""
     pliant.reset()
     if request.param == "cpu":
-        monkeypatch.setattr(compiler, "KERNELS_ON", frozenset())
+        monkeypatch.setattr(registry, "_PROVIDERS", {})
+        monkeypatch.setattr(registry, "_found", {})
     yield request.param
     pliant.reset()
 

@@ -9,7 +9,7 @@ from pliant.ir.scalar import apply
 from pliant.runtime.compile_program import compile_program
 from pliant.schedule.kernel import loads_of
 from pliant.schedule.schedule import schedule
-from pliant.schedule.scratch import MOST
+from pliant.targets import cpu
 
 OPTIONS = config.Config().schedule
 
@@ -66,5 +66,5 @@ def test_what_lives_at_once_does_not_overlap():
 
 def test_large_buffers_are_tensors():
     planned = schedule(chain(64, 64, 2).program, OPTIONS)
-    assert all(bytes_of(b) <= MOST for b in planned.scratch)
+    assert all(bytes_of(b) <= cpu.target().scratch_each for b in planned.scratch)
     assert sum(map(len, planned.allocate)) > 1

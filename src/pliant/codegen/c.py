@@ -23,8 +23,6 @@ from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Kernel, loads_of
 from pliant.symbolic.expr import ONE, Expr
 
-MAX_PARTS = 64  # threads that share one split reduction
-GRAIN = 1 << 17  # work, in additions, that is worth a thread
 PART_ARGUMENTS = "void** p, const int64_t* n, int64_t begin, int64_t end, int64_t slot, int32_t* p_error"
 
 
@@ -122,7 +120,7 @@ class _Writer(ReducingWriter):
         # with symbolic sizes the caller gives it, if constant: so one text serves layers that differ in it
         count = self.names.number(items) if self.names.sizes else items
         self.line(f"const int64_t range = {self.names.text(count)};")
-        self.line(f"p_run(@_part, p, n, range, 1 + {GRAIN} / (1 + {per_item}), {MAX_PARTS}, p_error);")
+        self.line(f"p_run(@_part, p, n, range, 1 + {self.target.grain} / (1 + {per_item}), {self.target.parts}, p_error);")
         return [*self._sizes(), *self.lines]
 
     # -- reductions shared by threads ------------------------------------------------------------------------------
@@ -185,13 +183,13 @@ class _Writer(ReducingWriter):
         buffers = len(self.names.buffers)
         parts = self._parts()
         for k, (_, v) in enumerate(parts):
-            self.line(f"{v.ctype} part{k}[{MAX_PARTS * points}];")
+            self.line(f"{v.ctype} part{k}[{self.target.parts * points}];")
         given = [f"p[{k}]" for k in range(buffers)] + [f"part{k}" for k in range(len(parts))]
         self.line(f"void* q[] = {{{', '.join(given)}}};")
         per_item = self.names.text(inside * self._cost())
         self.line(
             f"const int64_t parts = p_run(@_part, q, n, {self.names.text(first.extent)}, "
-            f"1 + {GRAIN} / (1 + {per_item}), {MAX_PARTS}, p_error);"
+            f"1 + {self.target.grain} / (1 + {per_item}), {self.target.parts}, p_error);"
         )
         for axis, _ in self.plan.parallel:
             self.loop(axis)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 
 from pliant.codegen.expressions import MEMORY_TYPES, Names, Statements, cast_text
-from pliant.codegen.loops import TILE, LoopPlan, step_along
+from pliant.codegen.loops import LoopPlan, step_along
 from pliant.codegen.reductions import Accumulator
 from pliant.codegen.vector_statements import NoVectorForm, VectorStatements
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction
@@ -33,6 +33,7 @@ class KernelWriter:
     def __init__(self, plan: LoopPlan) -> None:
         self.plan = plan
         self.kernel = plan.kernel
+        self.target = plan.kernel.target
         self.names = Names()
         self.lines: list[str] = []
         self.depth = 1
@@ -132,6 +133,7 @@ class KernelWriter:
     def _stage_transposed(self, tiled: Axis, vector: Axis) -> None:
         """Copy tiles of what runs along `tiled` into small arrays: rows a power of two apart share few cache lines."""
         statements = self._statements(vector)
+        tile = self.target.tile
         for m in self.kernel.members:
             for load in loads_of(m.loops):
                 e = m.at(load.index)
@@ -141,8 +143,8 @@ class KernelWriter:
                     continue
                 name = f"s{len(self.staged)}"
                 v, t = self.names.symbols[vector.symbol], self.names.symbols[tiled.symbol]
-                element = f"{name}[({v} - {v}b) * {TILE + 1} + {t} - {t}b]"
-                self.line(f"{MEMORY_TYPES[load.dtype]} {name}[{2 * TILE * (TILE + 1)}];")
+                element = f"{name}[({v} - {v}b) * {tile + 1} + {t} - {t}b]"
+                self.line(f"{MEMORY_TYPES[load.dtype]} {name}[{2 * tile * (tile + 1)}];")
                 self.line(f"for (int64_t {v} = {v}b; {v} < {v}e; {v}++) for (int64_t {t} = {t}b; {t} < {t}e; {t}++)")
                 self.line(f"  {element} = {self.names.buffer(load.buffer)}[{self.names.text(e)}];")
                 self.staged[(load.buffer, e)] = f"({element} != 0)" if load.dtype is torch.bool else element

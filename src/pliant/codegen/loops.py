@@ -19,15 +19,11 @@ from dataclasses import dataclass
 from pliant.ir.loops import Axis, Reduction
 from pliant.ir.scalar import IndexValue, Load
 from pliant.schedule.align import fresh_axis, quotient
-from pliant.schedule.fuse import SPLIT_INNER, is_split, total
+from pliant.schedule.fuse import is_split, total
 from pliant.schedule.kernel import Kernel, Member, accumulates, scalars
 from pliant.symbolic.expr import ZERO, Expr, Symbol
 from pliant.symbolic.traverse import linear_coefficient, substitute
-
-COLUMN_BLOCK = 64
-SPLIT_COLUMNS = 256  # with at most this many columns, threads share the rows instead
-POINT_BLOCK = 4096
-TILE = 32
+from pliant.targets.target import Target
 
 
 @dataclass(slots=True)
@@ -125,6 +121,7 @@ def plan_loops(kernel: Kernel) -> LoopPlan:
     vector = max(axes, key=lambda a: (_score(frequent, a), axes.index(a)))
     if not kernel.reduced:
         return _points(kernel, axes, vector, weighted)
+    target = kernel.target
     outer = [a for a in axes if a.symbol not in kernel.reduced]
     inner = [a for a in axes if a.symbol in kernel.reduced]
     if is_split(kernel) and all(m.phase == 0 or not m.inner for m in kernel.members):
@@ -137,10 +134,10 @@ def plan_loops(kernel: Kernel) -> LoopPlan:
         return LoopPlan("rows", kernel, vector, [(a, None) for a in outer], inner)
     rest = [a for a in outer if a is not vector]
     one_pass = all(m.phase == 0 or not m.inner for m in kernel.members)
-    if one_pass and _at_most(outer, SPLIT_COLUMNS) and not _at_most(inner, SPLIT_INNER):
+    if one_pass and _at_most(outer, target.split_columns) and not _at_most(inner, target.split_inner):
         return LoopPlan("split", kernel, vector, [*((a, None) for a in rest), (vector, None)], inner)
     return LoopPlan(
-        "columns", kernel, vector, [*((a, None) for a in rest), (vector, _column_block(rest, vector))], inner
+        "columns", kernel, vector, [*((a, None) for a in rest), (vector, _column_block(rest, vector, target))], inner
     )
 
 
@@ -150,32 +147,35 @@ def _at_most(axes: list[Axis], limit: int) -> bool:
     return points is not None and points <= limit
 
 
-def _column_block(rest: list[Axis], vector: Axis) -> int:
+def _column_block(rest: list[Axis], vector: Axis, target: Target) -> int:
     """Columns that one thread takes at a time: whole rows where other loops give work to all threads."""
     columns = vector.extent.as_int()
-    if columns is not None and columns <= SPLIT_COLUMNS * 2 and not _at_most(rest, 7):
+    if columns is not None and columns <= target.split_columns * 2 and not _at_most(rest, 7):
         return columns
-    return COLUMN_BLOCK if columns is None or columns >= 8 * COLUMN_BLOCK else COLUMN_BLOCK // 4
+    block = target.column_block
+    return block if columns is None or columns >= 8 * block else block // 4
 
 
 def _points(kernel: Kernel, axes: list[Axis], vector: Axis, weighted: list[tuple[Expr, int]]) -> LoopPlan:
     rest = [a for a in axes if a is not vector]
     extent = vector.extent.as_int()
-    tiled = next((a for a in reversed(rest) if _is_transposed(weighted, a, vector)), None)
+    target = kernel.target
+    tile = target.tile
+    tiled = next((a for a in reversed(rest) if _is_transposed(weighted, a, vector, tile)), None)
     if tiled is not None:
-        outer: list[tuple[Axis, int | None]] = [(a, TILE if a is tiled else None) for a in rest]
-        return LoopPlan("points", kernel, vector, [*outer, (vector, 2 * TILE)], [tiled, vector])
+        outer: list[tuple[Axis, int | None]] = [(a, tile if a is tiled else None) for a in rest]
+        return LoopPlan("points", kernel, vector, [*outer, (vector, 2 * tile)], [tiled, vector])
     plain: list[tuple[Axis, int | None]] = [(a, None) for a in rest]
-    if not rest or extent is None or extent > POINT_BLOCK:
-        plain.append((vector, None if not rest else POINT_BLOCK))
+    if not rest or extent is None or extent > target.point_block:
+        plain.append((vector, None if not rest else target.point_block))
     return LoopPlan("points", kernel, vector, plain, [vector])
 
 
-def _is_transposed(weighted: list[tuple[Expr, int]], a: Axis, vector: Axis) -> bool:
+def _is_transposed(weighted: list[tuple[Expr, int]], a: Axis, vector: Axis, tile: int) -> bool:
     """Whether some access runs along `a` and strides along the vectorized axis, and both are long."""
     for axis in (a, vector):
         extent = axis.extent.as_int()
-        if extent is not None and extent < 2 * TILE:
+        if extent is not None and extent < 2 * tile:
             return False
     return any(step_along(e, a) == 1 and step_along(e, vector) not in (0, 1) for e, _ in weighted)
 
@@ -189,7 +189,7 @@ def _ordered(kernel: Kernel) -> LoopPlan:
     rest = [a for a in kernel.axes if a is not vector]
     if vector is None:
         return LoopPlan("ordered", kernel, None, [], rest)
-    return LoopPlan("ordered", kernel, vector, [(vector, COLUMN_BLOCK)], [*rest, vector])
+    return LoopPlan("ordered", kernel, vector, [(vector, kernel.target.column_block)], [*rest, vector])
 
 
 def _keeps_apart(index: Expr, a: Axis) -> bool:

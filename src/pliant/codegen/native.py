@@ -12,13 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import torch
+
 from pliant.codegen import prelude
 from pliant.codegen.c import KernelText, write_kernel
 from pliant.codegen.sharing import share
 from pliant.ir.loops import Buffer
 from pliant.schedule.kernel import Kernel
-from pliant.schedule.scratch import ALIGN, MOST
+from pliant.schedule.scratch import ALIGN
 from pliant.symbolic.expr import ZERO, Expr
+from pliant.targets.cpu import target
 
 RELEASE_GIL = 1 << 16  # points of a run from which on the GIL is released
 PART_TEXT = 4000  # characters of kernels in one translation unit; more are split into units compiled in parallel
@@ -155,12 +158,14 @@ def runtime_text() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One native call: the list of the graph's inputs (where it reads some itself), tensors, then numbers."""
+    """One native call: the list of the graph's inputs (where it reads some itself), tensors, numbers, then the stream if
+    its kernels run on one of `device`."""
 
     name: str
     reads_list: bool
     buffers: tuple[Buffer, ...]
     sizes: tuple[Expr, ...]
+    device: torch.device | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +349,7 @@ def _scratch(offsets: list[int], first: int) -> list[str]:
     if not offsets:
         return []
     return [
-        f"  char scratch[{max(offsets) + MOST}] __attribute__((aligned({ALIGN})));",
+        f"  char scratch[{max(offsets) + target().scratch_each}] __attribute__((aligned({ALIGN})));",
         f"  static const int32_t offsets[] = {{{', '.join(map(str, offsets))}}};",
         f"  for (int k = 0; k < {len(offsets)}; k++) b[{first} + k] = scratch + offsets[k];",
     ]

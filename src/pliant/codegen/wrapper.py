@@ -30,7 +30,7 @@ from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, runs
 from pliant.schedule.memory import kernel_buffers
 from pliant.symbolic.expr import ZERO, Expr, Symbol
 from pliant.symbolic.printer import to_python
-from pliant.torch_adapter import OPAQUE_RESULTS, RUNS_AS, profiler
+from pliant.torch_adapter import OPAQUE_RESULTS, RUNS_AS, current_stream_of, profiler
 
 # Functions that do the work of an overload with less to do before the call: measured 0.8 us less than the overload.
 _FAST_OUT: dict[str, Callable[..., Any]] = {
@@ -367,7 +367,18 @@ class _Writer:
         if not self.takes_tensors:
             tensors = [f"{t}.data_ptr()" for t in tensors]
         numbers = [self._expr(s) for s in entry.sizes]
-        self._line(f"{entry.name}({', '.join([*['args'] * entry.reads_list, *tensors, *numbers])})")
+        self._line(
+            f"{entry.name}({', '.join([*['args'] * entry.reads_list, *tensors, *numbers, *self._stream(entry)])})"
+        )
+
+    def _stream(self, entry: Entry) -> list[str]:
+        """The stream that the program's other work on the device is on."""
+        if entry.device is None:
+            return []
+        if entry.device.type == "cpu":  # tests run kernels of other devices on the host
+            return ["0"]
+        self.bound["current_stream"] = current_stream_of()
+        return [f"current_stream({entry.device.index or 0})"]
 
     def _extern(self, extern: Extern) -> None:
         args = [self._argument(a) for a in extern.args]

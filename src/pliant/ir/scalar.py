@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,6 +22,7 @@ import torch
 
 from pliant.ir.ops import OPS
 from pliant.symbolic.expr import Expr, Symbol
+from pliant.symbolic.traverse import substitute as replaced
 
 if TYPE_CHECKING:
     from pliant.ir.loops import Buffer
@@ -345,3 +346,22 @@ def walk(x: Scalar) -> Iterator[Scalar]:
 
 def loads(x: Scalar) -> Iterator[Load]:
     return (node for node in walk(x) if isinstance(node, Load))
+
+
+def substitute(x: Scalar, place: Mapping[Symbol, Expr]) -> Scalar:
+    """`x` with index symbols replaced."""
+    made: dict[Scalar, Scalar] = {}
+    for node in walk(x):
+        match node:
+            case IndexValue():
+                made[node] = index_value(replaced(node.expr, place), node.dtype)
+            case Load():
+                indirect = tuple((s, made[value]) for s, value in node.indirect)
+                made[node] = load(node.buffer, replaced(node.index, place), indirect)
+            case Apply():
+                made[node] = apply(
+                    node.op, *(made[a] for a in node.args), dtype=node.dtype if node.op == "cast" else None
+                )
+            case _:
+                made[node] = node
+    return made[x]

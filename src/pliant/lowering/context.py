@@ -203,7 +203,7 @@ class Lowering:
 
     def store(self, t: Tensor, strides: Shape | None = None) -> View:
         """A new buffer with the elements of `t`."""
-        view = self.temporary(t.dtype, t.shape, self.device_of(t), strides)
+        view = self.temporary(t.dtype, t.shape, t.device, strides)
         self.store_into(view, t.computed_at, t.origin)
         return view
 
@@ -216,11 +216,7 @@ class Lowering:
                 flat = flat + position * stride
         self.computations.append(Pointwise(view.buffer, axes, flat, value, origin=origin))
 
-    def device_of(self, t: Tensor) -> torch.device:
-        fake = t.fake
-        return self.device if fake is None else fake.device
-
-    device = torch.device("cpu")
+    device = torch.device("cpu")  # of the call that is being lowered
 
     # -- tensors ------------------------------------------------------------------------------------------------------
     def pointwise(self, dtype: torch.dtype, shape: Shape, at: At, weight: int) -> Tensor:
@@ -287,7 +283,7 @@ class Lowering:
         acc: torch.dtype,
         index_of: Callable[[Index, Index], Index],
     ) -> View:
-        view = self.temporary(t.dtype, t.shape, self.device_of(t), self.layout(t))
+        view = self.temporary(t.dtype, t.shape, t.device, self.layout(t))
         axes, outer = self.axes(t.shape)
         reduce_axes, inner = self.axes([x.shape[d] for d in dims], "r")
         with self.ranges.over((*axes, *reduce_axes)):

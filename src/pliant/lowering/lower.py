@@ -10,7 +10,7 @@ Reads on: `context.py` (when a value is kept in memory), `registry.py` (the rows
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -26,8 +26,9 @@ from pliant.ir.scalar import Scalar, cast, clear_interned, const, loads
 from pliant.lowering import fallback
 from pliant.lowering.context import Lowering, whole
 from pliant.lowering.registry import RULES, VIEW_OPS
-from pliant.lowering.tensors import COMPUTED, KERNELS_ON, Index, Tensor
+from pliant.lowering.tensors import COMPUTED, Index, Tensor
 from pliant.symbolic.expr import ONE, ZERO, Symbol
+from pliant.targets.registry import has_target
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _CHAIN = 40  # values one computed from the other, none of them in memory
@@ -35,8 +36,8 @@ _COPY = torch.ops.aten.copy_.default
 _AS_STRIDED = torch.ops.aten.as_strided.default
 
 
-def lower(aten: AtenGraph, kernels_on: frozenset[str] = KERNELS_ON) -> LoopProgram:
-    """The loop program of `aten`; what is computed on other devices than `kernels_on` is calls."""
+def lower(aten: AtenGraph, kernels_on: Callable[[torch.device], bool] = has_target) -> LoopProgram:
+    """The loop program of `aten`; what is computed on devices that `kernels_on` denies is calls."""
     try:
         return _GraphLowering(aten, kernels_on).run()
     finally:
@@ -44,7 +45,7 @@ def lower(aten: AtenGraph, kernels_on: frozenset[str] = KERNELS_ON) -> LoopProgr
 
 
 class _GraphLowering:
-    def __init__(self, aten: AtenGraph, kernels_on: frozenset[str]) -> None:
+    def __init__(self, aten: AtenGraph, kernels_on: Callable[[torch.device], bool]) -> None:
         self.aten, self.kernels_on = aten, kernels_on
         self.low = Lowering(aten.shape_env)
         self.env: dict[fx.Node, Any] = {}
@@ -78,7 +79,6 @@ class _GraphLowering:
     def _placeholder(self, node: fx.Node) -> Any:
         value = node.meta["val"]
         if isinstance(value, torch.Tensor):
-            self.low.device = value.device if not self.inputs else self.low.device
             shape, strides = self.low.shape_of(value), self.low.strides_of(value)
             buffer = self.low.buffer(value.dtype, shape, strides, value.device, "input")
             self.inputs.append(buffer)
@@ -100,6 +100,7 @@ class _GraphLowering:
             result = self.env[source][node.args[1]]
         else:
             self.low.origin, self.low.binds = _origin(node), node.meta.get("binds", ())
+            self.low.device = _device(value) or self.low.device
             result = self._result(node, value)
         if isinstance(result, Tensor):
             result.uses = max(result.uses, self.uses[node])
@@ -148,7 +149,7 @@ class _GraphLowering:
             rule is not None
             and not self.low.binds
             and self._computable(value)
-            and all(map(self._computable_argument, args))
+            and all(map(self._computable_argument, (*args, *kwargs.values())))
         ):
             try:
                 return rule(self.low, value, *args, **kwargs)
@@ -207,6 +208,7 @@ class _GraphLowering:
     def _ready_source(self, target: Tensor, new: Any, updated: set[Buffer]) -> Tensor:
         """The new value, put in memory unless storing it cannot fail and reads no updated buffer except its own element."""
         number = None if isinstance(new, Tensor) else new
+        self.low.device = target.device
         source = new if isinstance(new, Tensor) else Tensor(self.low, target.dtype, (), lambda i: literal)
         literal = const(0 if number is None else number, target.dtype)
         if source.view is not None and source.view.buffer not in updated:
@@ -234,7 +236,7 @@ class _GraphLowering:
         result = self.env[value]
         if not isinstance(result, Tensor):
             return result
-        self.low.origin = "output"
+        self.low.origin, self.low.device = "output", result.device
         view = self.low.realize(result)
         copied = value.target is not _COPY and view.buffer in updated
         return self._with_eager_strides(result, view, value.meta["val"], copied)
@@ -261,20 +263,18 @@ class _GraphLowering:
         return copy
 
     def _in_kernels(self, *tensors: Tensor) -> bool:
-        return all(
-            t.dtype in COMPUTED and (t.view is None or t.view.buffer.device.type in self.kernels_on) for t in tensors
-        )
+        return all(t.dtype in COMPUTED and self.kernels_on(t.device) for t in tensors)
 
     def _computable(self, value: Any) -> bool:
         if isinstance(value, torch.Tensor):
-            return value.dtype in COMPUTED and value.layout is torch.strided and value.device.type in self.kernels_on
+            return value.dtype in COMPUTED and value.layout is torch.strided and self.kernels_on(value.device)
         if isinstance(value, (list, tuple)):
             return all(map(self._computable, value))
         return True
 
     def _computable_argument(self, value: Any) -> bool:
         if isinstance(value, Tensor):
-            return self._in_kernels(value)
+            return self._in_kernels(value) and (value.device == self.low.device or _is_number(value))
         if isinstance(value, list):
             return all(map(self._computable_argument, value))
         return not isinstance(value, complex)
@@ -283,6 +283,17 @@ class _GraphLowering:
 def _aligned(source: Tensor, target: Tensor, index: Index) -> Index:
     skip = len(target.shape) - len(source.shape)
     return [ZERO if n is ONE else index[skip + k] for k, n in enumerate(source.shape)]
+
+
+def _device(value: Any) -> torch.device | None:
+    """Where a call computes: its results' device; None where they lie on several."""
+    found = {v.device for v in fallback.flatten(value) if isinstance(v, torch.Tensor)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _is_number(t: Tensor) -> bool:
+    """Whether it is a number that kernels of any device compute: it reads no memory."""
+    return not t.shape and t.is_cheap and t.view is None and not any(loads(t.at(())))
 
 
 def _buffer(t: Tensor) -> Buffer:

@@ -29,7 +29,6 @@ COMPUTED = frozenset((
     torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16, torch.int8,
     torch.uint8, torch.bool,
 ))  # fmt: skip
-KERNELS_ON = frozenset(("cpu",))  # types of devices; what is computed on others is calls
 HALF = (torch.bfloat16, torch.float16)
 
 
@@ -43,6 +42,7 @@ class Tensor:
 
     `weight`: cost of computing an element anew, in the operator table's units. `uses`: how many computations read it.
     `materialize`: puts the elements in memory in its own way (a reduction); None: a loop that stores `at`.
+    `device`: where its elements are computed, or lie.
     `rebase`: puts the tensor that this is a view of in memory (reading elements alone does not need it).
     `source`: a tensor of the same elements that may be read instead (a clone's original).
     """
@@ -60,6 +60,7 @@ class Tensor:
         "source",
         "origin",
         "rebase",
+        "device",
     )
 
     def __init__(
@@ -84,6 +85,7 @@ class Tensor:
         self.source: Tensor | None = None
         self.origin = low.origin
         self.rebase: Callable[[], View] | None = None
+        self.device = low.device if view is None else view.buffer.device
 
     def at(self, index: Index) -> Scalar:
         """The scalar at `index`: of `dtype`, or f32 for half types."""

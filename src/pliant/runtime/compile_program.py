@@ -7,55 +7,46 @@ Holds:  it runs below autograd: the caller turns recording off. Stages are timed
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pliant import config
-from pliant.codegen.native import NativeCode, write_native, write_rows
+from pliant.codegen.native import write_rows
 from pliant.codegen.profiled import range_names
 from pliant.codegen.wrapper import compile_wrapper, listed_inputs, runs_of, write_row_wrapper, write_wrapper
 from pliant.debug import events
-from pliant.errors import NoKernels
 from pliant.ir.loops import Buffer, Extern, LoopProgram
+from pliant.runtime.backend import WrittenCode, backend_of
 from pliant.runtime.build import build
 from pliant.runtime.load import load, reads_lists, takes_tensors
 from pliant.schedule.kernel import Kernel, forget_loads
 from pliant.schedule.schedule import schedule, schedule_text
+from pliant.targets.registry import target_of
 
 
 class CompiledGraph:
-    """A compiled graph; `call` is the generated wrapper. `source`: C text, `wrapper_source`: Python text."""
+    """A compiled graph; `call` is the generated wrapper. `texts`: units of kernels and entries, `wrapper_source`: Python
+    text, `kernels`: how many distinct ones."""
 
-    __slots__ = ("call", "kernels", "name", "native", "wrapper_source")
+    __slots__ = ("call", "kernels", "name", "texts", "wrapper_source")
 
     def __init__(
-        self, name: str, call: Callable[[list[Any]], list[Any]], native: NativeCode, wrapper_source: str
+        self, name: str, call: Callable[[list[Any]], list[Any]], codes: Sequence[WrittenCode], wrapper_source: str
     ) -> None:
-        self.name, self.call, self.native, self.wrapper_source = name, call, native, wrapper_source
-        self.kernels = native.kernels
+        self.name, self.call, self.wrapper_source = name, call, wrapper_source
+        self.texts = [text for code in codes for text in code.texts]
+        self.kernels = sum(code.kernels for code in codes)
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         return self.call(inputs)
 
     @property
     def source(self) -> str:
-        return "\n".join(self.native.texts)
-
-
-def _check_devices(program: LoopProgram) -> None:
-    """Kernels are C for CPU memory; other devices have no code generator here."""
-    for computation in program.computations:
-        if not isinstance(computation, Extern) and computation.out.device.type != "cpu":
-            raise NoKernels(
-                f"no kernels for device {computation.out.device}",
-                kind="device",
-                why="this code generator writes C for CPU memory only",
-                do="none: the graph runs operator by operator",
-            )
+        return "\n".join(self.texts)
 
 
 def compile_program(program: LoopProgram, options: config.Config | None = None) -> CompiledGraph:
-    """Compile a loop program."""
+    """Compile a loop program. NoKernels where a device has no code generator, or this machine cannot build its kernels."""
     options = options or config.get()
     _check_devices(program)
     with events.stage("schedule", graph=program.name):
@@ -65,18 +56,42 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
     with events.stage("codegen", graph=program.name):
         listed = listed_inputs(program, planned) if reads_lists() else {}
         runs = runs_of(planned)
-        native = write_native(runs, listed, planned.scratch)
-        wrapper = write_wrapper(program, planned, native.entries, listed, takes_tensors=takes_tensors())
+        codes = _write(runs, listed, planned.scratch)
+        written = {kind: iter(code.entries) for kind, code in codes.items()}
+        entries = [next(written[run[0].target.kind]) for run in runs]
+        wrapper = write_wrapper(program, planned, entries, listed, takes_tensors=takes_tensors())
+    texts = [text for code in codes.values() for text in code.texts]
     if events.wants("output_code"):
-        events.record("output_code", name=program.name, text="\n".join([*native.texts, wrapper.source]))
+        events.record("output_code", name=program.name, text="\n".join([*texts, wrapper.source]))
     with events.stage("build", graph=program.name):
-        if native.entries:
-            path = build(native.texts, options.build)
-            functions = load(path, [entry.name for entry in native.entries], threaded=options.build.openmp)
-            wrapper.names.update({entry.name: f for entry, f in zip(native.entries, functions, strict=True)})
+        for kind, code in codes.items():
+            functions = backend_of(kind).load(code, options.build)
+            wrapper.names.update({entry.name: f for entry, f in zip(code.entries, functions, strict=True)})
     forget_loads()
-    call = compile_wrapper(wrapper, program.name, range_names(program.name, native.entries, runs))
-    return CompiledGraph(program.name, call, native, wrapper.source)
+    call = compile_wrapper(wrapper, program.name, range_names(program.name, entries, runs))
+    return CompiledGraph(program.name, call, list(codes.values()), wrapper.source)
+
+
+def _write(
+    runs: Sequence[Sequence[Kernel]], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
+) -> dict[str, WrittenCode]:
+    """The code of all runs by the kind of their target."""
+    kinds = dict.fromkeys(run[0].target.kind for run in runs)
+    return {
+        kind: backend_of(kind).write([run for run in runs if run[0].target.kind == kind], listed, scratch)
+        for kind in kinds
+    }
+
+
+def _runs_here(program: LoopProgram) -> bool:
+    """Whether the host's processor runs all kernels."""
+    return all(isinstance(c, Extern) or target_of(c.out.device).kind == "cpu" for c in program.computations)
+
+
+def _check_devices(program: LoopProgram) -> None:
+    """Raise NoKernels where a kernel would run on a device that has no code generator."""
+    for device in {c.out.device for c in program.computations if not isinstance(c, Extern)}:
+        target_of(device)
 
 
 def compile_row_program(
@@ -85,8 +100,7 @@ def compile_row_program(
     """Compile a loop program that runs for many rows of tensors, one call for all: see `write_row_wrapper`. None if it
     does more than run kernels that write its inputs."""
     options = config.get()
-    _check_devices(program)
-    if program.outputs or program.constants or not reads_lists():
+    if program.outputs or program.constants or not reads_lists() or not _runs_here(program):
         return None
     with events.stage("schedule", graph=program.name):
         planned = schedule(program, options.schedule)

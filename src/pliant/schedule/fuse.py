@@ -25,10 +25,6 @@ from pliant.schedule.kernel import ExternCall, Kernel, Loops, Member, Step, accu
 from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol
 from pliant.symbolic.traverse import linear_coefficient, substitute
 
-# A kernel with at most this many points in its outer loops and more than this many inner ones is split over threads
-# inside its reduction, which allows only one pass over the inner loops.
-SPLIT_OUTER = 8
-SPLIT_INNER = 4096
 MAX_BUFFERS = 48  # distinct buffers in one kernel
 
 
@@ -77,9 +73,10 @@ class _Fuser:
         reads = {load.buffer for load in loads_of(loops)}
         related = {k for b in (loops.out, *reads) for k in self.touching.get(b, ()) if k >= earliest}
         ranked: list[tuple[bool, int, Kernel]] = []
+        limit = self.options.fusion_limit
         for k in related:
             step = self.steps[k]
-            if isinstance(step, Kernel) and len(step.members) < self.options.fusion_limit:
+            if isinstance(step, Kernel) and step.device == loops.out.device and len(step.members) < limit:
                 ranked.append((any(m.loops.out in reads for m in step.members), k, step))
         for _, k, step in sorted(ranked, key=lambda r: r[:2], reverse=True):
             if join(step, loops):
@@ -190,7 +187,7 @@ def _placed(kernel: Kernel, loops: Loops, trial: _Trial) -> Member | None:
     if phase is None:
         return None
     member.phase = phase
-    if trial.inner and phase > 0 and _is_split(kernel):
+    if trial.inner and phase > 0 and is_split(kernel):
         return None
     return member
 
@@ -281,18 +278,17 @@ def _axis(s: Symbol) -> Axis:
     return Axis(s, ONE)
 
 
-def _is_split(kernel: Kernel) -> bool:
-    """Whether the kernel's threads share one reduction (few outer points, many inner ones)."""
-    if not kernel.reduced:
+def is_split(kernel: Kernel) -> bool:
+    """Whether the kernel's threads share one reduction (few outer points, many inner ones), which allows only one pass
+    over the inner loops."""
+    target = kernel.target
+    if not kernel.reduced or target.splits_programs:
         return False
     outer = total(kernel.outer).as_int()
-    if outer is None or outer > SPLIT_OUTER:
+    if outer is None or outer > target.split_outer:
         return False
     inner = total(kernel.inner).as_int()
-    return inner is None or inner > SPLIT_INNER
-
-
-is_split = _is_split
+    return inner is None or inner > target.split_inner
 
 
 def total(axes: list[Axis]) -> Expr:

@@ -15,10 +15,15 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import torch
+
 from pliant.ir.loops import Axis, Buffer, Extern, Pointwise, Reduction
 from pliant.ir.scalar import Load, Scalar, walk
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.traverse import substitute
+from pliant.targets import cpu
+from pliant.targets.registry import has_target, target_of
+from pliant.targets.target import Target
 
 Loops = Pointwise | Reduction
 
@@ -67,6 +72,15 @@ class Kernel:
     apart: bool = False
 
     @property
+    def device(self) -> torch.device:
+        return self.members[0].loops.out.device
+
+    @property
+    def target(self) -> Target:
+        """Programs on devices without kernels are scheduled for estimates only, as if they ran on the host."""
+        return target_of(self.device) if has_target(self.device) else cpu.target()
+
+    @property
     def outer(self) -> list[Axis]:
         return [a for a in self.axes if a.symbol not in self.reduced]
 
@@ -89,13 +103,16 @@ Step = Kernel | ExternCall
 
 
 def runs(steps: Sequence[Step]) -> list[range]:
-    """Positions of steps that are one call: an extern call, or kernels up to the next one, or to one that is apart."""
-    starts = [
-        k
-        for k, step in enumerate(steps)
-        if not k or isinstance(step, ExternCall) or step.apart or isinstance(steps[k - 1], ExternCall)
-    ]
+    """Positions of steps that are one call: an extern call, or kernels of one device up to the next one, or to one that
+    is apart."""
+    starts = [k for k, step in enumerate(steps) if not k or _begins(steps[k - 1], step)]
     return [range(start, stop) for start, stop in itertools.pairwise([*starts, len(steps)])]
+
+
+def _begins(before: Step, step: Step) -> bool:
+    if isinstance(step, ExternCall) or isinstance(before, ExternCall):
+        return True
+    return step.apart or step.device != before.device
 
 
 @dataclass(slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 In:     a `LoopProgram`.
 Out:    a `Schedule`.
-Reads on: `fuse.py`, `order.py`, `memory.py`; `kernel.py` has the types.
+Reads on: `split.py`, `fuse.py`, `order.py`, `memory.py`; `kernel.py` has the types.
 """
 
 from __future__ import annotations
@@ -10,15 +10,20 @@ from __future__ import annotations
 from pliant import config
 from pliant.ir.failing import may_fail
 from pliant.ir.loops import Buffer, Computation, LoopProgram
+from pliant.ir.verify import verify
 from pliant.schedule.dependencies import writes_input
 from pliant.schedule.fuse import fuse
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, runs
 from pliant.schedule.memory import plan
 from pliant.schedule.order import early_folds, products_in_turn
+from pliant.schedule.split import split_reductions
 
 
 def schedule(program: LoopProgram, options: config.Schedule) -> Schedule:
     """Fuse, order and plan the memory of a program."""
+    program = split_reductions(program)
+    if config.get().general.verify_passes:
+        verify(program, "split")
     steps = products_in_turn(program, early_folds(program, fuse(program, options)))
     _set_apart(steps)
     return plan(program, steps, options)

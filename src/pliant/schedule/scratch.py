@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from pliant.ir.loops import Buffer
 from pliant.schedule.kernel import Kernel, Step, runs
+from pliant.targets.target import Target
 
-MOST = 1024  # bytes of one buffer
-LIMIT = 1 << 14  # bytes of one entry: threads may have small stacks
 ALIGN = 64
 
 
@@ -20,29 +19,31 @@ def take_scratch(steps: list[Step], allocate: list[list[Buffer]], free: list[lis
     """Offsets of the buffers that need no allocation."""
     found: dict[Buffer, int] = {}
     for run in runs(steps):
-        if not isinstance(steps[run.start], Kernel):
+        first = steps[run.start]
+        if not isinstance(first, Kernel):
             continue
+        target = first.target
         ending = {b for k in run for b in free[k]}
         slots: dict[int, list[int]] = {}  # size -> offsets that are free again
         end = 0
         for k in run:
             for b in allocate[k]:
-                size = _size(b)
+                size = _size(b, target)
                 if b not in ending or size is None:
                     continue
                 if slots.get(size):
                     found[b] = slots[size].pop()
-                elif end + size <= LIMIT:
+                elif end + size <= target.scratch_bytes:
                     found[b], end = end, end + size
             for b in free[k]:
                 if b in found:
-                    slots.setdefault(_size(b) or 0, []).append(found[b])
+                    slots.setdefault(_size(b, target) or 0, []).append(found[b])
             allocate[k] = [b for b in allocate[k] if b not in found]
             free[k] = [b for b in free[k] if b not in found]
     return found
 
 
-def _size(b: Buffer) -> int | None:
+def _size(b: Buffer, target: Target) -> int | None:
     """Bytes, rounded up; None if that is not known or too much."""
     last = 0
     for extent, stride in zip(b.shape, b.strides):
@@ -51,4 +52,4 @@ def _size(b: Buffer) -> int | None:
             return None
         last += max(many - 1, 0) * step
     size = (last + 1) * b.dtype.itemsize
-    return -(-size // ALIGN) * ALIGN if size <= MOST else None
+    return -(-size // ALIGN) * ALIGN if size <= target.scratch_each else None

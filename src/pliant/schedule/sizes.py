@@ -7,9 +7,10 @@ Holds:  nothing that must be right depends on it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
-from pliant.ir.loops import Buffer, LoopProgram
+from pliant.ir.loops import Axis, Buffer, LoopProgram
 from pliant.symbolic.expr import Expr, lit
 from pliant.symbolic.traverse import substitute
 
@@ -28,10 +29,11 @@ class Sizes:
         return sum(map(self.bytes, buffers))
 
     def bytes(self, buffer: Buffer) -> int:
-        count = buffer.dtype.itemsize
-        for extent in buffer.shape:
-            count *= self._extent(extent)
-        return count
+        return buffer.dtype.itemsize * math.prod(map(self._extent, buffer.shape))
+
+    def points(self, axes: Iterable[Axis]) -> int:
+        """Of a loop nest."""
+        return math.prod(self._extent(a.extent) for a in axes)
 
     def _extent(self, e: Expr) -> int:
         found = self.known.get(e)

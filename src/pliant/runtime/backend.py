@@ -1,0 +1,62 @@
+"""What writes, builds and loads the kernels of a kind of device.
+
+In:     the kind of a target.
+Out:    its `Backend`.
+Holds:  a backend is `codegen/<kind>/`, `runtime/<kind>/` and a row of `_BACKENDS`; the CPU's are the modules beside this one.
+        What is shared (lowering, fusion, memory, the wrapper) knows only the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from pliant import config
+from pliant.codegen.native import Entry, NativeCode, write_native
+from pliant.ir.loops import Buffer
+from pliant.runtime.build import build
+from pliant.runtime.load import NativeEntry, load
+from pliant.schedule.kernel import Kernel
+
+
+class WrittenCode(Protocol):
+    """The texts of a graph's kernels and entries; `kernels`: how many distinct ones."""
+
+    @property
+    def texts(self) -> tuple[str, ...]: ...
+    @property
+    def entries(self) -> tuple[Entry, ...]: ...
+    @property
+    def kernels(self) -> int: ...
+
+
+class Backend(Protocol):
+    """`write`: the code of runs of kernels, an entry each, that read the inputs `listed` from the graph's list; `scratch`:
+    buffers that an entry has on its stack. `load`: its entries as functions, built now if the store does not have them.
+    """
+
+    def write(
+        self, runs: Sequence[Sequence[Kernel]], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
+    ) -> WrittenCode: ...
+    def load(self, code: WrittenCode, options: config.Build) -> list[NativeEntry]: ...
+
+
+class _C:
+    """C for the host's processor."""
+
+    def write(
+        self, runs: Sequence[Sequence[Kernel]], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
+    ) -> NativeCode:
+        return write_native(runs, listed, scratch)
+
+    def load(self, code: WrittenCode, options: config.Build) -> list[NativeEntry]:
+        path = build(code.texts, options)
+        return load(path, [entry.name for entry in code.entries], threaded=options.openmp)
+
+
+_BACKENDS: dict[str, Backend] = {"cpu": _C()}
+
+
+def backend_of(kind: str) -> Backend:
+    """The backend of targets of this kind."""
+    return _BACKENDS[kind]

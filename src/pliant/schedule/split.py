@@ -1,0 +1,148 @@
+"""Split reductions that too few blocks would compute: each becomes a reduction of chunks, then one of their results.
+
+In:     a `LoopProgram`.
+Out:    the program with `part[c, i] = fold over chunk c` and `out[i] = fold of part[., i]` in place of such reductions.
+Holds:  a chunk behind the end holds the operator's neutral value; results of floats differ by the order of additions.
+        Targets that share one reduction among threads by themselves are left alone; argmax and argmin are, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+import torch
+
+from pliant.ir.loops import Axis, Buffer, Computation, LoopProgram, Reduction
+from pliant.ir.scalar import Number, Scalar, apply, cast, const, index_value, load, loads, where
+from pliant.ir.scalar import substitute as substitute_scalar
+from pliant.schedule.sizes import Sizes
+from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol, lit, symbol
+from pliant.symbolic.traverse import linear_coefficient
+from pliant.targets.registry import has_target, target_of
+
+LEAST_ROW, LEAST_COLUMN = 2048, 32  # points of a chunk along memory, and across it
+_FOLDS = {"sum": "sum", "prod": "prod", "max": "max", "min": "min", "any": "any", "all": "all"}
+
+
+def split_reductions(program: LoopProgram) -> LoopProgram:
+    """The program with large reductions of few results split, where the target wants that."""
+    sizes = Sizes(program)
+    computations: list[Computation] = []
+    for number, c in enumerate(program.computations):
+        chunks = _chunks(c, sizes) if isinstance(c, Reduction) and c.op in _FOLDS else 1
+        computations.extend(_split(c, chunks, number) if isinstance(c, Reduction) and chunks > 1 else [c])
+    return dataclasses.replace(program, computations=computations)
+
+
+def _chunks(c: Reduction, sizes: Sizes) -> int:
+    """How many chunks a reduction is worth; 1: none."""
+    target = target_of(c.out.device) if has_target(c.out.device) else None
+    if target is None or not target.splits_programs:
+        return 1
+    outside, inside = sizes.points(c.axes), sizes.points(c.reduce_axes)
+    along = _is_along_memory(c)
+    blocks = outside if along else math.ceil(outside / target.lanes)
+    least = LEAST_ROW if along else LEAST_COLUMN
+    wanted = min(target.parts // max(blocks, 1), inside // least)
+    return wanted if wanted > 1 and blocks < target.split_outer else 1
+
+
+def _is_along_memory(c: Reduction) -> bool:
+    """Whether neighbours in memory are folded together: what most loads do."""
+    votes = 0
+    for x in loads(c.value):
+        for axes, vote in ((c.reduce_axes, 1), (c.axes, -1)):
+            votes += vote * any(linear_coefficient(x.index, a.symbol) is ONE for a in axes)
+    return votes > 0 or not c.axes
+
+
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """`parts`: loops over chunks; `rest`: loops inside one; `place`: the reduction's symbols over both; `inside`: what
+    holds for points that are there, (position, extent)."""
+
+    parts: tuple[Axis, ...]
+    rest: tuple[Axis, ...]
+    place: dict[Symbol, Expr]
+    inside: tuple[Expr, Expr] | None
+
+
+def _split(c: Reduction, chunks: int, number: int) -> list[Computation]:
+    """The two reductions."""
+    axes = _divided(c.reduce_axes, chunks)
+    value = substitute_scalar(c.value, axes.place)
+    if axes.inside is not None:
+        position, extent = axes.inside
+        there = apply("lt", index_value(position), index_value(extent))
+        value = where(there, value, const(_neutral(c.op, value.dtype), value.dtype))
+    shape = tuple(a.extent for a in (*axes.parts, *c.axes))
+    dtype = torch.bool if c.op in ("any", "all") else c.accumulate_dtype
+    part = Buffer(f"part{number}", dtype, shape, _contiguous(shape), c.out.device, "temporary")
+    index = _flat(part, (*axes.parts, *c.axes))
+    first = Reduction(part, (*axes.parts, *c.axes), axes.rest, c.op, index, value, c.accumulate_dtype, c.origin)
+    folded: Scalar = cast(load(part, index), dtype)
+    second = Reduction(c.out, c.axes, axes.parts, c.op, c.index, folded, c.accumulate_dtype, c.origin)
+    return [first, second]
+
+
+def _divided(axes: tuple[Axis, ...], chunks: int) -> _Axes:
+    """Outer loops go to the chunks whole as long as they fit, the next one in part."""
+    parts: list[Axis] = []
+    for k, axis in enumerate(axes):
+        extent = axis.extent.as_int()
+        if extent is not None and extent <= chunks:
+            parts.append(axis)
+            chunks //= max(extent, 1)
+            if chunks > 1:
+                continue
+            return _Axes(tuple(parts), axes[k + 1 :], {}, None)
+        count = _even(extent, chunks)
+        size = (axis.extent + (count - 1)) // count
+        outer, inner = (
+            Axis(symbol(f"{axis.symbol.name}_part"), lit(count)),
+            Axis(symbol(f"{axis.symbol.name}_in"), size),
+        )
+        position = outer.symbol * size + inner.symbol
+        whole = extent is not None and extent % count == 0
+        inside = None if whole else (position, axis.extent)
+        return _Axes((*parts, outer), (inner, *axes[k + 1 :]), {axis.symbol: position}, inside)
+    return _Axes(tuple(parts[:-1]), tuple(parts[-1:]), {}, None)
+
+
+def _even(extent: int | None, chunks: int) -> int:
+    """A number of chunks near the wanted one that divides the extent, if there is one: no point is then outside."""
+    if extent is None:
+        return chunks
+    near = [n for n in range(max(2, chunks // 2), min(2 * chunks, extent) + 1) if extent % n == 0]
+    return min(near, key=lambda n: abs(n - chunks), default=chunks)
+
+
+def _neutral(op: str, dtype: torch.dtype) -> Number:
+    if op in ("sum", "any"):
+        return 0
+    if op in ("prod", "all"):
+        return 1
+    if dtype.is_floating_point:
+        return -math.inf if op == "max" else math.inf
+    if dtype is torch.bool:
+        return op == "min"
+    limits = torch.iinfo(dtype)
+    return limits.min if op == "max" else limits.max
+
+
+def _contiguous(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    strides: list[Expr] = []
+    step: Expr = ONE
+    for size in reversed(shape):
+        strides.append(step)
+        step = step * size
+    return tuple(reversed(strides))
+
+
+def _flat(b: Buffer, axes: tuple[Axis, ...]) -> Expr:
+    index: Expr = ZERO
+    for axis, stride in zip(axes, b.strides, strict=True):
+        index = index + axis.symbol * stride
+    return index

@@ -1,0 +1,14 @@
+"""The processor that this process runs on."""
+
+from __future__ import annotations
+
+import functools
+import os
+
+from pliant.targets.target import Target
+
+
+@functools.cache
+def target() -> Target:
+    """The host's target. Kernels are built with `-march=native`: what the text depends on is measured, not detected."""
+    return Target(kind="cpu", architecture="native", units=os.cpu_count() or 1)

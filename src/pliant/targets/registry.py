@@ -1,0 +1,62 @@
+"""Which device has which target.
+
+In:     a device.
+Out:    its `Target`, or why there is none.
+Holds:  asked once a device; what provides a target may look at the machine (a GPU's capability), so it is asked only when
+        a program computes there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from pliant.errors import NoKernels
+from pliant.targets import cpu
+from pliant.targets.target import Target
+
+Provider = Callable[[torch.device], Target]
+
+_PROVIDERS: dict[str, Provider] = {"cpu": lambda _: cpu.target()}
+_found: dict[torch.device, Target | NoKernels] = {}
+
+
+def provide(kind: str, provider: Provider) -> None:
+    """Have targets of a type of device come from `provider`, which raises NoKernels where there is none."""
+    _PROVIDERS[kind] = provider
+    _found.clear()
+
+
+def target_of(device: torch.device) -> Target:
+    """The target of a device. NoKernels if no code is generated for it."""
+    found = _found.get(device)
+    if found is None:
+        found = _found[device] = _ask(device)
+    if isinstance(found, NoKernels):
+        raise found
+    return found
+
+
+def has_target(device: torch.device) -> bool:
+    """Whether code is generated for a device."""
+    try:
+        target_of(device)
+    except NoKernels:
+        return False
+    return True
+
+
+def _ask(device: torch.device) -> Target | NoKernels:
+    provider = _PROVIDERS.get(device.type)
+    try:
+        if provider is not None:
+            return provider(device)
+    except NoKernels as error:
+        return error
+    return NoKernels(
+        f"no kernels for device {device}",
+        kind="device",
+        why=f"code is generated for {', '.join(sorted(_PROVIDERS))}",
+        do="none: the graph runs operator by operator",
+    )

@@ -1,0 +1,77 @@
+"""Reductions of few results as reductions of chunks: the same values, from many blocks."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from loop_programs import Program, get
+from pliant.ir.interpret import run
+from pliant.ir.loops import Reduction
+from pliant.ir.verify import verify
+from pliant.runtime.compile_program import compile_program
+from pliant.schedule.split import split_reductions
+from pliant.symbolic.expr import Symbol, symbol
+from pliant.targets import cpu, registry
+
+
+@pytest.fixture(autouse=True)
+def target():
+    """The host, splitting as a GPU of eight multiprocessors does."""
+    there = cpu.target()
+    registry.provide("cpu", lambda _: dataclasses.replace(there, splits_programs=True, lanes=4, split_outer=16, parts=32))
+    yield
+    registry.provide("cpu", lambda _: there)
+
+
+def reduced(op, outer, over, dtype, *, columns=False):
+    p = Program()
+    for s in (*outer, *over):
+        if isinstance(s, Symbol):
+            p.program.inputs.append(s)
+    x = p.tensor(*over, *outer, dtype=dtype) if columns else p.tensor(*outer, *over, dtype=dtype)
+    index = (lambda *at: at[len(outer) :] + at[: len(outer)]) if columns else (lambda *at: at)
+    return p.done(p.reduce(op, outer, over, lambda *at: get(x, *index(*at)), dtype)), x
+
+
+CASES = [
+    ((), (100_000,), False),
+    ((3,), (9973,), False),
+    ((2,), (7, 11, 257), False),
+    ((40,), (5000,), True),
+    ((6,), (3, 4001), True),
+]
+
+FLOATS = [("sum", torch.float64), ("max", torch.float32), ("prod", torch.float64)]
+OPERATORS = [*FLOATS, ("sum", torch.int64), ("min", torch.int32), ("any", torch.bool), ("all", torch.bool)]
+
+
+@pytest.mark.parametrize("outer, over, columns", CASES)
+@pytest.mark.parametrize("op, dtype", OPERATORS)
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_values(op, dtype, outer, over, columns, symbolic):
+    sizes = (*outer, *over)
+    names = tuple(symbol(f"s{k}") for k in range(len(sizes))) if symbolic else sizes
+    program, x = reduced(op, names[: len(outer)], names[len(outer) :], dtype, columns=columns)
+    if symbolic:
+        program.hints = dict(zip(names, sizes, strict=True))
+    divided = split_reductions(program)
+    verify(divided, "split")
+    assert sum(isinstance(c, Reduction) for c in divided.computations) == 2
+    shape = (*over, *outer) if columns else sizes
+    torch.manual_seed(0)
+    values = torch.rand(shape, dtype=torch.float64)
+    values = (values < 0.9999) if dtype is torch.bool else 1 + values / 1e4 if op == "prod" else values * 100
+    given = [*(sizes if symbolic else ()), values.to(dtype)]
+    (expected,), (found,) = run(program, given), run(divided, given)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+    if op == "sum" and dtype is torch.float64:
+        torch.testing.assert_close(compile_program(program)(list(given))[0], expected, rtol=1e-9, atol=0)
+
+
+def test_what_is_left_alone():
+    for outer, over in (((1000,), (5000,)), ((3,), (100,))):
+        program, _ = reduced("sum", outer, over, torch.float32)
+        assert split_reductions(program).computations == program.computations
+    program, _ = reduced("argmax", (1,), (100_000,), torch.float32)
+    assert split_reductions(program).computations == program.computations
