@@ -1,7 +1,7 @@
 """Work beside the program: threads, processes of compilers, and locks, none of which outlives or outwits the program.
 
 In:     functions to run in a thread; commands.
-Out:    `start(work, name)`; `run_all(commands)`; `lock()`, `reentrant_lock()`.
+Out:    `start(work, name)`; `for_each(work, items)`; `run_all(commands)`; `lock()`, `reentrant_lock()`.
 Holds:  no thread of ours runs when the interpreter ends: native code that asks for the interpreter then aborts the
         process. Python joins these threads behind the program's last line; the compilers that they wait for are ended,
         so that this takes no time. A forked child has none of these threads, and finds locks that they held free.
@@ -10,6 +10,7 @@ Holds:  no thread of ours runs when the interpreter ends: native code that asks 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import os
 import signal
 import subprocess
@@ -17,7 +18,9 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
 
 
 class ProgramEnded(Exception):
@@ -69,7 +72,7 @@ os.register_at_fork(after_in_child=_in_forked_child)
 # ---- threads
 
 
-def start(work: Callable[[], object], name: str) -> None:
+def start(work: Callable[[], object], name: str) -> bool:
     """Run `work` in a thread; once the program has ended, not at all: then whoever needs it does it."""
 
     def run() -> None:
@@ -80,6 +83,51 @@ def start(work: Callable[[], object], name: str) -> None:
     with _state:
         if not _ended:
             threading.Thread(target=run, name=name, daemon=False).start()
+        return not _ended
+
+
+def for_each(work: Callable[[Item], None], items: Sequence[Item], *, at_once: int) -> None:
+    """`work(item)` for each, by this thread and others beside it: for calls that release the interpreter's lock. Raises
+    the error of the first item that has one, when all threads are done; no item is begun after an error."""
+    waiting, errors = deque(enumerate(items)), dict[int, BaseException]()
+
+    def serve() -> None:
+        while waiting:
+            try:
+                k, item = waiting.popleft()
+            except IndexError:  # another thread was faster
+                return
+            try:
+                _raise_if_ended()
+                work(item)
+            except BaseException as error:
+                errors[k] = error
+                waiting.clear()
+
+    others = [_beside(serve) for _ in range(min(at_once, len(items)) - 1)]
+    try:
+        serve()
+        for done in others:
+            done.wait()
+    finally:
+        waiting.clear()
+    if errors:
+        raise errors[min(errors)]
+
+
+def _beside(serve: Callable[[], None]) -> threading.Event:
+    """Set once the work is done, in this thread's context, or at once where no thread may start."""
+    done, context = threading.Event(), contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            context.run(serve)
+        finally:
+            done.set()
+
+    if not start(run, "pliant-build"):
+        done.set()
+    return done
 
 
 def is_beside() -> bool:

@@ -26,7 +26,7 @@ from pliant.targets.cpu import target
 RELEASE_GIL = 1 << 16  # points of a run from which on the GIL is released
 PART_TEXT = 4000  # characters of kernels in one translation unit; more are split into units compiled in parallel
 MAX_UNITS = 4
-ADDRESSES = 512  # that are read at once, for as many rows of tensors: they lie on the stack
+AT_ONCE = 512  # that are read at once, for as many rows of tensors: they lie on the stack
 TABLE_CALLS = 32  # more calls of kernels in one entry are a table
 
 PYTHON = """\
@@ -51,9 +51,12 @@ typedef void (*p_part)(void**, const int64_t*, int64_t, int64_t, int64_t, int32_
 
 RUN = "int64_t (*p_run)(p_part, void**, const int64_t*, int64_t, int64_t, int64_t, int32_t*);\n"
 
-BIND = """\
+ADDRESSES = """\
 static int (*p_addresses)(PyObject* const*, int32_t, void**);
 static int64_t p_items;
+"""
+
+BIND = """\
 void pliant_bind(void** table) { p_run = table[0]; p_addresses = table[1]; p_items = (int64_t)table[2]; }
 """
 
@@ -219,7 +222,7 @@ def _row_entry(
     buffers = [*sorted(listed, key=listed.__getitem__), *own]
     sizes = list(dict.fromkeys(s for k in kernels for s in k.sizes))
     width = len(listed)
-    at_once = max(1, ADDRESSES // width)
+    at_once = max(1, AT_ONCE // width)
     work = sum([k.work.as_int() or 0 for k in kernels])
     body = [
         "PyObject* @(PyObject* self, PyObject* const* args, int64_t count) {",
@@ -277,7 +280,7 @@ def _shared(text: str, name: str) -> str:
 def _unit(linkage: str, kernels: str, entries: str, *, main: bool) -> str:
     hidden = '#define P_HIDDEN __attribute__((visibility("hidden")))\n'
     parts = [prelude.text_for(kernels + entries), hidden, PYTHON, PART]
-    parts += ["P_HIDDEN ", RUN, BIND, LISTED if "p_listed" in entries else ""] if main else ["extern P_HIDDEN ", RUN]
+    parts += ["P_HIDDEN ", RUN, ADDRESSES, BIND, LISTED if "p_listed" in entries else ""] if main else ["extern P_HIDDEN ", RUN]
     return "".join([*parts, "\n", kernels, entries])
 
 

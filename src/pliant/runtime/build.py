@@ -26,9 +26,10 @@ from pathlib import Path
 
 from pliant import background, config
 from pliant.cache.key import Key, machine, make_key
-from pliant.cache.store import open_store, own_folder
+from pliant.cache.store import open_store
 from pliant.debug import events
 from pliant.errors import CompileError, NoKernels
+from pliant.runtime.kept import keep, no_space
 
 # Flags that the meaning of the text depends on; `opt_flags` of the configuration only decide speed.
 # Contraction is off so that a*b + c rounds twice, as eager's separate kernels do; where the prelude wants a fused
@@ -136,16 +137,7 @@ def build(texts: Sequence[str], options: config.Build) -> Path:
     try:
         return open_store("kernels").get_or_build(key, ".so", make)
     except OSError as error:
-        raise _no_space(str(error.strerror or error)) from error
-
-
-def _no_space(why: str) -> NoKernels:
-    return NoKernels(
-        f"built code cannot be written: {why}",
-        kind="no-space",
-        why="neither the cache folder nor the temporary one takes it",
-        do="make room, or set PLIANT_CACHE_DIR and TMPDIR to folders that can be written",
-    )
+        raise no_space(str(error.strerror or error)) from error
 
 
 def _compile(texts: Sequence[str], options: config.Build, work: Path, target: Path) -> None:
@@ -183,22 +175,11 @@ def _run(commands: list[list[str]], options: config.Build, texts: Sequence[str])
 
 def _refused(failed: background.Failed, texts: Sequence[str]) -> CompileError:
     if os.strerror(errno.ENOSPC) in failed.output:
-        return _no_space(failed.output.strip()[:200])
+        return no_space(failed.output.strip()[:200])
     return CompileError(
         f"the C compiler refused generated text: {failed.output.strip()[:2000]}",
         kind="c-compiler",
-        where=_keep(texts),
+        where=keep(texts, ".c"),
         why=" ".join(failed.command),
         do="please report this with the kept text; the graph runs eagerly meanwhile",
     )
-
-
-def _keep(texts: Sequence[str]) -> str:
-    """Write refused texts where the user can find them; what one process keeps lies in one folder."""
-    try:
-        folder = Path(tempfile.mkdtemp(prefix="refused-", dir=own_folder("kept")))
-        for k, text in enumerate(texts):
-            (folder / f"part{k}.c").write_text(text, encoding="utf-8")
-        return str(folder)
-    except OSError as error:
-        return f"the text cannot be kept ({error.strerror or error})"

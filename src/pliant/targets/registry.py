@@ -2,7 +2,7 @@
 
 In:     a device.
 Out:    its `Target`, or why there is none.
-Holds:  asked once a device; what provides a target may look at the machine (a GPU's capability), so it is asked only when
+Holds:  a target is asked for once a device; what provides it may look at the machine (a GPU's capability), so it is asked only when
         a program computes there.
 """
 
@@ -19,7 +19,7 @@ from pliant.targets.target import Target
 Provider = Callable[[torch.device], Target]
 
 _PROVIDERS: dict[str, Provider] = {"cpu": lambda _: cpu.target()}
-_found: dict[torch.device, Target | NoKernels] = {}
+_found: dict[torch.device, Target] = {}
 
 
 def provide(kind: str, provider: Provider) -> None:
@@ -32,9 +32,7 @@ def target_of(device: torch.device) -> Target:
     """The target of a device. NoKernels if no code is generated for it."""
     found = _found.get(device)
     if found is None:
-        found = _found[device] = _ask(device)
-    if isinstance(found, NoKernels):
-        raise found
+        found = _found[device] = _provided(device)
     return found
 
 
@@ -47,14 +45,11 @@ def has_target(device: torch.device) -> bool:
     return True
 
 
-def _ask(device: torch.device) -> Target | NoKernels:
+def _provided(device: torch.device) -> Target:
     provider = _PROVIDERS.get(device.type)
-    try:
-        if provider is not None:
-            return provider(device)
-    except NoKernels as error:
-        return error
-    return NoKernels(
+    if provider is not None:
+        return provider(device)
+    raise NoKernels(
         f"no kernels for device {device}",
         kind="device",
         why=f"code is generated for {', '.join(sorted(_PROVIDERS))}",

@@ -1,0 +1,97 @@
+"""Bring a program's kernels into the process and make its native entries Python functions.
+
+In:     `DeviceCode`, and a launcher: the GPU's, or one that runs kernels elsewhere.
+Out:    builtin functions (METH_FASTCALL), one a run, in the order of the entries.
+Holds:  the native function is built once for all graphs, beside the first kernels; what it reads belongs to the builtin
+        function, so nothing has to be kept for it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pliant import background, config
+from pliant.codegen.cuda.entry import DeviceCode, Function, launcher_text
+from pliant.cpython import LIST_ITEMS, METH_FASTCALL, WORD, MethodDef, address_of, builtin, method
+from pliant.runtime.build import build, quick
+from pliant.runtime.cuda import driver, nvrtc
+from pliant.runtime.cuda.kernels import build_kernels
+from pliant.runtime.load import NativeEntry, prepare
+from pliant.targets.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """How kernels are started.
+
+    functions: kernels to the addresses of their functions, in order.
+    launch: address of `int (void* function, blocks in x, y, z, threads, shared bytes: uint32_t each, void* stream,
+        void** arguments)`, which returns 0 or the number of an error. context: made current meanwhile; 0: none.
+    """
+
+    functions: Callable[[Sequence[Function]], list[int]]
+    launch: int
+    context: int = 0
+
+
+def load(code: DeviceCode, launcher: Launcher) -> list[NativeEntry]:
+    """The entries of the code as Python functions, in order."""
+    if not code.entries:
+        return []
+    background.start(_native_function, "pliant-launcher")  # beside the kernels
+    addresses = launcher.functions(code.functions)
+    definition = _native_function()
+    packed = [table.packed(launcher.launch, launcher.context, addresses) for table in code.tables]
+    return [builtin(definition, owner=one) for one in packed]
+
+
+def gpu_launcher(device: torch.device, target: Target) -> Launcher:
+    """Of a GPU for which `available.target_of` gave the target."""
+    context = driver.context(device.index if device.index is not None else torch.cuda.current_device())
+    architecture = nvrtc.architecture(int(target.architecture.removeprefix("sm_")))
+
+    def functions(wanted: Sequence[Function]) -> list[int]:
+        cubins = build_kernels([one.text for one in wanted], architecture)
+        return [context.function(cubin, one.name, one.shared) for cubin, one in zip(cubins, wanted)]
+
+    return Launcher(functions, _driver_launch(), context.handle)
+
+
+_lock = background.lock()
+
+
+def _native_function() -> MethodDef:
+    """The native function that all entries are."""
+    with _lock:
+        return _definition()
+
+
+@functools.cache
+def _definition() -> MethodDef:
+    return method("launch", _library().pliant_launch, METH_FASTCALL)
+
+
+@functools.cache
+def _library() -> Any:
+    library = ctypes.CDLL(str(build([launcher_text()], quick(config.get().build))))
+    library.pliant_bind((ctypes.c_void_p * 2)(address_of(prepare().p_addresses), LIST_ITEMS // WORD))
+    return library
+
+
+def _driver_launch() -> int:
+    """Address of the launch through the driver."""
+    with _lock:
+        return _bound_to_driver()
+
+
+@functools.cache
+def _bound_to_driver() -> int:
+    calls = driver.entry_points()
+    _library().pliant_driver((ctypes.c_void_p * len(calls))(*calls))
+    return address_of(_library().p_cuda)
