@@ -225,8 +225,8 @@ def _give_up_arguments(steps: list[str], body: list[str], passed: int | None) ->
     if passed is None:
         steps.insert(0, "args = tuple(args)")
     else:
-        steps.insert(0, "given, args = args, tuple(args)")
-        body.insert(-1, "given.clear()")
+        steps.insert(0, "_given, args = args, tuple(args)")
+        body.insert(-1, "_given.clear()")
 
 
 def _write_guards(writer: GuardWriter, guards: list[Guard]) -> tuple[HeldSection | None, int]:
@@ -281,24 +281,23 @@ def _graph_call(
 ) -> list[str]:
     assert trace.graph is not None
     inputs = _graph_inputs(writer, section, [i.source for i in trace.graph.inputs])
-    call = f"{writer.names.define('graph', graph)}([{', '.join(inputs)}])"
+    call = f"{writer.names(graph, 'graph')}([{', '.join(inputs)}])"
     line = f"[{', '.join(outputs)}] = {call}" if outputs else call
     if eager is None:
         return [line]
-    instead = writer.names.define("eager", eager)
-    state = "get_rng_state()" if trace.graph.attributes.get("draws") else "None"
-    if state != "None":
-        writer.names.define("get_rng_state", torch.get_rng_state)
-    again = ["    for restore, state in generators:", "        restore(state)"] if trace.draws else []
-    fails = writer.names.define("is_of_operator", is_of_operator)
-    refuse = [f"    if not {fails}(error):", "        raise"]
-    tail = ["except Exception as error:", *refuse, *again, "    failed = str(error)"]
+    instead = writer.names(eager, "eager")
+    draws = trace.graph.attributes.get("draws")
+    state = f"{writer.names(torch.get_rng_state, 'get_rng_state')}()" if draws else "None"
+    again = ["    for _restore, _state in _generators:", "        _restore(_state)"] if trace.draws else []
+    fails = writer.names(is_of_operator, "is_of_operator")
+    refuse = [f"    if not {fails}(_error):", "        raise"]
+    tail = ["except Exception as _error:", *refuse, *again, "    _failed = str(_error)"]
     # Outside the handler: what eager raises has nothing to do with what is handled there.
-    served = f"{instead}(failed, args, kwargs, random_state)"
+    served = f"{instead}(_failed, args, kwargs, _random_state)"
     if passed is not None:
-        served = f"[*[None] * {passed - 1}, lambda *rest: {served}]"
-    serve = ["if failed is not None:", f"    return {served}"]
-    return [f"random_state = {state}", "failed = None", "try:", f"    {line}", *tail, *serve]
+        served = f"[*[None] * {passed - 1}, lambda *_rest: {served}]"
+    serve = ["if _failed is not None:", f"    return {served}"]
+    return [f"_random_state = {state}", "_failed = None", "try:", f"    {line}", *tail, *serve]
 
 
 def is_of_operator(error: BaseException) -> bool:
@@ -330,9 +329,9 @@ def _classes(trace: Trace, writer: GuardWriter, outputs: list[str]) -> list[str]
 
 def _draws(trace: Trace, writer: GuardWriter) -> list[str]:
     """The calls of Python's random generators, before the graph: it gets the numbers."""
-    state = writer.names.define("state_of", state_of)
+    state = writer.names(state_of, "state_of")
     owners = ", ".join([f"{state}({name})" for name in {writer.read(one.source): 0 for one in trace.draws}])
-    lines = [f"generators = [{owners}]"] if owners else []
+    lines = [f"_generators = [{owners}]"] if owners else []
     for index, one in enumerate(trace.draws):
         owner = writer.read(one.source)
         parts = [_drawn_argument(writer, a) for a in one.args]
@@ -340,7 +339,7 @@ def _draws(trace: Trace, writer: GuardWriter) -> list[str]:
         called = f"{owner}.{one.method}" if isinstance(one.method, str) else writer.names(one.method)
         call = f"{called}({', '.join(parts if isinstance(one.method, str) else [owner, *parts])})"
         if one.is_array:
-            call = f"{writer.names.define('as_tensor', torch.as_tensor)}({call})"
+            call = f"{writer.names(torch.as_tensor, 'as_tensor')}({call})"
         sources = [DrawSource(index)] if one.count is None else [DrawSource(index, i) for i in range(one.count)]
         targets = ", ".join([source.code(writer.names) for source in sources])
         lines.append(f"{targets if one.count is None else f'[{targets}]'} = {call}")
@@ -386,9 +385,9 @@ def _function_text(steps: list[str], body: list[str], passed: int | None) -> str
     text = f"def {head}(args, kwargs):\n" + textwrap.indent("\n".join(lines), "    ") + "\n"
     if passed is None:
         return text
-    take = f"take()({', '.join(['take()'] * (passed - 1))})"
-    text += "\ndef entry(args, kwargs):\n    pending = prepare(args, kwargs)\n    if pending is MISS: return MISS\n"
-    return text + f"    take = pending.pop\n    return {take}\n"
+    take = f"_take()({', '.join(['_take()'] * (passed - 1))})"
+    text += "\ndef entry(args, kwargs):\n    _pending = prepare(args, kwargs)\n    if _pending is MISS: return MISS\n"
+    return text + f"    _take = _pending.pop\n    return {take}\n"
 
 
 def _define(
@@ -499,11 +498,11 @@ class _Body:
         """
         program = decode(frame.code)
         form = FORMS[program.ops[program.index_of(frame.offset)].name]
-        rest = f"take()({', '.join(['take()'] * len(values))})"
+        rest = f"_take()({', '.join(['_take()'] * len(values))})"
         if is_generator(inner.code):
             known = f", {self.values.value(inner.generator)}" if inner.generator is not None else ""
             rest = f"{self.values.hold(stepped)}(lambda: {rest}{known})" + "[0]" * (form is not Form.NEXT)
-        called = f"(lambda take: lambda: {rest})([{', '.join([*reversed(values), function])}].pop)"
+        called = f"(lambda _take: lambda: {rest})([{', '.join([*reversed(values), function])}].pop)"
         if program.ops[program.index_of(frame.offset)].handler is not None:  # the program can see the traceback
             called = f"{self.values.hold(hiding)}({called})"
         return f"iter({called}, {self.values.hold(END)})" if form is Form.NEXT else called
@@ -532,7 +531,7 @@ class _Body:
         if step is None:
             head = names(resumes[0], label)
         elif frame.cells:
-            make = names.define("FunctionType", types.FunctionType)
+            make = names(types.FunctionType, "FunctionType")
             head = f"{make}({names(step.code, label)}, {names(frame.globals)}, None, None, ({b.items(frame.cells)},))"
         else:
             head = names(types.FunctionType(step.code, frame.globals), label)

@@ -313,8 +313,8 @@ def _state(w: GuardWriter, g: Guard) -> str:
         module, flag = FX_TRACING
         return f"{w.names(is_script_tracing)}() or {w.names(module, 'fx_tracer')}.{flag}"
     if name == "stance":
-        loaded = f"(compiler := {w.names(sys.modules, 'modules')}.get({EVAL_FRAME!r})) is not None"
-        return f"{loaded} and compiler._stance.stance == 'force_eager'"
+        loaded = f"(_compiler := {w.names(sys.modules, 'modules')}.get({EVAL_FRAME!r})) is not None"
+        return f"{loaded} and _compiler._stance.stance == 'force_eager'"
     if name == "dispatch_modes" and not g.expected:
         return f"{w.names(torch._C._len_torch_dispatch_stack)}()"
     relation = "is not" if READERS[name].identity else "!="

@@ -2,7 +2,8 @@
 
 In:     objects that generated code refers to, and hints for variable names.
 Out:    identifiers; `values` is the globals dictionary of the generated function.
-Holds:  a name is given once; an object is held under one name.
+Holds:  a name is given once; an object is held under one name. What generated code calls by a fixed name is reserved, or
+        starts with `_`, as no name does that is given here: a parameter of the program may be called anything.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any
 _RESERVED = (
     frozenset(keyword.kwlist)
     | frozenset(dir(builtins))
-    | {"args", "kwargs", "check", "entry", "graph", "out", "load", "held", "unchanged", "recheck", "alike", "learn"}
+    | set("args kwargs check find probe entry prepare load held unchanged recheck math MISS READ_ERRORS".split())
+    | set("alike alike_others learn_alike learn_alike_others".split())
 )
 _NOT_IDENTIFIER = re.compile(r"\W+")
 
@@ -54,12 +56,10 @@ class Names:
             self.values[name] = value
         return name
 
-    def define(self, name: str, value: object) -> str:
-        """Hold an object under exactly this name (names of helpers in generated code)."""
-        if name not in self.values:
-            self.values[name] = value
-            self._taken.setdefault(name, 1)
-        return name
+    def define(self, name: str, value: object) -> None:
+        """Hold an object under a reserved name."""
+        assert name in _RESERVED, name
+        self.values[name] = value
 
 
 def _is_builtin(cls: type) -> bool:

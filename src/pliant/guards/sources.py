@@ -363,7 +363,7 @@ class DrawSource(Source):
     part: int | None = None
 
     def code(self, hold: Namer) -> str:
-        return f"draw{self.index}" if self.part is None else f"draw{self.index}_{self.part}"
+        return f"_draw{self.index}" if self.part is None else f"_draw{self.index}_{self.part}"
 
     def describe(self) -> str:
         return f"random number {self.index}"

@@ -63,7 +63,7 @@ def _new_generator(b: Statements, obj: TracedGenerator) -> str:
         **{n: frame.cells[n].cell_contents for n in code.co_cellvars if n in _parameters(code) and n in frame.cells},
     }
     closure = f"({b.items([frame.cells[n] for n in code.co_freevars])},)" if code.co_freevars else "None"
-    make = f"{b.names.define('FunctionType', types.FunctionType)}({b.hold(code)}, {b.hold(frame.globals)}, {code.co_name!r}, None, {closure})"
+    make = f"{b.names(types.FunctionType, 'FunctionType')}({b.hold(code)}, {b.hold(frame.globals)}, {code.co_name!r}, None, {closure})"
     args = [b.value(values[n]) for n in _parameters(code)[: code.co_argcount]]
     rest = list(_parameters(code)[code.co_argcount + code.co_kwonlyargcount :])
     keywords = [

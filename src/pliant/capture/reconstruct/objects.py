@@ -88,7 +88,7 @@ def _range(b: Statements, obj: range) -> str:
 
 
 def _size(b: Statements, obj: torch.Size) -> str:
-    return b.bind(obj, f"{b.names.define('Size', torch.Size)}(({b.items(obj)}{',' * (len(obj) == 1)}))")
+    return b.bind(obj, f"{b.names(torch.Size, 'Size')}(({b.items(obj)}{',' * (len(obj) == 1)}))")
 
 
 def _deque(b: Statements, obj: collections.deque[Any]) -> str:
@@ -123,7 +123,7 @@ def _partial(b: Statements, obj: functools.partial[Any]) -> str:
 def _method(b: Statements, obj: types.MethodType) -> str:
     if type(obj.__self__) in OURS or is_array(obj.__self__):  # the program sees a method of a real generator
         return b.bind(obj, f"{b.value(obj.__self__)}.{obj.__name__}", hint=obj.__name__)
-    return b.bind(obj, f"{b.names.define('MethodType', types.MethodType)}({b.items((obj.__func__, obj.__self__))})")
+    return b.bind(obj, f"{b.names(types.MethodType, 'MethodType')}({b.items((obj.__func__, obj.__self__))})")
 
 
 def _builtin(b: Statements, obj: types.BuiltinFunctionType) -> str:
@@ -150,7 +150,7 @@ _OVERRIDES = (types.NoneType, types.FunctionType)
 
 
 def _cell(b: Statements, obj: types.CellType) -> str:
-    name = b.bind(obj, f"{b.names.define('Cell', types.CellType)}()", hint="cell")
+    name = b.bind(obj, f"{b.names(types.CellType, 'Cell')}()", hint="cell")
     try:
         contents = obj.cell_contents
     except ValueError:  # empty
@@ -162,7 +162,7 @@ def _cell(b: Statements, obj: types.CellType) -> str:
 def _function(b: Statements, obj: types.FunctionType) -> str:
     if obj.__globals__.get("__name__", "").startswith("pliant."):  # none that the trace made
         return b.hold(obj)
-    make = b.names.define("FunctionType", types.FunctionType)
+    make = b.names(types.FunctionType, "FunctionType")
     closure = f"({b.items(obj.__closure__)},)" if obj.__closure__ else "None"
     parts = [b.hold(obj.__code__), b.hold(obj.__globals__), repr(obj.__name__), b.value(obj.__defaults__), closure]
     name = b.bind(obj, f"{make}({', '.join(parts)})", hint=obj.__name__)
