@@ -60,6 +60,11 @@ class Capture:
         True,
         "what torch.compiler.is_compiling() answers to captured code; False: as in eager, for libraries that then compute otherwise",
     )
+    breaks_in_autocast: bool = option(
+        True,
+        "functions are cut inside blocks of autocast; if not, those that would be run eagerly, as for casts that blocks "
+        "of another dtype take",
+    )
     inline_depth: int = option(200, "calls inlined into one another at most", least=1)
 
 

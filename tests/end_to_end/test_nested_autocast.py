@@ -14,6 +14,8 @@ FOUND = [
     ("default", "f16", "buffer", "inside"),
     ("f16", "bf16", "parameter", "broken"),  # both operands are kept casts: the inner dtype counts for nothing
     ("bf16", "f16", "both", "cleared"),
+    ("bf16", "f16", "layer", "broken before"),  # the graph before the break left no casts
+    ("bf16", "f16", "layer", "in eager"),  # eager's cast of before the call is taken
 ]
 
 
@@ -36,3 +38,38 @@ def test_a_break_among_mixed_casts_is_an_event():
     with events.collect("fallback") as fallbacks:
         assert [one.dtype for one in pliant.compile(f)(torch.ones(2, 4))] == [torch.bfloat16] * 2
     assert "casts to several dtypes" in fallbacks[0].line
+
+
+def _broken_between(layer, first, second, x):
+    with torch.autocast("cpu", first):
+        a = layer(x)
+        pliant.graph_break()
+        with torch.autocast("cpu", second):
+            return a, layer.weight @ layer.weight
+
+
+def test_casts_that_compiled_code_did_not_keep_are_an_event_and_then_eagers():
+    f = pliant.compile(_broken_between)
+    given = (torch.nn.Linear(4, 4), torch.bfloat16, torch.float16, torch.ones(2, 4))
+    with events.collect("fallback") as fallbacks:
+        f(*given)
+        assert [one.dtype for one in f(*given)] == [torch.bfloat16] * 2
+    assert "autocast to a dtype in a block of another" in fallbacks[0].line
+    assert "casts that autocast keeps, at a graph break" in fallbacks[1].line
+
+
+def test_blocks_of_one_dtype_and_blocks_behind_one_another_are_cut():
+    @pliant.compile
+    def behind(layer, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            a = layer(x)
+        with torch.autocast("cpu", torch.float16):
+            pliant.graph_break()
+            return a, layer(x)
+
+    layer, x = torch.nn.Linear(4, 4), torch.ones(2, 4)
+    with events.collect("fallback") as fallbacks:
+        assert [one.dtype for one in behind(layer, x)] == [torch.bfloat16, torch.float16]
+        pliant.compile(_broken_between)(layer, torch.bfloat16, torch.bfloat16, x)
+    assert not fallbacks
+    pliant.reset()

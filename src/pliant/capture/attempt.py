@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from pliant import config
 from pliant.capture import carried
 from pliant.capture.bytecode.cfg import layouts
 from pliant.capture.bytecode.ops import FORMS, effect, operand_count
@@ -27,7 +28,7 @@ from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.endings import runs_code_at_end
 from pliant.capture.frame import Frame, Yielded
 from pliant.capture.generators import TracedGenerator, ends_noticed, kept_locals, started
-from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, StartAgain
+from pliant.capture.graph_breaks import CannotCapture, CastsMeet, GraphBreak, Raised, StartAgain
 from pliant.capture.roots import CallableRoot, ResumeRoot, Root, argument_sources
 from pliant.capture.settings import Settings
 from pliant.capture.standing_iterators import step, use_up
@@ -204,14 +205,23 @@ class _Attempt:
         frames = self.t.broken_frames
         if not frames or not frames[0].linked:
             raise CannotCapture(reason)
-        if self.t.casts.are_mixed:
-            mixed = f"casts to several dtypes that autocast keeps, at a graph break ({reason.detail})"
-            raise CannotCapture(BreakReason("mutated-global-state", mixed, reason.location))
+        self._check_casts(reason)
         innermost = frames[-1]
         clean = self.t.steps == innermost.steps_at_op and self.t.recorder.count == innermost.nodes_at_op
         operands = innermost.saved[len(innermost.saved) - effect(innermost.op)[0] :]
         clean = clean and not any(isinstance(v, Iterator) for v in operands)  # perhaps advanced
         return self._frames_to_split(reason, clean)
+
+    def _check_casts(self, reason: BreakReason) -> None:
+        """Refuse a break at which casts are lost that autocast keeps and code behind it may take."""
+        casts = self.t.casts
+        if casts.are_mixed:
+            mixed = f"casts to several dtypes that autocast keeps, at a graph break ({reason.detail})"
+            refused = CastsMeet if casts.meet_others else CannotCapture
+            raise refused(BreakReason("mutated-global-state", mixed, reason.location))
+        if casts.kept and not config.get().capture.breaks_in_autocast:
+            one = f"casts that autocast keeps, at a graph break ({reason.detail})"
+            raise CannotCapture(BreakReason("mutated-global-state", one, reason.location))
 
     def _frames_to_split(self, reason: BreakReason, clean: bool) -> Break | _Restart:
         """The frames that can be cut: from the outermost in, as long as each is all that an operation runs."""

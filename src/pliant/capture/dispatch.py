@@ -25,7 +25,7 @@ from pliant.capture.attempt import trace
 from pliant.capture.bytecode.resume import ResumePoint
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.entry import CallShape, Entry, EntryFunction, GraphCompiler, Symbolic, make_entry
-from pliant.capture.graph_breaks import KINDS, CannotCapture
+from pliant.capture.graph_breaks import KINDS, CannotCapture, CastsMeet
 from pliant.capture.noted import note_guards, note_symbols
 from pliant.capture.roots import CallableRoot, Root, argument_sources
 from pliant.capture.trace import Break, BreakReason, Trace
@@ -59,9 +59,10 @@ GuardFilter = Callable[[Sequence[Guard]], Sequence[bool]]
 
 @dataclass(slots=True)
 class Learnt:
-    """What the captures of one compilation found out about its backend."""
+    """What the captures of one compilation found out about its backend and its program."""
 
     wants_numbers: bool = False  # its code holds for the sizes and numbers that it is shown alone
+    casts_meet: bool = False  # autocast's casts before a graph break are taken behind it, in a block of another dtype
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,8 +81,9 @@ class Compilation:
 
     def options(self) -> config.Config:
         """The configuration of its captures."""
-        symbols = {"symbols": False} if self.learnt.wants_numbers else {}
-        return config.get().with_options({**self.overrides, **symbols})
+        found = {"symbols": False} if self.learnt.wants_numbers else {}
+        found |= {"breaks_in_autocast": False} if self.learnt.casts_meet else {}
+        return config.get().with_options({**self.overrides, **found})
 
 
 # (compilation, point, globals, name) -> the function that runs the rest of a frame
@@ -336,6 +338,8 @@ class Dispatcher:
             if self.compilation.fullgraph or not isinstance(error, DataDependentError):
                 raise
             self._fall_back(str(error), error.kind)  # a derivative needs values that the program does not
+        except CastsMeet as stop:
+            self._casts_meet(stop.reason)
         except CannotCapture as stop:
             self._cannot_capture(stop.reason)
         except Unsupported as stop:
@@ -488,6 +492,14 @@ class Dispatcher:
             return
         events.record("fallback", name=self.name, why=why, reason=reason.kind, where=where)
         self._count_failure(why)
+
+    def _casts_meet(self, reason: BreakReason) -> None:
+        """Compiled code of before may have cast what this call takes, and kept no cast: from now on it is not cut there."""
+        first, self.compilation.learnt.casts_meet = not self.compilation.learnt.casts_meet, True
+        for one in stance.everyone() if first else ():
+            if isinstance(one, Dispatcher) and one.compilation is self.compilation:
+                one.reset()
+        self._cannot_capture(reason)
 
     def _fall_back(self, why: str, kind: str) -> None:
         self.tell(why, kind)

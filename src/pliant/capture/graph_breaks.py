@@ -132,6 +132,10 @@ class CannotCapture(Exception):
         self.reason = reason
 
 
+class CastsMeet(CannotCapture):
+    """Autocast may take casts that it kept before the trace, of another dtype than its block's."""
+
+
 class Raised(Exception):
     """An exception of the traced program, on its way through the interpreter. `error` is the program's exception."""
 

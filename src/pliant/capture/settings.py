@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers import handles
 from pliant.capture.value_kinds import concrete
 
@@ -110,6 +111,7 @@ class Casts:
         self.kept: set[tuple[str, Any]] = set()
         if _nesting():
             self.note()
+        self.from_before = frozenset(self.kept)  # PyTorch has those that eager code made, compiled code leaves none
 
     def note(self) -> None:
         self.kept |= {(d, torch.get_autocast_dtype(d)) for d in ("cpu", "cuda") if torch.is_autocast_enabled(d)}
@@ -117,13 +119,19 @@ class Casts:
     def after(self, function: Callable[..., Any]) -> None:
         if function is torch.autocast_increment_nesting:
             self.note()
-        elif function is torch.clear_autocast_cache:
+        elif function is torch.clear_autocast_cache or function is torch.autocast_decrement_nesting and not _nesting():
             self.kept.clear()
+            self.from_before = frozenset()
 
     @property
     def are_mixed(self) -> bool:
         """Whether what is kept decides about dtypes: a graph break would lose it."""
         return len({device for device, _ in self.kept}) < len(self.kept)
+
+    @property
+    def meet_others(self) -> bool:
+        """Whether casts that were kept before the trace may decide about dtypes: the graph would not know them."""
+        return bool(self.from_before) and self.are_mixed
 
 
 def _recorded(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,6 +141,8 @@ def _recorded(function: Callable[..., Any]) -> Callable[..., Any]:
         t.recorder.count += 1
         result = function(*args, **kwargs)
         t.casts.after(function)
+        if t.casts.meet_others:
+            raise GraphBreak("mutated-global-state", "autocast to a dtype in a block of another")
         return result
 
     return handler
