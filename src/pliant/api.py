@@ -19,11 +19,13 @@ from pliant import config
 from pliant.backends import BACKENDS, UserBackend, graph_compiler, known_as, registered, registered_names
 from pliant.capture import markers, stance
 from pliant.capture.compiled_function import (
+    FUNCTIONS,
     CompiledObject,
     compile_in_place,
     compiled_callable,
     compiled_object,
     dispatcher_of,
+    forwarding_object,
     shares_all,
 )
 from pliant.capture.dispatch import Compilation, Dispatcher, is_capturing
@@ -104,9 +106,9 @@ def compile(
             why=f"a {type(fn).__name__} cannot be called",
             do="pass a function, a module or another callable",
         )
-    if shares_all(fn) and not isinstance(fn, type):
-        return compiled_object(fn, compilation)
-    return compiled_callable(fn, compilation)
+    if isinstance(fn, (*FUNCTIONS, type)):
+        return compiled_callable(fn, compilation)
+    return compiled_object(fn, compilation) if shares_all(fn) else forwarding_object(fn, compilation)
 
 
 def compile_(module: torch.nn.Module, **arguments: Any) -> torch.nn.Module:

@@ -3,6 +3,7 @@
 import copy
 import functools
 import gc
+import inspect
 import pickle
 import weakref
 
@@ -118,19 +119,71 @@ def test_attributes_of_an_object_are_the_originals():
 
 
 class Slotted:
-    __slots__ = ("__dict__", "factor")
+    __slots__ = ("__private", "factor")
 
     def __call__(self, x):
-        return x * self.factor
+        return x * self.factor + self.offset
+
+    @property
+    def offset(self):
+        return self.__private
+
+    @offset.setter
+    def offset(self, value):
+        self.__private = value
 
 
-def test_objects_that_hold_more_than_a_dictionary_are_called_through_a_function():
-    slotted = Slotted()
-    slotted.factor = 4
-    for original in (slotted, functools.partial(torch.mul, torch.tensor(4.0)), functools.lru_cache(lambda x: x * 4)):
-        assert not shares_all(original)
-        assert pliant.compile(original)(torch.ones(1)).item() == 4
-    assert not shares_all(Scale) and not shares_all(len) and shares_all(Scale(1))
+class SlottedBelow(Slotted):
+    __slots__ = ("__dict__", "again")
+
+
+class Mapping(dict):
+    def __call__(self, x):
+        return x * self.factor + len(self)
+
+
+@pytest.mark.parametrize("cls", [Slotted, SlottedBelow])
+def test_slots_are_the_originals(cls):
+    original, x = cls(), torch.ones(1)
+    original.factor, original.offset = 4, 1
+    compiled = pliant.compile(original)
+    assert isinstance(compiled, cls) and compiled(x).item() == 5
+    original.factor = 2
+    assert compiled.factor == 2 and compiled(x).item() == 3
+    compiled.offset = 7
+    assert original.offset == 7 and compiled(x).item() == 9
+    del compiled.factor
+    assert not hasattr(original, "factor") and not hasattr(compiled, "factor")
+    if cls is SlottedBelow:
+        compiled.other = compiled.again = 1
+        assert original.other == original.again == 1
+
+
+def test_objects_that_native_code_keeps_a_part_of_answer_for_themselves():
+    original, x = Mapping(a=1), torch.ones(1)
+    original.factor = 4
+    compiled = pliant.compile(original)
+    assert compiled(x).item() == 5
+    original.factor, original["b"] = 3, 2
+    assert (compiled.factor, len(compiled), list(compiled), compiled(x).item()) == (3, 2, ["a", "b"], 5)
+    compiled.factor = 6
+    del compiled["b"]
+    assert original.factor == 6 and original == {"a": 1} == compiled and compiled(x).item() == 7
+    assert copy.deepcopy(compiled)(x).item() == 7
+
+
+def test_partials_and_cached_functions_show_what_they_are_of():
+    cached = pliant.compile(functools.lru_cache(lambda self, x: x * 4))
+    partial = pliant.compile(functools.partial(cached, None))
+    assert partial(torch.ones(1)).item() == 4 and partial.func is cached and "partial" in repr(partial)
+    assert list(inspect.signature(partial).parameters) == ["x"] and cached.cache_info().currsize <= 1
+    holder = type("Holder", (), {"method": cached, "function": partial})()
+    assert holder.method(torch.ones(1)).item() == holder.function(torch.ones(1)).item() == 4
+
+
+def test_what_another_object_can_share():
+    assert shares_all(Slotted()) and shares_all(Scale(1)) and not shares_all(Scale)
+    assert not any(map(shares_all, (len, Mapping(), functools.partial(len), functools.lru_cache(len))))
 
 
 def test_the_variant_of_a_class_lives_as_long_as_its_objects():

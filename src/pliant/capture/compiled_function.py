@@ -168,6 +168,7 @@ def _class_for(cls: type) -> type:
             body["__del__"] = lambda self: None
         if issubclass(cls, torch.fx.GraphModule):  # it writes code into its class, which is to be the original's
             body["recompile"] = lambda self: self._orig_mod.recompile()
+        body.update((name, _OriginalsSlot(slot)) for base in cls.__mro__ for name, slot in _slots_of(base).items())
         made = types.new_class(cls.__name__, (CompiledObject, cls), {}, lambda ns: ns.update(body))
         _variants[cls] = weakref.ref(made)
     return made
@@ -177,33 +178,101 @@ def compiled_object(obj: Any, compilation: Compilation) -> Any:
     """An object that shares everything with the original and compiles its call."""
     cls = _class_for(type(obj))
     made: Any = object.__new__(cls)  # the class' own `__new__` may want arguments
-    object.__setattr__(made, "__dict__", obj.__dict__)
-    dispatcher = Dispatcher(CallableRoot(obj), obj, type(obj).__qualname__, location_of(obj), compilation)
+    if hasattr(obj, "__dict__"):
+        object.__setattr__(made, "__dict__", obj.__dict__)
+    return _compiling(made, obj, compilation)
+
+
+def _compiling(made: Any, obj: Any, compilation: Compilation) -> Any:
+    dispatcher = Dispatcher(CallableRoot(obj), obj, name_of(obj), location_of(obj), compilation)
     object.__setattr__(made, "_orig_mod", obj)
     object.__setattr__(made, "_pliant_dispatcher", dispatcher)
     return made
 
 
+# What a function is compiled to: it becomes a method where these do, and has its own attributes.
+FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType, types.WrapperDescriptorType)
+
 _HEAP_TYPE = 1 << 9  # a class made by a class statement
 
 
 def shares_all(obj: Any) -> bool:
-    """Whether another object can have all that this one has: its state is in its `__dict__`."""
-    if isinstance(obj, type) or not hasattr(obj, "__dict__"):
-        return False
-    return all(
-        base.__flags__ & _HEAP_TYPE and not any(map(_is_in_c, vars(base).items())) for base in type(obj).__mro__[:-1]
+    """Whether another object can have all that this one has: its state is in its `__dict__` and in slots."""
+    return not isinstance(obj, type) and all(
+        base.__flags__ & _HEAP_TYPE and not any(_is_in_c(base, *item) for item in vars(base).items())
+        for base in type(obj).__mro__[:-1]
     )
 
 
-def _is_in_c(item: tuple[str, Any]) -> bool:
-    """Whether it tells that objects of the class hold more than a `__dict__`: a slot, or making them is native code's."""
-    name, value = item
-    return (
-        isinstance(value, types.MemberDescriptorType)
-        or name == "__new__"
-        and isinstance(value, types.BuiltinMethodType)
-    )
+def _is_in_c(base: type, name: str, value: Any) -> bool:
+    """Whether it tells that objects of the class hold something of native code's, or are made by it."""
+    if isinstance(value, types.MemberDescriptorType):
+        return name not in _slots_of(base)
+    return name == "__new__" and isinstance(value, types.BuiltinMethodType)
+
+
+def _slots_of(cls: type) -> dict[str, types.MemberDescriptorType]:
+    """Those that the class statement asked for."""
+    members = vars(cls).items() if "__slots__" in vars(cls) else ()
+    return {name: member for name, member in members if isinstance(member, types.MemberDescriptorType)}
+
+
+class _OriginalsSlot:
+    """A slot of a compiled object is the original's."""
+
+    __slots__ = ("_slot",)
+
+    def __init__(self, slot: types.MemberDescriptorType) -> None:
+        self._slot = slot
+
+    def __get__(self, obj: Any, owner: type | None = None) -> Any:
+        return self if obj is None else self._slot.__get__(obj._orig_mod)
+
+    def __set__(self, obj: Any, value: Any) -> None:
+        self._slot.__set__(obj._orig_mod, value)
+
+    def __delete__(self, obj: Any) -> None:
+        self._slot.__delete__(obj._orig_mod)
+
+
+_KEPT = {name for name in dir(object) if name not in ("__repr__", "__str__", "__format__", "__eq__", "__hash__")}
+_KEPT |= {"__call__", "__class_getitem__", "__getattr__", "__set_name__"}
+
+
+def forwarding_object(obj: Any, compilation: Compilation) -> Any:
+    """An object that stands for one that native code keeps a part of (a `partial`, an instance of a dictionary's subclass):
+    it compiles its call, and whatever else is asked of it the original answers."""
+    cls = type(obj)
+    asked = {name: _asked(name) for name in dir(cls) if name[:2] == name[-2:] == "__" and name not in _KEPT}
+    body: dict[str, Any] = {name: method for name, method in asked.items() if callable(getattr(cls, name, None))}
+    body |= {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+    if hasattr(cls, "__get__"):  # a function in a class is its method
+        body["__get__"] = lambda self, it, owner=None: self if it is None else types.MethodType(self, it)
+    made = type(cls.__name__, (_Forwarding,), body)()
+    return _compiling(made, obj, compilation)
+
+
+def _asked(name: str) -> Callable[..., Any]:
+    return lambda self, *args: getattr(self._orig_mod, name)(*args)
+
+
+class _Forwarding(CompiledObject):
+    """Every attribute is the original's."""
+
+    __slots__ = ("__weakref__", *_SLOTS)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._orig_mod, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._orig_mod, name)
+
+    @property
+    def __wrapped__(self) -> Any:
+        return self._orig_mod
 
 
 def compile_in_place(module: torch.nn.Module, compilation: Compilation) -> None:
