@@ -107,18 +107,30 @@ def _mergeable(expressions: dict[Expr, None], a: Axis, b: Axis) -> bool:
     return True
 
 
+def weighted_accesses(kernel: Kernel) -> list[tuple[Expr, int]]:
+    """The indices of loads and stores of memory, with their weights."""
+    return [(e, w) for e, w in index_expressions(kernel) if w]
+
+
+def order_axes(kernel: Kernel, weighted: list[tuple[Expr, int]]) -> tuple[list[Axis], Axis | None]:
+    """The axes from the outside in, and the one along which memory is best read and written."""
+    axes = sorted(kernel.axes, key=lambda a: -_largest_stride(weighted, a))
+    if not axes:
+        return axes, None
+    # accesses of the outer loops alone are few beside those of the inner ones
+    frequent = [(e, w) for e, w in weighted if not kernel.reduced or not kernel.reduced.isdisjoint(e.free)]
+    return axes, max(axes, key=lambda a: (_score(frequent, a), axes.index(a)))
+
+
 def plan_loops(kernel: Kernel) -> LoopPlan:
     """The loops of a kernel."""
     if any(accumulates(m.loops) for m in kernel.members):
         return _ordered(kernel)
     kernel = merged(kernel)
-    weighted = [(e, w) for e, w in index_expressions(kernel) if w]
-    axes = sorted(kernel.axes, key=lambda a: -_largest_stride(weighted, a))
-    if not axes:
+    weighted = weighted_accesses(kernel)
+    axes, vector = order_axes(kernel, weighted)
+    if vector is None:
         return LoopPlan("points", kernel, None, [], [])
-    # accesses of the outer loops alone are few beside those of the inner ones
-    frequent = [(e, w) for e, w in weighted if not kernel.reduced or not kernel.reduced.isdisjoint(e.free)]
-    vector = max(axes, key=lambda a: (_score(frequent, a), axes.index(a)))
     if not kernel.reduced:
         return _points(kernel, axes, vector, weighted)
     target = kernel.target

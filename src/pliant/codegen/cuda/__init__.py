@@ -1,4 +1,6 @@
-"""Kernels as CUDA C, and the native entries that launch them.
+"""Kernels as CUDA C, and the table from which a native function launches them.
 
-kernel_text (what a kernel is to the entry), entry (what is launched with which arguments).
+kernel_text (what a kernel is to the entry); writer (a kernel's text), plan (which threads take which points),
+device_writer (all kernels), reducing (those that reduce), statements (accesses to memory), prelude (CUDA C snippets);
+entry (the host's side).
 """

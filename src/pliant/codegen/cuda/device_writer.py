@@ -1,0 +1,190 @@
+"""Write what a thread does in kernels without reductions, and what all kernels need: text, values, loops.
+
+In:     a `DevicePlan`.
+Out:    lines of CUDA C in `lines`; names of buffers and sizes in `names`.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from pliant.codegen.cuda.plan import DevicePlan
+from pliant.codegen.cuda.statements import DeviceStatements, Tile
+from pliant.codegen.expressions import MEMORY_TYPES, Names, cast_text
+from pliant.ir.loops import Axis, Buffer, Pointwise
+from pliant.ir.scalar import Load
+from pliant.schedule.kernel import Member
+from pliant.symbolic.expr import Symbol
+
+NARROW_FLOATS = (torch.bfloat16, torch.float16)
+
+
+class DeviceWriter:
+    """Text, loops and values of one kernel; a subclass writes reductions."""
+
+    def __init__(self, plan: DevicePlan) -> None:
+        self.plan, self.kernel = plan, plan.kernel
+        self.integer = "int" if plan.narrow else "int64_t"
+        self.names = Names()
+        self.lines: list[str] = []
+        self.depth = 1
+        self.counter = [0]
+        self.writers = {m.loops.out: m for m in self.kernel.members}
+        self.order = {id(m): k for k, m in enumerate(self.kernel.members)}
+        self.known: dict[Buffer, str] = {}
+        self.open: DeviceStatements | None = None
+        for k, axis in enumerate([*plan.outer, *plan.inner]):
+            self.names.symbols[axis.symbol] = f"i{k}"
+        self.start = Symbol("start")
+        if plan.vector is not None:
+            self.names.symbols[self.start] = self.names.symbols[plan.vector.symbol] + "b"
+
+    def write(self) -> None:
+        """The kernel's body: one group of neighbouring points a thread."""
+        self._find_item("threadIdx.x", early=True)
+        self._decompose("item", self.plan.outer)
+        s = self._statements(self._tile())
+        for m in self.kernel.members:
+            self._run(m, s)
+        self._emit(s)
+
+    # -- text ------------------------------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " * self.depth + text)
+
+    def begin(self, text: str) -> None:
+        self.line(text + " {")
+        self.depth += 1
+
+    def end(self) -> None:
+        self.depth -= 1
+        self.line("}")
+
+    def _count(self, axes: list[Axis]) -> str:
+        """Groups of elements in a nest of loops."""
+        count = self.plan.count(axes)
+        return self.names.text(count if count.as_int() is not None else self.names.number(count))
+
+    # -- threads -----------------------------------------------------------------------------------------------------
+
+    def _find_item(self, within: str, *, early: bool) -> None:
+        """The outer point of this thread; `early`: those behind the last one end here."""
+        items = self.plan.items
+        first = f"({self.integer})blockIdx.x" + (f" * {items} + {within}" if items > 1 else "")
+        count = self._count(self.plan.outer)
+        if early:
+            self.line(f"const {self.integer} item = {first};")
+            if items > 1:
+                self.line(f"if (item >= {count}) return;")
+            return
+        self.line(f"const bool live = {first} < {count};")
+        self.line(f"const {self.integer} item = live ? {first} : 0;")
+
+    def _decompose(self, flat: str, axes: list[Axis]) -> None:
+        """Each axis's place from the number of a group of elements."""
+        rest = flat
+        for k in range(len(axes) - 1, -1, -1):
+            axis = axes[k]
+            name = self.names.symbols[axis.symbol]
+            groups = self.plan.groups(axis)
+            count = self.names.text(groups) if groups.as_int() != 0 else "1"
+            item = rest if k == 0 else f"{rest} % ({count})"
+            if axis is self.plan.vector and self.plan.width > 1:
+                self.line(f"const {self.integer} {name}b = ({item}) * {self.plan.width};")
+                if not self.plan.whole:
+                    extent = self.names.text(axis.extent)
+                    self.line(f"const int cnt = (int)p_min({extent} - {name}b, {self.plan.width});")
+            else:
+                self.line(f"const {self.integer} {name} = {item};")
+            if k > 0:
+                self.line(f"const {self.integer} q{name} = {rest} / ({count});")
+                rest = f"q{name}"
+
+    def _tile(self, slot: str = "u") -> Tile | None:
+        if self.plan.width == 1 or self.plan.vector is None:
+            return None
+        return Tile(self.plan.vector, self.start, self.plan.width, self.plan.whole, slot)
+
+    # -- statements ----------------------------------------------------------------------------------------------------
+
+    def _statements(self, tile: Tile | None) -> DeviceStatements:
+        self.known = {}
+        self.open = DeviceStatements(self.names, tile, self.kernel.axes, self._resolve, self.counter)
+        return self.open
+
+    def _emit(self, s: DeviceStatements) -> None:
+        """Write the statements of a group of points."""
+        for text in s.before:
+            self.line(text)
+        if s.tile is None:
+            for text in s.body:
+                self.line(text)
+            return
+        if s.body:
+            self._each(s.tile, s.body)
+        for text in s.after:
+            self.line(text)
+
+    def _each(self, tile: Tile, body: list[str]) -> None:
+        name = self.names.symbols[tile.axis.symbol]
+        self.line("#pragma unroll")
+        self.begin(f"for (int u = 0; u < {tile.width}; u++)" + ("" if tile.whole else " if (u < cnt)"))
+        self.line(f"const {self.integer} {name} = {name}b + u;")
+        for text in body:
+            self.line(text)
+        self.end()
+
+    # -- values ----------------------------------------------------------------------------------------------------
+
+    def _resolve(self, load: Load, member: Member) -> str | None:
+        """The name of a value that the kernel computed, or None if it is read from memory."""
+        writer = self.writers.get(load.buffer)
+        if writer is None or self.order[id(writer)] >= self.order[id(member)]:
+            return None
+        known = self.known.get(load.buffer)
+        if known is not None:
+            return known
+        kept = self._kept(load.buffer)
+        if kept is not None:
+            return kept
+        if load.buffer in self.kernel.stored:
+            return None
+        assert self.open is not None
+        value = self.known[load.buffer] = self.open.value(writer.loops.value, writer)
+        return value
+
+    def _kept(self, buffer: Buffer) -> str | None:
+        """A value that an earlier pass left in a register."""
+        return None
+
+    def _run(self, m: Member, s: DeviceStatements) -> None:
+        """Statements of a pointwise member."""
+        assert isinstance(m.loops, Pointwise)
+        value = s.value(m.loops.value, m)
+        if m.loops.accumulate is not None:
+            self._scatter(m, m.loops, value, s)
+            return
+        self.known[m.loops.out] = value
+        if m.loops.out in self.kernel.stored:
+            s.store(m.loops.out, m.loops.index, m.loops.indirect, m, value)
+
+    def _scatter(self, m: Member, loops: Pointwise, value: str, s: DeviceStatements) -> None:
+        """Add to (or compare with) an element that other threads may write too."""
+        dtype = loops.out.dtype
+        at = f"{self.names.buffer(loops.out)} + ({s.index(loops.index, loops.indirect, m)})"
+        s.body.append(scatter_text(loops.accumulate or "sum", dtype, at, value))
+
+
+def scatter_text(how: str, dtype: torch.dtype, at: str, value: str) -> str:
+    """A statement that combines `value` with what memory holds."""
+    ctype = MEMORY_TYPES[dtype]
+    if how == "sum" and dtype not in NARROW_FLOATS and dtype is not torch.bool:
+        return f"p_add({at}, ({ctype}){value});"
+    old, new = (cast_text(x, dtype, torch.float32) if dtype in NARROW_FLOATS else x for x in ("old", value))
+    if how == "sum":
+        text = f"{old} | {new}" if dtype is torch.bool else cast_text(f"({old} + {new})", torch.float32, dtype)
+    else:
+        nan = f"{new} != {new} || " if dtype.is_floating_point else ""
+        text = f"{nan}{new} {'>' if how == 'max' else '<'} {old} ? ({ctype}){value} : old"
+    return f"p_swap({at}, [=]({ctype} old) {{ return ({ctype})({text}); }});"

@@ -1,0 +1,205 @@
+"""Choose how the threads of a grid share a kernel's points.
+
+In:     a `Kernel` of the schedule, a `Target`.
+Out:    a `DevicePlan`: which axes a thread or a group of threads takes, how many elements at a time.
+Holds:  the choice affects speed only.
+
+    points   no reduction: each thread takes `width` neighbouring points
+    rows     the vectorized axis is reduced: `group` threads side by side share one outer point
+    columns  the vectorized axis is an outer one: `items` neighbouring threads take `width` columns each, and `group`
+             such rows of threads share the reduced points
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pliant.codegen.loops import index_expressions, merged, order_axes, step_along, weighted_accesses
+from pliant.codegen.vector_passes import cost_of
+from pliant.ir.loops import Axis, Buffer, Reduction
+from pliant.schedule.fuse import total
+from pliant.schedule.kernel import Kernel, Member, loads_of
+from pliant.symbolic.bounds import ALL, Interval, bounds
+from pliant.symbolic.expr import ONE, Expr, Symbol
+from pliant.targets.target import Target
+
+POINT_THREADS = 256
+RECOMPUTE = 10  # values cheaper than this are computed again in each pass
+KEPT_BYTES = 128  # of a row's values a thread, kept in registers between passes
+LONGEST_GROUP = 1024
+SHARED_VALUES = 2048  # partial results that a block of columns combines
+WIDEST = 8  # elements that a thread takes at a time
+
+
+@dataclass(slots=True)
+class DevicePlan:
+    """outer, inner: loops from the outside in, the vectorized one last. whole: its extent is a multiple of `width`.
+
+    group: threads that share an outer point. items: outer points (of `width` columns) a block. steps: turns of the loop over
+    a row's groups of elements, where it is written out and values stay in registers; 0: it is a loop.
+    """
+
+    kind: str
+    kernel: Kernel
+    vector: Axis | None
+    outer: list[Axis]
+    inner: list[Axis]
+    width: int
+    group: int
+    items: int
+    steps: int
+    narrow: bool
+
+    @property
+    def threads(self) -> int:
+        return self.group * self.items
+
+    @property
+    def whole(self) -> bool:
+        extent = self.vector.extent.as_int() if self.vector else 1
+        return extent is not None and extent % self.width == 0
+
+    def groups(self, axis: Axis) -> Expr:
+        """How many groups of `width` elements an axis has."""
+        if axis is not self.vector or self.width == 1:
+            return axis.extent
+        return axis.extent // self.width if self.whole else (axis.extent + (self.width - 1)) // self.width
+
+    def count(self, axes: list[Axis]) -> Expr:
+        """Groups of elements in a nest of loops."""
+        result: Expr = ONE
+        for axis in axes:
+            result = result * self.groups(axis)
+        return result
+
+
+def plan_device(kernel: Kernel, target: Target) -> DevicePlan:
+    """How the grid runs a kernel."""
+    kernel = merged(kernel)
+    weighted = weighted_accesses(kernel)
+    axes, vector = order_axes(kernel, weighted)
+    outer = _vector_last([a for a in axes if a.symbol not in kernel.reduced], vector)
+    inner = _vector_last([a for a in axes if a.symbol in kernel.reduced], vector)
+    narrow = target.narrow_index and _fits_int32(kernel)
+    width = _width(kernel, weighted, axes, vector)
+    plan = DevicePlan("points", kernel, vector, outer, inner, width, 1, POINT_THREADS, 0, narrow)
+    if inner and vector in inner:
+        _plan_rows(plan, target)
+    elif inner:
+        _plan_columns(plan, target)
+    return plan
+
+
+def _vector_last(axes: list[Axis], vector: Axis | None) -> list[Axis]:
+    return [a for a in axes if a is not vector] + [a for a in axes if a is vector]
+
+
+def _width(kernel: Kernel, weighted: list[tuple[Expr, int]], axes: list[Axis], vector: Axis | None) -> int:
+    """Elements that a thread takes at a time along the vectorized axis: up to 16 bytes of the narrowest type."""
+    if vector is None:
+        return 1
+    sizes = [size for e, size in _accesses(kernel) if step_along(e, vector) == 1]
+    if not sizes:
+        return 1
+    widest = 16 if max(sizes) == 1 else WIDEST
+    width = min(widest, 16 // min(sizes))
+    extent = vector.extent.as_int()
+    if extent is None:
+        return width
+    alone = len(axes) == 1 and extent >= 64 * width
+    while width > 1 and (extent % width and not alone or extent < width):
+        width //= 2
+    return width
+
+
+def _accesses(kernel: Kernel) -> Iterator[tuple[Expr, int]]:
+    """Indices of loads and stores of memory with the sizes of their elements."""
+    own = {m.loops.out for m in kernel.members} - kernel.stored
+    for m in kernel.members:
+        if m.loops.out in kernel.stored:
+            yield m.store_index, m.loops.out.dtype.itemsize
+        for load in loads_of(m.loops):
+            if load.buffer not in own:
+                yield m.at(load.index), load.dtype.itemsize
+
+
+def _plan_rows(plan: DevicePlan, target: Target) -> None:
+    """Threads for a row: few for short ones, so that several rows fill a warp; a block for long ones."""
+    plan.kind = "rows"
+    groups = plan.count(plan.inner).as_int()
+    if groups is None:
+        plan.group = 256
+    elif groups <= 128:
+        plan.group = min(32, _power(groups))
+    else:
+        plan.group = min(LONGEST_GROUP, max(64, _power((groups + 7) // 8)))
+    plan.items = 128 // plan.group if plan.group <= target.lanes else 1
+    if groups is not None and (groups + plan.group - 1) // plan.group * plan.width * _kept_size(plan) <= KEPT_BYTES:
+        plan.steps = max(1, (groups + plan.group - 1) // plan.group)
+
+
+def _kept_size(plan: DevicePlan) -> int:
+    """Bytes of one point of a row that are kept, if the row is."""
+    found = {}
+    for m in plan.kernel.members:
+        if m.inner:
+            found.update({(x.buffer, m.at(x.index)): x.dtype.itemsize for x in loads_of(m.loops) if not x.indirect})
+    return sum(found.values()) + sum(m.loops.out.dtype.itemsize for m in kept_values(plan.kernel)) or 1
+
+
+def kept_values(kernel: Kernel) -> list[Member]:
+    """Members whose values later passes read, and which cost more to compute again than to keep."""
+    costs: dict[Buffer, int] = {}
+    found = []
+    for m in kernel.members:
+        out = m.loops.out
+        if not m.inner or isinstance(m.loops, Reduction):
+            continue
+        costs[out] = cost_of(m) + sum(costs.get(x.buffer, 0) for x in loads_of(m.loops))
+        readers = (o for o in kernel.members if o.inner and o.phase > m.phase)
+        if (costs[out] >= RECOMPUTE or out in kernel.stored) and any(
+            out is x.buffer for o in readers for x in loads_of(o.loops)
+        ):
+            found.append(m)
+            costs[out] = 0
+    return found
+
+
+def _plan_columns(plan: DevicePlan, target: Target) -> None:
+    plan.kind = "columns"
+    points = plan.count(plan.outer).as_int()
+    rows = total(plan.inner).as_int()
+    plan.items = 32 if points is None else min(32, _power(max(points, 1)))
+    most = 8 if rows is None else max(1, _power(rows // 4 + 1) // 2)
+    if points is not None and points > target.units * 2048:
+        most = min(most, 4)
+    plan.group = max(1, min(most, SHARED_VALUES // plan.width // plan.items))
+    while plan.threads < 64 and (points is None or plan.items < points):
+        plan.items *= 2
+
+
+def _power(n: int) -> int:
+    """The least power of two that is not below `n`."""
+    return 1 << max(0, (n - 1).bit_length())
+
+
+def _fits_int32(kernel: Kernel) -> bool:
+    """Whether every index and loop counter is below 2**31, looked-up parts aside: those are 64 bits wide."""
+    extents = {a.symbol: a.extent.as_int() for a in kernel.axes}
+    points = total(kernel.axes).as_int()
+    if points is None or points >= 2**30:
+        return False
+
+    def known(s: Expr) -> Interval | None:
+        if not isinstance(s, Symbol):
+            return None
+        extent = extents.get(s)
+        return Interval(0, extent) if extent is not None else Interval(0, 0) if s.name.startswith("u") else ALL
+
+    for e, _ in index_expressions(kernel):
+        if e.kind is int:
+            found = bounds(e, known)
+            if found.lo <= -(2**30) or found.hi >= 2**30:
+                return False
+    return True

@@ -1,0 +1,201 @@
+"""CUDA C snippets that generated kernels use, each written out only where it is used.
+
+In:     the text of a kernel.
+Out:    `text_for(body)`: the snippets and what they need, in order. No header is included: NVRTC has none at hand.
+Holds:  float functions are CUDA's own accurate ones, as eager's kernels use them; kernels are built without fast math and
+        without contraction of products and sums, so that they round as eager's separate kernels do.
+        Wide accesses to memory check the alignment of their address when they run: views may begin anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pliant.codegen.prelude import SNIPPETS as C_SNIPPETS
+
+OPTIONS = ("--fmad=false", "--std=c++17")
+
+BASE = """\
+typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;
+typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+#define _Bool bool
+#define P_INLINE static __device__ __forceinline__
+#define INT64_C(x) x##ll
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
+"""
+
+_FLOAT_FUNCTIONS = "exp exp2 expm1 log log2 log10 log1p pow sin cos tanh erf"
+
+
+def _renamed(name: str) -> str:
+    args = ("float x, float y", "x, y") if name == "pow" else ("float x", "x")
+    return f"P_INLINE float p_{name}f({args[0]}) {{ return {name}f({args[1]}); }}\n"
+
+
+SNIPPETS: dict[str, str] = {
+    "p_integers": """\
+template <class A, class B> P_INLINE auto p_floordiv(A a, B b) -> decltype(a / b) {
+  return a / b - ((a % b != 0) & ((a < 0) != (b < 0)));
+}
+template <class A, class B> P_INLINE auto p_mod(A a, B b) -> decltype(a % b) {
+  return a % b + ((a % b != 0) & ((a % b < 0) != (b < 0)) ? b : 0);
+}
+template <class A, class B> P_INLINE auto p_min(A a, B b) -> decltype(a + b) { return b < a ? b : a; }
+template <class A, class B> P_INLINE auto p_max(A a, B b) -> decltype(a + b) { return b > a ? b : a; }
+P_INLINE int64_t p_pow(int64_t a, int64_t b) {
+  int64_t r = 1;
+  for (; b > 0; b >>= 1, a *= a) if (b & 1) r *= a;
+  return r;
+}
+""",
+    "p_signbit": """\
+P_INLINE bool p_signbit(float x) { return __float_as_int(x) < 0; }
+P_INLINE bool p_signbit(double x) { return __double_as_longlong(x) < 0; }
+""",
+    **{f"p_{name}f": _renamed(name) for name in _FLOAT_FUNCTIONS.split()},
+    "p_sigmoidf": "P_INLINE float p_sigmoidf(float x) { return 1.0f / (1.0f + expf(-x)); }\n",
+    **{
+        name: C_SNIPPETS[name]
+        for name in "p_floordivf p_floordiv_d p_remainderf p_remainder_d p_fmod p_fmin p_fmax p_sigmoid_d".split()
+    },
+    "p_check_index": """\
+P_INLINE int64_t p_check_index(int64_t i, int64_t n) {
+  const int64_t j = i < 0 ? i + n : i;
+  if ((uint64_t)j >= (uint64_t)n) __trap();
+  return j;
+}
+""",
+    "p_f16": """\
+P_INLINE float p_from_f16(uint16_t x) { float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x)); return r; }
+P_INLINE uint16_t p_to_f16(float x) { uint16_t r; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x)); return r; }
+""",
+    "p_bf16": """\
+P_INLINE float p_from_bf16(uint16_t x) { return __uint_as_float((uint32_t)x << 16); }
+P_INLINE uint16_t p_to_bf16(float x) { uint16_t r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x)); return r; }
+""",
+    # Elements side by side: in the widest pieces that their address allows. The branch is the same for a whole warp
+    # wherever rows begin alike.
+    "p_pieces": """\
+template <int BYTES> struct p_piece { typedef uint4 type; };
+template <> struct p_piece<8> { typedef uint2 type; };
+template <> struct p_piece<4> { typedef uint32_t type; };
+template <> struct p_piece<2> { typedef uint16_t type; };
+template <> struct p_piece<1> { typedef uint8_t type; };
+""",
+    "p_load": """\
+template <int N, class T> P_INLINE void p_load(T* to, const T* from) {
+  typedef typename p_piece<N * sizeof(T) < 16 ? N * sizeof(T) : 16>::type P;
+  if ((uint64_t)from % sizeof(P) == 0) {
+#pragma unroll
+    for (int k = 0; k < N * sizeof(T) / sizeof(P); k++) ((P*)to)[k] = ((const P*)from)[k];
+  } else {
+#pragma unroll
+    for (int k = 0; k < N; k++) to[k] = from[k];
+  }
+}
+template <int N, class T> P_INLINE void p_load(T* to, const T* from, int64_t count) {
+  if (count >= N) return p_load<N>(to, from);
+#pragma unroll
+  for (int k = 0; k < N; k++) to[k] = k < count ? from[k] : (T)0;
+}
+""",
+    "p_store": """\
+template <int N, class T> P_INLINE void p_store(T* to, const T* from) {
+  typedef typename p_piece<N * sizeof(T) < 16 ? N * sizeof(T) : 16>::type P;
+  if ((uint64_t)to % sizeof(P) == 0) {
+#pragma unroll
+    for (int k = 0; k < N * sizeof(T) / sizeof(P); k++) ((P*)to)[k] = ((const P*)from)[k];
+  } else {
+#pragma unroll
+    for (int k = 0; k < N; k++) to[k] = from[k];
+  }
+}
+template <int N, class T> P_INLINE void p_store(T* to, const T* from, int64_t count) {
+  if (count >= N) return p_store<N>(to, from);
+#pragma unroll
+  for (int k = 0; k < N; k++) if (k < count) to[k] = from[k];
+}
+""",
+    "p_lanes": """\
+template <int G> P_INLINE uint32_t p_lanes() {
+  return G >= 32 ? 0xffffffffu : ((1u << (G & 31)) - 1) << (threadIdx.x & 31 & ~(G - 1));
+}
+""",
+    "p_shuffle": """\
+template <int G, class T> P_INLINE T p_shuffle(T x, int o) {
+  return (T)__shfl_xor_sync(p_lanes<G>(), x, o);
+}
+""",
+    # Scatters. Types that the hardware does not add go by compare and swap, 16-bit ones on their own halfword.
+    "p_swap": """\
+template <int BYTES> struct p_word { typedef unsigned short type; };
+template <> struct p_word<4> { typedef unsigned int type; };
+template <> struct p_word<8> { typedef unsigned long long type; };
+template <class T, class F> P_INLINE void p_swap(T* at, F next) {
+  typedef typename p_word<sizeof(T)>::type W;
+  W seen = *(volatile W*)at;
+  while (true) {
+    T old; *(W*)&old = seen;
+    const T now = next(old);
+    const W was = atomicCAS((W*)at, seen, *(const W*)&now);
+    if (was == seen) return;
+    seen = was;
+  }
+}
+template <class F> P_INLINE void p_swap_byte(uint8_t* at, F next) {
+  uint32_t* const word = (uint32_t*)((uint64_t)at & ~(uint64_t)3);
+  const int shift = 8 * (int)((uint64_t)at & 3);
+  uint32_t seen = *(volatile uint32_t*)word;
+  while (true) {
+    const uint32_t now = (seen & ~(255u << shift)) | ((uint32_t)(uint8_t)next((uint8_t)(seen >> shift)) << shift);
+    const uint32_t was = atomicCAS(word, seen, now);
+    if (was == seen) return;
+    seen = was;
+  }
+}
+template <class F> P_INLINE void p_swap(uint8_t* at, F next) { p_swap_byte(at, next); }
+template <class F> P_INLINE void p_swap(int8_t* at, F next) {
+  p_swap_byte((uint8_t*)at, [=](uint8_t x) { return (uint8_t)next((int8_t)x); });
+}
+""",
+    "p_add": """\
+P_INLINE void p_add(float* at, float x) { atomicAdd(at, x); }
+P_INLINE void p_add(double* at, double x) { atomicAdd(at, x); }
+P_INLINE void p_add(int32_t* at, int32_t x) { atomicAdd(at, x); }
+P_INLINE void p_add(uint32_t* at, uint32_t x) { atomicAdd(at, x); }
+P_INLINE void p_add(int64_t* at, int64_t x) { atomicAdd((unsigned long long*)at, (unsigned long long)x); }
+P_INLINE void p_add(uint64_t* at, uint64_t x) { atomicAdd((unsigned long long*)at, (unsigned long long)x); }
+template <class T> P_INLINE void p_add(T* at, T x) { p_swap(at, [=](T old) { return (T)(old + x); }); }
+""",
+}
+
+_MENTION = re.compile(r"\bp_\w+")
+_INTEGERS = frozenset("p_floordiv p_mod p_min p_max p_pow".split())
+_PROVIDES = {
+    **dict.fromkeys(_INTEGERS, "p_integers"),
+    "p_from_bf16": "p_bf16", "p_to_bf16": "p_bf16", "p_from_f16": "p_f16", "p_to_f16": "p_f16", "p_piece": "p_pieces",
+}  # fmt: skip
+_ORDER = {name: k for k, name in enumerate(["p_integers", "p_pieces", "p_swap", *SNIPPETS])}
+
+
+def text_for(body: str, replaced: Mapping[str, str] = {}) -> str:
+    """The prelude that `body` needs; `replaced`: snippets to use in place of those of the table."""
+    wanted: set[str] = set()
+    _collect(body, wanted)
+    found = "".join(replaced.get(n) or SNIPPETS[n] for n in sorted(wanted, key=_ORDER.__getitem__))
+    signs = "#define signbit p_signbit\n" if "signbit(" in body else ""
+    return BASE + found + signs
+
+
+def _collect(text: str, wanted: set[str]) -> None:
+    names = _MENTION.findall(text)
+    if "signbit(" in text:
+        names.append("p_signbit")
+    for name in dict.fromkeys(names):
+        name = _PROVIDES.get(name, name)
+        if name in SNIPPETS and name not in wanted:
+            wanted.add(name)
+            _collect(SNIPPETS[name], wanted)

@@ -1,0 +1,121 @@
+"""Statements of a thread: what `expressions.py` prints, with neighbouring elements read and written in wide pieces.
+
+In:     scalars of a kernel's members; the number of neighbouring points that a thread takes.
+Out:    `before` (what these points share, and wide loads), `body` (one point, number `u` of them), `after` (wide stores).
+Holds:  with one point at a time there is no `u`, and every access is a plain one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from pliant.codegen.expressions import MEMORY_TYPES, Names, Resolve, Statements
+from pliant.ir.loops import Axis, Buffer
+from pliant.ir.scalar import Load, Scalar
+from pliant.schedule.kernel import Member
+from pliant.symbolic.expr import ONE, Expr, Symbol
+from pliant.symbolic.traverse import linear_coefficient, substitute
+
+Keep = Callable[[Load, Expr], "str | None"]  # the array that holds a load's elements for the whole row
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Neighbouring points of one thread: the vectorized axis, the symbol of the first, how many, whether all exist.
+
+    slot: where a value of point `u` lies in an array that keeps those of a row.
+    """
+
+    axis: Axis
+    start: Symbol
+    width: int
+    whole: bool
+    slot: str = "u"
+
+    @property
+    def limit(self) -> str:
+        return "" if self.whole else ", cnt"
+
+
+class DeviceStatements(Statements):
+    """Statements of one thread; `tile` is None where it takes one point at a time."""
+
+    def __init__(
+        self,
+        names: Names,
+        tile: Tile | None,
+        axes: list[Axis],
+        resolve: Resolve,
+        counter: list[int],
+        keep: Keep = lambda load, e: None,
+    ) -> None:
+        super().__init__(names, tile.axis.symbol if tile else None, axes, resolve, counter)
+        self.tile, self.keep = tile, keep
+        self.after: list[str] = []
+        self.arrays: dict[tuple[Buffer, str], str] = {}
+
+    def _load(self, x: Load, member: Member) -> str:
+        known = self.resolve(x, member)
+        if known is not None:
+            return known
+        e = member.at(x.index)
+        kept = self.keep(x, e) if not x.indirect else None
+        if kept is not None:
+            element = f"{kept}[{self.tile.slot if self.tile else 'k'}]"
+        elif self.tile is not None and linear_coefficient(e, self.tile.axis.symbol) is ONE:
+            self.index(x.index, x.indirect, member)  # looks up first
+            if any(self.indirect_names.get(s) in self.varying for s in e.free):
+                return super()._load(x, member)
+            element = f"{self._wide(x, e)}[u]"
+        else:
+            return super()._load(x, member)
+        text = f"({element} != 0)" if x.dtype is torch.bool else element
+        return self.define(text, x.dtype, True)
+
+    def _wide(self, x: Load, e: Expr) -> str:
+        """The array that the elements of all points were loaded to."""
+        assert self.tile is not None
+        start = self.names.text(substitute(e, {self.tile.axis.symbol: self.tile.start}), self.indirect_names)
+        key = (x.buffer, start)
+        found = self.arrays.get(key)
+        if found is None:
+            found = self.arrays[key] = f"v{self._next()}"
+            source = f"{self.names.buffer(x.buffer)} + ({start})"
+            self.before += [
+                f"alignas(16) {MEMORY_TYPES[x.dtype]} {found}[{self.tile.width}];",
+                f"p_load<{self.tile.width}>({found}, {source}{self.tile.limit});",
+            ]
+        return found
+
+    def _next(self) -> int:
+        self.counter[0] += 1
+        return self.counter[0] - 1
+
+    def store(
+        self, buffer: Buffer, e: Expr, indirect: tuple[tuple[Symbol, Scalar], ...], member: Member, value: str
+    ) -> None:
+        """Write a value to memory; `e` is the store index of the member itself."""
+        index = self.index(e, indirect, member)
+        place = member.at(e)
+        name = self.names.buffer(buffer)
+        wide = self.tile is not None and linear_coefficient(place, self.tile.axis.symbol) is ONE
+        if self.tile is None or not wide or any(self.indirect_names.get(s) in self.varying for s in place.free):
+            self.body.append(f"{name}[{index}] = {value};")
+            return
+        start = self.names.text(substitute(place, {self.tile.axis.symbol: self.tile.start}), self.indirect_names)
+        array = f"s{self._next()}"
+        self.before.append(f"alignas(16) {MEMORY_TYPES[buffer.dtype]} {array}[{self.tile.width}];")
+        self.body.append(f"{array}[u] = {value};")
+        self.after.append(f"p_store<{self.tile.width}>({name} + ({start}), {array}{self.tile.limit});")
+
+    def index(self, e: Expr, indirect: tuple[tuple[Symbol, Scalar], ...], member: Member) -> str:
+        """Looked-up symbols are 64 bits wide, so that what is computed from them is."""
+        for s, looked_up in indirect:
+            text = self.value(looked_up, member)
+            if looked_up.dtype is not torch.int64 or not text.isidentifier():
+                text = self.define(f"(int64_t){text}", torch.int64, text in self.varying)
+            self.indirect_names[s] = text
+        return self.names.text(member.at(e), self.indirect_names)

@@ -1,0 +1,54 @@
+"""Write a kernel as CUDA C.
+
+In:     a `Kernel` of the schedule, a `Target`.
+Out:    `DeviceKernel`.
+Holds:  equal kernels (equal up to the names of buffers, sizes and loops) give equal text. What passes over a row share is
+        in registers; values of an outer point are stored after the last pass, when no thread reads what they replace.
+Reads on: `plan.py` chooses how threads share the points, `statements.py` prints what one of them does, `prelude.py` has
+        the functions that texts call.
+"""
+
+from __future__ import annotations
+
+from pliant.codegen.cuda.device_writer import DeviceWriter
+from pliant.codegen.cuda.kernel_text import DeviceKernel
+from pliant.codegen.cuda.plan import plan_device
+from pliant.codegen.cuda.reducing import DeviceReducingWriter
+from pliant.codegen.expressions import MEMORY_TYPES
+from pliant.schedule.fuse import total
+from pliant.schedule.kernel import Kernel
+from pliant.symbolic.expr import ONE
+from pliant.targets.target import Target
+
+
+def write_kernel(kernel: Kernel, target: Target) -> DeviceKernel:
+    """The CUDA C text of a kernel."""
+    plan = plan_device(kernel, target)
+    writer = DeviceWriter(plan) if plan.kind == "points" else DeviceReducingWriter(plan)
+    writer.write()
+    names = writer.names
+    buffers, sizes = tuple(names.buffers), tuple(names.sizes)
+    arguments = [
+        f"{'' if b in kernel.stored else 'const '}{MEMORY_TYPES[b.dtype]}* {name}" for b, name in names.buffers.items()
+    ]
+    arguments += [f"{'int64_t' if s.kind is int else 'double'} n{k}" for k, s in enumerate(sizes)]
+    head = f'extern "C" __global__ void __launch_bounds__({plan.threads}) @({", ".join(arguments)}) {{'
+    text = "\n".join([head, *writer.lines, "}", ""])
+    items = plan.count(plan.outer)
+    return DeviceKernel(
+        text=text,
+        comment=_comment(kernel),
+        buffers=buffers,
+        sizes=sizes,
+        blocks=((items + (plan.items - 1)) // plan.items, ONE, ONE),
+        threads=plan.threads,
+        shared=0,
+        written=frozenset(b for b in buffers if b in kernel.stored),
+        work=total(kernel.axes),
+    )
+
+
+def _comment(kernel: Kernel) -> str:
+    """Lines that name what the kernel computes; not part of the text, so that layers share kernels."""
+    origins = dict.fromkeys(m.loops.origin for m in kernel.members if m.loops.origin)
+    return "".join(f"// src {origin}".replace("\n", " ") + "\n" for origin in origins)

@@ -1,0 +1,105 @@
+"""Run kernels written as CUDA C on CPU memory: g++ and `shim.h` take the place of a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+import struct
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pliant.codegen.cuda import prelude
+from pliant.codegen.cuda.kernel_text import DeviceKernel
+from pliant.codegen.prelude import SNIPPETS as C_SNIPPETS
+from pliant.ir.loops import Buffer
+from pliant.symbolic.traverse import evaluate
+
+HEADER = Path(__file__).with_name("shim.h")
+FLAGS = ("-w", "-std=c++17", "-O1", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing", "-shared", "-fPIC")
+_REPLACED = {
+    "p_f16": C_SNIPPETS["p_f16"],
+    "p_bf16": """\
+P_INLINE float p_from_bf16(uint16_t x) { return __uint_as_float((uint32_t)x << 16); }
+P_INLINE uint16_t p_to_bf16(float x) {
+  const uint32_t b = (uint32_t)__float_as_int(x);
+  return (uint16_t)(x != x ? 0x7fffu : (b + 0x7fffu + ((b >> 16) & 1u)) >> 16);
+}
+""",
+}
+
+
+class ShimError(AssertionError):
+    """Threads that wait for each other, or a shuffle with lanes that are not there."""
+
+
+_functions: dict[str, Any] = {}
+
+
+def prepare(kernels: Sequence[DeviceKernel], flags: tuple[str, ...] = ()) -> None:
+    """Build what is not built yet, all in one call of the compiler."""
+    wanted = [k for k in {kernel.text: kernel for kernel in kernels}.values() if k.text not in _functions]
+    if not wanted:
+        return
+    bodies = [k.text.replace("@", f"k{n}") for n, k in enumerate(wanted)]
+    drivers = [_driver(f"k{n}", k) for n, k in enumerate(wanted)]
+    text = prelude.text_for("\n".join(bodies), _REPLACED)
+    source = "\n".join([HEADER.read_text(), text, *bodies, *drivers])
+    library = _build(source, flags)
+    for n, k in enumerate(wanted):
+        _functions[k.text] = library[f"run_k{n}"]
+
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="pliant-shim-")
+
+
+def _build(source: str, flags: tuple[str, ...]) -> ctypes.CDLL:
+    place = Path(_folder().name)
+    path = place / f"s{len(list(place.iterdir()))}.cpp"
+    path.write_text(source)
+    made = subprocess.run(["g++", *FLAGS, *flags, "-o", f"{path}.so", path], capture_output=True, text=True)
+    if made.returncode:
+        raise AssertionError(f"{path}:\n{made.stderr[:3000]}")
+    return ctypes.CDLL(f"{path}.so")
+
+
+def _driver(name: str, kernel: DeviceKernel) -> str:
+    """C++ that calls the kernel for every thread of a grid."""
+    arguments = re.search(r"\((const .*|\w.*)?\) \{", kernel.text.split("\n")[0].split("@")[1])
+    types = [a.rpartition(" ")[0] for a in (arguments[1] or "").split(", ")] if arguments and arguments[1] else []
+    given = [f"({t})shim_p[{i}]" for i, t in enumerate(types[: len(kernel.buffers)])]
+    for i, t in enumerate(types[len(kernel.buffers) :]):
+        given.append(f"shim_n[{i}]" if t == "int64_t" else f"shim_bits<double>(shim_n[{i}])")
+    fibers = "true" if re.search(r"__sync|p_shuffle", kernel.text) else "false"
+    return (
+        f"static void** {name}_p; static const int64_t* {name}_n;\n"
+        f"static void {name}_body() {{ void** const shim_p = {name}_p; const int64_t* const shim_n = {name}_n;"
+        f" {name}({', '.join(given)}); }}\n"
+        f'extern "C" int run_{name}(void** p, const int64_t* n, const unsigned* grid, unsigned threads) {{\n'
+        f"  {name}_p = p, {name}_n = n; return shim_run({name}_body, grid, threads, {fibers}); }}\n"
+    )
+
+
+def run_on_shim(kernel: DeviceKernel, tensors: Mapping[Buffer, torch.Tensor], sizes: Mapping[Any, Any]) -> None:
+    """Run a kernel on the tensors' memory; `sizes` are the values of the program's symbols."""
+    prepare([kernel])
+    pointers = (ctypes.c_void_p * max(1, len(kernel.buffers)))(*[tensors[b].data_ptr() for b in kernel.buffers])
+    numbers = [evaluate(e, sizes) for e in kernel.sizes]
+    words = [struct.unpack("q", struct.pack("d", n))[0] if isinstance(n, float) else int(n) for n in numbers]
+    grid = [int(evaluate(e, sizes)) for e in kernel.blocks]
+    if 0 in grid:
+        return
+    error = _functions[kernel.text](
+        pointers, (ctypes.c_int64 * max(1, len(words)))(*words), (ctypes.c_uint * 3)(*grid), ctypes.c_uint(kernel.threads)
+    )
+    if error == 1:
+        raise IndexError("index out of range in self")
+    if error:
+        raise ShimError(f"error {error} in\n{kernel.text}")
