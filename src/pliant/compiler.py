@@ -20,6 +20,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
@@ -36,7 +37,8 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import assume
 from pliant.guards import native_watch
 from pliant.interruptions import pass_on
-from pliant.targets.registry import target_of
+from pliant.targets.registry import provide, target_of
+from pliant.targets.target import Target
 
 if TYPE_CHECKING:
     from pliant.autograd.repeated import RowRun
@@ -226,5 +228,14 @@ def _prepare_loading() -> None:
 
 
 native_watch.use_builder(_build_watch)
+
+
+def _gpu(device: torch.device) -> Target:
+    from pliant.runtime.cuda import available
+
+    return available.target_of(device)
+
+
+provide("cuda", _gpu)
 
 dump.install()

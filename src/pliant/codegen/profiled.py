@@ -15,7 +15,7 @@ from pliant.schedule.kernel import Kernel
 
 PROFILER, PROFILED, RANGE = "profiler", "profiled", "profiler_range"  # globals of wrappers
 _HEAD = "def call(args):\n"
-_NATIVE = re.compile(r"^( +)((\w*entry\d+)\(.*)$", re.M)
+_NATIVE = re.compile(r"^( +)(((?:entry|launch)\d+)\(.*)$", re.M)
 _MOST = 120  # characters of a range's name
 
 

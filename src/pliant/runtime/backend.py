@@ -8,6 +8,7 @@ Holds:  a backend is `codegen/<kind>/`, `runtime/<kind>/` and a row of `_BACKEND
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -55,8 +56,11 @@ class _C:
 
 
 _BACKENDS: dict[str, Backend] = {"cpu": _C()}
+_NAMED = {"cuda": "pliant.runtime.cuda.backend"}  # modules with `backend()`, loaded when a program needs them
 
 
 def backend_of(kind: str) -> Backend:
     """The backend of targets of this kind."""
+    if kind not in _BACKENDS:
+        _BACKENDS[kind] = importlib.import_module(_NAMED[kind]).backend()
     return _BACKENDS[kind]

@@ -1,0 +1,48 @@
+"""Kernels of GPUs: CUDA C built by NVRTC, launched through the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+
+from pliant import config
+from pliant.codegen.cuda.entry import DeviceCode, write_native
+from pliant.codegen.cuda.prelude import text_for
+from pliant.codegen.cuda.writer import write_kernel
+from pliant.ir.loops import Buffer
+from pliant.runtime.cuda.load import Launcher, gpu_launcher, load
+from pliant.runtime.load import NativeEntry
+from pliant.schedule.kernel import Kernel
+from pliant.targets.registry import target_of
+
+
+class CudaC:
+    """`launcher_of`: how kernels of a device are started."""
+
+    def __init__(self, launcher_of: Callable[[torch.device], Launcher]) -> None:
+        self.launcher_of = launcher_of
+
+    def write(
+        self, runs: Sequence[Sequence[Kernel]], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
+    ) -> DeviceCode:
+        written = [[write_kernel(kernel, kernel.target) for kernel in run] for run in runs]
+        return write_native(written, listed, text_for)
+
+    def load(self, code: DeviceCode, options: config.Build) -> list[NativeEntry]:
+        devices = [entry.device for entry in code.entries if entry.device is not None]
+        loaded = {device: iter(load(_of(code, device), self.launcher_of(device))) for device in dict.fromkeys(devices)}
+        return [next(loaded[device]) for device in devices]
+
+
+def _of(code: DeviceCode, device: torch.device) -> DeviceCode:
+    """What runs on one device."""
+    there = [k for k, entry in enumerate(code.entries) if entry.device == device]
+    tables = tuple(code.tables[k] for k in there)
+    return replace(code, entries=tuple(code.entries[k] for k in there), tables=tables)
+
+
+def backend() -> CudaC:
+    """Kernels run on the GPU that their tensors are on."""
+    return CudaC(lambda device: gpu_launcher(device, target_of(device)))

@@ -1,0 +1,161 @@
+"""Whole programs on a GPU, compiled: inference, training, changing sizes, mixed precision, both devices at once."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import pliant
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def clean():
+    pliant.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pliant.errors.FallbackWarning)
+        yield
+    pliant.reset()
+
+
+def transformer():
+    layer = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True)
+    return nn.Sequential(nn.Linear(16, 64), layer, nn.LayerNorm(64), nn.Linear(64, 10)), lambda n: torch.randn(n, 24, 16)
+
+
+def convolutional():
+    body = [nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3)]
+    return nn.Sequential(*body, nn.GroupNorm(4, 32), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10)), (
+        lambda n: torch.randn(n, 3, 20, 20)
+    )
+
+
+def recurrent():
+    return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 32), nn.Tanh(), nn.LayerNorm(32), nn.Linear(32, 10)), (
+        lambda n: torch.randn(n, 16)
+    )
+
+
+MODELS = {"transformer": transformer, "convolutional": convolutional, "pointwise": recurrent}
+
+
+@pytest.mark.parametrize("amp", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_training_with_changing_sizes(name, amp):
+    torch.manual_seed(0)
+    model, inputs = MODELS[name]()
+    eager = model.cuda()
+    exact = copy.deepcopy(eager).double()
+    mine = copy.deepcopy(eager)
+    compiled = pliant.compile(mine)
+    for batch in (4, 6, 9, 5):
+        x = inputs(batch).cuda()
+        target = torch.arange(batch, device="cuda") % 10
+        grads = []
+        for m, run, given in ((eager, eager, x), (mine, compiled, x), (exact, exact, x.double())):
+            m.zero_grad()
+            with torch.autocast("cuda", torch.bfloat16, enabled=amp and m is not exact):
+                out = run(given)
+                loss = F.cross_entropy(out.reshape(batch, -1, 10).mean(1), target)
+            loss.backward()
+            grads.append([loss, *[p.grad for p in m.parameters()]])
+        for theirs, ours, truth in zip(*grads, strict=True):
+            scale = truth.abs().max().clamp(min=1e-3)
+            error = (ours.double() - truth).abs().max() / scale
+            allowed = 2 * (theirs.double() - truth).abs().max() / scale + (1e-2 if amp else 1e-4)
+            assert error <= allowed
+    stats = pliant.stats()
+    assert stats["graph_breaks"] == 0 and stats["fallbacks"] == 0, stats
+    assert stats["graphs"] <= 3
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_inference(name):
+    torch.manual_seed(0)
+    model, inputs = MODELS[name]()
+    model = model.cuda().eval()
+    compiled = pliant.compile(model)
+    with torch.no_grad():
+        for batch in (2, 3, 130):
+            x = inputs(batch).cuda()
+            torch.testing.assert_close(compiled(x), model(x), rtol=2e-3, atol=2e-4)
+    assert pliant.stats()["fallbacks"] == 0
+
+
+def test_both_devices():
+    @pliant.compile
+    def f(x, y, s):
+        a = (x.sin() + 1).cuda() * y.exp()
+        return a * s + 2, y.cpu().cos() + x, (y + torch.tensor(2.0)).sum()
+
+    x, y, s = torch.randn(50), torch.randn(50, device="cuda"), torch.tensor(3.0)
+    expected = ((x.sin() + 1).cuda() * y.exp() * s + 2, y.cpu().cos() + x, (y + 2).sum())
+    for found, wanted in zip(f(x, y, s), expected, strict=True):
+        assert found.device == wanted.device
+        torch.testing.assert_close(found, wanted)
+
+
+def test_dropout_draws_eagers_bits():
+    def f(x):
+        return F.dropout(x * 2, 0.3) + F.dropout(x, 0.5)
+
+    x = torch.randn(1000, device="cuda", requires_grad=True)
+    compiled = pliant.compile(f)
+    results = []
+    for run in (f, compiled):
+        torch.manual_seed(7)
+        y = run(x)
+        (grad,) = torch.autograd.grad(y.sum(), x)
+        results.append((y, grad, torch.randn(3, device="cuda")))
+    for found, wanted in zip(results[1], results[0], strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+def test_large_reductions():
+    def f(x):
+        return x.sum(), x.double().mean(0), x.amax(1), x.softmax(-1), x.argmax(), (x > 3.5).any(), x.var(0)
+
+    x = torch.randn(3000, 1500, device="cuda")
+    for found, wanted in zip(pliant.compile(f)(x), f(x), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_streams():
+    @pliant.compile
+    def f(x):
+        for _ in range(20):
+            x = torch.softmax(x @ x, -1) + 1
+        return x
+
+    x = torch.randn(512, 512, device="cuda")
+    expected = f(x)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        found = f(x)
+    torch.cuda.current_stream().wait_stream(side)
+    torch.testing.assert_close(found, expected)
+
+
+def test_writes_and_views():
+    @pliant.compile
+    def f(x, y):
+        x.add_(y[1:])
+        x[::2] = 0
+        return x.t() * 2, y[1:]
+
+    def g(x, y):
+        x.add_(y[1:])
+        x[::2] = 0
+        return x.t() * 2, y[1:]
+
+    x, y = torch.randn(7, 5, device="cuda"), torch.randn(8, 5, device="cuda")
+    ours, theirs = x.clone(), x.clone()
+    for found, wanted in zip(f(ours, y), g(theirs, y), strict=True):
+        torch.testing.assert_close(found, wanted)
+        assert found.stride() == wanted.stride()
+    torch.testing.assert_close(ours, theirs)
