@@ -85,3 +85,20 @@ def test_hooks_are_heard() -> None:
 
     functions = (torch.sin, torch.exp)
     torch.testing.assert_close(run(*[pliant.compile(lambda t, f=f: f(t)) for f in functions]), run(*functions))
+
+
+def test_results_that_depend_on_what_is_not_kept_are() -> None:
+    """The derivative of a linear function needs no values: those of its inputs are not kept, so it cannot be called again."""
+
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        y = (x * 2)[1:]
+        pliant.graph_break()
+        return (y.exp() * w).sum()
+
+    def second(call: Callable[..., torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        torch.manual_seed(0)
+        x, w = torch.randn(3, 4, requires_grad=True), torch.randn(4, requires_grad=True)
+        (slope,) = torch.autograd.grad(call(x, w), x, create_graph=True)
+        return torch.autograd.grad(slope.sum(), (x, w))
+
+    torch.testing.assert_close(second(pliant.compile(f)), second(f))

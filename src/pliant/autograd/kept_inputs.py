@@ -53,7 +53,7 @@ class KeptInputs:
         self.read = self._tangents_of_unsaved(joint)
         self.passed = [i for i in self.unsaved if inputs[i].fake.requires_grad and not _is_leaf(inputs[i])]
         self.random = any(map(draws_numbers, joint.graph.nodes))
-        self.replays = not joint.plan.writes and not checked
+        self.replays = not joint.plan.writes and not checked and _read_by_results(joint).isdisjoint(self.absent)
 
     def _tangents_of_unsaved(self, joint: JointGraph) -> list[int]:
         """For each of `unsaved` the tangents, as bits, whose gradients depend on its values."""

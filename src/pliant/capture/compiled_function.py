@@ -191,7 +191,13 @@ def _compiling(made: Any, obj: Any, compilation: Compilation) -> Any:
 
 
 # What a function is compiled to: it becomes a method where these do, and has its own attributes.
-FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType, types.WrapperDescriptorType)
+FUNCTIONS = (
+    types.FunctionType,
+    types.MethodType,
+    types.BuiltinFunctionType,
+    types.MethodWrapperType,
+    types.WrapperDescriptorType,
+)
 
 _HEAP_TYPE = 1 << 9  # a class made by a class statement
 
