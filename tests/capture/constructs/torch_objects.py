@@ -392,6 +392,12 @@ def classes_of_tensors_called(x, y):
 
 
 @program(AREA)
+def new_tensors_of_a_size_or_of_data(x, y):
+    half = x.new(torch.Size([x.shape[0], 2]))
+    return x.new(x.shape).zero_(), x.new(x.shape[1:]).zero_(), half.shape, x.new((5, 4)), x.new(3, 2).shape, x.new()
+
+
+@program(AREA)
 def index_in_a_tensor(x, y):
     return x[torch.tensor(0)], x[torch.tensor(1), 2], x.flatten()[y.argmax()]
 

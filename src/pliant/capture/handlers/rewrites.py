@@ -42,6 +42,15 @@ for _cls in (torch.Tensor, *(getattr(torch, f"{kind}Tensor") for kind in _KINDS)
     CLASSES[_cls] = _construct_tensor
 
 
+@handles(torch.Tensor.new)
+def _new(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """`tensor.new(size)`: to a graph a `torch.Size` is a tuple, and `new` takes the items of a tuple for data."""
+    size = t.internalize(args[1]) if len(args) == 2 else None
+    if type(size) is torch.Size and not kwargs:
+        return t.call(torch.Tensor.new_empty, (args[0], size), {})
+    return call_torch(t, torch.Tensor.new, args, kwargs)
+
+
 # ---- statistics whose weight of the past is a number from the graph
 def _batch_norm_averaging(
     x: Any, mean: Any, var: Any, weight: Any, bias: Any, training: Any, momentum: Any, eps: Any
