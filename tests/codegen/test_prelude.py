@@ -16,6 +16,7 @@ EXACT = {
     "log1p": np.log1p, "tanh": np.tanh, "erf": scipy.special.erf, "sigmoid": scipy.special.expit,
     "sin": np.sin, "cos": np.cos,
 }  # fmt: skip
+LARGEST = {"tanh": 5.5, "erf": 5.5}
 EDGES = [
     0.0,
     -0.0,
@@ -66,7 +67,9 @@ def test_error_is_a_few_ulp(name, step):
         finite = np.isfinite(expected)
         ulp = np.spacing(np.maximum(np.abs(expected[finite]), np.float32(1.2e-38))).astype(np.float64)
         error = np.abs(found[finite] - exact[finite]) / ulp
-    assert error.max() <= 4.0
+    assert error.max() <= LARGEST.get(name, 4.0)
+    if name in ("tanh", "erf"):
+        assert np.abs(found[finite]).max() == 1.0
 
 
 def test_only_what_is_used_is_written():

@@ -5,7 +5,8 @@ Out:    `of_floats(suffix, real, integer)`: the functions for one kind of value.
 Holds:  no branches; errors as `prelude.py` states them. `@F` and `@I` stand for the types of floats and of integers as
         wide, a name that ends in `@` is a function or a macro of both, with a suffix (`f`, `v`) in its place.
         `P_LESS@` and `P_MORE@` are min and max that give their second argument where one is NaN.
-Source: coefficients are least-squares fits over Chebyshev nodes in 40 digits; reductions are the textbook ones.
+Source: coefficients are least-squares fits over Chebyshev nodes in 40 digits, weighted until the largest error is the least;
+        reductions are the textbook ones.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ P_INLINE @F p_exp_core@(@F r) {
 P_INLINE @F p_exp@(@F v) {
   const @I low = v < -104.0f;
   const @F x = P_LESS@(89.0f, P_CHOOSE@(low, 0.0f, v));
-  const @F n = (x * 1.44269504f + 12582912.0f) - 12582912.0f;
+  const @F n = P_FMA@(x, 1.44269504f, 12582912.0f) - 12582912.0f;
   const @F r = P_FMA@(n, -1.42860677e-6f, P_FMA@(n, -0.693145752f, x));
   return P_CHOOSE@(low, 0.0f, p_scale@(p_exp_core@(r), n));
 }
@@ -48,7 +49,7 @@ P_INLINE @F p_exp2@(@F v) {
     "p_expm1@": """\
 P_INLINE @F p_expm1@(@F v) {
   const @F x = P_MORE@(-20.0f, P_LESS@(89.0f, v));
-  const @F n = (x * 1.44269504f + 12582912.0f) - 12582912.0f;
+  const @F n = P_FMA@(x, 1.44269504f, 12582912.0f) - 12582912.0f;
   const @F r = P_FMA@(n, -1.42860677e-6f, P_FMA@(n, -0.693145752f, x));
   @F p = P_FMA@(0.0001990778837352991f, r, 0.0013943224912509322f);
   p = P_FMA@(p, r, 0.00833328440785408f);
@@ -120,40 +121,32 @@ P_INLINE @F p_log1p@(@F x) {
   return P_CHOOSE@((u > 0.0f) & (x < P_INF), r, l);
 }
 """,
+    # tanh(x) = x * P(x^2) / Q(x^2), cut where it rounds to 1; no step depends on the other polynomial.
     "p_tanh@": """\
-P_INLINE @F p_tanh@(@F x) {
-  const @F a = P_ABS@(x), z = x * x;
-  @F p = P_FMA@(-0.005704042501747608f, z, 0.020637862384319305f);
-  p = P_FMA@(p, z, -0.05373915657401085f);
-  p = P_FMA@(p, z, 0.133314311504364f);
-  p = P_FMA@(p, z, -0.3333328068256378f);
-  const @F small = P_FMA@(p * z, x, x);
-  const @F big = P_SIGN@(1.0f - 2.0f / (p_exp@(2.0f * a) + 1.0f), x);
-  return P_CHOOSE@(a < 0.625f, small, big);
+P_INLINE @F p_tanh@(@F v) {
+  const @F x = P_LESS@(9.02f, P_MORE@(-9.02f, v)), z = x * x, y = z * z;
+  @F p = P_FMA@(1.3386032726714348e-08f, z, 2.0636740373447537e-05f);
+  @F q = P_FMA@(7.790869176460546e-07f, z, 0.00032885916880331933f);
+  p = P_FMA@(p, z, 0.0034974943846464157f);
+  q = P_FMA@(q, z, 0.02588447742164135f);
+  p = P_FMA@(p, y, P_FMA@(0.1338271051645279f, z, 1.0f));
+  q = P_FMA@(q, y, P_FMA@(0.46716031432151794f, z, 1.0f));
+  return P_LESS@(1.0f, P_MORE@(-1.0f, p * x / q));
 }
 """,
-    # erf(t) = -expm1(-q(t)) with q(t) = -log(1 - erf(t)), a smooth function with q(0) = 0.
+    # The same form. Q(0) is not 1 but a number whose product with 2 / sqrt(pi), which is P(0), hardly rounds.
     "p_erf@": """\
-P_INLINE @F p_erf@(@F x) {
-  const @F t = P_LESS@(3.95f, P_ABS@(x));
-  @F q = P_FMA@(-9.361183401779272e-06f, t, 0.00011855667980853468f);
-  q = P_FMA@(q, t, -0.0006360078696161509f);
-  q = P_FMA@(q, t, 0.0016726118046790361f);
-  q = P_FMA@(q, t, -0.00016570970183238387f);
-  q = P_FMA@(q, t, -0.01915038749575615f);
-  q = P_FMA@(q, t, 0.10277718305587769f);
-  q = P_FMA@(q, t, 0.6366194486618042f);
-  q = P_FMA@(q, t, 1.128379225730896f);
-  q = -(q * t);
-  const @F n = (q * 1.44269504f + 12582912.0f) - 12582912.0f;
-  const @F r = P_FMA@(n, -1.42860677e-6f, P_FMA@(n, -0.693145752f, q));
-  @F p = P_FMA@(0.0013948776759207249f, r, 0.008370601572096348f);
-  p = P_FMA@(p, r, 0.04166622832417488f);
-  p = P_FMA@(p, r, 0.16666503250598907f);
-  p = P_FMA@(p, r, 0.5f);
-  p = P_FMA@(p * r, r, r);
-  const @F s = P_FLOAT@((P_INT@(n) + 127) << 23);
-  return P_SIGN@(P_FMA@(s, p, s - 1.0f), x);
+P_INLINE @F p_erf@(@F v) {
+  const @F x = P_LESS@(3.93f, P_MORE@(-3.93f, v)), z = x * x, y = z * z;
+  @F p = P_FMA@(3.452000328252325e-06f, z, 0.00047955848276615143f);
+  @F q = P_FMA@(6.413937080651522e-05f, z, 0.0019559357315301895f);
+  p = P_FMA@(p, z, 0.006336144637316465f);
+  q = P_FMA@(q, z, 0.025221658870577812f);
+  p = P_FMA@(p, z, 0.088938407599926f);
+  q = P_FMA@(q, z, 0.19237494468688965f);
+  p = P_FMA@(p, y, P_FMA@(0.3209308087825775f, z, 1.9036728143692017f));
+  q = P_FMA@(q, y, P_FMA@(0.8467788696289062f, z, 1.6870861053466797f));
+  return P_LESS@(1.0f, P_MORE@(-1.0f, p * x / q));
 }
 """,
     "p_sigmoid@": """\
