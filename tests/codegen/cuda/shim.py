@@ -21,8 +21,12 @@ from pliant.ir.loops import Buffer
 from pliant.symbolic.traverse import evaluate
 
 HEADER = Path(__file__).with_name("shim.h")
-FLAGS = ("-w", "-std=c++17", "-O1", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing", "-shared", "-fPIC")
+FLAGS = ("-w", "-std=c++17", "-O0", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing", "-shared", "-fPIC")
 _REPLACED = {
+    **{
+        f"p_nan_{op}": f"template <class T> P_INLINE T p_nan_{op}(T a, T b) {{ return a != a || a {sign} b ? a : b; }}\n"
+        for op, sign in (("max", ">"), ("min", "<"))
+    },
     "p_f16": C_SNIPPETS["p_f16"],
     "p_bf16": """\
 P_INLINE float p_from_bf16(uint16_t x) { return __uint_as_float((uint32_t)x << 16); }
@@ -97,7 +101,10 @@ def run_on_shim(kernel: DeviceKernel, tensors: Mapping[Buffer, torch.Tensor], si
     if 0 in grid:
         return
     error = _functions[kernel.text](
-        pointers, (ctypes.c_int64 * max(1, len(words)))(*words), (ctypes.c_uint * 3)(*grid), ctypes.c_uint(kernel.threads)
+        pointers,
+        (ctypes.c_int64 * max(1, len(words)))(*words),
+        (ctypes.c_uint * 3)(*grid),
+        ctypes.c_uint(kernel.threads),
     )
     if error == 1:
         raise IndexError("index out of range in self")

@@ -6,6 +6,8 @@ Out:    lines of CUDA C in `lines`; names of buffers and sizes in `names`.
 
 from __future__ import annotations
 
+import re
+
 import torch
 
 from pliant.codegen.cuda.plan import DevicePlan
@@ -129,7 +131,9 @@ class DeviceWriter:
     def _each(self, tile: Tile, body: list[str]) -> None:
         name = self.names.symbols[tile.axis.symbol]
         self.line("#pragma unroll")
-        self.begin(f"for (int u = 0; u < {tile.width}; u++)" + ("" if tile.whole else " if (u < cnt)"))
+        self.begin(
+            f"for (int u = 0; u < {tile.width}; u++)" + ("" if tile.whole or _harmless(body) else " if (u < cnt)")
+        )
         self.line(f"const {self.integer} {name} = {name}b + u;")
         for text in body:
             self.line(text)
@@ -174,6 +178,15 @@ class DeviceWriter:
         dtype = loops.out.dtype
         at = f"{self.names.buffer(loops.out)} + ({s.index(loops.index, loops.indirect, m)})"
         s.body.append(scatter_text(loops.accumulate or "sum", dtype, at, value))
+
+
+_EFFECTS = re.compile(r"\ba\d+(\[| \+)|\bacc\d|\bp_(add|swap|check_index)\b")
+_INTEGER_DIVISION = re.compile(r"^(?!const (float|double) ).*[/%]")
+
+
+def _harmless(body: list[str]) -> bool:
+    """Whether statements may run for points that do not exist: they touch no memory and nothing of other points."""
+    return not any(_EFFECTS.search(text) or _INTEGER_DIVISION.search(text) for text in body)
 
 
 def scatter_text(how: str, dtype: torch.dtype, at: str, value: str) -> str:

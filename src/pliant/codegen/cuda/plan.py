@@ -13,7 +13,7 @@ Holds:  the choice affects speed only.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pliant.codegen.loops import index_expressions, merged, order_axes, step_along, weighted_accesses
 from pliant.codegen.vector_passes import cost_of
@@ -25,9 +25,14 @@ from pliant.symbolic.expr import ONE, Expr, Symbol
 from pliant.targets.target import Target
 
 POINT_THREADS = 256
+ROW_THREADS = 128  # of a block that takes several rows
+UNKNOWN_GROUP = 256  # threads for a row of a length that only running tells
+FEW_THREADS = 512  # a multiprocessor with fewer wants more threads a row
 RECOMPUTE = 10  # values cheaper than this are computed again in each pass
-KEPT_BYTES = 128  # of a row's values a thread, kept in registers between passes
-LONGEST_GROUP = 1024
+TURN_ELEMENTS = 16  # of a row that a thread takes: enough to have in flight, few to write out
+MOST_ELEMENTS = 32
+LOADED_BYTES = 128  # of a row a thread that are loaded once and kept in registers
+KEPT_BYTES = 160  # with what is computed of them
 SHARED_VALUES = 2048  # partial results that a block of columns combines
 WIDEST = 8  # elements that a thread takes at a time
 
@@ -38,6 +43,7 @@ class DevicePlan:
 
     group: threads that share an outer point. items: outer points (of `width` columns) a block. steps: turns of the loop over
     a row's groups of elements, where it is written out and values stay in registers; 0: it is a loop.
+    kept: members whose values stay in registers too.
     """
 
     kind: str
@@ -50,6 +56,7 @@ class DevicePlan:
     items: int
     steps: int
     narrow: bool
+    kept: list[Member] = field(default_factory=list)
 
     @property
     def threads(self) -> int:
@@ -129,23 +136,43 @@ def _plan_rows(plan: DevicePlan, target: Target) -> None:
     plan.kind = "rows"
     groups = plan.count(plan.inner).as_int()
     if groups is None:
-        plan.group = 256
-    elif groups <= 128:
-        plan.group = min(32, _power(groups))
+        plan.group, plan.items = UNKNOWN_GROUP, 1
+        return
+    turns = max(1, TURN_ELEMENTS // plan.width)
+    rows = plan.count(plan.outer).as_int()
+    while turns > 1 and rows is not None and rows * groups < turns * target.units * FEW_THREADS:
+        turns //= 2
+    if groups <= target.lanes * (turns + turns // 2):
+        plan.group = min(target.lanes, power_of_two(groups))
+        plan.items = ROW_THREADS // plan.group
     else:
-        plan.group = min(LONGEST_GROUP, max(64, _power((groups + 7) // 8)))
-    plan.items = 128 // plan.group if plan.group <= target.lanes else 1
-    if groups is not None and (groups + plan.group - 1) // plan.group * plan.width * _kept_size(plan) <= KEPT_BYTES:
-        plan.steps = max(1, (groups + plan.group - 1) // plan.group)
+        turns = max(turns, -(-groups // target.threads))
+        plan.group, plan.items = -(-groups // turns // target.lanes) * target.lanes, 1
+    _keep_rows(plan, -(-groups // plan.group))
 
 
-def _kept_size(plan: DevicePlan) -> int:
-    """Bytes of one point of a row that are kept, if the row is."""
+def _keep_rows(plan: DevicePlan, turns: int) -> None:
+    """Keep what threads load of a row in registers, and what they compute of it, as far as there is room."""
+    elements = max(1, turns) * plan.width
+    if elements > MOST_ELEMENTS or elements * _loaded_size(plan.kernel) > LOADED_BYTES:
+        return
+    plan.steps = max(1, turns)
+    computed = kept_values(plan.kernel)
+    if elements * (_loaded_size(plan.kernel) + sum(m.loops.out.dtype.itemsize for m in computed)) <= KEPT_BYTES:
+        plan.kept = computed
+
+
+def _loaded_size(kernel: Kernel) -> int:
+    """Bytes that one point of a row loads along it."""
     found = {}
-    for m in plan.kernel.members:
+    for m in kernel.members:
         if m.inner:
-            found.update({(x.buffer, m.at(x.index)): x.dtype.itemsize for x in loads_of(m.loops) if not x.indirect})
-    return sum(found.values()) + sum(m.loops.out.dtype.itemsize for m in kept_values(plan.kernel)) or 1
+            loads = (
+                x for x in loads_of(m.loops) if not x.indirect and not kernel.reduced.isdisjoint(m.at(x.index).free)
+            )
+            found.update({(x.buffer, m.at(x.index)): x.dtype.itemsize for x in loads})
+    own = {m.loops.out for m in kernel.members}
+    return sum(size for (buffer, _), size in found.items() if buffer not in own)
 
 
 def kept_values(kernel: Kernel) -> list[Member]:
@@ -170,8 +197,8 @@ def _plan_columns(plan: DevicePlan, target: Target) -> None:
     plan.kind = "columns"
     points = plan.count(plan.outer).as_int()
     rows = total(plan.inner).as_int()
-    plan.items = 32 if points is None else min(32, _power(max(points, 1)))
-    most = 8 if rows is None else max(1, _power(rows // 4 + 1) // 2)
+    plan.items = 32 if points is None else min(32, power_of_two(max(points, 1)))
+    most = 8 if rows is None else max(1, power_of_two(rows // 4 + 1) // 2)
     if points is not None and points > target.units * 2048:
         most = min(most, 4)
     plan.group = max(1, min(most, SHARED_VALUES // plan.width // plan.items))
@@ -179,7 +206,7 @@ def _plan_columns(plan: DevicePlan, target: Target) -> None:
         plan.items *= 2
 
 
-def _power(n: int) -> int:
+def power_of_two(n: int) -> int:
     """The least power of two that is not below `n`."""
     return 1 << max(0, (n - 1).bit_length())
 

@@ -14,8 +14,6 @@ from collections.abc import Mapping
 
 from pliant.codegen.prelude import SNIPPETS as C_SNIPPETS
 
-OPTIONS = ("--fmad=false", "--std=c++17")
-
 BASE = """\
 typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;
 typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;
@@ -76,6 +74,13 @@ P_INLINE uint16_t p_to_f16(float x) { uint16_t r; asm("cvt.rn.f16.f32 %0, %1;" :
 P_INLINE float p_from_bf16(uint16_t x) { return __uint_as_float((uint32_t)x << 16); }
 P_INLINE uint16_t p_to_bf16(float x) { uint16_t r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x)); return r; }
 """,
+    **{
+        f"p_nan_{op}": f"""\
+P_INLINE float p_nan_{op}(float a, float b) {{ float r; asm("{op}.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }}
+P_INLINE double p_nan_{op}(double a, double b) {{ return a != a || a {sign} b ? a : b; }}
+"""
+        for op, sign in (("max", ">"), ("min", "<"))
+    },
     # Elements side by side: in the widest pieces that their address allows. The branch is the same for a whole warp
     # wherever rows begin alike.
     "p_pieces": """\

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pliant.codegen.cuda.accumulators import DeviceAccumulator
 from pliant.codegen.cuda.device_writer import DeviceWriter
-from pliant.codegen.cuda.plan import DevicePlan, kept_values
+from pliant.codegen.cuda.plan import DevicePlan
 from pliant.codegen.cuda.statements import DeviceStatements
 from pliant.codegen.expressions import MEMORY_TYPES, cast_text, register_type
 from pliant.codegen.loops import flat_reduced
@@ -176,7 +177,7 @@ class DeviceReducingWriter(DeviceWriter):
     def _start(self, m: Member) -> None:
         assert isinstance(m.loops, Reduction)
         dtype = m.loops.value.dtype if m.loops.op.startswith("arg") else m.loops.accumulate_dtype
-        acc = Accumulator(m.loops.op, dtype, f"acc{len(self.accumulators)}")
+        acc = DeviceAccumulator(m.loops.op, dtype, f"acc{len(self.accumulators)}")
         self.accumulators[id(m)] = acc
         for v in acc.variables():
             if self.outer_tile is None:
@@ -207,7 +208,7 @@ class DeviceReducingWriter(DeviceWriter):
 
     def _declare_scratch(self, members: list[Member]) -> None:
         if self.plan.steps:
-            for m in kept_values(self.kernel):
+            for m in self.plan.kept:
                 if m in members:
                     out = m.loops.out
                     self.scratch[out] = f"w{len(self.scratch)}"
@@ -268,15 +269,18 @@ class DeviceReducingWriter(DeviceWriter):
                 self.line(f"if (lane % 32 == 0) x{acc.name}{v.suffix}[lane / 32] = {acc.name}{v.suffix};")
             self.line("__syncthreads();")
             for v in acc.variables():
-                self.line(f"{acc.name}{v.suffix} = x{acc.name}{v.suffix}[lane % {warps}];")
-            self._butterfly(acc, warps, WARP)
+                shared = f"x{acc.name}{v.suffix}[lane % 32]"
+                self.line(
+                    f"{acc.name}{v.suffix} = {shared if warps == WARP else f'lane % 32 < {warps} ? {shared} : {v.start}'};"
+                )
+            self._butterfly(acc, WARP)
 
-    def _butterfly(self, acc: Accumulator, lanes: int, group: int = 0) -> None:
+    def _butterfly(self, acc: Accumulator, lanes: int) -> None:
         self.line("#pragma unroll")
         self.begin(f"for (int o = {lanes // 2}; o > 0; o >>= 1)")
         for v in acc.variables():
             name = f"{acc.name}{v.suffix}"
-            self.line(f"const {v.ctype} o{name} = p_shuffle<{group or lanes}>({name}, o);")
+            self.line(f"const {v.ctype} o{name} = p_shuffle<{lanes}>({name}, o);")
         for text in acc.merge(f"o{acc.name}"):
             self.line(text)
         self.end()
