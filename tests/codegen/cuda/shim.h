@@ -20,6 +20,8 @@
 #define __float_as_int(x) shim_bits<int, float>(x)
 #define __double_as_longlong(x) shim_bits<long long, double>(x)
 
+#define __fmaf_rn fmaf
+
 struct shim_dim { unsigned x, y, z; };
 struct uint2 { unsigned x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };

@@ -27,6 +27,11 @@ _REPLACED = {
         f"p_nan_{op}": f"template <class T> P_INLINE T p_nan_{op}(T a, T b) {{ return a != a || a {sign} b ? a : b; }}\n"
         for op, sign in (("max", ">"), ("min", "<"))
     },
+    **{
+        f"p_pair_{kind}": f"P_INLINE uint32_t p_pair_{kind}(float low, float high) "
+        f"{{ return p_to_{kind}(low) | (uint32_t)p_to_{kind}(high) << 16; }}\n"
+        for kind in ("bf16", "f16")
+    },
     "p_f16": C_SNIPPETS["p_f16"],
     "p_bf16": """\
 P_INLINE float p_from_bf16(uint16_t x) { return __uint_as_float((uint32_t)x << 16); }

@@ -134,6 +134,55 @@ template <int G, class T> P_INLINE T p_shuffle(T x, int o) {
   return (T)__shfl_xor_sync(p_lanes<G>(), x, o);
 }
 """,
+    # Two narrow floats are a word of memory.
+    **{
+        f"p_at_{kind}": f"""\
+P_INLINE float p_at_{kind}(const uint16_t* v, int k) {{
+  const uint32_t w = ((const uint32_t*)v)[k >> 1];
+  return {text};
+}}
+"""
+        for kind, text in (
+            ("bf16", "__uint_as_float(k & 1 ? w & 0xffff0000u : w << 16)"),
+            ("f16", "p_from_f16((uint16_t)(k & 1 ? w >> 16 : w))"),
+        )
+    },
+    **{
+        f"p_pair_{kind}": f"""\
+P_INLINE uint32_t p_pair_{kind}(float low, float high) {{
+  uint32_t r;
+  asm("cvt.rn.{kind}x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}}
+"""
+        for kind in ("bf16", "f16")
+    },
+    **{
+        f"p_store_{kind}": f"""\
+template <int N> P_INLINE void p_store_{kind}(uint16_t* to, const float* from, int64_t count = N) {{
+  alignas(16) uint32_t words[N / 2];
+#pragma unroll
+  for (int k = 0; k < N / 2; k++) words[k] = p_pair_{kind}(from[2 * k], from[2 * k + 1]);
+  p_store<N>(to, (const uint16_t*)words, count);
+}}
+"""
+        for kind in ("bf16", "f16")
+    },
+    # a / b, where s = p_scale(b) and i = 1 / (b * s) are at hand: correctly rounded unless it is a denormal.
+    "p_scale": """\
+P_INLINE float p_scale(float b) {
+  const float a = fabsf(b);
+  return a > 1.2676506e30f ? 5.421011e-20f : a < 7.888609e-31f ? 1.8446744e19f : 1.0f;
+}
+""",
+    "p_ratio": """\
+P_INLINE float p_ratio(float a, float b, float s, float i) {
+  const float q = a * s * i;
+  const float r = __fmaf_rn(-q, b, a);
+  const float p = __fmaf_rn(r * s, i, q);
+  return fabsf(p) > 0.0f ? p : q;
+}
+""",
     # Scatters. Types that the hardware does not add go by compare and swap, 16-bit ones on their own halfword.
     "p_swap": """\
 template <int BYTES> struct p_word { typedef unsigned short type; };

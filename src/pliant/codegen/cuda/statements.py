@@ -7,6 +7,7 @@ Holds:  with one point at a time there is no `u`, and every access is a plain on
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,11 +15,13 @@ import torch
 
 from pliant.codegen.expressions import MEMORY_TYPES, Names, Resolve, Statements
 from pliant.ir.loops import Axis, Buffer
-from pliant.ir.scalar import Load, Scalar
+from pliant.ir.scalar import Apply, Load, Scalar
 from pliant.schedule.kernel import Member
 from pliant.symbolic.expr import ONE, Expr, Symbol
 from pliant.symbolic.traverse import linear_coefficient, substitute
 
+NARROW = {torch.bfloat16: "bf16", torch.float16: "f16"}
+_NARROWED = re.compile(r"p_to_b?f16\((\w+)\)")
 Keep = Callable[[Load, Expr], "str | None"]  # the array that holds a load's elements for the whole row
 
 
@@ -56,24 +59,56 @@ class DeviceStatements(Statements):
         self.tile, self.keep = tile, keep
         self.after: list[str] = []
         self.arrays: dict[tuple[Buffer, str], str] = {}
+        self.texts: dict[str, str] = {}
+
+    def _value(self, x: Scalar, member: Member) -> str:
+        if isinstance(x, Apply) and self.tile is not None:
+            text = self._widened(x, member) if x.op == "cast" else self._divided(x, member) if x.op == "div" else None
+            if text is not None:
+                return text
+        return super()._value(x, member)
+
+    def _widened(self, x: Apply, member: Member) -> str | None:
+        """A narrow float of a wide load, taken out of its word as a float."""
+        (source,) = x.args
+        if not isinstance(source, Load) or x.dtype is not torch.float32 or source.dtype not in NARROW:
+            return None
+        place = self._place(source, member) if self.resolve(source, member) is None else None
+        return self.define(f"p_at_{NARROW[source.dtype]}({place[0]}, {place[1]})", x.dtype, True) if place else None
+
+    def _divided(self, x: Apply, member: Member) -> str | None:
+        """A quotient of which all points have the same divisor: what depends on that alone is computed once."""
+        if x.dtype is not torch.float32:
+            return None
+        above, below = (self.value(a, member) for a in x.args)
+        if below in self.varying or above not in self.varying:
+            return None
+        scale = self.define(f"p_scale({below})", x.dtype, False)
+        inverse = self.define(f"1.0f / ({below} * {scale})", x.dtype, False)
+        return self.define(f"p_ratio({above}, {below}, {scale}, {inverse})", x.dtype, True)
 
     def _load(self, x: Load, member: Member) -> str:
         known = self.resolve(x, member)
         if known is not None:
             return known
+        place = self._place(x, member)
+        if place is None:
+            return super()._load(x, member)
+        element = f"{place[0]}[{place[1]}]"
+        return self.define(f"({element} != 0)" if x.dtype is torch.bool else element, x.dtype, True)
+
+    def _place(self, x: Load, member: Member) -> tuple[str, str] | None:
+        """The array that holds what is loaded, and where in it; None: it is loaded by itself."""
         e = member.at(x.index)
         kept = self.keep(x, e) if not x.indirect else None
         if kept is not None:
-            element = f"{kept}[{self.tile.slot if self.tile else 'k'}]"
-        elif self.tile is not None and linear_coefficient(e, self.tile.axis.symbol) is ONE:
-            self.index(x.index, x.indirect, member)  # looks up first
-            if any(self.indirect_names.get(s) in self.varying for s in e.free):
-                return super()._load(x, member)
-            element = f"{self._wide(x, e)}[u]"
-        else:
-            return super()._load(x, member)
-        text = f"({element} != 0)" if x.dtype is torch.bool else element
-        return self.define(text, x.dtype, True)
+            return kept, self.tile.slot if self.tile else "k"
+        if self.tile is None or linear_coefficient(e, self.tile.axis.symbol) is not ONE:
+            return None
+        self.index(x.index, x.indirect, member)  # looks up first
+        if any(self.indirect_names.get(s) in self.varying for s in e.free):
+            return None
+        return self._wide(x, e), "u"
 
     def _wide(self, x: Load, e: Expr) -> str:
         """The array that the elements of all points were loaded to."""
@@ -106,10 +141,18 @@ class DeviceStatements(Statements):
             self.body.append(f"{name}[{index}] = {value};")
             return
         start = self.names.text(substitute(place, {self.tile.axis.symbol: self.tile.start}), self.indirect_names)
-        array = f"s{self._next()}"
-        self.before.append(f"alignas(16) {MEMORY_TYPES[buffer.dtype]} {array}[{self.tile.width}];")
+        array, ctype, function = f"s{self._next()}", MEMORY_TYPES[buffer.dtype], "p_store"
+        narrowed = _NARROWED.fullmatch(self.texts.get(value, ""))
+        if narrowed is not None and buffer.dtype in NARROW:  # two floats become one word
+            value, ctype, function = narrowed[1], "float", f"p_store_{NARROW[buffer.dtype]}"
+        self.before.append(f"alignas(16) {ctype} {array}[{self.tile.width}];")
         self.body.append(f"{array}[u] = {value};")
-        self.after.append(f"p_store<{self.tile.width}>({name} + ({start}), {array}{self.tile.limit});")
+        self.after.append(f"{function}<{self.tile.width}>({name} + ({start}), {array}{self.tile.limit});")
+
+    def define(self, text: str, dtype: torch.dtype, varying: bool) -> str:
+        name = super().define(text, dtype, varying)
+        self.texts[name] = text
+        return name
 
     def index(self, e: Expr, indirect: tuple[tuple[Symbol, Scalar], ...], member: Member) -> str:
         """Looked-up symbols are 64 bits wide, so that what is computed from them is."""
