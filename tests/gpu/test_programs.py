@@ -159,3 +159,17 @@ def test_writes_and_views():
         torch.testing.assert_close(found, wanted)
         assert found.stride() == wanted.stride()
     torch.testing.assert_close(ours, theirs)
+
+
+def test_attention_with_a_broadcast_mask_is_one_fused_call():
+    def f(q, k, v, lengths):
+        mask = torch.arange(64, device=q.device)[None, None, :, None] < lengths[:, None, None, None]
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask.expand(4, 2, 64, 64) | (lengths > 99)[:, None, None, None])
+
+    q, k, v = (torch.randn(4, 2, 64, 32, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+    lengths = torch.tensor([64, 64, 64, 64], device="cuda")
+    compiled = pliant.compile(f)
+    torch.testing.assert_close(compiled(q, k, v, lengths), f(q, k, v, lengths), rtol=2e-2, atol=2e-2)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as recorded:
+        compiled(q, k, v, lengths)
+    assert not any(event.key == "aten::bmm" for event in recorded.key_averages())

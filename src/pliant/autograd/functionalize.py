@@ -441,6 +441,19 @@ def _batch_norm(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: di
     return outputs[:3]
 
 
+def _cudnn_batch_norm(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A library's form of the same: it keeps what its own backward wants, which is not used here."""
+    with mode:
+        room = torch.empty(0, dtype=torch.uint8, device=args[0].device_)
+    return (*_batch_norm(mode, _aten.native_batch_norm.default, args, kwargs), room)
+
+
+def _cudnn_batch_norm_backward(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    x, grad, weight, _, _, mean, inverse_deviation, eps, _ = args
+    given = (grad, x, weight, None, None, mean, inverse_deviation, True, eps, [True, weight is not None, weight is not None])
+    return _batch_norm_backward(mode, _aten.native_batch_norm_backward.default, given, kwargs)
+
+
 def _batch_norm_backward(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """In training the running statistics are not read: passing none of them saves copies of what the forward wrote."""
     if args[7]:
@@ -542,6 +555,8 @@ _handlers: dict[Any, Handler] = {
     _aten.bernoulli.p: _bernoulli,
     _aten.native_batch_norm.default: _batch_norm,
     _aten.native_batch_norm_backward.default: _batch_norm_backward,
+    _aten.cudnn_batch_norm.default: _cudnn_batch_norm,
+    _aten.cudnn_batch_norm_backward.default: _cudnn_batch_norm_backward,
 }
 
 

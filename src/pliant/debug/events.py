@@ -128,6 +128,7 @@ _REASONS = {
     "graph_break": ("break_reasons", "reason"),
     "fallback": ("fallback_reasons", "why"),
     "recompile_limit": ("fallback_reasons", "why"),
+    "assumption": ("fallback_reasons", "why"),
     "recompile": ("recompile_reasons", "why"),
     "cache": ("cache", "what"),
 }
@@ -286,7 +287,7 @@ def stats() -> dict[str, object]:
             "recompiles": kinds["recompile"],
             "recompile_reasons": dict(t.recompile_reasons),
             "recompile_limits": kinds["recompile_limit"],
-            "fallbacks": kinds["fallback"] + kinds["recompile_limit"],
+            "fallbacks": kinds["fallback"] + kinds["recompile_limit"] + kinds["assumption"],
             "fallback_reasons": dict(t.fallback_reasons),
             "externs": kinds["extern"],
             "cache": dict(t.cache),

@@ -156,7 +156,8 @@ class _GraphLowering:
             except (Unsupported, NotImplementedError):
                 pass
         events.record("extern", name=str(node.target), why="no loops are written for it")
-        return fallback.lower_call(self.low, node.target, value, args, kwargs)
+        read = value if self.low.binds else _read_results(node, value)
+        return fallback.lower_call(self.low, node.target, read, args, kwargs)
 
     def _check(self, node: fx.Node) -> None:
         condition: Any = node.args[0]
@@ -312,6 +313,14 @@ def _attribute(graph: fx.Graph, node: fx.Node) -> torch.Tensor:
         owner = getattr(owner, name)
     assert isinstance(owner, torch.Tensor)
     return owner
+
+
+def _read_results(node: fx.Node, value: Any) -> Any:
+    """The results of a call with None for those that nothing reads: they need not be what was expected of them."""
+    if not isinstance(value, (list, tuple)) or any(user.target is not operator.getitem for user in node.users):
+        return value
+    read = {user.args[1] for user in node.users}
+    return [one if k in read else None for k, one in enumerate(value)]
 
 
 def _count_uses(graph: fx.Graph) -> dict[fx.Node, int]:

@@ -10,6 +10,7 @@ import abc
 import functools
 import inspect
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +21,7 @@ from pliant.capture import attribute_stores, attributes, class_statements, opera
 from pliant.capture.arrays import class_of, is_array, is_scalar
 from pliant.capture.generators import TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.handlers.table import TABLE, Args, Kwargs, handles
+from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
 from pliant.capture.identity import HookId, TracedId, take_hook_id
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import PLAIN_TYPES, is_numpy_scalar
@@ -330,3 +331,17 @@ ATTRIBUTE_METHODS = {
     "__setattr__": _object_setattr,
     "__delattr__": _object_delattr,
 }
+
+
+def _of_the_machine(function: Callable[..., Any]) -> Handler:
+    """What a GPU can do, and how many there are, does not change while a process runs."""
+
+    def answer(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        return t.native(function, *(t.internalize(a) for a in args), **kwargs)
+
+    return answer
+
+
+_CUDA = "is_available is_bf16_supported is_tf32_supported device_count get_device_capability get_device_name get_arch_list"
+for _question in (*(getattr(torch.cuda, name) for name in _CUDA.split()), torch.cuda.amp.common.amp_definitely_not_available):
+    TABLE[_question] = _of_the_machine(_question)

@@ -19,6 +19,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import CLASSES, TABLE, Args, Handler, Kwargs, handles
 from pliant.capture.torch_calls import call_torch
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.tensor_spec import same_dim
 from pliant.graph.unbacked import is_unbacked
 
 if TYPE_CHECKING:
@@ -137,6 +138,27 @@ def _max_pool1d(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 for _max_pool in (torch.max_pool1d, F.max_pool1d):
     TABLE[_max_pool] = functools.partial(_max_pool1d, _max_pool)
+
+
+def _dense_mask(mask: Any, broadcast: tuple[int, ...]) -> Any:
+    for d in broadcast:
+        mask = mask.narrow(d, 0, 1)
+    return mask.contiguous()
+
+
+@handles(F.scaled_dot_product_attention)
+def _attention(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """Fused kernels of GPUs take no mask whose last dimension is not dense: one that is broadcast is made so, which is
+    little beside the attention itself."""
+    given = dict(zip(("query", "key", "value", "attn_mask"), args)) | kwargs
+    mask = given.get("attn_mask")
+    if isinstance(mask, FakeTensor) and mask.device_.type == "cuda" and mask.dim() > 1 and not mask.requires_grad:
+        stride = mask.stride_
+        if not same_dim(stride[-1], 1):
+            broadcast = tuple(d for d in range(mask.dim() - 2) if type(stride[d]) is int and stride[d] == 0)
+            given["attn_mask"] = t.call(_dense_mask, (mask, broadcast), {})
+            args, kwargs = args[:3], {k: v for k, v in given.items() if k not in ("query", "key", "value")[: len(args)]}
+    return call_torch(t, F.scaled_dot_product_attention, args, kwargs)
 
 
 def _evenly(start: Any, end: Any, steps: int, dtype: torch.dtype, device: Any) -> Any:

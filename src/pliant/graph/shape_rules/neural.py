@@ -103,6 +103,15 @@ def batch_norm(
     return suggested(x), saved, saved
 
 
+@rule(_aten.cudnn_batch_norm.default)
+def cudnn_batch_norm(
+    x: TensorSpec, weight: _Maybe, bias: _Maybe, running_mean: _Maybe, running_var: _Maybe, training: bool,
+    momentum: float, eps: float,
+) -> tuple[TensorSpec, ...]:  # fmt: skip
+    normalized = batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps)
+    return (*normalized, x.like((0,), dtype=torch.uint8))
+
+
 @rule(_aten._native_batch_norm_legit.no_stats)
 def batch_norm_no_stats(
     x: TensorSpec, weight: _Maybe, bias: _Maybe, training: bool, momentum: float, eps: float
