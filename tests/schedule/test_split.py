@@ -19,7 +19,7 @@ from pliant.targets import cpu, registry
 def target():
     """The host, splitting as a GPU of eight multiprocessors does."""
     there = cpu.target()
-    registry.provide("cpu", lambda _: dataclasses.replace(there, splits_programs=True, lanes=4, split_outer=16, parts=32))
+    registry.provide("cpu", lambda _: dataclasses.replace(there, splits_programs=True, lanes=4, vector_bytes=1, split_outer=16, parts=32))
     yield
     registry.provide("cpu", lambda _: there)
 

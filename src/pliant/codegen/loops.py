@@ -117,9 +117,11 @@ def order_axes(kernel: Kernel, weighted: list[tuple[Expr, int]]) -> tuple[list[A
     axes = sorted(kernel.axes, key=lambda a: -_largest_stride(weighted, a))
     if not axes:
         return axes, None
-    # accesses of the outer loops alone are few beside those of the inner ones
-    frequent = [(e, w) for e, w in weighted if not kernel.reduced or not kernel.reduced.isdisjoint(e.free)]
-    return axes, max(axes, key=lambda a: (_score(frequent, a), axes.index(a)))
+    # accesses that vary along few loops reach little memory beside those that vary along all
+    symbols = {a.symbol for a in axes}
+    most = max((len(symbols & e.free) for e, _ in weighted), default=0)
+    frequent = [(e, w) for e, w in weighted if len(symbols & e.free) == most]
+    return axes, max(axes, key=lambda a: (_score(frequent, a), _score(weighted, a), axes.index(a)))
 
 
 def plan_loops(kernel: Kernel) -> LoopPlan:

@@ -21,6 +21,7 @@ from pliant.schedule.sizes import Sizes
 from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol, lit, symbol
 from pliant.symbolic.traverse import linear_coefficient
 from pliant.targets.registry import has_target, target_of
+from pliant.targets.target import Target
 
 LEAST_ROW, LEAST_COLUMN = 2048, 32  # points of a chunk along memory, and across it
 _FOLDS = {"sum": "sum", "prod": "prod", "max": "max", "min": "min", "any": "any", "all": "all"}
@@ -43,10 +44,15 @@ def _chunks(c: Reduction, sizes: Sizes) -> int:
         return 1
     outside, inside = sizes.points(c.axes), sizes.points(c.reduce_axes)
     along = _is_along_memory(c)
-    blocks = outside if along else math.ceil(outside / target.lanes)
+    blocks = outside if along else math.ceil(outside / (target.lanes * _width(c, target)))
     least = LEAST_ROW if along else LEAST_COLUMN
     wanted = min(target.parts // max(blocks, 1), inside // least)
     return wanted if wanted > 1 and blocks < target.split_outer else 1
+
+
+def _width(c: Reduction, target: Target) -> int:
+    """Elements that one thread reads at once."""
+    return max([1, *(target.vector_bytes // x.dtype.itemsize for x in loads(c.value))])
 
 
 def _is_along_memory(c: Reduction) -> bool:
