@@ -17,7 +17,7 @@ from pliant.graph.unbacked import Binding
 from pliant.ir.loops import Axis, Buffer, Computation, Extern, Pointwise, Reduction, View
 from pliant.ir.scalar import Scalar, apply, cast, const, index_value, load
 from pliant.lowering.indexing_rules import IndexRanges
-from pliant.lowering.tensors import At, Index, Shape, Tensor, contiguous_strides, opmath
+from pliant.lowering.tensors import At, Index, Shape, Tensor, aligned_strides, contiguous_strides, opmath
 from pliant.symbolic import expr as sym
 from pliant.symbolic.expr import ONE, ZERO, Expr, Integer, Symbol, symbol
 from pliant.symbolic.shape_env import ShapeEnv
@@ -182,10 +182,11 @@ class Lowering:
 
     def layout(self, t: Tensor) -> Shape | None:
         """The strides eager gives this tensor if they are those of a dense tensor, else None (row-major)."""
-        if t.fake is None:
-            return None
-        strides = self.strides_of(t.fake)
-        return strides if self._dense(t.shape, strides) else None
+        strides = None if t.fake is None else self.strides_of(t.fake)
+        strides = strides if strides is not None and self._dense(t.shape, strides) else None
+        if not t.row_bytes or self.exact_layout:
+            return strides
+        return aligned_strides(t.shape, strides or contiguous_strides(t.shape), t.dtype.itemsize, t.row_bytes)
 
     def _dense(self, shape: Shape, strides: Shape) -> bool:
         contiguous = contiguous_strides(shape)
@@ -332,22 +333,24 @@ class Lowering:
         return all(a is b or n is ONE for n, a, b in zip(view.shape, view.strides, wanted))
 
     def extern(
-        self, target: Any, args: Sequence[Any], kwargs: dict[str, Any], fakes: Sequence[Any], out_variant: Any = None
-    ) -> list[Tensor | None]:
-        """Emit a call; one tensor for each fake of `fakes`."""
+        self, target: Any, args: Sequence[Any], kwargs: dict[str, Any], fakes: Sequence[Any], out_variant: Any = None,
+        row_bytes: int = 0,
+    ) -> list[Tensor | None]:  # fmt: skip
+        """Emit a call; one tensor for each fake of `fakes`. `row_bytes`: how rows of results are aligned."""
         given = tuple([self.argument(a) for a in args])
         named = {k: self.argument(v) for k, v in kwargs.items()}
         results: list[Tensor | None] = []
         for fake in fakes:
-            results.append(self._extern_result(fake) if isinstance(fake, torch.Tensor) else None)
+            results.append(self._extern_result(fake, row_bytes) if isinstance(fake, torch.Tensor) else None)
         outs = tuple([None if t is None or t.view is None else t.view.buffer for t in results])
         self.computations.append(
             Extern(target, given, named, outs, out_variant=out_variant, defines=self.binds, origin=self.origin)
         )
         return results
 
-    def _extern_result(self, fake: torch.Tensor) -> Tensor:
-        shape, strides = self.shape_of(fake), self.strides_of(fake)
+    def _extern_result(self, fake: torch.Tensor, row_bytes: int) -> Tensor:
+        shape = self.shape_of(fake)
+        strides = aligned_strides(shape, self.strides_of(fake), fake.dtype.itemsize, row_bytes)
         t = Tensor(self, fake.dtype, shape, view=whole(self.buffer(fake.dtype, shape, strides, fake.device, "extern")))
         t.fake = fake
         return t

@@ -25,6 +25,7 @@ from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Pointwise,
 from pliant.ir.scalar import Scalar, cast, clear_interned, const, loads
 from pliant.lowering import fallback
 from pliant.lowering.context import Lowering, whole
+from pliant.lowering.matmul import PRODUCTS, row_bytes
 from pliant.lowering.registry import RULES, VIEW_OPS
 from pliant.lowering.tensors import COMPUTED, Index, Tensor
 from pliant.symbolic.expr import ONE, ZERO, Symbol
@@ -50,6 +51,7 @@ class _GraphLowering:
         self.low = Lowering(aten.shape_env)
         self.env: dict[fx.Node, Any] = {}
         self.uses = _count_uses(aten.graph)
+        self.factors = _factors(aten.graph)
         self.inputs: list[Buffer | Symbol | None] = []
         self.epilogue: list[tuple[Tensor, Tensor]] = []
         # How many values before it are not in memory, one computed from the other; how many in memory end with it.
@@ -106,6 +108,8 @@ class _GraphLowering:
             result.uses = max(result.uses, self.uses[node])
             if result.fake is None and node.target not in VIEW_OPS:
                 result.fake = value
+            if node in self.factors and result.view is None and isinstance(value, torch.Tensor):
+                result.row_bytes = row_bytes(value)
             self._note_ends(node, result)
         self._bound_chain(node, result)
         self.env[node] = result
@@ -313,6 +317,18 @@ def _attribute(graph: fx.Graph, node: fx.Node) -> torch.Tensor:
         owner = getattr(owner, name)
     assert isinstance(owner, torch.Tensor)
     return owner
+
+
+def _factors(graph: fx.Graph) -> set[fx.Node]:
+    """What products read, through views."""
+    found: set[fx.Node] = set()
+    for node in reversed(graph.nodes):
+        if node.target in PRODUCTS:
+            first = PRODUCTS[node.target]
+            found.update(a for a in node.args[first : first + 2] if isinstance(a, fx.Node))
+        elif node in found and node.target in VIEW_OPS and isinstance(node.args[0], fx.Node):
+            found.add(node.args[0])
+    return found
 
 
 def _read_results(node: fx.Node, value: Any) -> Any:

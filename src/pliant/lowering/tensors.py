@@ -15,7 +15,7 @@ import torch
 
 from pliant.ir.loops import View
 from pliant.ir.scalar import Scalar, cast
-from pliant.symbolic.expr import ONE, ZERO, Expr
+from pliant.symbolic.expr import ONE, ZERO, Expr, lit
 
 if TYPE_CHECKING:
     from pliant.lowering.context import Lowering
@@ -43,6 +43,7 @@ class Tensor:
     `weight`: cost of computing an element anew, in the operator table's units. `uses`: how many computations read it.
     `materialize`: puts the elements in memory in its own way (a reduction); None: a loop that stores `at`.
     `device`: where its elements are computed, or lie.
+    `row_bytes`: its rows had best begin at multiples of so many bytes.
     `rebase`: puts the tensor that this is a view of in memory (reading elements alone does not need it).
     `source`: a tensor of the same elements that may be read instead (a clone's original).
     """
@@ -61,6 +62,7 @@ class Tensor:
         "origin",
         "rebase",
         "device",
+        "row_bytes",
     )
 
     def __init__(
@@ -85,6 +87,7 @@ class Tensor:
         self.source: Tensor | None = None
         self.origin = low.origin
         self.rebase: Callable[[], View] | None = None
+        self.row_bytes = 0
         self.device = low.device if view is None else view.buffer.device
 
     def at(self, index: Index) -> Scalar:
@@ -128,6 +131,17 @@ def contiguous_strides(shape: Shape) -> Shape:
         strides.append(step)
         step = step * size
     return tuple(reversed(strides))
+
+
+def aligned_strides(shape: Shape, strides: Shape, itemsize: int, row_bytes: int) -> Shape:
+    """Strides of a row-major tensor whose rows begin at multiples of `row_bytes`; those given where they do anyway, or where
+    that is not known."""
+    last = shape[-1].as_int() if len(shape) > 1 else None
+    whole = row_bytes // itemsize
+    if last is None or whole < 2 or last % whole == 0 or last < 16 * whole or strides != contiguous_strides(shape):
+        return strides
+    padded = (*shape[:-1], lit(-(-last // whole) * whole))
+    return contiguous_strides(padded)
 
 
 def numel(shape: Shape) -> Expr:

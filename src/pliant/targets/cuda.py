@@ -36,6 +36,8 @@ def target(capability: int, units: int = 0) -> Target:
         splits_programs=True,
         scratch_each=0,
         scratch_bytes=0,
+        product_bytes=16,
+        product_depth=512,
         narrow_index=True,
         **facts,
     )

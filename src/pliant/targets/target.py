@@ -24,6 +24,8 @@ class Target:
     grain: work, in additions, that is worth a thread.
     column_block, split_columns, point_block, tile: points that one thread takes at a time (see `codegen/loops.py`).
     scratch_each, scratch_bytes: largest small temporary on an entry's stack, and all of them; 0: none are.
+    product_bytes: products run well where rows begin at multiples of so many bytes; 0: anywhere. product_depth: from so many
+        additions for each element of a result on, that is worth a copy of it.
     narrow_index: indices are computed in 32 bits where ranges allow it.
     """
 
@@ -46,4 +48,6 @@ class Target:
     tile: int = 32
     scratch_each: int = 1024
     scratch_bytes: int = 1 << 14
+    product_bytes: int = 0
+    product_depth: int = 0
     narrow_index: bool = False

@@ -1,0 +1,62 @@
+"""Where a machine wants it, rows of what products read and write begin at multiples of some bytes."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from lowering.tracing import trace
+from pliant.ir.loops import Extern
+from pliant.lowering.lower import lower
+from pliant.runtime.compile_graph import compile_graph
+from pliant.targets import cpu, registry
+
+aten = torch.ops.aten
+
+
+@pytest.fixture(autouse=True)
+def target():
+    there = cpu.target()
+    registry.provide("cpu", lambda _: dataclasses.replace(there, product_bytes=16, product_depth=64))
+    yield
+    registry.provide("cpu", lambda _: there)
+
+
+def projected(x, w, grad):
+    """A projection to 250 classes, a loss' gradient, and what flows back from it."""
+    logits = x @ w.t()
+    d = (logits.float() * 2 + 1).to(x.dtype) * grad
+    return d @ w, d.t() @ x, logits
+
+
+def arguments(dtype=torch.bfloat16, classes=250, depth=64):
+    torch.manual_seed(0)
+    return torch.randn(32, depth).to(dtype), torch.randn(classes, depth).to(dtype), torch.randn(32, classes).to(dtype)
+
+
+def strides(args):
+    program = lower(trace(projected, args))
+    calls = [c for c in program.computations if isinstance(c, Extern)]
+    return [[v.strides[0].as_int() for v in (*c.args, *c.outs) if v is not None] for c in calls]
+
+
+def test_rows_are_aligned():
+    first, second, third = strides(arguments())
+    assert first[-1] == 256  # the logits
+    assert second[0] == 256  # the gradient that comes from a kernel
+    assert third[0] == 1  # the same, transposed
+
+
+@pytest.mark.parametrize("change", [{"dtype": torch.float32}, {"classes": 256}, {"depth": 32}])
+def test_where_it_does_not_pay(change):
+    args = arguments(**change)
+    assert strides(args)[0][-1] == args[1].shape[0]
+
+
+@pytest.mark.parametrize("classes", [250, 256, 129])
+def test_values_and_strides_of_results(classes):
+    args = arguments(classes=classes)
+    found = compile_graph(trace(projected, args))(list(args))
+    for mine, theirs in zip(found, projected(*args), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=2e-2, atol=2e-1)
+        assert mine.stride() == theirs.stride()
