@@ -139,6 +139,37 @@ def in_place() -> Case:
     return p.done(out, old), [(torch.randn(70, 300), torch.randn(70))]
 
 
+def narrow_rows(rows: int, columns: int) -> Case:
+    """Rows of odd length, in 16 and in 32 bits, with what belongs to columns."""
+    p = Program()
+    x, w = p.tensor(rows, columns, dtype=bf16), p.tensor(columns)
+
+    def value(i: Any, j: Any) -> Scalar:
+        return apply("mul", cast(get(x, i, j), f32), get(w, j))
+
+    top = p.reduce("max", (rows,), (columns,), value)
+    total = p.reduce("sum", (rows,), (columns,), lambda i, j: apply("exp", apply("sub", value(i, j), get(top, i))))
+    out = p.pointwise((rows, columns), lambda i, j: cast(apply("add", value(i, j), get(total, i)), bf16))
+    wide = p.pointwise((rows, columns), lambda i, j: apply("sub", value(i, j), get(top, i)))
+    data = torch.randn(rows * columns + 3).to(bf16)
+    calls = [data[k : k + rows * columns].view(rows, columns) for k in range(3)]
+    return p.done(out, wide, top, total), [(call, torch.randn(columns)) for call in calls]
+
+
+EDGES = [0.0, -0.0, 1.0, -3.0, 1e-3, 1e30, -3e38, 1e-30, 1e-37, float("inf"), float("-inf"), float("nan")]
+
+
+def ratio() -> Case:
+    """All points of a row have the same divisor."""
+    p = Program()
+    x, y = p.tensor(212, 64), p.tensor(212)
+    out = p.pointwise((212, 64), lambda i, j: apply("div", get(x, i, j), get(y, i)))
+    divisors = torch.cat([torch.tensor([*EDGES]), torch.randn(200).exp()])
+    data = torch.randn(212, 64).exp()
+    data[:, : len(EDGES)] = torch.tensor(EDGES)
+    return p.done(out), [(data, divisors)]
+
+
 SIZES = [(4, 7), (5, 1), (0, 5), (5, 0), (33, 64), (300, 40), (3, 5000), (1000, 3), (2, 20000)]
 SHAPES = [(4, 7), (33, 64), (300, 40), (3, 5000), (1000, 3)]
 CASES: dict[str, Callable[[], Case]] = {
@@ -166,7 +197,10 @@ CASES: dict[str, Callable[[], Case]] = {
     "cat": joined,
     "unaligned": lambda: unaligned(1003),
     "unaligned rows": lambda: unaligned(7, 61),
+    "unaligned long rows": lambda: unaligned(5, 301),
+    "unaligned narrow rows": lambda: narrow_rows(6, 1027),
     "in place": in_place,
+    "ratio": ratio,
 }
 
 
@@ -187,6 +221,15 @@ def test_values(cases, name):
         expected = run(device.program, copy.deepcopy(list(args)))
         for want, got in zip(expected, device(copy.deepcopy(list(args))), strict=True):
             torch.testing.assert_close(got, want, rtol=2e-5, atol=2e-4, equal_nan=True)
+
+
+def test_quotients_by_a_common_divisor_are_rounded_as_quotients(cases):
+    device, ((data, divisors),) = cases["ratio"]
+    (got,) = device([data, divisors])
+    want = data / divisors[:, None]
+    normal = (want.abs() >= torch.finfo(f32).tiny) & (data.abs() > 2.0**-100) | (want == 0)
+    assert (got.isnan() == want.isnan()).all()
+    assert torch.equal(got[normal].view(torch.int32), want[normal].view(torch.int32))
 
 
 @pytest.mark.skipif(bool(nvrtc_check.missing()), reason="NVRTC is not installed")

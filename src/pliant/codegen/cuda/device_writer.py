@@ -16,7 +16,8 @@ from pliant.codegen.expressions import MEMORY_TYPES, Names, cast_text
 from pliant.ir.loops import Axis, Buffer, Pointwise
 from pliant.ir.scalar import Load
 from pliant.schedule.kernel import Member
-from pliant.symbolic.expr import Symbol
+from pliant.symbolic.expr import ZERO, Symbol
+from pliant.symbolic.traverse import substitute
 
 NARROW_FLOATS = (torch.bfloat16, torch.float16)
 
@@ -93,20 +94,37 @@ class DeviceWriter:
             count = self.names.text(groups) if groups.as_int() != 0 else "1"
             item = rest if k == 0 else f"{rest} % ({count})"
             if axis is self.plan.vector and self.plan.width > 1:
-                self.line(f"const {self.integer} {name}b = ({item}) * {self.plan.width};")
-                if not self.plan.whole:
-                    extent = self.names.text(axis.extent)
-                    self.line(f"const int cnt = (int)p_min({extent} - {name}b, {self.plan.width});")
+                self.line(f"const {self.integer} {name}g = {item};")
             else:
                 self.line(f"const {self.integer} {name} = {item};")
             if k > 0:
                 self.line(f"const {self.integer} q{name} = {rest} / ({count});")
                 rest = f"q{name}"
+        if self.plan.vector in axes and self.plan.width > 1:
+            self._begin_group(self.plan.vector)
+
+    def _begin_group(self, vector: Axis) -> None:
+        """Where this thread's group of elements begins, and which of its elements there are."""
+        name, width, extent = self.names.symbols[vector.symbol], self.plan.width, self.names.text(vector.extent)
+        start = f"{name}g * {width}"
+        if self.plan.anchor is not None:
+            buffer, e = self.plan.anchor
+            first = f"{self.names.buffer(buffer)} + ({self.names.text(substitute(e, {vector.symbol: ZERO}))})"
+            place = f"(int)((uint64_t)({first}) / {buffer.dtype.itemsize} % {width})"
+            known = vector.extent.as_int() is not None
+            self.line(f"const int shift = {place if known else f'{extent} % {width} == 0 ? 0 : {place}'};")
+            start += " - shift"
+        self.line(f"const {self.integer} {name}b = {start};")
+        if self.plan.anchor is not None:
+            self.line(f"const int low = (int)p_max(-{name}b, 0);")
+        if not self.plan.whole:
+            self.line(f"const int cnt = (int)p_min({extent} - {name}b, {width});")
 
     def _tile(self, slot: str = "u") -> Tile | None:
         if self.plan.width == 1 or self.plan.vector is None:
             return None
-        return Tile(self.plan.vector, self.start, self.plan.width, self.plan.whole, slot)
+        limits = ("low",) * (self.plan.anchor is not None) + ("cnt",) * (not self.plan.whole)
+        return Tile(self.plan.vector, self.start, self.plan.width, limits, slot)
 
     # -- statements ----------------------------------------------------------------------------------------------------
 
@@ -131,9 +149,8 @@ class DeviceWriter:
     def _each(self, tile: Tile, body: list[str]) -> None:
         name = self.names.symbols[tile.axis.symbol]
         self.line("#pragma unroll")
-        self.begin(
-            f"for (int u = 0; u < {tile.width}; u++)" + ("" if tile.whole or _harmless(body) else " if (u < cnt)")
-        )
+        guard = "" if _harmless(body) else tile.guard
+        self.begin(f"for (int u = 0; u < {tile.width}; u++){guard}")
         self.line(f"const {self.integer} {name} = {name}b + u;")
         for text in body:
             self.line(text)

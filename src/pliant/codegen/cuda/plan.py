@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 
 from pliant.codegen.loops import index_expressions, merged, order_axes, step_along, weighted_accesses
 from pliant.codegen.vector_passes import cost_of
-from pliant.ir.loops import Axis, Buffer, Reduction
+from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction
 from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Kernel, Member, loads_of
 from pliant.symbolic.bounds import ALL, Interval, bounds
 from pliant.symbolic.expr import ONE, Expr, Symbol
+from pliant.symbolic.traverse import linear_coefficient
 from pliant.targets.target import Target
 
 POINT_THREADS = 256
@@ -34,6 +35,7 @@ MOST_ELEMENTS = 32
 LOADED_BYTES = 128  # of a row a thread that are loaded once and kept in registers
 KEPT_BYTES = 160  # with what is computed of them
 SHARED_VALUES = 2048  # partial results that a block of columns combines
+LONG = 16  # groups of elements in a row that is worth beginning where memory is aligned
 WIDEST = 8  # elements that a thread takes at a time
 
 
@@ -43,7 +45,8 @@ class DevicePlan:
 
     group: threads that share an outer point. items: outer points (of `width` columns) a block. steps: turns of the loop over
     a row's groups of elements, where it is written out and values stay in registers; 0: it is a loop.
-    kept: members whose values stay in registers too.
+    kept: members whose values stay in registers too. anchor: rows begin anywhere, so a row's groups begin where this access
+        to memory is aligned, and the first and the last of them are parts.
     """
 
     kind: str
@@ -57,6 +60,7 @@ class DevicePlan:
     steps: int
     narrow: bool
     kept: list[Member] = field(default_factory=list)
+    anchor: tuple[Buffer, Expr] | None = None
 
     @property
     def threads(self) -> int:
@@ -71,7 +75,11 @@ class DevicePlan:
         """How many groups of `width` elements an axis has."""
         if axis is not self.vector or self.width == 1:
             return axis.extent
-        return axis.extent // self.width if self.whole else (axis.extent + (self.width - 1)) // self.width
+        if self.whole:
+            return axis.extent // self.width
+        found = (axis.extent + (self.width - 1)) // self.width
+        # a shifted row has a part of a group at its other end too
+        return found + (axis.extent % self.width + (self.width - 1)) // self.width if self.anchor else found
 
     def count(self, axes: list[Axis]) -> Expr:
         """Groups of elements in a nest of loops."""
@@ -89,8 +97,10 @@ def plan_device(kernel: Kernel, target: Target) -> DevicePlan:
     outer = _vector_last([a for a in axes if a.symbol not in kernel.reduced], vector)
     inner = _vector_last([a for a in axes if a.symbol in kernel.reduced], vector)
     narrow = target.narrow_index and _fits_int32(kernel)
-    width = _width(kernel, weighted, axes, vector)
+    width = _width(kernel, axes, vector)
     plan = DevicePlan("points", kernel, vector, outer, inner, width, 1, POINT_THREADS, 0, narrow)
+    if len(axes) > 1 and width > 1 and not plan.whole and (not inner or vector in inner):
+        plan.anchor = next(_contiguous(kernel, vector), None)
     if inner and vector in inner:
         _plan_rows(plan, target)
     elif inner:
@@ -102,33 +112,51 @@ def _vector_last(axes: list[Axis], vector: Axis | None) -> list[Axis]:
     return [a for a in axes if a is not vector] + [a for a in axes if a is vector]
 
 
-def _width(kernel: Kernel, weighted: list[tuple[Expr, int]], axes: list[Axis], vector: Axis | None) -> int:
+def _width(kernel: Kernel, axes: list[Axis], vector: Axis | None) -> int:
     """Elements that a thread takes at a time along the vectorized axis: up to 16 bytes of the narrowest type."""
     if vector is None:
         return 1
-    sizes = [size for e, size in _accesses(kernel) if step_along(e, vector) == 1]
+    sizes = [b.dtype.itemsize for b, e, _ in _accesses(kernel) if step_along(e, vector) == 1]
     if not sizes:
         return 1
     widest = 16 if max(sizes) == 1 else WIDEST
     width = min(widest, 16 // min(sizes))
     extent = vector.extent.as_int()
-    if extent is None:
+    if extent is None or extent >= LONG * width and _takes_any_start(kernel, axes, vector):
         return width
-    alone = len(axes) == 1 and extent >= 64 * width
-    while width > 1 and (extent % width and not alone or extent < width):
+    while width > 1 and (extent % width or extent < width):
         width //= 2
     return width
 
 
-def _accesses(kernel: Kernel) -> Iterator[tuple[Expr, int]]:
-    """Indices of loads and stores of memory with the sizes of their elements."""
+def _takes_any_start(kernel: Kernel, axes: list[Axis], vector: Axis) -> bool:
+    """Whether groups may begin anywhere along the vectorized axis."""
+    if len(axes) == 1:
+        return True
+    reduces_others = bool(kernel.reduced) and vector.symbol not in kernel.reduced
+    return not reduces_others and next(_contiguous(kernel, vector), None) is not None
+
+
+def _accesses(kernel: Kernel) -> Iterator[tuple[Buffer, Expr, bool]]:
+    """Stores and loads of memory: buffer, index, whether the index looks something up."""
     own = {m.loops.out for m in kernel.members} - kernel.stored
     for m in kernel.members:
         if m.loops.out in kernel.stored:
-            yield m.store_index, m.loops.out.dtype.itemsize
+            yield m.loops.out, m.store_index, isinstance(m.loops, Pointwise) and bool(m.loops.indirect)
         for load in loads_of(m.loops):
             if load.buffer not in own:
-                yield m.at(load.index), load.dtype.itemsize
+                yield load.buffer, m.at(load.index), bool(load.indirect)
+
+
+def _contiguous(kernel: Kernel, vector: Axis | None) -> Iterator[tuple[Buffer, Expr]]:
+    """Accesses that run along the vectorized axis and differ along another one: those of whole arrays first."""
+    assert vector is not None
+    found = [
+        (b, e)
+        for b, e, looks_up in _accesses(kernel)
+        if not looks_up and linear_coefficient(e, vector.symbol) is ONE and any(a.symbol in e.free for a in kernel.axes)
+    ]
+    yield from sorted(found, key=lambda access: -len(access[1].free))
 
 
 def _plan_rows(plan: DevicePlan, target: Target) -> None:

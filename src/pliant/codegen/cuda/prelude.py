@@ -101,11 +101,12 @@ template <int N, class T> P_INLINE void p_load(T* to, const T* from) {
     for (int k = 0; k < N; k++) to[k] = from[k];
   }
 }
-template <int N, class T> P_INLINE void p_load(T* to, const T* from, int64_t count) {
-  if (count >= N) return p_load<N>(to, from);
+template <int N, class T> P_INLINE void p_load(T* to, const T* from, int low, int end) {
+  if (low <= 0 && end >= N) return p_load<N>(to, from);
 #pragma unroll
-  for (int k = 0; k < N; k++) to[k] = k < count ? from[k] : (T)0;
+  for (int k = 0; k < N; k++) to[k] = k >= low && k < end ? from[k] : (T)0;
 }
+template <int N, class T> P_INLINE void p_load(T* to, const T* from, int end) { p_load<N>(to, from, 0, end); }
 """,
     "p_store": """\
 template <int N, class T> P_INLINE void p_store(T* to, const T* from) {
@@ -118,11 +119,12 @@ template <int N, class T> P_INLINE void p_store(T* to, const T* from) {
     for (int k = 0; k < N; k++) to[k] = from[k];
   }
 }
-template <int N, class T> P_INLINE void p_store(T* to, const T* from, int64_t count) {
-  if (count >= N) return p_store<N>(to, from);
+template <int N, class T> P_INLINE void p_store(T* to, const T* from, int low, int end) {
+  if (low <= 0 && end >= N) return p_store<N>(to, from);
 #pragma unroll
-  for (int k = 0; k < N; k++) if (k < count) to[k] = from[k];
+  for (int k = 0; k < N; k++) if (k >= low && k < end) to[k] = from[k];
 }
+template <int N, class T> P_INLINE void p_store(T* to, const T* from, int end) { p_store<N>(to, from, 0, end); }
 """,
     "p_lanes": """\
 template <int G> P_INLINE uint32_t p_lanes() {
@@ -159,16 +161,17 @@ P_INLINE uint32_t p_pair_{kind}(float low, float high) {{
     },
     **{
         f"p_store_{kind}": f"""\
-template <int N> P_INLINE void p_store_{kind}(uint16_t* to, const float* from, int64_t count = N) {{
+template <int N, class... L> P_INLINE void p_store_{kind}(uint16_t* to, const float* from, L... limits) {{
   alignas(16) uint32_t words[N / 2];
 #pragma unroll
   for (int k = 0; k < N / 2; k++) words[k] = p_pair_{kind}(from[2 * k], from[2 * k + 1]);
-  p_store<N>(to, (const uint16_t*)words, count);
+  p_store<N>(to, (const uint16_t*)words, limits...);
 }}
 """
         for kind in ("bf16", "f16")
     },
-    # a / b, where s = p_scale(b) and i = 1 / (b * s) are at hand: correctly rounded unless it is a denormal.
+    # a / b, where s = p_scale(b) and i = 1 / (b * s) are at hand: correctly rounded unless the quotient
+    # is a denormal or `a` is below 2**-100, where the last bit may differ.
     "p_scale": """\
 P_INLINE float p_scale(float b) {
   const float a = fabsf(b);

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from pliant.codegen.cuda.accumulators import DeviceAccumulator
 from pliant.codegen.cuda.device_writer import DeviceWriter
-from pliant.codegen.cuda.plan import DevicePlan
+from pliant.codegen.cuda.plan import TURN_ELEMENTS, DevicePlan
 from pliant.codegen.cuda.statements import DeviceStatements
 from pliant.codegen.expressions import MEMORY_TYPES, cast_text, register_type
 from pliant.codegen.loops import flat_reduced
@@ -161,7 +161,7 @@ class DeviceReducingWriter(DeviceWriter):
     def _begin_inner(self) -> None:
         plan = self.plan
         count = self._count(plan.inner)
-        self.line("#pragma unroll" + ("" if plan.steps else " 4"))
+        self.line("#pragma unroll" + ("" if plan.steps else f" {max(2, min(8, TURN_ELEMENTS // plan.width))}"))
         if plan.steps:
             self.begin(f"for (int k = 0; k < {plan.steps}; k++)")
             self.line(f"const {self.integer} q = lane + k * {plan.group};")

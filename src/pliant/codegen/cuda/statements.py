@@ -27,20 +27,27 @@ Keep = Callable[[Load, Expr], "str | None"]  # the array that holds a load's ele
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Neighbouring points of one thread: the vectorized axis, the symbol of the first, how many, whether all exist.
+    """Neighbouring points of one thread: the vectorized axis, the symbol of the first, how many.
 
-    slot: where a value of point `u` lies in an array that keeps those of a row.
+    limits: variables with the first that exists, if some may not, and with the end of those. slot: where a value of point `u` lies in an array that keeps those of a row.
     """
 
     axis: Axis
     start: Symbol
     width: int
-    whole: bool
+    limits: tuple[str, ...]
     slot: str = "u"
 
     @property
     def limit(self) -> str:
-        return "" if self.whole else ", cnt"
+        """Arguments of wide accesses that say which elements there are."""
+        return "".join(f", {name}" for name in self.limits)
+
+    @property
+    def guard(self) -> str:
+        """Whether there is the point `u`."""
+        conditions = [f"u {'<' if name == 'cnt' else '>='} {name}" for name in self.limits]
+        return f" if ({' && '.join(conditions)})" if conditions else ""
 
 
 class DeviceStatements(Statements):
