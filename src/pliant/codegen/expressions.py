@@ -357,7 +357,7 @@ class Statements:
                 texts.append(self.value(a, member))
                 varying = varying or texts[-1] in self.varying
             else:
-                texts.append(self._nested(a, member))
+                texts.append(self._chosen(a, member, x.args[0], a is x.args[1]))
                 varying = True
         return self.define(f"{texts[0]} ? {texts[1]} : {texts[2]}", x.dtype, varying)
 
@@ -406,11 +406,20 @@ class Statements:
             case Load():
                 return self._nested_load(x, member)
             case Apply():
-                args = [self._nested(a, member) for a in x.args]
+                args = [self._nested_argument(x, k, member) for k in range(len(x.args))]
                 text = f"({self._apply_text(x, args)})"
                 return f"(({register_type(x.dtype)}){text})" if x.dtype in _NARROW else text
             case _:
                 raise TypeError(f"not a scalar: {x!r}")
+
+    def _nested_argument(self, x: Apply, k: int, member: Member) -> str:
+        if x.op == "where" and k > 0:
+            return self._chosen(x.args[k], member, x.args[0], k == 1)
+        return self._nested(x.args[k], member)
+
+    def _chosen(self, x: Scalar, member: Member, condition: Scalar, holds: bool) -> str:
+        """`x` as an expression that is evaluated only where the condition is (or is not) true."""
+        return self._nested(x, member)
 
     def _nested_load(self, x: Load, member: Member) -> str:
         known = self.resolve(x, member)

@@ -113,6 +113,18 @@ def joined() -> Case:
     return p.done(out), [(torch.randn(4, 5), torch.randn(4, 7))]
 
 
+def turned(half: int) -> Case:
+    """Halves of a row change places, one of them negated."""
+    p = Program()
+    n = 2 * half
+    x = p.tensor(6, n, dtype=bf16)
+    wide = lambda i, j: cast(load(x, n * i + j), f32)
+    left = lambda j: apply("lt", index_value(j), const(half, i64))
+    first = lambda i, j: apply("neg", wide(i, j + half))
+    out = p.pointwise((6, n), lambda i, j: cast(where(left(j), first(i, j), wide(i, j - half)), bf16))
+    return p.done(out), [(torch.randn(6, n).to(bf16),)]
+
+
 def unaligned(*shape: int) -> Case:
     """What begins anywhere, with ends that are no whole group."""
     p = Program()
@@ -195,6 +207,8 @@ CASES: dict[str, Callable[[], Case]] = {
         for dtype in (f32, torch.float64, bf16, i64, torch.int8)
     },
     "cat": joined,
+    "turned": lambda: turned(32),
+    "turned oddly": lambda: turned(28),
     "unaligned": lambda: unaligned(1003),
     "unaligned rows": lambda: unaligned(7, 61),
     "unaligned long rows": lambda: unaligned(5, 301),
@@ -246,6 +260,12 @@ def test_texts_are_built_and_keep_their_values_in_registers(cases, architecture)
 def test_an_index_out_of_range_raises(cases, wrong):
     with pytest.raises(IndexError):
         cases["embedding"][0]([torch.randn(20, 8), torch.tensor([0, wrong, 0, 0, 0])])
+
+
+def test_wide_accesses_are_behind_choices(cases):
+    (kernel,) = cases["turned"][0].kernels
+    assert kernel.text.count("p_load<8>") == 2
+    assert "a0[" not in kernel.text
 
 
 def test_equal_kernels_are_one_text():

@@ -11,7 +11,8 @@ import re
 import torch
 
 from pliant.codegen.cuda.plan import DevicePlan
-from pliant.codegen.cuda.statements import DeviceStatements, Tile
+from pliant.codegen.cuda.statements import DeviceStatements
+from pliant.codegen.cuda.tile import Tile
 from pliant.codegen.expressions import MEMORY_TYPES, Names, cast_text
 from pliant.ir.loops import Axis, Buffer, Pointwise
 from pliant.ir.scalar import Load

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 
+from pliant.codegen.cuda.tile import Tile, common_condition
 from pliant.codegen.expressions import MEMORY_TYPES, Names, Resolve, Statements
 from pliant.ir.loops import Axis, Buffer
 from pliant.ir.scalar import Apply, Load, Scalar
@@ -23,31 +23,6 @@ from pliant.symbolic.traverse import linear_coefficient, substitute
 NARROW = {torch.bfloat16: "bf16", torch.float16: "f16"}
 _NARROWED = re.compile(r"p_to_b?f16\((\w+)\)")
 Keep = Callable[[Load, Expr], "str | None"]  # the array that holds a load's elements for the whole row
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """Neighbouring points of one thread: the vectorized axis, the symbol of the first, how many.
-
-    limits: variables with the first that exists, if some may not, and with the end of those. slot: where a value of point `u` lies in an array that keeps those of a row.
-    """
-
-    axis: Axis
-    start: Symbol
-    width: int
-    limits: tuple[str, ...]
-    slot: str = "u"
-
-    @property
-    def limit(self) -> str:
-        """Arguments of wide accesses that say which elements there are."""
-        return "".join(f", {name}" for name in self.limits)
-
-    @property
-    def guard(self) -> str:
-        """Whether there is the point `u`."""
-        conditions = [f"u {'<' if name == 'cnt' else '>='} {name}" for name in self.limits]
-        return f" if ({' && '.join(conditions)})" if conditions else ""
 
 
 class DeviceStatements(Statements):
@@ -67,6 +42,7 @@ class DeviceStatements(Statements):
         self.after: list[str] = []
         self.arrays: dict[tuple[Buffer, str], str] = {}
         self.texts: dict[str, str] = {}
+        self.guards: list[str | None] = []  # of the choices around what is being printed; None: points may differ
 
     def _value(self, x: Scalar, member: Member) -> str:
         if isinstance(x, Apply) and self.tile is not None:
@@ -118,19 +94,38 @@ class DeviceStatements(Statements):
         return self._wide(x, e), "u"
 
     def _wide(self, x: Load, e: Expr) -> str:
-        """The array that the elements of all points were loaded to."""
+        """The array that the elements of all points are loaded to, if the conditions around it hold."""
         assert self.tile is not None
         start = self.names.text(substitute(e, {self.tile.axis.symbol: self.tile.start}), self.indirect_names)
-        key = (x.buffer, start)
+        condition = " && ".join(dict.fromkeys(g for g in self.guards if g))
+        key = (x.buffer, f"{condition} {start}")
         found = self.arrays.get(key)
         if found is None:
             found = self.arrays[key] = f"v{self._next()}"
             source = f"{self.names.buffer(x.buffer)} + ({start})"
             self.before += [
-                f"alignas(16) {MEMORY_TYPES[x.dtype]} {found}[{self.tile.width}];",
-                f"p_load<{self.tile.width}>({found}, {source}{self.tile.limit});",
+                f"alignas(16) {MEMORY_TYPES[x.dtype]} {found}[{self.tile.width}]{' = {}' if condition else ''};",
+                f"{f'if ({condition}) ' * bool(condition)}p_load<{self.tile.width}>({found}, {source}{self.tile.limit});",
             ]
         return found
+
+    # -- choice ----------------------------------------------------------------------------------------------------
+
+    def _chosen(self, x: Scalar, member: Member, condition: Scalar, holds: bool) -> str:
+        common = common_condition(condition, member, self.tile, self.names) if self.tile else None
+        self.guards.append(common and (common if holds else f"!{common}"))
+        text = self._nested(x, member)
+        self.guards.pop()
+        return text
+
+    def _nested_load(self, x: Load, member: Member) -> str:
+        """Where all points of the group choose alike, the load is a wide one behind the choice."""
+        e = member.at(x.index)
+        along = self.tile is not None and linear_coefficient(e, self.tile.axis.symbol) is ONE
+        if not along or x.indirect or None in self.guards or self.resolve(x, member) is not None:
+            return super()._nested_load(x, member)
+        element = f"{self._wide(x, e)}[u]"
+        return f"({element} != 0)" if x.dtype is torch.bool else element
 
     def _next(self) -> int:
         self.counter[0] += 1
