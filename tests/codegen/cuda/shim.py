@@ -9,6 +9,7 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from pliant.ir.loops import Buffer
 from pliant.symbolic.traverse import evaluate
 
 HEADER = Path(__file__).with_name("shim.h")
-FLAGS = ("-w", "-std=c++17", "-O0", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing", "-shared", "-fPIC")
+FLAGS = ("-w", "-std=c++17", "-O0", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing")
 _REPLACED = {
     **{
         f"p_nan_{op}": f"template <class T> P_INLINE T p_nan_{op}(T a, T b) {{ return a != a || a {sign} b ? a : b; }}\n"
@@ -47,19 +48,27 @@ class ShimError(AssertionError):
     """Threads that wait for each other, or a shuffle with lanes that are not there."""
 
 
+@dataclass(frozen=True)
+class Call:
+    """One launch: its kernel, memory of its buffers before it, numbers, grid."""
+
+    kernel: DeviceKernel
+    memory: tuple[bytes, ...]
+    numbers: tuple[int, ...]
+    grid: tuple[int, ...]
+
+
 _functions: dict[str, Any] = {}
+calls: list[Call] | None = None  # where launches are written down, if they are
 
 
-def prepare(kernels: Sequence[DeviceKernel], flags: tuple[str, ...] = ()) -> None:
+def prepare(kernels: Sequence[DeviceKernel]) -> None:
     """Build what is not built yet, all in one call of the compiler."""
     wanted = [k for k in {kernel.text: kernel for kernel in kernels}.values() if k.text not in _functions]
     if not wanted:
         return
-    bodies = [k.text.replace("@", f"k{n}") for n, k in enumerate(wanted)]
-    drivers = [_driver(f"k{n}", k) for n, k in enumerate(wanted)]
-    text = prelude.text_for("\n".join(bodies), _REPLACED)
-    source = "\n".join([HEADER.read_text(), text, *bodies, *drivers])
-    library = _build(source, flags)
+    path = compiled(source_of(wanted), ("-shared", "-fPIC"))
+    library = ctypes.CDLL(str(path))
     for n, k in enumerate(wanted):
         _functions[k.text] = library[f"run_k{n}"]
 
@@ -69,14 +78,23 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="pliant-shim-")
 
 
-def _build(source: str, flags: tuple[str, ...]) -> ctypes.CDLL:
+def source_of(kernels: Sequence[DeviceKernel]) -> str:
+    """C++ of kernels `k0`, `k1`... with functions `run_k0`... that run their grids."""
+    bodies = [k.text.replace("@", f"k{n}") for n, k in enumerate(kernels)]
+    drivers = [_driver(f"k{n}", k) for n, k in enumerate(kernels)]
+    text = prelude.text_for("\n".join(bodies), _REPLACED)
+    return "\n".join([HEADER.read_text(), text, *bodies, *drivers])
+
+
+def compiled(source: str, flags: tuple[str, ...]) -> Path:
+    """The library or program made of C++ text."""
     place = Path(_folder().name)
     path = place / f"s{len(list(place.iterdir()))}.cpp"
     path.write_text(source)
-    made = subprocess.run(["g++", *FLAGS, *flags, "-o", f"{path}.so", path], capture_output=True, text=True)
+    made = subprocess.run(["g++", *FLAGS, *flags, "-o", f"{path}.out", path], capture_output=True, text=True)
     if made.returncode:
         raise AssertionError(f"{path}:\n{made.stderr[:3000]}")
-    return ctypes.CDLL(f"{path}.so")
+    return Path(f"{path}.out")
 
 
 def _driver(name: str, kernel: DeviceKernel) -> str:
@@ -96,6 +114,10 @@ def _driver(name: str, kernel: DeviceKernel) -> str:
     )
 
 
+def _as_bytes(tensor: torch.Tensor) -> bytes:
+    return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.itemsize) if tensor.numel() else b""
+
+
 def run_on_shim(kernel: DeviceKernel, tensors: Mapping[Buffer, torch.Tensor], sizes: Mapping[Any, Any]) -> None:
     """Run a kernel on the tensors' memory; `sizes` are the values of the program's symbols."""
     prepare([kernel])
@@ -105,6 +127,9 @@ def run_on_shim(kernel: DeviceKernel, tensors: Mapping[Buffer, torch.Tensor], si
     grid = [int(evaluate(e, sizes)) for e in kernel.blocks]
     if 0 in grid:
         return
+    if calls is not None:
+        memory = tuple(_as_bytes(tensors[b]) for b in kernel.buffers)
+        calls.append(Call(kernel, memory, tuple(words), tuple(grid)))
     error = _functions[kernel.text](
         pointers,
         (ctypes.c_int64 * max(1, len(words)))(*words),

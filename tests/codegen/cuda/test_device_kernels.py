@@ -11,6 +11,7 @@ import torch
 
 from codegen.cuda import nvrtc_check
 from codegen.cuda.programs import DeviceProgram
+from codegen.cuda.sanitized import recorded, replay
 from codegen.cuda.shim import prepare
 from loop_programs import Program, gelu, get, layer_norm, softmax
 from pliant.ir.interpret import run
@@ -244,6 +245,20 @@ def test_quotients_by_a_common_divisor_are_rounded_as_quotients(cases):
     normal = (want.abs() >= torch.finfo(f32).tiny) & (data.abs() > 2.0**-100) | (want == 0)
     assert (got.isnan() == want.isnan()).all()
     assert torch.equal(got[normal].view(torch.int32), want[normal].view(torch.int32))
+
+
+SANITIZED = ["unaligned narrow rows", "turned oddly", "sum 300x40", "argmin 33x64", "scatter sum torch.bfloat16", "in place"]
+
+
+def test_no_kernel_leaves_its_buffers(cases):
+    def run_all() -> None:
+        for name in SANITIZED:
+            device, calls = cases[name]
+            device(copy.deepcopy(list(calls[-1])))
+
+    calls = recorded(run_all)
+    assert len(calls) >= len(SANITIZED)
+    replay(calls)
 
 
 @pytest.mark.skipif(bool(nvrtc_check.missing()), reason="NVRTC is not installed")
