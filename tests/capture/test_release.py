@@ -45,6 +45,61 @@ def test_what_is_dropped_is_gone(make):
     assert [ref() for ref in seen] == [None, None, None]
 
 
+def called_in_two_ways(width):
+    model = nn.Sequential(*[nn.Linear(width, width) for _ in range(6)])  # more guards than are checked at each call
+    compiled = pliant.compile(model)
+    x = torch.randn(3, width)
+    with torch.no_grad():
+        compiled(x)
+    compiled(x).sum().backward()
+    return model, compiled, x
+
+
+def of_many_sizes(width):
+    model = nn.Linear(width, 4)
+    compiled = pliant.compile(model, backend="eager")
+    for size in (2, 3, 4):
+        compiled(x := torch.randn(size, width))
+    return model, compiled, x
+
+
+def failing(width):
+    class Guarded(nn.Module):
+        def forward(self, x):
+            pliant.graph_break()
+            return x[torch.tensor([width])]
+
+    model = Guarded()
+    compiled, x = pliant.compile(model), torch.randn(width, 2)
+    with pytest.raises(IndexError):
+        compiled(x)
+    return model, compiled, x
+
+
+@pytest.mark.parametrize("make", [trained, broken, called_in_two_ways, of_many_sizes, failing])
+def test_what_is_dropped_is_gone_at_once(make):
+    make(8)
+    gc.collect()
+    gc.disable()
+    try:
+        seen = [weakref.ref(value) for value in make(9)]
+        assert [ref() for ref in seen] == [None, None, None]
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager", "eager"])
+def test_inputs_and_results_are_gone_after_the_call(backend):
+    compiled = pliant.compile(lambda x: (x * 2).exp(), backend=backend)
+    for _ in range(2):
+        x = torch.randn(3, requires_grad=True)
+        y = compiled(x)
+        seen = weakref.ref(x), weakref.ref(y)
+        y.sum().backward()
+        del x, y
+        assert [ref() for ref in seen] == [None, None]
+
+
 @pytest.mark.parametrize("make", [trained, broken])
 def test_compiling_leaves_no_tensors_behind(make):
     def fakes():

@@ -9,7 +9,7 @@ import torch
 
 from pliant.guards import native_watch
 from pliant.guards.codegen import READ_ERRORS
-from pliant.guards.held_section import HeldSection, HeldState, never
+from pliant.guards.held_section import LOAD, HeldSection, HeldState, never
 from pliant.guards.kinds import Guard, Kind, TensorFacts
 from pliant.guards.names import Names
 from pliant.guards.parts import dict_of
@@ -38,15 +38,16 @@ class Watched:
         assert all(section.read(s) for s in sources)
         self.scope = {**section.writer.names.values, "READ_ERRORS": READ_ERRORS, "unchanged": never}
         exec(section.text(), self.scope)
-        self.state = HeldState(section, self.scope)
+        load = self.scope[LOAD]
+        self.entry = types.FunctionType((lambda: None).__code__, self.scope)
+        self.state = HeldState(section, self.entry)
         self.runs = 0
-        load = self.state._load
 
         def counted():
             self.runs += 1
             return load()
 
-        self.state._load = counted
+        self.entry.load = counted
         assert self() is not None
 
     def __call__(self):

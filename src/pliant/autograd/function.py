@@ -1,7 +1,7 @@
 """A compiled program as one function of autograd's graph.
 
 In:     the forward, the backward, what is saved between them.
-Out:    `autograd_function(...)`: a subclass of `torch.autograd.Function` for this program.
+Out:    `Halves`, given to `Compiled`, the one subclass of `torch.autograd.Function`.
 Holds:  a gradient is None where eager's is; saved tensors are freed after their last use unless the graph is retained.
         Gradients that are to have a history come from `higher_order.py`.
 """
@@ -18,7 +18,7 @@ import torch
 from pliant import torch_adapter
 from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.joint import JointGraph, tangent_strides
-from pliant.autograd.kept_inputs import KeptInputs, given_again, version
+from pliant.autograd.kept_inputs import HALVES, KeptInputs, given_again, version
 from pliant.autograd.outputs import inner_views
 from pliant.autograd.partition.split import Partition
 from pliant.graph.contracts import Runnable
@@ -82,7 +82,7 @@ class Halves:
 
     def backward(self, ctx: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
         asked = sum([1 << n for n, position in enumerate(self.tangents) if given[position] is not None])
-        gradients: list[Any] = [None] * (1 + self.n_inputs)
+        gradients: list[Any] = [None] * (2 + self.n_inputs)
         unreached = frozenset() if asked == self.all else self._unreached(ctx, asked)
         if asked != self.all or hasattr(ctx, "rest"):
             needed = self._needed(ctx, unreached)
@@ -109,7 +109,7 @@ class Halves:
         if again:
             needed = self._needed(ctx, unreached)
             for index, value in zip(needed, self._by_the_program(ctx, asked, tangents, needed)):
-                gradients[1 + index] = value
+                gradients[2 + index] = value
             return tuple(gradients)
         arguments += tangents
         tangents.clear()
@@ -117,7 +117,7 @@ class Halves:
             ctx.inputs = ()
         assert run is not None
         for number, (index, value) in enumerate(zip(self.wanted, run(arguments))):
-            gradients[1 + index] = None if number in unreached else value
+            gradients[2 + index] = None if number in unreached else value
         return tuple(gradients)
 
     def _saved(self, ctx: Any, asked: int) -> list[Any]:
@@ -191,36 +191,31 @@ class Halves:
         finally:
             torch.set_rng_state(now)
 
-    def results_again(self, ctx: Any, apply: Callable[..., tuple[Any, ...]]) -> tuple[Any, ...]:
+    def results_again(self, ctx: Any) -> tuple[Any, ...]:
         """The results of a call, which are gone, with a history: `kept.replays` says whether they may be asked for."""
+        apply = functools.partial(torch_adapter.direct_apply(Compiled), self)
         with torch.enable_grad():
             return self._with_numbers(ctx, -1, lambda inputs: apply(self.kept.before(inputs), *inputs))
 
 
-def autograd_function(halves: Halves) -> type[torch.autograd.Function]:
-    """The function. Its first argument is what to keep of the inputs in their place (None: the inputs)."""
+class Compiled(torch.autograd.Function):
+    """The function of every compiled graph. It is given the halves, and what to keep of the inputs in their place (None:
+    the inputs)."""
 
-    class Compiled(torch.autograd.Function):
-        replays = halves.kept.replays
+    @staticmethod
+    def forward(ctx: Any, halves: Halves, before: list[Any] | None, *inputs: Any) -> tuple[Any, ...]:
+        setattr(ctx, HALVES, halves)
+        return halves.forward(ctx, before, inputs)
 
-        @staticmethod
-        def results_again(ctx: Any) -> tuple[Any, ...]:
-            return halves.results_again(ctx, Compiled.apply)
-
-        @staticmethod
-        def forward(ctx: Any, before: list[Any] | None, *inputs: Any) -> tuple[Any, ...]:
-            return halves.forward(ctx, before, inputs)
-
-        @staticmethod
-        @torch_adapter.opaque_to_the_peer
-        def backward(ctx: Any, *given: Any) -> tuple[Any, ...]:
-            run = torch_adapter.shielded(halves.backward)
-            if not torch_adapter.count_function_modes():
-                return run(ctx, given)
-            with torch._C.DisableTorchFunction():  # eager's backward shows them nothing either
-                return run(ctx, given)
-
-    return Compiled
+    @staticmethod
+    @torch_adapter.opaque_to_the_peer
+    def backward(ctx: Any, *given: Any) -> tuple[Any, ...]:
+        halves: Halves = getattr(ctx, HALVES)
+        run = torch_adapter.shielded(halves.backward)
+        if not torch_adapter.count_function_modes():
+            return run(ctx, given)
+        with torch._C.DisableTorchFunction():  # eager's backward shows them nothing either
+            return run(ctx, given)
 
 
 def _with_views(results: tuple[Any, ...], views: dict[int, Any], inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -88,12 +88,13 @@ class GradientProgram:
         """The gradients of `needed`, of the results whose tangents are not None."""
         asked = [number for number, tangent in enumerate(tangents) if tangent is not None]
         module, count = self.captured.module, len(self.captured.inputs)
+        ends, written = self.roots, self.written  # not `self`, which keeps the compiled program
 
         def gradients(*values: Any) -> tuple[Any, ...]:
             values = tuple(map(_apart, values))
-            given = [v.clone() if i in self.written else v for i, v in enumerate(values[:count])]
+            given = [v.clone() if i in written else v for i, v in enumerate(values[:count])]
             outputs = _run(module, given)
-            roots = [self.roots[number].find(outputs, given) for number in asked]
+            roots = [ends[number].find(outputs, given) for number in asked]
             wanted = [values[i] for i in needed]
             given_to_roots = [values[count + number] for number in asked]
             options = {"retain_graph": create_graph, "create_graph": create_graph}

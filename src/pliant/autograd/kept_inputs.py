@@ -22,6 +22,8 @@ from pliant.autograd.partition.split import Partition
 from pliant.graph.passes.purity import binds_symbols, draws_numbers
 from pliant.graph.unbacked import CHECKS
 
+HALVES = "_pliant_halves"  # of a function of autograd's graph: what a compiled program has for forward and backward
+
 
 def version(tensor: torch.Tensor) -> int:
     """How often it was written; inference tensors do not count."""
@@ -119,9 +121,10 @@ class _Passed:
         """The tensor itself where it comes from elsewhere, or was written or given hooks since."""
         base = tensor._base if tensor._is_view() else None
         result = tensor if base is None else base
-        forward = getattr(result.grad_fn, "_forward_cls", None)
+        halves = getattr(result.grad_fn, HALVES, None)
         if (
-            not getattr(forward, "replays", False)
+            halves is None
+            or not halves.kept.replays
             or tensor._version
             or tensor._backward_hooks
             or result._backward_hooks
@@ -137,7 +140,7 @@ class _Passed:
         found = self.reference() if self.made is None else self.made
         if found is None:
             function: Any = self.function
-            found = function._forward_cls.results_again(function)[self.number]
+            found = getattr(function, HALVES).results_again(function)[self.number]
             if self.view is not None:
                 size, stride, offset = self.view
                 found = found.as_strided(size, stride, found.storage_offset() + offset)

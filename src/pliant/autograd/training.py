@@ -9,6 +9,7 @@ Reads on: `function.py`, `kept_inputs.py`.
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,7 @@ from torch import fx
 
 from pliant import background, torch_adapter
 from pliant.autograd.aliasing import OutputPlan
-from pliant.autograd.function import Halves, autograd_function
+from pliant.autograd.function import Compiled, Halves
 from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.joint import JointGraph
 from pliant.autograd.kept_inputs import KeptInputs, version
@@ -153,7 +154,7 @@ def training(
     kept = KeptInputs(joint, parts)
     written = frozenset(write.input for write in joint.plan.writes)
     again = GradientProgram(captured, joint.roots, written, lambda program: build(program, compile_aten))
-    apply = torch_adapter.direct_apply(autograd_function(Halves(joint, parts, run, backward, kept, again)))
+    apply: Any = functools.partial(torch_adapter.direct_apply(Compiled), Halves(joint, parts, run, backward, kept, again))
     bump = written_in_graph(joint.plan)
     watched = _Watched(joint, parts)
     hooked = [position for position in reversed(joint.hooked) if position not in written]

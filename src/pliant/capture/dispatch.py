@@ -12,6 +12,7 @@ Holds:  entries are tried most recently used first and never change; captures ar
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -76,7 +77,8 @@ class Compilation:
     overrides: Mapping[str, object] = field(default_factory=dict)
     guard_filter: GuardFilter | None = None
     recipe: Callable[[Any], Any] | None = None  # compiles another object in the same way (copies, unpickled modules)
-    resumes: dict[Any, Any] = field(default_factory=dict)
+    # Held by the entries that break there.
+    resumes: weakref.WeakValueDictionary[Any, Callable[..., Any]] = field(default_factory=weakref.WeakValueDictionary)
     learnt: Learnt = field(default_factory=Learnt)
 
     def options(self) -> config.Config:
@@ -421,7 +423,7 @@ class Dispatcher:
         with events.stage("entry"):
             entry = make_entry(
                 traced, self.compilation.compile_graph, self._resume, shape=shape, name=self.name, extra_guards=extra,
-                eager=self._eager_after,
+                eager=_EagerAfter(self),
             )  # fmt: skip
         if entry.later and isinstance(self.root, CallableRoot):
             self._runs_later(entry.later)
@@ -436,7 +438,7 @@ class Dispatcher:
             raise GraphBreakError(what, kind=kind.id, where=self.location, why=kind.why, do=kind.do)
         self.tell(f"{what}: {kind.why}", kind.id)
 
-    def _eager_after(self, error: str, args: Sequence[Any], kwargs: dict[str, Any], random_state: Any) -> Any:
+    def eager_after(self, error: str, args: Sequence[Any], kwargs: dict[str, Any], random_state: Any) -> Any:
         """What serves a call whose data its code was not compiled for, or on which an operator fails.
 
         The graph has drawn random numbers at most: it writes inputs at its end. Eager raises what it has to, when it
@@ -519,6 +521,20 @@ class Dispatcher:
         message = f"the compiler failed on {self.name}, which runs eagerly\n  {self.location}\n  why  {indented}"
         message += "\n  do   report it; PLIANT_STRICT=1 raises the error instead"
         events.warn_once(f"crash:{self.name}:{type(error).__name__}", message, FallbackWarning, stacklevel=6)
+
+
+class _EagerAfter:
+    """What an entry holds of its dispatcher, which is running when the entry is: not the dispatcher, which holds it."""
+
+    __slots__ = ("_dispatcher",)
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = weakref.ref(dispatcher)
+
+    def __call__(self, error: str, args: Sequence[Any], kwargs: dict[str, Any], random_state: Any) -> Any:
+        dispatcher = self._dispatcher()
+        assert dispatcher is not None
+        return dispatcher.eager_after(error, args, kwargs, random_state)
 
 
 def resume_sources(point: ResumePoint) -> list[tuple[str, ArgSource]]:

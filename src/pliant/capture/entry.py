@@ -64,7 +64,7 @@ from pliant.guards.codegen import (
     GuardWriter,
     rank,
 )
-from pliant.guards.held_section import HeldSection, HeldState, never
+from pliant.guards.held_section import LOAD, HeldSection, HeldState, never
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.names import Names
 from pliant.guards.replay import Probe, Replay
@@ -386,22 +386,25 @@ def _function_text(steps: list[str], body: list[str], passed: int | None) -> str
     if passed is None:
         return text
     take = f"_take()({', '.join(['_take()'] * (passed - 1))})"
-    text += "\ndef entry(args, kwargs):\n    _pending = prepare(args, kwargs)\n    if _pending is MISS: return MISS\n"
+    text += "\ndef entry(args, kwargs, prepare=prepare):\n    _pending = prepare(args, kwargs)\n    if _pending is MISS: return MISS\n"
     return text + f"    _take = _pending.pop\n    return {take}\n"
 
 
 def _define(
     text: str, names: Names, name: str, section: HeldSection | None, tensors: Mapping[str, Sequence[int]]
 ) -> EntryFunction:
-    """The function of the text, which tracebacks can show."""
+    """The function of the text, which tracebacks can show. Nothing in its globals leads back to them, so what it holds is
+    freed with it."""
     file = f"{GENERATED}{name} {next(_serial)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     scope = {**names.values, "MISS": MISS, "READ_ERRORS": READ_ERRORS, "unchanged": never}
-    alike.define(tensors, scope)
     exec(compile(text, file, "exec"), scope)
+    entry: EntryFunction = scope.pop("entry")
+    scope.pop("prepare", None)
+    alike.define(tensors, entry)
     if section is not None:
-        scope["recheck"] = HeldState(section, scope).recheck
-    entry: EntryFunction = scope["entry"]
+        entry.__dict__[LOAD] = scope.pop(LOAD)
+        scope["recheck"] = HeldState(section, entry).recheck
     return entry
 
 

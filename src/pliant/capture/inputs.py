@@ -71,6 +71,8 @@ class Inputs:
         """Let go of the program's objects."""
         for held_here in (self._by_tensor, self._examples, self._items):
             held_here.clear()
+        self.inputs = []  # a trace has the others
+        self.__dict__.pop("policy", None)
 
     # ---- tensors
     def tensor(self, value: torch.Tensor, source: Source) -> FakeTensor:

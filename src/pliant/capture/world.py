@@ -148,6 +148,8 @@ class World:
         for held_here in vars(self).values():
             if isinstance(held_here, dict) or held_here is self.effects_in_order:
                 held_here.clear()
+        self._guarded.clear()
+        self.guards = []  # a trace has the others
 
     # ---- reading
     def bring(self, value: Any, source: Source) -> Any:

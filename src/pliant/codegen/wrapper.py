@@ -157,15 +157,15 @@ def compile_wrapper(code: WrapperCode, name: str, ranges: Mapping[str, str]) -> 
             made.append(_defined(profiled.in_ranges(code.source, ranges), name, dict(names)))
         return made[0](args)
 
-    names |= {profiled.PROFILER: profiler, profiled.PROFILED: in_ranges, profiled.RANGE: profiler.record_function}
-    return _defined(profiled.testing(code.source), name, names)
+    names |= {profiled.PROFILER: profiler, profiled.RANGE: profiler.record_function}
+    return _defined(profiled.testing(code.source), name, names | {profiled.PROFILED: in_ranges})
 
 
 def _defined(source: str, name: str, names: dict[str, Any]) -> Wrapper:
     filename = f"<pliant {name} {next(_serial)}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     exec(compile(source, filename, "exec"), names)  # our own text
-    call: Wrapper = names["call"]
+    call: Wrapper = names.pop("call")  # no cycle: what it holds is freed with it
     return call
 
 

@@ -9,6 +9,7 @@ Holds:  tensors are known if all words that describe a tensor are equal to those
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -62,10 +63,10 @@ def _with_block(steps: Sequence[Step], tests: list[Step], tensors: str, name: st
     return [*before, *block, *(step.text for step in steps[last + 1 :])]
 
 
-def define(indexes: Mapping[str, Sequence[int]], scope: dict[str, Any]) -> None:
-    """Put into the check's globals what its blocks call."""
+def define(indexes: Mapping[str, Sequence[int]], check: Any) -> None:
+    """Put into the globals of the check's function what its blocks call."""
     for name, wanted in indexes.items():
-        scope[name], scope[f"learn_{name}"] = never, Learner(wanted, scope, name)
+        check.__globals__[name], check.__globals__[f"learn_{name}"] = never, Learner(wanted, check, name)
 
 
 def _describable(guard: Guard | None) -> bool:
@@ -83,11 +84,12 @@ def never(args: tuple[Any, ...]) -> bool:
 
 
 class Learner:
-    """Makes the native function once tensors have passed; a few times, as they may be alike in several ways."""
+    """Makes the native function once tensors have passed; a few times, as they may be alike in several ways. The function
+    of the check holds it, and is running when it is called."""
 
-    def __init__(self, indexes: Sequence[int], scope: dict[str, Any], name: str) -> None:
+    def __init__(self, indexes: Sequence[int], check: Any, name: str) -> None:
         self._indexes = tuple(dict.fromkeys(indexes))
-        self._scope, self._name = scope, name
+        self._check, self._name = weakref.ref(check), name
         self._left = _ATTEMPTS
 
     def __call__(self, args: tuple[Any, ...]) -> None:
@@ -98,7 +100,8 @@ class Learner:
         if known is None:
             self._left = 0
         elif all(known.describes(args[i]) and not known.record_of(args[i])[0] for i in self._indexes):
-            self._scope[self._name] = native_alike(known, {i: args[i] for i in self._indexes})
+            check: Any = self._check()
+            check.__globals__[self._name] = native_alike(known, {i: args[i] for i in self._indexes})
 
 
 _ATTEMPTS = 4

@@ -463,4 +463,4 @@ def compile_guards(
     text = "\n".join(lines) + "\n"
     scope = {**writer.names.values, "READ_ERRORS": READ_ERRORS}
     exec(compile(text, "<pliant guards>", "exec"), scope)
-    return GuardCheck(scope["check"], text)
+    return GuardCheck(scope.pop("check"), text)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import textwrap
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -82,7 +83,7 @@ class HeldSection:
         body = [step.text.replace("return MISS", "return None") for step in self.steps]
         body.append(f"return ({self._names([*self.exports, *tuples])})")
         lines = ["try:", *(f"    {line}" for line in body), "except READ_ERRORS:", "    return None"]
-        return "def load():\n" + textwrap.indent("\n".join(lines), "    ") + "\n"
+        return f"def {LOAD}():\n" + textwrap.indent("\n".join(lines), "    ") + "\n"
 
     @staticmethod
     def _names(names: Iterable[str]) -> str:
@@ -105,17 +106,20 @@ def never() -> None:
     """Stands for a native check that is not there: something may have changed."""
 
 
+LOAD = "load"  # the function of the section's text, an attribute of the entry's function
+
+
 class HeldState:
     """Runs `load` when the watched memory has changed, and watches anew.
 
     A state that changes at every call is watched ever more rarely: looking at all of it costs more than checking it.
+    The entry's function, which is running when this is asked, holds it, not the other way round.
     """
 
-    def __init__(self, section: HeldSection, scope: dict[str, Any]) -> None:
+    def __init__(self, section: HeldSection, entry: Any) -> None:
         self._guards = section.guards
         self._sources = [*section.exports.values(), *itertools.chain(*section.tuples.values())]
-        self._scope = scope
-        self._load: Callable[[], tuple[Any, ...] | None] = scope["load"]
+        self._entry = weakref.ref(entry)
         self._first: Watch | None = section.watch
         self._rechecks = 0
         self._next = 1
@@ -131,8 +135,14 @@ class HeldState:
             now = time.monotonic()
             self._next = 1 if now - self._since > _LONG else 2 * self._next
             self._rechecks, self._since = 0, now
-            self._scope["unchanged"] = self._new_check() or never
+            entry: Any = self._entry()
+            entry.__globals__["unchanged"] = self._new_check() or never
         return values
+
+    def _load(self) -> tuple[Any, ...] | None:
+        entry: Any = self._entry()
+        found: tuple[Any, ...] | None = entry.__dict__[LOAD]()
+        return found
 
     def _new_check(self) -> Callable[[], Any] | None:
         """Look at memory, then check the guards, then see that memory has not changed meanwhile."""

@@ -83,4 +83,4 @@ class Replay:
         text = f"def {name}(args, kwargs):\n" + "".join(f"    {line}\n" for line in lines)
         scope = {**self.names.values, "READ_ERRORS": READ_ERRORS}
         exec(compile(text, "<pliant explain>", "exec"), scope)
-        return scope[name]
+        return scope.pop(name)
