@@ -28,19 +28,21 @@ from pliant.targets.target import Target
 
 @dataclass(slots=True)
 class LoopPlan:
-    """`parallel`: (axis, block or None) over threads, outermost first; `inner`: loops inside, vectorized one last."""
+    """`parallel`: (axis, block or None) over threads, outermost first; `inner`: loops inside, vectorized one last.
+    `at_once`: a thread takes its blocks of columns as one, and so reads rows in runs as long as they can be."""
 
     kind: str
     kernel: Kernel
     vector: Axis | None
     parallel: list[tuple[Axis, int | None]]
     inner: list[Axis]
+    at_once: bool = False
 
     @property
     def width(self) -> int:
         """Elements of an array that holds one value for each column of a block."""
         assert self.vector is not None
-        block = self.parallel[-1][1]
+        block = None if self.at_once else self.parallel[-1][1]
         extent = self.vector.extent.as_int()
         return block if block is not None else extent or 0
 

@@ -14,7 +14,7 @@ import torch
 from pliant.codegen.expressions import Statements, cast_text, register_type
 from pliant.codegen.loops import flat_reduced
 from pliant.codegen.reductions import Accumulator
-from pliant.codegen.vector_passes import VectorPasses, cost_of
+from pliant.codegen.vector_passes import COLUMN_TERMS, VectorPasses, cost_of
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction
 from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Member, loads_of
@@ -29,7 +29,8 @@ class ReducingWriter(VectorPasses):
 
     def _reducing(self) -> None:
         self._choose_scratch()
-        self._decompose()
+        self.plan.at_once = self.columns and not self.scratch and len(self.plan.parallel) == 1 and self._is_narrow()
+        self._columns_at_once() if self.plan.at_once else self._decompose()
         phases = max(m.phase for m in self.kernel.members) + 2
         for phase in range(phases):
             self._outer_members(phase)
@@ -39,6 +40,23 @@ class ReducingWriter(VectorPasses):
         self.end()
         for name in self.allocated:
             self.line(f"free({name});")
+
+    def _is_narrow(self) -> bool:
+        """Whether accumulators of all columns stay in the cache."""
+        assert self.plan.vector is not None
+        extent = self.plan.vector.extent.as_int()
+        return extent is not None and extent <= self.target.widest_columns
+
+    def _columns_at_once(self) -> None:
+        """The columns of all of a thread's blocks, in place of a loop over the blocks."""
+        axis, block = self.plan.parallel[0]
+        name = self.names.symbols[axis.symbol]
+        self.begin("if (begin < end)")
+        if block is None:
+            self.line(f"const int64_t {name}b = 0, {name}e = {self.names.text(axis.extent)};")
+        else:
+            self.line(f"const int64_t {name}b = begin * {block};")
+            self.line(f"const int64_t {name}e = p_min(end * {block}, {self.names.text(axis.extent)});")
 
     def _choose_scratch(self) -> None:
         """Rows worth keeping between passes; what is cheap is computed again instead."""
@@ -137,7 +155,8 @@ class ReducingWriter(VectorPasses):
     def _is_long(self) -> bool:
         """Whether so many terms are summed that the total needs more digits than the terms."""
         count = total(self.plan.inner).as_int()
-        return (count is None or count > SUM_BLOCK) and (self.columns or self._has_partial_sums())
+        limit = SUM_BLOCK * self._column_terms() // COLUMN_TERMS if self.columns else SUM_BLOCK
+        return (count is None or count > limit) and (self.columns or self._has_partial_sums())
 
     def _has_partial_sums(self) -> bool:
         """Whether each run of the vectorized loop is summed alone and then added to the total."""

@@ -3,8 +3,8 @@
 In:     the members of one pass.
 Out:    lines of C, or False, and nothing written, where something has no vector form.
 Holds:  rows: vectors along the row, folded into the scalar accumulators after it. Columns: for each group of vectors of
-        neighbouring columns a walk down the rows, added to the accumulators' arrays every `COLUMN_TERMS` rows, so that
-        no lane sums many terms by itself.
+        neighbouring columns a walk down the rows, added to the accumulators' arrays every `COLUMN_TERMS` rows (long ones: `WIDE_TERMS`),
+        so that no lane sums many terms by itself.
 Reads on: `vector_reductions.py`.
 """
 
@@ -22,6 +22,8 @@ from pliant.ir.scalar import Apply, walk
 from pliant.schedule.kernel import Member
 
 COLUMN_TERMS = 128  # rows that a lane sums before they are added to its column's total
+WIDE_TERMS = 16  # the same where rows are long: so many of them are read side by side
+LONG_ROW = 256
 
 
 def cost_of(m: Member) -> int:
@@ -110,6 +112,9 @@ class VectorPasses(KernelWriter):
         self._down_columns(list(found.values()), main, rest, vector, first)
         return True
 
+    def _column_terms(self) -> int:
+        return WIDE_TERMS if self.plan.width > LONG_ROW else COLUMN_TERMS
+
     def _forget(self, names: Names, counter: int) -> None:
         self.names, self.counter[0] = names, counter
 
@@ -143,8 +148,9 @@ class VectorPasses(KernelWriter):
             self.loop(axis, *(first if first and k == 0 else ()))
         start, stop = first if first and not outer else ("0", self.names.text(last.extent))
         row, name = self.names.symbols[last.symbol], self.names.symbols[vector.symbol]
-        self.begin(f"for (int64_t b = {start}; b < {stop}; b += {COLUMN_TERMS})")
-        self.line(f"const int64_t be = p_min(b + {COLUMN_TERMS}, {stop});")
+        terms = self._column_terms()
+        self.begin(f"for (int64_t b = {start}; b < {stop}; b += {terms})")
+        self.line(f"const int64_t be = p_min(b + {terms}, {stop});")
         self.line(f"int64_t j{name} = {name}b;")
         count = found[0].count
         self.begin(f"for (; j{name} + {count} * P_L <= {name}e; j{name} += {count} * P_L)")

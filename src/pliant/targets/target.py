@@ -23,6 +23,7 @@ class Target:
     splits_programs: such reductions become two in the loop IR; else the kernel's own loops are shared.
     grain: work, in additions, that is worth a thread.
     column_block, split_columns, point_block, tile: points that one thread takes at a time (see `codegen/loops.py`).
+    widest_columns: columns of which a thread keeps all accumulators.
     scratch_each, scratch_bytes: largest small temporary on an entry's stack, and all of them; 0: none are.
     product_bytes: products run well where rows begin at multiples of so many bytes; 0: anywhere. product_depth: from so many
         additions for each element of a result on, that is worth a copy of it.
@@ -44,6 +45,7 @@ class Target:
     grain: int = 1 << 17
     column_block: int = 64
     split_columns: int = 256
+    widest_columns: int = 4096
     point_block: int = 4096
     tile: int = 32
     scratch_each: int = 1024
