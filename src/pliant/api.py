@@ -139,7 +139,8 @@ def _compilation(
     _check_flag("dynamic", dynamic, (bool, type(None)), "True, False or None")
     _check_flag("mode", mode, (str, type(None)), "a name or None")
     _check_flag("options", options, (Mapping, type(None)), "a dictionary of option names and values")
-    if mode in config.MODES and mode != "default" and not config.MODES[mode]:
+    gpus = torch.backends.cuda.is_built()  # type: ignore[no-untyped-call]
+    if mode in config.MODES and mode != "default" and config.changes_nothing(mode, gpus=gpus):
         events.warn_once(f"mode:{mode}", f'mode="{mode}" is the same as the default one on this device')
     known: dict[str, Any] = dict(options or {})
     guard_filter = known.pop("guard_filter_fn", None)

@@ -123,6 +123,9 @@ class Build:
     )
     threads: int = option(0, "threads of a kernel; 0: torch.get_num_threads()", env=("PLIANT_THREADS",), least=0)
     openmp: bool = option(True, "parallel loops with OpenMP", env=("PLIANT_OPENMP",))
+    cuda_graphs: bool = option(
+        False, "record compiled graphs as CUDA graphs, which launch all their kernels at once", env=("PLIANT_CUDA_GRAPHS",)
+    )
     build_jobs: int = option(0, "compilers run at once; 0: one a core", env=("PLIANT_BUILD_JOBS",), code=False, least=0)
     build_timeout: float = option(300.0, "seconds before a C compiler is given up", code=False, least=0.001)
 
@@ -319,13 +322,21 @@ def from_environment(environ: Mapping[str, str]) -> Config:
 OPTIONS: dict[str, Option] = _collect()
 
 # What `compile(mode=...)` stands for. On the CPU there is nothing to trade yet: calls are cheap without a recorded graph of
-# kernels, and there is one way to write a kernel. A mode without options is the default one, which a warning says.
+# kernels, and there is one way to write a kernel. A mode without options for the machine is the default one, which a
+# warning says.
 MODES: dict[str, dict[str, object]] = {
     "default": {},
-    "reduce-overhead": {},
+    "reduce-overhead": {"cuda_graphs": True},
     "max-autotune": {},
     "max-autotune-no-cudagraphs": {},
 }
+
+_FOR_GPUS = frozenset({"cuda_graphs"})
+
+
+def changes_nothing(mode: str, *, gpus: bool) -> bool:
+    """Whether a mode is the default one on machines with or without GPUs."""
+    return set(MODES[mode]) <= (frozenset() if gpus else _FOR_GPUS)
 
 
 def overrides_of(mode: str | None, options: Mapping[str, object] | None) -> dict[str, object]:

@@ -426,3 +426,15 @@ def current_stream_of() -> Callable[[int], int]:
     makes an object, which takes as long as a launch)."""
     found: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
     return found
+
+
+# number of a storage (see `storage_of`) -> how many tensors and others hold it (no public form).
+storage_users: Callable[[int], int] = torch._C._storage_Use_Count
+
+
+def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
+    """Copy each source to its target: of many in a few launches (documented for other operators alone)."""
+    if len(targets) == 1:
+        targets[0].copy_(sources[0])
+    elif targets:
+        torch._foreach_copy_(list(targets), list(sources))

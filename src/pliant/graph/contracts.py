@@ -64,6 +64,8 @@ class AtenGraph:
     shape_env: ShapeEnv
     name: str = "graph"
     held_inputs: frozenset[int] = frozenset()  # placeholder positions of what the caller keeps after the call
+    static_inputs: frozenset[int] = frozenset()  # of what lies where it lay at the last call: parameters, saved tensors
+    private_outputs: frozenset[int] = frozenset()  # positions of outputs that are saved for the backward and not returned
 
 
 # A compiled ATen graph: takes the flat inputs as a list (which it may clear, to free early) and returns the flat outputs.

@@ -23,7 +23,24 @@ from pliant.runtime.compile_program import CompiledGraph, compile_program, compi
 
 def compile_graph(graph: AtenGraph, options: config.Config | None = None) -> CompiledGraph:
     """Compile an ATen graph. Raises `CompilerNotFound` if there is no C compiler."""
-    return compile_program(_lowered(graph), options)
+    program = _lowered(graph)
+    made = compile_program(program, options)
+    if (options or config.get()).build.cuda_graphs:
+        made.call = _recorded(made.call, program, graph)
+    return made
+
+
+def _recorded(call: Runnable, program: LoopProgram, graph: AtenGraph) -> Runnable:
+    """The compiled graph's function, recorded as a CUDA graph if it runs on a GPU."""
+    from pliant.runtime.cuda.capturable import gpus_of, roles_of, why_not
+    from pliant.runtime.cuda.graphs import graphed
+    from pliant.runtime.cuda.recorder import recorder_of
+
+    gpus = gpus_of(program)
+    if not gpus:
+        return call
+    roles = roles_of(program, graph.static_inputs, graph.private_outputs)
+    return graphed(call, roles, recorder_of(gpus[0]), program.name, why_not(program))
 
 
 def compile_rows(graph: AtenGraph, rows: list[list[int]], numbers: list[int]) -> Callable[[list[Any]], None] | None:

@@ -68,8 +68,12 @@ def without(
     kept += [i for i in range(first_tangent, len(holders)) if i not in kept and not missing >> i - first_tangent & 1]
     for i in set(range(len(holders))) - set(kept):
         pruned.graph.erase_node(holders[i])
-    held = frozenset(new for new, old in enumerate(kept) if old in aten.held_inputs)
-    made = dataclasses.replace(aten, graph=pruned.graph, name=f"{aten.name}_of_some", held_inputs=held)
+    held, static = (
+        frozenset(new for new, old in enumerate(kept) if old in places)
+        for places in (aten.held_inputs, aten.static_inputs)
+    )
+    name = f"{aten.name}_of_some"
+    made = dataclasses.replace(aten, graph=pruned.graph, name=name, held_inputs=held, static_inputs=static)
     return made, [i for i in kept if i < first_tangent]
 
 

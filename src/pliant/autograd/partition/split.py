@@ -206,7 +206,8 @@ class _Split:
                  for i, v in enumerate(values)]  # fmt: skip
         graph.output(tuple(taken))
         held = frozenset(range(len(self.joint.primals)))
-        return AtenGraph(graph, self.joint.captured.shape_env, f"{self.joint.captured.name}_forward", held)
+        name, private = f"{self.joint.captured.name}_forward", frozenset(range(len(self.results), len(values)))
+        return AtenGraph(graph, self.joint.captured.shape_env, name, held, self.static, private)
 
     def _copy_epilogue(self, graph: fx.Graph, copies: dict[fx.Node, fx.Node]) -> None:
         """The writes of inputs. A value that lies in an input written earlier is copied before all of them."""
@@ -255,7 +256,10 @@ class _Split:
         first_tangent = len(symbols) + len(saved)
         held = frozenset([len(symbols) + i for i, n in enumerate(saved) if n in held_nodes])
         held |= frozenset(range(first_tangent, first_tangent + len(self.joint.tangents)))
-        return AtenGraph(graph, self.joint.captured.shape_env, f"{self.joint.captured.name}_backward", held)
+        parameters = {self.joint.primals[i] for i in self.static}
+        own = [i for i, n in enumerate(saved) if n not in held_nodes or n in parameters]
+        static = frozenset(len(symbols) + i for i in own)
+        return AtenGraph(graph, self.joint.captured.shape_env, f"{self.joint.captured.name}_backward", held, static)
 
     def _own_memory(self, graph: fx.Graph, n_saved: int, n_gradients: int) -> None:
         """A gradient that lies in a saved tensor's memory would let `.grad` share it: copy it."""

@@ -117,11 +117,34 @@ PyObject* pliant_launch(PyObject* self, PyObject* const* args, int64_t count) {
 }
 """
 
+# Whether tensors of a list lie where they lay. Its `self`: how many (int64), addresses, places in the list (int32).
+_STAY = """\
+extern PyObject _Py_TrueStruct, _Py_FalseStruct;
+PyObject* pliant_stay(PyObject* self, PyObject* const* args, int64_t count) {
+  const int64_t* const head = (const int64_t*)PyBytes_AsString(self);
+  if (!head) return 0;
+  const int64_t tensors = *head;
+  void* const* const before = (void* const*)(head + 1);
+  void* now[tensors + 1];
+  if (tensors && p_listed(args[0], (const int32_t*)(before + tensors), tensors, now)) return 0;
+  PyObject* const found = __builtin_memcmp(now, before, tensors * sizeof(void*)) ? &_Py_FalseStruct : &_Py_TrueStruct;
+  Py_IncRef(found);
+  return found;
+}
+"""
+
+
+def packed_addresses(places: Sequence[int], addresses: Sequence[int]) -> bytes:
+    """What `pliant_stay` reads."""
+    count = len(places)
+    return struct.pack(f"=q{count}Q{count}i", count, *addresses, *places)
+
 
 def launcher_text() -> str:
-    """The translation unit of the native function: `pliant_launch`, `p_cuda`, `pliant_bind`, `pliant_driver`."""
+    """The translation unit of the native functions: `pliant_launch`, `pliant_stay`, `p_cuda`, `pliant_bind`,
+    `pliant_driver`."""
     limits = "".join(f"#define MOST_{axis} {most}\n" for axis, most in zip("XYZ", MOST_BLOCKS))
-    return "".join([c_prelude(""), PYTHON, ADDRESSES, LISTED, limits, _HEAD, _LAUNCHER])
+    return "".join([c_prelude(""), PYTHON, ADDRESSES, LISTED, limits, _HEAD, _LAUNCHER, _STAY])
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from pliant import background, config
-from pliant.codegen.cuda.entry import DeviceCode, Function, launcher_text
+from pliant.codegen.cuda.entry import DeviceCode, Function, launcher_text, packed_addresses
 from pliant.cpython import LIST_ITEMS, METH_FASTCALL, WORD, MethodDef, address_of, builtin, method
 from pliant.runtime.build import build, quick
 from pliant.runtime.cuda import driver, nvrtc
@@ -63,7 +63,22 @@ def gpu_launcher(device: torch.device, target: Target) -> Launcher:
     return Launcher(functions, _driver_launch(), context.handle)
 
 
+def addresses_check(places: Sequence[int], addresses: Sequence[int]) -> Callable[[list[Any]], bool]:
+    """A function of a list: whether its tensors at these places have their memory at these addresses. Those that have
+    none (address 0) are not looked at. Only where `reads_lists()`."""
+    found = {place: address for place, address in zip(places, addresses) if address}
+    with _lock:
+        definition = _stay_definition()
+    check: Callable[[list[Any]], bool] = builtin(definition, owner=packed_addresses(list(found), list(found.values())))
+    return check
+
+
 _lock = background.lock()
+
+
+@functools.cache
+def _stay_definition() -> MethodDef:
+    return method("stay", _library().pliant_stay, METH_FASTCALL)
 
 
 def _native_function() -> MethodDef:

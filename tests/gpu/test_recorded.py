@@ -1,0 +1,170 @@
+"""Compiled graphs recorded as CUDA graphs: results, gradients, randomness and streams are eager's."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import pliant
+from pliant.debug import events
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    pliant.reset()
+    yield
+    pliant.reset()
+
+
+def model(dropout=0.0):
+    torch.manual_seed(0)
+    layers = [nn.Linear(64, 256), nn.GELU(), nn.Dropout(dropout), nn.LayerNorm(256), nn.Linear(256, 64)]
+    return nn.Sequential(*layers).cuda()
+
+
+def pair(dropout=0.0):
+    eager = model(dropout)
+    plain = copy.deepcopy(eager)
+    return eager, plain, pliant.compile(plain, mode="reduce-overhead")
+
+
+def close(one, other):
+    torch.testing.assert_close(one, other, rtol=2e-4, atol=2e-5)
+
+
+def replays():
+    """How many graphs were recorded; nothing was refused."""
+    assert [e.fields["why"] for e in events.events("cuda_graph_refused")] == []
+    return len(events.events("cuda_graph"))
+
+
+def test_inference_and_kept_results():
+    eager, _, compiled = pair()
+    kept = []
+    with torch.no_grad():
+        for _ in range(6):
+            x = torch.randn(8, 64, device="cuda")
+            kept.append((compiled(x), eager(x)))
+    for one, other in kept:
+        close(one, other)
+    assert replays() == 1
+
+
+def test_training():
+    eager, plain, compiled = pair()
+    optimizers = [torch.optim.AdamW(m.parameters(), 1e-3) for m in (eager, plain)]
+    for _ in range(6):
+        x, losses = torch.randn(8, 64, device="cuda"), []
+        for module, optimizer in zip((eager, compiled), optimizers):
+            losses.append(module(x).square().mean())
+            optimizer.zero_grad(set_to_none=True)
+            losses[-1].backward()
+            optimizer.step()
+        close(*losses)
+    close(list(plain.parameters()), list(eager.parameters()))
+    assert replays() >= 2
+
+
+def test_micro_batches_whose_results_live():
+    eager, plain, compiled = pair()
+    for _ in range(4):
+        xs = [torch.randn(8, 64, device="cuda") for _ in range(3)]
+        for module in (eager, compiled):
+            losses = [module(x).square().mean() for x in xs]
+            for loss in reversed(losses):
+                loss.backward()
+        close([p.grad for p in plain.parameters()], [p.grad for p in eager.parameters()])
+    assert events.events("cuda_graph_skipped")
+
+
+def test_randomness_is_that_of_calls_without_recording():
+    """Each replay draws anew, and the generator is afterwards where it would be."""
+    _, plain, compiled = pair(0.5)
+    without = pliant.compile(copy.deepcopy(plain))
+    x, seen = torch.randn(8, 64, device="cuda"), []
+    for module in (without, compiled):
+        torch.manual_seed(7)
+        with torch.no_grad():
+            seen.append([*(module(x) for _ in range(5)), torch.rand(4, device="cuda")])
+    close(*seen)
+    assert not torch.equal(seen[1][3], seen[1][4])
+
+
+def test_streams_take_turns():
+    eager, _, compiled = pair()
+    streams = [torch.cuda.Stream() for _ in range(3)]
+    found = []
+    with torch.no_grad():
+        for k in range(12):
+            x = torch.randn(512, 64, device="cuda")
+            streams[k % 3].wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(streams[k % 3]):
+                found.append((compiled(x), x))
+                x.record_stream(streams[k % 3])
+        torch.cuda.synchronize()
+        for one, x in found:
+            close(one, eager(x))
+
+
+def test_sizes():
+    eager, _, compiled = pair()
+    with torch.no_grad():
+        for batch in (8, 9, 10, 11, 9, 10, 11, 9, 10, 11):
+            x = torch.randn(batch, 64, device="cuda")
+            close(compiled(x), eager(x))
+    assert replays() >= 3
+
+
+def test_what_is_written_in_place():
+    cache = torch.zeros(4, 16, device="cuda")
+
+    @pliant.compile(mode="reduce-overhead")
+    def step(cache, x, at):
+        cache.index_copy_(0, at, x)
+        return cache.sum(0) * 2
+
+    expected = cache.clone()
+    with torch.no_grad():
+        for k in range(8):
+            x, at = torch.randn(1, 16, device="cuda"), torch.tensor([k % 4], device="cuda")
+            expected.index_copy_(0, at, x)
+            close(step(cache, x, at), expected.sum(0) * 2)
+            close(cache, expected)
+
+
+def test_what_cannot_be_recorded_says_why():
+    @pliant.compile(mode="reduce-overhead")
+    def f(x):
+        return x.sin().cpu() + 1
+
+    x = torch.randn(8, device="cuda")
+    for _ in range(3):
+        close(f(x), x.sin().cpu() + 1)
+    assert any("a tensor on cpu" in str(e.fields["why"]) for e in events.events("cuda_graph_refused"))
+
+
+def test_a_failed_capture_leaves_everything_usable():
+    """An operator that waits for the GPU is refused while work is recorded; then calls run as they are."""
+    from pliant.runtime.cuda.capturable import Roles
+    from pliant.runtime.cuda.graphs import graphed
+    from pliant.runtime.cuda.recorder import recorder_of
+
+    def call(inputs):
+        (x,) = inputs
+        inputs.clear()
+        return [x * x.sum().item() + torch.rand(1, device="cuda") * 0]
+
+    f = graphed(call, Roles(), recorder_of(torch.device("cuda")), "f", None)
+    for k in range(3):
+        x = torch.full((4,), float(k), device="cuda")
+        close(f([x])[0], x * 4 * k)
+    assert len(events.events("cuda_graph_refused")) == 1
+    assert 0.4 < torch.rand(10_000, device="cuda").mean().item() < 0.6
+    eager, _, compiled = pair()
+    with torch.no_grad():
+        for _ in range(4):
+            x = torch.randn(8, 64, device="cuda")
+            close(compiled(x), eager(x))
