@@ -1,6 +1,6 @@
 """A launcher that runs kernels on the CPU: what entries do is tested without a GPU.
 
-Each kernel is a C function `NAME_run(blocks in x, y, z, threads, shared, arguments)` of a library that `built` makes of
+Each kernel is a C function `int NAME_run(blocks in x, y, z, threads, shared, arguments)` of a library that `built` makes of
 the kernels' texts; a launch calls it, and a stream of FAILING is refused as the driver would.
 """
 
@@ -18,7 +18,7 @@ from pliant.runtime.cuda.load import Launcher
 FAILING = 77
 
 LAUNCH = """\
-typedef void (*p_kernel)(unsigned, unsigned, unsigned, unsigned, unsigned, void**);
+typedef int (*p_kernel)(unsigned, unsigned, unsigned, unsigned, unsigned, void**);
 static unsigned long long streams[64];
 static int launched;
 int test_launched(void) { return launched; }
@@ -26,8 +26,7 @@ unsigned long long test_stream(int k) { return streams[k % 64]; }
 int test_launch(void* f, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned shared, void* stream, void** args) {
   if (stream == (void*)77) return 719;
   streams[launched++ % 64] = (unsigned long long)stream;
-  ((p_kernel)f)(x, y, z, threads, shared, args);
-  return 0;
+  return ((p_kernel)f)(x, y, z, threads, shared, args);
 }
 """
 

@@ -1,6 +1,7 @@
 """Nothing of ours outlives the program, delays its end, or waits for a thread that a forked child does not have."""
 
 import ast
+import contextvars
 import os
 import stat
 import subprocess
@@ -177,3 +178,41 @@ def main():
 
 if __name__ == "__main__":
     main()
+
+
+def test_for_each_does_all_in_this_context():
+    where, done, setting = set(), [], contextvars.ContextVar("setting", default=0)
+    setting.set(7)
+
+    def work(k):
+        time.sleep(0.01)
+        where.add(threading.get_ident())
+        done.append((k, setting.get()))
+
+    background.for_each(work, range(12), at_once=3)
+    assert sorted(done) == [(k, 7) for k in range(12)] and 1 < len(where) <= 3
+    background.for_each(work, [], at_once=3)
+    background.for_each(work, [12], at_once=1)
+    assert len(done) == 13
+
+
+def test_for_each_raises_the_first_error_and_begins_nothing_more():
+    begun = []
+
+    def work(k):
+        begun.append(k)
+        if k in (2, 3):
+            time.sleep(0.02 * (4 - k))
+            raise ValueError(k)
+        time.sleep(0.01)
+
+    with pytest.raises(ValueError, match=r"^[23]$"):
+        background.for_each(work, range(100), at_once=4)
+    assert len(begun) < 20 and not [t for t in threading.enumerate() if t.name == "pliant-build"]
+
+
+def test_for_each_without_threads(monkeypatch):
+    monkeypatch.setattr(background, "_ended", True)
+    done = []
+    background.for_each(done.append, range(5), at_once=4)
+    assert sorted(done) == list(range(5))

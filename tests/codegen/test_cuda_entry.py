@@ -19,16 +19,17 @@ X = symbol("x", float)
 HEAD = "unsigned x, unsigned y, unsigned z, unsigned threads, unsigned shared, void** a"
 # out[0..] = what it was launched with, then its numbers; `in` is copied behind.
 NOTE = f"""\
-void @_run({HEAD}) {{
+int @_run({HEAD}) {{
   double* out = *(double**)a[0];
   const double* in = *(const double**)a[1];
   const long long n = *(const long long*)a[2];
   const double f = *(const double*)a[3];
   double noted[] = {{x, y, z, threads, shared, n, f, in[0]}};
   for (int k = 0; k < 8; k++) out[k] = noted[k];
+  return 0;
 }}
 """
-ADD = f"void @_run({HEAD}) {{ double* out = *(double**)a[0]; *out = *out * 10 + *(const long long*)a[1] + x * 100; }}\n"
+ADD = f"int @_run({HEAD}) {{ double* out = *(double**)a[0]; *out = *out * 10 + *(const long long*)a[1] + x * 100; return 0; }}\n"
 
 
 def buffer(name: str) -> Buffer:
@@ -93,7 +94,7 @@ def test_equal_texts_are_one_function_across_runs():
     assert code.kernels == 1 and code.functions[0].shared == 64
     assert code.functions[0].name == written(runs[1]).functions[0].name
     assert [entry.name for entry in code.entries] == ["launch0", "launch1"]
-    assert code.texts[0].startswith("/* prelude */\n// src a node\nvoid pliant_")
+    assert code.texts[0].startswith("/* prelude */\n// src a node\nint pliant_")
 
 
 def test_a_failed_launch_raises():

@@ -1,0 +1,70 @@
+"""Whole programs on CPU tensors through all that a GPU's program goes through but NVRTC and the driver: the writer, the
+entries' tables and the native launcher, with kernels on the shim."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import cpu_launcher
+from codegen.cuda import shim
+from pliant.codegen.cuda import prelude
+from pliant.codegen.cuda.entry import DeviceCode, Function, write_native
+from pliant.codegen.cuda.writer import write_kernel
+from pliant.ir.loops import Buffer
+from pliant.runtime import backend
+from pliant.runtime.cuda.backend import CudaC
+from pliant.schedule.kernel import Kernel
+from pliant.targets import cpu, cuda, registry
+
+
+class _Shim(CudaC):
+    """Kernels without their prelude: the shim has its own."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda device: cpu_launcher.launcher(_built))
+
+    def write(
+        self, runs: Sequence[Sequence[Kernel]], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
+    ) -> DeviceCode:
+        written = [[write_kernel(kernel, kernel.target) for kernel in run] for run in runs]
+        return write_native(written, listed, lambda text: "")
+
+
+@contextlib.contextmanager
+def kernels_on_shim(capability: int = 90) -> Iterator[None]:
+    """The CPU is a GPU: what is compiled meanwhile runs on the shim."""
+    before = backend._BACKENDS.get("cuda")
+    registry.provide("cpu", lambda device: cuda.target(capability))
+    backend._BACKENDS["cuda"] = _Shim()
+    try:
+        yield
+    finally:
+        registry.provide("cpu", lambda device: cpu.target())
+        del backend._BACKENDS["cuda"]
+        if before is not None:
+            backend._BACKENDS["cuda"] = before
+
+
+def _built(functions: Sequence[Function]) -> Path:
+    bodies = "\n".join(function.text for function in functions)
+    source = [shim.HEADER.read_text(), prelude.text_for(bodies, shim._REPLACED), bodies, *map(_driver, functions)]
+    return Path(shim._build("\n".join(source), ())._name)
+
+
+def _driver(function: Function) -> str:
+    """C++ that calls the kernel for every thread of a grid."""
+    name = function.name
+    given = re.search(rf"{name}\((.*)\) \{{", function.text)
+    assert given is not None
+    types = [argument.rpartition(" ")[0] for argument in given[1].split(", ")]
+    fibers = "true" if re.search(r"__sync|p_shuffle", function.text) else "false"
+    values = ", ".join(f"*(({kind}*){name}_a[{k}])" for k, kind in enumerate(types))
+    return (
+        f"static void** {name}_a;\nstatic void {name}_body() {{ {name}({values}); }}\n"
+        f'extern "C" int {name}_run(unsigned x, unsigned y, unsigned z, unsigned threads, unsigned shared, void** a) {{\n'
+        f"  const unsigned grid[] = {{x, y, z}};\n  {name}_a = a;\n"
+        f"  return shim_run({name}_body, grid, threads, {fibers});\n}}\n"
+    )

@@ -1,0 +1,83 @@
+"""Compiled models whose kernels are CUDA C, launched by their entries, on the CPU: results and gradients are eager's."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import cpu_launcher
+import pliant
+from codegen.cuda.shim_backend import kernels_on_shim
+
+
+@pytest.fixture(autouse=True)
+def on_shim():
+    pliant.reset()
+    with kernels_on_shim():
+        yield
+    pliant.reset()
+
+
+def launches():
+    return cpu_launcher.calls().test_launched()
+
+
+def check(module, *batches):
+    """Forward and backward on each of the inputs, of which some kernel was launched."""
+    torch.manual_seed(0)
+    mine = copy.deepcopy(module)
+    compiled = pliant.compile(mine)
+    for inputs in batches:
+        before = launches()
+        for one in (module, compiled):
+            one(*inputs).square().mean().backward()
+        assert launches() > before
+        torch.testing.assert_close(
+            [p.grad for p in mine.parameters()], [p.grad for p in module.parameters()], rtol=1e-4, atol=1e-6
+        )
+    torch.testing.assert_close(mine.state_dict(), module.state_dict())
+    assert pliant.stats()["fallbacks"] == 0
+
+
+def test_mlp_of_changing_sizes():
+    module = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3), nn.Softmax(-1))
+    check(module, *[(torch.randn(n, 6),) for n in (4, 5, 7)])
+    assert pliant.stats()["graphs"] == 2  # one for 4, one for every size
+
+
+def test_convolution_and_batch_norm():
+    module = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 3))
+    check(module, (torch.randn(3, 2, 6, 6),), (torch.randn(3, 2, 6, 6),))
+
+
+def test_embedding_and_loss():
+    class Classifier(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.head = nn.Embedding(11, 8), nn.Linear(8, 5)
+
+        def forward(self, words, target):
+            hidden = self.head(self.table(words).mean(1))
+            return F.cross_entropy(hidden, target)
+
+    check(Classifier(), (torch.randint(11, (4, 6)), torch.randint(5, (4,))))
+
+
+def test_no_launch_for_empty_tensors():
+    compiled = pliant.compile(lambda x: (x * 2 + 1).relu())
+    for n in (3, 5):
+        compiled(torch.randn(n, 2))
+    before = launches()
+    assert compiled(torch.randn(0, 2)).shape == (0, 2)
+    assert launches() == before
+
+
+def test_errors_are_those_of_eager():
+    """A launch that fails makes the call run eagerly, which raises what eager raises."""
+    compiled = pliant.compile(lambda table, rows: table[rows] * 2)
+    table = torch.randn(4, 3)
+    torch.testing.assert_close(compiled(table, torch.tensor([1, 3])), table[[1, 3]] * 2)
+    with pytest.raises(IndexError, match="index 4 is out of bounds"):
+        compiled(table, torch.tensor([1, 4]))
