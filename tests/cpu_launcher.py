@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pliant import config
-from pliant.codegen.cuda.entry import Function
+from pliant.codegen.cuda.entry import DeviceCode, Function
 from pliant.cpython import address_of
 from pliant.runtime.build import build
 from pliant.runtime.cuda.load import Launcher
@@ -44,8 +44,8 @@ def as_c(functions: Sequence[Function]) -> Path:
 
 
 def launcher(built: Callable[[Sequence[Function]], Path] = as_c) -> Launcher:
-    def functions(wanted: Sequence[Function]) -> list[int]:
-        library = ctypes.CDLL(str(built(wanted)))
-        return [address_of(getattr(library, f"{one.name}_run")) for one in wanted]
+    def functions(code: DeviceCode) -> list[int]:
+        library = ctypes.CDLL(str(built(code.functions)))
+        return [address_of(getattr(library, f"{one.name}_run")) for one in code.functions]
 
     return Launcher(functions, address_of(calls().test_launch))

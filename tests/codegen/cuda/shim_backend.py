@@ -5,32 +5,16 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import cpu_launcher
 from codegen.cuda import shim
 from pliant.codegen.cuda import prelude
-from pliant.codegen.cuda.entry import DeviceCode, Function, write_native
-from pliant.codegen.cuda.writer import write_kernel
-from pliant.ir.loops import Buffer
+from pliant.codegen.cuda.entry import Function
 from pliant.runtime import backend
 from pliant.runtime.cuda.backend import CudaC
-from pliant.schedule.kernel import Kernel
 from pliant.targets import cpu, cuda, registry
-
-
-class _Shim(CudaC):
-    """Kernels without their prelude: the shim has its own."""
-
-    def __init__(self) -> None:
-        super().__init__(lambda device: cpu_launcher.launcher(_built))
-
-    def write(
-        self, runs: Sequence[Sequence[Kernel]], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
-    ) -> DeviceCode:
-        written = [[write_kernel(kernel, kernel.target) for kernel in run] for run in runs]
-        return write_native(written, listed, lambda text: "")
 
 
 @contextlib.contextmanager
@@ -38,7 +22,7 @@ def kernels_on_shim(capability: int = 90) -> Iterator[None]:
     """The CPU is a GPU: what is compiled meanwhile runs on the shim."""
     before = backend._BACKENDS.get("cuda")
     registry.provide("cpu", lambda device: cuda.target(capability))
-    backend._BACKENDS["cuda"] = _Shim()
+    backend._BACKENDS["cuda"] = CudaC(lambda device: cpu_launcher.launcher(_built))
     try:
         yield
     finally:
@@ -50,6 +34,7 @@ def kernels_on_shim(capability: int = 90) -> Iterator[None]:
 
 def _built(functions: Sequence[Function]) -> Path:
     bodies = "\n".join(function.text for function in functions)
+    # The shim has a prelude of its own.
     source = [shim.HEADER.read_text(), prelude.text_for(bodies, shim._REPLACED), bodies, *map(_driver, functions)]
     return Path(shim._build("\n".join(source), ())._name)
 

@@ -71,7 +71,7 @@ def calls(monkeypatch, tmp_path):
     monkeypatch.setattr(driver, "is_initialized", lambda: True)
     monkeypatch.setattr(driver, "_contexts", {})
     monkeypatch.setattr(load.nvrtc, "architecture", lambda capability: f"sm_{capability}")
-    monkeypatch.setattr(load, "build_kernels", lambda texts, architecture: [t.encode() for t in texts])
+    monkeypatch.setattr(load, "build_kernels", lambda texts, prelude, architecture: [t.encode() for t in texts])
     load._bound_to_driver.cache_clear()
     yield fake
     load._bound_to_driver.cache_clear()

@@ -11,15 +11,22 @@ from pliant import config
 from pliant.debug import events
 from pliant.errors import CompileError, NoKernels
 from pliant.runtime.cuda import kernels, nvrtc
-from pliant.runtime.cuda.kernels import build_kernels
 
 TEXT = """\
 // src a node
-extern "C" __global__ void __launch_bounds__(256) k(const float* x, float* y, long long n) {
+extern "C" __global__ void __launch_bounds__(256) k%d(const float* x, float* y, long long n) {
   const long long i = blockIdx.x * 256LL + threadIdx.x;
   if (i < n) y[i] = expf(x[i]) * %d.0f + x[i];
 }
 """
+
+
+def text(k):
+    return TEXT % (k, k)
+
+
+def build_kernels(texts, architecture):
+    return kernels.build_kernels(texts, lambda text: "", architecture)
 
 
 def _missing() -> str:
@@ -37,7 +44,7 @@ pytestmark = pytest.mark.skipif(bool(_missing()), reason="NVRTC is not installed
 def own_store(tmp_path):
     pliant.reset()
     kernels.forget_kernels()
-    with config.patch(cache_dir=str(tmp_path)):
+    with config.patch(cache_dir=str(tmp_path), build_jobs=4):
         yield
     kernels.forget_kernels()
     pliant.reset()
@@ -49,8 +56,8 @@ def built() -> int:
 
 @pytest.mark.parametrize("capability", [80, 86, 89, 90, 100])
 def test_every_architecture(capability):
-    cubin = nvrtc.compile_text(TEXT % 1, nvrtc.architecture(capability))
-    assert cubin.startswith(b"\x7fELF") and b"k\0" in cubin and f"sm_{capability}".encode() in cubin
+    cubin = nvrtc.compile_text(text(1), nvrtc.architecture(capability))
+    assert cubin.startswith(b"\x7fELF") and b"k1\0" in cubin and f"sm_{capability}".encode() in cubin
 
 
 def test_newer_gpus_run_what_is_built_for_older_ones_of_their_kind():
@@ -60,7 +67,7 @@ def test_newer_gpus_run_what_is_built_for_older_ones_of_their_kind():
 
 
 def test_a_kernel_is_built_once():
-    texts = [TEXT % k for k in (1, 2, 1)]
+    texts = [text(k) for k in (1, 2, 1)]
     first = build_kernels(texts, "sm_90")
     assert first[0] == first[2] != first[1] and built() == 2
     assert build_kernels([texts[1].replace("a node", "another one")], "sm_90") == [first[1]] and built() == 2
@@ -80,19 +87,20 @@ def in_child(work) -> bool:
 
 
 def test_another_process_finds_it_in_the_store(monkeypatch):
-    (cubin,) = build_kernels([TEXT % 3], "sm_90")
+    (cubin,) = build_kernels([text(3)], "sm_90")
 
     def found():
         kernels.forget_kernels()
         monkeypatch.setattr(nvrtc, "compile_text", None)
-        return build_kernels([TEXT % 3], "sm_90") == [cubin]
+        return build_kernels([text(3)], "sm_90") == [cubin]
 
     assert in_child(found)
 
 
-def test_refused_text_is_kept():
-    with pytest.raises(CompileError, match="NVRTC refused generated text") as caught:
-        build_kernels([TEXT % 4, "this is not CUDA"], "sm_90")
+@pytest.mark.parametrize("programs", [1, 2])
+def test_refused_text_is_kept(programs):
+    with config.patch(build_jobs=programs), pytest.raises(CompileError, match="NVRTC refused generated text") as caught:
+        build_kernels([text(4), "this is not CUDA"], "sm_90")
     assert Path(str(caught.value.where), "part0.cu").read_text() == "this is not CUDA"
     assert "sm_90" in caught.value.why and caught.value.kind == "nvrtc"
 
@@ -100,7 +108,7 @@ def test_refused_text_is_kept():
 def test_older_versions_do_without_what_they_do_not_know(monkeypatch):
     monkeypatch.setattr(nvrtc, "QUICK", ("--unheard-of",))
     monkeypatch.setattr(nvrtc, "_known_to_be_older", [])
-    assert nvrtc.compile_text(TEXT % 5, "sm_90").startswith(b"\x7fELF")
+    assert nvrtc.compile_text(text(5), "sm_90").startswith(b"\x7fELF")
     assert nvrtc._quick() == ()
 
 
@@ -116,21 +124,23 @@ def test_threads_compile_side_by_side(monkeypatch):
     compiling, most = set(), []
     compile_text = nvrtc.compile_text
 
-    def noted(text, architecture):
+    def noted(text, architecture, **more):
         compiling.add(text)
         most.append(len(compiling))
         time.sleep(0.02)
         try:
-            return compile_text(text, architecture)
+            return compile_text(text, architecture, **more)
         finally:
             compiling.discard(text)
 
     monkeypatch.setattr(nvrtc, "compile_text", noted)
     with config.patch(build_jobs=3):
-        cubins = build_kernels([TEXT % k for k in range(10, 16)], "sm_80")
-    assert len(set(cubins)) == 6 and 2 <= max(most) <= 3
+        cubins = build_kernels([text(k) for k in range(10, 16)], "sm_80")
+    assert len(most) == 3 and 2 <= max(most) <= 3
+    for k, cubin in enumerate(cubins, 10):  # each is in its cubin, with another
+        assert b"k%d\0" % k in cubin and cubins.count(cubin) == 2
 
 
 def test_a_forked_child_compiles():
     nvrtc.library()
-    assert in_child(lambda: build_kernels([TEXT % k for k in (6, 7, 8)], "sm_80")[2].startswith(b"\x7fELF"))
+    assert in_child(lambda: build_kernels([text(k) for k in (6, 7, 8)], "sm_80")[2].startswith(b"\x7fELF"))

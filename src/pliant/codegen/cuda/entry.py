@@ -149,7 +149,8 @@ def launcher_text() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A kernel to build. name: what it is called in its text; shared: bytes of dynamic shared memory at most."""
+    """A kernel to build, without its prelude. name: what it is called in its text; shared: bytes of dynamic shared memory
+    at most."""
 
     name: str
     text: str
@@ -183,16 +184,18 @@ class Launches:
 class DeviceCode:
     """What a program's kernels need: distinct kernels in order, an entry and a table for each run.
 
-    texts: the kernels', as they are shown. kernels: how many of them there are.
+    prelude: what texts of kernels, one or several, need before them. texts: the kernels', as they are shown. kernels: how
+    many of them there are.
     """
 
+    prelude: Callable[[str], str]
     functions: tuple[Function, ...]
     entries: tuple[Entry, ...]
     tables: tuple[Launches, ...]
 
     @property
     def texts(self) -> tuple[str, ...]:
-        return tuple(function.text for function in self.functions)
+        return tuple(self.prelude(function.text) + function.text for function in self.functions)
 
     @property
     def kernels(self) -> int:
@@ -211,13 +214,13 @@ def write_native(
         shared[kernel.text] = max(kernel.shared, shared.get(kernel.text, 0))
     places = {text: k for k, text in enumerate(kernels)}
     written = [_run(f"launch{k}", run, listed, places) for k, run in enumerate(runs)]
-    functions = tuple(_function(kernel, shared[text], prelude) for text, kernel in kernels.items())
-    return DeviceCode(functions, tuple(entry for entry, _ in written), tuple(table for _, table in written))
+    functions = tuple(_function(kernel, shared[text]) for text, kernel in kernels.items())
+    return DeviceCode(prelude, functions, tuple(entry for entry, _ in written), tuple(table for _, table in written))
 
 
-def _function(kernel: DeviceKernel, shared: int, prelude: Callable[[str], str]) -> Function:
+def _function(kernel: DeviceKernel, shared: int) -> Function:
     name = f"pliant_{hashlib.sha256(kernel.text.encode()).hexdigest()[:12]}"
-    return Function(name, prelude(kernel.text) + kernel.comment + kernel.text.replace("@", name) + "\n", shared)
+    return Function(name, kernel.comment + kernel.text.replace("@", name) + "\n", shared)
 
 
 def _run(

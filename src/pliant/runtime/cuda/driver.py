@@ -75,7 +75,7 @@ def entry_points() -> tuple[int, ...]:
 class Context:
     """The primary context of a device, which PyTorch made and uses. `handle`: its address."""
 
-    __slots__ = ("_functions", "_lock", "handle", "index")
+    __slots__ = ("_functions", "_lock", "_modules", "handle", "index")
 
     def __init__(self, index: int) -> None:
         device, handle, calls = ctypes.c_int(), ctypes.c_void_p(), _calls()
@@ -83,18 +83,29 @@ class Context:
         check(calls.cuDevicePrimaryCtxRetain(ctypes.byref(handle), device), f"the context of device {index}")
         self.index, self.handle = index, handle.value or 0
         self._lock = background.lock()
+        self._modules: dict[bytes, ctypes.c_void_p] = {}
         self._functions: dict[tuple[bytes, str], tuple[int, int]] = {}  # address, dynamic shared memory
 
     def function(self, cubin: bytes, name: str, shared: int) -> int:
         """The address of a kernel, loaded now if need be. `shared`: bytes of dynamic shared memory that it may be given."""
         with self._lock, self.current():
             known, allowed = self._functions.get((cubin, name), (0, DEFAULT_SHARED))
-            known = known or _loaded(cubin, name)
+            known = known or self._found(cubin, name)
             if shared > allowed:
                 code = _calls().cuFuncSetAttribute(ctypes.c_void_p(known), DYNAMIC_SHARED, shared)
                 check(code, f"kernel {name} cannot have {shared} bytes of shared memory")
             self._functions[cubin, name] = known, max(shared, allowed)
             return known
+
+    def _found(self, cubin: bytes, name: str) -> int:
+        calls, function = _calls(), ctypes.c_void_p()
+        module = self._modules.get(cubin)
+        if module is None:
+            module = ctypes.c_void_p()
+            check(calls.cuModuleLoadData(ctypes.byref(module), cubin), f"kernel {name} cannot be loaded")
+            self._modules[cubin] = module
+        check(calls.cuModuleGetFunction(ctypes.byref(function), module, name.encode()), f"kernel {name} was not found")
+        return function.value or 0
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -107,11 +118,6 @@ class Context:
             _calls().cuCtxPopCurrent_v2(ctypes.byref(before))
 
 
-def _loaded(cubin: bytes, name: str) -> int:
-    calls, module, function = _calls(), ctypes.c_void_p(), ctypes.c_void_p()
-    check(calls.cuModuleLoadData(ctypes.byref(module), cubin), f"kernel {name} cannot be loaded")
-    check(calls.cuModuleGetFunction(ctypes.byref(function), module, name.encode()), f"kernel {name} was not found")
-    return function.value or 0
 
 
 def is_initialized() -> bool:

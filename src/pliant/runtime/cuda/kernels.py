@@ -2,21 +2,26 @@
 
 In:     texts of kernels, an architecture.
 Out:    the cubin of each.
-Holds:  a kernel is a program of its own under its own key, so it is built once whatever graph it is in; equal text, flags,
-        architecture and compiler give the same cubin; those that are nowhere are built side by side.
+Holds:  a kernel has a key of its own, so it is built once whatever graph it is in: equal text, flags, architecture and
+        compiler give the same code; those that are nowhere are built side by side.
+
+A program takes 50 ms before its first kernel, so each thread builds one program of several kernels; its cubin is stored
+under the key of each.
 """
 
 from __future__ import annotations
 
+import heapq
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pliant import background, config
 from pliant.cache.key import Key, make_key
 from pliant.cache.store import Store, open_store
 from pliant.debug import events
+from pliant.errors import CompileError
 from pliant.interruptions import pass_on
 from pliant.runtime.cuda import nvrtc
 from pliant.runtime.kept import no_space
@@ -29,49 +34,72 @@ _lock = background.lock()
 _known: dict[str, bytes] = {}  # by digest; the oldest goes first
 
 
-def build_kernels(texts: Sequence[str], architecture: str) -> list[bytes]:
-    """The cubins of these texts, in order. CompileError for one that is refused; NoKernels where there is no NVRTC."""
-    keys = [key_of(text, architecture) for text in texts]
-    wanted = {key.digest: (key, text) for key, text in zip(keys, texts)}
+def build_kernels(bodies: Sequence[str], prelude: Callable[[str], str], architecture: str) -> list[bytes]:
+    """For each kernel a cubin in which it is. `prelude`: what texts need before them. CompileError for a kernel that is
+    refused; NoKernels where there is no NVRTC."""
+    keys = [key_of(prelude(body) + body, architecture) for body in bodies]
+    wanted = dict(zip(keys, bodies))
     with _lock:
-        found = {digest: _known[digest] for digest in wanted if digest in _known}
+        found = {key: _known[key.digest] for key in wanted if key.digest in _known}
     store = open_store("cubins")
-    for digest, (key, _) in wanted.items():
-        if digest not in found and (cubin := store.get(key, ".cubin")) is not None:
-            found[digest] = cubin
-    found |= _built({digest: given for digest, given in wanted.items() if digest not in found}, architecture, store)
+    for key in wanted:
+        if key not in found and (cubin := store.get(key, ".cubin")) is not None:
+            found[key] = cubin
+    made = _built({key: body for key, body in wanted.items() if key not in found}, prelude, architecture)
+    _keep(made, store)
+    found |= made
     with _lock:
-        _known.update(found)
+        _known.update({key.digest: cubin for key, cubin in found.items()})
         for digest in list(_known)[: max(0, len(_known) - MOST_KNOWN)]:
             del _known[digest]
-    return [found[key.digest] for key in keys]
+    return [found[key] for key in keys]
 
 
 def key_of(text: str, architecture: str) -> Key:
-    """The content address of a cubin; comments, which name the program's nodes, do not count."""
+    """The content address of a kernel's cubin; comments, which name the program's nodes, do not count."""
     flags = " ".join(nvrtc.FLAGS)
     return make_key(maker=nvrtc.maker(), text=_COMMENTS.sub("", text), flags=flags, architecture=architecture)
 
 
-def _built(wanted: dict[str, tuple[Key, str]], architecture: str, store: Store) -> dict[str, bytes]:
-    """The cubins of these, built now and stored."""
-    found, took = dict[str, bytes](), dict[str, float]()
+def _built(wanted: dict[Key, str], prelude: Callable[[str], str], architecture: str) -> dict[Key, bytes]:
+    """The cubins of these, built now: as many programs as threads."""
+    found, took = dict[Key, bytes](), list[tuple[str, float]]()
 
-    def build_one(digest: str) -> None:
-        started = time.perf_counter()
-        found[digest] = nvrtc.compile_text(wanted[digest][1], architecture)
-        took[digest] = time.perf_counter() - started
-
-    longest_first = sorted(wanted, key=lambda digest: -len(wanted[digest][1]))
-    background.for_each(build_one, longest_first, at_once=_at_once())
-    for digest, cubin in found.items():
-        events.record("build", name=digest[:12], seconds=took[digest])
+    def build_program(keys: list[Key]) -> None:
+        started, bodies = time.perf_counter(), "".join(wanted[key] for key in keys)
         try:
-            store.put(wanted[digest][0], cubin, ".cubin")
+            cubin = nvrtc.compile_text(prelude(bodies) + bodies, architecture, keep_refused=len(keys) == 1)
+        except CompileError:
+            if len(keys) == 1:
+                raise
+            for key in keys:  # to say which
+                build_program([key])
+            return
+        found.update(dict.fromkeys(keys, cubin))
+        took.append((keys[0].digest[:12], time.perf_counter() - started))
+
+    background.for_each(build_program, _programs(wanted, _at_once()), at_once=_at_once())
+    for name, seconds in took:  # in this thread: whoever asks what a call did looks at its events
+        events.record("build", name=name, seconds=seconds)
+    return found
+
+
+def _programs(wanted: dict[Key, str], count: int) -> list[list[Key]]:
+    """Kernels by program, which are about equally long."""
+    programs: list[tuple[int, int, list[Key]]] = [(0, k, []) for k in range(min(count, len(wanted)))]
+    for key in sorted(wanted, key=lambda key: -len(wanted[key])):
+        length, k, keys = heapq.heappop(programs)
+        heapq.heappush(programs, (length + len(wanted[key]), k, [*keys, key]))
+    return [keys for _, _, keys in programs]
+
+
+def _keep(made: dict[Key, bytes], store: Store) -> None:
+    for key, cubin in made.items():
+        try:
+            store.put(key, cubin, ".cubin")
         except OSError as error:
             pass_on(error)
             raise no_space(str(error.strerror or error)) from error
-    return found
 
 
 def _at_once() -> int:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from pliant import background, config
-from pliant.codegen.cuda.entry import DeviceCode, Function, launcher_text, packed_addresses
+from pliant.codegen.cuda.entry import DeviceCode, launcher_text, packed_addresses
 from pliant.cpython import LIST_ITEMS, METH_FASTCALL, WORD, MethodDef, address_of, builtin, method
 from pliant.runtime.build import build, quick
 from pliant.runtime.cuda import driver, nvrtc
@@ -30,12 +30,12 @@ from pliant.targets.target import Target
 class Launcher:
     """How kernels are started.
 
-    functions: kernels to the addresses of their functions, in order.
+    functions: code to the addresses of its functions, in order.
     launch: address of `int (void* function, blocks in x, y, z, threads, shared bytes: uint32_t each, void* stream,
         void** arguments)`, which returns 0 or the number of an error. context: made current meanwhile; 0: none.
     """
 
-    functions: Callable[[Sequence[Function]], list[int]]
+    functions: Callable[[DeviceCode], list[int]]
     launch: int
     context: int = 0
 
@@ -45,7 +45,7 @@ def load(code: DeviceCode, launcher: Launcher) -> list[NativeEntry]:
     if not code.entries:
         return []
     background.start(_native_function, "pliant-launcher")  # beside the kernels
-    addresses = launcher.functions(code.functions)
+    addresses = launcher.functions(code)
     definition = _native_function()
     packed = [table.packed(launcher.launch, launcher.context, addresses) for table in code.tables]
     return [builtin(definition, owner=one) for one in packed]
@@ -56,9 +56,9 @@ def gpu_launcher(device: torch.device, target: Target) -> Launcher:
     context = driver.context(device.index if device.index is not None else torch.cuda.current_device())
     architecture = nvrtc.architecture(int(target.architecture.removeprefix("sm_")))
 
-    def functions(wanted: Sequence[Function]) -> list[int]:
-        cubins = build_kernels([one.text for one in wanted], architecture)
-        return [context.function(cubin, one.name, one.shared) for cubin, one in zip(cubins, wanted)]
+    def functions(code: DeviceCode) -> list[int]:
+        cubins = build_kernels([one.text for one in code.functions], code.prelude, architecture)
+        return [context.function(cubin, one.name, one.shared) for cubin, one in zip(cubins, code.functions)]
 
     return Launcher(functions, _driver_launch(), context.handle)
 

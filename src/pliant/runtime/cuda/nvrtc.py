@@ -130,7 +130,7 @@ def maker() -> str:
     return f"nvrtc {_text(library().version)}"
 
 
-def compile_text(text: str, architecture: str) -> bytes:
+def compile_text(text: str, architecture: str, *, keep_refused: bool = True) -> bytes:
     """The cubin. CompileError, with the text kept on disk, if the compiler refuses it."""
     code, log, cubin = _compiled(text, architecture, (*FLAGS, *_quick()))
     if code == _INVALID_OPTION and _quick():
@@ -140,7 +140,7 @@ def compile_text(text: str, architecture: str) -> bytes:
         raise CompileError(
             f"NVRTC refused generated text: {log.strip()[:2000]}",
             kind="nvrtc",
-            where=keep([text], ".cu"),
+            where=keep([text], ".cu") if keep_refused else None,
             why=f"{maker()} {architecture} {' '.join(FLAGS)}: {_error(code)}",
             do="please report this with the kept text; the graph runs eagerly meanwhile",
         )
