@@ -126,6 +126,12 @@ class Build:
     cuda_graphs: bool = option(
         False, "record compiled graphs as CUDA graphs, which launch all their kernels at once", env=("PLIANT_CUDA_GRAPHS",)
     )
+    packed_bytes: int = option(
+        256 << 20,
+        "bytes of weights that inference keeps a second time, laid out for the library; 0: none",
+        env=("PLIANT_PACKED_BYTES",),
+        least=0,
+    )
     build_jobs: int = option(0, "compilers run at once; 0: one a core", env=("PLIANT_BUILD_JOBS",), code=False, least=0)
     build_timeout: float = option(300.0, "seconds before a C compiler is given up", code=False, least=0.001)
 

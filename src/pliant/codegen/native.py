@@ -16,6 +16,7 @@ import torch
 
 from pliant.codegen import prelude
 from pliant.codegen.c import KernelText, write_kernel
+from pliant.codegen.fingerprint import FINGERPRINT
 from pliant.codegen.sharing import share
 from pliant.ir.loops import Buffer
 from pliant.schedule.kernel import Kernel
@@ -33,6 +34,7 @@ PYTHON = """\
 typedef struct _object PyObject;
 extern long long PyLong_AsLongLong(PyObject*);
 extern unsigned long long PyLong_AsUnsignedLongLong(PyObject*);
+extern PyObject* PyLong_FromUnsignedLongLong(unsigned long long);
 extern double PyFloat_AsDouble(PyObject*);
 extern PyObject* PyErr_Occurred(void);
 extern void PyErr_SetString(PyObject*, const char*);
@@ -155,8 +157,9 @@ int p_addresses(PyObject* const* objects, int32_t count, void** out) {
 
 
 def runtime_text() -> str:
-    """The translation unit of what all graphs share: `pliant_runtime`, `p_run`, `p_run_alone`, `p_addresses`."""
-    return "".join([prelude.text_for(""), PYTHON, PART, _RUNTIME])
+    """The translation unit of what all graphs share: `pliant_runtime`, `p_run`, `p_run_alone`, `p_addresses`,
+    `pliant_fingerprint`."""
+    return "".join([prelude.text_for(""), PYTHON, PART, _RUNTIME, FINGERPRINT])
 
 
 @dataclass(frozen=True, slots=True)

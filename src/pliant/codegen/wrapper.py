@@ -23,6 +23,7 @@ from pliant.codegen import profiled
 from pliant.codegen.native import Entry
 from pliant.errors import AssumptionError
 from pliant.graph.layouts import preserved_strides
+from pliant.graph.packed_weights import packed_transpose
 from pliant.graph.tensor_spec import TensorSpec
 from pliant.ir.loops import Buffer, Extern, LoopProgram, View
 from pliant.schedule.dependencies import access
@@ -402,7 +403,7 @@ class _Writer:
         for k, b in enumerate(extern.outs):
             if b is not None:
                 text = f"result[{k}]" if many or list_result else "result"
-                if (extern.target, k) in OPAQUE_RESULTS:
+                if (extern.target, k) in OPAQUE_RESULTS or extern.target is packed_transpose:
                     self._line(f"{self.names.buffer(b)} = {text}")
                 else:
                     self._bind_result(b, text)

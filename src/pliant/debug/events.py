@@ -50,6 +50,7 @@ KINDS: dict[str, Kind] = {
     "data_dependent_retry": Kind("fallbacks", "capturing {name} again with breaks at data-dependent values: {why}"),
     "numbers_retry": Kind("dynamic", "capturing {name} again with constants for symbols: {why}"),
     "extern": Kind("fallbacks", "operator {name} runs as an extern call: {why}"),
+    "packed_weights": Kind("fallbacks", "a weight of {bytes} bytes is not packed: all copies may take {most}"),
     "is_compiling": Kind("capture", "is_compiling() is {answer} at {where}{callers}"),
     "skip": Kind("capture", "not capturing {name}: {why}"),
     "guard": Kind("guards", "guard {text}    {where}"),

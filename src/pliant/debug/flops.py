@@ -15,6 +15,7 @@ from torch import fx
 
 from pliant.graph.contracts import AtenGraph
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.packed_weights import packed_convolution
 from pliant.graph.tensor_spec import Dim, product
 from pliant.symbolic.expr import ZERO, Expr
 
@@ -59,6 +60,10 @@ def _convolution(
     return 2 * x[0] * product(points) * product(weight)
 
 
+def _packed_convolution(out: Any, x: Sequence[Dim], weight: Sequence[Dim], *_: Any) -> Dim:
+    return 2 * x[0] * product(_size(out)[2:]) * product(weight)
+
+
 def _convolution_backward(
     out: Any, grad: Sequence[Dim], x: Sequence[Dim], weight: Sequence[Dim], bias: Any, stride: Any, padding: Any,
     dilation: Any, transposed: bool, output_padding: Any, groups: Any, mask: Sequence[bool],
@@ -85,6 +90,7 @@ _FORMULAS: dict[Any, Formula] = {
     **dict.fromkeys((_aten.mm.default, _aten.bmm.default, _aten.mv.default, _aten.dot.default), _product),
     **dict.fromkeys((_aten.addmm.default, _aten.baddbmm.default, _aten.addmv.default), _added_product),
     _aten.convolution.default: _convolution,
+    packed_convolution: _packed_convolution,
     _aten.convolution_backward.default: _convolution_backward,
     _aten._scaled_dot_product_flash_attention_for_cpu.default: _attention,
     _aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _attention_backward,

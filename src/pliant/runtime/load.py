@@ -15,6 +15,8 @@ import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import torch
+
 from pliant import background, config
 from pliant.codegen.native import runtime_text
 from pliant.cpython import LIST_ITEMS, METH_FASTCALL, WORD, address_of, builtin, method
@@ -98,6 +100,13 @@ def _shared() -> ctypes.CDLL:
     table = (ctypes.c_void_p * 6)(reader, *omp, ctypes.addressof(layout) if layout is not None else 0)
     library.pliant_runtime(table)
     return library
+
+
+@functools.cache
+def fingerprint() -> Callable[[torch.Tensor, int], int]:
+    """A function of a tensor and how many bytes it has, which lie without gaps: see `codegen.fingerprint`."""
+    native: Callable[[object, int], int] = builtin(method("fingerprint", prepare().pliant_fingerprint, METH_FASTCALL))
+    return native if takes_tensors() else lambda tensor, size: native(tensor.data_ptr(), size)
 
 
 def load(path: Path, entries: Sequence[str], *, threaded: bool = True) -> list[NativeEntry]:

@@ -21,9 +21,10 @@ from pliant.schedule.split import split_reductions
 
 def schedule(program: LoopProgram, options: config.Schedule) -> Schedule:
     """Fuse, order and plan the memory of a program."""
-    program = split_reductions(program)
-    if config.get().general.verify_passes:
-        verify(program, "split")
+    divided = split_reductions(program)
+    if divided is not program and config.get().general.verify_passes:
+        verify(divided, "split")
+    program = divided
     steps = products_in_turn(program, early_folds(program, fuse(program, options)))
     _set_apart(steps)
     return plan(program, steps, options)

@@ -34,6 +34,8 @@ def split_reductions(program: LoopProgram) -> LoopProgram:
     for number, c in enumerate(program.computations):
         chunks = _chunks(c, sizes) if isinstance(c, Reduction) and c.op in _FOLDS else 1
         computations.extend(_split(c, chunks, number) if isinstance(c, Reduction) and chunks > 1 else [c])
+    if computations == program.computations:
+        return program
     return dataclasses.replace(program, computations=computations)
 
 

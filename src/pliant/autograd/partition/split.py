@@ -24,6 +24,7 @@ from pliant.autograd.partition.policy import choose_saved
 from pliant.autograd.partition.shared_memory import Place, places
 from pliant.graph.contracts import AtenGraph
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.passes.channels_last import channels_last
 from pliant.graph.passes.cse import cse
 from pliant.graph.passes.dce import dce
 from pliant.graph.passes.products import add_up_products
@@ -104,6 +105,9 @@ class _Split:
             self.joint.refusal or not any(self.joint.reached_by)
         ):  # a formula may also say that no gradient reaches its input
             forward = self.forward_graph([], [])
+            if config.get().build.packed_bytes:
+                written = {write.input for write in self.joint.plan.writes}
+                channels_last(forward.graph, self.static - written)
             return Partition(forward, None, len(self.results))
         in_forward = self.closure([*_nodes(self.results), *self.epilogue, *self.binders("forward")])
         in_backward = self.backward_nodes(in_forward)

@@ -1,0 +1,138 @@
+"""Convolutions of inference read and write channels last where that is faster; nothing else of them can be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import pliant
+from pliant.debug import events
+
+pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="without oneDNN nothing is changed")
+TARGETS = ("packed_convolution", "packed_transpose", "aten.convolution", "aten.clone", "aten.mm")
+
+
+def graph_of(program: Callable[..., object], *inputs: torch.Tensor, **options: object) -> list[str]:
+    """The operators of `TARGETS` in the compiled graph, whose results have eager's values and layouts, at three calls:
+    weights are packed at the second."""
+    with torch.no_grad(), events.collect("partition") as found:
+        compiled = pliant.compile(program, **options)
+        for _ in range(3):
+            got, expected = compiled(*inputs), program(*inputs)
+            for one, other in zip(*[v if isinstance(v, tuple) else (v,) for v in (got, expected)], strict=True):
+                torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+                assert one.stride() == other.stride()
+    lines = found[0].fields["text"].splitlines()
+    return [name for line in lines for name in TARGETS if f"= {name}" in line or f"= pliant.{name}" in line]
+
+
+class Dense(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)
+        self.second = nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.relu(self.norm(self.first(x)))
+        return F.max_pool2d(F.relu(self.second(y) + y), 2).mean((2, 3))
+
+
+def test_one_change_of_layout_for_many_convolutions() -> None:
+    assert graph_of(Dense().eval(), torch.randn(2, 3, 16, 16)) == [
+        "aten.clone", "packed_convolution", "packed_convolution",
+    ]  # fmt: skip
+
+
+def test_results_have_eagers_layout() -> None:
+    first, second = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3)
+    found = graph_of(lambda x: second(first(x)).relu(), torch.randn(2, 3, 16, 16))
+    assert found == ["aten.clone", "packed_convolution", "packed_convolution", "aten.clone"]
+
+
+def test_views_see_eagers_layout() -> None:
+    first, second = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3)
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = second(first(x))
+        return y.view(2, -1) + 1, y.as_strided((3,), (5,)) * 2
+
+    assert "packed_convolution" in graph_of(program, torch.randn(2, 3, 16, 16))
+
+
+def test_a_lone_convolution_stays() -> None:
+    layer = nn.Conv2d(3, 8, 3)
+    assert graph_of(lambda x: layer(x).relu(), torch.randn(2, 3, 16, 16)) == ["aten.convolution"]
+
+
+def test_few_positions_stay() -> None:
+    first, second = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3)
+    assert graph_of(lambda x: second(first(x)).mean((2, 3)), torch.randn(2, 3, 8, 8)) == ["aten.convolution"] * 2
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(
+    "size, matrix", [((2, 8, 12, 12), ["packed_transpose"]), ((3, 8, 1, 1), []), ((1, 8, 3, 2), [])]
+)
+def test_single_positions_are_products(size: tuple[int, ...], matrix: list[str], bias: bool) -> None:
+    layers = nn.Sequential(nn.Conv2d(8, 5, 1, bias=bias), nn.SiLU(), nn.Conv2d(5, 8, 1, bias=bias))
+    found = graph_of(lambda x: layers(x).mean((2, 3)), torch.randn(size))
+    assert [name for name in found if name != "aten.clone"] == [*matrix, "aten.mm", *matrix, "aten.mm"]
+
+
+def test_depthwise_layers_and_slices() -> None:
+    depthwise, norm = nn.Conv2d(6, 6, 5, padding=2, groups=6), nn.LayerNorm(6)
+    grouped = nn.Conv2d(6, 4, 3, padding=1, groups=2)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y = norm(depthwise(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        left, right = torch.cat([grouped(y), depthwise(y)], 1).chunk(2, 1)
+        return (F.pad(left, (1, 1, 1, 1))[:, :, 1:-1, 1:-1] * right).mean((2, 3))
+
+    assert graph_of(program, torch.randn(2, 6, 12, 12)).count("packed_convolution") == 3
+
+
+def test_images_that_are_channels_last_already() -> None:
+    image = torch.randn(2, 3, 16, 16).to(memory_format=torch.channels_last)
+    first, second = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3)
+    assert graph_of(lambda x: second(first(x)), image) == ["packed_convolution"] * 2
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_symbolic_sizes(batch: int) -> None:
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 1), nn.ReLU(), nn.Conv2d(8, 4, 3, stride=2)
+    ).eval()
+    compiled = pliant.compile(model, dynamic=True)
+    with torch.no_grad():
+        for side in (16, 19, 16):
+            x = torch.randn(batch, 3, side, side + 1)
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+            assert compiled(x).stride() == model(x).stride()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_dtypes_stay(dtype: torch.dtype) -> None:
+    layers = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3)).to(dtype)
+    with torch.no_grad(), events.collect("partition") as found:
+        pliant.compile(layers)(torch.randn(1, 3, 16, 16, dtype=dtype))
+    assert found[0].fields["text"].count("aten.convolution") == 2
+
+
+def test_training_and_computed_weights_stay() -> None:
+    layers, x = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3)), torch.randn(1, 3, 16, 16)
+    with events.collect("partition") as found:
+        pliant.compile(layers)(x)
+        with torch.no_grad():
+            pliant.compile(lambda a: F.conv2d(a, layers[0].weight * 2))(x)
+    assert all("packed" not in one.fields["text"] for one in found)
+
+
+def test_operations_are_counted() -> None:
+    layers, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 4, 3)), torch.randn(2, 3, 16, 16)
+    with torch.no_grad():
+        found = pliant.cost(layers, x).evaluate()["flops"]
+    assert found == 2 * 2 * (14 * 14 * 8 * 27 + 12 * 12 * 4 * 72)
