@@ -41,8 +41,8 @@ def flatten(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def call(low: Lowering, target: Any, fake: torch.Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def call(low: Lowering, target: Any, fake: torch.Tensor, *args: Any, out_variant: Any = None, **kwargs: Any) -> Tensor:
     """The single tensor of an extern call."""
-    result = low.extern(target, args, kwargs, [fake])[0]
+    result = low.extern(target, args, kwargs, [fake], out_variant)[0]
     assert result is not None
     return result

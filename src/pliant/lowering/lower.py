@@ -23,9 +23,9 @@ from pliant.graph.unbacked import CHECKS, unlearnt
 from pliant.ir.failing import value_may_fail
 from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction, View
 from pliant.ir.scalar import Scalar, cast, clear_interned, const, loads
-from pliant.lowering import fallback
+from pliant.lowering import fallback, matmul
 from pliant.lowering.context import Lowering, whole
-from pliant.lowering.matmul import PRODUCTS, row_bytes
+from pliant.lowering.matmul import PRODUCTS, product_read_by_loops, row_bytes
 from pliant.lowering.registry import RULES, VIEW_OPS
 from pliant.lowering.tensors import COMPUTED, Index, Tensor
 from pliant.symbolic.expr import ONE, ZERO, Symbol
@@ -34,6 +34,7 @@ from pliant.targets.registry import has_target
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _CHAIN = 40  # values one computed from the other, none of them in memory
 _COPY = torch.ops.aten.copy_.default
+_ADDMM = torch.ops.aten.addmm.default
 _AS_STRIDED = torch.ops.aten.as_strided.default
 
 
@@ -149,6 +150,8 @@ class _GraphLowering:
         if node.target is _AS_STRIDED and isinstance(args[0], Tensor) and args[0].fake is None:
             args[0].fake = node.args[0].meta["val"]  # type: ignore[union-attr]  # its rule asks for the layout
         rule = RULES.get(node.target) if node.users else None  # a call that nothing reads is there for what it does
+        if node.target is _ADDMM and _read_by_loops(node):
+            rule = product_read_by_loops
         if (
             rule is not None
             and not self.low.binds
@@ -283,6 +286,17 @@ class _GraphLowering:
         if isinstance(value, list):
             return all(map(self._computable_argument, value))
         return not isinstance(value, complex)
+
+
+def _read_by_loops(node: fx.Node) -> bool:
+    """Whether something that is written as loops reads the result, perhaps through views."""
+    for user in node.users:
+        if user.target in VIEW_OPS:
+            if _read_by_loops(user):
+                return True
+        elif user.target in RULES and user.target not in matmul.RULES:
+            return True
+    return False
 
 
 def _aligned(source: Tensor, target: Tensor, index: Index) -> Index:

@@ -1,7 +1,9 @@
 """Products and other operators that vendor libraries do best: extern calls that write into planned memory where they
 can.
 
-`out` overloads run the same kernel as the functional ones and need no allocation of their own.
+`out` overloads run the same kernel as the functional ones and need no allocation of their own. `addmm` copies its bias to
+the result and has the product added to it, which takes a tenth to a fifth of its time at the sizes of linear layers: where
+loops read the sum, they add the bias.
 """
 
 from __future__ import annotations
@@ -12,7 +14,10 @@ from typing import Any
 import torch
 
 from pliant.lowering.context import Lowering
-from pliant.lowering.fallback import lower_call
+from pliant.lowering.fallback import call, lower_call
+from pliant.lowering.formulas import add
+from pliant.lowering.tensors import Tensor
+from pliant.symbolic.expr import ONE, ZERO
 from pliant.targets.registry import has_target, target_of
 
 aten = torch.ops.aten
@@ -48,9 +53,30 @@ def _with_out(target: Any, out_overload: Any) -> Callable[..., Any]:
     return rule
 
 
+_ADDMM = _product(aten.addmm.default, aten.addmm.out)
+
+
+def _in_loops(out: torch.Tensor) -> bool:
+    return has_target(out.device) and target_of(out.device).biases_in_loops
+
+
+def product_read_by_loops(
+    low: Lowering, out: torch.Tensor, bias: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Any:
+    """`addmm` whose result loops read: these add the bias. Half types round once, in the library."""
+    plain = beta == 1 and alpha == 1 and out.dtype in (torch.float32, torch.float64)
+    if not plain or len(bias.shape) != 1 or bias.dtype is not out.dtype or not _in_loops(out):
+        return _ADDMM(low, out, bias, a, b, beta=beta, alpha=alpha)
+    product = call(low, aten.mm.default, out, a, b, out_variant=aten.mm.out)
+    last = [ZERO] if bias.shape[0] is ONE else None
+    return low.pointwise(
+        out.dtype, product.shape, lambda i: add(product.at(i), bias.at(last or [i[-1]])), 1 if bias.is_cheap else 4
+    )
+
+
 RULES: dict[Any, Callable[..., Any]] = {
     aten.mm.default: _product(aten.mm.default, aten.mm.out),
-    aten.addmm.default: _product(aten.addmm.default, aten.addmm.out),
+    aten.addmm.default: _ADDMM,
     aten.bmm.default: _with_out(aten.bmm.default, aten.bmm.out),
     aten.baddbmm.default: _with_out(aten.baddbmm.default, aten.baddbmm.out),
 }

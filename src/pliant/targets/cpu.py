@@ -11,4 +11,4 @@ from pliant.targets.target import Target
 @functools.cache
 def target() -> Target:
     """The host's target. Kernels are built with `-march=native`: what the text depends on is measured, not detected."""
-    return Target(kind="cpu", architecture="native", units=os.cpu_count() or 1)
+    return Target(kind="cpu", architecture="native", units=os.cpu_count() or 1, biases_in_loops=True)

@@ -27,6 +27,7 @@ class Target:
     scratch_each, scratch_bytes: largest small temporary on an entry's stack, and all of them; 0: none are.
     product_bytes: products run well where rows begin at multiples of so many bytes; 0: anywhere. product_depth: from so many
         additions for each element of a result on, that is worth a copy of it.
+    biases_in_loops: the library copies a bias to the result before it adds the product: loops that read the sum add it.
     narrow_index: indices are computed in 32 bits where ranges allow it.
     """
 
@@ -52,4 +53,5 @@ class Target:
     scratch_bytes: int = 1 << 14
     product_bytes: int = 0
     product_depth: int = 0
+    biases_in_loops: bool = False
     narrow_index: bool = False
