@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from pliant.codegen import profiled
+from pliant.codegen import large_buffers, profiled
 from pliant.codegen.native import Entry
 from pliant.errors import AssumptionError
 from pliant.graph.layouts import preserved_strides
@@ -29,6 +29,7 @@ from pliant.ir.loops import Buffer, Extern, LoopProgram, View
 from pliant.schedule.dependencies import access
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, runs
 from pliant.schedule.memory import kernel_buffers
+from pliant.schedule.sizes import all_guesses
 from pliant.symbolic.expr import ZERO, Expr, Symbol
 from pliant.symbolic.printer import to_python
 from pliant.torch_adapter import OPAQUE_RESULTS, RUNS_AS, current_stream_of, profiler
@@ -204,6 +205,7 @@ class _Writer:
         self.bound: dict[str, Any] = {
             "empty_strided": torch.empty_strided, "empty_like": torch.empty_like, "conform": conform,
         }  # fmt: skip
+        self.guesses = all_guesses(program)
         self.lines: list[str] = []
         self.next_entry = 0
         self.inputs: set[Buffer] = set()
@@ -332,11 +334,16 @@ class _Writer:
                 self._line(f"del {self.names.buffer(old)}")
             return
         like = self._like(b)
-        if like:
-            self._line(f"{name} = empty_like({like})")
-            return
-        facts = f"dtype={self._dtype(b)}, device={self._device(b)}"
-        self._line(f"{name} = empty_strided({self._tuple(b.shape)}, {self._tuple(b.strides)}, {facts})")
+        facts = "" if like else f"dtype={self._dtype(b)}, device={self._device(b)}"
+        made = (
+            f"empty_like({like})"
+            if like
+            else f"empty_strided({self._tuple(b.shape)}, {self._tuple(b.strides)}, {facts})"
+        )
+        if b.device.type == "cpu" and any(sizes.bytes(b) > large_buffers.LEAST for sizes in self.guesses):
+            self.bound["in_large_pages"] = large_buffers.in_large_pages
+            made = f"in_large_pages({made})"
+        self._line(f"{name} = {made}")
 
     def _like(self, b: Buffer) -> str | None:
         """The name of a tensor without memory whose `empty_like` is the buffer, made in less time than from numbers."""
