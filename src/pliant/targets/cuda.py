@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from pliant.targets.target import Target
 
 # Of one multiprocessor, and of the whole GPU where it varies little within a capability.
-_KNOWN = {
+_KNOWN: dict[int, dict[str, Any]] = {
     80: {"units": 108, "shared_bytes": 163 << 10, "cache_bytes": 40 << 20},
     86: {"units": 84, "shared_bytes": 99 << 10, "cache_bytes": 6 << 20},
     89: {"units": 128, "shared_bytes": 99 << 10, "cache_bytes": 72 << 20},
