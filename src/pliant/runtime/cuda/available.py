@@ -35,7 +35,7 @@ def _check_build() -> None:
     if torch.version.hip is not None:
         raise NoKernels(
             "no kernels for AMD's GPUs",
-            kind="hip",
+            kind="device",
             why="this build of PyTorch is for ROCm; kernels are written for NVIDIA's GPUs",
             do="none: the graph runs operator by operator",
         )

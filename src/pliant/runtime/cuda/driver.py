@@ -32,7 +32,7 @@ def _calls() -> Any:
     except OSError as error:
         raise NoKernels(
             f"the driver's library cannot be loaded: {error}",
-            kind="no-driver",
+            kind="old-driver",
             why="kernels are loaded through libcuda.so.1",
             do="install NVIDIA's driver",
         ) from error

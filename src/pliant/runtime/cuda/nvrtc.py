@@ -114,7 +114,7 @@ def architecture(capability: int) -> str:
     if not fitting:
         raise NoKernels(
             f"NVRTC {_text(library().version)} builds nothing for compute capability {capability / 10}",
-            kind="nvrtc-too-old",
+            kind="no-nvrtc",
             why=f"it knows {', '.join(str(a / 10) for a in known)}",
             do="use a build of PyTorch for a newer CUDA",
         )

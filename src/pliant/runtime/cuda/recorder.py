@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from pliant import background
+from pliant.gc_pause import GcPause
 
 Result = TypeVar("Result")
 
@@ -62,7 +63,8 @@ class CudaRecorder:
         graph = torch.cuda.CUDAGraph()
         for generator in generators:
             graph.register_generator_state(generator)
-        with torch.cuda.device(self.device), torch.cuda.stream(self._side):
+        # A tensor or graph that the garbage collector frees meanwhile would end the recording.
+        with GcPause(), torch.cuda.device(self.device), torch.cuda.stream(self._side):
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
                 result = work()

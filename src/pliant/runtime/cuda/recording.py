@@ -246,15 +246,16 @@ def _in_input(place: int, value: torch.Tensor, given: torch.Tensor) -> Output:
     """An output in the memory of an input, or that input itself."""
     if value is given:
         return lambda inputs: inputs[place]
-    geometry = _Geometry.of(value)
-    dtype, shift = value.dtype, geometry.offset * value.element_size() - given.storage_offset() * given.element_size()
+    lies = _Geometry.of(value)
+    dtype, shift = value.dtype, lies.offset * value.element_size() - given.storage_offset() * given.element_size()
 
     def view(inputs: Sequence[Any]) -> torch.Tensor:
-        one = inputs[place]
+        one: torch.Tensor = inputs[place]
         start = (one.storage_offset() * one.element_size() + shift) // dtype.itemsize
-        return torch.empty(0, dtype=dtype, device=one.device).set_(
-            one.untyped_storage(), start, geometry.size, geometry.stride
-        )
+        if one.dtype is dtype:
+            return one.as_strided(lies.size, lies.stride, start)
+        empty = torch.empty(0, dtype=dtype, device=one.device)
+        return empty.set_(one.untyped_storage(), start, lies.size, lies.stride)
 
     return view
 
