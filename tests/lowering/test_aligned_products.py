@@ -60,3 +60,18 @@ def test_values_and_strides_of_results(classes):
     for mine, theirs in zip(found, projected(*args), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=2e-2, atol=2e-1)
         assert mine.stride() == theirs.stride()
+
+
+@pytest.mark.parametrize("classes", [250, 256])
+def test_biases_are_added_by_the_loop_that_copies(classes):
+    def biased(x, w, b):
+        return aten.addmm(b, x, w.t())
+
+    x, w, _ = arguments(classes=classes)
+    args = (x, w, torch.randn(classes).bfloat16())
+    program = lower(trace(biased, args))
+    (product,) = [c.target for c in program.computations if isinstance(c, Extern)]
+    assert product is (aten.mm.default if classes == 250 else aten.addmm.default)
+    (found,) = compile_graph(trace(biased, args))(list(args))
+    torch.testing.assert_close(found, biased(*args), rtol=2e-2, atol=1e-1)
+    assert found.stride() == (classes, 1)

@@ -16,7 +16,7 @@ import torch
 from pliant.lowering.context import Lowering
 from pliant.lowering.fallback import call, lower_call
 from pliant.lowering.formulas import add
-from pliant.lowering.tensors import Tensor
+from pliant.lowering.tensors import Tensor, is_unaligned
 from pliant.symbolic.expr import ONE, ZERO
 from pliant.targets.registry import has_target, target_of
 
@@ -53,7 +53,27 @@ def _with_out(target: Any, out_overload: Any) -> Callable[..., Any]:
     return rule
 
 
-_ADDMM = _product(aten.addmm.default, aten.addmm.out)
+_ADDMM = _with_out(aten.addmm.default, aten.addmm.out)
+
+
+def _addmm(low: Lowering, out: torch.Tensor, bias: Tensor, a: Tensor, b: Tensor, **scales: Any) -> Any:
+    """Rows that begin anywhere are written by a loop, which adds the bias."""
+    depth = a.shape[-1].as_int() or 0
+    apart = row_bytes(out, depth) and is_unaligned(low.shape_of(out), out.dtype.itemsize, row_bytes(out))
+    if not apart or not _is_plain(bias, **scales):
+        return _ADDMM(low, out, bias, a, b, **scales)
+    return _biased(low, out, _product(aten.mm.default, aten.mm.out)(low, out, a, b), bias)
+
+
+def _is_plain(bias: Tensor, *, beta: Any = 1, alpha: Any = 1) -> bool:
+    return beta == 1 and alpha == 1 and len(bias.shape) == 1
+
+
+def _biased(low: Lowering, out: torch.Tensor, product: Tensor, bias: Tensor) -> Tensor:
+    last = [ZERO] if bias.shape[0] is ONE else None
+    return low.pointwise(
+        out.dtype, product.shape, lambda i: add(product.math_at(i), bias.math_at(last or [i[-1]])), 1 if bias.is_cheap else 4
+    )
 
 
 def _in_loops(out: torch.Tensor) -> bool:
@@ -64,19 +84,15 @@ def product_read_by_loops(
     low: Lowering, out: torch.Tensor, bias: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Any:
     """`addmm` whose result loops read: these add the bias. Half types round once, in the library."""
-    plain = beta == 1 and alpha == 1 and out.dtype in (torch.float32, torch.float64)
-    if not plain or len(bias.shape) != 1 or bias.dtype is not out.dtype or not _in_loops(out):
+    exact = out.dtype in (torch.float32, torch.float64) and bias.dtype is out.dtype
+    if not exact or not _is_plain(bias, beta=beta, alpha=alpha) or not _in_loops(out):
         return _ADDMM(low, out, bias, a, b, beta=beta, alpha=alpha)
-    product = call(low, aten.mm.default, out, a, b, out_variant=aten.mm.out)
-    last = [ZERO] if bias.shape[0] is ONE else None
-    return low.pointwise(
-        out.dtype, product.shape, lambda i: add(product.at(i), bias.at(last or [i[-1]])), 1 if bias.is_cheap else 4
-    )
+    return _biased(low, out, call(low, aten.mm.default, out, a, b, out_variant=aten.mm.out), bias)
 
 
 RULES: dict[Any, Callable[..., Any]] = {
     aten.mm.default: _product(aten.mm.default, aten.mm.out),
-    aten.addmm.default: _ADDMM,
+    aten.addmm.default: _addmm,
     aten.bmm.default: _with_out(aten.bmm.default, aten.bmm.out),
     aten.baddbmm.default: _with_out(aten.baddbmm.default, aten.baddbmm.out),
 }

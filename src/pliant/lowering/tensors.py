@@ -136,12 +136,17 @@ def contiguous_strides(shape: Shape) -> Shape:
 def aligned_strides(shape: Shape, strides: Shape, itemsize: int, row_bytes: int) -> Shape:
     """Strides of a row-major tensor whose rows begin at multiples of `row_bytes`; those given where they do anyway, or where
     that is not known."""
+    if not is_unaligned(shape, itemsize, row_bytes) or strides != contiguous_strides(shape):
+        return strides
+    last, whole = shape[-1].as_int() or 0, row_bytes // itemsize
+    return contiguous_strides((*shape[:-1], lit(-(-last // whole) * whole)))
+
+
+def is_unaligned(shape: Shape, itemsize: int, row_bytes: int) -> bool:
+    """Whether rows that follow each other begin elsewhere, and are long."""
     last = shape[-1].as_int() if len(shape) > 1 else None
     whole = row_bytes // itemsize
-    if last is None or whole < 2 or last % whole == 0 or last < 16 * whole or strides != contiguous_strides(shape):
-        return strides
-    padded = (*shape[:-1], lit(-(-last // whole) * whole))
-    return contiguous_strides(padded)
+    return last is not None and whole > 1 and last % whole != 0 and last >= 16 * whole
 
 
 def numel(shape: Shape) -> Expr:
