@@ -281,9 +281,13 @@ def difference(got, want, path: str = "", depth: int = 6) -> str:
     return inner or f"at {path}:\n got {got!r}\nwant {want!r}\n"
 
 
-def disagreement(seed: int, backend: str = "eager") -> str:
-    """What differs between eager and compiled for this seed; empty if nothing."""
-    source = Generator(seed).program(breaks_in_methods=seed % 6 in (1, 2))
+def program_of(seed: int) -> str:
+    return Generator(seed).program(breaks_in_methods=seed % 6 in (1, 2))
+
+
+def disagreement(seed: int, backend: str = "eager", source: str = "") -> str:
+    """What differs between eager and compiled for this seed, or for another program in its place; empty if nothing."""
+    source = source or program_of(seed)
     eager, other = load(source, "program"), load(source, "program")
     pliant.reset()
     other.brk, other.opaque = BREAKS[seed % 3]
@@ -317,7 +321,7 @@ def main() -> None:
     parser.add_argument("--file", type=Path, help="write the program of the first seed here and do not run it")
     options = parser.parse_args()
     if options.file is not None:
-        options.file.write_text(Generator(options.first).program(breaks_in_methods=options.first % 6 in (1, 2)))
+        options.file.write_text(program_of(options.first))
         return
     bad = []
     with pliant.config.patch(strict=True):

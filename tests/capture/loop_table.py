@@ -4,13 +4,12 @@
 Nth row, `--only TEXT` the rows whose name has all of the words, `--show` prints their programs.
 """
 
-import argparse
-import collections
 import itertools
 import linecache
 from dataclasses import dataclass
 
 import torch
+from tests.capture.table_command import run_table, shown
 
 import pliant
 
@@ -214,19 +213,11 @@ def rows():
                 yield Row(kind, origin, fill, before, during, loop, place)
 
 
-def _shown(value):
-    if isinstance(value, torch.Tensor):
-        return value.item()
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(_shown, value))
-    return dict(value) if isinstance(value, collections.UserDict) else value
-
-
 def _run(row, namespace, program, items):
     """What a call does: its result or exception, what became of the argument."""
     given = row.given(namespace, items)
     try:
-        found = _shown(program(torch.tensor(2.0), given))
+        found = shown(program(torch.tensor(2.0), given))
         if row.kind == "set":  # has no order
             found = (
                 sorted(str(sorted(v, key=str) if type(v) is list else v) for v in found[0]),
@@ -260,26 +251,5 @@ def difference(row):
     return None
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--show", action="store_true")
-    parser.add_argument("--most", type=int, default=20, help="how many differences are printed")
-    options = parser.parse_args()
-    chosen = [row for row in rows() if all(word in row.name for word in options.only.split("+"))]
-    chosen = chosen[options.first :: options.every]
-    wrong, skipped = 0, collections.Counter()
-    for row in chosen:
-        found = difference(row)
-        skipped.update(pliant.stats()["fallback_reasons"])
-        if found is not None:
-            wrong += 1
-            if wrong <= options.most:
-                print(row.name, row.text() if options.show else "", found, sep="\n", flush=True)
-    print(f"{len(chosen)} rows, {wrong} differ; run eagerly: {dict(skipped)}")
-
-
 if __name__ == "__main__":
-    main()
+    run_table(rows(), difference, __doc__)

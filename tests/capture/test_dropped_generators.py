@@ -267,7 +267,163 @@ def alive_while_an_operator_fails(log):
         torch.ones(2) @ torch.ones(3)
 
 
+def left_by_an_exception_behind_a_break(log):
+    try:
+        for value in careful(log, 3):
+            if value == 0:
+                pliant.graph_break()
+            else:
+                raise KeyError(value)
+    except KeyError as error:
+        log.append(repr(error))
+
+
+def replaces_one_outside_its_try(log):
+    def late():
+        yield 1
+        try:
+            yield 2
+        finally:
+            log.append("finally")
+
+    it = late()
+    next(it)
+    it = late()
+    next(it)
+    log.append(next(it))
+
+
+def in_a_zip_that_a_loop_leaves(log):
+    for pair in zip(careful(log, 3), careful(log, 3)):
+        pliant.graph_break()
+        log.append(pair)
+        if pair[0]:
+            break
+    log.append("end")
+
+
+def dropped_by_a_callee(log):
+    def use(it):
+        log.append(next(it))
+        it = None
+        log.append("dropped")
+
+    use(careful(log, 3))
+    log.append("end")
+
+
+def held_by_a_function_alone(log):
+    it = careful(log, 3)
+    next(it)
+
+    def step():
+        return next(it)
+
+    log.append(step())
+
+
+def breaks_where_it_is_dropped(log):
+    def closing():
+        try:
+            yield 1
+        finally:
+            pliant.graph_break()
+            log.append("closed")
+
+    it = closing()
+    log.append(next(it))
+    it = None
+    log.append("end")
+
+
+def held_by_one_that_is_dropped(log):
+    for value in (v + 1 for v in breaking(log)):
+        log.append(value)
+        break
+    log.append("end")
+
+
+class Holder:
+    def __init__(self, it):
+        self.it = it
+
+
+def closes_what_it_delegates_to(log, holder=None):
+    def outer():
+        yield from holder.it
+
+    holder = Holder(careful(log, 3))
+    pliant.graph_break()
+    for value in outer():
+        log.append(value)
+        if value:
+            break
+    log.append("end")
+
+
+class Ending:
+    """An iterator with an end of its own."""
+
+    def __init__(self, log):
+        self.log = log
+        self.left = 2
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
+        return self.left
+
+    def __del__(self):
+        self.log.append("deleted")
+
+
+def iterators_that_end(log):
+    for value in Ending(log):
+        pliant.graph_break()
+        log.append(value)
+    log.append("end")
+    try:
+        for value in Ending(log):
+            pliant.graph_break()
+            raise KeyError(value)
+    except KeyError:
+        log.append("caught")
+
+
+def operands_that_end(log):
+    def use(ending, _):
+        del ending
+        log.append("used")
+
+    use(Ending(log), pliant.graph_break())
+    log.append("end")
+
+
+def unpacked_too_far(log):
+    it = careful(log, 4)
+    try:
+        a, b = it
+    except ValueError as error:
+        log.append(str(error))
+    log.append(next(it))
+
+
 PROGRAMS = (
+    left_by_an_exception_behind_a_break,
+    replaces_one_outside_its_try,
+    in_a_zip_that_a_loop_leaves,
+    dropped_by_a_callee,
+    held_by_a_function_alone,
+    breaks_where_it_is_dropped,
+    held_by_one_that_is_dropped,
+    closes_what_it_delegates_to,
+    iterators_that_end,
+    operands_that_end,
+    unpacked_too_far,
     started_by_the_operation_that_breaks,
     started_in_a_tuple,
     left_by_a_loop,

@@ -70,6 +70,8 @@ def test_no_parameter_gets_a_name_that_generated_code_uses_for_itself(name, monk
         assert fresh(Names(), one) != one
 
 
-@pytest.mark.parametrize("name, parameter", [("breaks", "given"), ("breaks", "take"), ("fails", "failed"), ("makes", "Cell")])
+@pytest.mark.parametrize(
+    "name, parameter", [("breaks", "given"), ("breaks", "take"), ("fails", "failed"), ("makes", "Cell")]
+)
 def test_parameter_called_as_a_part_of_generated_code(name, parameter):
     assert _run(name, parameter, compiles=True) == _run(name, "x", compiles=False)

@@ -25,9 +25,8 @@ from pliant.capture.bytecode.ops import FORMS, effect, operand_count
 from pliant.capture.bytecode.resume import is_generator, point_at, resume_freevars, step_code
 from pliant.capture.collect import collect_values
 from pliant.capture.dynamic_policy import DynamicPolicy
-from pliant.capture.endings import runs_code_at_end
 from pliant.capture.frame import Frame, Yielded
-from pliant.capture.generators import TracedGenerator, ends_noticed, kept_locals, started
+from pliant.capture.generators import TracedGenerator, kept_locals, notice, started
 from pliant.capture.graph_breaks import CannotCapture, CastsMeet, GraphBreak, Raised, StartAgain
 from pliant.capture.roots import CallableRoot, ResumeRoot, Root, argument_sources
 from pliant.capture.settings import Settings
@@ -65,9 +64,12 @@ def _trace(root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: Dyna
         except CannotCapture as failure:
             attempt.t.inputs.check_shared()
             entered = next((stop for stop in stops if stop.enter), None)
-            if entered is None or failure.reason.kind == "exception":
+            if attempt.t.dropped_at is not None:
+                found = _Restart(attempt.t.dropped_at, failure.reason)
+            elif entered is None or failure.reason.kind == "exception":
                 raise
-            found = _Restart(Stop(entered.step, False), reason or failure.reason)
+            else:
+                found = _Restart(Stop(entered.step, False), reason or failure.reason)
         finally:
             if not isinstance(found, Trace):
                 attempt.t.forget()
@@ -173,10 +175,9 @@ class _Attempt:
             t.current_exception = bring("exception")
         local = {name: bring(name) for name in point.locals}
         frame = Frame(t, point.code, root.globals, local, cells, root.name, True)
-        frame.noticed = {id(value): value for value in local.values() if ends_noticed(value)}
-        frame.noticed |= {id(value): value for value in stack if runs_code_at_end(value)}
         frame.stack.extend(stack)
         del stack  # the frame alone holds what is on it
+        notice(frame)
         frame.ip = frame.program.index_of(point.offset)
         suspended = started(frame) if is_generator(frame.code) else None
         if suspended is None:
@@ -248,14 +249,17 @@ class _Attempt:
         effects += [CallEffect(setter, arguments, {}) for setter, arguments in after.calls_from(before)]
         for setter, arguments in before.calls_from(after):
             t.graph.call_function(setter, arguments)
-        result = Trace(None, t.inputs.inputs, t.world.guards, effects, end, t.world.origins, made=t.world.made)
+        made = {**t.world.made, **t.world.functions}
+        result = Trace(None, t.inputs.inputs, t.world.guards, effects, end, t.world.origins, made=made)
         result.origins.update({id(made): t.world.origins[id(real)] for real, made in t.revived.values()})
         result.origins.update({id(made): t.world.origins[id(made.real)] for made in t.standing.values()})
         result.draws = t.draws
         result.lock = t.lock.lock if t.lock is not None else None
         result.forget = t.forget
         try:
-            values = collect_values(result)  # of a break, it marks the iterators to carry
+            known = {id(made) for _, made in t.revived.values()}
+            suspended = [one for one in t.generators if one.gi_suspended and id(one) not in known]
+            values = collect_values(result, suspended)  # of a break, it marks the iterators to carry
         except Unsupported as error:
             why = f" (capture stopped: {end.reason.detail})" if isinstance(end, Break) else ""
             raise CannotCapture(BreakReason("cannot-rebuild", str(error) + why, self._break_location())) from error

@@ -26,7 +26,7 @@ import torch.nn.modules.module as nn_module
 from pliant.capture import arrays, class_statements, handlers, marked, tracebacks
 from pliant.capture.attributes import bring_class
 from pliant.capture.frame import Frame, Returned
-from pliant.capture.generators import OURS, TracedGenerator
+from pliant.capture.generators import OURS, TracedGenerator, notice_arguments
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.rewritten import REWRITTEN
 from pliant.capture.torch_calls import call_torch, find_special, is_torch_leaf
@@ -236,6 +236,7 @@ def inline(
         return TracedGenerator(frame)
     if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise GraphBreak("coroutine", f"the coroutine {function.__qualname__}")
+    notice_arguments(frame)
     result = frame.run()
     assert isinstance(result, Returned)
     return result.value

@@ -6,7 +6,7 @@ Holds:  found by a dry run of the code that rebuilds values, so both always agre
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from pliant.capture.trace import (
     Trace,
 )
 from pliant.capture.value_kinds import SYMBOLIC_TYPES
+from pliant.errors import Unsupported
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.codegen import GuardWriter
@@ -52,6 +53,10 @@ class _Collector(Rebuilder):
     def times_reached(self, obj: Any) -> int:
         return self.reached[id(obj)]
 
+    def check_reached(self, suspended: Iterable[TracedGenerator]) -> None:
+        if any(not self.reached[id(one)] for one in suspended):
+            raise Unsupported("a generator stands at a `yield` and is not held by the program any more")
+
     def _existing(self, obj: Any) -> str | None:
         if id(obj) in self.trace.origins:
             return "origin"
@@ -70,23 +75,29 @@ def _is_given(number: Any) -> bool:
     return all(symbol in env.sources for symbol in env.simplify(number.node.expr).free)
 
 
-def collect_values(trace: Trace) -> list[Any]:
-    """Tensors, and numbers computed from their elements, to return from the graph in the order in which the entry needs them."""
+def collect_values(trace: Trace, suspended: Iterable[TracedGenerator]) -> list[Any]:
+    """Tensors, and numbers computed from their elements, to return from the graph in the order in which the entry needs them.
+
+    Unsupported if nothing that is left leads to one of the generators that stand at a `yield`: its end is lost.
+    """
     collector = _Collector(trace)
     for effect in trace.effects:
         for value in _effect_values(effect):
             collector.value(value)
     match trace.end:
-        case Return(value, suspended):
+        case Return(value, generator):
             collector.value(value)
-            if suspended is not None:
-                collector.value(suspended)
-                trace.end = Return(value, _carry(suspended, collector.times_reached))
+            if generator is not None:
+                collector.value(generator)
+            collector.check_reached(suspended)
+            if generator is not None:
+                trace.end = Return(value, _carry(generator, collector.times_reached))
         case Break(frames):
             for frame in frames:
                 for value in (*frame.stack, frame.handled, *frame.locals.values(), *frame.cells):
                     if value is not NULL:
                         collector.value(value)
+            collector.check_reached(suspended)
             trace.end = replace(
                 trace.end, frames=tuple(_with_carried(f, collector.times_reached, trace.origins) for f in frames)
             )

@@ -16,10 +16,13 @@ from pliant.capture.graph_breaks import GraphBreak
 
 
 def runs_code_at_end(value: Any) -> bool:
-    """Whether code of the program may run when `value` is dropped."""
+    """Whether code of the program may run when `value` is dropped, and the trace does not run it itself."""
     if type(value) is types.GeneratorType:
         return value.gi_suspended
-    return any(type(vars(base).get("__del__")) is types.FunctionType for base in type(value).__mro__)
+    cls = type(value)
+    if cls.__module__.startswith("pliant."):  # the traced form of a generator
+        return False
+    return any(type(vars(base).get("__del__")) is types.FunctionType for base in cls.__mro__)
 
 
 def let_go(value: Any) -> GraphBreak:

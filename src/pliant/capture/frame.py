@@ -8,12 +8,13 @@ Holds:  `stack` is CPython's stack, slot for slot (NULL included); `saved` is th
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture import spelled_out, tracebacks
 from pliant.capture.bytecode.decode import Op, Program, decode
+from pliant.capture.endings import let_go
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.trace import TRACEBACK
 from pliant.source import SourceLocation
@@ -101,7 +102,7 @@ class Frame:
         self.exceptions: list[BaseException | None] = []
         self.name = name
         self.class_locals: dict[str, Any] | None = None
-        self.noticed: dict[int, Any] = {}  # objects from before a break whose end the program notices, by id
+        self.noticed: dict[int, Any] = {}  # by id: what the frame must not lose within the trace
 
     def run(self) -> Returned | Yielded:
         """Step until the frame returns or yields."""
@@ -121,26 +122,39 @@ class Frame:
                     handler = handlers[ip] if tracer.steps != tracer.stop_at else tracer.stop(self)
                     result = handler(self, op)
                 except Raised as raised:
+                    result = None
                     self._unwind(raised, op)
-                    continue
                 except BaseException as error:
                     if not tracer.is_carried(error):
                         raise
-                    self._unwind(tracer.raised(error), op)  # through code of ours that iterates the program's objects
-                    continue
+                    result = None
+                    self._unwind(tracer.raised(error), op)  # through our code that iterates what is the program's
                 if result is not None:
                     return result  # type: ignore[no-any-return]
+                if self.noticed:
+                    self.check_let_go((*stack, *self.locals.values()))
         except GraphBreak:
             tracer.note_break()
             raise
         finally:
             tracer.leave(self)
 
+    def check_let_go(self, kept: Iterable[Any]) -> None:
+        """Break if the frame has lost an object that only CPython can end at the right moment."""
+        ids = set(map(id, kept))
+        for key, value in self.noticed.items():
+            if key not in ids and not self.tracer.has_ended(value):
+                self.tracer.steps += 1  # the operation is done: the break is not before it yet
+                raise let_go(value)
+
     def throw(self, error: BaseException) -> Returned | Yielded:
         """Go on with an exception raised at the current (yield) operation."""
         raised = Raised(error)
         raised.has_context = True
-        self._unwind(raised, self.op)
+        try:
+            self._unwind(raised, self.op)
+        finally:  # a cycle of it, its traceback and this frame would keep what the callers hold
+            del raised
         return self.run()
 
     def delegate(self) -> Any:
@@ -149,11 +163,7 @@ class Frame:
 
     def _send_op(self) -> Op | None:
         """The SEND operation that `yield from` goes back to from here."""
-        ops = self.program.ops
-        after = ops[self.ip]
-        if after.name != "JUMP" or after.target is None or ops[after.target].name != "SEND":
-            return None
-        return ops[after.target]
+        return self.program.delegation(self.ip - 1)
 
     def end_delegation(self, value: Any) -> Returned | Yielded:
         """Go on behind the `yield from` with its value."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.bytecode.resume import resume_freevars
-from pliant.capture.carried import BRING, SHARED, TRACED, StateSource, Suspended, end_of, shared, state_of
+from pliant.capture.carried import BRING, SHARED, TRACED, Place, StateSource, Suspended, end_of, shared, state_of
 from pliant.capture.endings import runs_code_at_end
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.identity import TracedId
@@ -42,6 +42,7 @@ class TracedGenerator:
         self.is_broken = False  # a graph break is in its body
         self.handled: BaseException | None = None  # what it was handling when it was suspended
         frame.tracer.open_generators += 1
+        frame.tracer.generators.add(self)
 
     @property
     def gi_running(self) -> bool:
@@ -110,6 +111,7 @@ class TracedGenerator:
         self.finished = True
         frame = self.frame
         frame.tracer.open_generators -= 1
+        frame.check_let_go(kept=())
         frame.locals, frame.cells, frame.saved = {}, {}, []
         frame.stack.clear()
 
@@ -158,7 +160,7 @@ class TracedGenerator:
         raise RuntimeError("generator ignored GeneratorExit")
 
     def __del__(self) -> None:
-        if self.started and not self.finished and not self.running:
+        if self.gi_suspended:
             self.frame.tracer.run_dropped(self.close)
 
 
@@ -184,15 +186,35 @@ def _is_missed(value: Any) -> bool:
     return isinstance(value, weakref.ref) or ends_noticed(value)
 
 
+def notice(frame: Frame) -> None:
+    """Of what comes from before a break, the frame breaks before it loses what only CPython can end in time."""
+    frame.noticed = {id(value): value for value in frame.locals.values() if ends_noticed(value)}
+    frame.noticed |= {id(value): value for value in frame.stack if end_runs_code(value)}
+
+
+def notice_arguments(frame: Frame) -> None:
+    """The callers hold arguments until the call is done, in Python only the frame does."""
+    if frame.tracer.open_generators:
+        foreign = frame.tracer.world.is_foreign
+        frame.noticed = {id(value): value for value in frame.locals.values() if _holds_suspended(value, foreign)}
+
+
 def ends_noticed(value: Any) -> bool:
     """Whether the end of an object runs code of the program, or is seen through a weak reference."""
     if type(value) in (types.BuiltinFunctionType, types.MethodType):
         value = value.__self__
+    return not isinstance(value, _HOLD_NONE) and (weakref.getweakrefcount(value) > 0 or end_runs_code(value))
+
+
+def end_runs_code(value: Any) -> bool:
+    """Whether the end of an object, or of what it holds, runs code of the program."""
+    return bool(ending_parts(value))
+
+
+def ending_parts(value: Any) -> list[Any]:
     if isinstance(value, _HOLD_NONE):
-        return False
-    return weakref.getweakrefcount(value) > 0 or any(
-        type(part) is types.GeneratorType or runs_code_at_end(part) for part in _parts(value)
-    )
+        return []
+    return [part for part in _parts(value) if type(part) is types.GeneratorType or runs_code_at_end(part)]
 
 
 def _parts(value: Any) -> list[Any]:
@@ -285,6 +307,7 @@ def _resumed(t: Tracer, real: Suspended, source: Source) -> TracedGenerator:
     cells = dict(zip(resume_freevars(point.code), real.cells, strict=True))
     frame = Frame(t, point.code, place.globals, local, cells, place.name, False)
     frame.stack.extend(stack[:-1])  # without what was yielded
+    notice(frame)
     frame.ip = frame.program.index_of(point.offset) + 1
     frame.op = frame.program.ops[frame.ip - 1]
     return started(frame)
@@ -313,6 +336,7 @@ _HOLD_NONE: tuple[type, ...] = (
     types.TracebackType,
     torch.Tensor,
     Source,
+    Place,  # its globals are everything
     *OURS,
 )
 

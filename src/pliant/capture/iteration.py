@@ -9,6 +9,7 @@ Source: Python's data model, "Emulating container types" and "Generator-iterator
 from __future__ import annotations
 
 import collections
+import itertools
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -124,12 +125,13 @@ def _python_iterator(t: Tracer, iterator: Any) -> Any:
         yield value
 
 
-def sequence(t: Tracer, value: Any) -> Any:
-    """All values of an iterable, as a tuple or list."""
+def sequence(t: Tracer, value: Any, most: int | None = None) -> Any:
+    """All values of an iterable, as a tuple or list; of an iterator no more are taken than `most`."""
     value = t.world.adopt(t.world.resolve(value))
     if type(value) in (tuple, list):
         return value
-    return t.native(tuple, iterable(t, value))
+    items = iterable(t, value)
+    return t.native(tuple, items if most is None else itertools.islice(items, most))
 
 
 def mapping(t: Tracer, value: Any) -> dict[Any, Any]:

@@ -13,8 +13,10 @@ from __future__ import annotations
 import dataclasses
 import dis
 import functools
+import itertools
 import re
 import types
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -41,7 +43,7 @@ from pliant.capture.autodiff import TABLES
 from pliant.capture.bytecode.decode import Op, Program, per_program
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.frame import HANDLERS, Frame, Handler
-from pliant.capture.generators import TracedCallable, TracedGenerator
+from pliant.capture.generators import TracedCallable, TracedGenerator, ending_parts
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, needs_value
 from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.handlers.threads import UsedLock
@@ -158,6 +160,7 @@ class Tracer:
         self.revived: dict[int, tuple[Any, TracedGenerator]] = {}  # by id: a generator from outside, its traced form
         self.standing: dict[int, carried.CarriedItems] = {}  # by id: iterators from outside over containers
         self.open_generators = 0  # that were started and have not reached their end
+        self.generators: weakref.WeakSet[TracedGenerator] = weakref.WeakSet()  # that are alive
         self.overrides = Overrides()
         self.recorder.handle_override = lambda function, args, kwargs: call_override(self, function, args, kwargs)
         self.recorder.overrides = self.inputs.overrides = self.overrides
@@ -173,6 +176,7 @@ class Tracer:
         self.skipped: FakeTensor | None = None  # whether the optimizer's step that is traced does nothing
         self.carrying: tuple[BaseException, BaseException | None, bool, types.TracebackType | None] | None = None
         self.failure: CannotCapture | None = None
+        self.dropped_at: Stop | None = None  # where a break is possible for what failed
         self.active = True  # whether what the program does still counts
 
     def forget(self) -> None:
@@ -306,6 +310,11 @@ class Tracer:
             raise
         return self.call(method, args, {})
 
+    def has_ended(self, value: Any) -> bool:
+        """Whether the trace has brought the generators from outside to their ends for which the value was noticed."""
+        parts = ending_parts(value)
+        return bool(parts) and all(id(one) in self.revived and self.revived[id(one)][1].finished for one in parts)
+
     def run_dropped(self, run: Callable[[], Any]) -> None:
         """Nobody holds a suspended generator any more, whose `finally` blocks run now, or what a weak reference with a
         callback refers to. An error there is nobody's."""
@@ -314,15 +323,20 @@ class Tracer:
         try:
             run()
         except GraphBreak as stop:
-            self.failure = CannotCapture(stop.reason(self.location()))
-            self.stop_at = self.steps + 1
+            self._break_where_dropped(stop.reason(self.location()))
         except Stopped:
-            self.failure = CannotCapture(
+            self._break_where_dropped(
                 BreakReason("unsupported-opcode", "a break in what runs when an object is dropped", None)
             )
-            self.stop_at = self.steps + 1
         except Exception as error:
             pass_on(error)
+
+    def _break_where_dropped(self, reason: BreakReason) -> None:
+        """End the trace at the next operation; the next attempt breaks before the one that let go of the object."""
+        self.failure = CannotCapture(reason)
+        self.stop_at = self.steps + 1
+        frames = list(itertools.takewhile(lambda frame: frame.linked, self.frames))
+        self.dropped_at = Stop(frames[-1].steps_at_op, False) if frames else None
 
     def raise_(self, error: BaseException) -> NoReturn:
         """The program's `raise error`."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import gc
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -78,7 +79,9 @@ class World:
         self._lookups: dict[tuple[type, str], tuple[Any]] = {}
         self.class_sources: dict[type, Source] = {}  # of classes that are known by what they hold
         self.known_by_parts: dict[int, Any] = {}  # functions and partials
-        self.made: dict[int, Any] = {}  # functions and classes that the trace itself defined
+        self.made: dict[int, Any] = {}  # classes and objects of C types that the trace itself made
+        # Functions that the trace defined, and what their cells hold, end when the program lets go of them.
+        self.functions: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
     # ---- guards
     def guard(self, source: Source | None, kind: Kind, expected: Any = None) -> None:
@@ -140,7 +143,7 @@ class World:
         return id(value) in self.origins
 
     def set_origin(self, value: Any, source: Source) -> None:
-        if id(value) not in self.made:
+        if not self.is_made(value):
             self.origins.setdefault(id(value), (value, source))
 
     def forget(self) -> None:
@@ -180,7 +183,7 @@ class World:
 
     def is_made(self, value: Any) -> bool:
         """Whether the trace itself defined the function or class."""
-        return id(value) in self.made
+        return id(value) in self.made or id(value) in self.functions
 
     def resolve(self, value: Any) -> Any:
         """The copy that stands for a foreign container once it was adopted; anything else is itself."""

@@ -10,6 +10,7 @@ from programs import CASES, LOG
 from pliant.capture.bytecode.decode import decode
 from pliant.capture.bytecode.resume import (
     ResumePoint,
+    generator_code,
     parameters,
     point_at,
     resume_code,
@@ -113,3 +114,34 @@ def test_refuses_what_it_cannot_resume(make, number):
     with pytest.raises(Unsupported) as caught:
         make(point)
     assert caught.value.kind == kind
+
+
+def test_a_generator_that_goes_on_shows_what_it_delegates_to():
+    """`close` and `throw` go to the inner generator first."""
+
+    def inner(log):
+        try:
+            yield 1
+            yield 2
+        except KeyError:
+            yield "caught"
+        finally:
+            log.append("finally")
+
+    def outer(it):
+        yield from it
+
+    program = decode(outer.__code__)
+    index = next(op.index for op in program.ops if op.name == "SEND")
+    code = generator_code(point_at(program, index, (True, True), ("it",)))
+    log = []
+    first, second = inner(log), inner(log)
+    generator = types.FunctionType(code, {})(first, None)
+    assert next(generator) == 1 and generator.gi_yieldfrom is first
+    assert generator.throw(KeyError()) == "caught"
+    generator.close()
+    assert log == ["finally"]
+    generator = types.FunctionType(code, {})(second, None)
+    next(generator)
+    del generator
+    assert log == ["finally"] * 2

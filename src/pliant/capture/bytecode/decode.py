@@ -72,6 +72,13 @@ class Program:
             raise Unsupported(f"no operation of {self.code.co_qualname} is at offset {offset}", kind="resume-frame")
         return index
 
+    def delegation(self, index: int) -> Op | None:
+        """The SEND operation of the `yield from` whose YIELD_VALUE is at `index`; None if that is a plain `yield`."""
+        after = self.ops[index + 1]
+        if after.name != "JUMP" or after.target is None or self.ops[after.target].name != "SEND":
+            return None
+        return self.ops[after.target]
+
     def __iter__(self) -> Iterator[Op]:
         return iter(self.ops)
 

@@ -282,7 +282,10 @@ class _Frame:
         for op in self.program.ops:
             items.append(Mark(op.index))
             if op.index >= _prefix(self.program):
-                items += map(self.moved, self.program.real[op.index])
+                real = self.program.real[op.index]
+                items += map(self.moved, real)
+                if op.name == "YIELD_VALUE":  # here `close` and `throw` see whether it stands in a `yield from`
+                    items.append(replace(real[-1], name="RESUME", arg=2 if self.program.delegation(op.index) else 1))
         return items
 
     def assemble(self, items: Sequence[Item]) -> CodeType:

@@ -199,7 +199,7 @@ def _function(frame: Frame, code: types.CodeType, parts: dict[str, Any]) -> type
         closure = tuple(types.CellType() for _ in code.co_freevars)  # 3.13 sets the closure afterwards
     frame.tracer.world.set_origin(frame.globals, held(frame.globals, ""))
     function = types.FunctionType(code, frame.globals, code.co_name, parts.get("defaults"), closure)
-    frame.tracer.world.made[id(function)] = function
+    frame.tracer.world.functions[id(function)] = function
     if parts.get("kwdefaults"):
         function.__kwdefaults__ = parts["kwdefaults"]
     if parts.get("annotations"):
@@ -234,7 +234,7 @@ def set_function_attribute(frame: Frame, op: Op) -> None:
 @opcode("UNPACK_SEQUENCE")
 def unpack_sequence(frame: Frame, op: Op) -> None:
     count: Any = op.arg
-    values = frame.tracer.sequence(frame.pop())
+    values = frame.tracer.sequence(frame.pop(), count + 1)
     if len(values) > count:
         raise Raised(ValueError(f"too many values to unpack (expected {count})"))
     if len(values) < count:

@@ -7,7 +7,6 @@ import types
 from typing import Any
 
 from pliant.capture.bytecode.decode import Op
-from pliant.capture.endings import let_go
 from pliant.capture.frame import Frame, opcode
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.trace import DELETED, NULL
@@ -19,7 +18,7 @@ _BUILTINS = builtins.__dict__
 
 @opcode("POP_TOP", "END_FOR")
 def pop_top(frame: Frame, op: Op) -> None:
-    _check_let_go(frame, frame.stack.pop())
+    frame.stack.pop()
 
 
 @opcode("SETUP_ANNOTATIONS")
@@ -88,15 +87,7 @@ def store_fast(frame: Frame, op: Op) -> None:
     elif type(value) is types.CellType and name in frame.code.co_cellvars:
         frame.cells[name] = value  # an inlined comprehension gives the outer cell back
     else:
-        if frame.noticed and name in frame.locals:
-            _check_let_go(frame, frame.locals[name])
         frame.locals[name] = value
-
-
-def _check_let_go(frame: Frame, value: Any) -> None:
-    """The frame is about to lose an object from outside that only CPython can end at the right moment."""
-    if id(value) in frame.noticed:
-        raise let_go(value)
 
 
 @opcode("DELETE_FAST")
@@ -105,7 +96,6 @@ def delete_fast(frame: Frame, op: Op) -> None:
         raise Raised(
             UnboundLocalError(f"cannot access local variable '{op.arg}' where it is not associated with a value")
         )
-    _check_let_go(frame, frame.locals[op.arg])
     del frame.locals[op.arg]
 
 

@@ -1,0 +1,110 @@
+"""The smallest program that is left of a random one when statements are taken out as long as it still disagrees.
+
+`python -m tests.capture.fuzz_reduce SEED` prints it. What all programs start with (`fuzz_prelude`) stays.
+"""
+
+import argparse
+import ast
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.capture.fuzz_programs import disagreement, program_of
+
+import pliant
+
+BODIES = ("body", "orelse", "finalbody", "handlers")
+DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
+
+
+class Reducer:
+    """Takes out statements, the largest runs first, and levels of nesting, while `is_wanted(text)` holds."""
+
+    def __init__(self, text: str, is_wanted: Callable[[str], bool]) -> None:
+        self.tree = ast.parse(text)
+        self.is_wanted = is_wanted
+        self.tried: set[str] = set()
+        self.added = [node for node in self.tree.body if re.fullmatch(r"[fgh]\d*", getattr(node, "name", ""))]
+
+    @property
+    def added_text(self) -> str:
+        return "\n\n".join(map(ast.unparse, self.added))
+
+    @property
+    def text(self) -> str:
+        return ast.unparse(ast.fix_missing_locations(self.tree))
+
+    def reduce(self) -> str:
+        before = ""
+        while before != self.text:
+            before = self.text
+            for function in self.added:
+                self._reduce_lists(function)
+        return before
+
+    def _reduce_lists(self, node: ast.AST) -> None:
+        for name in BODIES:
+            statements = getattr(node, name, None)
+            if isinstance(statements, list):
+                self._take_out_runs(statements, ast.Pass() if name == "body" else None)
+                self._take_out_nesting(statements)
+                for inner in statements:
+                    self._reduce_lists(inner)
+
+    def _take_out_runs(self, statements: list, least: ast.stmt | None) -> None:
+        size = len(statements)
+        while size:
+            for start in range((len(statements) - 1) // size * size, -1, -size):
+                self._try(statements, statements[:start] + statements[start + size :] or [least] * (least is not None))
+            size //= 2
+
+    def _take_out_nesting(self, statements: list) -> None:
+        for index in range(len(statements) - 1, -1, -1):
+            if not isinstance(statements[index], (*DEFINITIONS, ast.ExceptHandler)):
+                for name in BODIES[:3]:
+                    if inner := getattr(statements[index], name, None):
+                        if self._try(statements, statements[:index] + inner + statements[index + 1 :]):
+                            break
+
+    def _try(self, statements: list, fewer: list) -> bool:
+        whole = statements[:]
+        statements[:] = fewer
+        text = self.text
+        if text not in self.tried:
+            self.tried.add(text)
+            if self.is_wanted(text):
+                return True
+        statements[:] = whole
+        return False
+
+
+def outcome(text: str, seed: int, backend: str = "eager") -> str:
+    """What is wrong with the program, in a word: the type of the compiler's error, `differs`, or nothing."""
+    try:
+        compile(text, "<program>", "exec")
+        with pliant.config.patch(strict=True), warnings.catch_warnings(action="ignore"):
+            return "differs" if disagreement(seed, backend, text) else ""
+    except Exception as error:
+        return type(error).__name__
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--backend", default="eager")
+    parser.add_argument("--file", type=Path, help="write it with the classes and functions that it uses here")
+    options = parser.parse_args()
+    text = program_of(options.seed)
+    wanted = outcome(text, options.seed, options.backend)
+    if not wanted:
+        raise SystemExit(f"seed {options.seed} agrees")
+    reducer = Reducer(text, lambda t: outcome(t, options.seed, options.backend) == wanted)
+    left = reducer.reduce()
+    print(reducer.added_text)
+    if options.file is not None:
+        options.file.write_text(left)
+
+
+if __name__ == "__main__":
+    main()
