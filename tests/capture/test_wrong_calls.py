@@ -1,8 +1,14 @@
 """Calls that CPython refuses: the program catches CPython's own error, and nothing of the compiler fails."""
 
+import collections
+import copy
+import datetime
+import functools
 import os
+import re
 import sys
 
+import numpy
 import pytest
 import torch
 
@@ -82,6 +88,60 @@ def test_error_is_eagers(name):
         for _ in range(2):
             assert compiled(torch.ones(1)) == program(torch.ones(1))
     assert not pliant.stats()["fallbacks"]
+
+
+class Slotted:
+    __slots__ = ("place",)
+
+
+VALUES = {
+    "numpy integer": numpy.int64(3),
+    "numpy float": numpy.float32(3),
+    "deque": collections.deque((1,)),
+    "ordered dict": collections.OrderedDict(a=1),
+    "default dict": collections.defaultdict(int),
+    "partial": functools.partial(max, 1),
+    "pattern": re.compile("a"),
+    "date": datetime.date(2020, 1, 1),
+    "dtype": torch.float32,
+    "tensor": torch.ones(()),
+    "object of Python": Last(),
+    "object with slots": Slotted(),
+    "list": [1],
+    "number": 3,
+}
+WRONG_USES = {
+    "attribute": lambda v: v.missing,
+    "store": lambda v: setattr(v, "missing", 1) if type(v) is not Last else v.gone,
+    "deletion": lambda v: delattr(v, "missing"),
+    "call": lambda v: v(),
+    "block": lambda v: v.__enter__() if type(v) is torch.Tensor else exec_block(v),
+    "difference": lambda v: v - "a",
+    "call with items": lambda v: max(*3, v),
+}
+
+
+def exec_block(manager):
+    with manager:
+        pass
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_errors_name_classes_as_eager_does(value):
+    pliant.reset()
+
+    def program(x, v):
+        found = []
+        for use in WRONG_USES.values():
+            try:
+                found.append(type(use(v)))
+            except Exception as error:
+                found.append((type(error), str(error)))
+        return found
+
+    compiled = pliant.compile(program, backend="eager")
+    expected = program(torch.ones(1), copy.copy(VALUES[value]))
+    assert compiled(torch.ones(1), copy.copy(VALUES[value])) == expected
 
 
 @pytest.mark.parametrize(

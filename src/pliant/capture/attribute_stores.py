@@ -17,6 +17,7 @@ import torch
 from pliant.capture.attributes import c_descriptor, get_attr, inside, is_data_descriptor, namespace_of
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.trace import DELETED
+from pliant.capture.value_kinds import class_name
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
 from pliant.guards.sources import held
@@ -68,7 +69,7 @@ def generic_set_attr(t: Tracer, obj: Any, name: str, value: Any) -> None:
     if not table and not hasattr(obj, "__dict__"):
         t.native(object.__setattr__, obj, name, None)  # which complains
     if value is DELETED and world.dict_get(table, name) is MISSING:
-        raise Raised(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'"))
+        raise Raised(AttributeError(f"'{class_name(obj)}' object has no attribute '{name}'"))
     world.dict_set(table, name, value)
     return None
 

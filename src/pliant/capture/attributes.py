@@ -26,7 +26,7 @@ from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised
 from pliant.capture.identity import TracedId
 from pliant.capture.trace import DELETED, BreakReason
 from pliant.capture.tracebacks import LOST
-from pliant.capture.value_kinds import CONSTANT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
+from pliant.capture.value_kinds import CONSTANT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, class_name, concrete
 from pliant.capture.varying_text import Text
 from pliant.capture.world import World
 from pliant.graph.fake_tensor import FakeTensor
@@ -168,7 +168,7 @@ def generic_get_attr(t: Tracer, obj: Any, name: str) -> Any:
         return t.world.resolve(value)
     if found is not MISSING:
         return bind(t, found, obj, cls, name)
-    raise Raised(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'", name=name, obj=obj))
+    raise Raised(AttributeError(f"'{class_name(obj)}' object has no attribute '{name}'", name=name, obj=obj))
 
 
 def is_data_descriptor(t: Tracer, found: Any) -> bool:
@@ -274,7 +274,7 @@ def c_descriptor(t: Tracer, found: Any, obj: Any, name: str) -> Any:
     world = t.world
     stored = world.slot_get(obj, name)
     if stored is DELETED:
-        raise Raised(AttributeError(f"'{type(obj).__name__}' object has no attribute '{name}'", name=name, obj=obj))
+        raise Raised(AttributeError(f"'{class_name(obj)}' object has no attribute '{name}'", name=name, obj=obj))
     if stored is not MISSING:
         return stored
     source = world.source_of(obj)

@@ -21,7 +21,7 @@ from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.number_domains import within_domain
 from pliant.capture.numpy_scalars import fixed, plain_number
-from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, class_name, concrete
+from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, class_name, concrete, plain_class
 from pliant.capture.varying_text import Text, percent
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
@@ -235,7 +235,7 @@ def identical(t: Tracer, left: Any, right: Any) -> bool:
     left, right = t.world.resolve(left), t.world.resolve(right)
     if left is right:
         return True
-    if class_name(left) == class_name(right):  # else numbers that vary are not what it is
+    if plain_class(left) is plain_class(right):  # else numbers that vary are not what it is
         left, right = concrete(left), concrete(right)
     if left is right:
         return True

@@ -104,9 +104,25 @@ def is_hashed_by_identity(value: Any) -> bool:
     return cls.__hash__ is object.__hash__
 
 
+def plain_class(value: Any) -> type:
+    """The class that the program sees of a number that may vary; of other values their type."""
+    return PLAIN_TYPES.get(type(value), type(value))  # type: ignore[no-any-return]
+
+
 def class_name(value: Any) -> str:
-    """The name of the value's class as the program knows it."""
-    return PLAIN_TYPES.get(type(value), type(value)).__name__  # type: ignore[no-any-return]
+    """The name of the value's class in CPython's errors: with its module if the class is written in C."""
+    if type(value) in PLAIN_TYPES:
+        return plain_class(value).__name__
+    if type(value).__module__.startswith("pliant."):  # a tensor
+        return value.__class__.__name__  # type: ignore[no-any-return]
+    other: Any = str if isinstance(value, list) else list
+    try:
+        other.__add__(other(), value)  # which runs nothing of the program's
+    except TypeError as error:
+        found = re.search('not "(.*)"', str(error))
+        if found is not None:
+            return found[1]
+    return type(value).__name__
 
 
 def is_numpy_scalar(value: Any) -> bool:
