@@ -21,18 +21,19 @@ WIDTHS = (12, 8, 12, 12, 12, 12, 10)
 ROUNDS = 60
 
 
-def microseconds(*calls: Callable[[], object]) -> list[float]:
+def microseconds(*calls: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> list[float]:
     """The fastest of many short batches of each, taken in turns, so that a busy machine slows all alike."""
     counts = [max(1, int(0.002 / max(timed(call, 1), 1e-7))) for call in calls for _ in (timed(call, 3),)]
-    rounds = [[timed(call, count) / count for call, count in zip(calls, counts, strict=True)] for _ in range(ROUNDS)]
+    pairs = list(zip(calls, counts, strict=True))
+    rounds = [[timed(call, count, clock) / count for call, count in pairs] for _ in range(ROUNDS)]
     return [min(column) * 1e6 for column in zip(*rounds, strict=True)]
 
 
-def timed(call: Callable[[], object], count: int) -> float:
-    start = time.perf_counter()
+def timed(call: Callable[[], object], count: int, clock: Callable[[], float] = time.perf_counter) -> float:
+    start = clock()
     for _ in range(count):
         call()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def compiled_by(compiler: str, function: Callable[..., object]) -> Callable[..., object]:

@@ -6,9 +6,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+import pliant
+from pliant.capture.compiled_function import dispatcher_of
 from pliant.guards.codegen import MISS, GuardWriter, compile_guards
 from pliant.guards.explain import explain_miss
-from pliant.guards.facts import has_items
+from pliant.guards.facts import has_items, lacks_item
 from pliant.guards.kinds import MISSING, ConstantItems, Guard, Kind, TensorFacts
 from pliant.guards.names import Names
 from pliant.guards.replay import Replay
@@ -312,4 +314,16 @@ def test_the_constant_that_failed_is_looked_at_first():
             other = list(items)
             other[known.place(index)] = object()
             assert not has_items(other, known) and known.failed == index
+            assert lacks_item(other, known) and not lacks_item(items, known)
             assert has_items(tuple(items), known)
+
+
+def test_a_short_check_looks_at_the_constant_that_failed_alone():
+    compiled = pliant.compile(lambda x, items: x + sum(items), backend="eager", dynamic=False)
+    compiled(torch.ones(2), [*range(100), 1])
+    (entry,) = dispatcher_of(compiled).entries
+    place, _ = entry.checks.first_failing((torch.ones(2), [*range(100), 2]), {})
+    probe = entry.checks.probe(place)
+    assert probe((torch.ones(2), [*range(100), 2]), {})
+    assert not probe((torch.ones(2), [*range(100), 1]), {})
+    assert not probe((torch.ones(2), [7] * 100 + [1]), {})  # the whole check tells

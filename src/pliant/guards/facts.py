@@ -157,9 +157,14 @@ def same(a: Any, b: Any) -> bool:
     return compare is not None and compare(a, b)
 
 
+def lacks_item(container: Any, e: ConstantItems) -> bool:
+    """Whether the constant is not there that was missing in another container before: all that a short check looks at."""
+    return bool(e.values) and not same(container[e.place(e.failed)], e.values[e.failed])
+
+
 def has_items(container: Any, e: ConstantItems) -> bool:
     """Whether a list, deque or tuple holds the constants. Mostly they are the same objects, or of the same types."""
-    if e.values and not same(container[e.place(e.failed)], e.values[e.failed]):  # a container too short is a miss
+    if lacks_item(container, e):  # a container too short is a miss
         return False
     found = tuple(container) if e.places is None else operator.itemgetter(*e.places)(container)
     if len(found) != len(e.values):

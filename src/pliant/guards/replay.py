@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pliant.guards.codegen import READ_ERRORS, Step
+from pliant.guards.facts import has_items, lacks_item
 from pliant.guards.kinds import Kind
 from pliant.guards.names import Names
 
@@ -55,6 +56,7 @@ class Replay:
         found = self._probes.get(index)
         if found is None:
             steps = [self.steps[i].text.replace("return MISS", "return True") for i in self._needed(index)]
+            steps = [text.replace(f"not {has_items.__name__}(", f"{lacks_item.__name__}(") for text in steps]
             lines = ["try:", *(f"    {text}" for text in steps), "except READ_ERRORS:", "    return True"]
             found = self._probes[index] = self._define("probe", [*lines, "return False"])
         return found
@@ -81,6 +83,6 @@ class Replay:
 
     def _define(self, name: str, lines: Sequence[str]) -> Any:
         text = f"def {name}(args, kwargs):\n" + "".join(f"    {line}\n" for line in lines)
-        scope = {**self.names.values, "READ_ERRORS": READ_ERRORS}
+        scope = {**self.names.values, "READ_ERRORS": READ_ERRORS, lacks_item.__name__: lacks_item}
         exec(compile(text, "<pliant explain>", "exec"), scope)
         return scope.pop(name)
