@@ -118,3 +118,38 @@ def test_numbers_looked_for_in_a_table_need_no_code_of_their_own():
         expected = 0.0 if number in table else number**-0.5
         assert count(x)[0].item() == pytest.approx(expected)
     assert pliant.stats()["graphs"] <= 4
+
+
+def _pow(x):
+    return x * math.pow(x[0].item(), 2) + math.pow(2, x[1].item())
+
+
+def _classes(x):
+    number = x[0].item()
+    return x * 2, math.isnan(number), math.isinf(number), math.isfinite(number), math.isfinite(x.long()[1].item())
+
+
+def _refuses(x):
+    if math.isnan(x[0].item()):
+        raise ValueError("not a number")
+    return x * 2
+
+
+@pytest.mark.parametrize("function", [_pow, _classes, _refuses])
+def test_functions_of_numbers_from_tensors_are_part_of_the_graph(function):
+    def outcome(call, first):
+        try:
+            return call(torch.tensor([first, 1.5])), ""
+        except ValueError as error:
+            return None, str(error)
+
+    pliant.reset()
+    compiled = pliant.compile(function)
+    for first in (1.5, 3.0, -2.0, 0.0, math.inf, math.nan):
+        (found, raised), (expected, error) = outcome(compiled, first), outcome(function, first)
+        assert raised == error
+        if not error:
+            torch.testing.assert_close(found, expected, equal_nan=True)
+    stats = pliant.stats()
+    assert (stats["graphs"], stats["graph_breaks"], stats["fallbacks"]) == (1, 0, 0)
+    pliant.reset()

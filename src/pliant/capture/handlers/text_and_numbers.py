@@ -28,7 +28,7 @@ from pliant.capture.numpy_scalars import fixed, plain_number, shown_number
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_numpy_scalar
 from pliant.capture.varying_text import Text, join, text_of, text_of_tensor
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.graph.unbacked import math_function
+from pliant.graph.unbacked import is_unbacked, math_function
 from pliant.symbolic.rules import floats
 
 if TYPE_CHECKING:
@@ -330,12 +330,30 @@ def _pow(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 @handles(math.pow)
 def _math_pow(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    """Of a positive base it is `**` of floats."""
+    """Of a positive base it is `**` of floats, which assumes that of numbers that only running the graph tells."""
     if len(args) == 2 and any(type(a) in SYMBOLIC_TYPES for a in args):
         base, exponent = (t.call(float, (a,), {}) for a in args)
+        if any(type(a) in SYMBOLIC_TYPES and is_unbacked(a) for a in (base, exponent)):
+            return operators.binary(t, "**", base, exponent)
         if concrete(operators.truth(t, operators.compare(t, ">", base, 0.0))):
             return operators.binary(t, "**", base, exponent)
     return t.native(math.pow, *map(concrete, args))
+
+
+def _class_of_floats(function: Any, of_tensors: Any) -> Handler:
+    """`math.isnan`: symbols stand for finite numbers, but what only running the graph tells may be any."""
+
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) == 1 and type(args[0]) in SYMBOLIC_TYPES and is_unbacked(args[0]):
+            number = t.call(torch.tensor, args, {"dtype": torch.float64})
+            return t.call(torch.Tensor.item, (t.call(of_tensors, (number,), {}),), {})
+        return t.native(function, *map(concrete, args))
+
+    return handler
+
+
+for _name in ("isnan", "isinf", "isfinite"):
+    TABLE[getattr(math, _name)] = _class_of_floats(getattr(math, _name), getattr(torch, _name))
 
 
 @handles(divmod)
