@@ -86,6 +86,26 @@ def test_conversions(options):
         torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtypes", [(torch.float32, torch.int32, torch.bfloat16, torch.bool), (torch.float64,)])
+def test_tiles_are_turned(dtypes, options):
+    """Elements of 1, 2, 4 and 8 bytes that run along the other axis, at a size that leaves parts of tiles."""
+    rows, columns = 101, 130
+    p = Program()
+    other = p.tensor(columns, rows)
+    outs, args = [], [torch.randn(columns, rows)]
+    for dtype in dtypes:
+        x = p.tensor(rows, columns, dtype=dtype)
+        wide = lambda j, i, x=x: cast(get(x, i, j), torch.float32)
+        outs.append(p.pointwise((columns, rows), lambda j, i, wide=wide: apply("add", wide(j, i), get(other, j, i))))
+        args.append(torch.rand(rows, columns) > 0.5 if dtype is torch.bool else (torch.randn(rows, columns) * 9).to(dtype))
+    program = p.done(*outs)
+    compiled = compile_program(program, options)
+    for bits in {d.itemsize * 8 for d in dtypes} - {64}:
+        assert f"p_transpose{bits}(" in compiled.source and "p_load(&s" in compiled.source
+    for want, got in zip(run(program, args), compiled(list(args)), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-6, atol=0)
+
+
 @pytest.mark.parametrize(("rows", "columns"), [(5, 16), (300, 37), (3, 2100)])
 def test_reductions(rows, columns, options):
     """Along rows and down columns, NaN among the values."""

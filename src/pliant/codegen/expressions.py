@@ -284,7 +284,7 @@ class Statements:
 
     def read(self, array: str, index: str, dtype: torch.dtype) -> str:
         """An element of the writer's own arrays, which changes along the vectorized loop."""
-        element = f"{array}[{index}]"
+        element = f"({array}[{index}] != 0)" if dtype is torch.bool else f"{array}[{index}]"
         self.varying.add(element)
         return element
 

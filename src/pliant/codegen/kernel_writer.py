@@ -21,6 +21,7 @@ from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction
 from pliant.ir.scalar import Load
 from pliant.schedule.kernel import Member, loads_of
 from pliant.symbolic.expr import ONE, Expr
+from pliant.symbolic.traverse import linear_coefficient
 
 SHORTEST = 16  # points of a loop that is worth writing with vectors
 
@@ -44,7 +45,7 @@ class KernelWriter:
         self.cross_arrays: dict[Buffer, str] = {}
         self.scratch: dict[Buffer, str] = {}
         self.allocated: list[str] = []
-        self.staged: dict[tuple[Buffer, Expr], str] = {}
+        self.staged: dict[tuple[Buffer, Expr], tuple[str, str]] = {}
         self.accumulators: dict[int, Accumulator] = {}
         self.known: dict[Buffer, str] = {}
         self.open: Statements | None = None
@@ -131,7 +132,7 @@ class KernelWriter:
             self.end()
 
     def _stage_transposed(self, tiled: Axis, vector: Axis) -> None:
-        """Copy tiles of what runs along `tiled` into small arrays: rows a power of two apart share few cache lines."""
+        """Copy tiles of what runs along `tiled` into small arrays that run along `vector`."""
         statements = self._statements(vector)
         tile = self.target.tile
         for m in self.kernel.members:
@@ -143,11 +144,23 @@ class KernelWriter:
                     continue
                 name = f"s{len(self.staged)}"
                 v, t = self.names.symbols[vector.symbol], self.names.symbols[tiled.symbol]
-                element = f"{name}[({v} - {v}b) * {tile + 1} + {t} - {t}b]"
-                self.line(f"{MEMORY_TYPES[load.dtype]} {name}[{2 * tile * (tile + 1)}];")
-                self.line(f"for (int64_t {v} = {v}b; {v} < {v}e; {v}++) for (int64_t {t} = {t}b; {t} < {t}e; {t}++)")
-                self.line(f"  {element} = {self.names.buffer(load.buffer)}[{self.names.text(e)}];")
-                self.staged[(load.buffer, e)] = f"({element} != 0)" if load.dtype is torch.bool else element
+                index = f"({t} - {t}b) * {2 * tile} + {v} - {v}b"
+                self.line(f"{MEMORY_TYPES[load.dtype]} {name}[{2 * tile * tile}];")
+                self._copy_tile(name, load, e, tiled, vector)
+                self.staged[(load.buffer, e)] = (name, index)
+
+    def _copy_tile(self, name: str, load: Load, e: Expr, tiled: Axis, vector: Axis) -> None:
+        """`name[t * 2 tiles + v]` = what is loaded at (v, t) of this block."""
+        v, t, tile = self.names.symbols[vector.symbol], self.names.symbols[tiled.symbol], self.target.tile
+        source, step = f"{self.names.buffer(load.buffer)}[{self.names.text(e)}]", linear_coefficient(e, vector.symbol)
+        bits = load.dtype.itemsize * 8
+        if step is None or linear_coefficient(e, tiled.symbol) is not ONE or bits not in (8, 16, 32):
+            self.line(f"for (int64_t {v} = {v}b; {v} < {v}e; {v}++) for (int64_t {t} = {t}b; {t} < {t}e; {t}++)")
+            self.line(f"  {name}[({t} - {t}b) * {2 * tile} + {v} - {v}b] = {source};")
+            return
+        self.line(f"{{ const int64_t {v} = {v}b, {t} = {t}b;")
+        to, size = f"(void*){name}, {2 * tile}", f"{v}e - {v}b, {t}e - {t}b"
+        self.line(f"  p_transpose{bits}({to}, (const void*)&{source}, {self.names.text(step)}, {size}); }}")
 
     def _ordered(self) -> None:
         opened = 0
@@ -203,7 +216,7 @@ class KernelWriter:
     def _takes_vectors(self, vector: Axis) -> bool:
         extent = vector.extent.as_int()
         short = extent is not None and extent < SHORTEST
-        return not (short or self.staged or self.plan.kind == "ordered")
+        return not (short or self.plan.kind == "ordered")
 
     def _vector_statements(self, vector: Axis, mask: str | None, shared: VectorStatements | None) -> VectorStatements:
         self.known = {}
@@ -281,8 +294,7 @@ class KernelWriter:
         if self.staged and writer is None:
             staged = self.staged.get((load.buffer, member.at(load.index)))
             if staged is not None and self.open is not None:
-                self.open.varying.add(staged)
-                return staged
+                return self.open.read(*staged, load.dtype)
         if writer is None or self.order[id(writer)] >= self.order[id(member)]:
             return None
         known = self.known.get(load.buffer) or self.cross.get(load.buffer)

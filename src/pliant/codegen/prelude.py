@@ -197,7 +197,7 @@ def text_for(body: str) -> str:
     _collect(body, wanted)
     libm = [declaration(n) for n in wanted if n not in SNIPPETS]
     snippets = "".join(SNIPPETS[n] for n in SNIPPETS if n in wanted)
-    vectors = vector_text(snippets + body) if "P_L" in body else ""
+    vectors = vector_text(snippets + body) if "P_L" in body or "p_transpose" in body else ""
     return BASE + "".join(libm) + vectors + snippets
 
 

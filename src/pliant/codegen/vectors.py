@@ -158,6 +158,12 @@ P_INLINE p_vh p_to_bf16v(p_vf x) {
   const p_vu b = (p_vu)x;
   return p_to16(p_choosei(x != x, P_BI(0x7fc0), (p_vi)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16)));
 }
+#if P_PLAIN
+#define P_BOTH(a, b, m) (a)
+#else
+#define P_BOTH(a, b, m) __builtin_shuffle(a, b, m)
+#endif
+P_TRANSPOSES
 #define P_FMAv(a, b, c) p_fmav(P_B(a), P_B(b), P_B(c))
 #define P_LESSv(a, b) p_lessv(P_B(a), P_B(b))
 #define P_MOREv(a, b) p_morev(P_B(a), P_B(b))
@@ -194,6 +200,48 @@ P_INLINE int32_t p_any_lane(p_vi x) { int32_t r = 0; P_EACH r |= x[k]; return r 
 P_INLINE int32_t p_all_lanes(p_vi x) { int32_t r = -1; P_EACH r &= x[k]; return r != 0; }
 """
 
+# Tiles: to[c * to_step + r] = from[r * from_step + c]. Squares of P_L rows in log2(P_L) rounds, each of which interleaves
+# row k with row k + P_L / 2.
+_TRANSPOSE = """\
+P_INLINE void p_transpose@B(@E* to, int64_t to_step, const @E* from, int64_t from_step, int64_t rows, int64_t columns) {
+  int64_t r = 0;
+  for (; !P_PLAIN && r + P_L <= rows; r += P_L) {
+    int64_t c = 0;
+    for (; c + P_L <= columns; c += P_L) {
+      @V x[P_L], y[P_L];
+      @M low, high;
+      P_EACH { low[k] = k / 2 + k % 2 * P_L; high[k] = low[k] + P_L / 2; }
+      #pragma GCC unroll 16
+      P_EACH __builtin_memcpy(&x[k], &from[(r + k) * from_step + c], sizeof x[k]);
+      #pragma GCC unroll 4
+      for (int s = 1; s < P_L; s *= 2) {
+        #pragma GCC unroll 8
+        for (int k = 0; k < P_L / 2; k++) {
+          y[2 * k] = P_BOTH(x[k], x[k + P_L / 2], low);
+          y[2 * k + 1] = P_BOTH(x[k], x[k + P_L / 2], high);
+        }
+        #pragma GCC unroll 16
+        P_EACH x[k] = y[k];
+      }
+      #pragma GCC unroll 16
+      P_EACH __builtin_memcpy(&to[(c + k) * to_step + r], &x[k], sizeof x[k]);
+    }
+    for (; c < columns; c++) P_EACH to[c * to_step + r + k] = from[(r + k) * from_step + c];
+  }
+  for (; r < rows; r++) for (int64_t c = 0; c < columns; c++) to[c * to_step + r] = from[r * from_step + c];
+}
+"""
+
+
+def _transposes() -> str:
+    kinds = {"32": ("uint32_t", "p_vu", "p_vi"), "16": ("uint16_t", "p_vh", "p_vh"), "8": ("uint8_t", "p_vb", "p_vb")}
+    return "".join(
+        _TRANSPOSE.replace("@B", bits).replace("@E", e).replace("@V", v).replace("@M", m)
+        for bits, (e, v, m) in kinds.items()
+    )
+
+
+_VECTORS = _VECTORS.replace("P_TRANSPOSES\n", _transposes())
 _PIECES = re.split(r"^(?=P_INLINE|#|typedef|//)", _VECTORS, flags=re.M)
 _DEFINED = re.compile(r"P_INLINE \w+ (p_\w+)\(")
 _NAME = re.compile(r"\b[pP]_\w+")
