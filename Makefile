@@ -71,6 +71,7 @@ bench: env
 	$(BIN)/python -m benchmarks.speed $(ARGS)
 	$(BIN)/python -m benchmarks.compile_time $(ARGS)
 	$(BIN)/python -m benchmarks.overhead $(ARGS)
+	$(BIN)/python -m benchmarks.patterns
 
 # Image models for the benchmarks. Only the Python part of torchvision is used, hence no dependencies.
 bench-env: env
