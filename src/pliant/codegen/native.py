@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from pliant.codegen import prelude
+from pliant.codegen.bernoulli import BERNOULLI
 from pliant.codegen.c import KernelText, write_kernel
 from pliant.codegen.fingerprint import FINGERPRINT
 from pliant.codegen.sharing import share
@@ -158,8 +159,8 @@ int p_addresses(PyObject* const* objects, int32_t count, void** out) {
 
 def runtime_text() -> str:
     """The translation unit of what all graphs share: `pliant_runtime`, `p_run`, `p_run_alone`, `p_addresses`,
-    `pliant_fingerprint`."""
-    return "".join([prelude.text_for(""), PYTHON, PART, _RUNTIME, FINGERPRINT])
+    `pliant_fingerprint`, `pliant_bernoulli`."""
+    return "".join([prelude.text_for(""), PYTHON, PART, _RUNTIME, FINGERPRINT, BERNOULLI])
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pliant.codegen.profiled import range_names
 from pliant.codegen.wrapper import compile_wrapper, listed_inputs, runs_of, write_row_wrapper, write_wrapper
 from pliant.debug import events
 from pliant.ir.loops import Buffer, Extern, LoopProgram
-from pliant.runtime import packed_weights
+from pliant.runtime import packed_weights, random_draws
 from pliant.runtime.backend import WrittenCode, backend_of
 from pliant.runtime.build import build
 from pliant.runtime.load import load, reads_lists, takes_tensors
@@ -70,6 +70,7 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
             wrapper.names.update({entry.name: f for entry, f in zip(code.entries, functions, strict=True)})
     forget_loads()
     packed_weights.bind(wrapper.names)
+    random_draws.bind(wrapper.names)
     call = compile_wrapper(wrapper, program.name, range_names(program.name, entries, runs))
     return CompiledGraph(program.name, call, list(codes.values()), wrapper.source)
 
