@@ -177,7 +177,7 @@ def _points(kernel: Kernel, axes: list[Axis], vector: Axis, weighted: list[tuple
     extent = vector.extent.as_int()
     target = kernel.target
     tile = target.tile
-    tiled = next((a for a in reversed(rest) if _is_transposed(weighted, a, vector, tile)), None)
+    tiled = next((a for a in reversed(rest) if is_transposed(weighted, a, vector, tile)), None)
     if tiled is not None:
         outer: list[tuple[Axis, int | None]] = [(a, tile if a is tiled else None) for a in rest]
         return LoopPlan("points", kernel, vector, [*outer, (vector, 2 * tile)], [tiled, vector])
@@ -187,7 +187,7 @@ def _points(kernel: Kernel, axes: list[Axis], vector: Axis, weighted: list[tuple
     return LoopPlan("points", kernel, vector, plain, [vector])
 
 
-def _is_transposed(weighted: list[tuple[Expr, int]], a: Axis, vector: Axis, tile: int) -> bool:
+def is_transposed(weighted: list[tuple[Expr, int]], a: Axis, vector: Axis, tile: int) -> bool:
     """Whether some access runs along `a` and strides along the vectorized axis, and both are long."""
     for axis in (a, vector):
         extent = axis.extent.as_int()

@@ -1,6 +1,6 @@
 """Replay launches of kernels in a program of their own, built with AddressSanitizer: each buffer is as long as it is.
 
-    python -m codegen.cuda.sanitized [NAME ...]     # rows of the operator table, all by default
+python -m codegen.cuda.sanitized [NAME ...]     # rows of the operator table, all by default
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ Holds:  the choice affects speed only.
 
     points   no reduction: each thread takes `width` neighbouring points
     rows     the vectorized axis is reduced: `group` threads side by side share one outer point
+    tiles    no reduction, but memory runs along two axes: each block takes a square of both
     columns  the vectorized axis is an outer one: `items` neighbouring threads take `width` columns each, and `group`
              such rows of threads share the reduced points
 """
@@ -15,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pliant.codegen.loops import index_expressions, merged, order_axes, step_along, weighted_accesses
+from pliant.codegen.loops import index_expressions, is_transposed, merged, order_axes, step_along, weighted_accesses
 from pliant.codegen.vector_passes import cost_of
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction
 from pliant.schedule.fuse import total
-from pliant.schedule.kernel import Kernel, Member, loads_of
+from pliant.schedule.kernel import Kernel, Member, accumulates, loads_of
 from pliant.symbolic.bounds import ALL, Interval, bounds
 from pliant.symbolic.expr import ONE, Expr, Symbol
 from pliant.symbolic.traverse import linear_coefficient
@@ -35,6 +36,7 @@ MOST_ELEMENTS = 32
 LOADED_BYTES = 128  # of a row a thread that are loaded once and kept in registers
 KEPT_BYTES = 160  # with what is computed of them
 SHARED_VALUES = 2048  # partial results that a block of columns combines
+TILE = 64  # elements of a tile's side
 LONG = 16  # groups of elements in a row that is worth beginning where memory is aligned
 WIDEST = 8  # elements that a thread takes at a time
 
@@ -61,6 +63,7 @@ class DevicePlan:
     narrow: bool
     kept: list[Member] = field(default_factory=list)
     anchor: tuple[Buffer, Expr] | None = None
+    tiled: Axis | None = None
 
     @property
     def threads(self) -> int:
@@ -80,6 +83,17 @@ class DevicePlan:
         found = (axis.extent + (self.width - 1)) // self.width
         # a shifted row has a part of a group at its other end too
         return found + (axis.extent % self.width + (self.width - 1)) // self.width if self.anchor else found
+
+    @property
+    def blocks(self) -> Expr:
+        """Blocks of the grid."""
+        if self.tiled is None:
+            return (self.count(self.outer) + (self.items - 1)) // self.items
+        result: Expr = ONE
+        for axis in self.outer:
+            turned = axis is self.tiled or axis is self.vector
+            result = result * ((axis.extent + (TILE - 1)) // TILE if turned else axis.extent)
+        return result
 
     def count(self, axes: list[Axis]) -> Expr:
         """Groups of elements in a nest of loops."""
@@ -101,11 +115,26 @@ def plan_device(kernel: Kernel, target: Target) -> DevicePlan:
     plan = DevicePlan("points", kernel, vector, outer, inner, width, 1, POINT_THREADS, 0, narrow)
     if len(axes) > 1 and width > 1 and not plan.whole and (not inner or vector in inner):
         plan.anchor = next(_contiguous(kernel, vector), None)
+    if not inner and vector is not None:
+        _plan_tiles(plan, vector, weighted)
     if inner and vector in inner:
         _plan_rows(plan, target)
     elif inner:
         _plan_columns(plan, target)
     return plan
+
+
+def _plan_tiles(plan: DevicePlan, vector: Axis, weighted: list[tuple[Expr, int]]) -> None:
+    """Tiles, where memory runs along another axis than most of it does."""
+    if any(accumulates(m.loops) for m in plan.kernel.members):
+        return
+    plan.tiled = next(
+        (a for a in reversed(plan.outer) if a is not vector and is_transposed(weighted, a, vector, TILE // 2)), None
+    )
+    if plan.tiled is not None:
+        plan.kind, plan.anchor = "tiles", None
+        sizes = [b.dtype.itemsize for b, e, _ in _accesses(plan.kernel) if step_along(e, vector) == 1]
+        plan.width = min(WIDEST, 16 // min(sizes)) if sizes else 4
 
 
 def _vector_last(axes: list[Axis], vector: Axis | None) -> list[Axis]:

@@ -14,17 +14,25 @@ from pliant.codegen.cuda.device_writer import DeviceWriter
 from pliant.codegen.cuda.kernel_text import DeviceKernel
 from pliant.codegen.cuda.plan import plan_device
 from pliant.codegen.cuda.reducing import DeviceReducingWriter
+from pliant.codegen.cuda.tiles import DeviceTileWriter
 from pliant.codegen.expressions import MEMORY_TYPES
 from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Kernel
 from pliant.symbolic.expr import ONE
 from pliant.targets.target import Target
 
+_WRITERS: dict[str, type[DeviceWriter]] = {
+    "points": DeviceWriter,
+    "tiles": DeviceTileWriter,
+    "rows": DeviceReducingWriter,
+    "columns": DeviceReducingWriter,
+}
+
 
 def write_kernel(kernel: Kernel, target: Target) -> DeviceKernel:
     """The CUDA C text of a kernel."""
     plan = plan_device(kernel, target)
-    writer = DeviceWriter(plan) if plan.kind == "points" else DeviceReducingWriter(plan)
+    writer = _WRITERS[plan.kind](plan)
     writer.write()
     names = writer.names
     buffers, sizes = tuple(names.buffers), tuple(names.sizes)
@@ -34,13 +42,12 @@ def write_kernel(kernel: Kernel, target: Target) -> DeviceKernel:
     arguments += [f"{'int64_t' if s.kind is int else 'double'} n{k}" for k, s in enumerate(sizes)]
     head = f'extern "C" __global__ void __launch_bounds__({plan.threads}) @({", ".join(arguments)}) {{'
     text = "\n".join([head, *writer.lines, "}", ""])
-    items = plan.count(plan.outer)
     return DeviceKernel(
         text=text,
         comment=_comment(kernel),
         buffers=buffers,
         sizes=sizes,
-        blocks=((items + (plan.items - 1)) // plan.items, ONE, ONE),
+        blocks=(plan.blocks, ONE, ONE),
         threads=plan.threads,
         shared=0,
         written=frozenset(b for b in buffers if b in kernel.stored),
