@@ -11,7 +11,7 @@ import re
 import torch
 
 from pliant.codegen.cuda.plan import DevicePlan
-from pliant.codegen.cuda.statements import DeviceStatements
+from pliant.codegen.cuda.statements import NARROW, DeviceStatements
 from pliant.codegen.cuda.tile import Tile
 from pliant.codegen.expressions import MEMORY_TYPES, Names, cast_text
 from pliant.ir.loops import Axis, Buffer, Pointwise
@@ -19,8 +19,6 @@ from pliant.ir.scalar import Load
 from pliant.schedule.kernel import Member
 from pliant.symbolic.expr import ZERO, Symbol
 from pliant.symbolic.traverse import substitute
-
-NARROW_FLOATS = (torch.bfloat16, torch.float16)
 
 
 class DeviceWriter:
@@ -198,7 +196,7 @@ class DeviceWriter:
         s.body.append(scatter_text(loops.accumulate or "sum", dtype, at, value))
 
 
-_EFFECTS = re.compile(r"\ba\d+(\[| \+)|\bacc\d|\bp_(add|swap|check_index)\b")
+_EFFECTS = re.compile(r"\ba\d+(\[| \+)|\bacc\d|\bp_(add\w*|swap|check_index)\b")
 _INTEGER_DIVISION = re.compile(r"^(?!const (float|double) ).*[/%]")
 
 
@@ -210,11 +208,11 @@ def _harmless(body: list[str]) -> bool:
 def scatter_text(how: str, dtype: torch.dtype, at: str, value: str) -> str:
     """A statement that combines `value` with what memory holds."""
     ctype = MEMORY_TYPES[dtype]
-    if how == "sum" and dtype not in NARROW_FLOATS and dtype is not torch.bool:
-        return f"p_add({at}, ({ctype}){value});"
-    old, new = (cast_text(x, dtype, torch.float32) if dtype in NARROW_FLOATS else x for x in ("old", value))
+    if how == "sum" and dtype is not torch.bool:
+        return f"p_add{f'_{NARROW[dtype]}' if dtype in NARROW else ''}({at}, ({ctype}){value});"
+    old, new = (cast_text(x, dtype, torch.float32) if dtype in NARROW else x for x in ("old", value))
     if how == "sum":
-        text = f"{old} | {new}" if dtype is torch.bool else cast_text(f"({old} + {new})", torch.float32, dtype)
+        text = f"{old} | {new}"
     else:
         nan = f"{new} != {new} || " if dtype.is_floating_point else ""
         text = f"{nan}{new} {'>' if how == 'max' else '<'} {old} ? ({ctype}){value} : old"

@@ -218,6 +218,18 @@ template <class F> P_INLINE void p_swap(int8_t* at, F next) {
   p_swap_byte((uint8_t*)at, [=](uint8_t x) { return (uint8_t)next((int8_t)x); });
 }
 """,
+    **{
+        f"p_add_{kind}": f"""\
+P_INLINE void p_add_{kind}(uint16_t* at, uint16_t x) {{
+#if __CUDA_ARCH__ >= {since}
+  asm volatile("red.add.noftz.{kind} [%0], %1;" :: "l"(at), "h"(x) : "memory");
+#else
+  p_swap(at, [=](uint16_t old) {{ return p_to_{kind}(p_from_{kind}(old) + p_from_{kind}(x)); }});
+#endif
+}}
+"""
+        for kind, since in (("bf16", 900), ("f16", 700))
+    },
     "p_add": """\
 P_INLINE void p_add(float* at, float x) { atomicAdd(at, x); }
 P_INLINE void p_add(double* at, double x) { atomicAdd(at, x); }
