@@ -35,6 +35,15 @@ def reduction(op: str, rows: int, columns: int) -> Case:
     return p.done(by_row, by_column), [(data,)]
 
 
+def many_by_columns() -> Case:
+    """More partial results than a block has shared memory for, if it took as many rows as for one."""
+    p = Program()
+    x = p.tensor(300, 64, dtype=torch.float64)
+    ops = ["sum", "max", "argmax", "argmin", "prod", "min"]
+    found = [p.reduce(op, (64,), (300,), lambda j, i: get(x, i, j)) for op in ops]
+    return p.done(*found), [(torch.randn(300, 64, dtype=torch.float64).clamp(-1.02, 1.02),)]
+
+
 def truth(op: str) -> Case:
     p = Program()
     x = p.tensor(20, 30, dtype=torch.bool)
@@ -212,6 +221,7 @@ CASES: dict[str, Callable[[], Case]] = {
         for r, c in SHAPES
     },
     **{f"{op} nan": lambda op=op: nan_and_infinity(op) for op in ("max", "min", "argmax", "argmin")},
+    "many by columns": many_by_columns,
     "any": lambda: truth("any"),
     "all": lambda: truth("all"),
     "batch norm": batch_norm,

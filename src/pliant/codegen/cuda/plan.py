@@ -28,14 +28,15 @@ from pliant.targets.target import Target
 
 POINT_THREADS = 256
 ROW_THREADS = 128  # of a block that takes several rows
-UNKNOWN_GROUP = 256  # threads for a row of a length that only running tells
+UNKNOWN_GROUP = 256  # threads for a row of a length that only running tells, if rows are few
 FEW_THREADS = 512  # a multiprocessor with fewer wants more threads a row
 RECOMPUTE = 10  # values cheaper than this are computed again in each pass
 TURN_ELEMENTS = 16  # of a row that a thread takes: enough to have in flight, few to write out
 MOST_ELEMENTS = 32
 LOADED_BYTES = 128  # of a row a thread that are loaded once and kept in registers
 KEPT_BYTES = 160  # with what is computed of them
-SHARED_VALUES = 2048  # partial results that a block of columns combines
+SHARED_BYTES = 40 << 10  # of a block, for partial results of columns
+MOST_PARTS = 64  # partial results of a column, times columns of a thread
 TILE = 64  # elements of a tile's side
 LONG = 16  # groups of elements in a row that is worth beginning where memory is aligned
 WIDEST = 8  # elements that a thread takes at a time
@@ -191,12 +192,12 @@ def _contiguous(kernel: Kernel, vector: Axis | None) -> Iterator[tuple[Buffer, E
 def _plan_rows(plan: DevicePlan, target: Target) -> None:
     """Threads for a row: few for short ones, so that several rows fill a warp; a block for long ones."""
     plan.kind = "rows"
-    groups = plan.count(plan.inner).as_int()
+    groups, rows = plan.count(plan.inner).as_int(), plan.count(plan.outer).as_int()
     if groups is None:
-        plan.group, plan.items = UNKNOWN_GROUP, 1
+        few = rows is not None and rows < target.units * FEW_THREADS // target.lanes
+        plan.group, plan.items = (UNKNOWN_GROUP, 1) if few else (target.lanes, ROW_THREADS // target.lanes)
         return
     turns = max(1, TURN_ELEMENTS // plan.width)
-    rows = plan.count(plan.outer).as_int()
     while turns > 1 and rows is not None and rows * groups < turns * target.units * FEW_THREADS:
         turns //= 2
     if groups <= target.lanes * (turns + turns // 2):
@@ -258,9 +259,16 @@ def _plan_columns(plan: DevicePlan, target: Target) -> None:
     most = 8 if rows is None else max(1, power_of_two(rows // 4 + 1) // 2)
     if points is not None and points > target.units * 2048:
         most = min(most, 4)
-    plan.group = max(1, min(most, SHARED_VALUES // plan.width // plan.items))
+    room = SHARED_BYTES // (_partial_size(plan.kernel) * plan.width * plan.items)
+    plan.group = max(1, min(most, room, MOST_PARTS // plan.width))
     while plan.threads < 64 and (points is None or plan.items < points):
         plan.items *= 2
+
+
+def _partial_size(kernel: Kernel) -> int:
+    """Bytes that a thread's share of all reductions of one column takes."""
+    found = [m.loops for m in kernel.members if isinstance(m.loops, Reduction)]
+    return sum(max(4, r.accumulate_dtype.itemsize) + 8 * r.op.startswith("arg") for r in found)
 
 
 def power_of_two(n: int) -> int:
