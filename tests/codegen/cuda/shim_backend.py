@@ -36,7 +36,7 @@ def _built(functions: Sequence[Function]) -> Path:
     bodies = "\n".join(function.text for function in functions)
     # The shim has a prelude of its own.
     source = [shim.HEADER.read_text(), prelude.text_for(bodies, shim._REPLACED), bodies, *map(_driver, functions)]
-    return Path(shim._build("\n".join(source), ())._name)
+    return shim.compiled("\n".join(source), ("-shared", "-fPIC"))
 
 
 def _driver(function: Function) -> str:
