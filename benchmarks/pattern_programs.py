@@ -81,8 +81,8 @@ def channels(r: int, c: int, dtype: torch.dtype) -> torch.Tensor:
     return torch.rand(64, dtype=dtype) + 0.5
 
 
-def inputs(of: Pattern, size: str, dtype: torch.dtype, training: bool) -> list[torch.Tensor]:
-    made = [maker(*SIZES[size], dtype) for maker in of.makers]
+def inputs(of: Pattern, size: str, dtype: torch.dtype, training: bool, device: str = "cpu") -> list[torch.Tensor]:
+    made = [maker(*SIZES[size], dtype).to(device) for maker in of.makers]
     return [t.requires_grad_() if training and t.is_floating_point() else t for t in made]
 
 

@@ -1,9 +1,9 @@
-"""Kernels beside eager and beside memory's own speed: `python -m benchmarks.patterns [--sizes medium] [--peer]`.
+"""Kernels beside eager and beside memory's own speed: `python -m benchmarks.patterns [--sizes medium] [--peer] [--device cuda]`.
 
 A row is a pattern at a size: milliseconds of eager and of pliant, eager's time over pliant's (above 1: pliant is faster),
 pliant's over that of a copy of as many bytes, pliant's error against float64 over eager's; asked for, torch.compile's
 time over pliant's. All are called in turn in one process; times are the least of a thread's processor time, so on
-more than one thread `--wall` counts by the clock.
+more than one thread `--wall` counts by the clock, as on a GPU.
 """
 
 import argparse
@@ -19,6 +19,16 @@ from benchmarks.children import geometric_mean, print_row
 from benchmarks.pattern_programs import INFERENCE, SIZES, TRAINING, Pattern, gradients, inputs, leaves
 
 WIDTHS = (32, 8, 10, 10, 10, 8, 8, 8, 8)
+
+
+def finished(clock: Callable[[], float]) -> Callable[[], float]:
+    """The clock, once the GPU has done what it was given."""
+
+    def read() -> float:
+        torch.cuda.synchronize()
+        return clock()
+
+    return read
 
 
 def least(calls: dict[str, Callable[[], object]], seconds: float, clock: Callable[[], float]) -> dict[str, float]:
@@ -67,7 +77,7 @@ def measure(
     import pliant
 
     torch.manual_seed(0)
-    args = inputs(pattern, size, dtype, training)
+    args = inputs(pattern, size, dtype, training, options.device)
     grads = [torch.randn_like(t) for t in leaves(pattern.function(*args))] if training else None
     calls = {"eager": caller(pattern.function, args, grads)}
     calls["pliant"] = caller(pliant.compile(fresh(pattern.function), dynamic=False), args, grads)
@@ -79,10 +89,11 @@ def measure(
     errors = {name: error(calls[name](), exact) for name in ("eager", "pliant")}
     moved = sum(t.nbytes for t in args) + sum(t.nbytes for t in calls["eager"]())
     moved += sum(t.nbytes for t in args + grads) if grads is not None else 0  # backward reads inputs again
-    source = torch.empty(max(1, moved // 8))
+    source = torch.empty(max(1, moved // 8), device=options.device)
     target = torch.empty_like(source)
     calls["floor"] = lambda: target.copy_(source)
     clock = time.perf_counter if options.wall else time.thread_time
+    clock = finished(time.perf_counter) if options.device == "cuda" else clock
     found = least(calls, options.budget, clock)
     return found | {"error": errors["pliant"] / max(errors["eager"], 1e-30) if errors["pliant"] else 0.0}
 
@@ -94,6 +105,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--budget", type=float, default=1.0, help="seconds of timing for each row")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--wall", action="store_true", help="time by the clock, which other programs disturb")
     parser.add_argument("--peer", action="store_true", help="torch.compile beside it")
     options = parser.parse_args()

@@ -1,0 +1,166 @@
+"""Models on a GPU beside eager and torch.compile: `python -m benchmarks.gpu [--models bert] [--peer] [--opt reduce-overhead]`.
+
+bf16 autocast, the sizes that one GPU is used with. A row is a model in inference or training: milliseconds of eager and of
+the compiled model (medians, called in turn), their ratio, seconds of the first call with an empty cache, peak memory over
+eager's, and the largest error of a result against eager's. Each compiler runs in a process of its own.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from benchmarks.children import geometric_mean, print_row
+
+Inputs = dict[str, torch.Tensor]
+WIDTHS = (26, 10, 10, 10, 8, 8, 8, 10)
+
+
+def _language(name: str, **changed: Any) -> tuple[torch.nn.Module, Inputs]:
+    import transformers
+
+    kinds = {
+        "bert": "BertForMaskedLM",
+        "gpt2": "GPT2LMHeadModel",
+        "llama": "LlamaForCausalLM",
+        "t5": "T5ForConditionalGeneration",
+    }
+    cls = getattr(transformers, kinds[name])
+    config = cls.config_class(**changed)
+    torch.manual_seed(0)
+    ids = torch.randint(0, config.vocab_size, (8, 512), device="cuda")
+    return cls(config).cuda(), {"input_ids": ids, "labels": ids}
+
+
+def _images(name: str) -> tuple[torch.nn.Module, Inputs]:
+    import timm
+
+    torch.manual_seed(0)
+    return timm.create_model(name).cuda(), {"x": torch.randn(64, 3, 224, 224, device="cuda")}
+
+
+NO_DROPOUT = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+SMALL_LLAMA = {"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12, "num_attention_heads": 12, "num_key_value_heads": 4}  # fmt: skip
+SMALL_T5 = {"d_model": 512, "num_layers": 6, "dropout_rate": 0.0, "decoder_start_token_id": 0}
+MODELS: dict[str, Callable[[], tuple[torch.nn.Module, Inputs]]] = {
+    "bert": lambda: _language("bert", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0),
+    "gpt2": lambda: _language("gpt2", use_cache=False, **NO_DROPOUT),
+    "llama": lambda: _language("llama", use_cache=False, **SMALL_LLAMA),
+    "t5": lambda: _language("t5", use_cache=False, **SMALL_T5),
+    "resnet50": lambda: _images("resnet50"),
+    "vit_base_patch16_224": lambda: _images("vit_base_patch16_224"),
+    "convnext_tiny": lambda: _images("convnext_tiny"),
+    "mobilenetv3_large_100": lambda: _images("mobilenetv3_large_100"),
+}
+
+
+def step(model: Callable[..., Any], inputs: Inputs, parameters: list[torch.Tensor] | None) -> list[torch.Tensor]:
+    """Results of a call, or a loss and gradients."""
+    with torch.autocast("cuda", torch.bfloat16), torch.set_grad_enabled(parameters is not None):
+        out = model(*inputs.values()) if "x" in inputs else model(**inputs)
+        found = [out] if isinstance(out, torch.Tensor) else [out.loss, out.logits]
+        loss = found[0].float().square().mean() if isinstance(out, torch.Tensor) else out.loss
+    return found if parameters is None else [loss, *torch.autograd.grad(loss, parameters)]
+
+
+def milliseconds(call: Callable[[], object], turns: int = 10) -> float:
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    for _ in range(turns):
+        call()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) / turns
+
+
+def peak(call: Callable[[], object]) -> int:
+    torch.cuda.reset_peak_memory_stats()
+    call()
+    return torch.cuda.max_memory_allocated()
+
+
+def one(name: str, training: bool, compiler: str, opt: str | None) -> dict[str, float]:
+    """What one compiler makes of one model."""
+    import pliant
+
+    torch.set_float32_matmul_precision("high")
+    model, inputs = MODELS[name]()
+    model.train(training)
+    parameters = [p for p in model.parameters() if p.requires_grad] if training else None
+    compiled = (pliant.compile if compiler == "pliant" else torch.compile)(model, **({"mode": opt} if opt else {}))
+    calls = {"eager": lambda: step(model, inputs, parameters), "compiled": lambda: step(compiled, inputs, parameters)}
+    expected = calls["eager"]()
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    found = calls["compiled"]()
+    torch.cuda.synchronize()
+    first = time.perf_counter() - began
+    error = max(
+        float((f.float() - e.float()).norm() / (e.float().norm() + 1e-12)) for f, e in zip(found[:2], expected[:2])
+    )
+    del found, expected
+    times: dict[str, list[float]] = {"eager": [], "compiled": []}
+    for _ in range(6):
+        for kind, call in calls.items():
+            times[kind].append(milliseconds(call))
+    medians = {kind: statistics.median(seen[1:]) for kind, seen in times.items()}
+    memory = peak(calls["compiled"]) / peak(calls["eager"])
+    return {**medians, "first": first, "memory": memory, "error": error}
+
+
+def in_a_process(name: str, training: bool, compiler: str, opt: str | None) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.gpu", "--one", name, compiler, "training" if training else "inference"]
+    with tempfile.TemporaryDirectory() as cache:
+        variables = {
+            "PLIANT_CACHE_DIR": f"{cache}/pliant",
+            "TORCHINDUCTOR_CACHE_DIR": f"{cache}/peer",
+            "TRITON_CACHE_DIR": f"{cache}/triton",
+        }
+        done = subprocess.run(
+            ["env", *(f"{k}={v}" for k, v in variables.items()), *command, *(["--opt", opt] if opt else [])],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    if done.returncode:
+        return {"failed": (done.stderr.strip().splitlines() or ["no message"])[-1][:100]}
+    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--models", nargs="*", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--modes", nargs="*", default=["inference", "training"], choices=["inference", "training"])
+    parser.add_argument("--peer", action="store_true", help="torch.compile beside it")
+    parser.add_argument("--opt", help="mode of the compiler: reduce-overhead")
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        name, compiler, mode = options.one
+        print(json.dumps(one(name, mode == "training", compiler, options.opt)))
+        return
+    print_row(["model", "mode", "eager ms", "ms", "eager/", "first s", "memory", "error"], WIDTHS)
+    ratios: dict[str, list[float]] = {}
+    for name in options.models:
+        for mode in options.modes:
+            for compiler in ["pliant", *["peer"] * options.peer]:
+                seen = in_a_process(name, mode == "training", compiler, options.opt)
+                label = name if compiler == "pliant" else "  torch.compile"
+                if "failed" in seen:
+                    print_row([label, mode, seen["failed"]], WIDTHS)
+                    continue
+                ratio = seen["eager"] / seen["compiled"]
+                ratios.setdefault(compiler, []).append(ratio)
+                numbers = [seen["eager"], seen["compiled"], ratio, seen["first"], seen["memory"]]
+                print_row([label, mode, *(f"{n:.2f}" for n in numbers), f"{seen['error']:.1e}"], WIDTHS)
+    for compiler, seen in ratios.items():
+        print(f"{compiler}: {geometric_mean(seen):.2f} times eager over {len(seen)} rows")
+
+
+if __name__ == "__main__":
+    main()
