@@ -8,7 +8,7 @@ Interpretation:       bytecode/ (decoded, normalised, assembled), attempt (one c
 The world outside:    world (reads under guards, buffered writes), bringing (the traced form of a value), whole_containers,
                       constant_items, structural_classes, made_again, inputs, identity, snapshots, settings, value_kinds.
 The graph:            recorder, torch_calls, regions, autodiff/, arrays, overrides, symbol_nodes, tensor_index,
-                      tensor_errors, number_domains, varying_text.
+                      elements, element_rules (numbers in small tensors), tensor_errors, number_domains, varying_text.
 Its end:              trace (what a capture found), collect, entry, reconstruct/, noted (events).
 Breaks:               graph_breaks (kinds and advice), entering, spelled_out, carried, resume_function, endings.
 

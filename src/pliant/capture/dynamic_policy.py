@@ -83,7 +83,7 @@ class DynamicPolicy:
     _tensors: dict[tuple[Source, int], _Seen] = field(default_factory=dict)
     _strides: dict[tuple[Source, int, int], _Stride] = field(default_factory=dict)
     _numbers: dict[tuple[Source, type], Any] = field(default_factory=dict)
-    _elements: dict[Source, set[int | float]] = field(default_factory=dict)
+    _elements: dict[Source, set[Any]] = field(default_factory=dict)
     _lengths: dict[Source, set[int]] = field(default_factory=dict)
     _one: set[Source] = field(default_factory=set)
     _items: dict[Source, tuple[tuple[int | float | None, ...], set[int]]] = field(default_factory=dict)
@@ -235,6 +235,15 @@ class DynamicPolicy:
             seen.add(value)
             return len(seen) <= _FEW_VALUES
 
+    def elements(self, source: Source, values: tuple[Any, ...]) -> bool:
+        """Whether the elements of a tensor of integers are numbers that guards may look at, as above."""
+        if self._mode() is False:
+            return False
+        with self._lock:
+            seen = self._elements.setdefault(source, set())
+            seen.add(values)
+            return len(seen) <= _FEW_TENSORS
+
     def scalar(self, source: Source, value: int | float, configures: bool = False) -> str:
         """Whether a Python number is a constant of the graph or a symbol; remembers the value. `configures`: a module's
         own numbers are symbols only once they change.
@@ -295,6 +304,7 @@ _UNSEEN = -1
 _FEW_LENGTHS = 2
 _LONGEST_BY_TURN = 64  # each turn of a loop is a call inside the call before
 _FEW_VALUES = 3
+_FEW_TENSORS = 4
 
 
 def _merged(old: int | None, new: int) -> int | None:

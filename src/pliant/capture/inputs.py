@@ -9,6 +9,7 @@ Holds:  a real tensor is one input, however many sources lead to it, where it ca
 
 from __future__ import annotations
 
+import itertools
 import keyword
 import math
 from typing import TYPE_CHECKING, Any
@@ -20,12 +21,13 @@ from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.overrides import Overrides, has_own_dispatch, is_program_subclass
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
-from pliant.graph.fake_tensor import FakeMode, FakeTensor
+from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeMode, FakeTensor
 from pliant.guards import facts
 from pliant.guards.kinds import Kind, TensorFacts
 from pliant.guards.parts import root_of
 from pliant.guards.sources import (
     HeldSource,
+    ItemSource,
     MethodSource,
     ModuleMemberSource,
     PlainTensorSource,
@@ -46,6 +48,25 @@ _STORES = frozenset(("setitem", "iadd", "isub", "imul", "itruediv", "ipow", "ian
 
 
 _NUMERIC = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.float32, torch.float64)
+
+
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+def _elements(value: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Sizes and elements of a real tensor."""
+    with torch._C.DisableTorchFunction(), below_python_dispatch():
+        return tuple(value.shape), tuple(value.flatten().tolist())
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _item(source: Source, index: tuple[int, ...]) -> Source:
+    for place in index:
+        source = ItemSource(source, place)
+    return source
 
 
 class Inputs:
@@ -354,6 +375,47 @@ class Inputs:
             symbol = self.shape_env.create_symbol(number, source, kind=kind, lo=lo, duck=False)
             self._items[source] = self.wrap(symbol)
         return self._items[source]
+
+    def has_elements(self, fake: FakeTensor) -> bool:
+        """Whether guards may look at the elements of an input, a tensor of few integers."""
+        value = self._examples.get(id(fake))
+        if (
+            value is None
+            or value.dtype not in _INTEGERS
+            or value.device.type != "cpu"
+            or value.numel() > CONSTANT_NUMEL
+        ):
+            return False
+        if self.mode.writes and any(self._is_written(one.fake) for one in self.inputs if one.kind == "tensor"):
+            return False
+        return self.policy.elements(self._list_of(fake), _elements(value))
+
+    def elements(self, fake: FakeTensor) -> list[Any]:
+        """The elements of such an input in order, as if the caller had passed the numbers."""
+        value, source = self._examples[id(fake)], self._list_of(fake)
+        if source not in self._items:
+            numbers = [
+                self.wrap(self.shape_env.create_symbol(number, _item(source, index), lo=-(2**63), duck=False))
+                for index, number in zip(itertools.product(*map(range, value.shape)), _elements(value)[1], strict=True)
+            ]
+            self._items[source] = numbers
+        found: list[Any] = self._items[source]
+        return found
+
+    def take_elements(self) -> None:
+        """Elements in terms of which sizes of tensors are known become inputs, though no call was given them."""
+        given = {
+            symbol for one in self._items.values() for n in _as_list(one) for symbol in self.shape_env.expr_of(n).free
+        }
+        if given:
+            known = self.shape_env.facts.replacements.values()
+            for symbol in sorted({s for e in known for s in e.free} & given, key=str):
+                self.symbol_node(symbol)
+
+    def _list_of(self, fake: FakeTensor) -> Source:
+        owner = self.world.source_of(fake)
+        assert owner is not None  # it is an input
+        return MethodSource(owner, "tolist")
 
     def wrap(self, expr: Expr) -> Any:
         """The number of an expression; its symbols become inputs when the graph first uses them."""

@@ -302,6 +302,8 @@ def truth(t: Tracer, value: Any) -> Any:
     if cls is FakeTensor:
         if value.constant is not None:
             return t.native(bool, value)
+        if (number := t.recorder.elements.number(value)) is not None:
+            return truth(t, number)
         raise GraphBreak("data-dependent", "a branch on the value of a tensor")
     if cls in (torch.SymInt, torch.SymFloat):
         return value != 0

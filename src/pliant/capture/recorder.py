@@ -18,6 +18,7 @@ import torch
 from torch import fx
 from torch.overrides import TorchFunctionMode
 
+from pliant.capture.elements import Elements
 from pliant.capture.graph_breaks import GraphBreak, needs_value
 from pliant.capture.inputs import Inputs
 from pliant.capture.overrides import Overrides
@@ -52,6 +53,11 @@ _DATA_DEPENDENT = frozenset(
     )
 )
 _READS = _DATA_DEPENDENT | {Tensor.item, Tensor.is_nonzero, torch.is_nonzero, torch.equal, Tensor.equal}
+_NUMBERS: dict[Any, Callable[[Any], Any]] = {
+    Tensor.__bool__: bool,
+    Tensor.__int__: int,
+    Tensor.__index__: operator.index,
+}
 _MADE_OF_NUMBERS = frozenset((torch.tensor, torch.as_tensor))
 _NOT_RECORDED = frozenset(
     (Tensor.__repr__, Tensor.__format__, Tensor.__hash__, Tensor.__len__, Tensor.__reversed__, Tensor.__dir__)
@@ -92,7 +98,7 @@ class Recorder(TorchFunctionMode):
         self.marks: dict[str, Any] = {}  # noted in the `meta` of every node that is recorded
         self.histories: dict[int, FakeTensor] = {}  # tensors with other data -> what stands for them as they were first
         self._constants: list[FakeTensor] = []
-        self._numbers: dict[int, tuple[FakeTensor, Any]] = {}  # 0-d tensors that hold symbolic numbers
+        self.elements = Elements(inputs, self.symbols)
         self._assumed: list[RuntimeAssert] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -118,6 +124,8 @@ class Recorder(TorchFunctionMode):
                 return func(*known[0], **known[1])
         if func is Tensor.tolist and self.inputs.mode.allow_unbacked:
             return self._to_list(args[0])
+        if func in _NUMBERS and (number := self.elements.number(args[0])) is not None:
+            return _NUMBERS[func](concrete(number))
         if func in _DATA_DEPENDENT:
             raise GraphBreak("data-dependent", f"{func.__name__} of a tensor whose value is being computed")
         name = getattr(func, "__name__", "")
@@ -211,11 +219,6 @@ class Recorder(TorchFunctionMode):
             return
         known = _known((args, kwargs))
         if known is None:
-            number = (
-                self._symbolic_number(name, args, kwargs) if type(result) is FakeTensor and result.size_ == () else None
-            )
-            if number is not None:
-                self._numbers[id(result)] = (result, number)
             return
         with torch._C.DisableTorchFunction(), below_python_dispatch():
             made = func(*known[0], **known[1])
@@ -227,33 +230,16 @@ class Recorder(TorchFunctionMode):
 
     def _forget_written(self, written: Any) -> None:
         """What is known of tensors after a write: who shares the written memory is not tracked."""
-        known = type(written) is not FakeTensor or written.constant is not None or id(written) in self._numbers
+        known = type(written) is not FakeTensor or written.constant is not None
         if known or written._is_view():
             self._forget_constants()
 
-    def _symbolic_number(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a 0-d tensor computed from sizes holds (`torch.div(x.size(0), 2, rounding_mode="trunc") + 1`)."""
-        if name == "full" and args[:1] == ((),) and kwargs.get("dtype") is torch.int64:
-            return args[1] if isinstance(args[1], torch.SymInt) else None
-        compute = _ARITHMETIC.get(name)
-        operands = [self._number(a) for a in args]
-        if compute is None or len(operands) != 2 or not all(isinstance(a, (int, torch.SymInt)) for a in operands):
-            return None
-        if name == "div" and kwargs.get("rounding_mode") not in ("trunc", "floor") or name != "div" and kwargs:
-            return None
-        if compute is operator.floordiv and not (operands[0] >= 0 and operands[1] > 0):
-            return None
-        return compute(*operands)
-
     def _number(self, value: Any) -> Any:
         """The integer that a 0-d tensor is known to hold; any other value as it is."""
-        known = _constant_of(value)
-        if known is None:
-            return self._numbers.get(id(value), (None, value))[1]
-        if known.dim() or known.is_floating_point() or known.is_complex() or known.dtype is torch.bool:
+        if type(value) is not FakeTensor or value.dtype_ is torch.bool:
             return value
-        with torch._C.DisableTorchFunction(), below_python_dispatch():
-            return int(known)
+        known = self.elements.number(value, ask=False)
+        return value if known is None else known
 
     def _size(self, value: Any) -> Any:
         """The integer that a 0-d tensor holds, which the graph reads where it is not known: C++ would read it unseen."""
@@ -267,7 +253,6 @@ class Recorder(TorchFunctionMode):
         return type(values)(self._with_numbers(v) if type(v) in (tuple, list) else self._size(v) for v in values)
 
     def _forget_constants(self) -> None:
-        self._numbers.clear()
         for fake in self._constants:
             fake.constant = None
         self._constants.clear()
@@ -468,18 +453,6 @@ _SIZED = _MAKE | frozenset(
     split chunk unfold pad""".split()
 )
 _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8))
-
-
-_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": operator.floordiv,  # asked for with a rounding mode
-    "floor_divide": operator.floordiv,
-    "__floordiv__": operator.floordiv,
-    "rsub": lambda a, b: b - a,
-    "__rsub__": lambda a, b: b - a,
-}
 
 
 def _may_write(func: Any, name: str, kwargs: dict[str, Any]) -> bool:

@@ -32,6 +32,10 @@ class SymbolNodes:
         """Note where unbacked symbols get their values."""
         self._bound.update({one.symbol: (node, one) for one in bindings})
 
+    def bound(self, symbol: Symbol) -> tuple[fx.Node, Binding] | None:
+        """Where an unbacked symbol gets its value."""
+        return self._bound.get(symbol)
+
     def knows(self, expr: Expr) -> bool:
         """Whether the graph can compute the expression by now."""
         env = self.inputs.shape_env

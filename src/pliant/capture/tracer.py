@@ -147,6 +147,7 @@ class Tracer:
         self.inputs.world = self.world
         self.world.bring_carried = lambda value, source: carried.bring_back(self, value, source)
         self.recorder = Recorder(self.graph, self.inputs, self.location)
+        self.shape_env.reveal = self.recorder.elements.behind
         self.frames: list[Frame] = []
         self.guarded_leaves: set[Source] = set()
         self.steps = 0
@@ -186,6 +187,7 @@ class Tracer:
         """
         self.active = False
         self.shape_env.origin_callback = None
+        self.shape_env.reveal = lambda symbol: None
         for node in self.graph.nodes:
             for value in tree_leaves(node.meta.get("val")):
                 if type(value) is FakeTensor:
@@ -194,6 +196,7 @@ class Tracer:
         self.revived.clear()
         self.standing.clear()
         self.results.clear()
+        self.recorder.elements.forget()
         self.broken_frames = self.current_exception = self.carrying = self.failure = None
         self.inputs.forget()
         self.world.forget()

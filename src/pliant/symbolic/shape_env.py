@@ -90,6 +90,8 @@ class ShapeEnv:
         self.specializations: list[Specialization] = []
         self.size_like: set[Symbol] = set()
         self.origin_callback: Callable[[], SourceLocation | None] | None = None
+        # What an unbacked symbol is in terms of the inputs: asked where a decision needs it.
+        self.reveal: Callable[[Symbol], Expr | None] = lambda symbol: None
         self.loans: dict[Number, Expr] = {}  # what stands for a symbolic number in C++ code
         self.lends = False  # whether a trace is on that calls `settle` at each operator
         self.lent: Expr | None = None  # see `lend`
@@ -102,6 +104,7 @@ class ShapeEnv:
         self._shadows: dict[Symbol, Symbol] = {}
         self._order: dict[Symbol, int] = {}  # of unbacked symbols
         self._asserts_taken = 0
+        self._revealing: set[Symbol] = set()
 
     # -- symbols ------------------------------------------------------------------------------------------------------
     def create_symbol(
@@ -305,13 +308,30 @@ class ShapeEnv:
                 return known
             if fallback is not None:
                 return fallback
-            raise self._data_dependent(e)
+            if not self._revealed(e):
+                raise self._data_dependent(e)
+            return self.evaluate(e, size_oblivious=size_oblivious)
         value, before = cast(Number, self.hint(e)), len(self.specializations)
         self._guard(_holds(e, value))
         known = len(self.specializations) > before or any(one.symbol is e for one in self.specializations)
         if e.kind is not bool and not known:  # a float, or an expression that leaves its symbols open
             self.specializations.append(Specialization(e, value, self._origin()))
         return value
+
+    def _revealed(self, e: Expr) -> bool:
+        """Whether every unbacked symbol of `e` is by now known in terms of the inputs."""
+        for symbol in sorted(self.unbacked_symbols(e), key=lambda one: self._order.get(one, -1)):
+            if symbol in self._revealing:  # what it is would depend on itself
+                return False
+            self._revealing.add(symbol)
+            try:
+                value = self.reveal(symbol)
+            finally:
+                self._revealing.remove(symbol)
+            if value is None:
+                return False
+            self.facts.learn(_holds(symbol, value.value) if isinstance(value, x.Constant) else symbol.eq(value))
+        return True
 
     def answer(self, e: Expr, size_only: bool = False) -> bool:
         """The truth of what an operator's code asks. What one unbacked number decides is assumed to be as it is for an

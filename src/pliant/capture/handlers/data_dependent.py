@@ -9,6 +9,7 @@ Holds:  a number read from a tensor is an unbacked symbol, whose value the graph
 from __future__ import annotations
 
 import builtins
+import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -64,7 +65,9 @@ def _tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if type(data) in SYMBOLIC_TYPES:
         return _scalar(t, data, kwargs)
     numbers = _numbers_in(t, data)
-    if not any(type(one) in SYMBOLIC_TYPES for one in numbers):
+    if not any(type(one) in _UNKNOWN for one in numbers) or any(
+        isinstance(one, FakeTensor) and one.size_ for one in numbers
+    ):
         return call_torch(t, torch.tensor, args, kwargs)
     return _stacked(t, data, {**kwargs, "dtype": kwargs.get("dtype") or _common_dtype(numbers)})
 
@@ -84,18 +87,25 @@ def _stacked(t: Tracer, data: Any, kwargs: Kwargs) -> Any:
 
 
 def _scalar(t: Tracer, number: Any, kwargs: Kwargs) -> Any:
+    if type(number) is FakeTensor:
+        return call_torch(t, torch.Tensor.to, (call_torch(t, torch.Tensor.detach, (number,), {}),), kwargs)
     dtype = kwargs.get("dtype") or _common_dtype([number])
     value = to_int(t, number) if type(number) is torch.SymBool else number
     return call_torch(t, torch.full, ((), value), {**kwargs, "dtype": dtype})
 
 
 def _common_dtype(numbers: list[Any]) -> torch.dtype:
+    of_tensors = [number.dtype_ for number in numbers if type(number) is FakeTensor]
+    if of_tensors:
+        rest = [number for number in numbers if type(number) is not FakeTensor]
+        return functools.reduce(torch.promote_types, of_tensors + ([_common_dtype(rest)] if rest else []))
     kinds = {_KINDS.get(type(number), float) for number in numbers}
     if not kinds <= {bool, int, float} or any(type(number) not in _KINDS for number in numbers):
         raise GraphBreak("data-dependent", "a tensor made of symbolic numbers and other things")
     return torch.get_default_dtype() if float in kinds else torch.int64 if int in kinds else torch.bool
 
 
+_UNKNOWN = SYMBOLIC_TYPES | {FakeTensor}
 _KINDS = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool, int: int, float: float, bool: bool}
 
 

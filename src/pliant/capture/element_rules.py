@@ -1,0 +1,414 @@
+"""How operators act on the elements of small tensors of integers: a row each; those that only move elements are run on
+their places.
+
+In:     a node of the torch-level graph and its arguments, tensors as `Grid`s.
+Out:    `Grid`s of its results. `Unknown` where only running the graph tells, or a row does not know this form of the call.
+Holds:  what a row has to decide is guarded.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils._pytree import tree_map
+
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
+from pliant.graph.fake_tensor import CONSTANT_NUMEL
+from pliant.symbolic.expr import Apply
+from pliant.symbolic.traverse import atoms
+
+_MANY = 6  # symbols in one expression
+_EXACT = 2**22  # quotients of smaller integers differ by more than the error of one in single precision
+BITS = {torch.int64: 63, torch.int32: 31, torch.int16: 15, torch.int8: 7, torch.bool: 1, torch.float32: 0}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """Elements of a tensor: each place holds an index into `numbers`."""
+
+    numbers: list[Any]
+    places: torch.Tensor
+
+    def flat(self) -> list[Any]:
+        return [self.numbers[i] for i in self.places.flatten().tolist()]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ratio:
+    """An element of a tensor of floats that is a quotient of integers: `over` is positive."""
+
+    number: Any
+    over: Any
+
+    def __add__(self, other: Any) -> Ratio:
+        other = _ratio_of(other)
+        return Ratio(self.number * other.over + other.number * self.over, self.over * other.over)
+
+    def __mul__(self, other: Any) -> Ratio:
+        other = _ratio_of(other)
+        return Ratio(self.number * other.number, self.over * other.over)
+
+    def __neg__(self) -> Ratio:
+        return Ratio(-self.number, self.over)
+
+    def __sub__(self, other: Any) -> Ratio:
+        return self.__add__(-other)
+
+    def __rsub__(self, other: Any) -> Ratio:
+        return Ratio(other * self.over - self.number, self.over)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+
+class Unknown(Exception):
+    """Only running the graph tells."""
+
+
+def grid(numbers: list[Any], sizes: tuple[int, ...]) -> Grid:
+    return Grid(numbers, torch.arange(len(numbers)).view(sizes))
+
+
+def _asgrid(value: Any) -> Grid:
+    return value if type(value) is Grid else grid([value], ())
+
+
+def as_tensor_of(value: Any, dtype: torch.dtype) -> Grid:
+    """The elements as a tensor of this type holds them."""
+    if type(value) is not Grid:
+        raise Unknown
+    bits = BITS[dtype]
+    make: Callable[[Any], Any] = (
+        _truth if bits == 1 else _quotient_of_whole if bits == 0 else functools.partial(_whole, bits=bits)
+    )
+    numbers = [make(n) for n in value.numbers]
+    return Grid(numbers, value.places)
+
+
+def _same_number(number: Any) -> Any:
+    return number
+
+
+def _truth(number: Any) -> Any:
+    return _TRUTH.get(type(number), lambda n: n != 0)(number)
+
+
+def _quotient_of_whole(number: Any) -> Any:
+    """What single precision holds as it is, or close enough that rounding it to an integer gives the same."""
+    made = _ratio_of(number)
+    if not (made.number > -_EXACT and made.number < _EXACT and made.over < _EXACT):
+        raise Unknown
+    return made
+
+
+def _ratio_of(number: Any) -> Ratio:
+    made: Ratio = _RATIO.get(type(number), lambda n: Ratio(_whole(n), 1))(number)
+    return made
+
+
+def _simple(number: Any) -> Any:
+    """The number; a constant where it depends on many others, of which little can be proved in time."""
+    return concrete(number) if len(_free(number)) > _MANY else number
+
+
+def _free(number: Any) -> frozenset[Any]:
+    """The symbols that a number depends on."""
+    node = getattr(number, "node", None)
+    return frozenset() if node is None else node.expr.free
+
+
+def _cut_off(number: Ratio) -> Any:
+    if not number.number >= 0:
+        raise Unknown
+    return number.number // number.over
+
+
+def _refused(number: Any) -> Any:
+    raise Unknown
+
+
+def _whole(number: Any, bits: int = 63) -> Any:
+    made = _WHOLE.get(type(number), _simple)(number)
+    if bits < 63 and not (made >= -(2**bits) and made < 2**bits):  # it would wrap
+        raise Unknown
+    return made
+
+
+_INTEGER = {Ratio: _refused, float: _refused, torch.SymFloat: _refused}
+_TRUTH = {bool: _same_number, torch.SymBool: _same_number}
+_RATIO = {Ratio: _same_number}
+# Truths are guarded: sums of them are hard to reason about.
+_WHOLE: dict[type, Callable[[Any], Any]] = {
+    Ratio: _cut_off,
+    float: _refused,
+    torch.SymFloat: _refused,
+    torch.SymBool: lambda n: int(concrete(n)),
+    bool: int,
+}
+
+
+# ---- operators that only move elements
+def _moved(node: fx.Node, *args: Any, **kwargs: Any) -> Any:
+    """The operator, run on the places of elements."""
+    numbers: list[Any] = []
+    function = getattr(torch.Tensor, node.target) if isinstance(node.target, str) else node.target
+    return _grids(function(*_places(args, numbers), **_places(kwargs, numbers)), numbers)
+
+
+def by_type(rows: dict[type, Callable[[Any], Any]], value: Any) -> Any:
+    """A structure of arguments, its parts of these types changed; slices are structures."""
+    whole = {slice: lambda s: slice(*(by_type(rows, one) for one in (s.start, s.stop, s.step))), **rows}
+    return tree_map(lambda one: whole.get(type(one), _same_number)(one), value)
+
+
+def _places(value: Any, numbers: list[Any]) -> Any:
+    def place(given: Grid) -> torch.Tensor:
+        numbers.extend(given.numbers)
+        return given.places + (len(numbers) - len(given.numbers))
+
+    return by_type({Grid: place, **dict.fromkeys(SYMBOLIC_TYPES, concrete)}, value)
+
+
+def _grids(value: Any, numbers: list[Any]) -> Any:
+    return Grid(numbers, value) if isinstance(value, torch.Tensor) else tuple(Grid(numbers, one) for one in value)
+
+
+def _item_of(node: fx.Node, value: Grid, index: Any) -> Any:
+    """Which elements a mask takes is guarded."""
+    if type(index) is Grid and _is_mask(node):
+        mask = torch.tensor([bool(concrete(_truth(n))) for n in index.flat()])
+        return Grid(value.numbers, value.places[mask.view(index.places.shape)])
+    if any(type(one) is Grid for one in (index if isinstance(index, tuple) else (index,))):
+        raise Unknown
+    return _moved(node, value, index)
+
+
+def _is_mask(node: fx.Node) -> bool:
+    index = node.args[1]
+    return isinstance(index, fx.Node) and getattr(index.meta["val"], "dtype_", None) is torch.bool
+
+
+def _attribute(node: fx.Node, value: Grid, name: str) -> Grid:
+    if name not in ("T", "mT", "data"):
+        raise Unknown
+    return Grid(value.numbers, getattr(value.places, name))
+
+
+def _padded(node: fx.Node, given: Grid, pad: Any, mode: str = "constant", value: Any = None) -> Grid:
+    numbers = [*given.numbers, value or 0]
+    if mode != "constant":
+        raise Unknown
+    return Grid(numbers, torch.nn.functional.pad(given.places, _places(pad, []), value=len(numbers) - 1))
+
+
+def _repeated(node: fx.Node, value: Grid, repeats: Any, dim: Any = None, *, output_size: Any = None) -> Grid:
+    counts = torch.tensor([int(concrete(n)) for n in _asgrid(repeats).flat()])
+    return Grid(value.numbers, torch.repeat_interleave(value.places, counts, dim))
+
+
+def _same(node: fx.Node, value: Grid, *args: Any, **kwargs: Any) -> Grid:
+    return value
+
+
+# ---- operators that compute
+def _each(function: Callable[..., Any]) -> Callable[..., Grid]:
+    """An operator on elements at the same place."""
+
+    def rule(node: fx.Node, *args: Any) -> Grid:
+        grids = [_asgrid(arg) for arg in args]
+        places = torch.broadcast_tensors(*[grid.places for grid in grids])  # type: ignore[no-untyped-call]
+        columns = [Grid(g.numbers, p).flat() for g, p in zip(grids, places, strict=True)]
+        return grid([function(*row) for row in zip(*columns, strict=True)], tuple(places[0].shape))
+
+    return rule
+
+
+def _truths(function: Callable[..., Any]) -> Callable[..., Grid]:
+    """An operator on truths, each of which is guarded; of integers, `&` and its like are bitwise."""
+
+    def rule(node: fx.Node, *args: Any) -> Grid:
+        if node.meta["val"].dtype_ is not torch.bool:
+            raise Unknown
+        return _each(lambda *row: function(*[bool(concrete(_truth(n))) for n in row]))(node, *args)
+
+    return rule
+
+
+def _larger(a: Any, b: Any) -> Any:
+    return a if a >= b else b
+
+
+def _smaller(a: Any, b: Any) -> Any:
+    return a if a <= b else b
+
+
+def _clamped(node: fx.Node, value: Grid, min: Any = None, max: Any = None) -> Grid:
+    for bound, function in ((min, _larger), (max, _smaller)):
+        value = value if bound is None else _each(function)(node, value, bound)
+    return value
+
+
+def _divided(node: fx.Node, left: Any, right: Any, *, rounding_mode: str | None = None) -> Grid:
+    if rounding_mode == "trunc" and not all(n >= 0 for one in (left, right) for n in _asgrid(one).flat()):
+        raise Unknown
+    return _ratio(node, left, right) if rounding_mode is None else _quotient(node, left, right)
+
+
+def _positive(number: Any) -> Any:
+    if not _INTEGER.get(type(number), _same_number)(number) > 0:
+        raise Unknown
+    return number
+
+
+def _floor(left: Any, right: Any) -> Any:
+    return _linear(_INTEGER.get(type(left), _same_number)(left)) // _positive(right)
+
+
+def _linear(number: Any) -> Any:
+    """The number; a constant where it is a sum of quotients: little can be proved in time of quotients of these."""
+    if len(_free(number)) < 2:
+        return number
+    return concrete(number) if any(isinstance(one, Apply) for one in atoms(number.node.expr)) else number
+
+
+def _rounded(function: Callable[[Any, Any], Any]) -> Callable[..., Grid]:
+    """`ceil` and its like: also of quotients."""
+    rows: dict[type, Callable[[Any], Any]] = {Ratio: lambda n: Ratio(function(n.number, n.over), 1)}
+    return _each(lambda n: rows.get(type(n), _same_number)(n))
+
+
+def _along(combine: Callable[[list[Any]], list[Any]], keeps: bool = False) -> Callable[..., Grid]:
+    """An operator on all elements along a dimension, or on all; `keeps`: it leaves as many."""
+
+    def rule(node: fx.Node, value: Grid, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Grid:
+        rank = value.places.dim()
+        dims = range(rank) if dim is None else dim if isinstance(dim, (tuple, list)) else (dim,)
+        last = tuple(range(-len(dims), 0))
+        places = value.places.movedim(tuple(dims), last) if rank else value.places[None]
+        kept = places.shape[: places.dim() - max(len(dims), 1)]
+        rows = [combine([value.numbers[i] for i in row]) for row in places.reshape(math.prod(kept), -1).tolist()]
+        made = grid(list(itertools.chain(*rows)), places.shape if keeps else (*kept, *(1 for _ in last)))
+        if (keeps or keepdim) and rank:
+            return Grid(made.numbers, made.places.movedim(last, tuple(dims)))
+        return Grid(made.numbers, made.places.reshape(kept))
+
+    return rule
+
+
+def _folded(function: Callable[[Any, Any], Any], first: Any = None) -> Callable[[list[Any]], list[Any]]:
+    def combine(numbers: Iterable[Any]) -> list[Any]:
+        whole = [_whole(n) for n in numbers]
+        return [functools.reduce(function, whole if first is None else [first, *whole])]
+
+    return combine
+
+
+def _all_of(numbers: Iterable[Any]) -> list[Any]:
+    return [functools.reduce(operator.and_, map(_truth, numbers), True)]
+
+
+def _any_of(numbers: Iterable[Any]) -> list[Any]:
+    return [functools.reduce(operator.or_, map(_truth, numbers), False)]
+
+
+def _sums(numbers: Iterable[Any]) -> list[Any]:
+    return list(itertools.accumulate(map(_whole, numbers)))
+
+
+def _full(node: fx.Node, sizes: Any, value: Any, **kwargs: Any) -> Grid:
+    """Also where the value is a number that varies."""
+    sizes = tuple(concrete(size) for size in sizes)
+    if type(value) not in (int, bool, *SYMBOLIC_TYPES):
+        raise Unknown
+    return Grid([value], torch.zeros(sizes, dtype=torch.int64))
+
+
+def _counted(node: fx.Node, *args: Any, **kwargs: Any) -> Grid:
+    """`arange`: of numbers that are constants by now."""
+    made = torch.arange(*map(_only, args))
+    if made.is_floating_point() or made.numel() > CONSTANT_NUMEL:
+        raise Unknown
+    return grid(made.tolist(), tuple(made.shape))
+
+
+def _only(value: Any) -> Any:
+    return concrete(value.flat()[0] if type(value) is Grid else value)
+
+
+def _distinct(
+    node: fx.Node, value: Grid, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
+) -> Grid:
+    """`unique_consecutive`: which elements are equal is guarded."""
+    if return_inverse or return_counts or dim is not None:
+        raise Unknown
+    kept = [group for group, _ in itertools.groupby(map(concrete, value.flat()))]
+    return grid(kept, (len(kept),))
+
+
+_quotient = _each(_floor)
+_ratio = _each(lambda a, b: _ratio_of(a) * Ratio(1, _positive(b)))
+
+_MOVES = """view reshape unsqueeze squeeze select permute transpose t flatten unflatten expand cat concat stack unbind split
+chunk narrow repeat tile flip roll movedim swapaxes broadcast_to""".split()
+_SAME = "clone contiguous detach to long int bool type cpu alias".split()
+RULES: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(_MOVES, _moved),
+    **dict.fromkeys(_SAME, _same),
+    "getitem": _item_of,
+    "__getitem__": _item_of,
+    "getattr": _attribute,
+    "pad": _padded,
+    "repeat_interleave": _repeated,
+    "full": _full,
+    "arange": _counted,
+    "unique_consecutive": _distinct,
+    "ceil": _rounded(lambda a, b: -(-_linear(a) // b)),
+    "floor": _rounded(lambda a, b: _linear(a) // b),
+    "add": _each(operator.add),
+    "sub": _each(operator.sub),
+    "rsub": _each(lambda a, b: b - a),
+    "__rsub__": _each(lambda a, b: b - a),
+    "mul": _each(operator.mul),
+    "neg": _each(operator.neg),
+    "div": _divided,
+    "floor_divide": _quotient,
+    "__floordiv__": _quotient,
+    "remainder": _each(lambda a, b: a - _floor(a, b) * b),
+    "maximum": _each(_larger),
+    "minimum": _each(_smaller),
+    "eq": _each(operator.eq),
+    "__eq__": _each(operator.eq),
+    "__and__": _truths(operator.and_),
+    "__or__": _truths(operator.or_),
+    "__invert__": _truths(lambda a: not a),
+    "logical_and": _truths(operator.and_),
+    "logical_or": _truths(operator.or_),
+    "logical_not": _truths(lambda a: not a),
+    "clamp": _clamped,
+    "ne": _each(operator.ne),
+    "lt": _each(operator.lt),
+    "le": _each(operator.le),
+    "gt": _each(operator.gt),
+    "ge": _each(operator.ge),
+    "sum": _along(_folded(operator.add, 0)),
+    "prod": _along(_folded(operator.mul, 1)),
+    "max": _along(_folded(_larger)),
+    "min": _along(_folded(_smaller)),
+    "amax": _along(_folded(_larger)),
+    "amin": _along(_folded(_smaller)),
+    "all": _along(_all_of),
+    "any": _along(_any_of),
+    "cumsum": _along(_sums, keeps=True),
+}
+# Operators whose result is as long as the sum of an argument's elements.
+SUMMED: dict[str, Callable[[fx.Node], Any]] = {
+    "repeat_interleave": lambda node: node.args[1] if len(node.args) > 1 else node.kwargs.get("repeats"),
+}

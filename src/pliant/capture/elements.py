@@ -1,0 +1,162 @@
+"""What the elements of small tensors of integers are, where inputs, sizes and constants tell them.
+
+In:     a fake tensor, whose node says how the graph computes it.
+Out:    `Elements.number`, `Elements.flat`: its elements as numbers, constant or symbolic, as if the caller had passed
+        them; `Elements.behind`: what an unbacked symbol is that the graph read from such a tensor. None where only
+        running the graph tells.
+Holds:  nothing is asked, and no guard added, before the program needs a number to go on: until then the elements are
+        data. Tensors that were written are data.
+Reads on: `element_rules.py` (how operators act on elements).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from pliant.capture.element_rules import BITS, RULES, SUMMED, Grid, Unknown, as_tensor_of, by_type, grid
+from pliant.capture.value_kinds import concrete
+from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor
+from pliant.symbolic.expr import Expr, Symbol
+from pliant.torch_adapter import below_python_dispatch
+
+if TYPE_CHECKING:
+    from pliant.capture.inputs import Inputs
+    from pliant.capture.symbol_nodes import SymbolNodes
+
+_LONGEST = 256  # calls between an input and what is asked for
+
+
+class Elements:
+    """The elements of tensors of one capture, worked out where they are asked for."""
+
+    def __init__(self, inputs: Inputs, symbols: SymbolNodes) -> None:
+        self.inputs = inputs
+        self.symbols = symbols
+        self._found: dict[int, tuple[FakeTensor, Grid]] = {}
+
+    def forget(self) -> None:
+        self._found.clear()
+
+    def number(self, fake: Any, ask: bool = True) -> Any:
+        """The only element; None if it is not known. `ask`: elements of inputs, too, which adds guards."""
+        single = type(fake) is FakeTensor and all(type(size) is int and size == 1 for size in fake.size_)
+        found = self.flat(fake, ask) if single else None
+        return None if found is None else found[0]
+
+    def flat(self, fake: FakeTensor, ask: bool = True) -> list[Any] | None:
+        """All elements in order."""
+        with torch._C.DisableTorchFunction(), below_python_dispatch():
+            try:
+                return self._of(fake).flat() if self._is_known(fake, ask, {}) else None
+            except Unknown:
+                return None
+
+    def behind(self, symbol: Symbol) -> Expr | None:
+        """What an unbacked symbol is, if it is an element, or a size that elements tell."""
+        bound = self.symbols.bound(symbol)
+        if bound is None:
+            return None
+        node: Any = bound[0]
+        place = bound[1]
+        item, dim = place.item, place.dim
+        value: Any
+        if node.target == "size":
+            node, dim = node.args
+        summed = SUMMED.get(_name(node))
+        if dim is None:
+            value = self.number(node.args[0].meta["val"]) if node.target == "item" else None
+            value = bool(concrete(value)) if type(value) is torch.SymBool else value
+        elif summed is not None:
+            read = summed(node)
+            numbers = self.flat(read.meta["val"]) if isinstance(read, fx.Node) else None
+            value = None if numbers is None else functools.reduce(operator.add, numbers, 0)
+        else:
+            result = node.meta["val"] if item is None else node.meta["val"][item]
+            value = self._found[id(result)][1].places.shape[dim] if self.flat(result) is not None else None
+        return None if value is None else self.inputs.shape_env.expr_of(value)
+
+    # ---- before guards: whether it can be told
+    def _is_known(self, fake: FakeTensor, ask: bool, seen: dict[int, bool]) -> bool:
+        if id(fake) not in seen:
+            seen[id(fake)] = len(seen) < _LONGEST and self._may_be_known(fake, ask, seen)
+        return seen[id(fake)]
+
+    def _may_be_known(self, fake: FakeTensor, ask: bool, seen: dict[int, bool]) -> bool:
+        if fake.dtype_ not in BITS or fake.device_.type != "cpu" or self._is_written(fake):
+            return False
+        if id(fake) in self._found or fake.constant is not None:
+            return True
+        node = fake.node
+        if node is None or not self._is_small(fake):
+            return False
+        if node.op == "placeholder":
+            return ask and self.inputs.has_elements(fake)
+        if node.op not in ("call_method", "call_function"):
+            return False
+        return self._is_computed(node, lambda one: self._is_known(one, ask, seen))
+
+    def _is_computed(self, node: fx.Node, is_known: Callable[[FakeTensor], bool]) -> bool:
+        if _name(node) not in RULES:
+            return False
+        for one in node.all_input_nodes:
+            value = one.meta.get("val")
+            if isinstance(value, (tuple, list)):  # of an operator with several results
+                if not self._is_computed(one, is_known):
+                    return False
+            elif not (is_known(value) if type(value) is FakeTensor else type(value) in (int, bool, torch.SymInt)):
+                return False
+        return True
+
+    def _is_small(self, fake: FakeTensor) -> bool:
+        env = self.inputs.shape_env
+        sizes = [env.hint(env.expr_of(size)) for size in fake.size_]
+        return math.prod([1 if size is None else int(size) for size in sizes]) <= CONSTANT_NUMEL
+
+    def _is_written(self, fake: FakeTensor) -> bool:
+        return self.inputs.mode.writes > 0 if fake.is_inference() else fake._version > 0
+
+    # ---- the elements
+    def _of(self, fake: FakeTensor) -> Grid:
+        known = self._found.get(id(fake))
+        if known is None:
+            known = self._found[id(fake)] = fake, self._worked_out(fake)
+        return known[1]
+
+    def _worked_out(self, fake: FakeTensor) -> Grid:
+        if fake.constant is not None:
+            return grid(fake.constant.flatten().tolist(), tuple(fake.constant.shape))
+        node = fake.node
+        if node is not None and node.op != "placeholder":
+            return as_tensor_of(self._result(node), fake.dtype_)
+        sizes = tuple(concrete(size) for size in fake.size_)
+        numbers = self.inputs.elements(fake)
+        if numbers is None:
+            raise Unknown
+        return grid(numbers, sizes)
+
+    def _result(self, node: Any) -> Any:
+        if _name(node) == "getitem" and isinstance(node.args[0].meta["val"], (tuple, list)):
+            return self._result(node.args[0])[node.args[1]]
+        args, kwargs = by_type({fx.Node: self._argument}, (tuple(node.args), dict(node.kwargs)))
+        rule = RULES[_name(node)]
+        try:
+            given = inspect.signature(rule).bind(node, *args, **kwargs)
+        except TypeError:  # a form of the call that the row does not know
+            raise Unknown from None
+        return rule(*given.args, **given.kwargs)
+
+    def _argument(self, node: fx.Node) -> Any:
+        value = node.meta["val"]
+        return self._of(value) if type(value) is FakeTensor else value
+
+
+def _name(node: fx.Node) -> str:
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
