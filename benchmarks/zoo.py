@@ -1,7 +1,8 @@
 """Every model that the installed libraries can build, small, in eager and compiled: `python -m benchmarks.zoo`.
 
 In:     `--only NAME ...` (a name, or a part of one), `--library hf timm`, `--mode inference|training`, `--shard i/n`,
-        `--timeout` seconds a model and mode. `--out FILE` takes a JSON line for each model and mode as it is known;
+        `--timeout` seconds a model and mode, `--for` seconds in all: what is left is run by the same command again.
+        `--out FILE` takes a JSON line for each model and mode as it is known;
         rows that it holds are not run again (`--again` lists what to repeat: `failed`, `broken`, `slow`, `wrong`).
         `--show FILE ...` prints the summary of such files and runs nothing; `--list` prints the names.
 Out:    for each row whether outputs, gradients and state equal eager's at three sizes (float64 decides where they
@@ -263,14 +264,19 @@ STATES: dict[str, Callable[[Row], bool]] = {
 }
 
 
-def read(files: Iterable[str]) -> dict[tuple[str, str], Row]:
+def key(row: Row) -> tuple[str, str, str]:
+    """What a row is of: rows of other backends are other rows."""
+    return row["name"], row["mode"], row.get("backend", "pliant")
+
+
+def read(files: Iterable[str]) -> dict[tuple[str, str, str], Row]:
     """The rows of these files, the last of each."""
-    rows: dict[tuple[str, str], Row] = {}
+    rows: dict[tuple[str, str, str], Row] = {}
     for file in files:
         with contextlib.suppress(FileNotFoundError), open(file) as lines:
             for line in lines:
                 row = json.loads(line)
-                rows[row["name"], row["mode"]] = row
+                rows[key(row)] = row
     return rows
 
 
@@ -321,6 +327,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--backend", default="pliant", help="`eager` tests capture alone, several times as fast")
     parser.add_argument("--shard", default="0/1", help="i/n: each n-th name from the i-th")
     parser.add_argument("--timeout", type=float, default=150.0)
+    parser.add_argument("--for", dest="seconds", type=float, default=float("inf"), help="seconds after which no row starts")
     parser.add_argument("--out", help="a file of JSON lines")
     parser.add_argument("--again", nargs="*", default=[], choices=list(STATES))
     parser.add_argument("--show", nargs="*")
@@ -351,19 +358,25 @@ def main() -> None:
     if options.list:
         print("\n".join(chosen(options)))
         return
-    rows = []
+    rows, left, end = [], 0, time.monotonic() + options.seconds
     for name in chosen(options):
         for mode in options.mode:
-            known = done.get((name, mode))
+            row: Row = {"name": name, "mode": mode, "backend": options.backend}
+            known = done.get(key(row))
             if known is not None and not any(STATES[s](known) for s in options.again):
                 continue
-            row = {"name": name, "mode": mode, **in_child(name, mode, options.backend, options.timeout)}
+            if time.monotonic() > end:
+                left += 1
+                continue
+            row |= in_child(name, mode, options.backend, options.timeout)
             rows.append(row)
             print(f"{name:40} {mode:10} {told(row)}", flush=True)
             if options.out:
                 with open(options.out, "a") as file:
                     file.write(json.dumps(row) + "\n")
     print("\n".join(summary(rows)))
+    if left:
+        print(f"{left} rows are left: the same command goes on")
 
 
 def told(row: Row) -> str:
