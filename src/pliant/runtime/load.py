@@ -5,7 +5,9 @@ Out:    builtin functions (METH_FASTCALL) that take tensors and integers; called
         `prepare()`: builds what the libraries of all graphs share, and tells it where torch's functions are.
 Holds:  an entry reads a tensor's address in memory (`tensor_address`) or through torch's DLPack exchange table, or,
         where torch has none, gets `data_ptr()` integers from the wrapper (`takes_tensors` says which);
-        libraries stay loaded as long as the process, so a function never outlives its code.
+        libraries stay loaded as long as the process, so a function never outlives its code: another thread, or a
+        backward that is still to come, may be inside of it, graphs share libraries of one text, and a thread of
+        OpenMP may not have left it. A kernel is some 14 KiB, mapped from a file.
 """
 
 from __future__ import annotations
