@@ -24,6 +24,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("codegen",),
     ("cache",),
     ("runtime",),
+    ("entries",),
     ("export", "distributed", "report", "debug"),
     ("compiler",),
     ("backends",),

@@ -419,3 +419,9 @@ def reduction_name(reduction: Any) -> str:
 def coalesces() -> bool:
     """Whether calls of `torch.distributed` are put together, to be made at the end of a block (no public form)."""
     return bool(torch.distributed.distributed_c10d._world.pg_coalesce_state)
+
+
+def python_kernels_of_aten() -> list[str]:
+    """Kernels that programs registered in Python for PyTorch's own operators, other than shape functions."""
+    names = (name.split("/") for name in torch.library._impls)
+    return sorted("/".join(n) for n in names if n[0] == "aten" and n[-1] not in ("Meta", "CUDA", "MPS", "XPU"))

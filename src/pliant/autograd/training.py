@@ -30,6 +30,7 @@ from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, GraphInput, Runnable
 from pliant.graph.interpret import eager
 from pliant.graph.passes.purity import memory_root
+from pliant.graph.remade import remade
 from pliant.interruptions import pass_on
 from pliant.torch_adapter import any_autocast, no_autocast
 
@@ -39,9 +40,14 @@ Call = Callable[[list[Any]], tuple[Any, ...]]
 Builder = Callable[[CapturedGraph, AtenCompiler], Call]
 
 
+def runnable(compiled: Runnable) -> Runnable:
+    """What to call of a compiled graph: its function, which is one call less."""
+    return outside_autocast(getattr(compiled, "call", compiled))
+
+
+@remade
 def outside_autocast(run: Runnable) -> Runnable:
     """Casts are in the graph already: `torch.autocast` around the call, or around the backward, must not cast again."""
-    run = getattr(run, "call", run)  # the function of a compiled graph: one call less
 
     def call(inputs: list[Any]) -> list[Any]:
         if not any_autocast():
@@ -63,6 +69,12 @@ def without_counting(run: Runnable, plan: OutputPlan, inputs: list[GraphInput]) 
     written = [write for write in plan.writes if write.in_graph]
     if all(write.counted and not _follows_version(inputs[write.input].example) for write in written):
         return run
+    return uncounted(run)
+
+
+@remade
+def uncounted(run: Runnable) -> Runnable:
+    """`run`, its writes of inputs not counted in their versions."""
 
     def call(inputs: list[Any]) -> list[Any]:
         with torch_adapter.uncounted_writes():
@@ -116,11 +128,11 @@ class Backwards:
         before = torch_adapter.Beginning()
         try:
             with GcPause():
-                return outside_autocast(self.compile_aten(graph))
+                return runnable(self.compile_aten(graph))
         except Exception as error:  # the fallback border: a gradient computed slowly is better than none
             pass_on(error)
             events.record("fallback", name=graph.name, why=f"{type(error).__name__}: {error}")
-            return outside_autocast(eager(graph))
+            return runnable(eager(graph))
         finally:
             before.restore()
 

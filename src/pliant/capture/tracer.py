@@ -146,6 +146,7 @@ class Tracer:
         self.world.bring_carried = lambda value, source: carried.bring_back(self, value, source)
         self.recorder = Recorder(self.graph, self.inputs, self.location)
         self.frames: list[Frame] = []
+        self.codes: dict[int, types.CodeType] = {}  # by id: what was interpreted
         self.guarded_leaves: set[Source] = set()
         self.steps = 0
         self.stops = stops
@@ -200,6 +201,7 @@ class Tracer:
 
     def enter(self, frame: Frame) -> None:
         self.frames.append(frame)
+        self.codes[id(frame.code)] = frame.code
         if frame.ip == 0 and events.wants("bytecode"):
             text = dis.Bytecode(frame.code).dis().rstrip()
             events.record("bytecode", name=frame.name, text=f"{frame.name}\n{text}")

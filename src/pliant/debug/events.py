@@ -64,6 +64,7 @@ KINDS: dict[str, Kind] = {
     "output_code": Kind("output_code", "{text}"),
     "build": Kind("build", "built {name} in {seconds} s"),
     "cache": Kind("cache", "{what} {name}: {why}"),
+    "entry": Kind("cache", "{name} is {what}: {why}"),
     "stage": Kind("stages", "{path} {seconds} s"),
 }
 
@@ -105,6 +106,7 @@ class _Totals:
     fallback_reasons: Counter[str] = field(default_factory=Counter)
     recompile_reasons: Counter[str] = field(default_factory=Counter)
     cache: Counter[str] = field(default_factory=Counter)
+    entries: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
 
@@ -130,6 +132,7 @@ _REASONS = {
     "recompile_limit": ("fallback_reasons", "why"),
     "recompile": ("recompile_reasons", "why"),
     "cache": ("cache", "what"),
+    "entry": ("entries", "what"),
 }
 
 
@@ -290,6 +293,7 @@ def stats() -> dict[str, object]:
             "fallback_reasons": dict(t.fallback_reasons),
             "externs": kinds["extern"],
             "cache": dict(t.cache),
+            "entries": dict(t.entries),
             "seconds": {name: round(s, 6) for name, s in t.seconds.items()},
             "calls": dict(t.calls),
         }

@@ -8,17 +8,28 @@ Holds:  it runs below autograd: the caller turns recording off. Stages are timed
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pliant import config
 from pliant.codegen.native import NativeCode, write_native, write_rows
+from pliant.codegen.prelude import vector_math
 from pliant.codegen.profiled import range_names
-from pliant.codegen.wrapper import compile_wrapper, listed_inputs, runs_of, write_row_wrapper, write_wrapper
+from pliant.codegen.wrapper import (
+    WrapperCode,
+    compile_wrapper,
+    listed_inputs,
+    runs_of,
+    write_row_wrapper,
+    write_wrapper,
+)
 from pliant.debug import events
 from pliant.errors import NoKernels
+from pliant.graph.remade import noted
 from pliant.ir.loops import Buffer, Extern, LoopProgram
-from pliant.runtime.build import build
-from pliant.runtime.load import load, reads_lists, takes_tensors
+from pliant.runtime.build import build, built
+from pliant.runtime.load import NativeEntry, load, reads_lists, takes_tensors
 from pliant.schedule.kernel import Kernel, forget_loads
 from pliant.schedule.schedule import schedule, schedule_text
 
@@ -69,14 +80,41 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
         wrapper = write_wrapper(program, planned, native.entries, listed, takes_tensors=takes_tensors())
     if events.wants("output_code"):
         events.record("output_code", name=program.name, text="\n".join([*native.texts, wrapper.source]))
+    names, library = dict(wrapper.names), None
     with events.stage("build", graph=program.name):
         if native.entries:
             path = build(native.texts, options.build)
-            functions = load(path, [entry.name for entry in native.entries], threaded=options.build.openmp)
-            wrapper.names.update({entry.name: f for entry, f in zip(native.entries, functions, strict=True)})
+            library = Library(path.parent.name, [entry.name for entry in native.entries], options.build.openmp)
+            wrapper.names.update(library.functions(path))
     forget_loads()
-    call = compile_wrapper(wrapper, program.name, range_names(program.name, native.entries, runs))
+    ranges = range_names(program.name, native.entries, runs)
+    call = compile_wrapper(wrapper, program.name, ranges)
+    noted(call, wrapper_of, program.name, wrapper.source, names, ranges, library)
     return CompiledGraph(program.name, call, native, wrapper.source)
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Built code: its place in the store, the names of its entries."""
+
+    digest: str
+    entries: list[str]
+    threaded: bool
+
+    def functions(self, path: Path) -> dict[str, NativeEntry]:
+        """Its entries, loaded; first what it may take functions from, as when its text was written."""
+        vector_math()
+        found = load(path, self.entries, threaded=self.threaded)
+        return dict(zip(self.entries, found, strict=True))
+
+
+def wrapper_of(
+    name: str, source: str, names: dict[str, Any], ranges: dict[str, str], library: Library | None
+) -> Callable[[list[Any]], list[Any]]:
+    """The function of a wrapper's text with the library as the store has it; `names` are without its entries. NoKernels
+    if the store has it no more."""
+    entries = library.functions(built(library.digest)) if library is not None else {}
+    return compile_wrapper(WrapperCode(source, {**names, **entries}), name, ranges)
 
 
 def compile_row_program(
