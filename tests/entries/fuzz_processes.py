@@ -189,7 +189,7 @@ def choices(rng: random.Random) -> dict[str, str]:
     """A value for each slot and setting: mostly the first."""
     table = {**SLOTS, **SETTINGS}
     chosen = {name: rng.choice(values) if rng.random() < 0.15 else values[0] for name, values in table.items()}
-    return {**chosen, "target": rng.choice(SETTINGS["target"])}
+    return {**chosen, "target": rng.choice(SETTINGS["target"]), "grad": rng.choice(("on", "off"))}
 
 
 def mutated(rng: random.Random, chosen: dict[str, str]) -> dict[str, str]:

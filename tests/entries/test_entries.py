@@ -35,7 +35,6 @@ def kept(fn, *args, **kwargs):
     pliant.compile(fn)(*args, **kwargs)
     written()
     assert pliant.stats()["entries"].get("kept"), [e.line for e in events.events("entry")]
-    pliant.stats()
     events.reset()
 
 
@@ -123,6 +122,101 @@ def test_an_entry_that_was_found_explains_why_it_does_not_serve():
     assert "0.25" in reason
 
 
+# ---- training
+
+
+def gradients(run, model, x):
+    """Of everything that requires them; and gradients of gradients."""
+    x = x.detach().requires_grad_()
+    model.zero_grad()
+    y = run(x)
+    y.pow(2).sum().backward()
+    first = [x.grad, *(p.grad for p in model.parameters())]
+    (once,) = torch.autograd.grad(run(x).pow(3).sum(), x, create_graph=True)
+    return [y, *first, *torch.autograd.grad(once.sum(), [x, *model.parameters()], allow_unused=True)]
+
+
+def test_a_backward_is_found():
+    model = programs.Model()
+    compiled = pliant.compile(model)
+    torch.testing.assert_close(gradients(compiled, model, X), gradients(model, model, X))
+    written()
+    assert pliant.stats()["entries"]["kept"] == 2  # without and with the backward
+    events.reset()
+    model = programs.Model()
+    torch.testing.assert_close(gradients(pliant.compile(model), model, X), gradients(model, model, X))
+    assert not events.events("capture")
+    assert {e.fields["reason"] for e in events.events("fallback")} == {"kept-entry"}  # gradients of gradients
+
+
+def test_a_backward_that_nobody_asked_for_is_compiled_by_who_does():
+    pliant.compile(programs.Model())(X.clone().requires_grad_())
+    written()
+    events.reset()
+    model = programs.Model()
+    compiled = pliant.compile(model)
+    for _ in range(3):
+        torch.testing.assert_close(gradients(compiled, model, X), gradients(model, model, X))
+    assert [e.fields["reason"] for e in events.events("fallback")] == ["kept-entry"]
+    assert len(events.events("capture")) == 1
+    written()
+    events.reset()
+    torch.testing.assert_close(gradients(pliant.compile(model), model, X), gradients(model, model, X))
+    assert not events.events("capture")
+
+
+def test_the_backward_of_symbolic_sizes_is_found():
+    model = programs.Model()
+    compiled = pliant.compile(model, dynamic=True)
+    gradients(compiled, model, torch.randn(6, 4))
+    written()
+    events.reset()
+    again = pliant.compile(model, dynamic=True)
+    for rows in (3, 5, 7):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(gradients(again, model, x), gradients(model, model, x))
+    assert not events.events("capture")
+
+
+@pytest.mark.parametrize("given", [[(0, 1)], [(0, 1), (1,)], [(0,), (0, 1), (1,)]])
+def test_some_gradients_alone_are_those_of_eager(given):
+    def two(x, y):
+        return x.sin() * y, (x * 2).exp()
+
+    def some(run, asked):
+        x, y = X.clone().requires_grad_(), X.clone().requires_grad_()
+        results = run(x, y)
+        torch.autograd.backward([results[k].sum() for k in asked])
+        return x.grad, y.grad
+
+    first = pliant.compile(two)
+    for asked in given:
+        some(first, asked)
+    written()
+    events.reset()
+    again = pliant.compile(two)
+    for asked in ((0, 1), (0,), (1,)):
+        torch.testing.assert_close(some(again, asked), some(two, asked))
+    assert not events.events("capture"), [e.line for e in events.events("entry")]
+
+
+def test_a_backward_for_some_of_the_results_is_found():
+    def loss_and_more(x):
+        y = x.sin()
+        return y.sum(), y * 2
+
+    def loss_alone(run):
+        x = X.clone().requires_grad_()
+        run(x)[0].backward()
+        return x.grad
+
+    torch.testing.assert_close(loss_alone(pliant.compile(loss_and_more)), X.cos())
+    written()
+    events.reset()
+    torch.testing.assert_close(loss_alone(pliant.compile(loss_and_more)), X.cos())
+    assert not events.events("capture") and not events.events("fallback")
+
+
 # ---- changes
 
 
@@ -138,36 +232,35 @@ def _hooked(model):
 
 
 CHANGES = {
-    "a global number": lambda patch, model: patch.setattr(programs, "SCALE", 3.0),
-    "an item": lambda patch, model: patch.setitem(programs.TABLE, "a", -0.0),
-    "a function": lambda patch, model: patch.setattr(programs, "inner", lambda x: x),
-    "code": lambda patch, model: patch.setattr(programs.inner, "__code__", (lambda x, factor: x - factor).__code__),
-    "a default": lambda patch, model: patch.setattr(programs.inner, "__defaults__", (4.0,)),
-    "a closure": lambda patch, model: patch.setattr(programs, "closure", programs.make(4.0)),
-    "a cell": lambda patch, model: patch.setattr(programs.closure.__closure__[0], "cell_contents", 5.0),
-    "a function in C": lambda patch, model: patch.setattr(torch, "relu", torch.sigmoid),
-    "a class attribute": lambda patch, model: patch.setattr(programs.Part, "limit", 0.1),
-    "a method": lambda patch, model: patch.setattr(programs.Part, "shifted", staticmethod(lambda x: x - 1)),
-    "a property": lambda patch, model: patch.setattr(programs.Part, "slope", property(lambda self: 7.0)),
-    "a method of PyTorch's": lambda patch, model: patch.setattr(torch.nn.Linear, "forward", _other_forward),
-    "a hyperparameter": lambda patch, model: patch.setattr(model.parts[0].settings, "alpha", 0.5),
-    "a member": lambda patch, model: patch.setattr(model.parts[0].settings, "kind", programs.Kind.NARROW),
-    "what a member is": lambda patch, model: patch.setattr(programs.Kind.WIDE, "_value_", "narrow"),
-    "eps": lambda patch, model: patch.setattr(model.parts[0].norm, "eps", 0.5),
-    "a partial's keyword": lambda patch, model: patch.setitem(programs.partial.keywords, "alpha", 5),
+    "a global number": ("scaled", lambda patch, model: patch.setattr(programs, "SCALE", 3.0)),
+    "an item": ("scaled", lambda patch, model: patch.setitem(programs.TABLE, "a", -0.0)),
+    "a function": ("scaled", lambda patch, model: patch.setattr(programs, "inner", lambda x: x)),
+    "code": ("scaled", lambda patch, model: patch.setattr(programs.inner, "__code__", (lambda x, factor: x - factor).__code__)),
+    "a default": ("scaled", lambda patch, model: patch.setattr(programs.inner, "__defaults__", (4.0,))),
+    "a closure": ("through_others", lambda patch, model: patch.setattr(programs, "closure", programs.make(4.0))),
+    "a cell": ("through_others", lambda patch, model: patch.setattr(programs.closure.__closure__[0], "cell_contents", 5.0)),
+    "a function in C": ("scaled", lambda patch, model: patch.setattr(torch, "relu", torch.sigmoid)),
+    "a class attribute": ("Model", lambda patch, model: patch.setattr(programs.Part, "limit", 0.1)),
+    "a method": ("Model", lambda patch, model: patch.setattr(programs.Part, "shifted", staticmethod(lambda x: x - 1))),
+    "a property": ("Model", lambda patch, model: patch.setattr(programs.Part, "slope", property(lambda self: 7.0))),
+    "a method of PyTorch's": ("Model", lambda patch, model: patch.setattr(torch.nn.Linear, "forward", _other_forward)),
+    "a hyperparameter": ("Model", lambda patch, model: patch.setattr(model.parts[0].settings, "alpha", 0.5)),
+    "a member": ("Model", lambda patch, model: patch.setattr(model.parts[0].settings, "kind", programs.Kind.NARROW)),
+    "what a member is": ("Model", lambda patch, model: patch.setattr(programs.Kind.WIDE, "_value_", "narrow")),
+    "eps": ("Model", lambda patch, model: patch.setattr(model.parts[0].norm, "eps", 0.5)),
+    "a partial's keyword": ("through_others", lambda patch, model: patch.setitem(programs.partial.keywords, "alpha", 5)),
 }
 
 
 @pytest.mark.parametrize("name", CHANGES)
 @torch.no_grad()
 def test_a_change_is_noticed(name, monkeypatch):
-    model = programs.Model()
-    kept(programs.scaled, X)
-    kept(programs.through_others, X)
-    kept(model, X)
-    CHANGES[name](monkeypatch, model)
-    all_found = [found(target, X) for target in (programs.scaled, programs.through_others, model)]
-    assert not all(all_found)
+    which, change = CHANGES[name]
+    target = getattr(programs, which)
+    target = target() if isinstance(target, type) else target
+    kept(target, X)
+    change(monkeypatch, target)
+    assert not found(target, X)
 
 
 SETTINGS = {

@@ -77,9 +77,9 @@ def _made_of(output: Output) -> int | None:
     return source.output if isinstance(source, SameAs) else None
 
 
-def inner_views(plan: OutputPlan) -> dict[int, _Get]:
+def inner_views(inner: dict[int, ViewOf]) -> dict[int, _Get]:
     """How to make the results that are views."""
-    return {position: _inner_view(view) for position, view in plan.inner.items()}
+    return {position: _inner_view(view) for position, view in inner.items()}
 
 
 def _inner_view(view: ViewOf) -> _Get:

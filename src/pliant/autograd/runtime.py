@@ -93,7 +93,7 @@ def _build_whole(captured: CapturedGraph, joint: JointGraph, compile_aten: AtenC
     made = MadeOutputs.of(joint.plan)
     if parts.backward is None:
         return _inference(captured, joint, run, made)
-    return training(captured, joint, parts, run, OutputMaker(made), compile_aten, build)
+    return training(captured, joint, parts, run, made, compile_aten, build)
 
 
 def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler) -> Call:

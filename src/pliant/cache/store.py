@@ -202,6 +202,11 @@ class Store:
         self._grow(len(content))
         return True
 
+    def remove(self, key: Key) -> None:
+        """Take an entry away, if it is there."""
+        if self._may_write(key) and self._folder(key).exists():
+            self._remove(self._folder(key))
+
     def _move_into_place(self, scratch: Path, folder: Path) -> None:
         try:
             scratch.rename(folder)

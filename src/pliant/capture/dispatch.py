@@ -242,6 +242,12 @@ class Dispatcher:
                 self.entries = (entry, *(e for e in self.entries if e is not entry))
         self.refresh()
 
+    def drop(self, entry: Entry) -> None:
+        """Forget one entry."""
+        with self._lock:
+            self.entries = tuple(e for e in self.entries if e is not entry)
+        self.refresh()
+
     def refresh(self) -> None:
         """Take the fast path to the first entry, or none while eager is forced."""
         first = self.entries[:1]

@@ -1,7 +1,7 @@
 """One entry as data.
 
 In:     an entry of a dispatcher, and what is called.
-Out:    `written(root, entry)`: JSON; `made(json, ...)`: the entry in another process, for its own objects.
+Out:    `written(root, entry, ...)`: JSON; `made(json, ...)`: the entry in another process, for its own objects.
 Holds:  every object that the entry refers to was found and has the content that was written down before the entry is
         made; its own check then runs on each call. Guards are read from their tables when they are first needed.
 """
@@ -20,11 +20,11 @@ import torch
 from pliant.capture.dispatch import Dispatcher
 from pliant.capture.entry import Entry, EntryForm
 from pliant.debug import events
-from pliant.entries import programs
 from pliant.entries.constants import Json
 from pliant.entries.content import NotKept
 from pliant.entries.facts import FactReader, FactWriter
 from pliant.entries.objects import NotFound, version_of
+from pliant.entries.programs import ProgramReader, ProgramWriter
 from pliant.guards.codegen import Step
 from pliant.guards.generated import define_entry
 from pliant.guards.kinds import Guard
@@ -38,7 +38,7 @@ _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _PROCESS_BOUND = frozenset(map(id, (hash, id, os.getpid, os.getppid, time.time, time.perf_counter, time.monotonic)))
 
 
-def written(root: Any, entry: Entry) -> Json:
+def written(root: Any, entry: Entry, programs: ProgramWriter) -> Json:
     """The entry as JSON. NotKept."""
     found = entry.form
     if found is None or entry.end != "return" or entry.later:
@@ -137,7 +137,14 @@ def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 # ---- in another process
-def made(data: Any, dispatcher: Dispatcher, root: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Entry:
+def made(
+    data: Any,
+    programs: ProgramReader,
+    dispatcher: Dispatcher,
+    root: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Entry:
     """The entry for this process' objects. NotFound."""
     for package, version in data["packages"].items():
         if version_of(package) != version:

@@ -7,7 +7,9 @@ Holds:  what cannot be kept, or found, ends as an event with the reason; never a
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import itertools
 import json
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +26,7 @@ from pliant.entries import form
 from pliant.entries.content import NotKept
 from pliant.entries.environment import key_of
 from pliant.entries.objects import NotFound
+from pliant.entries.programs import ProgramReader, ProgramWriter
 from pliant.errors import PliantError
 from pliant.interruptions import pass_on
 
@@ -44,10 +47,13 @@ class Keeper:
         """What writes the entry, once it has served the call: its guards then hold for what is written down here."""
         if not _wanted() or not isinstance(dispatcher.root, CallableRoot):
             return None
+        programs = ProgramWriter()
         try:
             with events.stage("keep"):
                 key = key_of(dispatcher.compilation, dispatcher.root.fn, args, kwargs)
-                text = json.dumps(form.written(dispatcher.root.fn, entry), separators=(",", ":")).encode()
+                data = form.written(dispatcher.root.fn, entry, programs)
+                programs.fill()
+                text = _text(data)
         except NotKept as refused:
             events.record("entry", what="not kept", name=dispatcher.name, why=str(refused), reason=refused.kind)
             return None
@@ -58,9 +64,7 @@ class Keeper:
             if config.get().general.strict:
                 raise
             return None
-        made = Key(key.parts, hashlib.sha256(text).hexdigest())
-        self._seen.setdefault(dispatcher, {})[made.digest] = None
-        return lambda: _write_beside(made, text, dispatcher.name)
+        return _Keeping(key, data, text, programs, dispatcher.name, self._seen.setdefault(dispatcher, {})).start
 
     # ---- finding
     def find(
@@ -75,22 +79,24 @@ class Keeper:
             events.record("entry", what="not found", name=dispatcher.name, why=str(refused), reason=refused.kind)
             return
         seen = self._seen.setdefault(dispatcher, {})
-        for digest, text in open_store(_STORE).all(key, _SUFFIX):
+        for digest, text in itertools.islice(open_store(_STORE).all(key, _SUFFIX), _MOST):
             if digest not in seen:
-                seen[digest] = self._made(dispatcher, text, args, kwargs)
+                seen[digest] = self._made(dispatcher, digest, text, args, kwargs)
             found = seen[digest]
             if found is not None and found not in dispatcher.entries:
                 yield found
-            if len(seen) >= _MOST:
-                return
 
     def _made(
-        self, dispatcher: Dispatcher, text: bytes, args: Sequence[Any], kwargs: Mapping[str, Any]
+        self, dispatcher: Dispatcher, digest: str, text: bytes, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Entry | None:
         assert isinstance(dispatcher.root, CallableRoot)
+        programs = ProgramReader()
         try:
             with events.stage("find"):
-                return form.made(json.loads(text), dispatcher, dispatcher.root.fn, args, kwargs)
+                entry = form.made(json.loads(text), programs, dispatcher, dispatcher.root.fn, args, kwargs)
+            for backwards in programs.backwards:
+                backwards.lost = functools.partial(self._lost, weakref.ref(dispatcher), digest, entry)
+            return entry
         except (NotFound, PliantError) as refused:
             pass_on(refused)
             events.record("entry", what="not found", name=dispatcher.name, why=str(refused), reason="other-object")
@@ -103,19 +109,74 @@ class Keeper:
         return None
 
 
+    def _lost(self, dispatcher: weakref.ref[Dispatcher], digest: str, entry: Entry) -> None:
+        """The process that made the entry never asked for gradients: this call's come operator by operator, and the next
+        call compiles."""
+        why = "its backward was not compiled when it was kept"
+        events.record("fallback", name=entry.name, why=why, reason="kept-entry")
+        found = dispatcher()
+        if found is not None:
+            self._seen.setdefault(found, {})[digest] = None
+            found.drop(entry)
+
+
+class _Keeping:
+    """Writes an entry, and again whenever one more of its backwards is compiled: in place of the one before."""
+
+    def __init__(
+        self, key: Key, data: Any, text: bytes, programs: ProgramWriter, name: str, seen: dict[str, Entry | None]
+    ) -> None:
+        self.key, self.data, self.text, self.programs, self.name, self.seen = key, data, text, programs, name, seen
+        self.last: Key | None = None
+
+    def start(self) -> None:
+        for backwards, _ in self.programs.backwards:
+            backwards.when_compiled = self._more
+        self._write()
+
+    def _more(self) -> None:
+        try:
+            self.programs.fill()
+        except NotKept as refused:
+            events.record("entry", what="not kept", name=self.name, why=str(refused), reason=refused.kind)
+            return
+        self.text = _text(self.data)
+        self._write()
+
+    def _write(self) -> None:
+        made = _key_with(self.key, self.text)
+        self.seen[made.digest] = None
+        _write_beside(made, self.text, self.name, instead_of=self.last)
+        self.last = made
+
+
+def _text(data: Any) -> bytes:
+    return json.dumps(data, separators=(",", ":")).encode()
+
+
+def _key_with(key: Key, text: bytes) -> Key:
+    """The key of this entry among those of the key."""
+    return Key(key.parts, hashlib.sha256(text).hexdigest())
+
+
+_writing = background.lock()
+
+
 def _wanted() -> bool:
     options = config.get().cache
     return options.cache and options.keep_entries
 
 
-def _write_beside(key: Key, text: bytes, name: str) -> None:
+def _write_beside(key: Key, text: bytes, name: str, instead_of: Key | None = None) -> None:
     """On a thread: the call does not wait for the disk."""
     options = config.get()
 
     def write() -> None:
-        with config.use(options):
+        with _writing, config.use(options):
             try:
                 open_store(_STORE).put(key, text, _SUFFIX)
+                if instead_of not in (None, key):
+                    open_store(_STORE).remove(instead_of)
                 events.record("entry", what="kept", name=name, why=f"{len(text)} bytes", reason="")
             except OSError as error:
                 pass_on(error)
