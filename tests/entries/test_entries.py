@@ -397,3 +397,9 @@ def test_what_is_kept_can_be_shown(capsys):
     assert main(["show", "nothing"]) == 0
     assert "def entry" not in capsys.readouterr().out
     assert main([]) == 2
+
+
+@torch.no_grad()
+def test_what_explains_compiles_afresh():
+    kept(programs.scaled, X)
+    assert pliant.explain(programs.scaled)(X).graphs

@@ -76,9 +76,15 @@ _BY_TYPE = frozenset((dict, list, set, collections.deque, collections.OrderedDic
 
 
 # ---- functions and code
+def module_of(namespace: dict[str, Any]) -> str | None:
+    """The name of the loaded module that this is the namespace of."""
+    said = (namespace.get("__name__"), getattr(namespace.get("__spec__"), "name", None))
+    return next((n for n in said if isinstance(n, str) and vars(sys.modules.get(n, object)) is namespace), None)
+
+
 def _function(function: types.FunctionType, depth: int) -> Content:
-    name = function.__globals__.get("__name__")
-    if vars(sys.modules.get(str(name), object)) is not function.__globals__:
+    name = module_of(function.__globals__)
+    if name is None:
         raise NotKept("no-name", f"the namespace of {function.__qualname__} is no module's")
     return [
         function.__module__,

@@ -35,7 +35,9 @@ from pliant.guards.watch import Watch
 _GRAPH, _EAGER = "graph", "eager"  # names of the text that stand for what the entry makes itself
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # Functions of which no guard tells the answer, and that answer otherwise in another process.
-_PROCESS_BOUND = frozenset(map(id, (hash, id, os.getpid, os.getppid, time.time, time.perf_counter, time.monotonic)))
+_PROCESS_BOUND = frozenset(
+    map(id, (hash, id, os.getpid, os.getppid, os.cpu_count, os.getcwd, os.uname, time.time, time.perf_counter, time.monotonic))
+)
 
 
 def written(root: Any, entry: Entry, programs: ProgramWriter) -> Json:

@@ -22,7 +22,7 @@ import torch
 
 from pliant.entries import constants
 from pliant.entries.constants import Json
-from pliant.entries.content import NotKept, digest
+from pliant.entries.content import NotKept, digest, module_of
 from pliant.guards.codegen import READ_ERRORS, lookup
 from pliant.guards.kinds import MISSING, Guard, Kind
 from pliant.guards.sources import Source, value_of
@@ -87,6 +87,8 @@ _IN_CLASSES = (
     types.GetSetDescriptorType,
     types.MemberDescriptorType,
 )
+# Classes of the interpreter's own objects, which say that they are builtins.
+_OF_TYPES = {value: name for name, value in vars(types).items() if isinstance(value, type)}
 _WITH_NAMES = (types.FunctionType, types.BuiltinFunctionType, type)
 
 
@@ -98,6 +100,8 @@ def _said_paths(obj: Any) -> Iterable[tuple[Any, list[str]]]:
         return
     for known in (obj.__qualname__, obj.__name__):
         yield obj.__module__ or "builtins", known.split(".")
+    if isinstance(obj, type) and obj in _OF_TYPES:
+        yield types.__name__, [_OF_TYPES[obj]]
     if isinstance(obj, types.BuiltinFunctionType) and isinstance(obj.__self__, types.ModuleType):
         yield obj.__self__.__name__, [obj.__name__]
 
@@ -105,10 +109,6 @@ def _said_paths(obj: Any) -> Iterable[tuple[Any, list[str]]]:
 def _member(cls: type, name: str) -> Any:
     """The member of an enumeration, or None."""
     return cls.__dict__.get("_member_map_", {}).get(name)
-
-
-def _is_namespace(obj: Any) -> bool:
-    return type(obj) is dict and vars(sys.modules.get(str(obj.get("__name__")), object)) is obj
 
 
 class Namer:
@@ -183,9 +183,9 @@ class Namer:
         if isinstance(obj, types.ModuleType) and sys.modules.get(obj.__name__) is obj:
             self._note_package(obj.__name__)
             return ["in", obj.__name__, [], ""]
-        if _is_namespace(obj):
-            self._note_package(obj["__name__"])
-            return ["namespace", obj["__name__"]]
+        if type(obj) is dict and (module := module_of(obj)) is not None:
+            self._note_package(module)
+            return ["namespace", module]
         found = path_of(obj)
         if found is not None:
             self._note_package(found[0])
