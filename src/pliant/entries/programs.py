@@ -91,7 +91,8 @@ class ProgramWriter:
                 return ["at", value.__name__, []]
         if (found := path_of(value)) is not None:
             return ["at", *found]
-        raise NotKept("no-form", f"{type(value).__module__}.{type(value).__qualname__} in what runs the graph")
+        what = value.__qualname__ if isinstance(value, types.FunctionType) else type(value).__qualname__
+        raise NotKept("no-form", f"{what} in what runs the graph")
 
     def _backward(self, backwards: training.Backwards) -> Json:
         row: list[Json] = ["backward"]
