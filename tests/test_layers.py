@@ -25,6 +25,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("codegen",),
     ("cache",),
     ("runtime",),
+    ("entries",),
     ("export", "distributed", "report", "debug"),
     ("compiler",),
     ("backends",),

@@ -28,7 +28,7 @@ from pliant.capture.compiled_function import (
     forwarding_object,
     shares_all,
 )
-from pliant.capture.dispatch import Compilation, Dispatcher, is_capturing
+from pliant.capture.dispatch import Compilation, Dispatcher, Keeper, is_capturing
 from pliant.capture.dynamic_policy import MARKS, DimMark
 from pliant.capture.markers import original_of
 from pliant.capture.resume_function import resume_function
@@ -151,8 +151,16 @@ def _compilation(
         dynamic=dynamic,
         overrides=config.overrides_of(mode, known),
         guard_filter=guard_filter,
+        keeper=_keeper() if guard_filter is None and backend in (None, "pliant") else None,
         recipe=recipe,
     )
+
+
+@functools.cache
+def _keeper() -> Keeper:
+    from pliant.entries.keeper import Keeper as OnDisk
+
+    return OnDisk()
 
 
 def _check_flag(name: str, value: object, types_: tuple[type, ...], what: str) -> None:

@@ -51,6 +51,7 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
     """From a captured graph to code that runs it."""
     from pliant.autograd.repeated import build_repeated
     from pliant.autograd.runtime import build
+    from pliant.codegen.wrapper import telling_by_lines
     from pliant.runtime.compile_graph import interpret_loops
 
     match config.get().debug.stop_after:
@@ -65,7 +66,7 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
         return eager(captured)
     compile_bodies(captured.module, _compiled_body)
     run = build_repeated(captured, _kernels_or_operators, _kernels_for_rows)
-    return _telling_by_lines(run) if captured.written_inputs() else run
+    return telling_by_lines(run) if captured.written_inputs() else run
 
 
 def _kernels_or_operators(graph: AtenGraph) -> Runnable:
@@ -190,21 +191,6 @@ def _telling_by_versions(written: list[int], run: GraphCallable) -> GraphCallabl
 def _version(tensor: Any) -> object:
     """How often it was written; of inference tensors that is not known."""
     return object() if tensor.is_inference() else tensor._version
-
-
-def _telling_by_lines(run: GraphCallable) -> GraphCallable:
-    """`run`, whose errors say whether inputs were written before: the line of the wrapper that raised tells."""
-    from pliant.codegen.wrapper import has_written
-
-    def told(inputs: list[Any]) -> Sequence[Any]:
-        try:
-            return run(inputs)
-        except Exception as error:
-            if has_written(error):
-                setattr(error, WROTE, True)
-            raise
-
-    return told
 
 
 def _build_watch(text: str) -> ctypes.PyDLL | None:

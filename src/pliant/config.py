@@ -141,6 +141,9 @@ class Cache:
     """cache."""
 
     cache: bool = option(True, "keep built code on disk", env=("PLIANT_CACHE",), code=False)
+    keep_entries: bool = option(
+        False, "keep whole compiled functions on disk, for the next process", env=("PLIANT_KEEP_ENTRIES",), code=False
+    )
     cache_dir: str = option("~/.cache/pliant", "where", env=("PLIANT_CACHE_DIR",), code=False)
     cache_bytes: int = option(
         2 << 30, "size bound; least recently used entries go first", env=("PLIANT_CACHE_BYTES",), code=False, least=0

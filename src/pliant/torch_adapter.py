@@ -438,3 +438,9 @@ def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -
         targets[0].copy_(sources[0])
     elif targets:
         torch._foreach_copy_(list(targets), list(sources))
+
+
+def python_kernels_of_aten() -> list[str]:
+    """Kernels that programs registered in Python for PyTorch's own operators, other than shape functions."""
+    names = (name.split("/") for name in torch.library._impls)
+    return sorted("/".join(n) for n in names if n[0] == "aten" and n[-1] not in ("Meta", "CUDA", "MPS", "XPU"))

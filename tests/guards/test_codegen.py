@@ -273,15 +273,15 @@ EXPLAINED = [
 def test_explanation(kind, expected, value, text):
     writer = GuardWriter(Names())
     writer.add(Guard(V, kind, expected))
-    failure = explain_miss(Replay(writer.steps, writer.names), (value,), {})
+    failure = explain_miss(Replay(writer.steps, writer.names.values), (value,), {})
     assert failure is not None and failure.text == text
 
 
 def test_explanation_of_what_is_gone():
     writer = GuardWriter(Names())
     writer.add(Guard(ItemSource(V, "key"), Kind.EQUALS, 1))
-    assert explain_miss(Replay(writer.steps, writer.names), ({"key": 1},), {}) is None
-    assert "is not there any more" in explain_miss(Replay(writer.steps, writer.names), ({},), {}).text
+    assert explain_miss(Replay(writer.steps, writer.names.values), ({"key": 1},), {}) is None
+    assert "is not there any more" in explain_miss(Replay(writer.steps, writer.names.values), ({},), {}).text
 
 
 def test_miss_prints_as_itself():

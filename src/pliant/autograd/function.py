@@ -11,16 +11,18 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 
 from pliant import torch_adapter
+from pliant.autograd.aliasing import ViewOf
 from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.joint import JointGraph, tangent_strides
 from pliant.autograd.kept_inputs import HALVES, KeptInputs, given_again, version
 from pliant.autograd.outputs import inner_views
-from pliant.autograd.partition.split import Partition
+from pliant.autograd.partition.split import Partition, Saved
 from pliant.graph.contracts import Runnable
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.torch_adapter import without_base
@@ -30,35 +32,72 @@ _WRITTEN = "one of the variables needed for gradient computation has been modifi
 Layout = tuple[Any, ...]  # size, strides, dtype, device
 
 
+@dataclass(frozen=True, slots=True)
+class HalvesFacts:
+    """What autograd's function of a program needs to know, as plain values. Positions count inputs or forward outputs.
+
+    `results`, `numbers`, `inputs`: how many. `saved`...`tangents`: as in `Partition`. `inner`: as in `OutputPlan`.
+    `plain`: results that are tensors and have no gradient. `layouts`: of the tangents, or how to tell them from the result.
+    `reached`: of each of `wanted` the tangents, as bits. `reads`: of each saved tensor the tangents that it is combined
+    with. `tensors`: the inputs that are tensors.
+    """
+
+    results: int
+    numbers: int
+    inputs: int
+    saved: list[Saved]
+    wanted: list[int]
+    tangents: list[int]
+    constants: list[torch.Tensor]
+    inner: dict[int, ViewOf]
+    plain: list[int]
+    layouts: list[Layout | str]
+    reached: list[int]
+    reads: list[int]
+    sharing: list[int]
+    affine: bool
+    tensors: list[int]
+    kept: KeptInputs
+
+    @classmethod
+    def of(cls, joint: JointGraph, parts: Partition, reads: list[int]) -> HalvesFacts:
+        results, differentiable = joint.plan.results, set(parts.tangents)
+        return cls(
+            results=parts.n_results,
+            numbers=len(parts.symbols),
+            inputs=len(joint.captured.inputs),
+            saved=parts.saved,
+            wanted=parts.wanted,
+            tangents=parts.tangents,
+            constants=joint.constants,
+            inner=joint.plan.inner,
+            plain=[i for i, v in enumerate(results) if i not in differentiable and isinstance(v, torch.Tensor)],
+            layouts=[_layout_of_tangent(results[i]) for i in parts.tangents],
+            reached=[joint.reached_by[i] for i in parts.wanted],
+            reads=reads[len(parts.symbols) :],
+            sharing=joint.sharing,
+            affine=joint.affine,
+            tensors=[i for i, one in enumerate(joint.captured.inputs) if isinstance(one.fake, torch.Tensor)],
+            kept=KeptInputs.of(joint, parts),
+        )
+
+
 class Halves:
     """Forward and backward of a program, as autograd calls them. `ctx` is the record of one call.
 
     `backwards` gives the compiled backward, which may not exist before it is asked for.
     """
 
-    def __init__(
-        self,
-        joint: JointGraph,
-        parts: Partition,
-        run: Runnable,
-        backwards: Backwards,
-        kept: KeptInputs,
-        again: GradientProgram,
-    ) -> None:
-        self.run, self.backwards, self.kept, self.again = run, backwards, kept, again
-        self.n_results, self.n_numbers = parts.n_results, len(parts.symbols)
-        self.n_inputs = len(joint.captured.inputs)
-        self.saved, self.wanted, self.tangents = parts.saved, parts.wanted, parts.tangents
-        self.constants, self.inner = joint.constants, inner_views(joint.plan)
-        differentiable, results = set(parts.tangents), joint.plan.results
-        self.plain = [i for i, v in enumerate(results) if i not in differentiable and isinstance(v, torch.Tensor)]
-        self.layouts = [_layout_of_tangent(results[i]) for i in parts.tangents]
-        self.reached = [joint.reached_by[i] for i in parts.wanted]
-        tensors = [i for i, one in enumerate(joint.captured.inputs) if isinstance(one.fake, torch.Tensor)]
-        self.all = (1 << len(parts.tangents)) - 1
-        self.sharing, self.affine = joint.sharing, joint.affine
-        self.reads = backwards.reads[self.n_numbers :]
-        self.ordinal = {position: number for number, position in enumerate(tensors)}
+    def __init__(self, facts: HalvesFacts, run: Runnable, backwards: Backwards, again: GradientProgram) -> None:
+        self.run, self.backwards, self.kept, self.again = run, backwards, facts.kept, again
+        self.n_results, self.n_numbers, self.n_inputs = facts.results, facts.numbers, facts.inputs
+        self.saved, self.wanted, self.tangents = facts.saved, facts.wanted, facts.tangents
+        self.constants, self.inner, self.plain = facts.constants, inner_views(facts.inner), facts.plain
+        self.layouts = [_LAYOUTS[one] if isinstance(one, str) else one for one in facts.layouts]
+        self.reached, self.reads = facts.reached, facts.reads
+        self.all = (1 << len(facts.tangents)) - 1
+        self.sharing, self.affine = facts.sharing, facts.affine
+        self.ordinal = {position: number for number, position in enumerate(facts.tensors)}
 
     def forward(self, ctx: Any, before: list[Any] | None, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         ctx.random_state = torch.get_rng_state() if self.kept.random else None
@@ -96,12 +135,14 @@ class Halves:
         observer = "a torch dispatch mode" if torch_adapter.count_dispatch_modes() else ""
         observer = observer or "a transform" * any(map(torch_adapter.is_transformed, given))
         missing = 0 if observer and not self.affine else self.all & ~asked
-        again = torch.is_grad_enabled() or (bool(missing) and bool(observer))
+        by_operator = bool(missing) or not self.backwards.has_graph
+        again = torch.is_grad_enabled() or (by_operator and bool(observer))
         run = None if again else self.backwards.get(missing, observer)
         if run is None and not again:
             again = self.affine
             if not again:  # tangents that cannot be left out are zeros
                 missing, run = 0, self.backwards.get()
+                again = run is None
         tangents = [
             None if missing >> n & 1 else _laid_out(given[position], layout)
             for n, (position, layout) in enumerate(zip(self.tangents, ctx.layouts))
@@ -229,7 +270,7 @@ def _with_views(results: tuple[Any, ...], views: dict[int, Any], inputs: tuple[A
 class Backwards(Protocol):
     """What `training.Backwards` is."""
 
-    reads: list[int]
+    has_graph: bool  # whether it can run operator by operator
 
     def get(self, missing: int = 0, observer: str = "") -> Runnable | None: ...
 
@@ -299,12 +340,12 @@ def _check_versions(watched: Any, asked: int) -> None:
             )
 
 
-def _layout_of_tangent(result: FakeTensor) -> Layout | Callable[[torch.Tensor], Layout]:
+def _layout_of_tangent(result: FakeTensor) -> Layout | str:
     """The layout of a result's gradient, or, where symbols occur in it, how to tell it from the result."""
     strides = tangent_strides(result)
     if all(type(number) is int for number in (*result.size_, *strides)):
         return result.size_, strides, result.dtype_, result.device_
-    return _layout if strides is result.stride_ else _layout_of_clone
+    return "as the result" if strides is result.stride_ else "as a clone"
 
 
 def _layout(tensor: torch.Tensor) -> Layout:
@@ -313,6 +354,9 @@ def _layout(tensor: torch.Tensor) -> Layout:
 
 def _layout_of_clone(tensor: torch.Tensor) -> Layout:
     return tensor.shape, torch.empty_like(tensor, device="meta").stride(), tensor.dtype, tensor.device
+
+
+_LAYOUTS: dict[str, Callable[[torch.Tensor], Layout]] = {"as the result": _layout, "as a clone": _layout_of_clone}
 
 
 def _laid_out(tangent: torch.Tensor | None, layout: Layout) -> torch.Tensor:

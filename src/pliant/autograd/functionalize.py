@@ -450,7 +450,18 @@ def _cudnn_batch_norm(mode: FunctionalMode, func: Any, args: Sequence[Any], kwar
 
 def _cudnn_batch_norm_backward(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     x, grad, weight, _, _, mean, inverse_deviation, eps, _ = args
-    given = (grad, x, weight, None, None, mean, inverse_deviation, True, eps, [True, weight is not None, weight is not None])
+    given = (
+        grad,
+        x,
+        weight,
+        None,
+        None,
+        mean,
+        inverse_deviation,
+        True,
+        eps,
+        [True, weight is not None, weight is not None],
+    )
     return _batch_norm_backward(mode, _aten.native_batch_norm_backward.default, given, kwargs)
 
 

@@ -40,12 +40,30 @@ class GradientProgram:
     Variants are kept by everything that the trace depends on: sizes, and what of the tangents has a history.
     """
 
-    def __init__(self, captured: CapturedGraph, roots: list[Root], written: frozenset[int], build: Build) -> None:
-        inputs = [dataclasses.replace(one, example=None) for one in captured.inputs]  # free the first call's tensors
-        self.captured = dataclasses.replace(captured, inputs=inputs)
+    def __init__(
+        self,
+        name: str,
+        module: Any,
+        count: int,
+        roots: list[Root],
+        written: list[int],
+        build: Callable[[Callable[..., Any], list[Any], int], Program] | None,
+    ) -> None:
+        """`module.forward` is the program, of `count` inputs. `build`: compiles the gradient, where its graph is known."""
+        self.name, self.module, self.count = name, module, count
         self.roots, self.written, self.build = roots, written, build
         self.variants: dict[Any, Program] = {}
         self.lock = background.lock()
+
+    @classmethod
+    def of(cls, captured: CapturedGraph, roots: list[Root], written: list[int], build: Build) -> GradientProgram:
+        inputs = [dataclasses.replace(one, example=None) for one in captured.inputs]  # free the first call's tensors
+        captured = dataclasses.replace(captured, inputs=inputs)
+
+        def compiled(program: Callable[..., Any], values: list[Any], needed: int) -> Program:
+            return build(_as_captured(program, captured, values, needed))
+
+        return cls(captured.name, captured.module, len(inputs), roots, written, compiled)
 
     def __call__(self, inputs: list[Any], tangents: list[Any], needed: tuple[int, ...]) -> tuple[Any, ...]:
         values = [*inputs, *tangents]
@@ -66,17 +84,20 @@ class GradientProgram:
             return self._program(needed, tangents, create_graph=False)(*inputs, *tangents)
 
     def _variant(self, values: list[Any], needed: tuple[int, ...]) -> Program:
-        program = self._program(needed, values[len(self.captured.inputs) :])
-        if len(self.variants) >= _VARIANTS:
+        program = self._program(needed, values[self.count :])
+        if self.build is None:
+            why = "the graph of the program is not kept on disk"
+            events.record("fallback", name=f"{self.name}_gradient", why=why, reason="kept-entry")
+        if len(self.variants) >= _VARIANTS or self.build is None:
             return lambda values: program(*values)
         before = torch_adapter.Beginning()
         try:
             with GcPause(), torch.enable_grad():
-                compiled = self.build(_as_captured(program, self.captured, values, len(needed)))
+                compiled = self.build(program, values, len(needed))
         except Exception as error:  # the fallback border, as for the first gradient
             pass_on(error)
             why = f"{type(error).__name__}: {error}"
-            events.record("fallback", name=f"{self.captured.name}_gradient", why=why)
+            events.record("fallback", name=f"{self.name}_gradient", why=why)
             return lambda values: program(*values)
         finally:
             before.restore()
@@ -87,7 +108,7 @@ class GradientProgram:
     ) -> Callable[..., tuple[Any, ...]]:
         """The gradients of `needed`, of the results whose tangents are not None."""
         asked = [number for number, tangent in enumerate(tangents) if tangent is not None]
-        module, count = self.captured.module, len(self.captured.inputs)
+        module, count = self.module, self.count
         ends, written = self.roots, self.written  # not `self`, which keeps the compiled program
 
         def gradients(*values: Any) -> tuple[Any, ...]:
@@ -103,7 +124,7 @@ class GradientProgram:
         return gradients
 
 
-def _run(module: fx.GraphModule, given: list[Any]) -> tuple[Any, ...]:
+def _run(module: Any, given: list[Any]) -> tuple[Any, ...]:
     mode: Any = next((v.fake_mode for v in given if type(v) is FakeTensor), None)
     if mode is None:
         return tuple(module.forward(*given))

@@ -11,6 +11,7 @@ Reads on: `function.py`, which keeps them; `higher_order.py`, which computes fro
 from __future__ import annotations
 
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -30,16 +31,27 @@ def version(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
+@dataclass(frozen=True, slots=True)
 class KeptInputs:
     """What of its inputs a program keeps for gradients of higher order: the inputs, those it writes as they were.
 
     `copied`: written inputs whose values gradients depend on. `absent`: inputs of which a description will do, since
     no gradient depends on their values. `unsaved`: inputs that autograd does not watch for writes, since the backward
-    does not read them. `passed`: those of them that may be the results of other compiled functions. `replays`: whether
-    the program may be called again.
+    does not read them. `read`: for each of those the tangents, as bits, whose gradients depend on its values. `passed`:
+    those of them that may be the results of other compiled functions. `random`: whether the program draws numbers.
+    `replays`: whether it may be called again.
     """
 
-    def __init__(self, joint: JointGraph, parts: Partition) -> None:
+    copied: list[int]
+    absent: list[int]
+    unsaved: list[int]
+    read: list[int]
+    passed: list[int]
+    random: bool
+    replays: bool
+
+    @classmethod
+    def of(cls, joint: JointGraph, parts: Partition) -> KeptInputs:
         inputs = joint.captured.inputs
         tensors = [i for i, one in enumerate(inputs) if isinstance(one.fake, torch.Tensor)]
         moved = joint.captured.attributes.get("moved_inputs", ())  # to other memory: `tensor.data = other`
@@ -48,21 +60,18 @@ class KeptInputs:
         checked = bool(binds) or any(node.target in CHECKS for node in joint.graph.nodes)
         read = _read_by_results(joint) if checked else _behind(joint, joint.gradients)
         loose = {i for i in tensors if not inputs[i].static and not checked}
-        self.copied = sorted(written & read)
-        self.absent = [i for i in tensors if i not in read and i in written | loose]
         saved = {s.position for s in parts.saved if s.is_input}
-        self.unsaved = [i for i in tensors if i in read and i not in saved and i not in written]
-        self.read = self._tangents_of_unsaved(joint)
-        self.passed = [i for i in self.unsaved if inputs[i].fake.requires_grad and not _is_leaf(inputs[i])]
-        self.random = any(map(draws_numbers, joint.graph.nodes))
-        self.replays = not joint.plan.writes and not checked and _read_by_results(joint).isdisjoint(self.absent)
-
-    def _tangents_of_unsaved(self, joint: JointGraph) -> list[int]:
-        """For each of `unsaved` the tangents, as bits, whose gradients depend on its values."""
-        if not self.unsaved:
-            return []
-        found = reads(joint.graph, joint.tangents, [g for g in joint.gradients if isinstance(g, fx.Node)])
-        return [found[joint.primals[i]] for i in self.unsaved]
+        unsaved = [i for i in tensors if i in read and i not in saved and i not in written]
+        absent = [i for i in tensors if i not in read and i in written | loose]
+        return cls(
+            copied=sorted(written & read),
+            absent=absent,
+            unsaved=unsaved,
+            read=_tangents_of(joint, unsaved),
+            passed=[i for i in unsaved if inputs[i].fake.requires_grad and not _is_leaf(inputs[i])],
+            random=any(map(draws_numbers, joint.graph.nodes)),
+            replays=not joint.plan.writes and not checked and _read_by_results(joint).isdisjoint(absent),
+        )
 
     def before(self, inputs: list[Any]) -> list[Any] | None:
         """The inputs with copies of those that are going to be written; None where the inputs will do."""
@@ -84,6 +93,14 @@ class KeptInputs:
         """Whether an input that these tangents' gradients depend on was written since."""
         compared = zip(self.read, self.versions(inputs), versions)
         return any(bits & asked and now != before for bits, now, before in compared)
+
+
+def _tangents_of(joint: JointGraph, unsaved: list[int]) -> list[int]:
+    """For each of these inputs the tangents, as bits, whose gradients depend on its values."""
+    if not unsaved:
+        return []
+    found = reads(joint.graph, joint.tangents, [g for g in joint.gradients if isinstance(g, fx.Node)])
+    return [found[joint.primals[i]] for i in unsaved]
 
 
 class _Absent:

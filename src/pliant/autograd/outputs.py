@@ -8,29 +8,44 @@ Holds:  views are made of the caller's own tensors by the calls that eager makes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, assert_never
 
 import torch
 
 from pliant.autograd.aliases import ViewStep
 from pliant.autograd.aliasing import FromInput, FromResult, Literal, Output, OutputPlan, SameAs, ViewOf
-from pliant.graph.contracts import GraphInput
 from pliant.torch_adapter import without_base
 
 # inputs, results, outputs made so far -> an output
 _Get = Callable[[Sequence[Any], Any, list[Any]], Any]
 
 
+@dataclass(frozen=True, slots=True)
+class MadeOutputs:
+    """What of a plan says how outputs are made: of how many results, which inputs are written by which results, which
+    results are to be inference tensors."""
+
+    outputs: list[Output]
+    results: int
+    copies: list[tuple[int, int]]
+    inference: list[int]
+
+    @classmethod
+    def of(cls, plan: OutputPlan) -> MadeOutputs:
+        copies = [(w.input, w.position) for w in plan.writes if not w.in_graph]
+        return cls(plan.outputs, len(plan.results), copies, plan.inference)
+
+
 class OutputMaker:
     """`is_plain`: the results are the outputs."""
 
-    def __init__(self, plan: OutputPlan, inputs: list[GraphInput]) -> None:
-        self.copies = [(w.input, w.position) for w in plan.writes if not w.in_graph]
-        self.getters = [_getter(one) for one in plan.outputs]
-        self.order = _order(plan.outputs)
-        in_order = [FromResult(i) for i in range(len(plan.results))]
-        self.inference = plan.inference
-        self.is_plain = not self.copies and not self.inference and plan.outputs == in_order
+    def __init__(self, made: MadeOutputs) -> None:
+        self.copies, self.inference = made.copies, made.inference
+        self.getters = [_getter(one) for one in made.outputs]
+        self.order = _order(made.outputs)
+        in_order = [FromResult(i) for i in range(made.results)]
+        self.is_plain = not self.copies and not self.inference and made.outputs == in_order
 
     def make(self, inputs: list[Any], results: Any) -> tuple[Any, ...]:
         for target, position in self.copies:
@@ -62,9 +77,9 @@ def _made_of(output: Output) -> int | None:
     return source.output if isinstance(source, SameAs) else None
 
 
-def inner_views(plan: OutputPlan) -> dict[int, _Get]:
+def inner_views(inner: dict[int, ViewOf]) -> dict[int, _Get]:
     """How to make the results that are views."""
-    return {position: _inner_view(view) for position, view in plan.inner.items()}
+    return {position: _inner_view(view) for position, view in inner.items()}
 
 
 def _inner_view(view: ViewOf) -> _Get:

@@ -11,6 +11,7 @@ Reads on: `training.py`, where gradients are asked for.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,12 +20,12 @@ from torch import fx
 from pliant.autograd.aliasing import UnsupportedAliasing
 from pliant.autograd.expand import expanded
 from pliant.autograd.joint import SAVED_WRITTEN, JointGraph, trace_joint
-from pliant.autograd.outputs import OutputMaker
+from pliant.autograd.outputs import MadeOutputs, OutputMaker
 from pliant.autograd.partition.split import Partition, partition
 from pliant.autograd.segments import Cuts, as_captured, refined, split
 from pliant.autograd.training import (
     bump_versions,
-    outside_autocast,
+    runnable,
     training,
     with_gradients,
     without_counting,
@@ -34,6 +35,7 @@ from pliant.debug import events
 from pliant.graph.contracts import WROTE, AtenCompiler, CapturedGraph, Runnable
 from pliant.graph.failing import operator_may_fail
 from pliant.graph.printer import graph_text
+from pliant.graph.remade import remade
 from pliant.graph.unbacked import assume
 from pliant.torch_adapter import without_base, without_bases
 
@@ -85,13 +87,13 @@ def partitioned(joint: JointGraph, name: str) -> Partition:
 
 def _build_whole(captured: CapturedGraph, joint: JointGraph, compile_aten: AtenCompiler) -> Call:
     parts = partitioned(joint, captured.name)
-    run = without_counting(outside_autocast(compile_aten(parts.forward)), joint.plan, captured.inputs)
+    run = without_counting(runnable(compile_aten(parts.forward)), joint.plan, captured.inputs)
     if joint.constants:
-        run = _with_constants(run, joint.constants)
-    maker = OutputMaker(joint.plan, captured.inputs)
+        run = with_constants(run, joint.constants)
+    made = MadeOutputs.of(joint.plan)
     if parts.backward is None:
-        return _inference(captured, joint, run, maker)
-    return training(captured, joint, parts, run, maker, compile_aten, build)
+        return _inference(captured, joint, run, made)
+    return training(captured, joint, parts, run, made, compile_aten, build)
 
 
 def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler) -> Call:
@@ -173,7 +175,10 @@ def _partition_text(parts: Partition) -> str:
     return "\n\n".join(f"# {part.name}\n{graph_text(part.graph)}" for part in halves)
 
 
-def _with_constants(run: Runnable, constants: list[torch.Tensor]) -> Runnable:
+@remade
+def with_constants(run: Runnable, constants: list[torch.Tensor]) -> Runnable:
+    """`run`, which takes constants of the program behind its inputs."""
+
     def call(inputs: list[Any]) -> list[Any]:
         inputs.extend(constants)
         return run(inputs)
@@ -199,30 +204,53 @@ class _Ending(torch.autograd.Function):
         return (None,) * len(ctx.needs_input_grad)
 
 
-def _ending(run: Runnable, joint: JointGraph) -> Runnable:
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Results that require gradients of which asking for is `refused`, or leads nowhere: position and the inputs that they
+    depend on."""
+
+    refused: str
+    sources: dict[int, list[int]]
+
+    @classmethod
+    def of(cls, joint: JointGraph) -> Ending:
+        differentiable = enumerate(joint.plan.differentiable)
+        reached = joint.reached_by
+        return cls(
+            joint.refusal, {p: [i for i, bits in enumerate(reached) if bits >> n & 1] for n, p in differentiable}
+        )
+
+
+def _with_ends(run: Runnable, ends: Ending) -> Runnable:
     ending: Callable[..., torch.Tensor] = _Ending.apply
     leaf = torch.empty(0, requires_grad=True)  # in place of those that the program made and kept for itself
-    sources = {
-        position: [i for i, bits in enumerate(joint.reached_by) if bits >> number & 1]
-        for number, position in enumerate(joint.plan.differentiable)
-    }
 
     def call(inputs: list[Any]) -> list[Any]:
         given = list(inputs)
         results = list(run(inputs))
-        for position, reached in sources.items():
-            starts = [given[i] for i in reached] if joint.refusal else [leaf]
-            results[position] = ending(joint.refusal, without_base(results[position]), *starts)
+        for position, reached in ends.sources.items():
+            starts = [given[i] for i in reached] if ends.refused else [leaf]
+            results[position] = ending(ends.refused, without_base(results[position]), *starts)
         return results
 
     return call
 
 
-def _inference(captured: CapturedGraph, joint: JointGraph, run: Runnable, maker: OutputMaker) -> Call:
+def _inference(captured: CapturedGraph, joint: JointGraph, run: Runnable, made: MadeOutputs) -> Call:
     if joint.plan.inner:
         raise UnsupportedAliasing("a custom function returns what it was given", kind="returned-intermediate")
-    needs_guard = captured.grad_enabled
-    bump = written_in_graph(joint.plan)
+    tensors = all(isinstance(v, torch.Tensor) for v in joint.plan.results)
+    ends = Ending.of(joint) if joint.plan.differentiable else None
+    return inference(run, made, captured.grad_enabled, tensors, written_in_graph(joint.plan), ends)
+
+
+@remade
+def inference(
+    run: Runnable, made: MadeOutputs, needs_guard: bool, tensors: bool, bump: list[int], ends: Ending | None
+) -> Call:
+    """The callable of a program without a backward. `needs_guard`: gradients are recorded around it. `tensors`: nothing
+    else is returned. `bump`: the inputs that the graph writes."""
+    maker = OutputMaker(made)
 
     def without_grad(inputs: list[Any]) -> list[Any]:
         _set_grad(False)
@@ -232,10 +260,10 @@ def _inference(captured: CapturedGraph, joint: JointGraph, run: Runnable, maker:
             _set_grad(True)
 
     compute = without_grad if needs_guard else run
-    if joint.plan.differentiable:
-        compute = _ending(compute, joint) if needs_guard else with_gradients(_ending(without_grad, joint))
+    if ends is not None:
+        compute = _with_ends(compute, ends) if needs_guard else with_gradients(_with_ends(without_grad, ends))
     if maker.is_plain and not bump:
-        if all(isinstance(v, torch.Tensor) for v in joint.plan.results):
+        if tensors:
             return lambda inputs: without_bases(compute(inputs))
         return lambda inputs: tuple(map(without_base, compute(inputs)))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,11 +20,11 @@ from torch import fx
 
 from pliant import background, torch_adapter
 from pliant.autograd.aliasing import OutputPlan
-from pliant.autograd.function import Compiled, Halves
+from pliant.autograd.function import Compiled, Halves, HalvesFacts
 from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.joint import JointGraph
-from pliant.autograd.kept_inputs import KeptInputs, version
-from pliant.autograd.outputs import OutputMaker
+from pliant.autograd.kept_inputs import version
+from pliant.autograd.outputs import MadeOutputs, OutputMaker
 from pliant.autograd.partition.partial import reaching_tangents, reads, without
 from pliant.autograd.partition.split import Partition
 from pliant.debug import events
@@ -31,6 +32,7 @@ from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, GraphInput, Runnable
 from pliant.graph.interpret import eager
 from pliant.graph.passes.purity import memory_root
+from pliant.graph.remade import remade
 from pliant.interruptions import pass_on
 from pliant.torch_adapter import any_autocast, no_autocast
 
@@ -40,9 +42,14 @@ Call = Callable[[list[Any]], tuple[Any, ...]]
 Builder = Callable[[CapturedGraph, AtenCompiler], Call]
 
 
+def runnable(compiled: Runnable) -> Runnable:
+    """What to call of a compiled graph: its function, which is one call less."""
+    return outside_autocast(getattr(compiled, "call", compiled))
+
+
+@remade
 def outside_autocast(run: Runnable) -> Runnable:
     """Casts are in the graph already: `torch.autocast` around the call, or around the backward, must not cast again."""
-    run = getattr(run, "call", run)  # the function of a compiled graph: one call less
 
     def call(inputs: list[Any]) -> list[Any]:
         if not any_autocast():
@@ -64,6 +71,12 @@ def without_counting(run: Runnable, plan: OutputPlan, inputs: list[GraphInput]) 
     written = [write for write in plan.writes if write.in_graph]
     if all(write.counted and not _follows_version(inputs[write.input].example) for write in written):
         return run
+    return uncounted(run)
+
+
+@remade
+def uncounted(run: Runnable) -> Runnable:
+    """`run`, its writes of inputs not counted in their versions."""
 
     def call(inputs: list[Any]) -> list[Any]:
         with torch_adapter.uncounted_writes():
@@ -84,12 +97,33 @@ def bump_versions(inputs: list[Any], written: list[int]) -> None:
         torch.autograd.graph.increment_version(counted)
 
 
+class KeptBackwards:
+    """The backward of another process, for the sets of tangents that were given there. `lost` is called where there is none
+    at all for a call."""
+
+    has_graph = False
+
+    def __init__(self, found: dict[int, Runnable]) -> None:
+        self.found = found
+        self.lost: Callable[[], None] = lambda: None
+
+    def get(self, missing: int = 0, observer: str = "") -> Runnable | None:
+        """None where tangents are missing otherwise than there: they are zeros then, or the program runs again."""
+        run = None if observer else self.found.get(missing)
+        if run is None and not observer and 0 not in self.found:
+            lost, self.lost = self.lost, lambda: None
+            lost()
+        return run
+
+
 class Backwards:
     """The backward, compiled once for each set of tangents that are given, by whichever thread comes first.
 
     `reached`: for each gradient the tangents that eager's engine gets to it from, as bits. `reads`: for each symbol and
     saved tensor the tangents that it is combined with, as bits.
     """
+
+    has_graph = True
 
     def __init__(self, graph: AtenGraph, n_tangents: int, reached: list[int], compile_aten: AtenCompiler) -> None:
         self.graph, self.reached, self.compile_aten = graph, reached, compile_aten
@@ -100,6 +134,7 @@ class Backwards:
         self.reads = [found[node] for node in holders[: self.first_tangent]]
         self.lock = background.lock()
         self.found: dict[int, Runnable | None] = {}
+        self.when_compiled: Callable[[], None] = lambda: None  # told when there is one more
 
     def get(self, missing: int = 0, observer: str = "") -> Runnable | None:
         """What runs it. `missing`: tangents, as bits, that are None (the result is None where it cannot do without).
@@ -111,17 +146,18 @@ class Backwards:
             with self.lock:
                 if missing not in self.found:
                     self.found[missing] = self._partial(missing) if missing else self._compiled(self.graph)
+                    self.when_compiled()
         return self.found[missing]
 
     def _compiled(self, graph: AtenGraph) -> Runnable:
         before = torch_adapter.Beginning()
         try:
             with GcPause():
-                return outside_autocast(self.compile_aten(graph))
+                return runnable(self.compile_aten(graph))
         except Exception as error:  # the fallback border: a gradient computed slowly is better than none
             pass_on(error)
             events.record("fallback", name=graph.name, why=f"{type(error).__name__}: {error}")
-            return outside_autocast(eager(graph))
+            return runnable(eager(graph))
         finally:
             before.restore()
 
@@ -132,8 +168,13 @@ class Backwards:
         if found is None:
             return None
         graph, kept = found
-        run = self._compiled(graph)
-        return lambda arguments: run([*[arguments[i] for i in kept], *[t for t in arguments[first:] if t is not None]])
+        return of_given(self._compiled(graph), kept, first)
+
+
+@remade
+def of_given(run: Runnable, kept: list[int], first: int) -> Runnable:
+    """`run` of these arguments and of the tangents, from place `first` on, that are given."""
+    return lambda arguments: run([*[arguments[i] for i in kept], *[t for t in arguments[first:] if t is not None]])
 
 
 def training(
@@ -141,29 +182,53 @@ def training(
     joint: JointGraph,
     parts: Partition,
     run: Runnable,
-    maker: OutputMaker,
+    made: MadeOutputs,
     compile_aten: AtenCompiler,
     build: Builder,
 ) -> Call:
     """The callable of a program that has a backward. `build` compiles the gradient as a program of its own."""
     assert parts.backward is not None
     reached = [joint.reached_by[i] for i in parts.wanted]
-    backward = Backwards(parts.backward, len(parts.tangents), reached, compile_aten)
+    backwards = Backwards(parts.backward, len(parts.tangents), reached, compile_aten)
     if parts.symbols:
-        backward.get()
-    kept = KeptInputs(joint, parts)
-    written = frozenset(write.input for write in joint.plan.writes)
-    again = GradientProgram(captured, joint.roots, written, lambda program: build(program, compile_aten))
-    apply: Any = functools.partial(torch_adapter.direct_apply(Compiled), Halves(joint, parts, run, backward, kept, again))
-    bump = written_in_graph(joint.plan)
-    watched = _Watched(joint, parts)
-    hooked = [position for position in reversed(joint.hooked) if position not in written]
-    idle = [i for i, one in enumerate(captured.inputs) if _requires_grad(one) and not joint.reached_by[i]]
-    if hooked or idle:
-        apply = _given_apart(apply, hooked, idle)
-    if not captured.grad_enabled:
+        backwards.get()
+    facts = HalvesFacts.of(joint, parts, backwards.reads)
+    written = {write.input for write in joint.plan.writes}
+    again = GradientProgram.of(captured, joint.roots, sorted(written), lambda program: build(program, compile_aten))
+    around = Around(
+        bump=written_in_graph(joint.plan),
+        watched=Watched.of(joint, parts),
+        hooked=[position for position in reversed(joint.hooked) if position not in written],
+        idle=[i for i, one in enumerate(captured.inputs) if _requires_grad(one) and not joint.reached_by[i]],
+        records=captured.grad_enabled,
+    )
+    return trained(run, made, facts, around, backwards, again)
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is done around autograd's function. `bump`: inputs that the graph writes. `hooked`, `idle`: see `_given_apart`.
+    `records`: gradients are recorded where the program starts."""
+
+    bump: list[int]
+    watched: Watched
+    hooked: list[int]
+    idle: list[int]
+    records: bool
+
+
+@remade
+def trained(
+    run: Runnable, made: MadeOutputs, facts: HalvesFacts, around: Around, backwards: Any, again: GradientProgram
+) -> Call:
+    """The callable of a program's forward and backward."""
+    maker, kept, bump, watched = OutputMaker(made), facts.kept, around.bump, around.watched
+    apply: Any = functools.partial(torch_adapter.direct_apply(Compiled), Halves(facts, run, backwards, again))
+    if around.hooked or around.idle:
+        apply = _given_apart(apply, around.hooked, around.idle)
+    if not around.records:
         apply = with_gradients(apply)
-    first = parts.tangents[0]
+    first = facts.tangents[0]
     if maker.is_plain and not bump and not watched:
         return lambda inputs: apply(kept.before(inputs), *inputs)
 
@@ -215,10 +280,17 @@ def _given_apart(apply: Callable[..., Any], hooked: list[int], idle: list[int]) 
     return call
 
 
-class _Watched:
-    """Tensors in the caller's hands that eager's backward would find written, though ours does not read them."""
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Tensors in the caller's hands that eager's backward would find written, though ours does not read them: positions of
+    inputs and results, and for each the tangents, as bits, whose gradients read it."""
 
-    def __init__(self, joint: JointGraph, parts: Partition) -> None:
+    inputs: list[int]
+    results: list[int]
+    read: list[int]
+
+    @classmethod
+    def of(cls, joint: JointGraph, parts: Partition) -> Watched:
         values: Any = next(iter(joint.graph.find_nodes(op="output"))).args[0]
         saved_inputs = {s.position for s in parts.saved if s.is_input}
         saved_results = {s.position for s in parts.saved if not s.is_input}
@@ -226,11 +298,11 @@ class _Watched:
         now |= {joint.primals.index(n.args[0]): n for n in joint.graph.nodes if n.target is _copy}
         outside = {write.input: values[write.position] for write in joint.plan.writes if not write.in_graph}
         now |= outside
-        self.inputs = [i for i, n in now.items() if _eager_saves(n) and (i not in saved_inputs or i in outside)]
-        results = enumerate(values[: parts.n_results])
-        self.results = [i for i, node in results if i not in saved_results and _eager_saves(node)]
-        watched = [*[now[i] for i in self.inputs], *[values[i] for i in self.results]]
-        self.read = list(map(_tangents_reading(joint), watched)) if watched else []
+        inputs = [i for i, n in now.items() if _eager_saves(n) and (i not in saved_inputs or i in outside)]
+        positions = enumerate(values[: parts.n_results])
+        results = [i for i, node in positions if i not in saved_results and _eager_saves(node)]
+        watched = [*[now[i] for i in inputs], *[values[i] for i in results]]
+        return cls(inputs, results, list(map(_tangents_reading(joint), watched)) if watched else [])
 
     def __bool__(self) -> bool:
         return bool(self.inputs or self.results)

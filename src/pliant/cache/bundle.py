@@ -26,6 +26,11 @@ def _root() -> Path:
     return usable_root(config.get().cache.cache_dir)
 
 
+def stores() -> list[Store]:
+    """Those in the configured folder."""
+    return _stores(_root())
+
+
 def _stores(root: Path) -> list[Store]:
     folder = root / FORMAT
     names = sorted(p.name for p in folder.iterdir() if p.is_dir()) if folder.is_dir() else []
@@ -89,8 +94,10 @@ def report() -> str:
         sizes = [e.size for e in store.entries()]
         lines.append(f"  {store.namespace}: {len(sizes)} entries, {sum(sizes) / 2**20:.1f} MiB")
     counts = Counter(str(e.fields["what"]) for e in events.events("cache"))
+    counts.update(f"entry {e.fields['what']}" for e in events.events("entry"))
     lines.append("  this process: " + (", ".join(f"{n} {what}" for what, n in counts.items()) or "nothing yet"))
     for event in events.events("cache"):
         if event.fields["what"] in ("miss", "corrupt"):
             lines.append(f"    {event.line} ({str(event.fields['digest'])[:12]})")
+    lines += [f"    {event.line}" for event in events.events("entry") if str(event.fields["what"]).startswith("not")]
     return "\n".join(lines)

@@ -67,6 +67,18 @@ class Store:
             return self._spare().path(key, suffix)
         return found
 
+    def at(self, digest: str, suffix: str = "") -> Path | None:
+        """The file of the entry of this digest, checked, or None."""
+        return self._checked(self.home / digest[:2] / digest, suffix)
+
+    def all(self, key: Key, suffix: str = "") -> Iterator[tuple[str, bytes]]:
+        """Digest and content of each entry of a key without a maker, most recently used first."""
+        for folder in self._folders(key):
+            path = self._checked(folder, suffix)
+            if path is not None:
+                with contextlib.suppress(OSError):  # evicted since
+                    yield folder.name, path.read_bytes()
+
     def _folders(self, key: Key) -> list[Path]:
         """Where the entry may be: of a key without a maker, most recently used first."""
         folder = self._folder(key)
@@ -189,6 +201,11 @@ class Store:
             shutil.rmtree(scratch, ignore_errors=True)
         self._grow(len(content))
         return True
+
+    def remove(self, key: Key) -> None:
+        """Take an entry away, if it is there."""
+        if self._may_write(key) and self._folder(key).exists():
+            self._remove(self._folder(key))
 
     def _move_into_place(self, scratch: Path, folder: Path) -> None:
         try:

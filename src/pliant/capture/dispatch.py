@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -25,7 +25,7 @@ from pliant.capture import stance
 from pliant.capture.attempt import trace
 from pliant.capture.bytecode.resume import ResumePoint
 from pliant.capture.dynamic_policy import DynamicPolicy
-from pliant.capture.entry import CallShape, Entry, EntryFunction, GraphCompiler, Symbolic, make_entry
+from pliant.capture.entry import CallShape, Entry, GraphCompiler, Symbolic, make_entry
 from pliant.capture.graph_breaks import KINDS, CannotCapture, CastsMeet
 from pliant.capture.noted import note_guards, note_symbols
 from pliant.capture.roots import CallableRoot, Root, argument_sources
@@ -46,6 +46,7 @@ from pliant.gc_pause import GcPause
 from pliant.guards import native_watch
 from pliant.guards.codegen import MISS
 from pliant.guards.explain import Failure, explain_miss
+from pliant.guards.generated import EntryFunction
 from pliant.guards.kinds import Guard
 from pliant.guards.sources import ArgSource, KwargSource, Source
 from pliant.guards.state import observers, state_guards, tracing
@@ -66,6 +67,18 @@ class Learnt:
     casts_meet: bool = False  # autocast's casts before a graph break are taken behind it, in a block of another dtype
 
 
+class Keeper(Protocol):
+    """Keeps entries on disk."""
+
+    def prepare(
+        self, dispatcher: Dispatcher, entry: Entry, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Callable[[], None] | None:
+        """What writes the entry, to be called once it has served the call it was made for."""
+
+    def find(self, dispatcher: Dispatcher, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterable[Entry]:
+        """Entries that other processes made, and that the dispatcher does not have."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Compilation:
     """What one `pliant.compile` fixes for a callable and all its resume functions."""
@@ -76,6 +89,7 @@ class Compilation:
     dynamic: bool | None = None
     overrides: Mapping[str, object] = field(default_factory=dict)
     guard_filter: GuardFilter | None = None
+    keeper: Keeper | None = None  # of entries on disk
     recipe: Callable[[Any], Any] | None = None  # compiles another object in the same way (copies, unpickled modules)
     # Held by the entries that break there.
     resumes: weakref.WeakValueDictionary[Any, Callable[..., Any]] = field(default_factory=weakref.WeakValueDictionary)
@@ -188,6 +202,8 @@ class Dispatcher:
                 return result
         if _capturing.active:
             return self._eagerly(args, kwargs)
+        if (result := self._by_another_process(args, kwargs)) is not MISS:
+            return result
         if not self._is_open(args, kwargs):
             return self._eagerly(args, kwargs)
         if not tried and stance.current() in stance.EAGER_FIRST and self._note_call(args, kwargs):
@@ -217,13 +233,23 @@ class Dispatcher:
         """Whether this is the first call: its sizes are compared with those of the next one."""
         if not isinstance(self.root, CallableRoot):
             return False
+        return self.policy.note_call(self._sources_of(args, kwargs))
+
+    def _sources_of(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[tuple[Source, Any]]:
+        assert isinstance(self.root, CallableRoot)
         positional = zip(argument_sources(self.root.fn, len(args)), args, strict=True)
-        return self.policy.note_call([*positional, *((KwargSource(k), a) for k, a in kwargs.items())])
+        return [*positional, *((KwargSource(k), a) for k, a in kwargs.items())]
 
     def _promote(self, entry: Entry) -> None:
         with self._lock:
             if entry in self.entries:
                 self.entries = (entry, *(e for e in self.entries if e is not entry))
+        self.refresh()
+
+    def drop(self, entry: Entry) -> None:
+        """Forget one entry."""
+        with self._lock:
+            self.entries = tuple(e for e in self.entries if e is not entry)
         self.refresh()
 
     def refresh(self) -> None:
@@ -240,6 +266,29 @@ class Dispatcher:
             self._limit_told = ""
             self.policy = DynamicPolicy(self.compilation.dynamic, may_break=not self.compilation.fullgraph)
             self.refresh()
+
+    # ---- entries that another process made
+    def _by_another_process(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """The result of an entry that is found on disk and serves the call, else MISS."""
+        keeper = self.compilation.keeper
+        full = len(self.entries) >= config.get().capture.recompile_limit
+        if keeper is None or full or self.given_up or stance.current() in stance.EAGER_FIRST:
+            return MISS
+        with self._lock:
+            for entry in shielded(keeper.find)(self, args, kwargs):
+                result = entry.run(args, kwargs)
+                if result is not MISS:
+                    self.entries = (entry, *self.entries)
+                    self.refresh()
+                    self.policy.note_served(self._sources_of(args, kwargs))
+                    note_guards(self.name, entry.guards)
+                    events.record("entry", what="found", name=self.name, why="made by another process", reason="")
+                    return result
+                if events.wants("entry"):
+                    failure = explain_miss(entry.checks, args, kwargs)
+                    why = failure.text if failure is not None else "unknown"
+                    events.record("entry", what="not for this call", name=self.name, why=why, reason="guard")
+        return MISS
 
     # ---- a new entry, or not
     def _is_open(self, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
@@ -306,8 +355,13 @@ class Dispatcher:
                     return self._uncaptured(self._raising, args, kwargs)
                 self.entries = (found, *self.entries)
                 self.refresh()
+            keeper = self.compilation.keeper
+            keep = shielded(keeper.prepare)(self, found, args, kwargs) if keeper is not None else None
+            found.form = None
             result = found.run(args, kwargs)
             if result is not MISS:
+                if keep is not None:
+                    keep()
                 return result
             if last:
                 self._fresh_entry_missed(found, args, kwargs)
@@ -423,7 +477,7 @@ class Dispatcher:
         with events.stage("entry"):
             entry = make_entry(
                 traced, self.compilation.compile_graph, self._resume, shape=shape, name=self.name, extra_guards=extra,
-                eager=_EagerAfter(self),
+                eager=EagerAfter(self),
             )  # fmt: skip
         if entry.later and isinstance(self.root, CallableRoot):
             self._runs_later(entry.later)
@@ -523,7 +577,7 @@ class Dispatcher:
         events.warn_once(f"crash:{self.name}:{type(error).__name__}", message, FallbackWarning, stacklevel=6)
 
 
-class _EagerAfter:
+class EagerAfter:
     """What an entry holds of its dispatcher, which is running when the entry is: not the dispatcher, which holds it."""
 
     __slots__ = ("_dispatcher",)

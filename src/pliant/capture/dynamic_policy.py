@@ -96,12 +96,16 @@ class DynamicPolicy:
         if self._called:
             return False
         self._called = True
+        self.note_served(arguments)
+        return True
+
+    def note_served(self, arguments: Iterable[tuple[Source, Any]]) -> None:
+        """Remember sizes and numbers of a call that is not captured."""
         for source, value in arguments:
             if isinstance(value, torch.Tensor):
                 self._note_sizes(source, tuple(value.shape))
             elif type(value) in (int, float):
                 self.scalar(source, value)
-        return True
 
     def tensor_dims(self, source: Source, tensor: torch.Tensor) -> tuple[DimPolicy, ...]:
         """How each dimension enters the graph; remembers the sizes."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import linecache
 import textwrap
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,7 +47,7 @@ from pliant.capture.trace import (
     SetItem,
     Trace,
 )
-from pliant.capture.tracebacks import GENERATED, hiding
+from pliant.capture.tracebacks import hiding
 from pliant.graph.contracts import WROTE, CapturedGraph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards import alike
@@ -57,26 +56,36 @@ from pliant.guards.codegen import (
     AROUND,
     HELD,
     MISS,
-    READ_ERRORS,
     RELATION,
     SHAPE,
     STATE,
     GuardWriter,
     rank,
 )
-from pliant.guards.held_section import LOAD, HeldSection, HeldState, never
+from pliant.guards.generated import EntryFunction, define_entry
+from pliant.guards.held_section import HeldSection
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.names import Names
 from pliant.guards.replay import Probe, Replay
 from pliant.guards.sources import DrawSource, Source
 
-# Checks and runs one call; MISS if it is not for this entry. Arguments in a list are given up.
-EntryFunction = Callable[[Sequence[Any], dict[str, Any]], Any]
 GraphCallable = Callable[[list[Any]], Sequence[Any]]
 GraphCompiler = Callable[[CapturedGraph], GraphCallable]
 # What is symbolic in a frame at a break: stack slot or local -> rank and symbolic dimensions, or the type of a number.
 Symbolic = dict[str, tuple[int, frozenset[int]] | type | Source]
 ResumeMaker = Callable[[ResumePoint, dict[str, Any], str, Symbolic], Callable[..., Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EntryForm:
+    """What an entry's function was made of (`guards.generated.define_entry`), and which code of the program capture
+    went through."""
+
+    text: str
+    values: Mapping[str, Any]
+    section: HeldSection | None
+    tensors: Mapping[str, Sequence[int]]
+    codes: Mapping[int, types.CodeType]
 
 
 @dataclass(slots=True, eq=False)
@@ -95,6 +104,7 @@ class Entry:
     end: str  # "return", or the kind of the break
     later: list[str]  # generators and their like among what it returns
     graph: CapturedGraph | None
+    form: EntryForm | None = None  # what `run` was made of, where another process could make it so
     probes: tuple[Probe, ...] = ()
     _misses: int = 0
     _next: int = 2  # at which miss the failing guard is looked for: ever more rarely, since that costs a whole check
@@ -143,7 +153,6 @@ class CallShape:
 
 
 _PROBES = 2
-_serial = itertools.count()
 
 
 def make_entry(
@@ -172,14 +181,15 @@ def make_entry(
     if shape.given_up:
         _give_up_arguments(steps, body, passed)
     text = (section.text() + "\n" if section else "") + _function_text(steps, body, passed)
-    run = _define(text, writer.names, name, section, tensors)
+    run = define_entry(text, writer.names.values, name, section, tensors)
+    form = EntryForm(text, writer.names.values, section, tensors, trace.codes) if trace.lock is None else None
     if trace.lock is not None:
         run = _holding(trace.lock, run)
     end = "return" if isinstance(trace.end, Return) else trace.end.reason.kind
     for one in trace.graph.inputs if trace.graph is not None else ():
         one.example = None  # the first call's arguments are not the entry's
     later = [name_of_lazy(one) for one in values.keep if is_lazy(one)] if end == "return" else []
-    return Entry(run, name, text, Replay(checks, writer.names), guards, end, later, trace.graph)
+    return Entry(run, name, text, Replay(checks, writer.names.values), guards, end, later, trace.graph, form)
 
 
 def _compiled(captured: CapturedGraph | None, compile_graph: GraphCompiler) -> GraphCallable | None:
@@ -388,24 +398,6 @@ def _function_text(steps: list[str], body: list[str], passed: int | None) -> str
     take = f"_take()({', '.join(['_take()'] * (passed - 1))})"
     text += "\ndef entry(args, kwargs, prepare=prepare):\n    _pending = prepare(args, kwargs)\n    if _pending is MISS: return MISS\n"
     return text + f"    _take = _pending.pop\n    return {take}\n"
-
-
-def _define(
-    text: str, names: Names, name: str, section: HeldSection | None, tensors: Mapping[str, Sequence[int]]
-) -> EntryFunction:
-    """The function of the text, which tracebacks can show. Nothing in its globals leads back to them, so what it holds is
-    freed with it."""
-    file = f"{GENERATED}{name} {next(_serial)}>"
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    scope = {**names.values, "MISS": MISS, "READ_ERRORS": READ_ERRORS, "unchanged": never}
-    exec(compile(text, file, "exec"), scope)
-    entry: EntryFunction = scope.pop("entry")
-    scope.pop("prepare", None)
-    alike.define(tensors, entry)
-    if section is not None:
-        entry.__dict__[LOAD] = scope.pop(LOAD)
-        scope["recheck"] = HeldState(section, entry).recheck
-    return entry
 
 
 def _holding(lock: Any, run: EntryFunction) -> EntryFunction:

@@ -21,6 +21,7 @@ from typing import Any
 import torch.nn.modules.module as nn_module
 
 from pliant.capture import spelled_out
+from pliant.guards.generated import GENERATED
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # What the frame of an entry does not have as the program's had it.
@@ -84,7 +85,6 @@ def _module_calls() -> tuple[tuple[types.CodeType, int, int], ...]:
 # Frames that the program does not have.
 RESUMES: set[types.CodeType] = set()  # what calls these stands for the same frame of the program
 OWN_CODE: set[types.CodeType] = set()
-GENERATED = "<pliant "  # how the names of files of generated code start
 
 
 def hide_frames(error: BaseException) -> None:

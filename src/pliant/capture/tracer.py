@@ -149,6 +149,7 @@ class Tracer:
         self.recorder = Recorder(self.graph, self.inputs, self.location)
         self.shape_env.reveal = self.recorder.elements.behind
         self.frames: list[Frame] = []
+        self.codes: dict[int, types.CodeType] = {}  # by id: what was interpreted
         self.guarded_leaves: set[Source] = set()
         self.steps = 0
         self.stops = stops
@@ -207,6 +208,7 @@ class Tracer:
 
     def enter(self, frame: Frame) -> None:
         self.frames.append(frame)
+        self.codes[id(frame.code)] = frame.code
         if frame.ip == 0 and events.wants("bytecode"):
             text = dis.Bytecode(frame.code).dis().rstrip()
             events.record("bytecode", name=frame.name, text=f"{frame.name}\n{text}")

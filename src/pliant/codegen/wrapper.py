@@ -22,8 +22,10 @@ import torch
 from pliant.codegen import large_buffers, profiled
 from pliant.codegen.native import Entry
 from pliant.errors import AssumptionError
+from pliant.graph.contracts import WROTE
 from pliant.graph.layouts import preserved_strides
 from pliant.graph.packed_weights import packed_transpose
+from pliant.graph.remade import remade
 from pliant.graph.tensor_spec import TensorSpec
 from pliant.ir.loops import Buffer, Extern, LoopProgram, View
 from pliant.schedule.dependencies import access
@@ -53,6 +55,21 @@ def has_written(error: BaseException) -> bool:
             return True
         traceback = traceback.tb_next
     return False
+
+
+@remade
+def telling_by_lines(run: Callable[[list[Any]], Sequence[Any]]) -> Callable[[list[Any]], Sequence[Any]]:
+    """`run`, whose errors say whether inputs were written before: the line of the wrapper that raised tells."""
+
+    def told(inputs: list[Any]) -> Sequence[Any]:
+        try:
+            return run(inputs)
+        except Exception as error:
+            if has_written(error):
+                setattr(error, WROTE, True)
+            raise
+
+    return told
 
 
 @dataclass(slots=True)

@@ -68,6 +68,7 @@ KINDS: dict[str, Kind] = {
     "cuda_graph": Kind("cuda_graphs", "recorded {name}: {held} inputs are copied each call"),
     "cuda_graph_refused": Kind("cuda_graphs", "{name} is not recorded: {why}"),
     "cuda_graph_skipped": Kind("cuda_graphs", "a call of {name} runs as it is: {why}"),
+    "entry": Kind("cache", "{name} is {what}: {why}"),
     "stage": Kind("stages", "{path} {seconds} s"),
 }
 
@@ -109,6 +110,7 @@ class _Totals:
     fallback_reasons: Counter[str] = field(default_factory=Counter)
     recompile_reasons: Counter[str] = field(default_factory=Counter)
     cache: Counter[str] = field(default_factory=Counter)
+    entries: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
 
@@ -135,6 +137,7 @@ _REASONS = {
     "assumption": ("fallback_reasons", "why"),
     "recompile": ("recompile_reasons", "why"),
     "cache": ("cache", "what"),
+    "entry": ("entries", "what"),
 }
 
 
@@ -295,6 +298,7 @@ def stats() -> dict[str, object]:
             "fallback_reasons": dict(t.fallback_reasons),
             "externs": kinds["extern"],
             "cache": dict(t.cache),
+            "entries": dict(t.entries),
             "seconds": {name: round(s, 6) for name, s in t.seconds.items()},
             "calls": dict(t.calls),
         }

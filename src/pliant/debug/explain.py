@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pliant import config
 from pliant.debug import events
 
 _KINDS = (
@@ -92,7 +93,7 @@ def explain(compile_: Callable[[Any], Callable[..., Any]], fn: Any) -> Callable[
     """A function of the arguments of `fn` that compiles it, calls it once and returns what happened."""
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:
-        with events.collect(*_KINDS) as seen:
+        with events.collect(*_KINDS) as seen, config.patch(keep_entries=False):
             result = compile_(fn)(*args, **kwargs)
         return Explanation(result, {kind: [e for e in seen if e.kind == kind] for kind in _KINDS})
 

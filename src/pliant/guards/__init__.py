@@ -2,6 +2,7 @@
 
 As data:              kinds (what), sources and parts (of which value), facts (exact comparison), state (global settings).
 Checked:              codegen (straight-line Python), held_section and watch (state that rarely changes: compared as memory),
-                      native_watch, watch_in_c, tensor_words and alike (the native parts), names.
+                      native_watch, watch_in_c, tensor_words and alike (the native parts), names, generated
+                      (the function of an entry).
 Where it fails:       replay (which fact, a check of it alone), explain (in words).
 """

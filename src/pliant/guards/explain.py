@@ -21,10 +21,17 @@ import torch
 from pliant.guards.codegen import READ_ERRORS, Step, lookup, related
 from pliant.guards.facts import same
 from pliant.guards.kinds import MISSING, ConstantItems, Guard, Kind, NumberOf, TensorFacts
-from pliant.guards.names import Names
 from pliant.guards.parts import root_of
 from pliant.guards.replay import Replay
-from pliant.guards.sources import AttributeSource, DictAttributeSource, HeldSource, ItemSource, Source, StateSource
+from pliant.guards.sources import (
+    AttributeSource,
+    DictAttributeSource,
+    HeldSource,
+    ItemSource,
+    Source,
+    StateSource,
+    value_of,
+)
 from pliant.guards.state import READERS
 
 
@@ -46,7 +53,7 @@ def explain_miss(replay: Replay, args: Sequence[Any], kwargs: dict[str, Any]) ->
     guard = replay.steps[index].guard
     if guard is None:
         return _failed_read(replay.steps, index, args, kwargs)
-    value = _value_in(guard.source, replay.names, args, kwargs) if isinstance(guard.source, Source) else _ABSENT
+    value = _value_in(guard.source, args, kwargs) if isinstance(guard.source, Source) else _ABSENT
     if value is _ABSENT and guard.kind not in _WITHOUT_VALUE:
         return Failure(f"`{guard.source.describe()}` is not there any more", "", guard)
     text, advice = _WORDS[guard.kind](guard, value, variables)
@@ -68,18 +75,9 @@ def _failed_read(steps: Sequence[Step], index: int, args: Sequence[Any], kwargs:
     return Failure(f"`{what}` is not there any more", "", None)
 
 
-def _value_in(source: Source, names: Names, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    scope = dict(names.values)
-
-    def hold(value: object) -> str:
-        name = names(value)
-        scope[name] = value
-        return name
-
+def _value_in(source: Source, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     try:
-        if isinstance(source, StateSource):
-            return _ABSENT
-        return eval(source.code(hold), scope, {"args": args, "kwargs": kwargs})
+        return _ABSENT if isinstance(source, StateSource) else value_of(source, args, kwargs)
     except (*READ_ERRORS, NameError):
         return _ABSENT
 

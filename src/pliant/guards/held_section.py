@@ -14,7 +14,7 @@ import textwrap
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from pliant.guards import native_watch
 from pliant.guards.codegen import READ_ERRORS, GuardWriter, Step
@@ -77,6 +77,12 @@ class HeldSection:
     def steps(self) -> list[Step]:
         return self.writer.steps
 
+    def watched(self) -> tuple[Sequence[Guard], Sequence[Source]]:
+        return self.guards, [*self.exports.values(), *itertools.chain(*self.tuples.values())]
+
+    def first_watch(self) -> Watch | None:
+        return self.watch
+
     def text(self) -> str:
         """The function `load()`: the exported values, or None if a guard fails."""
         tuples = [f"({self._names(map(self.writer.read, sources))})" for sources in self.tuples.values()]
@@ -106,6 +112,16 @@ def never() -> None:
     """Stands for a native check that is not there: something may have changed."""
 
 
+class HeldFacts(Protocol):
+    """What a section watches."""
+
+    def watched(self) -> tuple[Sequence[Guard], Sequence[Source]]:
+        """The guards, and the sources of what the entry gets."""
+
+    def first_watch(self) -> Watch | None:
+        """The look at memory that was taken when the guards were written."""
+
+
 LOAD = "load"  # the function of the section's text, an attribute of the entry's function
 
 
@@ -116,13 +132,12 @@ class HeldState:
     The entry's function, which is running when this is asked, holds it, not the other way round.
     """
 
-    def __init__(self, section: HeldSection, entry: Any) -> None:
-        self._guards = section.guards
-        self._sources = [*section.exports.values(), *itertools.chain(*section.tuples.values())]
+    def __init__(self, facts: HeldFacts, entry: Any) -> None:
+        self._facts = facts
         self._entry = weakref.ref(entry)
-        self._first: Watch | None = section.watch
+        self._first: Watch | None = facts.first_watch()
         self._rechecks = 0
-        self._next = 1
+        self._next = 1 if self._first is not None else 2  # the first call of an entry from elsewhere looks at no memory
         self._since = 0.0
 
     def recheck(self) -> tuple[Any, ...] | None:
@@ -159,9 +174,10 @@ class HeldState:
 
     def _look(self) -> Watch:
         found = Watch()
-        for guard in self._guards:
+        guards, sources = self._facts.watched()
+        for guard in guards:
             found.hold(guard)
-        for source in self._sources:
+        for source in sources:
             found.pin(source)
         return found
 

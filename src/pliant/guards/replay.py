@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pliant.guards.codegen import READ_ERRORS, Step
 from pliant.guards.facts import has_items, lacks_item
 from pliant.guards.kinds import Kind
-from pliant.guards.names import Names
 
 Probe = Callable[[Sequence[Any], dict[str, Any]], bool]
 
@@ -27,14 +26,21 @@ _BASIC = frozenset((Kind.TYPE, Kind.NUMBER_TYPE, Kind.IDENTITY, Kind.EQUALS, Kin
 class Replay:
     """Made when an entry first fails; the functions are compiled when they are first needed."""
 
-    __slots__ = ("_assigned", "_find", "_probes", "names", "steps")
+    __slots__ = ("_assigned", "_find", "_probes", "_steps", "values")
 
-    def __init__(self, steps: Sequence[Step], names: Names) -> None:
-        self.steps = steps
-        self.names = names
+    def __init__(self, steps: Sequence[Step] | Callable[[], Sequence[Step]], values: Mapping[str, Any]) -> None:
+        """`steps` may be asked for when they are first needed."""
+        self._steps = steps
+        self.values = values
         self._find: Callable[..., Any] | None = None
         self._probes: dict[int, Probe] = {}
-        self._assigned = {step.text.partition(" = ")[0] for step in steps if step.guard is None}
+        self._assigned: set[str] = set()
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        if callable(self._steps):
+            self._steps = self._steps()
+        return self._steps
 
     def first_failing(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
         """Index of the first statement that would return MISS or that cannot read, and the variables at that time."""
@@ -78,11 +84,12 @@ class Replay:
 
     def _variables(self, text: str) -> set[str]:
         """The local variables in the text."""
+        self._assigned = self._assigned or {s.text.partition(" = ")[0] for s in self.steps if s.guard is None}
         found = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
         return found & self._assigned
 
     def _define(self, name: str, lines: Sequence[str]) -> Any:
         text = f"def {name}(args, kwargs):\n" + "".join(f"    {line}\n" for line in lines)
-        scope = {**self.names.values, "READ_ERRORS": READ_ERRORS, lacks_item.__name__: lacks_item}
+        scope = {**self.values, "READ_ERRORS": READ_ERRORS, lacks_item.__name__: lacks_item}
         exec(compile(text, "<pliant explain>", "exec"), scope)
         return scope.pop(name)

@@ -11,7 +11,7 @@ Holds:  sources are interned by value (equal sources are equal), so they are dic
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, TypeVar, dataclass_transform
@@ -396,3 +396,16 @@ class StateSource(Source):
 
     def describe(self) -> str:
         return self.name.replace("_", " ")
+
+
+def value_of(source: Source, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What the source leads to in a call; an error where it cannot be read."""
+    scope: dict[str, Any] = {"args": args, "kwargs": kwargs}
+
+    def hold(value: object) -> str:
+        name = f"held{len(scope)}"
+        scope[name] = value
+        return name
+
+    code = source.code(hold)
+    return eval(code, scope)  # our own text

@@ -140,6 +140,14 @@ def build(texts: Sequence[str], options: config.Build) -> Path:
         raise no_space(str(error.strerror or error)) from error
 
 
+def built(digest: str) -> Path:
+    """The shared object at this place of the store. NoKernels if it is not there."""
+    path = open_store("kernels").at(digest, ".so")
+    if path is None:
+        raise NoKernels(f"the store has no kernels {digest[:12]}", kind="evicted", why="they were removed", do="none")
+    return path
+
+
 def _compile(texts: Sequence[str], options: config.Build, work: Path, target: Path) -> None:
     """Compile all texts, in parallel if there are several, and link them into `target`."""
     compiler = find_compiler(options.compiler)

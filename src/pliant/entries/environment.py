@@ -1,0 +1,71 @@
+"""What entries on disk depend on besides guards: what is constant within a process and may differ in the next.
+
+In:     a compilation, the callable, how it is called.
+Out:    `key_of(...)`: the parts of the store's key. `NotKept` for what cannot be told.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from pliant.cache.key import Key, environment, make_key
+from pliant.capture.dispatch import Compilation
+from pliant.capture.settings import Settings
+from pliant.codegen.prelude import vector_math
+from pliant.entries.content import NotKept, digest
+from pliant.runtime.build import CompilerNotFound, find_compiler
+from pliant.runtime.load import reads_lists, takes_tensors
+from pliant.torch_adapter import python_kernels_of_aten
+
+
+def key_of(compilation: Compilation, root: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key:
+    """The key of a call's entries, without the part that tells them apart."""
+    options = compilation.options()
+    return make_key(
+        maker=None,
+        called=_content(root),
+        arguments=f"{len(args)} {list(kwargs)}",
+        fullgraph=compilation.fullgraph,
+        dynamic=compilation.dynamic,
+        config=options.code_key,
+        compiler=_compiler(options.build.compiler),
+        native=(takes_tensors(), reads_lists(), vector_math()),
+        threads=torch.get_num_threads(),
+        settings=Settings().values[1:],  # the grad mode has a guard
+        **dict(_backends()),
+        **dict(environment()),
+    )
+
+
+def _content(root: Any) -> str:
+    """What is called: a function, a method, or an object with a class that can be called."""
+    if isinstance(root, types.FunctionType):
+        return digest(root)
+    if isinstance(root, types.MethodType):
+        return f"{digest(root.__func__)} of {digest(type(root.__self__))}"
+    if isinstance(root, torch.nn.Module):
+        return f"a {digest(type(root))}"
+    raise NotKept("no-name", f"a {type(root).__qualname__} is called")
+
+
+@functools.cache
+def _compiler(wanted: str) -> str:
+    try:
+        return find_compiler(wanted).identity
+    except CompilerNotFound:
+        return ""
+
+
+def _backends() -> dict[str, object]:
+    """Settings of PyTorch that operators' formulas and our rules may read."""
+    return {
+        "mkldnn": torch._C._get_mkldnn_enabled(),
+        "precision": torch.get_float32_matmul_precision(),
+        "cuda": torch.cuda.is_available(),
+        "kernels": ",".join(python_kernels_of_aten()),
+    }

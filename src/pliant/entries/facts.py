@@ -1,0 +1,160 @@
+"""Sources and guards as tables of JSON.
+
+In:     sources and guards as capture made them.
+Out:    `FactWriter`: places in two tables; `FactReader`: sources and guards again, made when they are asked for.
+Holds:  a row refers to rows before it only. What guards of sizes say is kept as text, for explanations: the entry's own
+        text checks them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from pliant.entries import constants
+from pliant.entries.constants import Json
+from pliant.entries.content import NotKept
+from pliant.entries.objects import Finder, Namer
+from pliant.guards import parts, sources
+from pliant.guards.kinds import MISSING, ConstantItems, Guard, Kind, NumberOf, TensorFacts
+from pliant.guards.sources import Source
+from pliant.source import SourceLocation
+from pliant.symbolic.expr import Expr
+
+_CLASSES: dict[str, type[Any]] = {
+    name: cls
+    for module in (sources, parts)
+    for name, cls in vars(module).items()
+    if isinstance(cls, type) and issubclass(cls, Source)
+}
+_HELD = sources._Held
+
+
+class Told:
+    """Stands for an expression of which only the text matters."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _fields(source: Source) -> Iterable[Any]:
+    return (getattr(source, f.name) for f in dataclasses.fields(source) if f.init)
+
+
+class FactWriter:
+    """Writes sources and guards; objects get names in `namer`."""
+
+    def __init__(self, root: Any, guards: Iterable[Guard]) -> None:
+        self.sources: list[Json] = []
+        self.guards: list[Json] = []
+        self._places: dict[int, tuple[int, Source]] = {}
+        self._by_value: dict[Source, int] = {}
+        self.namer = Namer(root, guards, self.source)
+
+    def source(self, source: Source) -> int:
+        known = self._places.get(id(source))
+        if known is not None:
+            return known[0]
+        place = self._by_value.get(source)
+        if place is None:
+            name = type(source).__name__
+            if _CLASSES.get(name) is not type(source):
+                raise NotKept("no-form", f"what is read by a {name}: {source.describe()}")
+            row = [name, *map(self._field, _fields(source))]
+            place = self._by_value[source] = len(self.sources)
+            self.sources.append(row)
+        self._places[id(source)] = place, source
+        return place
+
+    def _field(self, value: Any) -> Json:
+        if isinstance(value, Source):
+            return ["s", self.source(value)]
+        if type(value) is _HELD:
+            return ["h", self.namer.reference(value.value)]
+        if type(value) is tuple and value and all(isinstance(one, Source) for one in value):
+            return ["ss", *map(self.source, value)]
+        return ["c", constants.spelled(value)] if constants.is_constant(value) else ["o", self.namer.reference(value)]
+
+    def guard(self, guard: Guard) -> int:
+        source = None if guard.source is None else self.source(guard.source)
+        origin = guard.origin
+        where = [origin.file, origin.line, origin.function] if origin is not None else None
+        self.guards.append([guard.kind.name, source, self._expected(guard), where])
+        return len(self.guards) - 1
+
+    def _expected(self, guard: Guard) -> Json:
+        value = guard.expected
+        match value:
+            case TensorFacts():
+                return ["tensor", *(self._expected_part(getattr(value, f.name)) for f in dataclasses.fields(value))]
+            case ConstantItems():
+                return ["items", *map(self._expected_part, (value.values, value.places))]
+            case Expr():
+                return ["told", str(value)]
+            case Source():
+                return ["s", self.source(value)]
+        if guard.kind in (Kind.DISTINCT, Kind.SEPARATE):
+            return ["relation", [[self.source(one) for one in side] for side in value]]
+        if guard.kind is Kind.TYPE_LOOKUP:
+            return ["lookup", value[0], self._looked_up(value[1])]
+        return self._expected_part(value)
+
+    def _looked_up(self, value: Any) -> Json:
+        return ["number", self.namer.reference(value.cls)] if isinstance(value, NumberOf) else self._object(value)
+
+    def _expected_part(self, value: Any) -> Json:
+        return ["c", constants.spelled(value)] if constants.is_constant(value) else self._object(value)
+
+    def _object(self, value: Any) -> Json:
+        if type(value) is tuple and value is not MISSING and not constants.is_constant(value):
+            return ["t", *map(self._expected_part, value)]
+        return ["o", self.namer.reference(value)]
+
+
+class FactReader:
+    """The same in another process; objects are found by `finder`."""
+
+    def __init__(self, source_rows: Sequence[Json], guard_rows: Sequence[Json], table: Sequence[Json], root: Any) -> None:
+        self._source_rows, self._guard_rows = source_rows, guard_rows
+        self._sources: dict[int, Source] = {}
+        self._guards: dict[int, Guard] = {}
+        self.finder = Finder(table, root, self.source)
+
+    def source(self, place: int) -> Source:
+        found = self._sources.get(place)
+        if found is None:
+            name, *values = self._source_rows[place]
+            found = self._sources[place] = _CLASSES[name](*map(self._value, values))
+        return found
+
+    def guard(self, place: int) -> Guard:
+        found = self._guards.get(place)
+        if found is None:
+            kind, source, expected, where = self._guard_rows[place]
+            origin = SourceLocation(*where) if where is not None else None
+            at = None if source is None else self.source(source)
+            found = self._guards[place] = Guard(at, Kind[kind], self._value(expected), origin)
+        return found
+
+    def _value(self, json: Json) -> Any:
+        return _READ[json[0]](self, *json[1:])
+
+
+_READ: dict[str, Callable[..., Any]] = {
+    "s": FactReader.source,
+    "ss": lambda reader, *places: tuple(map(reader.source, places)),
+    "h": lambda reader, place: _HELD(reader.finder.find(place)),
+    "o": lambda reader, place: reader.finder.find(place),
+    "c": lambda reader, json: constants.read(json),
+    "t": lambda reader, *items: tuple(map(reader._value, items)),
+    "told": lambda reader, text: Told(text),
+    "tensor": lambda reader, *fields: TensorFacts(*map(reader._value, fields)),
+    "items": lambda reader, values, places: ConstantItems(reader._value(values), reader._value(places)),
+    "number": lambda reader, cls: NumberOf(reader.finder.find(cls)),
+    "lookup": lambda reader, name, value: (name, reader._value(value)),
+    "relation": lambda reader, sides: tuple(tuple(map(reader.source, side)) for side in sides),
+}

@@ -1,0 +1,188 @@
+"""One entry as data.
+
+In:     an entry of a dispatcher, and what is called.
+Out:    `written(root, entry, ...)`: JSON; `made(json, ...)`: the entry in another process, for its own objects.
+Holds:  every object that the entry refers to was found and has the content that was written down before the entry is
+        made; its own check then runs on each call. Guards are read from their tables when they are first needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from pliant.capture.dispatch import Dispatcher, EagerAfter
+from pliant.capture.entry import Entry, EntryForm
+from pliant.debug import events
+from pliant.entries.constants import Json
+from pliant.entries.content import NotKept
+from pliant.entries.facts import FactReader, FactWriter
+from pliant.entries.objects import NotFound, version_of
+from pliant.entries.programs import ProgramReader, ProgramWriter
+from pliant.guards.codegen import Step
+from pliant.guards.generated import define_entry
+from pliant.guards.kinds import Guard
+from pliant.guards.replay import Replay
+from pliant.guards.sources import Source
+from pliant.guards.watch import Watch
+
+_GRAPH, _EAGER = "graph", "eager"  # names of the text that stand for what the entry makes itself
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# Functions of which no guard tells the answer, and that answer otherwise in another process.
+_PROCESS_BOUND = frozenset(
+    map(id, (hash, id, os.getpid, os.getppid, os.cpu_count, os.getcwd, os.uname, time.time, time.perf_counter, time.monotonic))
+)
+
+
+def written(root: Any, entry: Entry, programs: ProgramWriter) -> Json:
+    """The entry as JSON. NotKept."""
+    found = entry.form
+    if found is None or entry.end != "return" or entry.later:
+        raise NotKept("slice", "it takes a lock, breaks, or returns what runs later" if found is None or entry.later else entry.end)
+    _check_graph(entry)
+    facts = FactWriter(root, entry.guards)
+    names = {name: facts.namer.reference(v) for name, v in found.values.items() if name not in (_GRAPH, _EAGER)}
+    guards = {id(guard): facts.guard(guard) for guard in entry.guards}
+    steps = [[s.text, _place(s.guard, guards, facts), None if s.source is None else facts.source(s.source)]
+             for s in entry.checks.steps]  # fmt: skip
+    graph = found.values.get(_GRAPH)
+    result = {
+        "name": entry.name,
+        "text": entry.text,
+        "names": names,
+        "graph": None if graph is None else programs.written(graph),
+        "section": _section(found, guards, facts),
+        "tensors": {name: list(places) for name, places in found.tensors.items()},
+        "steps": steps,
+        "guards": facts.guards,
+        "sources": facts.sources,
+        "objects": facts.namer.table,
+        "packages": facts.namer.packages,
+    }
+    _check_code(root, found, facts.namer.objects)
+    return result
+
+
+def _place(guard: Guard | None, guards: dict[int, int], facts: FactWriter) -> int | None:
+    if guard is None:
+        return None
+    if id(guard) not in guards:  # one that the writer made of another
+        guards[id(guard)] = facts.guard(guard)
+    return guards[id(guard)]
+
+
+def _section(found: EntryForm, guards: dict[int, int], facts: FactWriter) -> Json:
+    if found.section is None:
+        return None
+    watched, sources = found.section.watched()
+    return [[_place(guard, guards, facts) for guard in watched], list(map(facts.source, sources))]
+
+
+def _check_graph(entry: Entry) -> None:
+    """Refuse what capture or the joint stage knows of programs' own operators."""
+    if entry.graph is None:
+        return
+    if entry.graph.shape_env.has_unbacked:
+        raise NotKept("slice", "sizes or numbers that only tensors' elements tell")
+    for node in entry.graph.module.graph.nodes:
+        name = str(node.target) if isinstance(node.target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) else ""
+        if name and name.partition(".")[0] not in ("aten", "prims"):
+            raise NotKept("custom-operator", name)
+
+
+# ---- code
+def _check_code(root: Any, found: EntryForm, objects: Iterable[Any]) -> None:
+    """All code that capture went through is part of what was named, and none of it is bound to this process."""
+    known: set[int] = set()
+    for obj in (root, *objects):
+        if id(obj) in _PROCESS_BOUND:
+            raise NotKept("process-bound", f"{obj.__name__} answers otherwise in another process")
+        for code in _codes(obj):
+            known.update(map(id, _nested(code)))
+    for key, code in found.codes.items():
+        if key not in known and not code.co_filename.startswith(_OWN):
+            raise NotKept("no-name", f"the code of {code.co_qualname}")
+
+
+def _codes(obj: Any) -> Iterator[types.CodeType]:
+    """The code whose content is part of the object's."""
+    match obj:
+        case types.CodeType():
+            yield obj
+        case types.FunctionType():
+            yield obj.__code__
+        case types.MethodType() | staticmethod() | classmethod():
+            yield from _codes(obj.__func__)
+        case property():
+            for part in (obj.fget, obj.fset, obj.fdel):
+                yield from _codes(part)
+        case functools.cached_property() | functools.partial():
+            yield from _codes(obj.func)
+        case _ if isinstance(obj, _CACHED):
+            yield from _codes(obj.__wrapped__)
+
+
+_CACHED = type(functools.lru_cache(len))
+
+
+def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _nested(constant)
+
+
+# ---- in another process
+def made(
+    data: Any,
+    programs: ProgramReader,
+    dispatcher: Dispatcher,
+    root: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Entry:
+    """The entry for this process' objects. NotFound."""
+    for package, version in data["packages"].items():
+        if version_of(package) != version:
+            raise NotFound(f"{package} is another version")
+    reader = FactReader(data["sources"], data["guards"], data["objects"], root)
+    finder = reader.finder
+    finder.args, finder.kwargs = args, kwargs
+    for place in range(len(data["objects"])):
+        finder.find(place)
+    finder.args, finder.kwargs = (), {}
+    values = {name: finder.find(place) for name, place in data["names"].items()}
+    if data["graph"] is not None:
+        values[_GRAPH] = programs.made(data["graph"])
+    values[_EAGER] = EagerAfter(dispatcher)
+    section = None if data["section"] is None else _Section(reader, *data["section"])
+    run = define_entry(data["text"], values, data["name"], section, data["tensors"])
+    checks = Replay(lambda: _steps(reader, data["steps"]), values)
+    guards = [reader.guard(place) for place in range(len(data["guards"]))] if events.wants("guard") else []
+    return Entry(run, data["name"], data["text"], checks, guards, "return", [], None)
+
+
+def _steps(reader: FactReader, rows: Iterable[Json]) -> list[Step]:
+    return [
+        Step(text, None if guard is None else reader.guard(guard), None if source is None else reader.source(source))
+        for text, guard, source in rows
+    ]
+
+
+class _Section:
+    """What the entry's section watches, read when it is first watched."""
+
+    def __init__(self, reader: FactReader, guards: list[int], sources: list[int]) -> None:
+        self._reader, self._guards, self._sources = reader, guards, sources
+
+    def watched(self) -> tuple[Sequence[Guard], Sequence[Source]]:
+        return list(map(self._reader.guard, self._guards)), list(map(self._reader.source, self._sources))
+
+    def first_watch(self) -> Watch | None:
+        return None

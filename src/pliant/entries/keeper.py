@@ -1,0 +1,185 @@
+"""Entries of dispatchers, kept on disk and found again.
+
+In:     an entry and the call it was made for; later, in any process, a call that no entry serves.
+Out:    `Keeper.prepare`: what writes the entry; `Keeper.find`: entries made again, most recently used first.
+Holds:  what cannot be kept, or found, ends as an event with the reason; never as an error, never as a guess.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import json
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pliant import background, config
+from pliant.cache.key import Key
+from pliant.cache.store import open_store
+from pliant.capture.dispatch import Dispatcher
+from pliant.capture.entry import Entry
+from pliant.capture.roots import CallableRoot
+from pliant.debug import events
+from pliant.entries import form
+from pliant.entries.content import NotKept
+from pliant.entries.environment import key_of
+from pliant.entries.objects import NotFound
+from pliant.entries.programs import ProgramReader, ProgramWriter
+from pliant.errors import PliantError
+from pliant.interruptions import pass_on
+
+_STORE, _SUFFIX = "entries", ".json"
+_MOST = 16  # entries of one key that a process looks at
+
+
+class Keeper:
+    """Keeps entries of the compiler's own backend."""
+
+    def __init__(self) -> None:
+        self._seen: weakref.WeakKeyDictionary[Dispatcher, dict[str, Entry | None]] = weakref.WeakKeyDictionary()
+
+    # ---- keeping
+    def prepare(
+        self, dispatcher: Dispatcher, entry: Entry, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Callable[[], None] | None:
+        """What writes the entry, once it has served the call: its guards then hold for what is written down here."""
+        if not _wanted() or not isinstance(dispatcher.root, CallableRoot):
+            return None
+        programs = ProgramWriter()
+        try:
+            with events.stage("keep"):
+                key = key_of(dispatcher.compilation, dispatcher.root.fn, args, kwargs)
+                data = form.written(dispatcher.root.fn, entry, programs)
+                programs.fill()
+                text = _text(data)
+        except NotKept as refused:
+            events.record("entry", what="not kept", name=dispatcher.name, why=str(refused), reason=refused.kind)
+            return None
+        except Exception as error:  # a fault here must not change what the program does
+            pass_on(error)
+            why = f"{type(error).__name__}: {error}"
+            events.record("entry", what="not kept", name=dispatcher.name, why=why, reason="crash")
+            if config.get().general.strict:
+                raise
+            return None
+        return _Keeping(key, data, text, programs, dispatcher.name, self._seen.setdefault(dispatcher, {})).start
+
+    # ---- finding
+    def find(
+        self, dispatcher: Dispatcher, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Iterator[Entry]:
+        """Entries for the dispatcher that it does not have yet. The caller tries them on the call."""
+        if not _wanted() or not isinstance(dispatcher.root, CallableRoot):
+            return
+        try:
+            key = key_of(dispatcher.compilation, dispatcher.root.fn, args, kwargs)
+        except NotKept as refused:
+            events.record("entry", what="not found", name=dispatcher.name, why=str(refused), reason=refused.kind)
+            return
+        seen = self._seen.setdefault(dispatcher, {})
+        for digest, text in itertools.islice(open_store(_STORE).all(key, _SUFFIX), _MOST):
+            if digest not in seen:
+                seen[digest] = self._made(dispatcher, digest, text, args, kwargs)
+            found = seen[digest]
+            if found is not None and found not in dispatcher.entries:
+                yield found
+
+    def _made(
+        self, dispatcher: Dispatcher, digest: str, text: bytes, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Entry | None:
+        assert isinstance(dispatcher.root, CallableRoot)
+        programs = ProgramReader()
+        try:
+            with events.stage("find"):
+                entry = form.made(json.loads(text), programs, dispatcher, dispatcher.root.fn, args, kwargs)
+            for backwards in programs.backwards:
+                backwards.lost = functools.partial(self._lost, weakref.ref(dispatcher), digest, entry)
+            return entry
+        except (NotFound, PliantError) as refused:
+            pass_on(refused)
+            events.record("entry", what="not found", name=dispatcher.name, why=str(refused), reason="other-object")
+        except Exception as error:  # an entry of another making: the old way is always open
+            pass_on(error)
+            why = f"{type(error).__name__}: {error}"
+            events.record("entry", what="not found", name=dispatcher.name, why=why, reason="crash")
+            if config.get().general.strict:
+                raise
+        return None
+
+
+    def _lost(self, dispatcher: weakref.ref[Dispatcher], digest: str, entry: Entry) -> None:
+        """The process that made the entry never asked for gradients: this call's come operator by operator, and the next
+        call compiles."""
+        why = "its backward was not compiled when it was kept"
+        events.record("fallback", name=entry.name, why=why, reason="kept-entry")
+        found = dispatcher()
+        if found is not None:
+            self._seen.setdefault(found, {})[digest] = None
+            found.drop(entry)
+
+
+class _Keeping:
+    """Writes an entry, and again whenever one more of its backwards is compiled: in place of the one before."""
+
+    def __init__(
+        self, key: Key, data: Any, text: bytes, programs: ProgramWriter, name: str, seen: dict[str, Entry | None]
+    ) -> None:
+        self.key, self.data, self.text, self.programs, self.name, self.seen = key, data, text, programs, name, seen
+        self.last: Key | None = None
+
+    def start(self) -> None:
+        for backwards, _ in self.programs.backwards:
+            backwards.when_compiled = self._more
+        self._write()
+
+    def _more(self) -> None:
+        try:
+            self.programs.fill()
+        except NotKept as refused:
+            events.record("entry", what="not kept", name=self.name, why=str(refused), reason=refused.kind)
+            return
+        self.text = _text(self.data)
+        self._write()
+
+    def _write(self) -> None:
+        made = _key_with(self.key, self.text)
+        self.seen[made.digest] = None
+        _write_beside(made, self.text, self.name, instead_of=self.last)
+        self.last = made
+
+
+def _text(data: Any) -> bytes:
+    return json.dumps(data, separators=(",", ":")).encode()
+
+
+def _key_with(key: Key, text: bytes) -> Key:
+    """The key of this entry among those of the key."""
+    return Key(key.parts, hashlib.sha256(text).hexdigest())
+
+
+_writing = background.lock()
+
+
+def _wanted() -> bool:
+    options = config.get().cache
+    return options.cache and options.keep_entries
+
+
+def _write_beside(key: Key, text: bytes, name: str, instead_of: Key | None = None) -> None:
+    """On a thread: the call does not wait for the disk."""
+    options = config.get()
+
+    def write() -> None:
+        with _writing, config.use(options):
+            try:
+                open_store(_STORE).put(key, text, _SUFFIX)
+                if instead_of not in (None, key):
+                    open_store(_STORE).remove(instead_of)
+                events.record("entry", what="kept", name=name, why=f"{len(text)} bytes", reason="")
+            except OSError as error:
+                pass_on(error)
+                events.record("entry", what="not kept", name=name, why=str(error), reason="no-space")
+
+    background.start(write, "pliant-keeping")

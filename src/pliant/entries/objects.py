@@ -1,0 +1,326 @@
+"""Objects that an entry refers to: names for them in one process, the objects of those names in another.
+
+In:     the compiled callable, the entry's guards; objects.
+Out:    `Namer.reference(obj)`: a place in `Namer.table`, whose rows are JSON. `Finder.find(place)`: the object in this process.
+Holds:  nothing of the program runs: modules are looked at as they are loaded, attributes read from `__dict__`s, sources by
+        the code that guards read them with. An object that is found has the content that was written down.
+        An object without a name is `NotKept`; one that is not found, or is another, is `NotFound`.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import gc
+import importlib
+import sys
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from pliant.entries import constants
+from pliant.entries.constants import Json
+from pliant.entries.content import NotKept, digest, module_of
+from pliant.guards.codegen import READ_ERRORS, lookup
+from pliant.guards.kinds import MISSING, Guard, Kind
+from pliant.guards.sources import Source, value_of
+from pliant.guards.state import READERS
+
+_OURS = "pliant"
+_MUTABLE = (list, dict, set)
+_MANY = (str, bytes, tuple, frozenset, range, slice, torch.Size)  # equal values may be several objects
+_MISSING = "missing"
+
+
+# What descriptors hold.
+_PARTS: dict[type, tuple[str, ...]] = {
+    property: ("fget", "fset", "fdel"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    functools.cached_property: ("func",),
+}
+
+
+class NotFound(Exception):
+    """Why an entry on disk is not for this process."""
+
+
+# ---- paths: raw looks into modules and classes
+def at_path(module: str, names: Sequence[str]) -> Any:
+    """What the loaded module holds under these names, one in the other; NotFound."""
+    found: Any = sys.modules.get(module, MISSING)
+    if found is MISSING and _may_load(module):
+        found = importlib.import_module(module)
+    if found is MISSING:
+        raise NotFound(f"module {module} is not loaded")
+    for name in names:
+        space = getattr(found, "__dict__", {})
+        if name not in space:
+            raise NotFound(f"{module} has no {'.'.join(names)}")
+        found = space[name]
+    return found
+
+
+def _may_load(module: str) -> bool:
+    """Whether loading the module changes nothing for the program: those of the program itself it loads when it wants."""
+    top = module.partition(".")[0]
+    return top in (_OURS, "torch") or top in sys.stdlib_module_names
+
+
+def path_of(obj: Any) -> tuple[str, list[str]] | None:
+    """A module and names that lead to the object, as it says itself."""
+    for module, names in _said_paths(obj):
+        try:
+            if isinstance(module, str) and at_path(module, names) is obj:
+                return module, names
+        except NotFound:
+            continue
+    return None
+
+
+_IN_CLASSES = (
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+)
+# Classes of the interpreter's own objects, which say that they are builtins.
+_OF_TYPES = {value: name for name, value in vars(types).items() if isinstance(value, type)}
+_WITH_NAMES = (types.FunctionType, types.BuiltinFunctionType, type)
+
+
+def _said_paths(obj: Any) -> Iterable[tuple[Any, list[str]]]:
+    """Of classes that say where they are; others may run code when they are asked."""
+    if isinstance(obj, _IN_CLASSES):
+        yield obj.__objclass__.__module__, [*obj.__objclass__.__qualname__.split("."), obj.__name__]
+    if not isinstance(obj, _WITH_NAMES):
+        return
+    for known in (obj.__qualname__, obj.__name__):
+        yield obj.__module__ or "builtins", known.split(".")
+    if isinstance(obj, type) and obj in _OF_TYPES:
+        yield types.__name__, [_OF_TYPES[obj]]
+    if isinstance(obj, types.BuiltinFunctionType) and isinstance(obj.__self__, types.ModuleType):
+        yield obj.__self__.__name__, [obj.__name__]
+
+
+def _member(cls: type, name: str) -> Any:
+    """The member of an enumeration, or None."""
+    return cls.__dict__.get("_member_map_", {}).get(name)
+
+
+class Namer:
+    """Names in one entry. `spell`: how a source is written down."""
+
+    def __init__(self, root: Any, guards: Iterable[Guard], spell: Callable[[Source], int]) -> None:
+        self.table: list[Json] = []
+        self.packages: dict[str, str] = {}
+        self._spell = spell
+        self._places: dict[int, int] = {}
+        self._kept: list[Any] = []  # so that addresses stay theirs
+        self._looked_up: dict[int, tuple[type, str]] = {}
+        self._inside: dict[int, tuple[Any, str]] = {}
+        self._sources: dict[int, tuple[str, Source]] = {}
+        self._classes_of: dict[int, type] = {}  # by id of their dictionaries
+        self._add(root, ["root"])
+        self._add_parts(root)
+        for guard in guards:
+            self._note(guard)
+
+    def _add_parts(self, root: Any) -> None:
+        if isinstance(root, types.MethodType):
+            self._add(root.__func__, ["function of root", digest(root.__func__)])
+            self._add(root.__self__, ["self of root"])
+            self._add(type(root.__self__), ["class of", self.reference(root.__self__), digest(type(root.__self__))])
+        elif not isinstance(root, (types.FunctionType, type)):
+            self._add(type(root), ["class of", self.reference(root), digest(type(root))])
+
+    def _note(self, guard: Guard) -> None:
+        """Where guards find objects."""
+        match guard.kind:
+            case Kind.TYPE_LOOKUP:
+                name, value = guard.expected
+                cls = guard.source.held.value if hasattr(guard.source, "held") else None
+                if isinstance(cls, type) and value is not MISSING:
+                    self._looked_up.setdefault(id(value), (cls, name))
+                    for part in _PARTS.get(type(value), ()):
+                        self._inside.setdefault(id(getattr(value, part)), (value, part))
+            case Kind.IDENTITY | Kind.UNSET:
+                self._sources.setdefault(id(guard.expected), ("at", guard.source))
+            case Kind.TYPE:
+                self._sources.setdefault(id(guard.expected), ("type at", guard.source))
+
+    @property
+    def objects(self) -> Sequence[Any]:
+        """All that have names."""
+        return self._kept
+
+    def _add(self, obj: Any, row: Json) -> int:
+        place = self._places[id(obj)] = len(self.table)
+        self.table.append(row)
+        self._kept.append(obj)
+        return place
+
+    def reference(self, obj: Any) -> int:
+        """The place of the object's name in the table. NotKept."""
+        place = self._places.get(id(obj))
+        if place is None:
+            row = self._row(obj)
+            place = self._add(obj, row)
+        return place
+
+    def _row(self, obj: Any) -> Json:
+        if obj is MISSING:
+            return [_MISSING]
+        found_by_guard = id(obj) in self._looked_up or id(obj) in self._sources
+        if constants.is_constant(obj) and type(obj) not in _MUTABLE and not (found_by_guard and type(obj) in _MANY):
+            return ["value", constants.spelled(obj)]
+        if id(obj) in self._looked_up:
+            cls, name = self._looked_up[id(obj)]
+            return ["looked up", self.reference(cls), name, digest(obj)]
+        if isinstance(obj, types.ModuleType) and sys.modules.get(obj.__name__) is obj:
+            self._note_package(obj.__name__)
+            return ["in", obj.__name__, [], ""]
+        if type(obj) is dict and (module := module_of(obj)) is not None:
+            self._note_package(module)
+            return ["namespace", module]
+        found = path_of(obj)
+        if found is not None:
+            self._note_package(found[0])
+            ours = found[0].partition(".")[0] == _OURS
+            return ["in", *found, "" if ours else digest(obj)]
+        return self._by_use(obj)
+
+    def _by_use(self, obj: Any) -> Json:
+        """Of what no module holds: what it is to another object."""
+        for name, reader in READERS.items():
+            if reader.read is obj:
+                return ["reader", name]
+        if type(obj) is tuple and obj and isinstance(obj[0], type) and obj[0].__mro__ is obj:
+            return ["mro", self.reference(obj[0])]
+        if type(obj) is types.MappingProxyType:
+            return ["members", self.reference(self._class_of(obj))]
+        if obj is sys.modules:
+            return ["modules"]
+        if isinstance(obj, enum.Enum) and _member(type(obj), obj._name_) is obj:
+            return ["member", self.reference(type(obj)), obj._name_, digest(obj)]
+        if id(obj) in self._inside:
+            whole, part = self._inside[id(obj)]
+            return ["inside", self.reference(whole), part, digest(obj)]
+        if id(obj) in self._sources:
+            how, source = self._sources[id(obj)]
+            return [how, self._spell(source), digest(obj)]
+        raise NotKept("no-name", f"{type(obj).__module__}.{type(obj).__qualname__} {getattr(obj, '__qualname__', '')}")
+
+    def _class_of(self, members: Any) -> type:
+        """The class of which this is the `__dict__`."""
+        wanted = id(gc.get_referents(members)[0])
+        if wanted not in self._classes_of:
+            bases = {base for one in self._kept if isinstance(one, type) for base in one.__mro__}
+            self._classes_of |= {id(gc.get_referents(base.__dict__)[0]): base for base in bases}
+        if wanted not in self._classes_of:
+            raise NotKept("no-name", "the members of a class")
+        return self._classes_of[wanted]
+
+    def _note_package(self, module: str) -> None:
+        top = module.partition(".")[0]
+        if top not in sys.stdlib_module_names:
+            self.packages[top] = version_of(top)
+
+
+def version_of(package: str) -> str:
+    """What a loaded package says its version is; "" if it says nothing."""
+    found = vars(sys.modules.get(package, object)).get("__version__", "")
+    return found if isinstance(found, str) else ""
+
+
+class Finder:
+    """Objects of the table in this process. `args`, `kwargs`: the call that is looked at."""
+
+    def __init__(self, table: Sequence[Json], root: Any, source_at: Callable[[int], Source]) -> None:
+        self.table, self.root, self.source_at = table, root, source_at
+        self.args: Sequence[Any] = ()
+        self.kwargs: Mapping[str, Any] = {}
+        self._found: dict[int, Any] = {}
+
+    def find(self, place: int) -> Any:
+        """The object. NotFound if there is none, or another."""
+        if place in self._found:
+            return self._found[place]
+        word, *rest = self.table[place]
+        found = _FIND[word](self, *rest)
+        self._found[place] = found
+        return found
+
+    def checked(self, obj: Any, expected: str, what: str) -> Any:
+        """The object, if its content is the one that was written down."""
+        try:
+            same = not expected or digest(obj) == expected
+        except NotKept as refused:
+            raise NotFound(f"{what}: {refused}") from None
+        if not same:
+            raise NotFound(f"{what} is another")
+        return obj
+
+    def value_at(self, source: Source) -> Any:
+        """What the source leads to in this call."""
+        try:
+            return value_of(source, self.args, self.kwargs)
+        except READ_ERRORS as error:
+            raise NotFound(f"{source.describe()} is not there") from error
+
+    def _in(self, module: str, names: Sequence[str], expected: str) -> Any:
+        return self.checked(at_path(module, names), expected, ".".join((module, *names)))
+
+    def _namespace(self, module: str) -> Any:
+        return vars(at_path(module, ()))
+
+    def _looked_up(self, cls: int, name: str, expected: str) -> Any:
+        found = lookup(self.find(cls), name)
+        if found is MISSING:
+            raise NotFound(f"{self.find(cls).__qualname__} has no {name}")
+        return self.checked(found, expected, f"{self.find(cls).__qualname__}.{name}")
+
+    def _inside(self, whole: int, part: str, expected: str) -> Any:
+        return self.checked(getattr(self.find(whole), part), expected, f"the function in {self.find(whole)}")
+
+    def _member(self, cls: int, name: str, expected: str) -> Any:
+        found = _member(self.find(cls), name)
+        return self.checked(found, expected, f"{self.find(cls).__qualname__}.{name}")
+
+    def _at(self, source: int, expected: str) -> Any:
+        where = self.source_at(source)
+        return self.checked(self.value_at(where), expected, where.describe())
+
+    def _type_at(self, source: int, expected: str) -> Any:
+        where = self.source_at(source)
+        return self.checked(type(self.value_at(where)), expected, f"the class of {where.describe()}")
+
+    def _function_of_root(self, expected: str) -> Any:
+        return self.checked(self.root.__func__, expected, "the method's function")
+
+    def _class_of(self, place: int, expected: str) -> Any:
+        return self.checked(type(self.find(place)), expected, "the class of what is called")
+
+
+_FIND: dict[str, Callable[..., Any]] = {
+    "root": lambda finder: finder.root,
+    "function of root": Finder._function_of_root,
+    "self of root": lambda finder: finder.root.__self__,
+    "class of": Finder._class_of,
+    _MISSING: lambda finder: MISSING,
+    "value": lambda finder, json: sys.intern(json) if type(json) is str else constants.read(json),
+    "reader": lambda finder, name: READERS[name].read,
+    "modules": lambda finder: sys.modules,
+    "in": Finder._in,
+    "namespace": Finder._namespace,
+    "looked up": Finder._looked_up,
+    "mro": lambda finder, cls: finder.find(cls).__mro__,
+    "members": lambda finder, cls: finder.find(cls).__dict__,
+    "inside": Finder._inside,
+    "member": Finder._member,
+    "at": Finder._at,
+    "type at": Finder._type_at,
+}

@@ -1,0 +1,208 @@
+"""What runs an entry's graph, as the calls that made it.
+
+In:     a callable made by functions that are `@remade`.
+Out:    `ProgramWriter.written(run)`: JSON; `ProgramReader.made(json)`: the callable, made by the same functions (rows of
+        `MAKERS`).
+Holds:  arguments are constants, tensors, operators, functions that modules hold, rows of `ROWS`, and such callables.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pliant.autograd import aliases, aliasing, function, history, kept_inputs, outputs, runtime, training
+from pliant.autograd.higher_order import GradientProgram
+from pliant.autograd.partition import split
+from pliant.codegen.wrapper import telling_by_lines, without_memory
+from pliant.entries import constants
+from pliant.entries.constants import Json
+from pliant.entries.content import NotKept
+from pliant.entries.objects import at_path, path_of
+from pliant.graph.remade import call_that_made
+from pliant.runtime import compile_program
+
+MAKERS: dict[str, Callable[..., Any]] = {
+    maker.__name__: maker
+    for maker in (
+        compile_program.wrapper_of,
+        telling_by_lines,
+        runtime.inference,
+        runtime.with_constants,
+        training.of_given,
+        training.outside_autocast,
+        training.trained,
+        training.uncounted,
+    )
+}
+ROWS: dict[str, type[Any]] = {
+    cls.__name__: cls
+    for cls in (
+        aliasing.FromInput, aliasing.FromResult, aliasing.Literal, aliasing.SameAs, aliasing.ViewOf, aliases.ViewStep,
+        compile_program.Library, function.HalvesFacts, history.Root, kept_inputs.KeptInputs, outputs.MadeOutputs,
+        runtime.Ending, split.Saved, training.Around, training.Watched,
+    )
+}  # fmt: skip
+_LARGEST = 1 << 16  # bytes of a constant tensor
+
+
+class ProgramWriter:
+    """Writes what runs a graph. `backwards`: those of the graph, which are compiled when they are first asked for, each with
+    its row, which `fill` makes up to date."""
+
+    def __init__(self) -> None:
+        self.backwards: list[tuple[training.Backwards, list[Json]]] = []
+
+    def fill(self) -> None:
+        """Write down what of the backwards is compiled by now."""
+        for backwards, row in self.backwards:
+            runs = dict(backwards.found)
+            row[1:] = [[missing, self.written(run)] for missing, run in sorted(runs.items()) if run is not None]
+
+    def written(self, value: Any) -> Json:
+        """The value as JSON. NotKept."""
+        if constants.is_constant(value):
+            return ["c", constants.spelled(value)]
+        call = call_that_made(value)
+        if call is not None:
+            return ["made", call.maker, *map(self.written, call.args)]
+        if type(value).__name__ in ROWS and dataclasses.is_dataclass(value):
+            return ["row", type(value).__name__, *(self.written(getattr(value, f.name)) for f in dataclasses.fields(value))]
+        match value:
+            case list() | tuple():
+                return [type(value).__name__, *map(self.written, value)]
+            case dict():
+                return ["dict", *([self.written(k), self.written(v)] for k, v in value.items())]
+            case torch._ops.OpOverload():
+                return ["operator", *_operator(value)]
+            case torch.Tensor():
+                return _tensor(value)
+            case training.Backwards():
+                return self._backward(value)
+            case GradientProgram():
+                return self._gradient(value)
+            case types.ModuleType():
+                return ["at", value.__name__, []]
+        if (found := path_of(value)) is not None:
+            return ["at", *found]
+        what = value.__qualname__ if isinstance(value, types.FunctionType) else type(value).__qualname__
+        raise NotKept("no-form", f"{what} in what runs the graph")
+
+    def _backward(self, backwards: training.Backwards) -> Json:
+        row: list[Json] = ["backward"]
+        self.backwards.append((backwards, row))
+        return row
+
+    def _gradient(self, program: GradientProgram) -> Json:
+        """The program as text, which runs where gradients of its gradients are asked for."""
+        nodes = program.module.graph.nodes
+        targets = {str(n.target) for n in nodes if n.op in ("get_attr", "call_module")}
+        held = {name: getattr(program.module, name, None) for name in targets}
+        code = program.module.graph.python_code("self")
+        names = _names_in(code.src)
+        scope = {name: self.written(value) for name, value in code.globals.items() if name in names}
+        attributes = {name: self.written(value) for name, value in held.items()}
+        facts = [program.name, program.count, self.written(program.roots), self.written(program.written)]
+        return ["gradient", code.src, scope, attributes, *facts]
+
+
+def _names_in(text: str) -> set[str]:
+    """Global names that the functions of the text read."""
+    codes = [one for one in compile(text, "<pliant>", "exec").co_consts if isinstance(one, types.CodeType)]
+    return {name for code in codes for name in code.co_names}
+
+
+def _operator(value: torch._ops.OpOverload[..., Any]) -> list[str]:
+    namespace, name = value._schema.name.split("::")
+    if namespace not in ("aten", "prims"):
+        raise NotKept("custom-operator", str(value))
+    return [namespace, name, value._overloadname]
+
+
+def _tensor(value: torch.Tensor) -> Json:
+    plain = type(value) is torch.Tensor and value.layout is torch.strided and value.device.type == "cpu"
+    if not plain or value.requires_grad or value.is_quantized or value.is_conj() or value.is_neg():
+        raise NotKept("tensor", "a constant tensor of a special kind")
+    facts = [constants.spelled(one) for one in (tuple(value.shape), value.stride(), value.dtype, value.device)]
+    if value.untyped_storage().nbytes() == 0 and value.numel():
+        return ["without memory", *facts]
+    if value.nbytes > _LARGEST:
+        raise NotKept("tensor", f"a constant tensor of {value.nbytes} bytes")
+    if not value.is_contiguous():
+        raise NotKept("tensor", "a constant tensor with gaps")
+    content = bytes(value.reshape(-1).view(torch.uint8).tolist()) if value.numel() else b""
+    return ["tensor", *facts, base64.b64encode(content).decode()]
+
+
+class ProgramReader:
+    """Makes it again. `backwards`: those of the program. NotFound; NoKernels where the store has lost them."""
+
+    def __init__(self) -> None:
+        self.backwards: list[training.KeptBackwards] = []
+
+    def made(self, json: Json) -> Any:
+        """The value again."""
+        word, *rest = json
+        return _READ[word](self, *rest)
+
+    def _made(self, maker: str, *args: Json) -> Any:
+        return MAKERS[maker](*map(self.made, args))
+
+    def _row(self, name: str, *values: Json) -> Any:
+        return ROWS[name](*map(self.made, values))
+
+    def _backward(self, *runs: Json) -> training.KeptBackwards:
+        self.backwards.append(training.KeptBackwards({missing: self.made(run) for missing, run in runs}))
+        return self.backwards[-1]
+
+    def _gradient(
+        self, text: str, scope: dict[str, Json], held: dict[str, Json], name: str, count: int, roots: Json, written: Json
+    ) -> GradientProgram:
+        module = _Program(self, text, scope, held)
+        return GradientProgram(name, module, count, self.made(roots), self.made(written), None)
+
+
+class _Program:
+    """A program as text, read when it first runs."""
+
+    def __init__(self, reader: ProgramReader, text: str, scope: dict[str, Json], held: dict[str, Json]) -> None:
+        self._reader, self._text, self._scope, self._held = reader, text, scope, held
+
+    @functools.cached_property
+    def forward(self) -> Callable[..., Any]:
+        names = {name: self._reader.made(json) for name, json in self._scope.items()}
+        held = types.SimpleNamespace(**{name: self._reader.made(json) for name, json in self._held.items()})
+        exec(compile(self._text, "<pliant program>", "exec"), names)  # our own text
+        forward: Callable[..., Any] = functools.partial(names["forward"], held)
+        return forward
+
+
+def _found_operator(namespace: str, name: str, overload: str) -> Any:
+    return getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
+
+
+def _read_tensor(size: Json, stride: Json, dtype: Json, device: Json, content: str) -> torch.Tensor:
+    flat = torch.tensor(list(base64.b64decode(content)), dtype=torch.uint8).view(constants.read(dtype))
+    return flat.as_strided(constants.read(size), constants.read(stride))
+
+
+_READ: dict[str, Callable[..., Any]] = {
+    "c": lambda reader, json: constants.read(json),
+    "made": ProgramReader._made,
+    "row": ProgramReader._row,
+    "backward": ProgramReader._backward,
+    "gradient": ProgramReader._gradient,
+    "list": lambda reader, *values: list(map(reader.made, values)),
+    "tuple": lambda reader, *values: tuple(map(reader.made, values)),
+    "dict": lambda reader, *pairs: {reader.made(key): reader.made(value) for key, value in pairs},
+    "operator": lambda reader, *names: _found_operator(*names),
+    "at": lambda reader, *path: at_path(*path),
+    "tensor": lambda reader, *facts: _read_tensor(*facts),
+    "without memory": lambda reader, *facts: without_memory(*map(constants.read, facts)),
+}

@@ -1,0 +1,40 @@
+"""The function of an entry: from its text and what the names in it stand for.
+
+In:     text of `entry(args, kwargs)` (and of `load()`, where many guards start at held objects), the objects.
+Out:    the function, whose lines tracebacks can show.
+Reads on: `held_section.py`, `alike.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pliant.guards import alike
+from pliant.guards.codegen import MISS, READ_ERRORS
+from pliant.guards.held_section import LOAD, HeldFacts, HeldState, never
+
+# Checks and runs one call; MISS if it is not for this entry. Arguments in a list are given up.
+EntryFunction = Callable[[Sequence[Any], dict[str, Any]], Any]
+GENERATED = "<pliant "  # how the names of files of generated code start
+_serial = itertools.count()
+
+
+def define_entry(
+    text: str, values: Mapping[str, Any], name: str, held: HeldFacts | None, tensors: Mapping[str, Sequence[int]]
+) -> EntryFunction:
+    """`tensors`: which of those that a block of tests is about are learnt. Nothing in the function's globals leads back to
+    them, so what it holds is freed with it."""
+    file = f"{GENERATED}{name} {next(_serial)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    scope = {**values, "MISS": MISS, "READ_ERRORS": READ_ERRORS, "unchanged": never}
+    exec(compile(text, file, "exec"), scope)
+    entry: EntryFunction = scope.pop("entry")
+    scope.pop("prepare", None)
+    alike.define(tensors, entry)
+    if held is not None:
+        entry.__dict__[LOAD] = scope.pop(LOAD)
+        scope["recheck"] = HeldState(held, entry).recheck
+    return entry

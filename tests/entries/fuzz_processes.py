@@ -1,0 +1,420 @@
+"""Two processes run a program between which something changed: the second must compute what its own eager does.
+
+A program is a text with slots. The first process runs it with one choice of values, and keeps what it compiled; the second
+with another choice, from the same place on disk. Processes are forks that have loaded PyTorch, and compiled nothing.
+
+    python -m tests.entries.fuzz_processes --pairs 2000 --seed 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import sys
+import tempfile
+import threading
+import time
+import types
+from collections import Counter
+
+import torch
+
+import pliant
+
+PROGRAM = """
+import dataclasses, enum, functools, re, types
+import torch
+from torch import nn
+import torch.nn.functional as F
+import fuzz_library as library
+from fuzz_library import imported
+
+SCALE = {global_number}
+TABLE = {{"a": {table_item}, "b": [1.0, {nested_item}]}}
+MODE = {global_text}
+PATTERN = re.compile({pattern})
+NAMES = {names}
+
+class Kind(enum.Enum):
+    ONE = {member}
+    TWO = "two"
+
+@dataclasses.dataclass
+class Settings:
+    alpha: float = {field_default}
+    flag: bool = {field_flag}
+
+def inner(x, factor={default}, *, shift={keyword_default}):
+    return {inner_body} * factor + shift
+
+def helper(x):
+    return inner(x) + {helper_constant}
+
+def decorated(function):
+    @functools.wraps(function)
+    def wrapper(*args):
+        return function(*args) {wrapper_tail}
+    return wrapper
+
+@decorated
+def wrapped(x):
+    return x.sin()
+
+def make(amount):
+    def closure(x):
+        return x * amount
+    return closure
+
+closure = make({closed_over})
+step = functools.partial(torch.add, alpha={partial_number})
+choose = lambda x: {lambda_body}
+operations = [torch.{listed}, torch.tanh]
+
+class Base(nn.Module):
+    gain = {base_attribute}
+    def finish(self, x):
+        return x * {base_constant}
+
+class Part({part_base}):
+    limit = {class_number}
+    kind = {class_text}
+    def __init__(self, width):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width, eps={eps})
+        self.slope = {hyperparameter}
+        self.settings = Settings({field_value})
+        self.options = {{"bias": {option}}}
+        self.register_buffer("mask", torch.full((width,), {buffer}))
+    @property
+    def double(self):
+        return self.slope * {property_constant}
+    @staticmethod
+    def still(x):
+        return x - {static_constant}
+    @classmethod
+    def named(cls, x):
+        return x + cls.limit
+    def finish(self, x):
+        return {finish}
+    def forward(self, x):
+        x = self.norm(self.linear(x)) * self.double + self.mask * {forward_constant}
+        x = F.leaky_relu(x, self.settings.alpha) if self.settings.flag else F.{activation}(x)
+        if self.kind == "wide":
+            x = x * 2
+        if self.options["bias"]:
+            x = x + 1
+        return self.finish(self.named(self.still(x)))
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.parts = nn.ModuleList([Part(width) for _ in range({depth})])
+        self.drop = nn.Dropout({dropout})
+    def forward(self, x):
+        for part in self.parts:
+            x = part(x)
+        x = self.drop(x)
+        {model_line}
+        return function(x)
+
+def function(x):
+    y = helper(x) * SCALE + TABLE["a"] + TABLE["b"][1]
+    y = wrapped(y) + closure(y) + choose(y) + operations[0](y) + step(y, y)
+    if MODE == "plus":
+        y = y + 1
+    if PATTERN.match("layer.1"):
+        y = y * 3
+    y = y + Kind.ONE.value + len(NAMES)
+    y = imported(library.outside(y))
+    if torch.{question}():
+        y = y + 5
+    return {result}
+"""
+
+LIBRARY = """
+import torch
+FACTOR = {library_number}
+def outside(x):
+    return x * FACTOR {library_tail}
+def imported(x):
+    return x.{library_method}()
+"""
+
+# Slot -> texts of which any may stand there; what follows them in the process is `SETTINGS`.
+SLOTS: dict[str, list[str]] = {
+    "global_number": ["2.0", "3.0", "2"], "table_item": ["0.5", "-0.0", "1.5"], "nested_item": ["1.0", "4.0"],
+    "global_text": ['"plus"', '"minus"'], "pattern": ['"layer"', '"block"', '"Layer", re.I'],
+    "names": ['["a"]', '["a", "b"]', '("a",)'], "member": ["1", "2", "1.5"], "field_default": ["0.1", "0.3"],
+    "field_flag": ["True", "False"], "default": ["1.0", "2.0", "1"], "keyword_default": ["0.0", "1.0"],
+    "inner_body": ["x.relu()", "x.sigmoid()", "(x + 1).relu()"], "helper_constant": ["1", "2", "1.0"],
+    "wrapper_tail": ["", "+ 1", "* 2"], "closed_over": ["1.5", "2.5"], "partial_number": ["1", "3"],
+    "lambda_body": ["x.abs()", "x.neg()"], "listed": ["exp", "cos"], "base_attribute": ["1.0", "2.0"],
+    "base_constant": ["1.0", "2.0"], "part_base": ["Base", "nn.Module"], "class_number": ["1.0", "2.0", "1"],
+    "class_text": ['"wide"', '"narrow"'], "eps": ["1e-5", "1e-1"], "hyperparameter": ["1.0", "0.5", "2"],
+    "field_value": ["", "0.2", "0.1, True"], "option": ["True", "False"], "buffer": ["0.0", "1.0"],
+    "property_constant": ["2.0", "3.0"], "static_constant": ["1.0", "0.25"], "finish": ["x.tanh()", "x * 0.5"],
+    "forward_constant": ["1.0", "2.0"], "activation": ["gelu", "silu", "relu"], "depth": ["1", "2"],
+    "dropout": ["0.0", "0.5"], "model_line": ["pass", "x = x + 1", "x = x.transpose(0, 1)"],
+    "question": ["is_grad_enabled", "are_deterministic_algorithms_enabled", "is_inference_mode_enabled"],
+    "result": ["y", "(y, y.sum())", "{'out': y, 'n': SCALE}", "[y, x]", "y.view(-1)", "y, y.shape[0]"],
+    "library_number": ["1.0", "1.25"], "library_tail": ["", "+ 1"], "library_method": ["sigmoid", "square"],
+}  # fmt: skip
+
+
+def _patch(place, name, value):
+    setattr(place, name, value)
+
+
+def _double_forward(self, x):
+    return torch.nn.functional.linear(x, self.weight, self.bias) * 2
+
+
+# What a process does behind the program's text, by name: (it, the call's block).
+SETTINGS: dict[str, list[str]] = {
+    "grad": ["off", "on", "inference"], "autocast": ["", "bfloat16"], "deterministic": ["", "yes"],
+    "default dtype": ["", "float64"], "parameters": ["", "float64", "bfloat16", "frozen", "one frozen"],
+    "sizes": ["4 8", "5 8", "1 8", "4 16"], "layout": ["", "transposed", "expanded", "offset"],
+    "input": ["", "requires_grad"], "options": ["", "fuse", "dynamic", "duck", "specialize"],
+    "patched": ["", "relu", "linear", "module", "class", "rebound", "disabled", "hook", "global hook", "default", "code"],
+    "training": ["", "yes"], "target": ["function", "model", "method", "closure"], "weights": ["", "other", "tied"],
+    "precision": ["", "medium"],
+}  # fmt: skip
+
+
+def choices(rng: random.Random) -> dict[str, str]:
+    """A value for each slot and setting: mostly the first."""
+    table = {**SLOTS, **SETTINGS}
+    chosen = {name: rng.choice(values) if rng.random() < 0.15 else values[0] for name, values in table.items()}
+    return {**chosen, "target": rng.choice(SETTINGS["target"]), "grad": rng.choice(("on", "off"))}
+
+
+def mutated(rng: random.Random, chosen: dict[str, str]) -> dict[str, str]:
+    """The same but for one value, or a few, or none."""
+    table = {**SLOTS, **SETTINGS}
+    found = dict(chosen)
+    for name in rng.sample(list(table), rng.choice([0, 1, 1, 1, 1, 2])):
+        found[name] = rng.choice([value for value in table[name] if value != chosen[name]])
+    return found
+
+
+def load(chosen: dict[str, str]) -> types.ModuleType:
+    """The program as two modules of this process."""
+    for name, text in (("fuzz_library", LIBRARY), ("fuzz_program", PROGRAM)):
+        module = sys.modules[name] = types.ModuleType(name)
+        exec(compile(text.format(**chosen), f"/nowhere/{name}.py", "exec"), module.__dict__)
+    return sys.modules["fuzz_program"]
+
+
+def _prepare(program: types.ModuleType, chosen: dict[str, str]):
+    """What is called, and with what."""
+    torch.manual_seed(0)
+    if chosen["default dtype"]:
+        torch.set_default_dtype(torch.float64)
+    if chosen["deterministic"]:
+        torch.use_deterministic_algorithms(True)
+    if chosen["precision"]:
+        torch.set_float32_matmul_precision("medium")
+    rows, width = map(int, chosen["sizes"].split())
+    model = program.Model(width).train(bool(chosen["training"]))
+    match chosen["parameters"]:
+        case "float64" | "bfloat16" as name:
+            model.to(getattr(torch, name))
+        case "frozen":
+            model.requires_grad_(False)
+        case "one frozen":
+            next(model.parameters()).requires_grad_(False)
+    if chosen["weights"] == "other":
+        with torch.no_grad():
+            model.parts[0].linear.weight.mul_(2)
+    elif chosen["weights"] == "tied" and len(model.parts) > 1:
+        model.parts[1].linear = model.parts[0].linear
+    _apply_patch(program, model, chosen["patched"])
+    dtype = next(model.parameters()).dtype if chosen["target"] != "function" else torch.get_default_dtype()
+    target = {"function": program.function, "model": model, "method": model.parts[0].finish, "closure": program.closure}
+    return target[chosen["target"]], _input(chosen, rows, width, dtype)
+
+
+def _apply_patch(program: types.ModuleType, model: torch.nn.Module, name: str) -> None:
+    match name:
+        case "relu":
+            torch.Tensor.relu = torch.Tensor.sigmoid
+        case "linear":
+            torch.nn.Linear.forward = _double_forward
+        case "module":
+            program.library.outside = lambda x: x - 1
+        case "class":
+            program.Part.limit = 7.0
+        case "rebound":
+            program.helper = program.wrapped
+        case "disabled":
+            pliant.disable(program.inner)
+        case "hook":
+            model.parts[0].register_forward_hook(lambda module, args, result: result * 2)
+        case "global hook":
+            torch.nn.modules.module.register_module_forward_hook(lambda module, args, result: None)
+        case "default":
+            program.inner.__defaults__ = (5.0,)
+        case "code":
+            program.helper.__code__ = (lambda x: inner(x) - 2).__code__  # noqa: F821
+
+
+def _input(chosen: dict[str, str], rows: int, width: int, dtype: torch.dtype) -> torch.Tensor:
+    x = torch.randn(rows, width, dtype=dtype)
+    match chosen["layout"]:
+        case "transposed":
+            x = torch.randn(width, rows, dtype=dtype).t()
+        case "expanded":
+            x = x[:1].expand(rows, width)
+        case "offset":
+            x = torch.randn(rows + 1, width, dtype=dtype)[1:]
+    return x.requires_grad_() if chosen["input"] else x
+
+
+@contextlib.contextmanager
+def _around(chosen: dict[str, str]):
+    with contextlib.ExitStack() as blocks:
+        if chosen["grad"] != "on":
+            blocks.enter_context(torch.inference_mode() if chosen["grad"] == "inference" else torch.no_grad())
+        if chosen["autocast"]:
+            blocks.enter_context(torch.autocast("cpu", torch.bfloat16))
+        match chosen["options"]:
+            case "fuse":
+                blocks.enter_context(pliant.config.patch(fuse=False))
+            case "dynamic":
+                blocks.enter_context(pliant.config.patch(dynamic="all"))
+            case "duck":
+                blocks.enter_context(pliant.config.patch(duck_sizing=False))
+            case "specialize":
+                blocks.enter_context(pliant.config.patch(specialize_float=True, dynamic="all"))
+        yield
+
+
+def run(chosen: dict[str, str]) -> dict[str, object]:
+    """One process: what differs from eager ("" if nothing), and what became of the entries."""
+    target, x = _prepare(load(chosen), chosen)
+    compiled = pliant.compile(target)
+    sides = []
+    for call in (target, compiled, compiled):
+        torch.manual_seed(1)
+        x.grad = None
+        with _around(chosen):
+            sides.append(_outcome(call, x))
+    for thread in _beside():
+        thread.join()
+    tolerance = 5e-2 if "bfloat16" in (chosen["autocast"], chosen["parameters"]) else 1e-4
+    wrong = "" if all(_same(sides[0], side, tolerance) for side in sides[1:]) else f"{sides[0]} is not {sides[1:]}"
+    refused = [f"{e.fields['what']}: {e.fields['why']}" for e in pliant.debug.events.events("entry")]
+    return {"wrong": wrong[:2000], "entries": pliant.stats()["entries"], "events": refused}
+
+
+def _outcome(call, x: torch.Tensor) -> object:
+    try:
+        found = call(x)
+    except Exception as error:
+        return type(error).__name__
+    tensors = [t for t in torch.utils._pytree.tree_leaves(found) if isinstance(t, torch.Tensor)]
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        sum(t.float().sum() for t in tensors if t.requires_grad).backward()
+        return found, x.grad
+    return found
+
+
+def _same(one: object, other: object, tolerance: float) -> bool:
+    a, shape = torch.utils._pytree.tree_flatten(one)
+    b, other_shape = torch.utils._pytree.tree_flatten(other)
+    return shape == other_shape and all(_same_leaf(x, y, tolerance) for x, y in zip(a, b, strict=True))
+
+
+def _same_leaf(a: object, b: object, tolerance: float) -> bool:
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+        return type(a) is type(b) and a == b
+    same = (a.dtype, a.shape, a.stride(), a.requires_grad) == (b.dtype, b.shape, b.stride(), b.requires_grad)
+    return same and torch.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def in_a_fork(chosen: dict[str, str]) -> dict[str, object]:
+    """`run` in a process of its own."""
+    read, write = os.pipe()
+    process = os.fork()
+    if process == 0:
+        try:
+            with os.fdopen(write, "w") as pipe:
+                json.dump(_guarded(chosen), pipe)
+                pipe.flush()
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        text = pipe.read()
+    os.waitpid(process, 0)
+    return json.loads(text) if text else {"wrong": "the process died", "entries": {}, "events": []}
+
+
+def _beside() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name.startswith("pliant")]
+
+
+def _guarded(chosen: dict[str, str]) -> dict[str, object]:
+    import warnings
+
+    warnings.simplefilter("ignore")
+    try:
+        with pliant.config.patch(keep_entries=True):
+            return run(chosen)
+    except Exception as error:
+        return {"wrong": f"{type(error).__name__}: {error}", "entries": {}, "events": []}
+
+
+def pair(seed: int) -> tuple[dict[str, str], dict[str, str], dict[str, object], dict[str, object]]:
+    """One pair of processes, with a cache of their own."""
+    rng = random.Random(seed)
+    first = choices(rng)
+    second = mutated(rng, first)
+    with tempfile.TemporaryDirectory(prefix="pliant-fuzz-") as folder, pliant.config.patch(cache_dir=folder):
+        return first, second, in_a_fork(first), in_a_fork(second)
+
+
+def load_compiler() -> None:
+    """Load, in the process that forks, what compiling loads."""
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.GELU())
+    pliant.compile(module)(torch.randn(2, 4)).sum().backward()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pairs", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--verbose", action="store_true")
+    given = parser.parse_args()
+    load_compiler()
+    end, counts, reasons = time.monotonic() + given.seconds, Counter(), Counter()
+    for seed in range(given.seed, given.seed + given.pairs):
+        if time.monotonic() > end:
+            break
+        first, second, one, other = pair(seed)
+        changed = {name: (first[name], second[name]) for name in first if first[name] != second[name]}
+        counts["pairs"] += 1
+        found = bool(other["entries"].get("found"))
+        counts["found" if found else "compiled again"] += 1
+        counts["kept"] += bool(one["entries"].get("kept"))
+        counts["nothing changed"] += not changed
+        counts["nothing changed, kept, not found"] += not changed and not found and bool(one["entries"].get("kept"))
+        reasons.update(text[:90] for text in one["events"] if text.startswith("not kept"))
+        for which, result in (("first", one), ("second", other)):
+            if result["wrong"]:
+                counts[f"wrong in the {which}"] += 1
+                print(f"seed {seed}, {which} process (entry found: {found}), changed {changed}\n  {result['wrong'][:600]}")
+        if given.verbose:
+            print(seed, changed, other["entries"], other["events"][:2])
+    print(dict(counts))
+    for text, count in reasons.most_common(12):
+        print(f"  {count} {text}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Constants are exact on disk; digests tell apart what capture could tell apart, and nothing else."""
+
+import math
+
+import pytest
+import torch
+
+from pliant.entries.constants import read, spelled
+from pliant.entries.content import NotKept, digest
+from pliant.guards.facts import same
+
+CONSTANTS = [
+    None, True, 1, 2**70, "a\ud800b", b"\x00\xff", 0.1, -0.0, math.inf, math.nan, 1j, complex(-0.0, math.nan), ..., NotImplemented,
+    range(1, 9, 2), slice(None, 3, -1), (1, (2.0, "x")), [1, [None]], frozenset({1}), {"a": [1, None], 2: (None,)},
+    torch.float32, torch.device("cpu"), torch.device("cuda:1"), torch.strided, torch.channels_last, torch.Size([2, 3]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", CONSTANTS, ids=repr)
+def test_a_constant_is_read_as_it_was(value):
+    import json
+
+    assert same(read(json.loads(json.dumps(spelled(value)))), value)
+
+
+@pytest.mark.parametrize("value", [object(), [object()], (1, len), {"a": torch.ones(1)}, torch.ones(1)])
+def test_what_is_no_constant_is_not_spelled(value):
+    assert spelled(value) is None
+
+
+def defined(text, name="f", line=0):
+    space = {}
+    exec(compile("\n" * line + text, f"/nowhere/{line}.py", "exec"), space)
+    return space[name]
+
+
+def code_digest(text, line=0):
+    return digest(defined(text, line=line).__code__)
+
+
+def test_lines_and_files_do_not_matter():
+    text = "def f(x):\n    return x + 1\n"
+    assert code_digest(text) == code_digest(text, line=7)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x):\n    return x + 1.0\n",
+        "def f(x):\n    return x + True\n",
+        "def f(x):\n    return x - 1\n",
+        "def f(y):\n    return y + 1\n",
+        "def f(x, *y):\n    return x + 1\n",
+        "def f(x):\n    g = lambda: 2\n    return x + 1\n",
+        "def f(x):\n    try:\n        return x + 1\n    except E:\n        pass\n",
+    ],
+)
+def test_what_code_does_matters(text):
+    assert code_digest(text) != code_digest("def f(x):\n    return x + 1\n")
+
+
+def test_nested_code_matters():
+    assert code_digest("def f(): return lambda: 1") != code_digest("def f(): return lambda: 2")
+    assert code_digest("def f(): return -0.0") != code_digest("def f(): return 0.0")
+
+
+def test_what_differs_from_process_to_process_has_no_content():
+    with pytest.raises(NotKept, match="process-bound"):
+        digest(defined("def f(x): return x.__hash__()").__code__)
+
+
+def test_functions_in_c_are_told_apart_by_what_they_are():
+    assert len({digest(f) for f in (torch.relu, torch.sigmoid, torch.Tensor.relu, len, torch.Tensor.relu_)}) == 5
+    assert digest(torch.ops.aten.add.Tensor) != digest(torch.ops.aten.add.Scalar)

@@ -1,0 +1,405 @@
+"""What one dispatcher compiled and kept serves another one, and never where something that matters has changed."""
+
+import contextlib
+import copy
+import json
+import threading
+import types
+
+import pytest
+import torch
+from tests.entries import programs
+
+import pliant
+from pliant.capture.compiled_function import dispatcher_of
+from pliant.debug import events
+from pliant.errors import CacheWarning
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path):
+    pliant.reset()
+    with pliant.config.patch(keep_entries=True, cache_dir=str(tmp_path / "cache"), strict=True):
+        yield tmp_path / "cache"
+    pliant.reset()
+
+
+def written():
+    for thread in threading.enumerate():
+        if thread.name == "pliant-keeping":
+            thread.join()
+
+
+def kept(fn, *args, **kwargs):
+    """Compile and call; what was compiled is on disk."""
+    pliant.compile(fn)(*args, **kwargs)
+    written()
+    assert pliant.stats()["entries"].get("kept"), [e.line for e in events.events("entry")]
+    events.reset()
+
+
+def found(fn, *args, **kwargs):
+    """Whether a new dispatcher finds an entry for the call; its result is eager's."""
+    events.reset()
+    before = copy.deepcopy((args, kwargs))
+    torch.manual_seed(0)
+    result = pliant.compile(fn)(*args, **kwargs)
+    torch.manual_seed(0)
+    torch.testing.assert_close(result, fn(*before[0], **before[1]))
+    entries = pliant.stats()["entries"]
+    assert bool(entries.get("found")) is not bool(events.events("capture"))
+    return bool(entries.get("found"))
+
+
+X = torch.randn(4, 4)
+CALLS = {
+    "function": (programs.scaled, (X,), {}),
+    "outputs": (programs.several, (X, X + 1), {}),
+    "keywords": (programs.several, (X, X), {"flag": False}),
+    "writes": (programs.writes, (torch.randn(3, 2),), {}),
+    "numbers": (programs.numbers, (X, 3), {}),
+    "random": (programs.drops, (torch.randn(2, 3),), {}),
+    "constant tensor": (programs.constant, (torch.randn(2, 3),), {}),
+    "operators of ATen": (programs.refers, (X,), {}),
+    "closure, partial": (programs.through_others, (X,), {}),
+    "method": (programs.Part().bounded, (X,), {}),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_function_is_found(name):
+    fn, args, kwargs = CALLS[name]
+    with torch.no_grad():
+        kept(fn, *copy.deepcopy(args), **kwargs)
+        assert found(fn, *copy.deepcopy(args), **kwargs)
+
+
+@torch.no_grad()
+def test_a_model_is_found_for_other_instances():
+    kept(programs.Model(), X)
+    assert found(programs.Model(), X)
+    assert found(programs.Model(), torch.randn(4, 4))
+    assert not found(programs.Model(), X, mask=X)  # called otherwise
+    assert not found(programs.Model(depth=3), X)
+    assert not found(programs.Model().double(), X.double())
+
+
+@torch.no_grad()
+def test_symbolic_sizes_and_what_was_learnt_of_them():
+    compiled = pliant.compile(programs.scaled)
+    for rows in (4, 5, 6):
+        compiled(torch.randn(rows, 4))
+    written()
+    assert pliant.stats()["entries"]["kept"] == 2
+    events.reset()
+    again = pliant.compile(programs.scaled)
+    for rows in (9, 4, 11):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(again(x), programs.scaled(x))
+    assert not events.events("capture")
+
+
+@torch.no_grad()
+def test_a_size_that_is_new_to_both_makes_symbols():
+    kept(programs.scaled, torch.randn(4, 4))
+    again = pliant.compile(programs.scaled)
+    for rows in (4, 5, 6):
+        again(torch.randn(rows, 4))
+    assert len(events.events("capture")) == 1
+    assert len(dispatcher_of(again).entries) == 2
+
+
+@torch.no_grad()
+def test_an_entry_that_was_found_explains_why_it_does_not_serve():
+    kept(programs.Model(), X)
+    model = programs.Model()
+    compiled = pliant.compile(model)
+    compiled(X)
+    model.parts[0].settings.alpha = 0.75
+    torch.testing.assert_close(compiled(X), model(X))
+    (reason,) = pliant.stats()["recompile_reasons"]
+    assert "alpha" in reason
+    assert "0.25" in reason
+
+
+# ---- training
+
+
+def gradients(run, model, x):
+    """Of everything that requires them; and gradients of gradients."""
+    x = x.detach().requires_grad_()
+    model.zero_grad()
+    y = run(x)
+    y.pow(2).sum().backward()
+    first = [x.grad, *(p.grad for p in model.parameters())]
+    (once,) = torch.autograd.grad(run(x).pow(3).sum(), x, create_graph=True)
+    return [y, *first, *torch.autograd.grad(once.sum(), [x, *model.parameters()], allow_unused=True)]
+
+
+def test_a_backward_is_found():
+    model = programs.Model()
+    compiled = pliant.compile(model)
+    torch.testing.assert_close(gradients(compiled, model, X), gradients(model, model, X))
+    written()
+    assert pliant.stats()["entries"]["kept"] == 2  # without and with the backward
+    events.reset()
+    model = programs.Model()
+    torch.testing.assert_close(gradients(pliant.compile(model), model, X), gradients(model, model, X))
+    assert not events.events("capture")
+    assert {e.fields["reason"] for e in events.events("fallback")} == {"kept-entry"}  # gradients of gradients
+
+
+def test_a_backward_that_nobody_asked_for_is_compiled_by_who_does():
+    pliant.compile(programs.Model())(X.clone().requires_grad_())
+    written()
+    events.reset()
+    model = programs.Model()
+    compiled = pliant.compile(model)
+    for _ in range(3):
+        torch.testing.assert_close(gradients(compiled, model, X), gradients(model, model, X))
+    assert [e.fields["reason"] for e in events.events("fallback")] == ["kept-entry"]
+    assert len(events.events("capture")) == 1
+    written()
+    events.reset()
+    torch.testing.assert_close(gradients(pliant.compile(model), model, X), gradients(model, model, X))
+    assert not events.events("capture")
+
+
+def test_the_backward_of_symbolic_sizes_is_found():
+    model = programs.Model()
+    compiled = pliant.compile(model, dynamic=True)
+    gradients(compiled, model, torch.randn(6, 4))
+    written()
+    events.reset()
+    again = pliant.compile(model, dynamic=True)
+    for rows in (3, 5, 7):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(gradients(again, model, x), gradients(model, model, x))
+    assert not events.events("capture")
+
+
+@pytest.mark.parametrize("given", [[(0, 1)], [(0, 1), (1,)], [(0,), (0, 1), (1,)]])
+def test_some_gradients_alone_are_those_of_eager(given):
+    def two(x, y):
+        return x.sin() * y, (x * 2).exp()
+
+    def some(run, asked):
+        x, y = X.clone().requires_grad_(), X.clone().requires_grad_()
+        results = run(x, y)
+        torch.autograd.backward([results[k].sum() for k in asked])
+        return x.grad, y.grad
+
+    first = pliant.compile(two)
+    for asked in given:
+        some(first, asked)
+    written()
+    events.reset()
+    again = pliant.compile(two)
+    for asked in ((0, 1), (0,), (1,)):
+        torch.testing.assert_close(some(again, asked), some(two, asked))
+    assert not events.events("capture"), [e.line for e in events.events("entry")]
+
+
+def test_a_backward_for_some_of_the_results_is_found():
+    def loss_and_more(x):
+        y = x.sin()
+        return y.sum(), y * 2
+
+    def loss_alone(run):
+        x = X.clone().requires_grad_()
+        run(x)[0].backward()
+        return x.grad
+
+    torch.testing.assert_close(loss_alone(pliant.compile(loss_and_more)), X.cos())
+    written()
+    events.reset()
+    torch.testing.assert_close(loss_alone(pliant.compile(loss_and_more)), X.cos())
+    assert not events.events("capture") and not events.events("fallback")
+
+
+# ---- changes
+
+
+def _other_forward(self, x):
+    return torch.nn.functional.linear(x, self.weight, self.bias) * 3
+
+
+@contextlib.contextmanager
+def _hooked(model):
+    handle = model.parts[0].register_forward_hook(lambda module, args, result: result * 2)
+    yield
+    handle.remove()
+
+
+CHANGES = {
+    "a global number": ("scaled", lambda patch, model: patch.setattr(programs, "SCALE", 3.0)),
+    "an item": ("scaled", lambda patch, model: patch.setitem(programs.TABLE, "a", -0.0)),
+    "a function": ("scaled", lambda patch, model: patch.setattr(programs, "inner", lambda x: x)),
+    "code": ("scaled", lambda patch, model: patch.setattr(programs.inner, "__code__", (lambda x, factor: x - factor).__code__)),
+    "a default": ("scaled", lambda patch, model: patch.setattr(programs.inner, "__defaults__", (4.0,))),
+    "a closure": ("through_others", lambda patch, model: patch.setattr(programs, "closure", programs.make(4.0))),
+    "a cell": ("through_others", lambda patch, model: patch.setattr(programs.closure.__closure__[0], "cell_contents", 5.0)),
+    "a function in C": ("scaled", lambda patch, model: patch.setattr(torch, "relu", torch.sigmoid)),
+    "a class attribute": ("Model", lambda patch, model: patch.setattr(programs.Part, "limit", 0.1)),
+    "a method": ("Model", lambda patch, model: patch.setattr(programs.Part, "shifted", staticmethod(lambda x: x - 1))),
+    "a property": ("Model", lambda patch, model: patch.setattr(programs.Part, "slope", property(lambda self: 7.0))),
+    "a method of PyTorch's": ("Model", lambda patch, model: patch.setattr(torch.nn.Linear, "forward", _other_forward)),
+    "a hyperparameter": ("Model", lambda patch, model: patch.setattr(model.parts[0].settings, "alpha", 0.5)),
+    "a member": ("Model", lambda patch, model: patch.setattr(model.parts[0].settings, "kind", programs.Kind.NARROW)),
+    "what a member is": ("Model", lambda patch, model: patch.setattr(programs.Kind.WIDE, "_value_", "narrow")),
+    "eps": ("Model", lambda patch, model: patch.setattr(model.parts[0].norm, "eps", 0.5)),
+    "a partial's keyword": ("through_others", lambda patch, model: patch.setitem(programs.partial.keywords, "alpha", 5)),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@torch.no_grad()
+def test_a_change_is_noticed(name, monkeypatch):
+    which, change = CHANGES[name]
+    target = getattr(programs, which)
+    target = target() if isinstance(target, type) else target
+    kept(target, X)
+    change(monkeypatch, target)
+    assert not found(target, X)
+
+
+SETTINGS = {
+    "grad mode": lambda: torch.enable_grad(),
+    "inference": lambda: torch.inference_mode(),
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "an option": lambda: pliant.config.patch(fuse=False),
+    "threads": lambda: _threads(torch.get_num_threads() + 1),
+    "precision": lambda: _precision("medium"),
+}
+
+
+@contextlib.contextmanager
+def _threads(count):
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    yield
+    torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def _precision(name):
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(name)
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@torch.no_grad()
+def test_a_setting_is_noticed(name):
+    kept(programs.scaled, X)
+    with SETTINGS[name]():
+        assert not found(programs.scaled, X)
+    assert found(programs.scaled, X)
+
+
+@torch.no_grad()
+def test_a_function_of_the_same_name_with_another_namespace_is_another():
+    kept(programs.scaled, X)
+    namespace = {**vars(programs), "SCALE": 9.0}
+    fn = types.FunctionType(programs.scaled.__code__, namespace, "scaled")
+    fn.__module__, fn.__qualname__ = programs.__name__, "scaled"
+    assert not found(fn, X)
+
+
+@torch.no_grad()
+def test_a_mark_is_noticed():
+    kept(programs.scaled, X)
+    fresh = types.FunctionType(programs.inner.__code__, vars(programs), "inner", (1.5,))
+    fresh.__module__, fresh.__qualname__ = programs.__name__, "inner"
+    before, programs.inner = programs.inner, pliant.disable(fresh)
+    try:
+        assert not found(programs.scaled, X)
+    finally:
+        programs.inner = before
+
+
+# ---- what is not kept
+
+
+def _of_an_operator(x):
+    return torch.ops.pliant_entries_test.twice(x)
+
+
+@pytest.mark.parametrize(
+    ("fn", "reason"),
+    [(programs.hashes, "process-bound"), (programs.breaks, "slice"), (programs.lazily, "slice"), (_of_an_operator, "custom-operator")],
+)  # fmt: skip
+@torch.no_grad()
+def test_what_is_not_kept_is_told(fn, reason):
+    if fn is _of_an_operator and not hasattr(torch.ops.pliant_entries_test, "twice"):
+        made = torch.library.custom_op("pliant_entries_test::twice", lambda x: x * 2, mutates_args=(), schema="(Tensor x) -> Tensor")
+        made.register_fake(lambda x: torch.empty_like(x))
+    compiled = pliant.compile(fn)
+    compiled(X)
+    written()
+    assert reason in {e.fields["reason"] for e in events.events("entry")}
+    assert pliant.stats()["entries"]["not kept"] >= 1
+    assert "found" not in pliant.stats()["entries"]
+
+
+@torch.no_grad()
+def test_a_truncated_entry_is_dropped_with_one_warning(folder):
+    kept(programs.scaled, X)
+    (file,) = folder.glob("v1/entries/*/*/data.json")
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.warns(CacheWarning, match="corrupt"):
+        assert not found(programs.scaled, X)
+    written()
+    assert found(programs.scaled, X)
+
+
+@torch.no_grad()
+def test_an_entry_whose_kernels_are_gone_is_compiled_again(folder):
+    kept(programs.scaled, X)
+    for file in folder.glob("v1/kernels/*/*/data.so"):
+        file.unlink()
+    assert not found(programs.scaled, X)
+
+
+@torch.no_grad()
+def test_an_entry_is_text_that_names_no_address(folder):
+    kept(programs.Model(), X)
+    (file,) = folder.glob("v1/entries/*/*/data.json")
+    data = json.loads(file.read_text())
+    assert data["objects"][0] == ["root"]
+    assert " at 0x" not in file.read_text()
+    assert str(id(programs.inner)) not in file.read_text()
+
+
+@torch.no_grad()
+def test_the_same_program_is_the_same_text(folder, tmp_path):
+    texts = []
+    for name in ("one", "other"):
+        pliant.reset()
+        with pliant.config.patch(cache_dir=str(tmp_path / name)):
+            kept(programs.Model(), X)
+        (file,) = (tmp_path / name).glob("v1/entries/*/*/data.json")
+        texts.append(file.read_bytes())
+    assert texts[0] == texts[1]
+
+
+@torch.no_grad()
+def test_what_is_kept_can_be_shown(capsys):
+    from pliant.cache.__main__ import main
+
+    kept(programs.scaled, X)
+    assert main(["show", "scaled"]) == 0
+    shown = capsys.readouterr().out
+    assert "entries: 1 entries" in shown
+    assert "scaled: " in shown
+    assert "def entry(args, kwargs):" in shown
+    assert main(["show", "nothing"]) == 0
+    assert "def entry" not in capsys.readouterr().out
+    assert main([]) == 2
+
+
+@torch.no_grad()
+def test_what_explains_compiles_afresh():
+    kept(programs.scaled, X)
+    assert pliant.explain(programs.scaled)(X).graphs
