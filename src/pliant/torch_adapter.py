@@ -432,6 +432,13 @@ def current_stream_of() -> Callable[[int], int]:
 storage_users: Callable[[int], int] = torch._C._storage_Use_Count
 
 
+def end_allocations(device: torch.device, pool: Any) -> None:
+    """Take a capture that failed from the allocator's list (`CUDAGraph.capture_end` leaves it there), as the end of
+    `torch.cuda.use_mem_pool` does: while it is there, no capture may use the pool and memory is kept back."""
+    torch._C._cuda_endAllocateToPool(device.index, pool)
+    torch._C._cuda_releasePool(device.index, pool)
+
+
 def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
     """Copy each source to its target: of many in a few launches (documented for other operators alone)."""
     if len(targets) == 1:

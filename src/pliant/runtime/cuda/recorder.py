@@ -4,7 +4,10 @@ In:     work to record.
 Out:    its result, whose memory the recording keeps, and a function that does the work again on the current stream.
 Holds:  while work is recorded nothing runs on the GPU, and other threads may go on using it. Recordings of a device share
         one pool of memory: what one frees another may use, so they run one after another, on whatever streams; `turn`
-        sees to that.
+        sees to that. A recording that fails leaves the GPU, its memory and its random numbers as they were.
+
+A capture that fails leaves the generators it was to draw from unusable, and other graphs draw from the same ones. So work
+is captured twice: first on clones of the generators' states, which shows whether it can be, then on the states themselves.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import torch
 
 from pliant import background
 from pliant.gc_pause import GcPause
+from pliant.torch_adapter import end_allocations
 
 Result = TypeVar("Result")
 
@@ -42,6 +46,7 @@ class CudaRecorder:
         self._pool: Any = None
         self._side: Any = None
         self._last: Any = None  # the stream of the last turn
+        self._discarded: list[torch.cuda.CUDAGraph] = []  # of captures that failed
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[int]:
@@ -55,26 +60,74 @@ class CudaRecorder:
     def record(
         self, work: Callable[[], Result], generators: Sequence[torch.Generator]
     ) -> tuple[Result, Callable[[], None]]:
+        if self._side is None:
+            self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        drawn_from = [torch.cuda.default_generators[self.device.index], *generators]
+        with clones_of(drawn_from):
+            rehearsed = self._captured(work, generators)[1]
+        result, graph = self._captured(work, generators)
+        rehearsed.reset()  # not before: its memory stays with the pool
+        return result, graph.replay
+
+    def _captured(
+        self, work: Callable[[], Result], generators: Sequence[torch.Generator]
+    ) -> tuple[Result, torch.cuda.CUDAGraph]:
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
-            self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         current = torch.cuda.current_stream(self.device)
         self._side.wait_stream(current)
         graph = torch.cuda.CUDAGraph()
-        for generator in generators:
-            graph.register_generator_state(generator)
-        # A tensor or graph that the garbage collector frees meanwhile would end the recording.
-        with GcPause(), torch.cuda.device(self.device), torch.cuda.stream(self._side):
-            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-            try:
-                result = work()
-            except BaseException:
-                with contextlib.suppress(Exception):
-                    graph.capture_end()
-                raise
-            graph.capture_end()
+        try:
+            # A tensor or graph that the garbage collector frees meanwhile would end the recording.
+            with GcPause(), torch.cuda.device(self.device), torch.cuda.stream(self._side):
+                result = _capture(graph, work, generators, self._pool)
+        except BaseException:
+            self._discard(graph)
+            raise
         current.wait_stream(self._side)
-        return result, graph.replay
+        return result, graph
+
+    def _discard(self, graph: torch.cuda.CUDAGraph) -> None:
+        """Have nothing that comes later see the graph, whose capture ended anyhow: the allocator may hold on to it, and
+        to the pool that it allocates from."""
+        pool, self._pool = self._pool, None
+        self._discarded.append(graph)
+        with contextlib.suppress(Exception):
+            end_allocations(self.device, pool)
+        with contextlib.suppress(Exception):
+            graph.reset()
+        with contextlib.suppress(Exception):
+            torch.cuda.synchronize(self.device)
+
+
+def _capture(
+    graph: torch.cuda.CUDAGraph, work: Callable[[], Result], generators: Sequence[torch.Generator], pool: Any
+) -> Result:
+    """Put what `work` does on the current stream into the graph."""
+    for generator in generators:
+        graph.register_generator_state(generator)
+    graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+    try:
+        result = work()
+    except BaseException:
+        with contextlib.suppress(Exception):
+            graph.capture_end()
+        raise
+    graph.capture_end()
+    return result
+
+
+@contextlib.contextmanager
+def clones_of(generators: Sequence[torch.Generator]) -> Iterator[None]:
+    """Meanwhile the generators have states of their own; then again the ones they had, as they were."""
+    states = [generator.graphsafe_get_state() for generator in generators]
+    try:
+        for generator, state in zip(generators, states):
+            generator.graphsafe_set_state(state.clone_state())
+        yield
+    finally:
+        for generator, state in zip(generators, states):
+            generator.graphsafe_set_state(state)
 
 
 _lock = background.lock()
