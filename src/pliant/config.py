@@ -10,18 +10,21 @@ Sections are the stages an option acts on. `python -m pliant.config` prints all 
 
 import contextlib
 import difflib
+import functools
 import os
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from math import inf
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pliant.errors import ConfigError
 
 T = TypeVar("T")
+R = TypeVar("R")
+P = ParamSpec("P")
 
 
 def option(
@@ -387,6 +390,18 @@ def use(config: Config) -> Iterator[Config]:
         yield config
     finally:
         _patched.reset(token)
+
+
+def kept(function: Callable[P, R]) -> Callable[P, R]:
+    """The function under the configuration that is in force now, whenever and in whatever thread it is called."""
+    config = get()
+
+    @functools.wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        with use(config):
+            return function(*args, **kwargs)
+
+    return called
 
 
 @contextlib.contextmanager

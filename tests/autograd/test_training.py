@@ -1,5 +1,6 @@
 """Training steps through joint trace, partition and the interpreter equal eager's."""
 
+import threading
 import weakref
 
 import torch
@@ -8,6 +9,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 import pliant
+from pliant import compiler, config
 
 
 def check_module(module, *inputs, **options):
@@ -152,3 +154,26 @@ def test_an_input_on_which_no_gradient_depends_is_let_go():
     (first,) = torch.autograd.grad((((expected * 1 - expected.mean()) * 3) ** 2).sum(), expected, create_graph=True)
     torch.testing.assert_close(gradient, first)
     torch.testing.assert_close(second, torch.autograd.grad((first**2).sum(), expected)[0])
+
+
+def test_options_hold_for_what_is_compiled_at_the_first_gradient(monkeypatch):
+    """Backwards and their gradients, in whatever thread they are first asked for."""
+    pliant.reset()
+    compile_graph, found = compiler._kernels_or_operators, {}
+
+    def noted(graph):
+        found[graph.name] = config.get().build.packed_bytes
+        return compile_graph(graph)
+
+    monkeypatch.setattr(compiler, "_kernels_or_operators", noted)
+    f = pliant.compile(lambda x: (x.sin() * x).sum(), options={"packed_bytes": 12345})
+    x = torch.randn(5, requires_grad=True)
+    loss = f(x)
+    thread = threading.Thread(target=loss.backward)
+    thread.start()
+    thread.join()
+    torch.testing.assert_close(x.grad, x.sin() + x * x.cos())
+    (gradient,) = torch.autograd.grad(f(x), x, create_graph=True)
+    gradient.sum().backward()
+    assert len(found) >= 3 and set(found.values()) == {12345}, found
+    pliant.reset()

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant import background, torch_adapter
+from pliant import background, config, torch_adapter
 from pliant.autograd.aliasing import OutputPlan
 from pliant.autograd.function import Compiled, Halves, HalvesFacts
 from pliant.autograd.higher_order import GradientProgram
@@ -188,6 +188,7 @@ def training(
 ) -> Call:
     """The callable of a program that has a backward. `build` compiles the gradient as a program of its own."""
     assert parts.backward is not None
+    compile_aten, build = config.kept(compile_aten), config.kept(build)  # they may be called at the first gradient
     reached = [joint.reached_by[i] for i in parts.wanted]
     backwards = Backwards(parts.backward, len(parts.tangents), reached, compile_aten)
     if parts.symbols:
