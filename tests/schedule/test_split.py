@@ -8,6 +8,7 @@ import torch
 from loop_programs import Program, get
 from pliant.ir.interpret import run
 from pliant.ir.loops import Reduction
+from pliant.ir.scalar import apply
 from pliant.ir.verify import verify
 from pliant.runtime.compile_program import compile_program
 from pliant.schedule.split import split_reductions
@@ -75,3 +76,12 @@ def test_what_is_left_alone():
         assert split_reductions(program).computations == program.computations
     program, _ = reduced("argmax", (1,), (100_000,), torch.float32)
     assert split_reductions(program).computations == program.computations
+
+
+def test_loads_that_lie_in_two_ways_are_split_for_the_fewer_blocks():
+    """A kernel that runs along the results has few blocks, whatever the other load would want."""
+    p = Program()
+    along, across = p.tensor(8, 4096), p.tensor(4096, 8)
+    out = p.reduce("sum", (8,), (4096,), lambda i, r: apply("mul", get(along, i, r), get(across, r, i)))
+    parts = split_reductions(p.done(out)).computations[0]
+    assert parts.axes[0].extent.as_int() >= 16

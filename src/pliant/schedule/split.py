@@ -58,12 +58,8 @@ def _width(c: Reduction, target: Target) -> int:
 
 
 def _is_along_memory(c: Reduction) -> bool:
-    """Whether neighbours in memory are folded together: what most loads do."""
-    votes = 0
-    for x in loads(c.value):
-        for axes, vote in ((c.reduce_axes, 1), (c.axes, -1)):
-            votes += vote * any(linear_coefficient(x.index, a.symbol) is ONE for a in axes)
-    return votes > 0 or not c.axes
+    """Whether neighbours in memory are folded together. Where loads differ in that, few blocks may be made of it: no."""
+    return not any(linear_coefficient(x.index, a.symbol) is ONE for x in loads(c.value) for a in c.axes)
 
 
 @dataclass(frozen=True, slots=True)
