@@ -1,0 +1,64 @@
+static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64_t slot, int32_t* p_error) {
+  const float* const a0 = p[0];
+  const float* const a1 = p[1];
+  float* const a2 = p[2];
+  for (int64_t t = begin; t < end; t++) {
+    const int64_t i0 = t;
+    float acc0 = 0;
+    p_vf vacc0[4];
+    for (int u = 0; u < 4; u++) vacc0[u] = P_B(0.0f);
+    {
+      int64_t ji1 = 0;
+      for (; ji1 + 4 * P_L <= 96; ji1 += 4 * P_L) {
+        #pragma GCC unroll 4
+        for (int u = 0; u < 4; u++) {
+          const int64_t i1 = ji1 + u * P_L;
+          const p_vf t0 = p_load(&a0[96*i0 + i1]);
+          const p_vf t1 = t0 * t0;
+          const p_vf xacc0 = t1;
+          vacc0[u] = vacc0[u] + xacc0;
+        }
+      }
+      for (; ji1 < 96; ji1 += P_L) {
+        const int64_t i1 = ji1;
+        const p_vi m = p_upto(96 - i1);
+        const p_vf t2 = p_load_part(&a0[96*i0 + i1], m);
+        const p_vf t3 = t2 * t2;
+        const p_vf xacc0 = p_choosev(m, t3, P_B(0.0f));
+        vacc0[0] = vacc0[0] + xacc0;
+      }
+    }
+    acc0 += p_sum_lanes(((vacc0[0] + vacc0[1]) + (vacc0[2] + vacc0[3])));
+    const float r0 = acc0;
+    const float t4 = r0 / 96.0f;
+    const float t5 = t4 + 9.999999974752427e-07f;
+    const float t6 = 1.0f / sqrtf(t5);
+    const float r1 = t6;
+    {
+      int64_t ji1 = 0;
+      for (; ji1 + 1 * P_L <= 96; ji1 += 1 * P_L) {
+        for (int u = 0; u < 1; u++) {
+          const int64_t i1 = ji1 + u * P_L;
+          const p_vf t7 = p_load(&a0[96*i0 + i1]);
+          const p_vf t8 = t7 * P_B(r1);
+          const p_vf t9 = p_load(&a1[i1]);
+          const p_vf t10 = t8 * t9;
+          p_store((void*)&a2[96*i0 + i1], t10);
+        }
+      }
+      for (; ji1 < 96; ji1 += P_L) {
+        const int64_t i1 = ji1;
+        const p_vi m = p_upto(96 - i1);
+        const p_vf t11 = p_load_part(&a0[96*i0 + i1], m);
+        const p_vf t12 = t11 * P_B(r1);
+        const p_vf t13 = p_load_part(&a1[i1], m);
+        const p_vf t14 = t12 * t13;
+        p_store_part((void*)&a2[96*i0 + i1], t14, m);
+      }
+    }
+  }
+}
+static void @(void** p, const int64_t* n, int32_t* p_error) {
+  const int64_t range = 8;
+  p_run(@_part, p, n, range, 1 + 131072 / (1 + 2496), 64, p_error);
+}

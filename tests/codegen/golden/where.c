@@ -1,0 +1,33 @@
+static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64_t slot, int32_t* p_error) {
+  const float* const a0 = p[0];
+  const float* const a1 = p[1];
+  float* const a2 = p[2];
+  {
+    int64_t ji0 = begin;
+    for (; ji0 + 1 * P_L <= end; ji0 += 1 * P_L) {
+      for (int u = 0; u < 1; u++) {
+        const int64_t i0 = ji0 + u * P_L;
+        const p_vf t0 = p_load(&a0[i0]);
+        const p_vf t1 = p_load(&a1[i0]);
+        const p_vi t2 = t0 > t1;
+        const p_vf t3 = t1 - P_B(1.0f);
+        const p_vf t4 = p_choosev(t2, t0, t3);
+        p_store((void*)&a2[i0], t4);
+      }
+    }
+    for (; ji0 < end; ji0 += P_L) {
+      const int64_t i0 = ji0;
+      const p_vi m = p_upto(end - i0);
+      const p_vf t5 = p_load_part(&a0[i0], m);
+      const p_vf t6 = p_load_part(&a1[i0], m);
+      const p_vi t7 = t5 > t6;
+      const p_vf t8 = t6 - P_B(1.0f);
+      const p_vf t9 = p_choosev(t7, t5, t8);
+      p_store_part((void*)&a2[i0], t9, m);
+    }
+  }
+}
+static void @(void** p, const int64_t* n, int32_t* p_error) {
+  const int64_t range = 768;
+  p_run(@_part, p, n, range, 1 + 131072 / (1 + 7), 64, p_error);
+}
