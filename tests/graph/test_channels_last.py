@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+import dataclasses
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch.nn import functional as F
 
 import pliant
 from pliant.debug import events
+from pliant.targets import registry
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="without oneDNN nothing is changed")
 TARGETS = ("packed_convolution", "packed_transpose", "aten.convolution", "aten.clone", "aten.mm")
@@ -136,3 +139,107 @@ def test_operations_are_counted() -> None:
     with torch.no_grad():
         found = pliant.cost(layers, x).evaluate()["flops"]
     assert found == 2 * 2 * (14 * 14 * 8 * 27 + 12 * 12 * 4 * 72)
+
+
+# ---- targets whose library runs the operator itself channels last
+
+
+@pytest.fixture
+def plain() -> Iterator[None]:
+    """Half precision and, in TF32, float32, with no second copies of weights."""
+    there = registry.target_of(torch.device("cpu"))
+    halves = frozenset((torch.float16, torch.bfloat16))
+    target = dataclasses.replace(there, images_last=halves, tf32_images_last=True, packs_weights=False)
+    registry.provide("cpu", lambda _: target)
+    yield
+    registry.provide("cpu", lambda _: there)
+
+
+def lowered(program: Callable[..., object], *inputs: torch.Tensor) -> tuple[list[str], str]:
+    """Operators as `graph_of` gives them, and the loops."""
+    with events.collect("loops") as found:
+        names = graph_of(program, *inputs)
+    return names, str(found[-1].fields["text"])
+
+
+class Block(nn.Module):
+    def __init__(self, channels: int, groups: int = 1) -> None:
+        super().__init__()
+        self.one, self.norm = nn.Conv2d(channels, channels, 1, bias=False), nn.BatchNorm2d(channels)
+        self.three = nn.Conv2d(channels, channels, 3, padding=1, groups=groups)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(self.three(F.relu(self.norm(self.one(x)))) + x)
+
+
+def network(groups: int = 1) -> nn.Module:
+    torch.manual_seed(0)
+    first = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+    last = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))
+    return nn.Sequential(first, Block(8, groups), Block(8, groups), last).eval()
+
+
+def test_convolutions_run_channels_last(plain: None) -> None:
+    found, loops = lowered(network(), torch.randn(2, 3, 32, 32))
+    assert found.count("aten.convolution") == 5 and "packed_convolution" not in found
+    copies = [line for line in loops.splitlines() if "] = load(" in line]
+    assert len(copies) == 4  # the image, and each weight that has several positions
+
+
+def test_casts_write_channels_last(plain: None) -> None:
+    """Under autocast nothing is copied: the casts of the image and of the weights lay them."""
+    model, x = network(), torch.randn(2, 3, 32, 32)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), events.collect("loops") as found:
+        got, expected = pliant.compile(copy.deepcopy(model))(x), model(x)
+    torch.testing.assert_close(got, expected, rtol=2e-2, atol=2e-2)
+    loops = str(found[-1].fields["text"])
+    assert loops.count("aten.convolution") == 5 and "] = load(" not in loops
+
+
+def test_depthwise_layers_follow(plain: None) -> None:
+    found, loops = lowered(network(groups=8), torch.randn(2, 3, 32, 32))
+    assert found.count("aten.clone") == 2  # the image and its weight: of others the strides hold for both layouts
+    assert "aten.clone" not in loops
+
+
+def test_groups_of_several_channels_stay(plain: None) -> None:
+    layers = nn.Sequential(*[nn.Conv2d(8, 8, 3, groups=2) for _ in range(3)])
+    assert graph_of(layers, torch.randn(2, 8, 16, 16)) == ["aten.convolution"] * 3
+
+
+@pytest.mark.parametrize("size", [(2, 1, 9, 9), (2, 8, 1, 1), (0, 3, 9, 9), (1, 3, 1, 9), (3, 8, 2, 1)])
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_sizes_whose_layout_strides_do_not_tell(plain: None, size: tuple[int, ...], kernel: int) -> None:
+    layers = [nn.Conv2d(size[1], 4, kernel, padding=2), nn.Conv2d(4, 1, 1), nn.Conv2d(1, 6, kernel, padding=1)]
+    graph_of(nn.Sequential(*layers), torch.randn(size))
+    gate = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(6, 2, 1), nn.ReLU(), nn.Conv2d(2, 6, 1), nn.Sigmoid())
+
+    def gated(x: torch.Tensor) -> torch.Tensor:
+        y = layers[2](layers[1](layers[0](x)))
+        return y * gate(y)
+
+    if size[0]:
+        graph_of(gated, torch.randn(size))
+
+
+def test_callers_see_eagers_layouts(plain: None) -> None:
+    model = network()
+    parts = nn.Sequential(model[0], model[1])
+    found = graph_of(lambda x: (parts(x), parts(x).view(2, -1) * 2), torch.randn(2, 3, 32, 32))
+    assert found.count("aten.convolution") == 3
+
+
+def test_float32_only_in_tf32(plain: None) -> None:
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        assert graph_of(network(), torch.randn(2, 3, 32, 32)) == ["aten.convolution"] * 5
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_symbolic_sizes_run_channels_last(plain: None, batch: int) -> None:
+    model = network()
+    compiled = pliant.compile(model, dynamic=True)
+    with torch.no_grad():
+        for side in (32, 19, 5, 32):
+            x = torch.randn(batch, 3, side, side + 1)
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+            assert compiled(x).stride() == model(x).stride()

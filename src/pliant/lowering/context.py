@@ -322,15 +322,20 @@ class Lowering:
 
     def realize_readable(self, t: Tensor) -> View:
         """Where elements equal to those of `t` may be read, in the layout eager gives `t`."""
-        if t.view is None and t.source is not None:
+        if t.view is None and t.source is not None and self.may_lie_as(t.source, t):
             source = self.realize_readable(t.source)
-            if t.fake is None or self.same_layout(source, t):
+            if t.fake is None or self.same_layout(source.strides, t):
                 return source
         return self.realize(t)
 
-    def same_layout(self, view: View, t: Tensor) -> bool:
-        wanted = self.strides_of(t.fake)
-        return all(a is b or n is ONE for n, a, b in zip(view.shape, view.strides, wanted))
+    def may_lie_as(self, source: Tensor, t: Tensor) -> bool:
+        """Whether elements that are not in memory yet would come to lie as `t` does: those that lie are looked at."""
+        if source.view is not None or source.fake is None or t.fake is None:
+            return True
+        return self.same_layout(self.strides_of(source.fake), t)
+
+    def same_layout(self, strides: Shape, t: Tensor) -> bool:
+        return all(a is b or n is ONE for n, a, b in zip(t.shape, strides, self.strides_of(t.fake)))
 
     def extern(
         self, target: Any, args: Sequence[Any], kwargs: dict[str, Any], fakes: Sequence[Any], out_variant: Any = None,

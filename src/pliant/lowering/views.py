@@ -325,7 +325,7 @@ def _unfold(low: Lowering, out: torch.Tensor, t: Tensor, dim: int, size: int, st
 def _as_strided(low: Lowering, out: torch.Tensor, t: Tensor, size: Any, stride: Any, offset: Any = None) -> Tensor:
     """Positions count from the start of the storage, so the memory must be laid out as the program believes."""
     view = low.realize(t)
-    if t.fake is None or not low.same_layout(view, t) or view.offset is not ZERO:
+    if t.fake is None or not low.same_layout(view.strides, t) or view.offset is not ZERO:
         strides = low.layout(t)
         if strides is None:
             raise InternalError("as_strided of memory that is laid out differently", kind="lower")

@@ -5,10 +5,19 @@ from __future__ import annotations
 import functools
 import os
 
+import torch
+
 from pliant.targets.target import Target
 
 
 @functools.cache
 def target() -> Target:
     """The host's target. Kernels are built with `-march=native`: what the text depends on is measured, not detected."""
-    return Target(kind="cpu", architecture="native", units=os.cpu_count() or 1, biases_in_loops=True)
+    return Target(
+        kind="cpu",
+        architecture="native",
+        units=os.cpu_count() or 1,
+        images_last=frozenset((torch.float32,)),
+        packs_weights=True,
+        biases_in_loops=True,
+    )

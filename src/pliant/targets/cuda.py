@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import torch
+
 from pliant.targets.target import Target
 
 # Of one multiprocessor, and of the whole GPU where it varies little within a capability.
@@ -39,6 +41,8 @@ def target(capability: int, units: int = 0) -> Target:
         scratch_bytes=0,
         product_bytes=16,
         product_depth=512,
+        images_last=frozenset((torch.float16, torch.bfloat16)),
+        tf32_images_last=True,
         narrow_index=True,
         **facts,
     )

@@ -105,9 +105,8 @@ class _Split:
             self.joint.refusal or not any(self.joint.reached_by)
         ):  # a formula may also say that no gradient reaches its input
             forward = self.forward_graph([], [])
-            if config.get().build.packed_bytes:
-                written = {write.input for write in self.joint.plan.writes}
-                channels_last(forward.graph, self.static - written)
+            written = {write.input for write in self.joint.plan.writes}
+            channels_last(forward.graph, self.static - written if config.get().build.packed_bytes else ())
             return Partition(forward, None, len(self.results))
         in_forward = self.closure([*_nodes(self.results), *self.epilogue, *self.binders("forward")])
         in_backward = self.backward_nodes(in_forward)

@@ -1,12 +1,13 @@
 """Let images lie channels last between convolutions, where the library computes them faster.
 
 In:     a functional ATen graph of an inference program.
-Out:    the same graph: convolutions of float32 images on the CPU read and write channels last, what lies between them
-        follows, and clones change the layout at the border; how many convolutions there are.
+Out:    the same graph: convolutions of images that a device's target names read and write channels last, what lies between
+        them follows, and clones change the layout at the border; how many convolutions there are.
 Holds:  values are the same to rounding, and so is the layout of everything that the caller sees, or that an operator
         sees which may depend on it. Nothing is done where more layouts would be changed than convolutions run.
 Source: measured with oneDNN 3.12 on one core of an AVX-512 machine, channels last is 1.2 to 1.8 times as fast for dense
-        3x3 convolutions, 2.2 to 2.7 times for depthwise ones, at batches of 1 and 8.
+        3x3 convolutions, 2.2 to 2.7 times for depthwise ones, at batches of 1 and 8. On GPUs, cuDNN's kernels for tensor
+        cores read and write channels last, and change the layout of images and results that lie otherwise.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from pliant.graph.layouts import preserved_strides
 from pliant.graph.packed_weights import packed_convolution, packed_transpose
 from pliant.graph.passes.purity import is_view
 from pliant.graph.tensor_spec import channels_last_strides, same_known
+from pliant.targets.registry import has_target, target_of
+from pliant.targets.target import Target
 from pliant.torch_adapter import append_node
 
 _aten = torch.ops.aten
@@ -49,9 +52,7 @@ LEAST_ROWS = 48
 
 def channels_last(graph: fx.Graph, weights: Collection[int]) -> int:
     """Change the layouts; how many convolutions are channels last then. `weights`: positions of the placeholders that
-    are the same tensors at each call."""
-    if not (torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled):  # type: ignore[no-untyped-call]
-        return 0
+    are the same tensors at each call, of which a copy may be kept."""
     kept = {node for k, node in enumerate(graph.find_nodes(op="placeholder")) if k in weights}
     images = _images(graph, kept)
     convolutions = [node for node in images if node.target is _CONVOLUTION]
@@ -80,15 +81,45 @@ def _images(graph: fx.Graph, kept: Collection[fx.Node]) -> dict[fx.Node, None]:
 
 
 def _is_faster_last(node: fx.Node, kept: Collection[fx.Node]) -> bool:
-    """Whether it is a convolution of float32 images on the CPU, with a weight that can be kept packed, which the
-    library computes faster from a channels-last image."""
-    if node.target is not _CONVOLUTION or len(node.args) != 9 or node.args[6] or node.args[1] not in kept:
+    """Whether it is a convolution that the library computes faster from a channels-last image."""
+    if node.target is not _CONVOLUTION or len(node.args) != 9 or node.args[6] or not _is_image(node.meta["val"]):
         return False
+    value, target = node.meta["val"], target_of(node.meta["val"].device_)
+    if value.dtype_ not in target.images_last and not (value.dtype_ is torch.float32 and _in_tf32(target)):
+        return False
+    if target.packs_weights:
+        return node.args[1] in kept and _is_faster_packed(node)
+    return (node.args[8] == 1 or _is_depthwise(node)) and torch.backends.cudnn.enabled and _runs_last(node)
+
+
+def _runs_last(node: fx.Node) -> bool:
+    """Whether strides tell the operator, which chooses by them, that its image or its weight is channels last."""
+    return any(_tells(one.meta["val"]) for one in node.args[:2])  # type: ignore[union-attr]
+
+
+def _tells(value: FakeTensor) -> bool:
+    """Whether it lies otherwise than row-major when it is channels last: with several channels and positions."""
+    single = [type(n) is int and n == 1 for n in value.size_]
+    return not (single[1] or single[2] and single[3])
+
+
+def _in_tf32(target: Target) -> bool:
+    allowed: str = torch.backends.cudnn.conv.fp32_precision  # type: ignore[attr-defined]
+    return target.tf32_images_last and allowed == "tf32"
+
+
+def _is_faster_packed(node: fx.Node) -> bool:
     value, weight = node.meta["val"], node.args[1].meta["val"]  # type: ignore[union-attr]
-    if not _is_image(value) or value.dtype_ is not torch.float32 or not _is_dense(weight):
+    if not (torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled):  # type: ignore[no-untyped-call]
         return False
-    depthwise = weight.size_[1] == 1 and node.args[8] != 1
-    return bool(depthwise) or _is_product(node) or _hint(value.size_[2]) * _hint(value.size_[3]) >= LEAST_POSITIONS
+    if not _is_dense(weight):
+        return False
+    return _is_depthwise(node) or _is_product(node) or _hint(value.size_[2]) * _hint(value.size_[3]) >= LEAST_POSITIONS
+
+
+def _is_depthwise(node: fx.Node) -> bool:
+    weight: Any = node.args[1]
+    return bool(weight.meta["val"].size_[1] == 1 and node.args[8] != 1)
 
 
 def _is_product(node: fx.Node) -> bool:
@@ -110,7 +141,11 @@ def _hint(number: Any) -> int:
 
 
 def _is_image(value: Any) -> bool:
-    return type(value) is FakeTensor and len(value.size_) == 4 and value.device_.type == "cpu"
+    """Whether it has the rank of an image, and lies where some may be channels last."""
+    if type(value) is not FakeTensor or len(value.size_) != 4 or not has_target(value.device_):
+        return False
+    target = target_of(value.device_)
+    return bool(target.images_last) or target.tf32_images_last
 
 
 def _as_image(value: FakeTensor) -> FakeTensor:
@@ -182,13 +217,14 @@ def _clone_before(graph: fx.Graph, place: fx.Node, source: fx.Node, memory_forma
 
 
 def _rewrite(graph: fx.Graph, node: fx.Node, entrances: dict[fx.Node, fx.Node]) -> None:
-    """Put what computes a convolution of a channels-last image in its place. `entrances`: images made channels last."""
+    """Have a convolution read a channels-last image. `entrances`: images and weights made channels last."""
     given, weight, bias, stride, padding, dilation, _, _, groups = node.args
-    assert isinstance(given, fx.Node)
-    if not _is_last(given) and given not in entrances:
-        entrances[given] = _clone_before(graph, node, given, torch.channels_last)
-        entrances[given].meta["val"] = _as_image(given.meta["val"])
-    x = entrances.get(given, given)
+    assert isinstance(given, fx.Node) and isinstance(weight, fx.Node)
+    x = _entering(graph, node, given, entrances)
+    if not target_of(node.meta["val"].device_).packs_weights:
+        node.update_arg(0, x)
+        node.update_arg(1, _entering(graph, node, weight, entrances))
+        return
     with graph.inserting_before(node):
         call = _Calls(graph, node)
         if _is_product(node):
@@ -199,6 +235,16 @@ def _rewrite(graph: fx.Graph, node: fx.Node, entrances: dict[fx.Node, fx.Node]) 
             )
     node.replace_all_uses_with(result)
     graph.erase_node(node)
+
+
+def _entering(graph: fx.Graph, node: fx.Node, given: fx.Node, entrances: dict[fx.Node, fx.Node]) -> fx.Node:
+    """A tensor channels last, for a convolution to read."""
+    if _is_last(given):
+        return given
+    if given not in entrances:
+        entrances[given] = _clone_before(graph, node, given, torch.channels_last)
+        entrances[given].meta["val"] = _as_image(given.meta["val"])
+    return entrances[given]
 
 
 class _Calls:
