@@ -56,6 +56,11 @@ def test_results_have_eagers_layout() -> None:
     assert found == ["aten.clone", "packed_convolution", "packed_convolution", "aten.clone"]
 
 
+def test_results_of_one_channel_have_eagers_strides() -> None:
+    layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 1, 3))
+    assert graph_of(layers, torch.randn(2, 3, 16, 16)).count("packed_convolution") == 2
+
+
 def test_views_see_eagers_layout() -> None:
     first, second = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3)
 

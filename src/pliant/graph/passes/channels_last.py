@@ -161,8 +161,9 @@ def _is_last(node: Any) -> bool:
 
 
 def _is_row_major(node: fx.Node) -> bool:
-    """Whether a result that is to be channels last is not so yet."""
-    return type(node.meta["val"]) is FakeTensor and not _is_last(node)
+    """Whether a result that is to be channels last is not so yet, as far as the caller sees: in all its strides."""
+    value = node.meta["val"]
+    return type(value) is FakeTensor and not same_known(value.stride_, channels_last_strides(value.size_))
 
 
 def _follows(node: fx.Node, images: dict[fx.Node, None]) -> bool:
