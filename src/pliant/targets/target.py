@@ -19,7 +19,7 @@ class Target:
 
     kind, architecture: type of device ("cpu", "cuda"); what its kernels are built for ("sm_90").
     units, threads, lanes: cores or multiprocessors; threads of a block at most, and how many of them run in step.
-    vector_bytes, shared_bytes, cache_bytes: widest access to memory; memory that a block has for itself; last cache.
+    vector_bytes: the widest access to memory.
     split_outer, split_inner, parts: a reduction with at most `split_outer` points outside and more than `split_inner`
         inside is shared by up to `parts` threads (or blocks).
     splits_programs: such reductions become two in the loop IR; else the kernel's own loops are shared.
@@ -41,8 +41,6 @@ class Target:
     threads: int = 1
     lanes: int = 1
     vector_bytes: int = 64
-    shared_bytes: int = 0
-    cache_bytes: int = 1 << 20
     split_outer: int = 8
     split_inner: int = 4096
     parts: int = 64
