@@ -131,7 +131,7 @@ def test_more_work_than_one_thread_holds_the_interpreter_for() -> None:
 
 @pytest.mark.parametrize("addresses", [1, 5, 512])
 def test_however_many_rows_are_read_at_once(addresses: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pliant.codegen.native.ADDRESSES", addresses)
+    monkeypatch.setattr("pliant.codegen.native.AT_ONCE", addresses)
     given, expected = [tensors(3), tensors(3)], [tensors(3), tensors(3)]
     pliant.reset()
     pliant.compile(decay)(*given, 0.1)
