@@ -102,7 +102,8 @@ class Frame:
         self.exceptions: list[BaseException | None] = []
         self.name = name
         self.class_locals: dict[str, Any] | None = None
-        self.noticed: dict[int, Any] = {}  # by id: what the frame must not lose within the trace
+        # By id what the frame must not lose within the trace, and what says that it has ended.
+        self.noticed: dict[int, tuple[Any, Callable[[Any], bool]]] = {}
 
     def run(self) -> Returned | Yielded:
         """Step until the frame returns or yields."""
@@ -142,8 +143,8 @@ class Frame:
     def check_let_go(self, kept: Iterable[Any]) -> None:
         """Break if the frame has lost an object that only CPython can end at the right moment."""
         ids = set(map(id, kept))
-        for key, value in self.noticed.items():
-            if key not in ids and not self.tracer.has_ended(value):
+        for key, (value, has_ended) in self.noticed.items():
+            if key not in ids and not has_ended(value):
                 self.tracer.steps += 1  # the operation is done: the break is not before it yet
                 raise let_go(value)
 

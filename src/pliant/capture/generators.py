@@ -188,15 +188,20 @@ def _is_missed(value: Any) -> bool:
 
 def notice(frame: Frame) -> None:
     """Of what comes from before a break, the frame breaks before it loses what only CPython can end in time."""
-    frame.noticed = {id(value): value for value in frame.locals.values() if ends_noticed(value)}
-    frame.noticed |= {id(value): value for value in frame.stack if end_runs_code(value)}
+    ended = frame.tracer.has_ended
+    frame.noticed = {id(value): (value, ended) for value in frame.locals.values() if ends_noticed(value)}
+    frame.noticed |= {id(value): (value, ended) for value in frame.stack if end_runs_code(value)}
 
 
 def notice_arguments(frame: Frame) -> None:
     """The callers hold arguments until the call is done, in Python only the frame does."""
     if frame.tracer.open_generators:
         foreign = frame.tracer.world.is_foreign
-        frame.noticed = {id(value): value for value in frame.locals.values() if _holds_suspended(value, foreign)}
+
+        def ended(value: Any) -> bool:
+            return not _holds_suspended(value, foreign)
+
+        frame.noticed = {id(value): (value, ended) for value in frame.locals.values() if not ended(value)}
 
 
 def ends_noticed(value: Any) -> bool:
