@@ -108,6 +108,7 @@ class _Totals:
     kinds: dict[str, int] = field(default_factory=dict)
     break_reasons: Counter[str] = field(default_factory=Counter)
     fallback_reasons: Counter[str] = field(default_factory=Counter)
+    assumption_reasons: Counter[str] = field(default_factory=Counter)
     recompile_reasons: Counter[str] = field(default_factory=Counter)
     cache: Counter[str] = field(default_factory=Counter)
     entries: Counter[str] = field(default_factory=Counter)
@@ -134,7 +135,7 @@ _REASONS = {
     "graph_break": ("break_reasons", "reason"),
     "fallback": ("fallback_reasons", "why"),
     "recompile_limit": ("fallback_reasons", "why"),
-    "assumption": ("fallback_reasons", "why"),
+    "assumption": ("assumption_reasons", "why"),
     "recompile": ("recompile_reasons", "why"),
     "cache": ("cache", "what"),
     "entry": ("entries", "what"),
@@ -294,7 +295,9 @@ def stats() -> dict[str, object]:
             "recompiles": kinds["recompile"],
             "recompile_reasons": dict(t.recompile_reasons),
             "recompile_limits": kinds["recompile_limit"],
-            "fallbacks": kinds["fallback"] + kinds["recompile_limit"] + kinds["assumption"],
+            "fallbacks": kinds["fallback"] + kinds["recompile_limit"],
+            "assumptions": kinds["assumption"],
+            "assumption_reasons": dict(t.assumption_reasons),
             "fallback_reasons": dict(t.fallback_reasons),
             "externs": kinds["extern"],
             "cache": dict(t.cache),
