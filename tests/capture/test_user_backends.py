@@ -183,3 +183,4 @@ def test_failed_assumption_leaves_written_inputs_as_they_were():
                 results.append(str(error))
         assert same(results[0], results[1])
         torch.testing.assert_close(mine, eager)
+    assert pliant.stats()["assumptions"] >= 1
