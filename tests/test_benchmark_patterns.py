@@ -27,7 +27,7 @@ def test_a_pattern_runs(pattern, training, dtype):
 
 def test_a_row_is_measured():
     by_name = {p.name: p for p in pattern_programs.INFERENCE}
-    options = argparse.Namespace(budget=0.01, wall=False, peer=False)
+    options = argparse.Namespace(budget=0.01, wall=False, peer=False, device="cpu")
     row = patterns.measure(by_name["tanh"], False, "tiny", torch.float32, options)
     assert row["eager"] > 0 and row["pliant"] > 0 and row["floor"] > 0
     assert 0 <= row["error"] < 30
