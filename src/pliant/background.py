@@ -88,8 +88,9 @@ def start(work: Callable[[], object], name: str) -> bool:
 
 def for_each(work: Callable[[Item], None], items: Sequence[Item], *, at_once: int) -> None:
     """`work(item)` for each, by this thread and others beside it: for calls that release the interpreter's lock. Raises
-    the error of the first item that has one, when all threads are done; no item is begun after an error."""
-    waiting, errors = deque(enumerate(items)), dict[int, BaseException]()
+    this thread's error, which may be a signal handler's, else that of the first item that has one, when all threads are
+    done; no item is begun after an error."""
+    waiting, errors, here = deque(enumerate(items)), dict[int, BaseException](), threading.get_ident()
 
     def serve() -> None:
         while waiting:
@@ -103,14 +104,16 @@ def for_each(work: Callable[[Item], None], items: Sequence[Item], *, at_once: in
             except BaseException as error:
                 errors[k] = error
                 waiting.clear()
+                if threading.get_ident() == here:
+                    raise
 
     others = [_beside(serve) for _ in range(min(at_once, len(items)) - 1)]
     try:
         serve()
-        for done in others:
-            done.wait()
     finally:
         waiting.clear()
+        for done in others:
+            done.wait()
     if errors:
         raise errors[min(errors)]
 
