@@ -17,6 +17,7 @@ import torch
 from pliant.ir.loops import Axis, Buffer, Computation, LoopProgram, Reduction
 from pliant.ir.scalar import Number, Scalar, apply, cast, const, index_value, load, loads, where
 from pliant.ir.scalar import substitute as substitute_scalar
+from pliant.lowering.tensors import contiguous_strides
 from pliant.schedule.sizes import Sizes
 from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol, lit, symbol
 from pliant.symbolic.traverse import linear_coefficient
@@ -83,7 +84,7 @@ def _split(c: Reduction, chunks: int, number: int) -> list[Computation]:
         value = where(there, value, const(_neutral(c.op, value.dtype), value.dtype))
     shape = tuple(a.extent for a in (*axes.parts, *c.axes))
     dtype = torch.bool if c.op in ("any", "all") else c.accumulate_dtype
-    part = Buffer(f"part{number}", dtype, shape, _contiguous(shape), c.out.device, "temporary")
+    part = Buffer(f"part{number}", dtype, shape, contiguous_strides(shape), c.out.device, "temporary")
     index = _flat(part, (*axes.parts, *c.axes))
     first = Reduction(part, (*axes.parts, *c.axes), axes.rest, c.op, index, value, c.accumulate_dtype, c.origin)
     folded: Scalar = cast(load(part, index), dtype)
@@ -134,15 +135,6 @@ def _neutral(op: str, dtype: torch.dtype) -> Number:
         return op == "min"
     limits = torch.iinfo(dtype)
     return limits.min if op == "max" else limits.max
-
-
-def _contiguous(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    strides: list[Expr] = []
-    step: Expr = ONE
-    for size in reversed(shape):
-        strides.append(step)
-        step = step * size
-    return tuple(reversed(strides))
 
 
 def _flat(b: Buffer, axes: tuple[Axis, ...]) -> Expr:

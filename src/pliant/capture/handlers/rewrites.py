@@ -146,6 +146,11 @@ def _dense_mask(mask: Any, broadcast: tuple[int, ...]) -> Any:
     return mask.contiguous()
 
 
+def with_mask(args: Args, kwargs: Kwargs, mask: Any) -> tuple[Args, Kwargs]:
+    """The arguments of attention with another mask, and the others as they were given, by place or by name."""
+    return ((*args[:3], mask, *args[4:]), kwargs) if len(args) > 3 else (args, {**kwargs, "attn_mask": mask})
+
+
 @handles(F.scaled_dot_product_attention)
 def _attention(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """Fused kernels of GPUs take no mask whose last dimension is not dense: one that is broadcast is made so, which is
@@ -155,9 +160,9 @@ def _attention(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if isinstance(mask, FakeTensor) and mask.device_.type == "cuda" and mask.dim() > 1 and not mask.requires_grad:
         stride = mask.stride_
         if not same_dim(stride[-1], 1):
-            broadcast = tuple(d for d in range(mask.dim() - 2) if type(stride[d]) is int and stride[d] == 0)
-            given["attn_mask"] = t.call(_dense_mask, (mask, broadcast), {})
-            args, kwargs = args[:3], {k: v for k, v in given.items() if k not in ("query", "key", "value")[: len(args)]}
+            flat = [d for d in range(mask.dim() - 2) if type(stride[d]) is int and stride[d] == 0]
+            broadcast = tuple(d for d in flat if type(mask.size_[d]) is not int or mask.size_[d] > 0)
+            args, kwargs = with_mask(args, kwargs, t.call(_dense_mask, (mask, broadcast), {}))
     return call_torch(t, F.scaled_dot_product_attention, args, kwargs)
 
 
