@@ -75,6 +75,18 @@ class FakeRecorder:
     def __init__(self):
         self.recorded = 0
         self.generators = []
+        self.capturing = False
+        self.kept = 0.0  # share of the memory that a recording takes
+        self.times = iter(())  # of calls that are timed: seconds until launched, and until done
+
+    def is_capturing(self):
+        return self.capturing
+
+    def memory(self):
+        return self.recorded * self.kept
+
+    def timed(self, work):
+        return work(), *next(self.times)
 
     @contextlib.contextmanager
     def turn(self):

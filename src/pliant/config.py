@@ -126,8 +126,11 @@ class Build:
     )
     threads: int = option(0, "threads of a kernel; 0: torch.get_num_threads()", env=("PLIANT_THREADS",), least=0)
     openmp: bool = option(True, "parallel loops with OpenMP", env=("PLIANT_OPENMP",))
-    cuda_graphs: bool = option(
-        False, "record compiled graphs as CUDA graphs, which launch all their kernels at once", env=("PLIANT_CUDA_GRAPHS",)
+    cuda_graphs: Literal["auto", "always", "never"] = option(
+        "auto",
+        "compiled graphs are recorded as CUDA graphs, which launch all their kernels at once: those whose launches take "
+        "longer than their work, all that can be, none",
+        env=("PLIANT_CUDA_GRAPHS",),
     )
     packed_bytes: int = option(
         256 << 20,
@@ -338,9 +341,9 @@ OPTIONS: dict[str, Option] = _collect()
 # warning says.
 MODES: dict[str, dict[str, object]] = {
     "default": {},
-    "reduce-overhead": {"cuda_graphs": True},
+    "reduce-overhead": {"cuda_graphs": "always"},
     "max-autotune": {},
-    "max-autotune-no-cudagraphs": {},
+    "max-autotune-no-cudagraphs": {"cuda_graphs": "never"},
 }
 
 _FOR_GPUS = frozenset({"cuda_graphs"})

@@ -1,5 +1,7 @@
 """Entries of kernels of GPUs: what is launched with which arguments, seen through a launcher that runs C on the CPU."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -120,6 +122,12 @@ def test_grids_that_are_too_wide():
     for blocks in (1 << 31, -1):
         with pytest.raises(RuntimeError, match="more blocks than a GPU allows"):
             launch(torch.zeros(8, dtype=torch.float64), blocks, 0)
+
+
+def test_blocks_that_are_too_large():
+    a = buffer("a")
+    with pytest.raises(InternalError, match="1056 threads where 1024 are allowed"):
+        written([replace(kernel(ADD, [a], [ONE], [ONE, ONE, ONE]), threads=1056)])
 
 
 def test_one_run_is_of_one_device():

@@ -124,6 +124,24 @@ def test_large_reductions():
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_group_norm_in_training(dtype):
+    def f(x, w, b):
+        return torch.nn.functional.silu(torch.nn.functional.group_norm(x, 8, w, b))
+
+    given = [torch.randn(s, device="cuda", dtype=dtype, requires_grad=True) for s in ((4, 16, 8, 8), (16,), (16,))]
+    grad = torch.randn(4, 16, 8, 8, device="cuda", dtype=dtype)
+    found, wanted = (torch.autograd.grad(g(*given), given, grad) for g in (pliant.compile(f), f))
+    for mine, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=2e-2, atol=5e-2 if dtype is torch.bfloat16 else 1e-4)
+
+
+@pytest.mark.parametrize("columns", [3, 45, 99, 1001])
+def test_columns_of_any_number(columns):
+    x = torch.randn(20000, columns, device="cuda")
+    torch.testing.assert_close(pliant.compile(lambda x: x.sum(0))(x), x.sum(0), rtol=1e-4, atol=1e-2)
+
+
 def test_streams():
     @pliant.compile
     def f(x):

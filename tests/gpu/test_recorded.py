@@ -135,6 +135,58 @@ def test_what_is_written_in_place():
             close(cache, expected)
 
 
+def launch_bound():
+    torch.manual_seed(0)
+    layers = [layer for _ in range(24) for layer in (nn.Linear(32, 32), nn.LayerNorm(32), nn.GELU())]
+    return nn.Sequential(*layers).cuda()
+
+
+def test_by_default_what_is_bound_by_its_launches():
+    eager = launch_bound()
+    compiled = pliant.compile(eager)
+    with torch.no_grad():
+        for _ in range(12):
+            x = torch.randn(4, 32, device="cuda")
+            close(compiled(x), eager(x))
+    assert replays() == 1
+
+
+def test_training_by_default():
+    eager = launch_bound()
+    plain = copy.deepcopy(eager)
+    compiled = pliant.compile(plain)
+    for _ in range(12):
+        x = torch.randn(4, 32, device="cuda")
+        for module in (eager, compiled):
+            module(x).square().mean().backward()
+    close([p.grad for p in plain.parameters()], [p.grad for p in eager.parameters()])
+    assert replays() == 2
+
+
+def test_by_default_not_what_is_bound_by_its_work():
+    compiled = pliant.compile(lambda x, y: (x @ y).relu() @ y)
+    x, y = torch.randn(4096, 4096, device="cuda"), torch.randn(4096, 4096, device="cuda")
+    with torch.no_grad():
+        for _ in range(8):
+            compiled(x, y)
+    assert not events.events("cuda_graph")
+
+
+def test_a_program_that_captures_by_itself():
+    eager = launch_bound()
+    compiled = pliant.compile(eager)
+    x, graph = torch.randn(4, 32, device="cuda"), torch.cuda.CUDAGraph()
+    with torch.no_grad():
+        for _ in range(10):
+            compiled(x)
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph):
+            found = compiled(x)
+        x.copy_(torch.randn(4, 32, device="cuda"))
+        graph.replay()
+        close(found, eager(x))
+
+
 def test_what_cannot_be_recorded_says_why():
     @pliant.compile(mode="reduce-overhead")
     def f(x):

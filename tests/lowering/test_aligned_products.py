@@ -62,6 +62,29 @@ def test_values_and_strides_of_results(classes):
         assert mine.stride() == theirs.stride()
 
 
+def from_outside(grad, w, x):
+    return grad.view(32, -1) @ w, grad.view(32, -1).t() @ x, grad.view(32, -1).sum(0)
+
+
+@pytest.mark.parametrize("classes, copied", [(250, True), (256, False)])
+def test_an_input_that_products_read_often_is_copied(classes, copied):
+    x, w, grad = arguments(classes=classes)
+    args = (grad.view(4, 8, classes), w, x)
+    program = lower(trace(from_outside, args))
+    first, second = (c for c in program.computations if isinstance(c, Extern))
+    assert first.args[0].strides[0].as_int() == second.args[0].strides[1].as_int() == (256 if copied else classes)
+    for mine, theirs in zip(compile_graph(trace(from_outside, args))(list(args)), from_outside(*args), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=2e-2, atol=2e-1)
+
+
+def test_an_input_that_is_given_back_or_read_seldom_is_not():
+    x, w, grad = arguments()
+    for function in (lambda grad, w, x: (grad @ w, grad), lambda grad, w, x: (grad @ w[:, :8],)):
+        program = lower(trace(function, (grad, w, x)))
+        (product,) = (c for c in program.computations if isinstance(c, Extern))
+        assert product.args[0].strides[0].as_int() == 250
+
+
 @pytest.mark.parametrize("classes", [250, 256])
 def test_biases_are_added_by_the_loop_that_copies(classes):
     def biased(x, w, b):

@@ -78,6 +78,14 @@ def test_what_is_left_alone():
     assert split_reductions(program).computations == program.computations
 
 
+def test_what_a_row_has_once_does_not_make_it_a_column():
+    """Rows of deviations from their means lie along memory."""
+    p = Program()
+    x, mean = p.tensor(40, 4096), p.tensor(40)
+    program = p.done(p.reduce("sum", (40,), (4096,), lambda i, r: apply("sub", get(x, i, r), get(mean, i))))
+    assert split_reductions(program).computations == program.computations
+
+
 def test_loads_that_lie_in_two_ways_are_split_for_the_fewer_blocks():
     """A kernel that runs along the results has few blocks, whatever the other load would want."""
     p = Program()

@@ -68,6 +68,10 @@ def _eye(low: Lowering, out: torch.Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 
 RULES: dict[Any, Callable[..., Any]] = {
+    # What nobody may read costs nothing as a number: as memory it would be made, and what it is made like, kept.
+    aten.empty_like.default: _constant(0),
+    aten.empty.memory_format: _constant(0),
+    aten.new_empty.default: _constant(0),
     aten.full.default: lambda low, out, size, value, **kw: filled(low, out, value),
     aten.full_like.default: lambda low, out, x, value, **kw: filled(low, out, value),
     aten.new_full.default: lambda low, out, x, size, value, **kw: filled(low, out, value),

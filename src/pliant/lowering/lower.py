@@ -27,7 +27,7 @@ from pliant.lowering import fallback, matmul
 from pliant.lowering.context import Lowering, whole
 from pliant.lowering.matmul import PRODUCTS, product_read_by_loops, row_bytes
 from pliant.lowering.registry import RULES, VIEW_OPS
-from pliant.lowering.tensors import COMPUTED, Index, Tensor
+from pliant.lowering.tensors import COMPUTED, Index, Tensor, contiguous_strides, is_unaligned
 from pliant.symbolic.expr import ONE, ZERO, Symbol
 from pliant.targets.registry import has_target
 
@@ -87,13 +87,25 @@ class _GraphLowering:
             self.inputs.append(buffer)
             t = Tensor(self.low, value.dtype, shape, view=whole(buffer))
             t.fake = value
-            return t
+            return self._with_aligned_rows(node, t) if node in self.factors else t
         if isinstance(value, _NUMBERS):
             e = self.low.shape_env.expr_of(value)
             self.inputs.append(e if isinstance(e, Symbol) else None)
             return self.low.size(e)
         self.inputs.append(None)
         return value
+
+    def _with_aligned_rows(self, node: fx.Node, t: Tensor) -> Tensor:
+        """The input, or a copy of a factor that products would read slowly from where it lies, if they read it often enough."""
+        value = node.meta["val"]
+        whole_rows = row_bytes(value, self.factors[node])
+        apart = bool(whole_rows) and is_unaligned(t.shape, t.dtype.itemsize, whole_rows)
+        if not apart or self.low.strides_of(value) != contiguous_strides(t.shape) or not _is_only_read(node):
+            return t
+        copy = self.low.pointwise(t.dtype, t.shape, t.at, 1)
+        copy.fake, copy.uses, copy.row_bytes = value, 2, whole_rows
+        self.low.realize(copy)
+        return copy
 
     # -- calls --------------------------------------------------------------------------------------------------------
     def _call(self, node: fx.Node) -> None:
@@ -333,16 +345,27 @@ def _attribute(graph: fx.Graph, node: fx.Node) -> torch.Tensor:
     return owner
 
 
-def _factors(graph: fx.Graph) -> set[fx.Node]:
-    """What products read, through views."""
-    found: set[fx.Node] = set()
+def _factors(graph: fx.Graph) -> dict[fx.Node, int]:
+    """What products read, through views, and how often they read each element of it, as far as is known."""
+    found: dict[fx.Node, int] = {}
     for node in reversed(graph.nodes):
         if node.target in PRODUCTS:
             first = PRODUCTS[node.target]
-            found.update(a for a in node.args[first : first + 2] if isinstance(a, fx.Node))
+            for factor, result_dim in zip(node.args[first : first + 2], (-1, -2)):
+                if isinstance(factor, fx.Node):
+                    times = node.meta["val"].shape[result_dim]
+                    found[factor] = found.get(factor, 0) + (times if type(times) is int else 0)
         elif node in found and node.target in VIEW_OPS and isinstance(node.args[0], fx.Node):
-            found.add(node.args[0])
+            found[node.args[0]] = found.get(node.args[0], 0) + found[node]
     return found
+
+
+def _is_only_read(node: fx.Node) -> bool:
+    """Whether an input is neither written nor given back, nor a view of it."""
+    return all(
+        user.op != "output" and user.target is not _COPY and (user.target not in VIEW_OPS or _is_only_read(user))
+        for user in node.users
+    )
 
 
 def _read_results(node: fx.Node, value: Any) -> Any:

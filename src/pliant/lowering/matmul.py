@@ -86,7 +86,7 @@ def product_read_by_loops(
     """`addmm` whose result loops read: these add the bias. Half types round once, in the library."""
     exact = out.dtype in (torch.float32, torch.float64) and bias.dtype is out.dtype
     if not exact or not _is_plain(bias, beta=beta, alpha=alpha) or not _in_loops(out):
-        return _ADDMM(low, out, bias, a, b, beta=beta, alpha=alpha)
+        return _addmm(low, out, bias, a, b, beta=beta, alpha=alpha)
     return _biased(low, out, call(low, aten.mm.default, out, a, b, out_variant=aten.mm.out), bias)
 
 

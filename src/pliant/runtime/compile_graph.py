@@ -25,22 +25,26 @@ def compile_graph(graph: AtenGraph, options: config.Config | None = None) -> Com
     """Compile an ATen graph. Raises `CompilerNotFound` if there is no C compiler."""
     program = _lowered(graph)
     made = compile_program(program, options)
-    if (options or config.get()).build.cuda_graphs:
-        made.call = _recorded(made.call, program, graph)
+    wanted = (options or config.get()).build.cuda_graphs
+    if wanted != "never":
+        made.call = _recorded(made.call, program, graph, always=wanted == "always")
     return made
 
 
-def _recorded(call: Runnable, program: LoopProgram, graph: AtenGraph) -> Runnable:
-    """The compiled graph's function, recorded as a CUDA graph if it runs on a GPU."""
+def _recorded(call: Runnable, program: LoopProgram, graph: AtenGraph, *, always: bool) -> Runnable:
+    """The compiled graph's function, recorded as a CUDA graph if it runs on a GPU; not `always`: where that pays."""
     from pliant.runtime.cuda.capturable import gpus_of, roles_of, why_not
     from pliant.runtime.cuda.graphs import graphed
     from pliant.runtime.cuda.recorder import recorder_of
+    from pliant.runtime.cuda.trials import Trials
 
     gpus = gpus_of(program)
     if not gpus:
         return call
     roles = roles_of(program, graph.static_inputs, graph.private_outputs)
-    return graphed(call, roles, recorder_of(gpus[0]), program.name, why_not(program))
+    recorder = recorder_of(gpus[0])
+    trials = None if always else Trials(recorder)
+    return graphed(call, roles, recorder, program.name, why_not(program), trials)
 
 
 def compile_rows(graph: AtenGraph, rows: list[list[int]], numbers: list[int]) -> Callable[[list[Any]], None] | None:

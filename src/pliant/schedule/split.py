@@ -50,7 +50,8 @@ def _chunks(c: Reduction, sizes: Sizes) -> int:
     blocks = outside if along else math.ceil(outside / (target.lanes * _width(c, target)))
     least = LEAST_ROW if along else LEAST_COLUMN
     wanted = min(target.parts // max(blocks, 1), inside // least)
-    return wanted if wanted > 1 and blocks < target.split_outer else 1
+    worth = inside > target.split_inner if along else wanted > 1
+    return wanted if worth and wanted > 1 and blocks < target.split_outer else 1
 
 
 def _width(c: Reduction, target: Target) -> int:
@@ -59,8 +60,11 @@ def _width(c: Reduction, target: Target) -> int:
 
 
 def _is_along_memory(c: Reduction) -> bool:
-    """Whether neighbours in memory are folded together. Where loads differ in that, few blocks may be made of it: no."""
-    return not any(linear_coefficient(x.index, a.symbol) is ONE for x in loads(c.value) for a in c.axes)
+    """Whether neighbours in memory are folded together. Where loads differ in that, few blocks may be made of it: no.
+    A load that is the same for a whole fold (a row's mean) says nothing."""
+    folded = {a.symbol for a in c.reduce_axes}
+    varying = [x for x in loads(c.value) if not folded.isdisjoint(x.index.free)]
+    return not any(linear_coefficient(x.index, a.symbol) is ONE for x in varying for a in c.axes)
 
 
 @dataclass(frozen=True, slots=True)

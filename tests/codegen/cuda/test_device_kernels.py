@@ -320,6 +320,13 @@ def test_wide_accesses_are_behind_choices(cases):
     assert "a0[" not in kernel.text
 
 
+@pytest.mark.parametrize("columns", [3, 45, 99, 128, 1000])
+@pytest.mark.parametrize("rows", [64, 4096])
+def test_blocks_have_no_more_threads_than_a_gpu_allows(rows, columns):
+    program, _ = reduction("sum", rows, columns)
+    assert all(kernel.threads <= 1024 for kernel in DeviceProgram(program).kernels)
+
+
 def test_equal_kernels_are_one_text():
     first, second = DeviceProgram(softmax(64, 128)), DeviceProgram(softmax(64, 128))
     assert [k.text for k in first.kernels] == [k.text for k in second.kernels]

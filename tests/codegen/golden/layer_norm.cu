@@ -1,4 +1,4 @@
-extern "C" __global__ void __launch_bounds__(128) @(const float* a0, float* a1, const float* a2, const float* a3) {
+extern "C" __global__ void __launch_bounds__(128) @(const float* a0, const float* a1, const float* a2, float* a3) {
   const int lane = threadIdx.x % 32;
   const int item = (int)blockIdx.x * 4 + threadIdx.x / 32;
   if (item >= 8) return;
@@ -60,23 +60,16 @@ extern "C" __global__ void __launch_bounds__(128) @(const float* a0, float* a1, 
   const float t7 = t6 + 9.999999747378752e-06f;
   const float t8 = 1.0f / sqrtf(t7);
   const float r3 = t8;
-  alignas(16) float v12[4];
-  alignas(16) float v15[4];
   #pragma unroll
   for (int k = 0; k < 1; k++) {
     const int q = lane + k * 32;
     if (q >= 24) break;
     const int i1g = q;
     const int i1b = i1g * 4;
-    p_load<4>(v12 + k * 4, a2 + (i1b));
-    p_load<4>(v15 + k * 4, a3 + (i1b));
-  }
-  #pragma unroll
-  for (int k = 0; k < 1; k++) {
-    const int q = lane + k * 32;
-    if (q >= 24) break;
-    const int i1g = q;
-    const int i1b = i1g * 4;
+    alignas(16) float v12[4];
+    p_load<4>(v12, a1 + (i1b));
+    alignas(16) float v15[4];
+    p_load<4>(v15, a2 + (i1b));
     alignas(16) float s18[4];
     #pragma unroll
     for (int u = 0; u < 4; u++) {
@@ -84,12 +77,12 @@ extern "C" __global__ void __launch_bounds__(128) @(const float* a0, float* a1, 
       const float t9 = v0[k * 4 + u];
       const float t10 = t9 - r1;
       const float t11 = t10 * r3;
-      const float t13 = v12[k * 4 + u];
+      const float t13 = v12[u];
       const float t14 = t11 * t13;
-      const float t16 = v15[k * 4 + u];
+      const float t16 = v15[u];
       const float t17 = t14 + t16;
       s18[u] = t17;
     }
-    p_store<4>(a1 + (i1b + 96*i0), s18);
+    p_store<4>(a3 + (i1b + 96*i0), s18);
   }
 }

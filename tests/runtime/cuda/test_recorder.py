@@ -53,12 +53,13 @@ class GPU:
 
     capturing = None
     allocating: set = set()
+    users: dict = {}
     default = Generator()
 
 
 class Graph:
     def __init__(self):
-        self.work, self.states, self.is_valid, self.pool = [], [], True, None
+        self.work, self.states, self.is_valid, self.pool, self.is_whole = [], [], True, None, False
 
     def register_generator_state(self, generator):
         self.states.append(generator.state)
@@ -67,6 +68,10 @@ class Graph:
         assert capture_error_mode == "thread_local"
         if pool in GPU.allocating:
             raise RuntimeError("already recording to mempool_id")
+        if GPU.users.get(pool) == 0:
+            raise RuntimeError("the pool went with its last graph")
+        self.users = GPU.users
+        self.users[pool] = self.users.get(pool, 0) + 1
         self.register_generator_state(GPU.default)
         GPU.allocating.add(pool)
         GPU.capturing, self.pool = self, pool
@@ -78,6 +83,7 @@ class Graph:
         if not self.is_valid:
             raise RuntimeError("operation failed due to a previous error during capture")
         GPU.allocating.discard(self.pool)
+        self.is_whole = True
         for state in self.states:
             state.capturing = False
 
@@ -86,6 +92,11 @@ class Graph:
 
     def reset(self):
         self.work = None
+        if self.is_whole:
+            self.users[self.pool] -= 1
+        self.is_whole = False
+
+    __del__ = reset
 
 
 @pytest.fixture
@@ -94,6 +105,7 @@ def gpu(monkeypatch):
     pools = iter(range(100))
     monkeypatch.setattr(GPU, "capturing", None)
     monkeypatch.setattr(GPU, "allocating", set())
+    monkeypatch.setattr(GPU, "users", {})
     monkeypatch.setattr(GPU, "default", Generator())
 
     class Stream:
@@ -102,6 +114,7 @@ def gpu(monkeypatch):
 
     def end_allocations(device, pool):
         GPU.allocating.remove(pool)
+        GPU.users[pool] -= 1
 
     monkeypatch.setattr(module, "end_allocations", end_allocations)
     for name, value in {
@@ -163,10 +176,20 @@ def test_recordings_share_memory_but_for_failed_ones(gpu):
     def work():
         graphs.append(GPU.capturing.pool)
 
-    recorder.record(work, [])
-    recorder.record(work, [])
+    kept = [recorder.record(work, []), recorder.record(work, [])]
     assert set(graphs) == {0}
     with pytest.raises(RuntimeError, match="not permitted"):
         recorder.record(wait, [])
-    recorder.record(work, [])
+    kept.append(recorder.record(work, []))
     assert set(graphs) == {0, 1}
+
+
+def test_memory_goes_with_the_last_recording(gpu):
+    recorder, _ = gpu
+    for _ in range(3):
+        first = recorder.record(lambda: None, [])
+        second = recorder.record(lambda: None, [])
+        del first
+        third = recorder.record(lambda: None, [])
+        del second, third
+    assert GPU.users == {0: 0, 1: 0, 2: 0}

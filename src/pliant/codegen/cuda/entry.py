@@ -28,6 +28,7 @@ from pliant.symbolic.expr import Expr
 
 # Blocks of a grid at most, in x, y and z, and threads of a block: of every GPU there is.
 MOST_BLOCKS = ((1 << 31) - 1, (1 << 16) - 1, (1 << 16) - 1)
+MOST_THREADS = 1024
 
 # What the function is given as its `self`: a bytes object that holds this, then constants (int64), then functions
 # (addresses), then int32: places in the list of inputs, whether a number is a float, and the launches, each the place of
@@ -250,6 +251,8 @@ def _call(kernel: DeviceKernel, function: int, place: Mapping[Buffer, int], numb
     for extent, most in zip(kernel.blocks, MOST_BLOCKS, strict=True):
         if (known := extent.as_int()) is not None and not 0 <= known <= most:
             raise InternalError(f"a kernel's grid has {known} blocks where {most} are allowed", kind="launch-grid")
+    if not 0 < kernel.threads <= MOST_THREADS:
+        raise InternalError(f"a kernel's blocks have {kernel.threads} threads where {MOST_THREADS} are allowed", kind="launch-grid")
     head = (function, len(kernel.buffers), len(kernel.sizes), kernel.threads, kernel.shared)
     blocks = tuple(number[b] for b in kernel.blocks)
     return (*head, *blocks, *(place[b] for b in kernel.buffers), *(number[s] for s in kernel.sizes))

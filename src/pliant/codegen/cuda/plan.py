@@ -220,14 +220,19 @@ def _keep_rows(plan: DevicePlan, turns: int) -> None:
         plan.kept = computed
 
 
+def belongs_to_rows(kernel: Kernel, e: Expr) -> bool:
+    """Whether an access goes along rows and differs between them. What all rows share (a weight) stays in a cache."""
+    symbols = {a.symbol for a in kernel.axes}
+    along, between = kernel.reduced & e.free, (symbols - kernel.reduced) & e.free
+    return bool(along) and (bool(between) or symbols == kernel.reduced)
+
+
 def _loaded_size(kernel: Kernel) -> int:
     """Bytes that one point of a row loads along it."""
     found = {}
     for m in kernel.members:
         if m.inner:
-            loads = (
-                x for x in loads_of(m.loops) if not x.indirect and not kernel.reduced.isdisjoint(m.at(x.index).free)
-            )
+            loads = (x for x in loads_of(m.loops) if not x.indirect and belongs_to_rows(kernel, m.at(x.index)))
             found.update({(x.buffer, m.at(x.index)): x.dtype.itemsize for x in loads})
     own = {m.loops.out for m in kernel.members}
     return sum(size for (buffer, _), size in found.items() if buffer not in own)
@@ -260,7 +265,7 @@ def _plan_columns(plan: DevicePlan, target: Target) -> None:
     if points is not None and points > target.units * 2048:
         most = min(most, 4)
     room = SHARED_BYTES // (_partial_size(plan.kernel) * plan.width * plan.items)
-    plan.group = max(1, min(most, room, MOST_PARTS // plan.width))
+    plan.group = max(1, min(most, room, MOST_PARTS // plan.width, target.threads // plan.items))
     while plan.threads < 64 and (points is None or plan.items < points):
         plan.items *= 2
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from pliant.codegen.cuda.accumulators import DeviceAccumulator
 from pliant.codegen.cuda.device_writer import DeviceWriter
-from pliant.codegen.cuda.plan import TURN_ELEMENTS, DevicePlan
+from pliant.codegen.cuda.plan import TURN_ELEMENTS, DevicePlan, belongs_to_rows
 from pliant.codegen.cuda.statements import DeviceStatements
 from pliant.codegen.expressions import MEMORY_TYPES, cast_text, register_type
 from pliant.codegen.loops import flat_reduced
@@ -223,8 +223,8 @@ class DeviceReducingWriter(DeviceWriter):
         """The array with a thread's part of a row, if a load goes along it: loaded once, ahead of its first use."""
         vector = self.plan.vector
         assert vector is not None
-        along = linear_coefficient(e, vector.symbol) is ONE
-        if load.buffer in self.writers or not (along if self.inner_tile else self.kernel.reduced & e.free):
+        along = linear_coefficient(e, vector.symbol) is ONE or not self.inner_tile
+        if load.buffer in self.writers or not along or not belongs_to_rows(self.kernel, e):
             return None
         found = self.rows.get((load.buffer, e))
         if found is None:

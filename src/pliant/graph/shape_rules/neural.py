@@ -59,9 +59,15 @@ def suggested(x: TensorSpec, size: Sizes | None = None) -> TensorSpec:
 # -- normalization ----------------------------------------------------------------------------------------------------
 def _statistics_dtype(x: TensorSpec, weight: _Maybe) -> torch.dtype:
     """Means are kept in float32 for half types: always on a GPU, on the CPU where the weight is."""
-    if x.dtype not in (torch.bfloat16, torch.float16):
-        return x.dtype
-    return torch.float32 if x.device.type != "cpu" or (weight is not None and weight.dtype != x.dtype) else x.dtype
+    if x.dtype in (torch.bfloat16, torch.float16) and x.device.type != "cpu":
+        return torch.float32
+    return _mixed_dtype(x, weight)
+
+
+def _mixed_dtype(x: TensorSpec, weight: _Maybe) -> torch.dtype:
+    """float32 for half types where the weight has another type."""
+    is_half = x.dtype in (torch.bfloat16, torch.float16)
+    return torch.float32 if is_half and weight is not None and weight.dtype != x.dtype else x.dtype
 
 
 @rule(_aten.native_layer_norm.default)
@@ -156,7 +162,7 @@ def batch_norm_backward(
 def group_norm(
     x: TensorSpec, weight: _Maybe, bias: _Maybe, n: Dim, c: Dim, hxw: Dim, group: int, eps: float
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
-    mean = x.like((n, group), dtype=_statistics_dtype(x, weight))
+    mean = x.like((n, group), dtype=_mixed_dtype(x, weight))  # on every device
     return suggested(x) if x.device.type == "cpu" else x.like(), mean, mean
 
 

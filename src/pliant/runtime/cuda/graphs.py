@@ -7,6 +7,9 @@ Holds:  results are what the function gives: what a recording would do to others
         sizes and numbers that a recording was not made for are never served by it;
         what cannot be recorded is called as it is, and says why.
 
+With `Trials`, only calls whose launches take longer than their work are recorded, and a recording that is not faster goes.
+While the program itself captures a CUDA graph, calls are what they are.
+
 A recording reads its inputs where they lay when it was made. Those that stay (parameters) are read there; the others are
 copied to where they are held. One that was to stay and moved is held from then on, and the work recorded again. Outputs
 are copied out of the recording's memory, but for private ones: these are lent, and while one lives there is no replay.
@@ -24,19 +27,26 @@ from pliant.interruptions import pass_on
 from pliant.runtime.cuda.capturable import Roles, key_of
 from pliant.runtime.cuda.recorder import Recorder
 from pliant.runtime.cuda.recording import Recording
+from pliant.runtime.cuda.trials import Trials
 
 Call = Callable[[list[Any]], list[Any]]
 
 MOST_SIZES = 16  # recordings of a graph; calls with further sizes run as they are
 MOST_SEEN = 256  # sizes that are remembered until they come again
+MOST_MEMORY = 1 / 16  # of a GPU's memory that a recording may keep, where none was asked for
 MOST_MOVES = 3  # recordings made again since an input moved; then all inputs are held
 
 
 class Graphed:
-    """A compiled graph that is recorded when it is called a second time with the same sizes and numbers."""
+    """A compiled graph that is recorded when it is called again with the same sizes and numbers.
 
-    def __init__(self, call: Call, roles: Roles, recorder: Recorder, name: str) -> None:
-        self._call, self.roles, self.recorder, self.name = call, roles, recorder, name
+    trials: which calls are worth a recording; None: all are.
+    """
+
+    def __init__(
+        self, call: Call, roles: Roles, recorder: Recorder, name: str, trials: Trials | None = None
+    ) -> None:
+        self._call, self.roles, self.recorder, self.name, self.trials = call, roles, recorder, name, trials
         self.refused: str | None = None  # why nothing is recorded any more
         self._static = roles.static
         self._moves = 0
@@ -44,18 +54,46 @@ class Graphed:
         self._recordings: dict[object, Recording] = {}
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
+        if (self.refused is not None and not self._recordings) or self.recorder.is_capturing():
+            return self._call(inputs)
         key = self._key(inputs)
         with self.recorder.turn() as stream:
             recording = self._recordings.get(key)
             if recording is None:
+                if self.trials is not None and key in self._seen and self.trials.wants(key):
+                    return self._tried(key, inputs)
                 recording = self._recorded(key, inputs)
             elif not recording.stays(inputs):
                 recording = self._again(key, recording, inputs)
             if recording is not None and not recording.is_lent():
-                return recording.replay(inputs, stream)
+                return self._replayed(key, recording, inputs, stream)
         if recording is not None:
             events.record("cuda_graph_skipped", name=self.name, why="results of the last call still live")
         return self._call(inputs)
+
+    def _tried(self, key: object, inputs: list[Any]) -> list[Any]:
+        """A call, timed."""
+        assert self.trials is not None
+        found: list[Any] = self.trials.call(key, lambda: self._call(inputs))
+        if self.trials.is_settled(key) and not self.trials.pays(key):
+            self._pays_not("launching its kernels takes no longer than their work")
+        return found
+
+    def _replayed(self, key: object, recording: Recording, inputs: list[Any], stream: int) -> list[Any]:
+        if self.trials is None or not self.trials.checks(key):
+            return recording.replay(inputs, stream)
+        found: list[Any] = self.trials.replay(key, lambda: recording.replay(inputs, stream))
+        if not self.trials.pays(key):
+            del self._recordings[key]
+            self._pays_not("a recording of it is not faster")
+        return found
+
+    def _pays_not(self, why: str) -> None:
+        """Of the sizes of this call; if there are no others, later calls are no longer looked at."""
+        if self.roles.sized:
+            events.record("cuda_graph_skipped", name=self.name, why=why)
+        else:
+            self._refuse(why)
 
     def _key(self, inputs: list[Any]) -> object:
         return (torch.is_inference_mode_enabled(), *(key_of(inputs[k]) for k in self.roles.sized))
@@ -68,17 +106,23 @@ class Graphed:
             if len(self._seen) < MOST_SEEN:
                 self._seen.add(key)
             return None
+        if self.trials is not None and not self.trials.pays(key):
+            return None
         if len(self._recordings) >= MOST_SIZES:
             self._refuse(f"{MOST_SIZES} sizes or numbers are recorded already")
             return None
         return self._record(key, inputs)
 
     def _record(self, key: object, inputs: list[Any]) -> Recording | None:
+        before = self.recorder.memory()
         try:
             made = Recording(self._call, self.roles, self._static, self.recorder, inputs)
         except Exception as error:
             pass_on(error)
             self._refuse(f"{type(error).__name__}: {error}")
+            return None
+        if self.trials is not None and self.recorder.memory() - before > MOST_MEMORY:
+            self._refuse("a recording would keep too much of the GPU's memory")
             return None
         events.record("cuda_graph", name=self.name, held=len(made.held))
         self._recordings[key] = made
@@ -97,9 +141,12 @@ class Graphed:
         events.record("cuda_graph_refused", name=self.name, why=why)
 
 
-def graphed(call: Call, roles: Roles, recorder: Recorder, name: str, why_not: str | None) -> Call:
-    """`call`, recorded where that can be. `why_not`: what keeps it from being recorded (`capturable.why_not`)."""
-    made = Graphed(call, roles, recorder, name)
+def graphed(
+    call: Call, roles: Roles, recorder: Recorder, name: str, why_not: str | None, trials: Trials | None = None
+) -> Call:
+    """`call`, recorded where that can be, and where `trials` say that it pays. `why_not`: what keeps it from being recorded
+    (`capturable.why_not`)."""
+    made = Graphed(call, roles, recorder, name, trials)
     if why_not is None:
         return made
     made._refuse(why_not)

@@ -13,6 +13,8 @@ is captured twice: first on clones of the generators' states, which shows whethe
 from __future__ import annotations
 
 import contextlib
+import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -36,6 +38,18 @@ class Recorder(Protocol):
         """This thread alone copies and launches, behind what was launched in earlier turns. Gives the stream."""
         ...
 
+    def is_capturing(self) -> bool:
+        """Whether the program itself is capturing what this thread launches."""
+        ...
+
+    def memory(self) -> float:
+        """The share of the GPU's memory that this process holds."""
+        ...
+
+    def timed(self, work: Callable[[], Result]) -> tuple[Result, float, float]:
+        """Its result, the seconds until it was launched, and those until the GPU had done it."""
+        ...
+
 
 class CudaRecorder:
     """Of one GPU."""
@@ -47,6 +61,7 @@ class CudaRecorder:
         self._side: Any = None
         self._last: Any = None  # the stream of the last turn
         self._discarded: list[torch.cuda.CUDAGraph] = []  # of captures that failed
+        self._graphs: weakref.WeakSet[torch.cuda.CUDAGraph] = weakref.WeakSet()
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[int]:
@@ -57,16 +72,35 @@ class CudaRecorder:
             self._last = stream
             yield stream.cuda_stream
 
+    def is_capturing(self) -> bool:
+        return torch.cuda.is_current_stream_capturing()
+
+    def memory(self) -> float:
+        whole = torch.cuda.get_device_properties(self.device).total_memory
+        return float(torch.cuda.memory_reserved(self.device) / whole)
+
+    def timed(self, work: Callable[[], Result]) -> tuple[Result, float, float]:
+        begin = time.perf_counter()
+        result = work()
+        launched = time.perf_counter()
+        torch.cuda.current_stream(self.device).synchronize()
+        return result, launched - begin, time.perf_counter() - begin
+
     def record(
         self, work: Callable[[], Result], generators: Sequence[torch.Generator]
     ) -> tuple[Result, Callable[[], None]]:
         if self._side is None:
             self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        alive = list(self._graphs)
+        if not alive:
+            self._pool = None  # it went with the last graph that used it
         drawn_from = [torch.cuda.default_generators[self.device.index], *generators]
         with clones_of(drawn_from):
             rehearsed = self._captured(work, generators)[1]
         result, graph = self._captured(work, generators)
         rehearsed.reset()  # not before: its memory stays with the pool
+        self._graphs.add(graph)
+        del alive
         return result, graph.replay
 
     def _captured(

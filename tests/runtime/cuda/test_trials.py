@@ -1,0 +1,113 @@
+"""Recordings that nobody asked for: made where launching takes a call's time, kept where they are faster."""
+
+import itertools
+
+import pytest
+import torch
+
+import pliant
+from fake_recorder import FakeRecorder
+from pliant.debug import events
+from pliant.runtime.cuda.capturable import Roles
+from pliant.runtime.cuda.graphs import MOST_MEMORY, graphed
+from pliant.runtime.cuda.trials import LEAST, TRIALS, Trials
+
+LAUNCH_BOUND, WORK_BOUND = (0.0095, 0.01), (0.002, 0.01)  # seconds until launched, and until done
+FASTER, NOT_FASTER = (0.0001, 0.002), (0.0001, 0.0099)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    pliant.reset()
+    with torch.no_grad():
+        yield
+    pliant.reset()
+
+
+def tried(times, roles=Roles()):
+    """A graph's function that is recorded where that pays, its recorder, and how often it was called as it is."""
+    calls, recorder = [], FakeRecorder()
+    recorder.times = iter(times)
+
+    def call(inputs):
+        (x,) = inputs
+        inputs.clear()
+        calls.append(x.shape)
+        return [x * 2 + 1]
+
+    return graphed(call, roles, recorder, "f", None, Trials(recorder)), recorder, calls
+
+
+def run(f, times, size=4):
+    for _ in range(times):
+        x = torch.randn(size)
+        torch.testing.assert_close(f([x])[0], x * 2 + 1)
+
+
+def test_launches_that_take_longer_than_their_work_are_recorded():
+    f, recorder, calls = tried([LAUNCH_BOUND] * TRIALS + [FASTER] * TRIALS)
+    run(f, 1 + TRIALS)
+    assert recorder.recorded == 0
+    run(f, 10)  # replays are timed as often, and no longer
+    assert recorder.recorded == 1
+    assert len(calls) == 1 + TRIALS + 1  # and once to record it
+
+
+@pytest.mark.parametrize("times", [[WORK_BOUND] * TRIALS, [LAUNCH_BOUND, WORK_BOUND, WORK_BOUND], [(LEAST / 3, LEAST / 2)] * TRIALS])
+def test_other_calls_are_not_and_are_timed_no_more(times):
+    f, recorder, calls = tried(times)
+    run(f, 20)
+    assert recorder.recorded == 0 and len(calls) == 20
+    assert f.refused is not None
+
+
+def test_one_slow_call_does_not_decide():
+    f, recorder, _ = tried([LAUNCH_BOUND, WORK_BOUND, LAUNCH_BOUND, *[FASTER] * TRIALS])
+    run(f, 10)
+    assert recorder.recorded == 1
+
+
+def test_a_recording_that_is_not_faster_goes():
+    f, recorder, calls = tried([LAUNCH_BOUND] * TRIALS + [NOT_FASTER] * TRIALS)
+    run(f, 20)
+    assert recorder.recorded == 1
+    assert not f._recordings and len(calls) == 20 - TRIALS + 1
+    assert [e.fields["why"] for e in events.events("cuda_graph_refused")] == ["a recording of it is not faster"]
+
+
+def test_each_size_is_tried():
+    f, recorder, calls = tried([LAUNCH_BOUND] * TRIALS + [FASTER] * TRIALS + [WORK_BOUND] * TRIALS, Roles(sized=(0,)))
+    run(f, 20, size=4)
+    before = len(calls)
+    run(f, 10, size=5)
+    assert recorder.recorded == 1 and len(calls) == before + 10
+    run(f, 3, size=4)
+    assert len(calls) == before + 10
+
+
+def test_sizes_that_never_come_again_cost_nothing():
+    f, recorder, _ = tried(itertools.repeat(LAUNCH_BOUND), Roles(sized=(0,)))
+    for size in range(1, 300):
+        run(f, 1, size=size)
+    assert recorder.recorded == 0
+
+
+def test_much_memory_is_not_kept():
+    f, recorder, calls = tried([LAUNCH_BOUND] * TRIALS)
+    recorder.kept = 2 * MOST_MEMORY
+    run(f, 10)
+    assert recorder.recorded == 1 and len(calls) == 11
+    assert "memory" in f.refused
+
+
+def test_nothing_is_done_while_the_program_captures():
+    f, recorder, calls = tried([LAUNCH_BOUND] * TRIALS + [FASTER] * TRIALS)
+    recorder.capturing = True
+    run(f, 10)
+    assert recorder.recorded == 0 and len(calls) == 10
+    recorder.capturing = False
+    run(f, 10)
+    recorder.capturing = True
+    before = len(calls)
+    run(f, 3)
+    assert recorder.recorded == 1 and len(calls) == before + 3
