@@ -142,6 +142,19 @@ def test_columns_of_any_number(columns):
     torch.testing.assert_close(pliant.compile(lambda x: x.sum(0))(x), x.sum(0), rtol=1e-4, atol=1e-2)
 
 
+def test_gradients_with_rows_of_an_odd_length():
+    """A gradient from outside is copied so that products read whole vectors."""
+
+    def f(x, w):
+        y = x @ w.t()
+        return y, y.float().logsumexp(-1).sum()
+
+    given = [torch.randn(s, device="cuda", dtype=torch.bfloat16, requires_grad=True) for s in ((1024, 768), (1001, 768))]
+    found, wanted = (torch.autograd.grad(g(*given)[1], given) for g in (pliant.compile(f), f))
+    for mine, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=3e-2, atol=3e-2)
+
+
 def test_streams():
     @pliant.compile
     def f(x):

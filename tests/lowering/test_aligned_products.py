@@ -77,6 +77,15 @@ def test_an_input_that_products_read_often_is_copied(classes, copied):
         torch.testing.assert_close(mine, theirs, rtol=2e-2, atol=2e-1)
 
 
+def test_the_copy_lies_where_the_input_does(monkeypatch):
+    there = dataclasses.replace(cpu.target(), product_bytes=16, product_depth=64)
+    monkeypatch.setattr(registry, "_PROVIDERS", {"meta": lambda _: there})
+    monkeypatch.setattr(registry, "_found", {})
+    x, w, grad = (t.to("meta") for t in arguments())
+    program = lower(trace(from_outside, (grad.view(4, 8, -1), w, x)))
+    assert {str(c.out.device) for c in program.computations if not isinstance(c, Extern)} == {"meta"}
+
+
 def test_an_input_that_is_given_back_or_read_seldom_is_not():
     x, w, grad = arguments()
     for function in (lambda grad, w, x: (grad @ w, grad), lambda grad, w, x: (grad @ w[:, :8],)):

@@ -102,6 +102,7 @@ class _GraphLowering:
         apart = bool(whole_rows) and is_unaligned(t.shape, t.dtype.itemsize, whole_rows)
         if not apart or self.low.strides_of(value) != contiguous_strides(t.shape) or not _is_only_read(node):
             return t
+        self.low.device = value.device
         copy = self.low.pointwise(t.dtype, t.shape, t.at, 1)
         copy.fake, copy.uses, copy.row_bytes = value, 2, whole_rows
         self.low.realize(copy)
