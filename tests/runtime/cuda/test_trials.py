@@ -100,6 +100,27 @@ def test_much_memory_is_not_kept():
     assert "memory" in f.refused
 
 
+def test_inputs_that_move_are_not_copied():
+    calls, recorder = [], FakeRecorder()
+    recorder.times = iter([LAUNCH_BOUND] * TRIALS + [FASTER] * TRIALS)
+
+    def call(inputs):
+        w, x = inputs
+        inputs.clear()
+        calls.append(x)
+        return [w * x]
+
+    f, w = graphed(call, Roles(static=frozenset({0})), recorder, "f", None, Trials(recorder)), torch.randn(4)
+    for _ in range(8):
+        x = torch.randn(4)
+        torch.testing.assert_close(f([w, x])[0], w * x)
+    before = len(calls)
+    for _ in range(4):
+        w, x = torch.randn(4), torch.randn(4)
+        torch.testing.assert_close(f([w, x])[0], w * x)
+    assert recorder.recorded == 1 and len(calls) == before + 4
+
+
 def test_nothing_is_done_while_the_program_captures():
     f, recorder, calls = tried([LAUNCH_BOUND] * TRIALS + [FASTER] * TRIALS)
     recorder.capturing = True

@@ -33,7 +33,7 @@ Call = Callable[[list[Any]], list[Any]]
 
 MOST_SIZES = 16  # recordings of a graph; calls with further sizes run as they are
 MOST_SEEN = 256  # sizes that are remembered until they come again
-MOST_MEMORY = 1 / 16  # of a GPU's memory that a recording may keep, where none was asked for
+MOST_MEMORY = 1 / 32  # of a GPU's memory that a recording may keep, where none was asked for
 MOST_MOVES = 3  # recordings made again since an input moved; then all inputs are held
 
 
@@ -129,8 +129,13 @@ class Graphed:
         return made
 
     def _again(self, key: object, recording: Recording, inputs: list[Any]) -> Recording | None:
-        """Record again: inputs that moved are held."""
+        """Record again: inputs that moved are held. Where nobody asked for recordings, copies of what a forward that is not
+        recorded saved would cost more than they gain."""
         self._moves += 1
+        if self.trials is not None:
+            self._recordings.clear()
+            self._refuse("inputs that were to stay where they lay move")
+            return None
         moved = recording.moved(inputs) if self._moves <= MOST_MOVES else self._static
         self._static -= moved
         del self._recordings[key]
