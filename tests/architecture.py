@@ -59,3 +59,32 @@ def imports_of(file: Path) -> Iterator[Import]:
             yield from visit(child, type_only or _is_type_checking(node))
 
     yield from visit(ast.parse(file.read_text()), False)
+
+
+def modules_of_edge(edge: Import) -> str:
+    """The module that an import reaches: `from a import b` reaches a.b if that is a module, else a."""
+    path = SOURCE.joinpath(*edge.module.split("."))
+    is_module = path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+    return edge.module if is_module else edge.module.rpartition(".")[0]
+
+
+def cycles(files: list[Path]) -> list[list[str]]:
+    """Sets of modules that import each other, at the top or inside functions; imports for type checkers don't count."""
+    edges: dict[str, set[str]] = {module_name(file): set() for file in files}
+    for file in files:
+        for edge in imports_of(file):
+            if not edge.type_only and edge.importer != (target := modules_of_edge(edge)) and target in edges:
+                edges[edge.importer].add(target)
+    reached = {module: _reached(module, edges) for module in edges}
+    found = {frozenset(b for b in reached[a] if a in reached[b]) for a in edges if a in reached[a]}
+    return sorted(sorted(one) for one in found)
+
+
+def _reached(module: str, edges: dict[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    waiting = [module]
+    while waiting:
+        new = edges[waiting.pop()] - found
+        found |= new
+        waiting += new
+    return found

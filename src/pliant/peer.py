@@ -12,7 +12,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-EVAL_FRAME = "torch._dynamo.eval_frame"
+from pliant.torch_adapter import PEER
+
+EVAL_FRAME = f"{PEER}.eval_frame"
 
 
 def _state(module: str, name: str, default: Any = None) -> Any:
@@ -20,14 +22,14 @@ def _state(module: str, name: str, default: Any = None) -> Any:
 
 
 def backends() -> Mapping[str, Any]:
-    """Backends by the names under which `torch._dynamo.register_backend` put them."""
-    found = _state("torch._dynamo.backends.registry", "_COMPILER_FNS", {})
+    """Backends by the names under which its `register_backend` put them."""
+    found = _state(f"{PEER}.backends.registry", "_COMPILER_FNS", {})
     return {name: backend for name, backend in found.items() if not str(backend.__module__).startswith("torch.")}
 
 
 def is_in(table: str, function: Any) -> bool:
     """Whether the function is in one of the two tables of `allow_in_graph` and `disallow_in_graph`."""
-    ids = getattr(_state("torch._dynamo.trace_rules", f"_{table}_callable_ids"), "function_ids", None)
+    ids = getattr(_state(f"{PEER}.trace_rules", f"_{table}_callable_ids"), "function_ids", None)
     return ids is not None and id(function) in ids
 
 
@@ -37,10 +39,10 @@ def stance() -> Any:
 
 
 def breaks_are_errors() -> bool:
-    """Whether the call is in a block of `torch._dynamo.error_on_graph_break`."""
-    return _state("torch._dynamo.utils", "_error_on_graph_break") is True
+    """Whether the call is in a block of its `error_on_graph_break`."""
+    return _state(f"{PEER}.utils", "_error_on_graph_break") is True
 
 
 def compiles_autograd() -> bool:
     """Whether the engine of autograd hands its work to that compiler."""
-    return _state("torch._dynamo.compiled_autograd", "compiled_autograd_enabled") is True
+    return _state(f"{PEER}.compiled_autograd", "compiled_autograd_enabled") is True

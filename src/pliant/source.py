@@ -15,10 +15,10 @@ import sys
 import sysconfig
 from types import FrameType
 
-import torch
+from pliant.torch_adapter import PACKAGE
 
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_TORCH = os.path.abspath(PACKAGE) + os.sep
 _LIBRARIES = tuple(sysconfig.get_paths()[name] + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 _SKIPPED = (_OWN, _TORCH, "<")

@@ -16,9 +16,17 @@ from typing import Any, TypeVar
 import torch
 import torch.fx
 import torch.fx._symbolic_trace as _fx_tracer
+from torch._ops import HigherOrderOperator as HigherOrderOperator  # types without a public name: what operators are
+from torch._ops import OpOverload as OpOverload
+from torch._ops import OpOverloadPacket as OpOverloadPacket
+from torch.optim import optimizer as _optimizer
+from torch.utils import _foreach_utils
 from torch.utils._device import DeviceContext as DeviceContext  # the mode behind `torch.set_default_device`
 
 from pliant import interruptions
+
+VERSION = torch.__version__
+PACKAGE = os.path.dirname(torch.__file__)  # the folder of PyTorch's Python code
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -30,7 +38,7 @@ def dlpack_exchange_capsule() -> Any | None:
 
 def torch_library_folders() -> tuple[str, ...]:
     """Folders of the shared objects that torch's wheel brings: `torch/lib` and the `torch.libs` beside the package."""
-    package = os.path.dirname(os.path.realpath(torch.__file__))
+    package = os.path.realpath(PACKAGE)
     return (os.path.join(package, "lib"), package + ".libs")
 
 
@@ -60,6 +68,150 @@ def numpy_on_tensors() -> Any:
     import torch._numpy as found
 
     return found
+
+
+# The names of modules of PyTorch's own compiler, which is never loaded from here, and of packages that are no API.
+PEER = "torch._dynamo"
+NUMPY, HIGHER_ORDER, TRANSFORMS, LEGACY_VMAP = (
+    "torch._numpy",
+    "torch._higher_order_ops",
+    "torch._functorch",
+    "torch._vmap_internals",
+)
+# Python functions of these modules ask the active torch function mode first, or are made of such calls.
+OVERRIDABLE_MODULES = (
+    "torch._tensor",
+    "torch._VF",
+    "torch._ops",
+    "torch._refs",
+    "torch._linalg_utils",
+    "torch._lobpcg",
+)
+C_NN = "torch._C._nn"
+TRANSFORMS_IN_C = "torch._C._functorch"  # the module of the C functions that enter and leave transforms
+
+
+# ---- types that public functions give and take, without a public name of their own (and those of operators, above)
+TensorBase = torch._C.TensorBase  # the class in C that `torch.Tensor` is made from
+ParameterMeta: type = torch.nn.parameter._ParameterMeta  # type: ignore[attr-defined]
+InferenceModeGuard = torch._C._InferenceMode  # what `torch.inference_mode` enters
+
+# ---- contexts and classes that hide what would look on
+# `__torch_function__` of no class and no mode is asked. The second hides classes alone and is the documented one.
+DisableTorchFunction = torch._C.DisableTorchFunction
+DisableTorchFunctionSubclass = torch._C.DisableTorchFunctionSubclass
+# PyTorch's own Python enters these two around its work.
+DisableTorchDispatch = torch._C._DisableTorchDispatch
+DisableFuncTorch = torch._C._DisableFuncTorch
+no_torch_function: Any = torch._C._disabled_torch_function_impl  # a `__torch_function__` that is never asked
+
+# ---- modes and state: one C call each, as the public forms are objects with blocks
+# What `torch.no_grad` and `torch.enable_grad` call, and graphs record.
+set_grad_enabled: Callable[[bool], None] = torch._C._set_grad_enabled
+pop_function_mode = torch._C._pop_torch_function_stack
+function_mode_at = torch._C._get_function_stack_at
+dispatch_mode_at = torch._C._get_dispatch_stack_at
+push_mode_object = torch.overrides._push_mode  # what a function mode's block calls
+pop_mode_object = torch.overrides._pop_mode
+current_transform: Callable[[], int | None] = torch._C._functorch.maybe_current_level  # of `torch.func`: None outside
+dispatch_keys = torch._C._dispatch_keys  # of a tensor: what the dispatcher goes by
+mkldnn_enabled: Callable[[], bool] = (
+    torch._C._get_mkldnn_enabled
+)  # `torch.backends.mkldnn.flags` sets it, nothing tells it
+
+
+def dual_level() -> int:
+    """Depth of the `forward_ad.dual_level` blocks around the call, from -1 (no public form)."""
+    return torch.autograd.forward_ad._current_level
+
+
+# The module and the name of that depth, for generated code that reads it without a call.
+DUAL_LEVEL = (torch.autograd.forward_ad, "_current_level")
+
+# Setters of settings beside their getters. `torch.backends` asks them under names that differ from release to release.
+_C = torch._C
+ATTENTION_SETTINGS = (
+    (_C._get_flash_sdp_enabled, _C._set_sdp_use_flash),
+    (_C._get_mem_efficient_sdp_enabled, _C._set_sdp_use_mem_efficient),
+    (_C._get_math_sdp_enabled, _C._set_sdp_use_math),
+    (_C._get_cudnn_sdp_enabled, _C._set_sdp_use_cudnn),
+    (_C._get_overrideable_sdp_enabled, _C._set_sdp_use_overrideable),
+)
+CUDNN_SETTINGS = tuple(
+    (getattr(_C, f"_get_cudnn_{name}"), getattr(_C, f"_set_cudnn_{name}"))
+    for name in ("enabled", "benchmark", "deterministic", "allow_tf32", "depthwise_kernel")
+    if hasattr(_C, f"_set_cudnn_{name}")
+)
+PRECISION_SETTING = (_C._get_fp32_precision_getter, _C._set_fp32_precision_setter)  # of a backend and an operation
+
+# ---- functions that PyTorch's Python calls, so that programs come to them
+# C functions by the namespace that holds them.
+VARIABLE_FUNCTIONS: Any = torch._C._VariableFunctions
+C_OPERATORS: tuple[Any, ...] = (VARIABLE_FUNCTIONS, _C._nn, _C._linalg, _C._special, _C._fft, _C._sparse, _C._nested)  # type: ignore[attr-defined]
+C_NAMESPACES = (*C_OPERATORS, _C, _C._autograd)
+has_torch_function = _C._has_torch_function
+OVERRIDE_TESTS = frozenset((has_torch_function, _C._has_torch_function_unary, _C._has_torch_function_variadic))
+SAVED_TENSOR_HOOKS = (_C._autograd._push_saved_tensors_default_hooks, _C._autograd._pop_saved_tensors_default_hooks)
+group_tensors_by_device_and_dtype = _C._group_tensors_by_device_and_dtype
+check_and_unscale: Any = torch._amp_foreach_non_finite_check_and_unscale_
+foreach_pow: Any = torch._foreach_pow
+assert_async: Any = torch._assert_async
+make_subclass: Any = torch.Tensor._make_subclass
+make_wrapper_subclass: Any = torch.Tensor._make_wrapper_subclass
+module_call: Any = torch.nn.Module._call_impl
+wrapped_module_call: Any = torch.nn.Module._wrapped_call_impl
+infer_parameters: Any = torch.nn.modules.lazy.LazyModuleMixin._infer_parameters
+scaler_step: Any = torch.amp.GradScaler._maybe_opt_step
+without_setup: Any = torch.autograd.function._SingleLevelFunction.__dict__["setup_context"]
+value_of_optimizer: Any = _optimizer._get_value
+differentiable_step: Any = _optimizer._use_grad_for_differentiable
+kept_from_the_peer: Any = torch._compile._disable_dynamo
+devices_of_foreach: Callable[[], list[str]] = _foreach_utils._get_foreach_kernels_supported_devices
+# Documented under these names, underscore and all.
+check, check_with, check_is_size = torch._check, torch._check_with, torch._check_is_size
+# Operators of collectives, which `torch.distributed` records in its functional form.
+COLLECTIVES: Any = torch.ops._c10d_functional
+# Copies on write; none where this torch cannot make them.
+lazy_clone: Callable[[torch.Tensor], torch.Tensor] | None = getattr(torch, "_lazy_clone", None)
+# Dispatch modes as `TorchDispatchMode` (whose module is no public one) has them.
+current_dispatch_mode: Callable[[], Any] = torch.utils._python_dispatch._get_current_dispatch_mode
+without_dispatch_modes: Callable[[], AbstractContextManager[Any]] = torch.utils._python_dispatch._disable_current_modes
+broadcast_to_tree: Any = torch.utils._pytree._broadcast_to_and_flatten
+
+
+def packed_size(packed: torch.Tensor) -> int:
+    """Bytes of a weight that oneDNN has laid out (its operators are missing where PyTorch is built without it)."""
+    return int(torch.ops.mkldnn._nbytes(packed))
+
+
+def packed_convolution() -> Callable[..., torch.Tensor]:
+    """The convolution with such a weight."""
+    found: Callable[..., torch.Tensor] = torch.ops.mkldnn._convolution_pointwise.default
+    return found
+
+
+def reorder_convolution_weight(*args: Any) -> torch.Tensor:
+    """Such a weight."""
+    result: torch.Tensor = torch.ops.mkldnn._reorder_convolution_weight.default(*args)
+    return result
+
+
+def optimizer_hooks() -> tuple[Any, Any]:
+    """Hooks around the steps of all optimizers (registered by public functions, read by none)."""
+    return _optimizer._global_optimizer_pre_hooks, _optimizer._global_optimizer_post_hooks
+
+
+def has_schema(name: str) -> bool:
+    """Whether there is an operator of PyTorch's own of this name, whose schema says what it writes (no public form)."""
+    return bool(_C._jit_get_schemas_for_operator(f"aten::{name}"))
+
+
+def answers_of_torch() -> Iterator[tuple[Any, str, Any]]:
+    """(owner, name, answer) of questions about the mode of execution that PyTorch's Python asks; a release may lack one."""
+    yield torch._jit_internal, "is_scripting", False
+    yield torch._C, "_get_tracing_state", None
+    yield torch._C, "_is_tracing", False
+    yield torch.jit, "_is_tracing", False
 
 
 def plain_tensor(tensor: torch.Tensor) -> torch.Tensor:

@@ -25,7 +25,7 @@ from pliant.autograd.outputs import inner_views
 from pliant.autograd.partition.split import Partition, Saved
 from pliant.graph.contracts import Runnable
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.torch_adapter import without_base
+from pliant.torch_adapter import DisableTorchFunction, without_base
 
 _FREED = "Trying to backward through the graph a second time, of which what it saved was freed (see retain_graph)"
 _WRITTEN = "one of the variables needed for gradient computation has been modified by an inplace operation:"
@@ -255,7 +255,7 @@ class Compiled(torch.autograd.Function):
         run = torch_adapter.shielded(halves.backward)
         if not torch_adapter.count_function_modes():
             return run(ctx, given)
-        with torch._C.DisableTorchFunction():  # eager's backward shows them nothing either
+        with DisableTorchFunction():  # eager's backward shows them nothing either
             return run(ctx, given)
 
 

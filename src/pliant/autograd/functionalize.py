@@ -33,7 +33,7 @@ from pliant.graph.fake_tensor import FakeMode, FakeTensor, tensor_of_number
 from pliant.graph.tensor_spec import same_known
 from pliant.graph.unbacked import bindings_of
 from pliant.symbolic.shape_env import ShapeEnv
-from pliant.torch_adapter import append_node
+from pliant.torch_adapter import OpOverload, append_node
 
 _aten = torch.ops.aten
 _COUNTS = frozenset({_aten.arange.default, _aten.arange.start, _aten.arange.start_step})
@@ -273,7 +273,7 @@ def _bound(env: ShapeEnv, outputs: Any) -> dict[str, Any]:
 @functools.cache
 def _name(func: Any) -> str:
     """What its nodes are called: the operator's name."""
-    return func._schema.name.split("::")[-1] if isinstance(func, torch._ops.OpOverload) else func.__name__
+    return func._schema.name.split("::")[-1] if isinstance(func, OpOverload) else func.__name__
 
 
 def _new_base(node: fx.Node, fake: FakeTensor, input: int | None = None) -> Alias:

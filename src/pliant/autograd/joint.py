@@ -34,6 +34,7 @@ from pliant.graph.tensor_spec import same_known
 from pliant.graph.unbacked import CHECKS, assume
 from pliant.source import SourceLocation
 from pliant.symbolic.expr import Symbol
+from pliant.torch_adapter import set_grad_enabled
 
 _aten = torch.ops.aten
 
@@ -151,13 +152,13 @@ class _Tracer:
 
     def forward(self) -> tuple[Any, ...]:
         before = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(self.captured.grad_enabled)
+        set_grad_enabled(self.captured.grad_enabled)
         try:
             with self.mode:
                 return run_module(self.captured.module, self.inputs, self._on_node, self.mode.constant)
         finally:
             self.captured.shape_env.replayed = None
-            torch._C._set_grad_enabled(before)
+            set_grad_enabled(before)
 
     def _check_flags(self) -> None:
         """Refuse `requires_grad_()` and `detach_()` of an input: the caller's tensor is to change."""

@@ -15,7 +15,7 @@ import torch
 
 from pliant.autograd.aliases import ViewStep
 from pliant.autograd.aliasing import FromInput, FromResult, Literal, Output, OutputPlan, SameAs, ViewOf
-from pliant.torch_adapter import without_base
+from pliant.torch_adapter import set_grad_enabled, without_base
 
 # inputs, results, outputs made so far -> an output
 _Get = Callable[[Sequence[Any], Any, list[Any]], Any]
@@ -124,11 +124,11 @@ def _replay(step: ViewStep, tensor: torch.Tensor, results: Any) -> torch.Tensor:
     """The view, made as the program made it."""
     args = [_filled(a, results) for a in step.args]
     before = torch.is_grad_enabled()
-    torch._C._set_grad_enabled(step.grad_enabled)
+    set_grad_enabled(step.grad_enabled)
     try:
         view = step.func(tensor, *args, **step.kwargs)
     finally:
-        torch._C._set_grad_enabled(before)
+        set_grad_enabled(before)
     found: torch.Tensor = view if step.index is None else view[step.index]
     return found
 

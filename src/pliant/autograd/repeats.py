@@ -20,11 +20,12 @@ from pliant.autograd.aliasing import UnsupportedAliasing, check_overlap
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import CHECKS
+from pliant.torch_adapter import set_grad_enabled
 
 LEAST_PARTS = 4  # fewer equal parts are compiled as they are
 LEAST_NODES = 64  # what compiling a part of its own costs, in nodes of the graph
 
-_set_grad = torch._C._set_grad_enabled
+_set_grad = set_grad_enabled
 
 
 @dataclass(frozen=True, slots=True, eq=False)

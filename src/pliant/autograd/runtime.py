@@ -37,10 +37,10 @@ from pliant.graph.failing import operator_may_fail
 from pliant.graph.printer import graph_text
 from pliant.graph.remade import remade
 from pliant.graph.unbacked import assume
-from pliant.torch_adapter import without_base, without_bases
+from pliant.torch_adapter import set_grad_enabled, without_base, without_bases
 
 Call = Callable[[list[Any]], tuple[Any, ...]]
-_set_grad = torch._C._set_grad_enabled
+_set_grad = set_grad_enabled
 _USED_WHERE_MADE = "a returned tensor is used where it is made"
 
 

@@ -34,7 +34,7 @@ from pliant.graph.interpret import eager
 from pliant.graph.passes.purity import memory_root
 from pliant.graph.remade import remade
 from pliant.interruptions import pass_on
-from pliant.torch_adapter import any_autocast, no_autocast
+from pliant.torch_adapter import any_autocast, no_autocast, set_grad_enabled
 
 _copy = torch.ops.aten.copy_.default
 _PARTIAL = 8  # sets of tangents that the backward is compiled for
@@ -249,11 +249,11 @@ def with_gradients(run: Callable[..., Any]) -> Callable[..., Any]:
     """`run` whose results get a history though the program starts where gradients are off: it turns them on inside."""
 
     def call(*inputs: Any) -> Any:
-        torch._C._set_grad_enabled(True)
+        set_grad_enabled(True)
         try:
             return run(*inputs)
         finally:
-            torch._C._set_grad_enabled(False)
+            set_grad_enabled(False)
 
     return call
 

@@ -78,11 +78,11 @@ def source_digest() -> str:
 
 def environment() -> tuple[tuple[str, str], ...]:
     """Parts that every compiled graph depends on."""
-    import torch
+    from pliant.torch_adapter import VERSION
 
     return (
         ("pliant", source_digest()),
-        ("torch", torch.__version__),
+        ("torch", VERSION),
         ("python", sys.version),
         ("machine", machine()),
     )

@@ -1,7 +1,7 @@
 """NumPy arrays in a traced program: tensors in the graph.
 
 In:     arrays from outside, `tensor.numpy()`, calls of NumPy's functions and of methods of arrays.
-Out:    `torch._numpy.ndarray`s, PyTorch's own arrays over (fake) tensors, whose operations are recorded.
+Out:    arrays of PyTorch's own NumPy over (fake) tensors, whose operations are recorded.
 Holds:  an array and the tensor under it share memory, as NumPy's and PyTorch's do. What NumPy would give as a scalar is a
         `Scalar` here, and leaves the trace as NumPy's scalar. What PyTorch's arrays do not do as NumPy's is a break.
 """
@@ -23,7 +23,7 @@ from pliant.capture.value_kinds import SYMBOLIC_TYPES, is_numpy_scalar
 from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.interruptions import pass_on
-from pliant.torch_adapter import below_python_dispatch, numpy_on_tensors
+from pliant.torch_adapter import NUMPY, DisableTorchFunction, below_python_dispatch, numpy_on_tensors
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
+_MODULES = (f"{NUMPY}._ndarray", numpy_scalars.__name__)
 
 
 def is_array(value: Any) -> bool:
     """Whether it is the traced form of an array or of a scalar that is computed."""
-    return type(value).__module__ in ("torch._numpy._ndarray", numpy_scalars.__name__) and hasattr(value, "tensor")
+    return type(value).__module__ in _MODULES and hasattr(value, "tensor")
 
 
 def is_scalar(value: Any) -> bool:
@@ -210,7 +211,7 @@ def _call(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwargs) -> An
     args, named = tuple(_given(t, a) for a in args), {k: _given(t, v) for k, v in kwargs.items()}
     dummies = [_stand_in(t, a) for a in args]
     try:
-        with warnings.catch_warnings(), below_python_dispatch(), torch._C.DisableTorchFunction():
+        with warnings.catch_warnings(), below_python_dispatch(), DisableTorchFunction():
             warnings.simplefilter("ignore")
             expected = real(*dummies, **{k: _stand_in(t, v) for k, v in named.items()})
         result = function(*map(_to_ours, args), **{k: _to_ours(v) for k, v in named.items()})
@@ -338,7 +339,7 @@ def to_tensor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def real_tensor(array: Any) -> torch.Tensor:
     """The tensor on the memory of an array from outside."""
-    with torch._C.DisableTorchFunction(), below_python_dispatch():
+    with DisableTorchFunction(), below_python_dispatch():
         return torch.from_numpy(array)
 
 

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import fx
 
 from pliant import config
@@ -39,6 +38,7 @@ from pliant.guards.kinds import MISSING
 from pliant.guards.sources import ArgSource, HandledSource, ItemSource, KwargSource, held
 from pliant.interruptions import pass_on
 from pliant.source import SourceLocation, user_location
+from pliant.torch_adapter import pop_function_mode
 
 _MAX_RESTARTS = 16
 
@@ -108,7 +108,7 @@ class _Attempt:
                     self.t.active = False
                     self.t.overrides.disabled += 1
                     for _ in range(self.t.overrides.devices):  # blocks that a break is in
-                        torch._C._pop_torch_function_stack()
+                        pop_function_mode()
                 if self.t.failure is not None:
                     raise self.t.failure
                 return self._finish(result if isinstance(result, Return) else Return(result), before)

@@ -24,6 +24,7 @@ from pliant.capture.arrays import array_attribute, class_of, is_array
 from pliant.capture.generators import TracedGenerator, own
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised
 from pliant.capture.identity import TracedId
+from pliant.capture.thread_locals import local_attribute
 from pliant.capture.trace import DELETED, BreakReason
 from pliant.capture.tracebacks import LOST
 from pliant.capture.value_kinds import CONSTANT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, class_name, concrete
@@ -33,6 +34,7 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of
 from pliant.guards.sources import AttributeSource, DictAttributeSource, FailureSource, TypeSource, held
+from pliant.torch_adapter import DisableTorchFunction
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -132,8 +134,6 @@ def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
     if name == "__class__" and not claims_class(t, cls):
         return bring_class(t, obj)
     if cls is threading.local:
-        from pliant.capture.handlers import local_attribute
-
         return local_attribute(t, obj, name)
     if hook is not object.__getattribute__ and (
         isinstance(obj, _OWN_LOOKUP) or not isinstance(hook, types.WrapperDescriptorType)
@@ -390,7 +390,7 @@ def _grad_of_input(t: Tracer, fake: FakeTensor, example: torch.Tensor) -> Any:
         return stored
     source = t.world.source_of(fake)
     assert source is not None
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         grad = example.grad
     return t.world.bring(grad, GradSource(source))
 

@@ -8,17 +8,16 @@ Holds:  nothing of the program runs; what a guard does not fix is guarded when i
 from __future__ import annotations
 
 import functools
-import re
 import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import markers
 from pliant.capture.arrays import can_be_traced, real_tensor, wrap
 from pliant.capture.carried import Carried
 from pliant.capture.constant_items import bring_items
 from pliant.capture.made_again import MADE_AGAIN
+from pliant.capture.nested_functions import bring_function, is_made_per_call
 from pliant.capture.numpy_scalars import bring_scalar
 from pliant.capture.structural_classes import know_by_parts
 from pliant.capture.value_kinds import (
@@ -31,13 +30,10 @@ from pliant.capture.value_kinds import (
     tuple_of,
 )
 from pliant.guards.kinds import Kind
-from pliant.guards.parts import root_of
 from pliant.guards.sources import (
-    ArgSource,
     ArrayTensorSource,
     AttributeSource,
     ItemSource,
-    KwargSource,
     Source,
 )
 
@@ -48,7 +44,6 @@ if TYPE_CHECKING:
 _BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)
 _BOUND_TO = (*MUTABLE_CONTAINERS, types.GeneratorType, *LOCKS, torch.Tensor, torch.nn.Parameter, str, bytes, int, float)
 _IDENTITY = frozenset(map(id, IDENTITY_TYPES))
-_LOCAL = re.compile("<locals>|<lambda>")
 
 
 def traced_form(world: World, value: Any, source: Source) -> Any:
@@ -73,7 +68,7 @@ def traced_form(world: World, value: Any, source: Source) -> Any:
     if cls is range:
         world.guard(source, Kind.RANGE, (value.start, value.stop, value.step))
         return value
-    if cls is types.FunctionType and _is_made_per_call(value, source):
+    if cls is types.FunctionType and is_made_per_call(value, source):
         return bring_function(world, value, source)
     if cls is functools.partial:  # may be made anew for each call: a call of it reads what it holds
         world.known_by_parts[id(value)] = value
@@ -115,28 +110,6 @@ def _bring_array(world: World, value: Any, source: Source) -> Any:
     return array
 
 
-def bring_function(world: World, value: types.FunctionType, source: Source) -> Any:
-    """A function that was defined by another one, and may be defined anew for each call: known by its code."""
-    known = world.source_of(value)
-    if known is not None and known != source:
-        world.guard(source, Kind.SAME_AS, known)
-        return value
-    world.guard(source, Kind.TYPE, types.FunctionType)
-    for name in ("__code__", "__globals__"):
-        world.guard(AttributeSource(source, name), Kind.IDENTITY, getattr(value, name))
-    for name in ("__defaults__", "__kwdefaults__"):
-        part = getattr(value, name)
-        place = AttributeSource(source, name)
-        if part is None:
-            world.guard(place, Kind.IDENTITY, None)
-        else:
-            world.guard(place, Kind.LENGTH, len(part))
-    world.guard(AttributeSource(source, "__dict__"), Kind.EMPTY)
-    world.known_by_parts[id(value)] = value
-    world.set_origin(value, source)
-    return value
-
-
 def _bring_tuple(world: World, value: tuple[Any, ...], source: Source) -> Any:
     world.guard(source, Kind.TYPE, type(value))
     world.guard(source, Kind.LENGTH, len(value))
@@ -148,15 +121,3 @@ def _bring_tuple(world: World, value: tuple[Any, ...], source: Source) -> Any:
         made = tuple_of(type(value), items)
     world.set_origin(made, source)
     return made
-
-
-def _is_made_per_call(function: types.FunctionType, source: Source) -> bool:
-    """Whether a function was defined inside another one and came as an argument."""
-    module = function.__globals__.get("__name__")
-    ours = isinstance(module, str) and module.partition(".")[0] in ("torch", "pliant")  # which are not interpreted
-    return not ours and isinstance(root_of(source), (ArgSource, KwargSource)) and is_defined_inside(function)
-
-
-def is_defined_inside(function: types.FunctionType) -> bool:
-    """Whether a function was defined inside another one, and nothing is said about it besides."""
-    return bool(_LOCAL.search(function.__qualname__)) and not function.__dict__ and not markers.is_marked(function)

@@ -28,14 +28,16 @@ from pliant.capture.attributes import bring_class
 from pliant.capture.frame import Frame, Returned
 from pliant.capture.generators import OURS, TracedGenerator, notice_arguments
 from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.handlers.table import find_special
 from pliant.capture.rewritten import REWRITTEN
-from pliant.capture.torch_calls import call_torch, find_special, is_torch_leaf
+from pliant.capture.torch_calls import call_torch, is_torch_leaf
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, class_name, concrete, standard_class
 from pliant.capture.varying_text import Text
 from pliant.graph.unbacked import OPERATORS
 from pliant.guards import facts
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSource, ItemSource, held
+from pliant.torch_adapter import ParameterMeta, module_call
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -437,7 +439,7 @@ def _call_module(
     if isinstance(module, torch.jit.ScriptModule):
         raise GraphBreak("unknown-call", "a TorchScript module")
     if _has_hooks(t, module):
-        return inline(t, torch.nn.Module._call_impl, (module, *args), kwargs, linked)  # type: ignore[arg-type]
+        return inline(t, module_call, (module, *args), kwargs, linked)
     if module.__dict__.get("_compiled_call_impl") is not None:
         t.world.dict_get(t.world.instance_dict(module), "_compiled_call_impl")
     try:
@@ -495,7 +497,7 @@ def _is_empty(t: Tracer, table: dict[str, Any], name: str) -> bool:
 def _call_class(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """cls(*args, **kwargs): the metaclass' __call__, then __new__ and __init__."""
     meta_call = MISSING if type(cls) is type else t.world.type_lookup(type(cls), "__call__")
-    if isinstance(meta_call, types.FunctionType) and type(cls) is not torch.nn.parameter._ParameterMeta:  # type: ignore[attr-defined]
+    if isinstance(meta_call, types.FunctionType) and type(cls) is not ParameterMeta:
         if standard_class(type(cls)) and hasattr(cls, "__members__"):
             return handlers.call_enum(t, cls, args, kwargs)
         return call(t, meta_call, (cls, *args), kwargs)

@@ -25,9 +25,7 @@ def build_class(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     body, name, *bases = args
     resolved = types.resolve_bases(bases)
     meta, namespace, keywords = _prepare(t, name, resolved, kwargs)
-    from pliant.capture.calls import make_frame
-
-    frame = make_frame(t, body, (), {}, False)
+    frame = t.make_frame(body, (), {}, False)
     frame.class_locals = namespace
     result = frame.run()
     assert isinstance(result, Returned)

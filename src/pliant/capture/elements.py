@@ -25,7 +25,7 @@ from pliant.capture.element_rules import BITS, RULES, SUMMED, Grid, Unknown, as_
 from pliant.capture.value_kinds import concrete
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor
 from pliant.symbolic.expr import Expr, Symbol
-from pliant.torch_adapter import below_python_dispatch
+from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 
 if TYPE_CHECKING:
     from pliant.capture.inputs import Inputs
@@ -53,7 +53,7 @@ class Elements:
 
     def flat(self, fake: FakeTensor, ask: bool = True) -> list[Any] | None:
         """All elements in order."""
-        with torch._C.DisableTorchFunction(), below_python_dispatch():
+        with DisableTorchFunction(), below_python_dispatch():
             try:
                 return self._of(fake).flat() if self._is_known(fake, ask, {}) else None
             except Unknown:

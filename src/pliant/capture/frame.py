@@ -18,6 +18,7 @@ from pliant.capture.endings import let_go
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.trace import TRACEBACK
 from pliant.source import SourceLocation
+from pliant.tables import Table
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -34,18 +35,23 @@ class Yielded:
 
 
 Handler = Callable[["Frame", Op], Any]
-HANDLERS: dict[str, Handler] = {}
 
 
-def opcode(*names: str) -> Callable[[Handler], Handler]:
-    """Register the handler of normalised operations."""
+class Handlers(Table[str, Handler]):
+    """Handlers of normalised operations, by name."""
 
-    def add(handler: Handler) -> Handler:
-        for name in names:
-            HANDLERS[name] = handler
-        return handler
+    def opcode(self, *names: str) -> Callable[[Handler], Handler]:
+        """The decorated function is the handler of these operations."""
 
-    return add
+        def add(handler: Handler) -> Handler:
+            for name in names:
+                self[name] = handler
+            return handler
+
+        return add
+
+
+HANDLERS = Handlers()  # all of them: `opcodes/__init__.py` lists the groups
 
 
 class Frame:

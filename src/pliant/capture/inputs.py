@@ -37,7 +37,7 @@ from pliant.guards.sources import (
 )
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.shape_env import ShapeEnv
-from pliant.torch_adapter import below_python_dispatch, plain_tensor
+from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, plain_tensor
 
 if TYPE_CHECKING:
     from pliant.capture.dynamic_policy import DynamicPolicy
@@ -55,7 +55,7 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 def _elements(value: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Sizes and elements of a real tensor."""
-    with torch._C.DisableTorchFunction(), below_python_dispatch():
+    with DisableTorchFunction(), below_python_dispatch():
         return tuple(value.shape), tuple(value.flatten().tolist())
 
 
@@ -110,7 +110,7 @@ class Inputs:
             return value
         if has_own_dispatch(type(value)):
             raise GraphBreak("unsupported-tensor", f"a {type(value).__qualname__}, which has a __torch_dispatch__")
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             fake = self._of_subclass(value, source) if is_program_subclass(value) else self._make(value, source)
         known.append(fake)
         self._examples[id(fake)] = value
@@ -163,7 +163,7 @@ class Inputs:
         if not written or len(tensors) < 2:
             return
         passive = [i for i in tensors if not self._is_written(i.fake)]
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             if self._share_now(tensors) or not facts.separate(
                 [i.example for i in written], [i.example for i in passive], frozenset()
             ):
@@ -201,7 +201,7 @@ class Inputs:
         """The program asks where tensors start in their memory."""
         for one in self.inputs:
             if one.kind == "tensor" and one.example.layout is torch.strided:
-                with torch._C.DisableTorchFunction():
+                with DisableTorchFunction():
                     offset = one.example.storage_offset()
                 self.world.guard(MethodSource(one.source, "storage_offset"), Kind.EQUALS, offset)
 
@@ -367,7 +367,7 @@ class Inputs:
         assert owner is not None  # it is an input
         source = MethodSource(owner, "item")
         if source not in self._items:
-            with torch._C.DisableTorchFunction(), below_python_dispatch():
+            with DisableTorchFunction(), below_python_dispatch():
                 number = value.item()
             if not self.policy.element(source, number):
                 return None

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch.utils._python_dispatch import _disable_current_modes
-
 from pliant.capture import markers
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.markers import Mark
@@ -19,6 +16,7 @@ from pliant.debug import events
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import held
+from pliant.torch_adapter import PEER, DisableTorchFunction, without_dispatch_modes
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -60,16 +58,16 @@ def call_marked(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[st
 
 
 def _warn_of_what_is_not_honoured(function: Any) -> None:
-    name, module = "error_on_graph_break", "torch._dynamo.decorators"
+    name, module = "error_on_graph_break", f"{PEER}.decorators"
     if getattr(function, "__name__", "") == name and getattr(function, "__module__", "") == module:
-        events.warn_once(name, f"torch._dynamo.{name} inside a compiled function does nothing; put it around the call")
+        events.warn_once(name, f"{PEER}.{name} inside a compiled function does nothing; put it around the call")
 
 
 def _in_graph(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """One node: the function runs on fake tensors unseen by the recorder."""
     args = tuple(t.internalize(a) for a in args)
     kwargs = {k: t.internalize(v) for k, v in kwargs.items()}
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         result = function(*args, **kwargs)
     return t.recorder.record(function, args, kwargs, result)
 
@@ -78,6 +76,6 @@ def _constant(t: Tracer, function: Any, name: str, args: tuple[Any, ...], kwargs
     values = [t.concrete_tree(a) for a in (*args, *kwargs.values())]
     if any(isinstance(v, FakeTensor) for v in values):
         raise GraphBreak("unknown-call", f"{name} is marked constant, but its arguments are computed here")
-    with torch._C.DisableTorchFunction(), _disable_current_modes():
+    with DisableTorchFunction(), without_dispatch_modes():
         result = function(*values[: len(args)], **dict(zip(kwargs, values[len(args) :])))
     return t.world.bring(result, held(result, f"{name}()"))

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from pliant import peer
+from pliant.torch_adapter import PEER
 
 
 class Mark(Enum):
@@ -57,7 +58,7 @@ def mark_of(fn: Any) -> Mark | None:
         return None
     if peer.is_in("allowed", fn):
         return Mark.IN_GRAPH
-    if fn.__name__ == "graph_break" and fn.__module__ == "torch._dynamo.decorators":
+    if fn.__name__ == "graph_break" and fn.__module__ == f"{PEER}.decorators":
         return Mark.BREAK
     if not fn.__dict__ or _disabled_by_torch_itself(fn):
         return None
@@ -95,14 +96,14 @@ def original_of(compiled: Any) -> Any:
     if type(compiled) is types.FunctionType:
         if is_ours(compiled):
             return compiled.__dict__.get(ORIGINAL, compiled)
-        if compiled.__module__ == "torch._dynamo.mutation_guard" and compiled.__name__ == "patched_init":
+        if compiled.__module__ == f"{PEER}.mutation_guard" and compiled.__name__ == "patched_init":
             return inspect.getclosurevars(compiled).nonlocals["init"]  # nn.Module.__init__, once the peer was used
         if not compiled.__dict__:
             return compiled
         if compiled.__dict__.get("_torchdynamo_disable") and not _disabled_by_torch_itself(compiled):
             return compiled
         return next((compiled.__dict__[name] for name in _WRAPPED_BY_TORCH if name in compiled.__dict__), compiled)
-    if type(compiled).__name__ == "OptimizedModule" and type(compiled).__module__ == "torch._dynamo.eval_frame":
+    if type(compiled).__name__ == "OptimizedModule" and type(compiled).__module__ == peer.EVAL_FRAME:
         disabled = type(compiled.__dict__.get("dynamo_ctx")).__name__ == "DisableContext"
         return compiled if disabled else compiled._orig_mod
     if getattr(type(compiled), "_pliant_is_compiled", False) is True:

@@ -20,7 +20,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.value_kinds import concrete, is_numpy_scalar
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource, ScalarTensorSource, Source
-from pliant.torch_adapter import below_python_dispatch, numpy_on_tensors
+from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, numpy_on_tensors
 
 if TYPE_CHECKING:
     from pliant.capture.world import World
@@ -47,7 +47,7 @@ def bring_scalar(world: World, value: Any, source: Source) -> Any:
         return value
     world.guard(source, Kind.NUMBER_TYPE, type(value))
     place = ScalarTensorSource(source)
-    with torch._C.DisableTorchFunction(), below_python_dispatch():
+    with DisableTorchFunction(), below_python_dispatch():
         example = torch.tensor(number, dtype=getattr(torch, name), device="cpu")
     made = scalar_class()(world.inputs.drawn_tensor(example, place))
     made.number = world.inputs.symbolic(number, MethodSource(source, "item"))

@@ -18,11 +18,12 @@ from torch.overrides import get_default_nowrap_functions
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.torch_adapter import no_torch_function
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
-_DISABLED = torch._C._disabled_torch_function_impl
+_DISABLED = no_torch_function
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ from pliant.graph.passes.purity import is_random
 from pliant.graph.unbacked import OPERATORS, assume, bindings_of, call_numbering, numbering, written
 from pliant.source import SourceLocation
 from pliant.symbolic.shape_env import RuntimeAssert
-from pliant.torch_adapter import below_python_dispatch
+from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 
 if TYPE_CHECKING:
     from pliant.capture.regions import Region
@@ -120,7 +120,7 @@ class Recorder(TorchFunctionMode):
         if (made := self._by_other_calls(func, args, kwargs)) is not None:
             return made
         if func in _READS and (known := _known((args, kwargs))) is not None:
-            with torch._C.DisableTorchFunction(), below_python_dispatch():
+            with DisableTorchFunction(), below_python_dispatch():
                 return func(*known[0], **known[1])
         if func is Tensor.tolist and self.inputs.mode.allow_unbacked:
             return self._to_list(args[0])
@@ -173,7 +173,7 @@ class Recorder(TorchFunctionMode):
     def become(self, tensor: FakeTensor, made: FakeTensor) -> None:
         """The tensor is from here on what was made for it, on other memory."""
         self._forget_constants()
-        with torch._C.DisableTorchFunction(), below_python_dispatch():
+        with DisableTorchFunction(), below_python_dispatch():
             Tensor.data.__set__(tensor, made)  # type: ignore[attr-defined]
         tensor.spec, tensor.node = made.spec, made.node
 
@@ -202,7 +202,7 @@ class Recorder(TorchFunctionMode):
 
     def as_class(self, value: FakeTensor, cls: type) -> FakeTensor:
         """The same memory under another class."""
-        with torch._C.DisableTorchFunction():  # nothing that the program's classes hear of
+        with DisableTorchFunction():  # nothing that the program's classes hear of
             made: FakeTensor = self._dispatch(Tensor.view_as, (value, value), {})
         made.subclass_ = None if cls is Tensor else cls
         self.overrides.has_subclasses = True
@@ -220,7 +220,7 @@ class Recorder(TorchFunctionMode):
         known = _known((args, kwargs))
         if known is None:
             return
-        with torch._C.DisableTorchFunction(), below_python_dispatch():
+        with DisableTorchFunction(), below_python_dispatch():
             made = func(*known[0], **known[1])
         pairs = zip(result, made) if isinstance(made, tuple) else ((result, made),)
         for fake, real in pairs:

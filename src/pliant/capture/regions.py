@@ -19,6 +19,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.symbol_nodes import SymbolNodes
 from pliant.capture.value_kinds import SYMBOLIC_TYPES
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.torch_adapter import DisableTorchFunction
 
 if TYPE_CHECKING:
     from pliant.capture.recorder import Recorder
@@ -137,7 +138,7 @@ def record_module(t: Tracer, module: torch.nn.Module, values: Iterable[Any], nam
     values = list(values)
     recorder = t.recorder
     nodes = tuple(recorder.to_nodes(value) for value in values)
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         result = t.native(module, *values)
     target = recorder.submodule(module, name)
     recorder.append(recorder.graph.call_module(target, nodes), result)

@@ -14,11 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.optim.optimizer as optimizer
 from torch.utils.hooks import RemovableHandle
 
 from pliant.errors import Unsupported
-from pliant.torch_adapter import is_composite
+from pliant.torch_adapter import differentiable_step, is_composite, kept_from_the_peer
 
 
 def _nested(function: Callable[..., Any], name: str) -> types.CodeType:
@@ -63,9 +62,9 @@ def _init_handle(self: Any, hooks_dict: Any, *, extra_dict: Any = None) -> None:
 
 
 REWRITTEN: dict[types.CodeType, types.CodeType] = {
-    _nested(optimizer._use_grad_for_differentiable, "_use_grad"): _nested(_use_grad_for_differentiable, "_use_grad"),
+    _nested(differentiable_step, "_use_grad"): _nested(_use_grad_for_differentiable, "_use_grad"),
     RemovableHandle.__init__.__code__: _init_handle.__code__,
-    _nested(torch._compile._disable_dynamo, "inner"): _nested(_disable_dynamo, "inner"),
+    _nested(kept_from_the_peer, "inner"): _nested(_disable_dynamo, "inner"),
 }
 
 

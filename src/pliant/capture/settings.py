@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers import handles
+from pliant.capture.handlers.table import Rows
 from pliant.capture.value_kinds import concrete
+from pliant.torch_adapter import ATTENTION_SETTINGS, CUDNN_SETTINGS, PRECISION_SETTING, set_grad_enabled
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -51,24 +52,18 @@ def _for_an_absent_device() -> Iterator[_Setting]:
     """Choices of kernels on GPUs: where there is one they would have to hold while the compiled graph runs."""
     if torch.version.cuda is not None and torch.cuda.is_available():
         return
-    for name in ("enabled", "benchmark", "deterministic", "allow_tf32", "depthwise_kernel"):
-        if hasattr(_C, f"_set_cudnn_{name}"):
-            yield _Setting(getattr(_C, f"_get_cudnn_{name}"), getattr(_C, f"_set_cudnn_{name}"))
-    yield _Setting(_C._get_fp32_precision_getter, _C._set_fp32_precision_setter, ("cuda", "all"))
+    for getter, setter in CUDNN_SETTINGS:
+        yield _Setting(getter, setter)
+    yield _Setting(*PRECISION_SETTING, ("cuda", "all"))
 
 
-_C = torch._C
 _SETTINGS = (
-    _Setting(torch.is_grad_enabled, _C._set_grad_enabled),
+    _Setting(torch.is_grad_enabled, set_grad_enabled),
     *(_Setting(torch.is_autocast_enabled, torch.set_autocast_enabled, (d,)) for d in ("cpu", "cuda")),
     *(_Setting(torch.get_autocast_dtype, torch.set_autocast_dtype, (d,)) for d in ("cpu", "cuda")),
     _Setting(torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
     _Setting(_nesting, _set_nesting),
-    _Setting(_C._get_flash_sdp_enabled, _C._set_sdp_use_flash),
-    _Setting(_C._get_mem_efficient_sdp_enabled, _C._set_sdp_use_mem_efficient),
-    _Setting(_C._get_math_sdp_enabled, _C._set_sdp_use_math),
-    _Setting(_C._get_cudnn_sdp_enabled, _C._set_sdp_use_cudnn),
-    _Setting(_C._get_overrideable_sdp_enabled, _C._set_sdp_use_overrideable),
+    *(_Setting(getter, setter) for getter, setter in ATTENTION_SETTINGS),
     *_for_an_absent_device(),
 )
 _ROWS = {(one.getter, one.key): row for row, one in enumerate(_SETTINGS)}
@@ -148,5 +143,6 @@ def _recorded(function: Callable[..., Any]) -> Callable[..., Any]:
     return handler
 
 
-for _function in (*_NESTED, *(one.setter for one in _SETTINGS if one.setter is not _set_nesting)):
-    handles(_function)(_recorded(_function))
+ROWS = Rows()
+for _function in {*_NESTED, *(one.setter for one in _SETTINGS if one.setter is not _set_nesting)}:
+    ROWS.callables[_function] = _recorded(_function)

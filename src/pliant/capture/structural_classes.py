@@ -12,6 +12,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+from pliant.capture.nested_functions import bring_function, is_defined_inside
 from pliant.capture.value_kinds import CONSTANT_TYPES
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of, root_of
@@ -92,8 +93,6 @@ def _guard_member(world: World, value: Any, place: Source) -> None:
 
 def _guard_function(world: World, value: Any, place: Source) -> None:
     """By its code and what it closes over, if it was defined for the class."""
-    from pliant.capture.bringing import bring_function, is_defined_inside
-
     if type(value) is types.FunctionType and is_defined_inside(value):
         bring_function(world, value, place)
     else:

@@ -17,6 +17,7 @@ from pliant.graph.unbacked import Binding, math_function, select
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.printer import to_python
 from pliant.symbolic.rules import floats
+from pliant.torch_adapter import DisableTorchFunction
 
 
 class SymbolNodes:
@@ -60,7 +61,7 @@ class SymbolNodes:
         if expr in symbols:
             return nodes[symbols[expr]]
         proxies: dict[str, Any] = {name: fx.Proxy(node) for name, node in nodes.items()}
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             text = ast.unparse(_Calls().visit(ast.parse(to_python(expr, symbols), mode="eval")))
             made = eval(text, {**proxies, **self._functions()})
         node: fx.Node = made.node

@@ -14,7 +14,7 @@ import torch
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.interruptions import pass_on
-from pliant.torch_adapter import below_python_dispatch
+from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, set_grad_enabled
 
 _MANY = 1 << 24  # elements; larger stand-ins cost too much
 
@@ -44,7 +44,7 @@ def _error(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fill: i
         return None
     grad, state = torch.is_grad_enabled(), torch.get_rng_state()
     try:
-        with torch._C.DisableTorchFunction(), below_python_dispatch():
+        with DisableTorchFunction(), below_python_dispatch():
             function(*real_args, **real_kwargs)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         pass_on(error)
@@ -53,7 +53,7 @@ def _error(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fill: i
         pass_on(error)
         return None
     finally:
-        torch._C._set_grad_enabled(grad)
+        set_grad_enabled(grad)
         torch.set_rng_state(state)
     return None
 
@@ -63,7 +63,7 @@ def _stand_in(value: Any, fill: int) -> Any:
         sizes, strides = [concrete(n) for n in value.size_], [concrete(n) for n in value.stride_]
         if value.device_.type != "cpu" or torch.Size(sizes).numel() > _MANY or value.subclass_ is not None:
             raise _Unfit
-        with torch._C.DisableTorchFunction(), below_python_dispatch():
+        with DisableTorchFunction(), below_python_dispatch():
             made = torch.empty_strided(sizes, strides, dtype=value.dtype_).fill_(fill)
             return made.requires_grad_(value.requires_grad)
     if type(value) in SYMBOLIC_TYPES:

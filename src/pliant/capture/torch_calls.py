@@ -9,7 +9,7 @@ import copy
 import functools
 import re
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +18,7 @@ from pliant.capture import arrays
 from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
 from pliant.capture.numpy_scalars import plain_number
 from pliant.capture.tensor_errors import error_of_eager
+from pliant.capture.torch_functions import READS, is_known
 from pliant.capture.value_kinds import concrete, is_numpy_scalar
 from pliant.capture.varying_text import Text
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
@@ -25,6 +26,15 @@ from pliant.guards.facts import is_native_enum
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
 from pliant.interruptions import pass_on
+from pliant.torch_adapter import (
+    C_NN,
+    OVERRIDABLE_MODULES,
+    OVERRIDE_TESTS,
+    TRANSFORMS_IN_C,
+    answers_of_torch,
+    count_function_modes,
+    has_torch_function,
+)
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -34,16 +44,11 @@ _LEAF_MODULES = frozenset(
     (
         "torch.nn.functional",
         "torch.functional",
-        "torch._tensor",
-        "torch._VF",
-        "torch._ops",
         "torch.special",
         "torch.linalg",
         "torch.fft",
-        "torch._refs",
-        "torch._linalg_utils",
-        "torch._lobpcg",
-        "torch._C._nn",
+        C_NN,
+        *OVERRIDABLE_MODULES,
     )
 )
 _OVERRIDABLE_MARKS = frozenset(("handle_torch_function", "has_torch_function"))
@@ -68,20 +73,6 @@ def is_torch_leaf(function: types.FunctionType) -> bool:
     return _leaf_code(function.__code__, module)
 
 
-# For Python functions of these modules, a function that says how they are called (or None: interpreted as any other).
-SPECIAL_MODULES: dict[str, Callable[[types.FunctionType], Any]] = {"torch._numpy": arrays.find}
-
-
-def find_special(function: types.FunctionType) -> Any:
-    """How a function is called whose module has rules of its own; None if it has none."""
-    module = function.__globals__.get("__name__")
-    if not isinstance(module, str) or not module.startswith("torch."):
-        return None
-    package = ".".join(module.split(".")[:2])
-    find = SPECIAL_MODULES.get(package)
-    return None if find is None else find(function)
-
-
 # C functions of torch that change a setting. Those that the graph records have handlers of their own.
 _SETTER = re.compile(
     r"^_*(set|push|pop|enter|exit|enable|disable|increment|decrement|unset|begin|end|start|stop)_"
@@ -92,7 +83,7 @@ _SETTER = re.compile(
 def _changes_setting(function: Any) -> bool:
     if type(function) is not types.BuiltinFunctionType or isinstance(function.__self__, torch.Tensor):
         return False
-    if function.__module__ == "torch._C._functorch":  # the stack of transforms
+    if function.__module__ == TRANSFORMS_IN_C:  # the stack of transforms
         return True
     return _SETTER.match(function.__name__) is not None
 
@@ -115,14 +106,13 @@ def _keeps_setting(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict
     return True
 
 
-_OVERRIDE_TESTS = frozenset(
-    (torch._C._has_torch_function, torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic)
-)
+def _name_of(function: Any) -> str:
+    return f"{getattr(function, '__module__', None) or 'torch.Tensor'}.{function.__name__}"
 
 
 def _is_overridden(t: Tracer, values: Iterable[Any]) -> bool:
     """What `has_torch_function` says without the mode that records."""
-    return torch._C._len_torch_function_stack() > 1 or t.overrides.apply(tuple(values), {})
+    return count_function_modes() > 1 or t.overrides.apply(tuple(values), {})
 
 
 # Functions of symbolic truths. All others want a flag: its truth is guarded, and the sizes that it is of may vary.
@@ -152,6 +142,8 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
         if _keeps_setting(t, function, args, kwargs):
             return None
         raise GraphBreak("mutated-global-state", f"a call of {function.__module__}.{function.__name__}")
+    if not is_known(function):
+        raise GraphBreak("unknown-call", f"the C function {_name_of(function)}")
     if function not in _TAKE_TRUTHS:
         args = tuple(_plain(a) for a in args)
         kwargs = {k: _plain(v) for k, v in kwargs.items()}
@@ -166,8 +158,8 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
         raise GraphBreak("unknown-call", f"{function.__name__} of scalars of NumPy in a {type(args[0]).__name__}")
     if any(map(arrays.is_array, args)):
         return arrays.to_tensor(t, function, args, kwargs)
-    if function in _OVERRIDE_TESTS:
-        return _is_overridden(t, args[0] if function is torch._C._has_torch_function else args)
+    if function in OVERRIDE_TESTS:
+        return _is_overridden(t, args[0] if function is has_torch_function else args)
     try:
         return _noted(t, function, args, function(*args, **kwargs))
     except GraphBreak:
@@ -188,7 +180,6 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
         ) from error
 
 
-_QUESTION = re.compile(r"^_*(saved_tensors_hooks_)?(get|is|are|has|can|have)_")
 # Every entry depends on these; or the capture itself changes them.
 _AMBIENT = re.compile(r"inference_mode|is_grad_enabled|autocast(_cpu|_gpu)?_enabled|torch_function|tracing|functorch")
 _CONSTANTS = (bool, int, float, str, type(None), torch.dtype, torch.device)
@@ -213,7 +204,7 @@ def _asks(function: Any, args: tuple[Any, ...]) -> bool:
         return False
     owner = type(function.__self__)
     known = owner in (types.ModuleType, type(None)) or owner.__name__.startswith(("pybind11_detail", "PyCapsule"))
-    return known and bool(_QUESTION.match(function.__name__)) and not _AMBIENT.search(function.__name__)
+    return known and function.__name__ in READS and not _AMBIENT.search(function.__name__)
 
 
 def _is_constant(answer: Any) -> bool:
@@ -232,13 +223,10 @@ def constant_answers() -> dict[Any, Any]:
     for owner, name, answer in (
         (torch.compiler, "is_dynamo_compiling", True),
         (torch.compiler, "is_exporting", False),
-        (torch._jit_internal, "is_scripting", False),
-        (torch._C, "_get_tracing_state", None),
         (torch, "is_inference_mode_enabled", None),
-        (torch._C, "_is_tracing", False),
-        (torch.jit, "_is_tracing", False),
         (torch.cuda, "is_current_stream_capturing", False),
         (torch.overrides, "is_tensor_like", None),
+        *answers_of_torch(),
     ):
         function = getattr(owner, name, None)
         if function is not None and not (answer is None and name != "_get_tracing_state"):

@@ -22,6 +22,7 @@ import torch.nn.modules.module as nn_module
 
 from pliant.capture import spelled_out
 from pliant.guards.generated import GENERATED
+from pliant.torch_adapter import module_call, wrapped_module_call
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # What the frame of an entry does not have as the program's had it.
@@ -75,7 +76,7 @@ def _suspended(code: types.CodeType) -> types.CodeType:
 def _module_calls() -> tuple[tuple[types.CodeType, int, int], ...]:
     """From the inside out: where `forward` is called, if a module has no hooks, and where that is called."""
     found = []
-    for function, which in ((nn_module.Module._call_impl, 0), (nn_module.Module._wrapped_call_impl, -1)):
+    for function, which in ((module_call, 0), (wrapped_module_call, -1)):
         calls = [i for i in dis.get_instructions(function) if i.opname == "CALL_FUNCTION_EX"]
         call = calls[which]
         found.append((function.__code__, call.offset, call.positions.lineno if call.positions else 0))

@@ -29,6 +29,7 @@ from pliant import config
 from pliant.capture import (
     attribute_stores,
     attributes,
+    callables,
     calls,
     carried,
     class_statements,
@@ -39,7 +40,6 @@ from pliant.capture import (
     subscripts,
 )
 from pliant.capture.arrays import is_scalar
-from pliant.capture.autodiff import TABLES
 from pliant.capture.bytecode.decode import Op, Program, per_program
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.frame import HANDLERS, Frame, Handler
@@ -80,7 +80,7 @@ from pliant.symbolic.shape_env import ShapeEnv
 if TYPE_CHECKING:
     from pliant.capture.settings import Settings
 
-assert opcodes and TABLES  # importing them fills the tables of handlers
+assert opcodes and callables  # the tables, which are found through those who ask them
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +130,7 @@ class Tracer:
     inline = calls.inline
     new_object = calls._new_object
     instantiate = calls.instantiate
+    make_frame = calls.make_frame
     build_class = class_statements.build_class
 
     def __init__(self, policy: DynamicPolicy, stops: tuple[Stop, ...] = ()) -> None:

@@ -24,6 +24,7 @@ import torch
 
 from pliant.capture.graph_breaks import needs_value
 from pliant.errors import DataDependentError
+from pliant.torch_adapter import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 CONSTANT_TYPES: frozenset[type] = frozenset(
     (
@@ -85,9 +86,9 @@ IDENTITY_TYPES: tuple[type, ...] = (
     contextvars.ContextVar,
     types.GenericAlias,
     types.UnionType,
-    torch._ops.OpOverload,
-    torch._ops.OpOverloadPacket,
-    torch._ops.HigherOrderOperator,
+    OpOverload,
+    OpOverloadPacket,
+    HigherOrderOperator,
     torch.Generator,
     functools.singledispatchmethod,
     functools.cached_property,

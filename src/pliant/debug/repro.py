@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._pytree import tree_map
 
 from pliant.cache.store import own_folder
 from pliant.debug import events
@@ -184,7 +185,7 @@ def _with_plain_numbers(graph: fx.Graph) -> fx.Graph:
     copy = fx.Graph()
     made: dict[fx.Node, fx.Node] = {}
     for node in graph.nodes:
-        args, kwargs = torch.utils._pytree.tree_map(
+        args, kwargs = tree_map(
             lambda a: made.get(a, a) if isinstance(a, fx.Node) else plain_number(a), (node.args, node.kwargs)
         )
         made[node] = copy.create_node(node.op, node.target, args, kwargs, node.name)

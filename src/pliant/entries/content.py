@@ -27,6 +27,7 @@ from pliant.capture import markers
 from pliant.capture.value_kinds import IDENTITY_TYPES, SENTINEL_TYPES, standard_class
 from pliant.entries.constants import is_constant, spelled
 from pliant.guards.facts import is_native_enum
+from pliant.torch_adapter import OpOverload, OpOverloadPacket
 
 _TPFLAGS_HEAPTYPE = 1 << 9  # classes implemented in C do not change
 _DEEPEST = 8  # defaults that are functions with defaults that...
@@ -235,6 +236,6 @@ _CONTENT: dict[type, Callable[[Any, int], Content]] = {
     type(functools.lru_cache(len)): lambda one, depth: [_content(one.__wrapped__, depth)],
     enum.Enum: _member_of_enum,
     re.Pattern: lambda one, depth: [spelled(one.pattern), one.flags],
-    torch._ops.OpOverload: _operator,
-    torch._ops.OpOverloadPacket: _operator,
+    OpOverload: _operator,
+    OpOverloadPacket: _operator,
 }

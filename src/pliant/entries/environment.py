@@ -20,7 +20,7 @@ from pliant.codegen.prelude import vector_math
 from pliant.entries.content import NotKept, digest
 from pliant.runtime.build import CompilerNotFound, find_compiler
 from pliant.runtime.load import reads_lists, takes_tensors
-from pliant.torch_adapter import python_kernels_of_aten
+from pliant.torch_adapter import mkldnn_enabled, python_kernels_of_aten
 
 
 def key_of(compilation: Compilation, root: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key:
@@ -64,7 +64,7 @@ def _compiler(wanted: str) -> str:
 def _backends() -> dict[str, object]:
     """Settings of PyTorch that operators' formulas and our rules may read."""
     return {
-        "mkldnn": torch._C._get_mkldnn_enabled(),
+        "mkldnn": mkldnn_enabled(),
         "precision": torch.get_float32_matmul_precision(),
         "cuda": torch.cuda.is_available(),
         "kernels": ",".join(python_kernels_of_aten()),

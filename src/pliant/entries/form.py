@@ -15,8 +15,6 @@ import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import torch
-
 from pliant.capture.dispatch import Dispatcher, EagerAfter
 from pliant.capture.entry import Entry, EntryForm
 from pliant.debug import events
@@ -31,6 +29,7 @@ from pliant.guards.kinds import Guard
 from pliant.guards.replay import Replay
 from pliant.guards.sources import Source
 from pliant.guards.watch import Watch
+from pliant.torch_adapter import OpOverload, OpOverloadPacket
 
 _GRAPH, _EAGER = "graph", "eager"  # names of the text that stand for what the entry makes itself
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -91,7 +90,7 @@ def _check_graph(entry: Entry) -> None:
     if entry.graph.shape_env.has_unbacked:
         raise NotKept("slice", "sizes or numbers that only tensors' elements tell")
     for node in entry.graph.module.graph.nodes:
-        name = str(node.target) if isinstance(node.target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) else ""
+        name = str(node.target) if isinstance(node.target, (OpOverload, OpOverloadPacket)) else ""
         if name and name.partition(".")[0] not in ("aten", "prims"):
             raise NotKept("custom-operator", name)
 

@@ -27,6 +27,7 @@ from pliant.entries.content import NotKept
 from pliant.entries.objects import at_path, path_of
 from pliant.graph.remade import call_that_made
 from pliant.runtime import compile_program
+from pliant.torch_adapter import OpOverload
 
 MAKERS: dict[str, Callable[..., Any]] = {
     maker.__name__: maker
@@ -79,7 +80,7 @@ class ProgramWriter:
                 return [type(value).__name__, *map(self.written, value)]
             case dict():
                 return ["dict", *([self.written(k), self.written(v)] for k, v in value.items())]
-            case torch._ops.OpOverload():
+            case OpOverload():
                 return ["operator", *_operator(value)]
             case torch.Tensor():
                 return _tensor(value)
@@ -118,7 +119,7 @@ def _names_in(text: str) -> set[str]:
     return {name for code in codes for name in code.co_names}
 
 
-def _operator(value: torch._ops.OpOverload[..., Any]) -> list[str]:
+def _operator(value: OpOverload[..., Any]) -> list[str]:
     namespace, name = value._schema.name.split("::")
     if namespace not in ("aten", "prims"):
         raise NotKept("custom-operator", str(value))

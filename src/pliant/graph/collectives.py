@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch.utils._pytree import tree_map_only
 
 from pliant import torch_adapter
+from pliant.torch_adapter import COLLECTIVES
 
 NAMESPACE = "pliant_collectives"
 # Functions of `torch.distributed` by name: the parameters that matter, of which `op` and `group` are given as text.
@@ -146,8 +147,8 @@ def described(func: Any) -> Callable[..., Any] | None:
 def blocking(func: Any) -> Any:
     """The functional collective whose results have arrived when it returns."""
     name = functional_name(func)
-    collective = getattr(torch.ops._c10d_functional, name)
-    wait = torch.ops._c10d_functional.wait_tensor
+    collective = getattr(COLLECTIVES, name)
+    wait = COLLECTIVES.wait_tensor
     schema = str(collective.default._schema).replace("Any group_name", "str group_name")
 
     def run(*args: Any) -> Any:
@@ -159,5 +160,5 @@ def blocking(func: Any) -> Any:
 @functools.cache
 def waited() -> Any:
     """The operator that returns what is in a tensor once the call that fills it has ended."""
-    wait = torch.ops._c10d_functional.wait_tensor
+    wait = COLLECTIVES.wait_tensor
     return _register("waited", "(Tensor x) -> Tensor", lambda x: wait(x).clone(), torch.empty_like)

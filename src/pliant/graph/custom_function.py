@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from pliant.torch_adapter import set_grad_enabled
+
 Pattern = tuple[bool, ...]  # which gradients of outputs are missing
 
 
@@ -73,7 +75,7 @@ class CustomFunction(torch.nn.Module):
 
 def _leave_mode(backward: fx.GraphModule) -> None:
     """Blocks with gradients on end in the mode that they began in, which is on where the backward has a history."""
-    modes = [n for n in backward.graph.nodes if n.target is torch._C._set_grad_enabled]
+    modes = [n for n in backward.graph.nodes if n.target is set_grad_enabled]
     if not modes or [node.args[0] for node in modes] != [True, False] * (len(modes) // 2):
         return
     with backward.graph.inserting_before(modes[0]):

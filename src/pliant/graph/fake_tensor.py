@@ -27,11 +27,12 @@ from pliant.graph.shape_rules import DependsOnValues, Rule, find_rule
 from pliant.graph.special_calls import SPECIAL
 from pliant.graph.tensor_spec import Dim, Interner, Sizes, TensorSpec
 from pliant.graph.unsupported import UnsupportedTensor
+from pliant.torch_adapter import make_wrapper_subclass, no_torch_function
 
 if TYPE_CHECKING:
     from pliant.symbolic.shape_env import ShapeEnv
 
-_make_wrapper = torch.Tensor._make_wrapper_subclass
+_make_wrapper = make_wrapper_subclass
 _TO_COPY, _FULL = torch.ops.aten._to_copy.default, torch.ops.aten.full.default
 CONSTANT_NUMEL = 64  # real tensors up to this many elements may meet fakes in one call (they act as constants)
 
@@ -50,7 +51,7 @@ class FakeTensor(torch.Tensor):
     is_parameter_: bool = False
     subclass_: type | None = None  # the program's class, for who captures one
 
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    __torch_function__ = no_torch_function
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]

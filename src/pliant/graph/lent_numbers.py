@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import torch
-from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only
 
 from pliant import torch_adapter
@@ -28,6 +27,7 @@ from pliant.symbolic.expr import Expr, Number
 from pliant.symbolic.loans import ArgumentAsked, refuse, swap
 from pliant.symbolic.rules import floats
 from pliant.symbolic.shape_env import ShapeEnv
+from pliant.torch_adapter import current_dispatch_mode
 
 Calls: TypeAlias = "list[tuple[Any, ...]]"
 
@@ -63,7 +63,7 @@ def call_on_fakes(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
 
 def mode_of(args: Any, kwargs: Any) -> FakeMode | None:
     """The mode that the call runs in."""
-    mode = _get_current_dispatch_mode()
+    mode = current_dispatch_mode()
     if isinstance(mode, FakeMode):
         return mode
     return next((t.fake_mode for t in tree_leaves((args, kwargs)) if type(t) is FakeTensor), None)

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from pliant.torch_adapter import OpOverload
+
 _SHORT = {
     torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "bool",
     torch.int64: "i64", torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8",
@@ -47,7 +49,7 @@ def _call(node: fx.Node) -> str:
 def _target(target: Any) -> str:
     if isinstance(target, str):
         return f"self.{target}"
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, OpOverload):
         return str(target)
     return str(getattr(target, "__qualname__", target))
 

@@ -29,7 +29,7 @@ from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.rules import floats
 from pliant.symbolic.sym_node import wrap_node
 from pliant.symbolic.traverse import substitute
-from pliant.torch_adapter import has_derivative
+from pliant.torch_adapter import OpOverload, OpOverloadPacket, has_derivative
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -137,7 +137,7 @@ def numbering(function: Any) -> Any:
     known = TRUTHS.get(function)
     if known is not None or type(function) not in OPERATORS:
         return known
-    if type(function) is torch._ops.OpOverload:
+    if type(function) is OpOverload:
         return function if returns_numbers(function) else None
     overloads = [getattr(function, name) for name in function.overloads()]
     if not any(map(returns_numbers, overloads)):
@@ -156,7 +156,7 @@ def call_numbering(func: Any, mode: Any, args: tuple[Any, ...], kwargs: dict[str
     return mode.__torch_dispatch__(func, (), args, kwargs)
 
 
-OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+OPERATORS = (OpOverload, OpOverloadPacket)
 _TRUTH_OPERATORS = frozenset(TRUTHS.values())
 
 

@@ -36,7 +36,16 @@ from pliant.guards.state import READERS, WATCHERS
 from pliant.peer import EVAL_FRAME
 from pliant.symbolic.expr import Expr
 from pliant.symbolic.printer import to_python
-from pliant.torch_adapter import FX_TRACING, is_script_tracing
+from pliant.torch_adapter import (
+    DUAL_LEVEL,
+    FX_TRACING,
+    any_autocast,
+    count_dispatch_modes,
+    count_function_modes,
+    current_transform,
+    dispatch_keys,
+    is_script_tracing,
+)
 
 
 class _Miss:
@@ -302,13 +311,14 @@ def _state(w: GuardWriter, g: Guard) -> str:
         call = f"{w.names(READERS[name].read)}()"
         return f"not {call}" if g.expected else call
     if name == "autocast" and not g.expected:
-        return f"{w.names(torch._C._is_any_autocast_enabled)}()"
+        return f"{w.names(any_autocast)}()"
     if name == "function_modes" and not g.expected:
-        return f"{w.names(torch._C._len_torch_function_stack)}()"
+        return f"{w.names(count_function_modes)}()"
     if name == "transforms" and not g.expected:
-        return f"{w.names(torch._C._functorch.maybe_current_level)}() is not None"
+        return f"{w.names(current_transform)}() is not None"
     if name == "dual_level" and g.expected == -1:
-        return f"{w.names(torch.autograd.forward_ad, 'forward_ad')}._current_level >= 0"
+        module, level = DUAL_LEVEL
+        return f"{w.names(module, 'forward_ad')}.{level} >= 0"
     if name == "tracing" and not g.expected:
         module, flag = FX_TRACING
         return f"{w.names(is_script_tracing)}() or {w.names(module, 'fx_tracer')}.{flag}"
@@ -316,7 +326,7 @@ def _state(w: GuardWriter, g: Guard) -> str:
         loaded = f"(_compiler := {w.names(sys.modules, 'modules')}.get({EVAL_FRAME!r})) is not None"
         return f"{loaded} and _compiler._stance.stance == 'force_eager'"
     if name == "dispatch_modes" and not g.expected:
-        return f"{w.names(torch._C._len_torch_dispatch_stack)}()"
+        return f"{w.names(count_dispatch_modes)}()"
     relation = "is not" if READERS[name].identity else "!="
     return f"{w.names(READERS[name].read, 'read_' + name)}() {relation} {_literal_state(w, g.expected)}"
 
@@ -403,7 +413,7 @@ def _tensor(w: GuardWriter, g: Guard) -> str:
     if e.is_leaf is not None:
         tests.append(f"{'not ' * e.is_leaf}{v}.is_leaf")
     if e.dispatch_keys is not None:
-        tests.append(f"{w.names(torch._C._dispatch_keys)}({v}).raw_repr() != {e.dispatch_keys}")
+        tests.append(f"{w.names(dispatch_keys)}({v}).raw_repr() != {e.dispatch_keys}")
     return " or ".join(tests)
 
 

@@ -12,12 +12,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
 
 from pliant import config, peer
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.sources import StateSource
-from pliant.torch_adapter import DeviceContext, is_fx_tracing, is_script_tracing
+from pliant.torch_adapter import (
+    DeviceContext,
+    any_autocast,
+    count_dispatch_modes,
+    count_function_modes,
+    current_transform,
+    dispatch_mode_at,
+    dual_level,
+    function_mode_at,
+    is_fx_tracing,
+    is_script_tracing,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +41,7 @@ class Reader:
 
 def _autocast() -> tuple[tuple[str, Any], ...]:
     """(device, dtype) of the devices whose autocast is on, and whether its cache is used."""
-    if not torch._C._is_any_autocast_enabled():
+    if not any_autocast():
         return ()
     devices = [d for d in ("cpu", "cuda", "xpu", "mps") if torch.is_autocast_enabled(d)]
     enabled = tuple((d, torch.get_autocast_dtype(d)) for d in devices)
@@ -40,32 +50,27 @@ def _autocast() -> tuple[tuple[str, Any], ...]:
 
 def function_modes() -> tuple[type, ...]:
     """Types of the torch function modes on the stack, from the outermost in."""
-    count = torch._C._len_torch_function_stack()
-    return tuple(type(torch._C._get_function_stack_at(i)) for i in range(count)) if count else ()
+    count = count_function_modes()
+    return tuple(type(function_mode_at(i)) for i in range(count)) if count else ()
 
 
 def dispatch_modes() -> tuple[type, ...]:
     """Types of the torch dispatch modes around the call: they see operators, which kernels are not."""
-    count = torch._C._len_torch_dispatch_stack()
-    return tuple(type(torch._C._get_dispatch_stack_at(i)) for i in range(count)) if count else ()
+    count = count_dispatch_modes()
+    return tuple(type(dispatch_mode_at(i)) for i in range(count)) if count else ()
 
 
 def _default_device() -> Any:
     """The device that `torch.set_default_device` (or a `with device:` block) chose; None if none."""
-    modes = (torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack()))
+    modes = (function_mode_at(i) for i in range(count_function_modes()))
     devices = [m.device for m in modes if isinstance(m, DeviceContext)]
     return devices[-1] if devices else None
 
 
 def transform_level() -> int:
     """Depth of the `torch.func` transforms (vmap, grad, ...) that surround the call."""
-    level: int | None = torch._C._functorch.maybe_current_level()
+    level: int | None = current_transform()
     return level or 0
-
-
-def dual_level() -> int:
-    """Depth of the `forward_ad.dual_level` blocks around the call, from -1: inside, tensors may carry tangents."""
-    return forward_ad._current_level
 
 
 def _peers_stance() -> bool:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 
 from pliant.cpython import WORD, word, words
+from pliant.torch_adapter import DisableTorchFunction
 
 _MOST_WORDS = 26  # read of the tensor's object
 _MOST_META_WORDS = 64  # read of its autograd record
@@ -81,7 +82,7 @@ class Description:
 @functools.cache
 def description() -> Description | None:
     """Found by experiment; None if an experiment fails."""
-    with torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.no_grad():
+    with DisableTorchFunction(), torch.inference_mode(False), torch.no_grad():
         layout = _layout()
         if layout is None:
             return None
@@ -182,7 +183,7 @@ def usable(address: int, most: int) -> int:
 @functools.cache
 def _layout() -> _Layout | None:
     """The layout found by experiment; None if an experiment fails."""
-    with torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.no_grad():
+    with DisableTorchFunction(), torch.inference_mode(False), torch.no_grad():
         # The allocator rounds some blocks up to what was free there; words behind the object belong to others.
         probes = [torch.nn.Parameter(torch.zeros(3, 5)) for _ in range(32)]
         count = min(usable(probe._cdata, _MOST_WORDS) for probe in probes)

@@ -12,17 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from pliant.lowering import creation, indexing, joining, matmul, normalization, pointwise, reduction, views
+from pliant.tables import Table, joined
 
 Rule = Callable[..., Any]
 
-RULES: dict[Any, Rule] = {
-    **pointwise.RULES,
-    **creation.RULES,
-    **views.RULES,
-    **reduction.RULES,
-    **normalization.RULES,
-    **indexing.RULES,
-    **joining.RULES,
-    **matmul.RULES,
-}
+FAMILIES = (pointwise, creation, views, reduction, normalization, indexing, joining, matmul)
+RULES: Table[Any, Rule] = joined(*(family.RULES for family in FAMILIES))
 VIEW_OPS: frozenset[Any] = frozenset(views.RULES)

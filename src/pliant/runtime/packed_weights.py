@@ -21,6 +21,7 @@ from pliant import background, config
 from pliant.debug import events
 from pliant.graph import packed_weights as plain
 from pliant.runtime.load import fingerprint
+from pliant.torch_adapter import OpOverload, packed_convolution, packed_size, reorder_convolution_weight
 
 Make = Callable[..., torch.Tensor]
 
@@ -99,7 +100,7 @@ class PackedWeights:
 
 
 def _size(packed: torch.Tensor) -> int:
-    return int(torch.ops.mkldnn._nbytes(packed)) if packed.is_mkldnn else packed.nbytes
+    return packed_size(packed) if packed.is_mkldnn else packed.nbytes
 
 
 class _Convolution:
@@ -109,7 +110,7 @@ class _Convolution:
 
     def __init__(self) -> None:
         self._weights = PackedWeights(_reordered)
-        self._convolve: Callable[..., torch.Tensor] = torch.ops.mkldnn._convolution_pointwise.default
+        self._convolve = packed_convolution()
 
     def __call__(
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, stride: Sequence[int],
@@ -122,9 +123,7 @@ class _Convolution:
 
 
 def _reordered(weight: torch.Tensor, groups: int, stride: Any, padding: Any, dilation: Any, size: Any) -> torch.Tensor:
-    return torch.ops.mkldnn._reorder_convolution_weight.default(  # type: ignore[no-any-return]
-        weight.detach(), padding, stride, dilation, groups, list(size)
-    )
+    return reorder_convolution_weight(weight.detach(), padding, stride, dilation, groups, list(size))
 
 
 class _Transpose:
@@ -146,5 +145,5 @@ _RUNS: dict[Any, Callable[[], Any]] = {plain.packed_convolution: _Convolution, p
 def bind(names: dict[str, Any]) -> None:
     """Put what keeps copies in place of the operators among a wrapper's names, for this graph alone."""
     for name, value in names.items():
-        if isinstance(value, torch._ops.OpOverload) and value in _RUNS:
+        if isinstance(value, OpOverload) and value in _RUNS:
             names[name] = _RUNS[value]()

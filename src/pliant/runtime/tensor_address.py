@@ -19,7 +19,7 @@ import torch
 
 from pliant.cpython import LIST_ITEMS, TYPE, WORD, word, words
 from pliant.guards.tensor_words import object_place, only_word, usable
-from pliant.torch_adapter import below_python_dispatch
+from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, lazy_clone
 
 _MOST_WORDS = 24
 
@@ -36,7 +36,7 @@ class Layout(ctypes.Structure):
 @functools.cache
 def layout() -> Layout | None:
     """Found by experiment; None if it fails."""
-    with torch._C.DisableTorchFunction(), below_python_dispatch(), torch.inference_mode(False), torch.no_grad():
+    with DisableTorchFunction(), below_python_dispatch(), torch.inference_mode(False), torch.no_grad():
         tensors, lazy = _ordinary(), _copied_on_write()
         found = _found(tensors, lazy) if lazy else None
         return found if found is not None and _right(found, tensors, lazy) else None
@@ -72,7 +72,7 @@ def _right(found: Layout, tensors: Sequence[torch.Tensor], lazy: Sequence[torch.
     """Whether going by the layout gives the addresses that torch gives, and none where torch has to be asked."""
     if word(id(tensors[0]) + TYPE) != id(torch.Tensor):
         return False
-    written = torch._lazy_clone(torch.zeros(3))
+    written = torch.zeros(3) if lazy_clone is None else lazy_clone(torch.zeros(3))
     written.add_(1)
     asked = [
         *(t for t in tensors if t.storage_offset()),
@@ -114,7 +114,7 @@ def _ordinary() -> list[torch.Tensor]:
 
 def _copied_on_write() -> list[torch.Tensor]:
     """Tensors that share memory until one is written; none where this torch cannot make them."""
-    if not hasattr(torch, "_lazy_clone"):
+    if lazy_clone is None:
         return []
     originals = [torch.zeros(n) for n in (3, 50, 1000)]
-    return originals + [torch._lazy_clone(t) for t in originals]
+    return originals + [lazy_clone(t) for t in originals]

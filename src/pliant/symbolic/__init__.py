@@ -4,3 +4,5 @@ Expressions:          expr (all names of nodes and arithmetic), operations, poly
 What is known:        bounds, facts, prove, simplify, final_guards.
 One compilation:      shape_env (symbols, guards), advice, sym_node (what torch calls), contiguity, loans.
 """
+
+from pliant.symbolic import expr as expr  # gives the operators of nodes their rules

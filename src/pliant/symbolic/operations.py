@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import ClassVar, cast
 
-from pliant.symbolic.expr import Apply
+from pliant.symbolic.nodes import Apply
 
 # -- integers -----------------------------------------------------------------------------------------------------------
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from pliant.symbolic.expr import ONE, ZERO, Expr, Integer, Product, _from_pairs, _intern, from_terms, rule_memo
+from pliant.symbolic.nodes import ONE, ZERO, Expr, Integer, Product, _from_pairs, _intern, from_terms, rule_memo
 from pliant.symbolic.operations import Factored
+from pliant.symbolic.rules import floats
 
 EXPAND_LIMIT = 36  # terms
 
@@ -126,7 +127,3 @@ def monomial(atoms: tuple[Expr, ...]) -> Expr:
     if not atoms:
         return ONE
     return atoms[0] if len(atoms) == 1 else _intern(Product, atoms)
-
-
-# The rules build on the arithmetic above, so they come last.
-from pliant.symbolic.rules import floats  # noqa: E402

@@ -12,7 +12,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from pliant.symbolic import expr as x
+from pliant.symbolic import nodes
+from pliant.symbolic import operations as x
 
 # Precedence levels of Python; the C table uses the same scale and parenthesizes where the languages differ.
 _TERNARY, _OR, _AND, _NOT, _COMPARE, _BITOR, _BITXOR, _BITAND, _SHIFT, _ADD, _MUL, _UNARY, _POW, _ATOM = range(14)
@@ -50,7 +51,7 @@ class Range(Protocol):
     def lo(self) -> float: ...
 
 
-_PYTHON: dict[type[x.Expr], Template] = {
+_PYTHON: dict[type[nodes.Expr], Template] = {
     x.Factored: ("{}*{}", _MUL, (_MUL, _UNARY)),
     x.FloorDiv: ("{} // {}", _MUL, (_MUL, _UNARY)),
     x.Mod: ("{} % {}", _MUL, (_MUL, _UNARY)),
@@ -88,7 +89,7 @@ _PYTHON: dict[type[x.Expr], Template] = {
 }
 _PYTHON.update({cls: (f"math.{cls.function}({{}})", _ATOM, (0,)) for cls in x.MATH_CLASSES})
 
-_C: dict[type[x.Expr], Template] = _PYTHON | {
+_C: dict[type[nodes.Expr], Template] = _PYTHON | {
     x.FloorDiv: ("p_floordiv({}, {})", _ATOM, (0, 0)),
     x.Mod: ("p_mod({}, {})", _ATOM, (0, 0)),
     x.Pow: ("p_pow({}, {})", _ATOM, (0, 0)),
@@ -120,23 +121,23 @@ _C: dict[type[x.Expr], Template] = _PYTHON | {
 _C.update({cls: (f"{cls.function}({{}})", _ATOM, (0,)) for cls in x.MATH_CLASSES})
 del _C[x.RoundDigits]  # decimal rounding has no short C equivalent; asking for it raises
 
-_COMPARISONS: dict[type[x.Expr], str] = {x.Eq: "==", x.Ne: "!=", x.Le: "<="}
+_COMPARISONS: dict[type[nodes.Expr], str] = {x.Eq: "==", x.Ne: "!=", x.Le: "<="}
 
-_PLAIN_DIVISION: dict[type[x.Expr], Template] = {
+_PLAIN_DIVISION: dict[type[nodes.Expr], Template] = {
     x.FloorDiv: ("{} / {}", _MUL, (_MUL, _UNARY)),
     x.Mod: ("{} % {}", _MUL, (_MUL, _UNARY)),
 }
 
 
-def to_python(e: x.Expr, names: Mapping[x.Symbol, str] | None = None) -> str:
+def to_python(e: nodes.Expr, names: Mapping[nodes.Symbol, str] | None = None) -> str:
     """Python text of `e`; symbols without an entry in `names` print as themselves."""
     return _Writer(names or {}, _PYTHON, c=False).write(e, 0)
 
 
 def to_c(
-    e: x.Expr,
-    names: Mapping[x.Symbol, str] | None = None,
-    bounds: Callable[[x.Expr], Range] | None = None,
+    e: nodes.Expr,
+    names: Mapping[nodes.Symbol, str] | None = None,
+    bounds: Callable[[nodes.Expr], Range] | None = None,
 ) -> str:
     """C text of `e` (`int64_t`, `double` or a truth value). Raises NotImplementedError for what C cannot say."""
     return _Writer(names or {}, _C, c=True, bounds=bounds).write(e, 0)
@@ -145,27 +146,27 @@ def to_c(
 class _Writer:
     def __init__(
         self,
-        names: Mapping[x.Symbol, str],
-        table: Mapping[type[x.Expr], Template],
+        names: Mapping[nodes.Symbol, str],
+        table: Mapping[type[nodes.Expr], Template],
         *,
         c: bool,
-        bounds: Callable[[x.Expr], Range] | None = None,
+        bounds: Callable[[nodes.Expr], Range] | None = None,
     ) -> None:
         self.names, self.table, self.c, self.bounds = names, table, c, bounds
 
-    def write(self, e: x.Expr, level: int) -> str:
+    def write(self, e: nodes.Expr, level: int) -> str:
         text, own = self._text(e)
         return f"({text})" if own < level else text
 
-    def _text(self, e: x.Expr) -> tuple[str, int]:
+    def _text(self, e: nodes.Expr) -> tuple[str, int]:
         match e:
-            case x.Constant():
+            case nodes.Constant():
                 return self._constant(e.value)
-            case x.Symbol():
+            case nodes.Symbol():
                 return self.names.get(e, e.name), _ATOM
-            case x.Sum():
+            case nodes.Sum():
                 return self._sum(e.const, e.terms)
-            case x.Product():
+            case nodes.Product():
                 return "*".join([self.write(a, _UNARY) for a in e.args]), _MUL
             case x.Min() | x.Max():
                 return self._extremum(e), _ATOM
@@ -178,7 +179,7 @@ class _Writer:
             case _:
                 return self._operation(e)
 
-    def _operation(self, e: x.Expr) -> tuple[str, int]:
+    def _operation(self, e: nodes.Expr) -> tuple[str, int]:
         template = self.table.get(type(e))
         if template is None:
             raise NotImplementedError(f"{type(e).__name__} has no C form")
@@ -187,10 +188,10 @@ class _Writer:
         text, own, levels = template
         return text.format(*[self.write(a, level) for a, level in zip(e.args, levels, strict=True)]), own
 
-    def _no_negative_operand(self, e: x.Expr) -> bool:
+    def _no_negative_operand(self, e: nodes.Expr) -> bool:
         return self.bounds is not None and self.bounds(e.args[0]).lo >= 0 and self.bounds(e.args[1]).lo > 0
 
-    def _constant(self, value: x.Number) -> tuple[str, int]:
+    def _constant(self, value: nodes.Number) -> tuple[str, int]:
         if isinstance(value, bool):
             return (str(int(value)) if self.c else str(value)), _ATOM
         level = _UNARY if value < 0 or (value == 0 and math.copysign(1, value) < 0) else _ATOM
@@ -203,7 +204,7 @@ class _Writer:
             return ("NAN" if self.c else "math.nan"), _ATOM
         return ("-" if value < 0 else "") + ("INFINITY" if self.c else "math.inf"), level
 
-    def _sum(self, const: int, terms: tuple[x.Term, ...]) -> tuple[str, int]:
+    def _sum(self, const: int, terms: tuple[nodes.Term, ...]) -> tuple[str, int]:
         """Positive parts first, so that no text starts with a sign unless it must."""
         parts = sorted([(coef < 0, self._term(mono, abs(coef))) for mono, coef in terms], key=lambda p: p[0])
         if const:
@@ -216,14 +217,14 @@ class _Writer:
             text += (" - " if negative else " + ") + part
         return text, _ADD if len(parts) > 1 else _MUL
 
-    def _term(self, mono: x.Expr, coef: int, level: int = _MUL) -> str:
-        if type(mono) is x.Product:
+    def _term(self, mono: nodes.Expr, coef: int, level: int = _MUL) -> str:
+        if type(mono) is nodes.Product:
             level = _MUL
         if coef == 1:
             return self.write(mono, level)
-        return f"{self._constant(coef)[0]}*{self.write(mono, _MUL if type(mono) is x.Product else _UNARY)}"
+        return f"{self._constant(coef)[0]}*{self.write(mono, _MUL if type(mono) is nodes.Product else _UNARY)}"
 
-    def _extremum(self, e: x.Expr) -> str:
+    def _extremum(self, e: nodes.Expr) -> str:
         items = [self.write(a, 0) for a in e.args]
         name = "min" if type(e) is x.Min else "max"
         if not self.c:
@@ -233,7 +234,7 @@ class _Writer:
             text = f"p_{name}({item}, {text})"
         return text
 
-    def _comparison(self, e: x.Expr) -> tuple[str, int]:
+    def _comparison(self, e: nodes.Expr) -> tuple[str, int]:
         """`p <= 0` with what is negative on the other side."""
         p = e.args[0]
         operator = _COMPARISONS[type(e)]
@@ -249,6 +250,6 @@ class _Writer:
         text = f"{self._side(left_const, left)} {operator} {self._side(right_const, right)}"
         return (f"({text})", _ATOM) if self.c else (text, _COMPARE)
 
-    def _side(self, const: int, terms: tuple[x.Term, ...]) -> str:
+    def _side(self, const: int, terms: tuple[nodes.Term, ...]) -> str:
         text, level = self._sum(const, terms) if terms else self._constant(const)
         return f"({text})" if level < _ADD else text

@@ -13,12 +13,13 @@ from collections.abc import Callable
 import torch
 
 from pliant.errors import NoKernels
+from pliant.tables import Table, joined
 from pliant.targets import cpu
 from pliant.targets.target import Target
 
 Provider = Callable[[torch.device], Target]
 
-_PROVIDERS: dict[str, Provider] = {"cpu": lambda _: cpu.target()}
+_PROVIDERS: Table[str, Provider] = joined({"cpu": lambda _: cpu.target()})
 _found: dict[torch.device, Target] = {}
 
 

@@ -18,6 +18,7 @@ from torch import fx
 from pliant.autograd.partition.flow import UNLIMITED
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.purity import binds_symbols, draws_numbers, has_effect, is_random, is_view
+from pliant.torch_adapter import OpOverload
 
 _aten = torch.ops.aten
 FORBIDDEN = UNLIMITED
@@ -49,7 +50,7 @@ def is_recomputable(target: Any) -> bool:
     """Whether backward may run this operator again."""
     if target is operator.getitem:
         return False  # decided with its producer
-    if not isinstance(target, torch._ops.OpOverload) or has_effect(target):
+    if not isinstance(target, OpOverload) or has_effect(target):
         return False
     return is_view(target) or torch.Tag.pointwise in target.tags or target._schema.name in _CHEAP
 
@@ -123,7 +124,7 @@ def recompute_cost(node: fx.Node, in_backward: frozenset[fx.Node]) -> int:
     if is_view(node.target):
         return 0
     bytes_made = size_in_bytes(node.meta.get("val"))
-    slow = isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name in _SLOW_POINTWISE
+    slow = isinstance(node.target, OpOverload) and node.target._schema.name in _SLOW_POINTWISE
     cost = math.ceil(bytes_made * (_slow_share(node) if slow else 1 / 16))
     read_by_extern = any(user in in_backward and not is_fusible(user.target) for user in _readers(node))
     return cost + (bytes_made if read_by_extern else 0)

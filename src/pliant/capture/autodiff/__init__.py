@@ -1,5 +1,13 @@
-"""Calls that differentiate, transform or control a part of the program: each file fills rows of the table of handlers."""
+"""Calls that differentiate, transform or control a part of the program: each file has rows of the table of callables."""
 
-from pliant.capture.autodiff import amp, checkpoints, control_flow, custom_functions, gradients, hooks, transforms
+from pliant.capture.autodiff import (
+    checkpoints,
+    control_flow,
+    custom_functions,
+    flex_attention,
+    gradients,
+    hooks,
+    transforms,
+)
 
-TABLES = (amp, checkpoints, control_flow, custom_functions, gradients, hooks, transforms)
+THEMES = (checkpoints, control_flow, custom_functions, flex_attention, gradients, hooks, transforms)

@@ -21,12 +21,16 @@ import torch.utils.checkpoint
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers import handles
+from pliant.capture.handlers.table import Rows
 from pliant.capture.regions import tensors_in, versions, without_effects
 from pliant.capture.trace import CallEffect
+from pliant.torch_adapter import set_grad_enabled
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+handles = ROWS.handles
 
 _numbers = itertools.count(1)
 _OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state")
@@ -100,8 +104,8 @@ def _reentrant(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
         with _twice(t):
             return t.call(function, args, kwargs)
     t.world.effects_in_order.append(CallEffect(torch.utils.checkpoint.check_backward_validity, ((),), {}))
-    t.call(torch._C._set_grad_enabled, (False,), {})
+    t.call(set_grad_enabled, (False,), {})
     try:
         return t.call(function, args, kwargs)
     finally:
-        t.call(torch._C._set_grad_enabled, (True,), {})
+        t.call(set_grad_enabled, (True,), {})

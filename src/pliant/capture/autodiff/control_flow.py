@@ -19,16 +19,19 @@ from torch.utils import _pytree as pytree
 
 from pliant.capture.autodiff.flex_attention import attend
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers import handles
+from pliant.capture.handlers.table import Rows
 from pliant.capture.regions import Region, record_module, versions, without_effects
-from pliant.capture.torch_calls import SPECIAL_MODULES
 from pliant.graph.control_flow import AssociativeScan, Branch, ControlFlow, Scan, While
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.torch_adapter import HIGHER_ORDER, DisableTorchFunction, set_grad_enabled
 
 if TYPE_CHECKING:
     from torch import fx
 
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+handles, SPECIAL_MODULES = ROWS.handles, ROWS.modules
 
 Handler = Callable[..., Any]
 
@@ -39,7 +42,7 @@ def find(function: types.FunctionType) -> Handler | None:
     return None if handler is None else _bound(handler)
 
 
-SPECIAL_MODULES["torch._higher_order_ops"] = find
+SPECIAL_MODULES[HIGHER_ORDER] = find
 
 
 def _bound(handler: Handler) -> Handler:
@@ -77,7 +80,7 @@ def _trace(t: Tracer, function: Any, slices: list[Any], arrange: Callable[[list[
         try:
             result = t.call(function, arrange(parameters), {})
         finally:
-            torch._C._set_grad_enabled(grad)
+            set_grad_enabled(grad)
         leaves, spec = _flat(t, result)
         if any(isinstance(one, FakeTensor) and one._version != before.get(id(one), 0) for one in region.lifted):
             raise GraphBreak("tensor-error", "a body of control flow writes what it is given or closes over")
@@ -155,7 +158,7 @@ def _while_loop(t: Tracer, cond_fn: Any, body_fn: Any, carried_inputs: Any) -> A
 
 
 def _slices(t: Tracer, leaves: list[FakeTensor], dim: int) -> list[Any]:
-    with torch._C.DisableTorchFunction(), torch.no_grad():
+    with DisableTorchFunction(), torch.no_grad():
         return [t.native(torch.select, one, dim, 0) for one in leaves]
 
 

@@ -16,14 +16,18 @@ import torch
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers import handles
+from pliant.capture.handlers.table import Rows
 from pliant.capture.regions import Region, record_module, tensors_in, without_effects
 from pliant.capture.value_kinds import SYMBOLIC_TYPES
 from pliant.graph.custom_function import Backward, CustomFunction, FunctionPlan, Pattern
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.torch_adapter import set_grad_enabled, without_setup
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+handles = ROWS.handles
 
 _MOST_OPTIONAL = 3  # outputs whose gradient may be missing: two to the power of this many backwards are traced
 _ONCE = once_differentiable(lambda ctx: None).__code__
@@ -62,11 +66,8 @@ def _apply(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return call.differentiable() if needs or traced_by_transform else call.plain()
 
 
-_NO_SETUP = torch.autograd.function._SingleLevelFunction.__dict__["setup_context"]
-
-
 def _has_own_setup(t: Tracer, cls: type) -> bool:
-    return t.world.type_lookup(cls, "setup_context") is not _NO_SETUP
+    return t.world.type_lookup(cls, "setup_context") is not without_setup
 
 
 def _with_defaults(t: Tracer, cls: Any, inputs: list[Any], kwargs: dict[str, Any]) -> list[Any]:
@@ -109,12 +110,12 @@ class _Call:
         t = self.t
         before = torch.is_grad_enabled()
         if before:
-            t.call(torch._C._set_grad_enabled, (False,), {})
+            t.call(set_grad_enabled, (False,), {})
         try:
             outputs = self._forward()
         finally:
             if before:
-                t.call(torch._C._set_grad_enabled, (True,), {})
+                t.call(set_grad_enabled, (True,), {})
         return self._views_of_inputs(outputs)
 
     def _views_of_inputs(self, outputs: Any) -> Any:
@@ -137,11 +138,11 @@ class _Call:
             for one in self.inputs:
                 if isinstance(one, FakeTensor):
                     self.region.lift(one)
-            torch._C._set_grad_enabled(False)
+            set_grad_enabled(False)
             try:
                 outputs = self._forward()
             finally:
-                torch._C._set_grad_enabled(before)
+                set_grad_enabled(before)
         self.outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         if any(tensors_in(one) for one in self.outputs if not isinstance(one, FakeTensor)):
             raise GraphBreak("unsupported-tensor", f"{cls.__name__} returns tensors inside containers")
@@ -206,12 +207,12 @@ class _Call:
         name = f"{self.cls.__name__}.backward"
         before = torch.is_grad_enabled()
         with region.active(), without_effects(t, name):
-            torch._C._set_grad_enabled(False)
+            set_grad_enabled(False)
             try:
                 given = self._gradients_of_outputs(pattern, region)
                 found = self._call_backward(given)
             finally:
-                torch._C._set_grad_enabled(before)
+                set_grad_enabled(before)
             found = found if isinstance(found, tuple) else (found,)
             gradients, tensors = self._gradients_of_inputs(found)
             module = region.close(tensors, f"{self.cls.__name__}_backward")

@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.torch_calls import SPECIAL_MODULES
+from pliant.capture.handlers.table import Rows
+from pliant.torch_adapter import PEER
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+SPECIAL_MODULES = ROWS.modules
 
 _AXES = 4  # batch, head, query, key
 
@@ -60,11 +64,11 @@ def _each(function: Any, scored: bool) -> Any:
 def _find_marker(function: types.FunctionType) -> Callable[..., Any] | None:
     """Sizes are what they are where a graph is recorded."""
     known = function.__name__ in ("mark_static", "mark_dynamic", "maybe_mark_dynamic")
-    return _ignore if known and function.__globals__["__name__"] == "torch._dynamo.decorators" else None
+    return _ignore if known and function.__globals__["__name__"] == f"{PEER}.decorators" else None
 
 
 def _ignore(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     return None
 
 
-SPECIAL_MODULES["torch._dynamo"] = _find_marker
+SPECIAL_MODULES[PEER] = _find_marker

@@ -14,15 +14,19 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers import handles
+from pliant.capture.handlers.table import Rows
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.gradients import gradients
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import AttributeSource, StateSource
 from pliant.guards.state import nan_checks
+from pliant.torch_adapter import DisableTorchFunction, set_grad_enabled
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+handles = ROWS.handles
 
 _OUTSIDE = "_IdentityBackward"  # the history of a fake whose real tensor was computed before the program
 
@@ -84,7 +88,7 @@ def _record(
     t.world.guard(StateSource("nan_checks"), Kind.STATE, False)
     arguments = (list(roots), list(wanted), list(given), keep, create_graph, unused, batched)
     try:
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             found: tuple[Any, ...] = t.native(gradients, *arguments)
     except RuntimeError as error:
         raise GraphBreak("tensor-error", str(error).splitlines()[0]) from None
@@ -193,7 +197,7 @@ def _need_no_hooks(t: Tracer, tensor: FakeTensor, *names: str) -> None:
 def _accumulate(t: Tracer, leaf: FakeTensor, gradient: FakeTensor, create_graph: bool, shared: set[int]) -> None:
     """`leaf.grad` after the pass: the first gradient itself where it is laid out like the leaf and nobody else has it."""
     before = torch.is_grad_enabled()
-    t.call(torch._C._set_grad_enabled, (create_graph,), {})
+    t.call(set_grad_enabled, (create_graph,), {})
     try:
         current = t.get_attr(leaf, "grad")
         if current is None:
@@ -207,4 +211,4 @@ def _accumulate(t: Tracer, leaf: FakeTensor, gradient: FakeTensor, create_graph:
         else:
             current.add_(gradient)
     finally:
-        t.call(torch._C._set_grad_enabled, (before,), {})
+        t.call(set_grad_enabled, (before,), {})

@@ -14,13 +14,17 @@ import torch
 from torch.utils.hooks import BackwardHook
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers import handles
+from pliant.capture.handlers.table import Rows
 from pliant.capture.regions import Region, record_module, without_effects
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.tensor_hook import TensorHook
+from pliant.torch_adapter import set_grad_enabled
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+handles = ROWS.handles
 
 
 @handles(torch.Tensor.register_hook)
@@ -35,12 +39,12 @@ def _register_hook(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     region = Region(t.recorder)
     before = torch.is_grad_enabled()
     with region.active(), without_effects(t, "a tensor hook"):
-        torch._C._set_grad_enabled(False)
+        set_grad_enabled(False)
         try:
             gradient = region.fresh(tensor)
             found = t.call(function, (gradient,), {})
         finally:
-            torch._C._set_grad_enabled(before)
+            set_grad_enabled(before)
         if found is None:
             return None
         if not isinstance(found, FakeTensor):

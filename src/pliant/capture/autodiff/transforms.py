@@ -17,20 +17,22 @@ import torch
 from torch.utils import _pytree as pytree
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers import handles
+from pliant.capture.handlers.table import Rows
 from pliant.capture.regions import Region, record_module, without_effects
-from pliant.capture.torch_calls import SPECIAL_MODULES
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.transforms import Gradient, Jacobian, Mapped, PulledBack, PushedForward
 from pliant.guards.sources import held
+from pliant.torch_adapter import LEGACY_VMAP, TRANSFORMS, DisableTorchFunction, broadcast_to_tree, set_grad_enabled
 
 if TYPE_CHECKING:
     from torch import fx
 
     from pliant.capture.tracer import Tracer
 
-_PACKAGE = "torch._functorch"
-_FOLLOWED = ("torch._functorch.functional_call", "torch._functorch.utils")  # plain Python
+ROWS = Rows()
+handles, SPECIAL_MODULES = ROWS.handles, ROWS.modules
+
+_FOLLOWED = (f"{TRANSFORMS}.functional_call", f"{TRANSFORMS}.utils")  # plain Python
 
 
 def find(function: types.FunctionType) -> Callable[..., Any] | None:
@@ -43,8 +45,8 @@ def find_legacy(function: types.FunctionType) -> Callable[..., Any] | None:
     return _call_legacy if function.__code__.co_qualname == "_vmap.<locals>.wrapped" else None
 
 
-SPECIAL_MODULES[_PACKAGE] = find
-SPECIAL_MODULES["torch._vmap_internals"] = find_legacy
+SPECIAL_MODULES[TRANSFORMS] = find
+SPECIAL_MODULES[LEGACY_VMAP] = find_legacy
 
 
 def _call_legacy(t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -122,7 +124,7 @@ def _trace(
         try:
             result = t.call(options["func"], inner_args, inner_kwargs)
         finally:
-            torch._C._set_grad_enabled(before)
+            set_grad_enabled(before)
         result, auxiliary = _with_auxiliary(result) if options.get("has_aux") else (result, ())
         outputs, out_spec = _flat(t, result)
         aux, aux_spec = _flat(t, auxiliary)
@@ -295,13 +297,13 @@ def _vmap(t: Tracer, options: dict[str, Any], args: tuple[Any, ...], kwargs: dic
     def sample(leaf: int, tensor: FakeTensor) -> FakeTensor:
         if dims[leaf] is None:
             return tensor
-        with torch._C.DisableTorchFunction(), torch.no_grad():
+        with DisableTorchFunction(), torch.no_grad():
             return t.native(torch.select, tensor, dims[leaf], 0)  # type: ignore[no-any-return]
 
     traced = _trace(t, options, args, kwargs, sample)
     mapped = [dim for dim, one in zip(dims, traced.leaves, strict=True) if isinstance(one, FakeTensor)]
     mapped += [None] * (len(traced.values) - len(mapped))
-    out_dims = pytree._broadcast_to_and_flatten(_tupled(options["out_dims"]), traced.out_spec)
+    out_dims = broadcast_to_tree(_tupled(options["out_dims"]), traced.out_spec)
     if out_dims is None:
         raise GraphBreak("tensor-error", "vmap: out_dims do not fit the result")
     more = {"randomness": options["randomness"], "chunk_size": options["chunk_size"]}
@@ -316,7 +318,7 @@ def _tupled(value: Any) -> Any:
 def _in_dims(t: Tracer, in_dims: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int | None]:
     """The mapped dimension of each leaf of (args, kwargs): keyword arguments are not mapped."""
     leaves, spec = _flat(t, args)
-    dims = pytree._broadcast_to_and_flatten(_tupled(in_dims), spec)
+    dims = broadcast_to_tree(_tupled(in_dims), spec)
     if dims is None or any(dim is not None and not isinstance(one, FakeTensor) for dim, one in zip(dims, leaves)):
         raise GraphBreak("tensor-error", "vmap: in_dims do not fit the arguments")
     return [*dims, *[None] * len(_flat(t, kwargs)[0])]

@@ -2,7 +2,7 @@
 
 In:     `find(function)` and `find_class(cls)` give the row of the table, if there is one; `call_native` decides for C functions.
 Out:    traced results.
-Holds:  one module a theme; importing this package fills the tables.
+Holds:  one module a theme, whose `ROWS` go into the tables (`capture/callables.py`).
 """
 
 from pliant.capture.handlers import (
@@ -22,6 +22,7 @@ from pliant.capture.handlers import (
     questions,
     random_numbers,
     rewrites,
+    skipped_steps,
     standard_library,
     text_and_numbers,
     threads,
@@ -33,10 +34,34 @@ from pliant.capture.handlers.effects import log
 from pliant.capture.handlers.questions import class_check
 from pliant.capture.handlers.random_numbers import draw, is_generator
 from pliant.capture.handlers.standard_library import call_object, fold, make_reference, referent
-from pliant.capture.handlers.table import find, handles
-from pliant.capture.handlers.threads import local_attribute
+from pliant.capture.handlers.table import find
+
+THEMES = (
+    averaged_models,
+    classes,
+    collectives,
+    copies,
+    data_dependent,
+    effects,
+    iteration,
+    lazy_modules,
+    modes,
+    optimizers,
+    packed_sequences,
+    parameters,
+    python_twins,
+    questions,
+    random_numbers,
+    rewrites,
+    skipped_steps,
+    standard_library,
+    text_and_numbers,
+    threads,
+    warning_filters,
+)
 
 __all__ = [
+    "THEMES",
     "call_enum",
     "call_native",
     "call_object",
@@ -46,33 +71,8 @@ __all__ = [
     "find_accessor",
     "find_class",
     "fold",
-    "handles",
     "is_generator",
-    "local_attribute",
     "log",
     "make_reference",
     "referent",
 ]
-
-assert (
-    averaged_models
-    and classes
-    and collectives
-    and copies
-    and warning_filters
-    and data_dependent
-    and effects
-    and iteration
-    and lazy_modules
-    and modes
-    and python_twins
-    and optimizers
-    and packed_sequences
-    and parameters
-    and random_numbers
-    and rewrites
-    and questions
-    and standard_library
-    and text_and_numbers
-    and threads
-)

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim import swa_utils
 from torch.optim.swa_utils import AveragedModel, get_swa_avg_fn, get_swa_multi_avg_fn
-from torch.utils._foreach_utils import _get_foreach_kernels_supported_devices
 
-from pliant.capture.handlers.table import Args, Kwargs, handles
+from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.torch_adapter import devices_of_foreach
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+handles = ROWS.handles
 
 _UPDATE: Any = AveragedModel.update_parameters
 
@@ -60,7 +63,7 @@ def _updated(self: Any, model: Any) -> None:
 def _average(self: Any, own: list[Any], given: list[Any], count: Any) -> None:
     if self.multi_avg_fn:
         self.multi_avg_fn(own, given, count)
-    elif self.avg_fn is None and own[0].device.type in _get_foreach_kernels_supported_devices():
+    elif self.avg_fn is None and own[0].device.type in devices_of_foreach():
         get_swa_multi_avg_fn()(own, given, count)  # type: ignore[no-untyped-call]
     else:
         average = self.avg_fn or get_swa_avg_fn()  # type: ignore[no-untyped-call]

@@ -7,14 +7,11 @@ Holds:  every C function that runs during a trace is known as pure, by itself, b
 from __future__ import annotations
 
 import builtins
-import contextlib
 import contextvars
 import decimal
-import functools
 import itertools
 import os
 import random
-import re
 import sys
 import types
 import weakref
@@ -31,14 +28,16 @@ from pliant.capture.handlers.effects import is_output, seed_generator, write_out
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.random_numbers import draw
 from pliant.capture.handlers.standard_library import call_value_method, fold, referent
-from pliant.capture.handlers.table import TABLE, Args, Kwargs
+from pliant.capture.handlers.table import ALL, Args, Kwargs
 from pliant.capture.handlers.threads import call_lock_method
 from pliant.capture.overrides import enter_device
 from pliant.capture.torch_calls import call_torch
+from pliant.capture.torch_functions import all_functions
 from pliant.capture.value_kinds import DICT_TYPES, LOCKS, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
 from pliant.capture.varying_text import Text, join
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.sources import question
+from pliant.torch_adapter import TensorBase
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -111,29 +110,23 @@ def call_native(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return _call_descriptor(t, function, args, kwargs)
     if type(function) is types.MethodWrapperType and isinstance(receiver, types.GetSetDescriptorType):
         return call_torch(t, function, args, kwargs)  # `Tensor.shape.__get__`
-    if receiver is None or isinstance(receiver, types.ModuleType) or _is_question(function, receiver):
+    if receiver is None or isinstance(receiver, types.ModuleType) or _is_function(function, receiver):
         return _call_c_function(t, function, args, kwargs)
     if isinstance(receiver, type):
         return _call_c_classmethod(t, function, receiver, args, kwargs)
     return call_method(t, receiver, function.__name__, function, args, kwargs)
 
 
-# What functions that pybind11 made are called that only tell something.
-_QUESTION = re.compile(
-    r"_*(saved_tensors_hooks_)?(get|is|has|are|can)_|_accelerator_(getAccelerator|deviceCount)$|_log_api_usage_once$"
-)
-
-
-def _is_question(function: Any, receiver: Any) -> bool:
-    """Whether it is one of torch's own, bound to a record of pybind11, and changes nothing."""
+def _is_function(function: Any, receiver: Any) -> bool:
+    """Whether it is one of torch's own functions, bound to a record of pybind11."""
     made_by_pybind = type(receiver).__name__.startswith(("pybind11_detail_function_record", "PyCapsule"))
-    return made_by_pybind and function in _torch_builtins() and _QUESTION.match(function.__name__) is not None
+    return made_by_pybind and function in all_functions()
 
 
 def _call_descriptor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """Class.method(self, ...) of a class written in C."""
     owner = function.__objclass__
-    if issubclass(owner, torch._C.TensorBase):
+    if issubclass(owner, TensorBase):
         return call_torch(t, function, args, kwargs)
     if not args:
         raise GraphBreak("bad-call", f"{function.__qualname__} without an object")
@@ -149,7 +142,7 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
     if name == "as_subclass" and isinstance(receiver, torch.Tensor):
         return t.recorder.as_class(receiver, *args, **kwargs)  # type: ignore[arg-type]  # a fake
     if isinstance(receiver, torch.Tensor) or type(receiver) in SYMBOLIC_TYPES:
-        own = TABLE.get(getattr(torch.Tensor, name, None)) if isinstance(receiver, FakeTensor) else None
+        own = ALL.callables.get(getattr(torch.Tensor, name, None)) if isinstance(receiver, FakeTensor) else None
         return call_torch(t, bound, args, kwargs) if own is None else own(t, (receiver, *args), kwargs)
     special = TEXT_METHODS.get(name)
     if special is not None:
@@ -203,7 +196,7 @@ def _call_with_state(t: Tracer, receiver: Any, name: str, args: Args, kwargs: Kw
 def _call_other_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     """Methods that all objects have, those of descriptors and exceptions; a break for what is left."""
     module = type(receiver).__module__
-    if module in ("string", "torch._C") or type(receiver).__name__ in ("PyCapsule",):
+    if module in ("string", TensorBase.__module__) or type(receiver).__name__ in ("PyCapsule",):
         return t.native(bound, *(t.concrete_tree(t.internalize(a)) for a in args), **kwargs)
     if name == "__get__" and isinstance(receiver, types.FunctionType):
         return receiver if args[0] is None else types.MethodType(receiver, args[0])
@@ -254,7 +247,7 @@ _ITERATOR_METHODS = frozenset(("__next__", "__iter__", "__length_hint__", "send"
 
 def _call_c_function(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     module = getattr(function, "__module__", None) or ""
-    if module.startswith("torch") or function in _torch_builtins():
+    if module.startswith("torch") or function in all_functions():
         return call_torch(t, function, args, kwargs)
     if function in _PURE_BUILTINS or module in _PURE_MODULES:
         args = tuple(t.concrete_tree(t.internalize(a)) for a in args)
@@ -274,26 +267,6 @@ def _call_c_function(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
     raise GraphBreak("unknown-call", f"the C function {module}.{function.__name__}")
 
 
-@functools.cache
-def _torch_builtins() -> frozenset[Any]:
-    found = set()
-    for owner in (
-        torch._C._VariableFunctions,
-        torch._C._nn,
-        torch._C,
-        torch._C._autograd,
-        torch._C._linalg,  # type: ignore[attr-defined]
-        torch._C._special,  # type: ignore[attr-defined]
-        torch._C._fft,  # type: ignore[attr-defined]
-    ):
-        for name in dir(owner):
-            value = getattr(owner, name, None)
-            if isinstance(value, types.BuiltinFunctionType):
-                with contextlib.suppress(TypeError):
-                    found.add(value)
-    return frozenset(found)
-
-
 def _call_c_classmethod(t: Tracer, function: Any, cls: type, args: Args, kwargs: Kwargs) -> Any:
     """dict.fromkeys, object.__new__, int.from_bytes..."""
     if function.__name__ == "__call__":
@@ -306,7 +279,7 @@ def _call_c_classmethod(t: Tracer, function: Any, cls: type, args: Args, kwargs:
         return {}
     if cls in DICT_TYPES and function.__name__ == "fromkeys":
         return t.native(function, [t.hashable(k) for k in t.sequence(args[0])], *args[1:])
-    if issubclass(cls, torch._C.TensorBase):
+    if issubclass(cls, TensorBase):
         return call_torch(t, function, args, kwargs)
     if function.__name__ == "__subclasses__" and not args and not kwargs:
         return t.world.bring(function(), question(function))

@@ -21,15 +21,18 @@ from pliant.capture import operators, subscripts
 from pliant.capture.carried import CountedTurns
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.random_numbers import make_generator
-from pliant.capture.handlers.table import CLASSES, Args, ClassHandler, Kwargs, handles
+from pliant.capture.handlers.table import ALL, Args, ClassHandler, Kwargs, Rows
 from pliant.capture.value_kinds import class_name, concrete
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.sources import held
-from pliant.torch_adapter import profiler
+from pliant.torch_adapter import DisableFuncTorch, DisableTorchDispatch, profiler
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+handles, CLASSES = ROWS.handles, ROWS.classes
 
 
 def _construct_iterable(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -249,8 +252,8 @@ def _bound_of_range(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 
 _INERT: tuple[Any, ...] = (
-    torch._C._DisableTorchDispatch,
-    torch._C._DisableFuncTorch,
+    DisableTorchDispatch,
+    DisableFuncTorch,
 )
 
 CLASSES |= {
@@ -314,7 +317,7 @@ _home = type.__dict__["__module__"].__get__
 
 def find_class(cls: type) -> ClassHandler | None:
     """How a class implemented in C is instantiated, if it is one of those listed."""
-    found = CLASSES.get(cls)
+    found = ALL.classes.get(cls)
     home = _home(cls)  # as an attribute it may be the program's property
     if found is None and issubclass(cls, BaseException) and home == "builtins":
         return _construct_as_it_is

@@ -17,15 +17,19 @@ from torch.utils._pytree import tree_leaves
 
 from pliant import torch_adapter
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs
-from pliant.capture.torch_calls import SPECIAL_MODULES, call_torch
+from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
+from pliant.capture.torch_calls import call_torch
 from pliant.graph import collectives
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
+from pliant.torch_adapter import COLLECTIVES
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+TABLE, SPECIAL_MODULES = ROWS.callables, ROWS.modules
 
 
 def _collective(name: str, function: Any) -> Handler:
@@ -140,7 +144,7 @@ def _resolved(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def _waited(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """What a functional collective returns has arrived already, and is a plain tensor."""
-    return call_torch(t, torch.ops._c10d_functional.wait_tensor.default, args, kwargs)
+    return call_torch(t, COLLECTIVES.wait_tensor.default, args, kwargs)
 
 
 def _size_of_group(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:

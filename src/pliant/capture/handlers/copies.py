@@ -19,7 +19,7 @@ from pliant.capture import operators
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.parameters import copied
 from pliant.capture.handlers.standard_library import VALUES
-from pliant.capture.handlers.table import Args, Kwargs, handles
+from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.standing_iterators import PLAIN_ITERATORS
 from pliant.capture.value_kinds import CONSTANT_TYPES, IDENTITY_TYPES, SYMBOLIC_TYPES
 from pliant.graph.fake_tensor import FakeTensor
@@ -27,6 +27,9 @@ from pliant.guards.kinds import MISSING
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+handles = ROWS.handles
 
 _ATOMIC: frozenset[type] = frozenset(
     (*CONSTANT_TYPES, *SYMBOLIC_TYPES, int, float, range, types.ModuleType, torch.finfo, torch.iinfo)

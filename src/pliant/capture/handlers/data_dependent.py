@@ -17,17 +17,22 @@ import torch
 from pliant.capture.bytecode.cfg import can_end
 from pliant.capture.bytecode.decode import Op, Program
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import Args, Kwargs, handles
+from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
 from pliant.capture.varying_text import Text
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import check, is_unbacked, place
 from pliant.symbolic.sym_node import wrap_node
+from pliant.torch_adapter import assert_async, check_is_size, check_with
+from pliant.torch_adapter import check as torch_check
 
 if TYPE_CHECKING:
     from pliant.capture.frame import Frame
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+handles = ROWS.handles
 
 _NO_MESSAGE = (
     "Expected cond to be True, but got False. (Could this error message be improved? If so, please report an "
@@ -117,8 +122,8 @@ def _classes_of_data(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _classes(tensor: torch.Tensor, many: int) -> torch.Tensor:
-    torch._assert_async((tensor >= 0).all(), "Class values must be non-negative.")
-    torch._assert_async((tensor < many).all(), "Class values must be smaller than num_classes.")
+    assert_async((tensor >= 0).all(), "Class values must be non-negative.")
+    assert_async((tensor < many).all(), "Class values must be smaller than num_classes.")
     return (tensor.unsqueeze(-1) == torch.arange(many, device=tensor.device)).long()
 
 
@@ -167,7 +172,7 @@ def in_message(t: Tracer, value: Any, spec: Any) -> str | None:
     return t.message.mark(value, spec)
 
 
-@handles(torch._check_with)
+@handles(check_with)
 def _check_with(t: Tracer, args: Args, kwargs: Kwargs) -> None:
     names = ("error_type", "cond", "message")
     given: dict[str, Any] = {**dict(zip(names, args)), **kwargs}
@@ -201,14 +206,14 @@ def _check_now(t: Tracer, error: Any, condition: Any, message: Any) -> None:
     t.raise_(error(_message(t, message)))
 
 
-@handles(torch._check_is_size)
+@handles(check_is_size)
 def _check_is_size(t: Tracer, args: Args, kwargs: Kwargs) -> None:
     number = args[0]
     message = args[1] if len(args) > 1 else kwargs.get("message")
     upper = kwargs.get("max")
-    t.call(torch._check, (t.compare(">=", number, 0), message), {})
+    t.call(torch_check, (t.compare(">=", number, 0), message), {})
     if upper is not None:
-        t.call(torch._check, (t.compare("<=", number, upper), message), {})
+        t.call(torch_check, (t.compare("<=", number, upper), message), {})
     if type(number) in SYMBOLIC_TYPES:
         t.shape_env.mark_size_like(t.shape_env.expr_of(number))
 
@@ -220,7 +225,7 @@ def _constrain(t: Tracer, args: Args, kwargs: Kwargs) -> None:
     upper = kwargs.get("max", args[2] if len(args) > 2 else None)
     for bound, symbol in ((lower, ">="), (upper, "<=")):
         if bound is not None:
-            t.call(torch._check, (t.compare(symbol, number, bound),), {})
+            t.call(torch_check, (t.compare(symbol, number, bound),), {})
 
 
 # ---- branches

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import CLASSES, TABLE, Args, Handler, Kwargs, handles
+from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.trace import CallEffect
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, tuple_of
@@ -23,6 +23,9 @@ from pliant.guards.sources import held
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+handles, TABLE, CLASSES = ROWS.handles, ROWS.callables, ROWS.classes
 
 
 # ---- effects, replayed after the graph

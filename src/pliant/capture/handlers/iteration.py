@@ -13,11 +13,14 @@ import torch
 
 from pliant.capture import operators
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
+from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
 from pliant.capture.value_kinds import PLAIN_TYPES, concrete
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+handles, TABLE = ROWS.handles, ROWS.callables
 
 
 # ---- iteration

@@ -11,21 +11,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.nn.modules.lazy import LazyModuleMixin
 from torch.utils._pytree import tree_map
 
 from pliant.capture.graph_breaks import StartAgain
-from pliant.capture.handlers.table import Args, Kwargs, handles
+from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, standard_globals
 from pliant.errors import Unsupported
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.torch_adapter import below_python_dispatch
+from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, infer_parameters
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
+ROWS = Rows()
+handles = ROWS.handles
 
-@handles(LazyModuleMixin._infer_parameters)
+
+@handles(infer_parameters)
 def _infer_parameters(t: Tracer, args: Args, kwargs: Kwargs) -> None:
     owner, module, *given = args
     own = not standard_globals(type(module).initialize_parameters.__globals__)
@@ -33,8 +35,8 @@ def _infer_parameters(t: Tracer, args: Args, kwargs: Kwargs) -> None:
     if touched or owner is not module or not t.world.is_foreign(module):
         raise Unsupported("the first call of a lazy module, which makes its parameters", kind="lazy-module")
     real = tree_map(lambda value: _real(t, value, own), [t.internalize(one) for one in given])
-    with torch._C.DisableTorchFunction(), below_python_dispatch():
-        LazyModuleMixin._infer_parameters(module, module, *real)
+    with DisableTorchFunction(), below_python_dispatch():
+        infer_parameters(module, module, *real)
     raise StartAgain
 
 
@@ -50,5 +52,5 @@ def _real(t: Tracer, value: Any, own: bool) -> Any:
     if own:
         raise Unsupported("a lazy module of the program infers from what the program computed", kind="lazy-module")
     sizes = [concrete(n) for n in value.size_]
-    with torch._C.DisableTorchFunction(), below_python_dispatch():
+    with DisableTorchFunction(), below_python_dispatch():
         return torch.zeros(sizes, dtype=value.dtype_, device=value.device_)

@@ -15,12 +15,24 @@ import torch
 from pliant.capture.arrays import to_array
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.parameters import new_leaf
-from pliant.capture.handlers.table import CLASSES, Args, Kwargs, handles
+from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.overrides import default_override, pop_mode, push_mode, with_class
+from pliant.torch_adapter import (
+    DisableTorchFunction,
+    DisableTorchFunctionSubclass,
+    InferenceModeGuard,
+    make_subclass,
+    pop_mode_object,
+    push_mode_object,
+    set_grad_enabled,
+)
 
 if TYPE_CHECKING:
     from pliant.capture.reconstruct.statements import Statements
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+handles, CLASSES = ROWS.handles, ROWS.classes
 
 
 class InferenceBlock:
@@ -41,15 +53,15 @@ class InferenceBlock:
 
 def entered(outer: Any, mode: bool, before: bool) -> Any:
     """A real block that a break is in, once the one around it (None: no other) has been entered."""
-    torch._C._set_grad_enabled(before)
-    block = torch._C._InferenceMode(mode)
+    set_grad_enabled(before)
+    block = InferenceModeGuard(mode)
     block.__enter__()  # type: ignore[no-untyped-call]
     return block
 
 
 def real_block(b: Statements, block: InferenceBlock) -> str:
     if not block.open:
-        return b.bind(block, f"{b.hold(torch._C._InferenceMode)}({block.mode})", hint="block")
+        return b.bind(block, f"{b.hold(InferenceModeGuard)}({block.mode})", hint="block")
     outer = "None" if block.outer is None else b.value(block.outer)
     return b.bind(block, f"{b.hold(entered)}({outer}, {block.mode}, {block.before})", hint="block")
 
@@ -58,7 +70,7 @@ def _construct(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return InferenceBlock(bool(t.truth(args[0])))
 
 
-CLASSES[torch._C._InferenceMode] = _construct
+CLASSES[InferenceModeGuard] = _construct
 
 
 @handles(InferenceBlock.__enter__)
@@ -68,7 +80,7 @@ def _enter(t: Tracer, args: Args, kwargs: Kwargs) -> None:
     t.inference.append(block)
     t.recorder.marks["inference"] = block.mode
     block.before = torch.is_grad_enabled()
-    t.call(torch._C._set_grad_enabled, (not block.mode,), {})
+    t.call(set_grad_enabled, (not block.mode,), {})
 
 
 @handles(InferenceBlock.__exit__)
@@ -76,7 +88,7 @@ def _exit(t: Tracer, args: Args, kwargs: Kwargs) -> None:
     block = t.inference.pop()
     block.open = False
     t.recorder.marks["inference"] = bool(t.inference and t.inference[-1].mode)
-    t.call(torch._C._set_grad_enabled, (block.before,), {})
+    t.call(set_grad_enabled, (block.before,), {})
 
 
 class OverridesOff:
@@ -92,7 +104,7 @@ class OverridesOff:
         self.real.__exit__(*error)
 
 
-for _cls in (torch._C.DisableTorchFunctionSubclass, torch._C.DisableTorchFunction):
+for _cls in (DisableTorchFunctionSubclass, DisableTorchFunction):
     CLASSES[_cls] = lambda t, cls, args, kwargs: OverridesOff(cls)
 
 
@@ -123,7 +135,7 @@ def _as_subclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return t.recorder.as_class(*args, **kwargs)
 
 
-@handles(torch.Tensor._make_subclass)
+@handles(make_subclass)
 def _make_subclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     cls, data, *rest = args
     if issubclass(cls, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)):
@@ -132,12 +144,12 @@ def _make_subclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return made if cls in (torch.Tensor, torch.nn.Parameter) else with_class(t, made, cls)
 
 
-@handles(torch.overrides._push_mode)
+@handles(push_mode_object)
 def _push(t: Tracer, args: Args, kwargs: Kwargs) -> None:
     push_mode(t, args[0])
 
 
-@handles(torch.overrides._pop_mode)
+@handles(pop_mode_object)
 def _pop(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return pop_mode(t)
 

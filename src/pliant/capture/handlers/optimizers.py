@@ -22,7 +22,6 @@ from torch.optim.adamax import adamax
 from torch.optim.adamw import adamw
 from torch.optim.asgd import asgd
 from torch.optim.nadam import nadam
-from torch.optim.optimizer import _get_value
 from torch.optim.radam import radam
 from torch.optim.rmsprop import rmsprop
 from torch.optim.rprop import rprop
@@ -30,14 +29,23 @@ from torch.optim.sgd import sgd
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.skipped_steps import may_skip, step_by_rows, unscale
-from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs
+from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
 from pliant.capture.torch_calls import call_torch
 from pliant.graph.fake_tensor import is_fake
 from pliant.interruptions import pass_on
-from pliant.torch_adapter import below_python_dispatch
+from pliant.torch_adapter import (
+    VARIABLE_FUNCTIONS,
+    DisableTorchFunction,
+    below_python_dispatch,
+    foreach_pow,
+    value_of_optimizer,
+)
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+TABLE = ROWS.callables
 
 # ---- lists of tensors
 _PREFIX = "_foreach_"
@@ -114,11 +122,11 @@ def _pow_of_number(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return _POW(t, args, kwargs)
 
 
-for _name in dir(torch._C._VariableFunctions):
-    if _name.startswith(_PREFIX) and (hasattr(Tensor, _name[9:]) or _name[9:] in _SINGLE):
+for _name in dir(VARIABLE_FUNCTIONS):
+    if _name.startswith(_PREFIX) and _name != foreach_pow.__name__ and (hasattr(Tensor, _name[9:]) or _name[9:] in _SINGLE):
         TABLE[getattr(torch, _name)] = _each(_name, getattr(torch, _name))
-_POW = TABLE[torch._foreach_pow]
-TABLE[torch._foreach_pow] = _pow_of_number
+_POW = _each(foreach_pow.__name__, foreach_pow)
+TABLE[foreach_pow] = _pow_of_number
 
 
 # ---- the functions behind optimizers
@@ -160,7 +168,7 @@ def _number_of(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     )
 
 
-TABLE[_get_value] = _number_of
+TABLE[value_of_optimizer] = _number_of
 TABLE |= {function: _unfused(function) for function in (adam, adamw, sgd, adagrad)}
 TABLE |= {f: functools.partial(_by_rows, f) for f in (adadelta, adamax, nadam, rmsprop)}
 TABLE |= {function: _without_branches(function) for function in (radam, asgd, rprop)}
@@ -170,7 +178,7 @@ def _refused(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     raise GraphBreak("unsupported-operator", "a hand-written kernel for lists of tensors, called by the program")
 
 
-_FUSED = [name for name in dir(torch._C._VariableFunctions) if re.fullmatch("_fused_(ada|sgd).*_", name)]
+_FUSED = [name for name in dir(VARIABLE_FUNCTIONS) if re.fullmatch("_fused_(ada|sgd).*_", name)]
 TABLE |= {getattr(torch, name): _refused for name in _FUSED}
 
 
@@ -182,7 +190,7 @@ def _with_state(function: Any) -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         optimizer = args[0]
         if t.world.is_foreign(optimizer) and _is_untouched(t, optimizer):
-            with torch._C.DisableTorchFunction(), below_python_dispatch(), torch.no_grad():
+            with DisableTorchFunction(), below_python_dispatch(), torch.no_grad():
                 for group in optimizer.param_groups:
                     if any(p.grad is not None and not optimizer.state.get(p) for p in group["params"]):
                         _make_state(function, optimizer, group, count)

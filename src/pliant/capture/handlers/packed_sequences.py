@@ -13,21 +13,24 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import TABLE, Args, Kwargs, handles
+from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.torch_calls import call_torch
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.torch_adapter import below_python_dispatch, packed_layers
+from pliant.torch_adapter import VARIABLE_FUNCTIONS, DisableTorchFunction, below_python_dispatch, packed_layers
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
-_C = torch._C._VariableFunctions
+ROWS = Rows()
+handles, TABLE = ROWS.handles, ROWS.callables
+
+_C = VARIABLE_FUNCTIONS
 
 
 def _numbers(tensor: FakeTensor) -> list[int]:
     if tensor.constant is None:
         raise GraphBreak("data-dependent", "the lengths of packed sequences")
-    with torch._C.DisableTorchFunction(), below_python_dispatch():
+    with DisableTorchFunction(), below_python_dispatch():
         return tensor.constant.tolist()
 
 

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import CLASSES, Args, Kwargs
+from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.torch_adapter import set_grad_enabled
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+CLASSES = ROWS.classes
 
 
 def new_leaf(t: Tracer, data: Any, requires_grad: bool, is_parameter: bool) -> Any:
@@ -68,9 +72,9 @@ def set_data(t: Tracer, tensor: FakeTensor, data: Any) -> None:
         first = t.recorder.histories.setdefault(id(tensor), tensor.fake_mode.new((), (), tensor.dtype_, tensor.device_))
         first.node = first.node or tensor.node
         before = torch.is_grad_enabled()
-        t.call(torch._C._set_grad_enabled, (True,), {})
+        t.call(set_grad_enabled, (True,), {})
         made = t.call(_Replaced.apply, (tensor, made), {})
-        t.call(torch._C._set_grad_enabled, (before,), {})
+        t.call(set_grad_enabled, (before,), {})
     if outside:
         t.world.slot_set(tensor, "data", t.native(torch.Tensor.detach, made), "plain")
     t.recorder.become(tensor, made)

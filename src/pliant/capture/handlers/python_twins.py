@@ -13,11 +13,14 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture.handlers.c_functions import call_native
-from pliant.capture.handlers.table import TABLE, Args, Kwargs, handles
+from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.value_kinds import DICT_TYPES
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+handles, TABLE = ROWS.handles, ROWS.callables
 
 
 _count: Any = vars(collections)["_count_elements"]

@@ -21,7 +21,7 @@ from pliant.capture import attribute_stores, attributes, class_statements, opera
 from pliant.capture.arrays import class_of, is_array, is_scalar
 from pliant.capture.generators import TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
+from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
 from pliant.capture.identity import HookId, TracedId, take_hook_id
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import PLAIN_TYPES, is_numpy_scalar
@@ -30,9 +30,13 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import root_of
 from pliant.guards.sources import HeldSource, held, question
+from pliant.torch_adapter import group_tensors_by_device_and_dtype
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+handles, TABLE = ROWS.handles, ROWS.callables
 
 
 # Where the answer decides what is computed, not how: with padding masks these give other values while compiling.
@@ -59,7 +63,7 @@ def _is_compiling(t: Tracer, args: Args, kwargs: Kwargs) -> bool:
 _FEW = 3  # callers that are told: libraries ask through functions of their own, and branch around them
 
 
-@handles(torch._C._group_tensors_by_device_and_dtype)
+@handles(group_tensors_by_device_and_dtype)
 def _group_tensors(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """{(device, dtype of the first list's tensor): (the lists, their positions)}"""
     lists, with_indices = [t.sequence(one) for one in t.sequence(args[0])], args[1] if len(args) > 1 else False

@@ -19,13 +19,16 @@ from typing import TYPE_CHECKING, Any
 from pliant import config
 from pliant.capture.arrays import constant_array, real_tensor, wrap, wrap_scalar
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import TABLE, Args, Kwargs
+from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.trace import Draw, DrawnState
 from pliant.capture.value_kinds import is_numpy_scalar
 from pliant.guards.sources import DrawSource, held
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+TABLE = ROWS.callables
 
 # Method -> what its arguments say of the numbers: kind, least, greatest.
 _Range = tuple[type, float, float]

@@ -16,14 +16,18 @@ import torch.autograd.forward_ad as forward_ad
 import torch.nn.functional as F
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import CLASSES, TABLE, Args, Handler, Kwargs, handles
+from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
 from pliant.capture.torch_calls import call_torch
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.tensor_spec import same_dim
 from pliant.graph.unbacked import is_unbacked
+from pliant.torch_adapter import SAVED_TENSOR_HOOKS
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+handles, TABLE, CLASSES = ROWS.handles, ROWS.callables, ROWS.classes
 
 
 # ---- the classes of tensors, called
@@ -226,10 +230,9 @@ def _refuse(detail: str, do: str = "", kind: str = "unknown-call") -> Handler:
 _DLPACK = (torch.utils.dlpack.from_dlpack, vars(torch.utils.dlpack)["to_dlpack"], torch.Tensor.__dlpack__)
 _DUAL = (forward_ad.enter_dual_level, forward_ad.exit_dual_level, forward_ad.make_dual, forward_ad.unpack_dual)
 TABLE |= {function: _refuse("memory is passed through DLPack") for function in _DLPACK}
-_SAVED = (torch._C._autograd._push_saved_tensors_default_hooks, torch._C._autograd._pop_saved_tensors_default_hooks)
 _JVP = "use torch.func.jvp, which is captured"
 TABLE |= {function: _refuse("forward-mode differentiation by dual tensors", _JVP) for function in _DUAL}
 TABLE |= {
     function: _refuse("hooks on saved tensors", "enter the block around the compiled call", "backward-hook")
-    for function in _SAVED
+    for function in SAVED_TENSOR_HOOKS
 }

@@ -14,7 +14,7 @@ from torch import fx
 
 from pliant.capture.handlers.table import Args, Kwargs
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.torch_adapter import append_node, below_python_dispatch
+from pliant.torch_adapter import DisableTorchFunction, append_node, below_python_dispatch
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -113,5 +113,5 @@ class _Template:
                 made.meta = dict(node.meta)
                 copies[node] = made
         self.recorder.count += len(rows) * len(self.nodes)
-        with torch._C.DisableTorchFunction(), below_python_dispatch():
+        with DisableTorchFunction(), below_python_dispatch():
             torch.autograd.graph.increment_version([row[k] for row in rows for k in written])

@@ -15,22 +15,25 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, optim
-from torch.optim import optimizer as base
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.rows import inline_by_rows
-from pliant.capture.handlers.table import Args, Kwargs, handles
+from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.torch_calls import call_torch
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.torch_adapter import check_and_unscale, optimizer_hooks, scaler_step
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+handles = ROWS.handles
 
 _OURS = (
     optim.Adadelta, optim.Adagrad, optim.Adam, optim.Adamax, optim.AdamW, optim.ASGD, optim.NAdam, optim.RAdam,
     optim.RMSprop, optim.Rprop, optim.SGD,
 )  # fmt: skip
-_STEP: Any = torch.amp.GradScaler._maybe_opt_step
+_STEP: Any = scaler_step
 _GRADIENTS = 1  # their place among the arguments of the functions behind optimizers
 
 
@@ -69,7 +72,7 @@ def unscale(t: Tracer, gradients: Any, scale: Any, skipped: Any) -> None:
         call_torch(t, Tensor.copy_, (one, value), {})
 
 
-@handles(torch._amp_foreach_non_finite_check_and_unscale_)
+@handles(check_and_unscale)
 def _check_and_unscale(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """Operators on single gradients, which fuse with what follows."""
     gradients, found, inverse = args
@@ -95,8 +98,7 @@ def _maybe_step(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 def _is_skippable(optimizer: optim.Optimizer) -> bool:
     """Whether its steps change tensors alone: that its state is there is guarded where the step reads it."""
     hooks = (
-        base._global_optimizer_pre_hooks,
-        base._global_optimizer_post_hooks,
+        *optimizer_hooks(),
         optimizer._optimizer_step_pre_hooks,
         optimizer._optimizer_step_post_hooks,
     )

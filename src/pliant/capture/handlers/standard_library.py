@@ -36,13 +36,16 @@ import torch
 from pliant.capture.generators import TracedCallback
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.random_numbers import call_numpy_random
-from pliant.capture.handlers.table import CLASSES, TABLE, Args, Kwargs, handles
+from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import PLAIN_TYPES, concrete, is_numpy_scalar
 from pliant.guards.sources import ReferentSource, held
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+handles, TABLE, CLASSES = ROWS.handles, ROWS.callables, ROWS.classes
 
 # Modules whose functions are called as they are where all arguments are plain.
 _FOLDED = frozenset(

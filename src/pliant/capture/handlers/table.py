@@ -1,7 +1,8 @@
 """The tables of callables that are not simply interpreted, and how rows get there.
 
-In:     `handles(function, ...)` adds a row; `CLASSES` says how classes written in C are instantiated.
+In:     the `Rows` of each module, which `fill` puts together (`capture/callables.py` lists the modules).
 Out:    `find(function)`: the row, if there is one.
+Holds:  a callable has one row.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pliant.capture.torch_calls import constant_answers
 from pliant.capture.value_kinds import standard_globals
+from pliant.tables import Table
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -19,18 +21,39 @@ if TYPE_CHECKING:
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 Handler = Callable[["Tracer", Args, Kwargs], Any]
-TABLE: dict[Any, Handler] = {}
 ClassHandler = Callable[["Tracer", Any, Args, Kwargs], Any]
-CLASSES: dict[Any, ClassHandler] = {}
+ModuleRule = Callable[[types.FunctionType], Any]
 
 
-def handles(*functions: Any) -> Callable[[Handler], Handler]:
-    def add(handler: Handler) -> Handler:
-        for function in functions:
-            TABLE[function] = handler
-        return handler
+class Rows:
+    """What one module says.
 
-    return add
+    `callables`: how they are called. `classes`: how classes written in C are instantiated. `modules`: for Python functions of
+    these modules, a function that says how they are called (None: interpreted as any other).
+    """
+
+    def __init__(self) -> None:
+        self.callables: Table[Any, Handler] = Table()
+        self.classes: Table[Any, ClassHandler] = Table()
+        self.modules: Table[str, ModuleRule] = Table()
+
+    def handles(self, *functions: Any) -> Callable[[Handler], Handler]:
+        """The decorated function is the row of these callables."""
+
+        def add(handler: Handler) -> Handler:
+            for function in functions:
+                self.callables[function] = handler
+            return handler
+
+        return add
+
+    def add(self, rows: Rows) -> None:
+        self.callables.add(rows.callables)
+        self.classes.add(rows.classes)
+        self.modules.add(rows.modules)
+
+
+ALL = Rows()
 
 
 def find(function: Any) -> Handler | None:
@@ -39,7 +62,7 @@ def find(function: Any) -> Handler | None:
     if isinstance(hashed, types.FunctionType) and not standard_globals(hashed.__globals__):
         return None  # an object of the program
     try:
-        found = TABLE.get(function)
+        found = ALL.callables.get(function)
     except TypeError:  # unhashable callable
         return None
     if found is None and type(function) is types.FunctionType and "_torchdynamo_orig_callable" in function.__dict__:
@@ -51,3 +74,13 @@ def find(function: Any) -> Handler | None:
         if function in answers:
             return lambda t, args, kwargs: answers[function]
     return found
+
+
+def find_special(function: types.FunctionType) -> Any:
+    """How a function is called whose module has rules of its own; None if it has none."""
+    module = function.__globals__.get("__name__")
+    if not isinstance(module, str) or not module.startswith("torch."):
+        return None
+    package = ".".join(module.split(".")[:2])
+    rule = ALL.modules.get(package)
+    return None if rule is None else rule(function)

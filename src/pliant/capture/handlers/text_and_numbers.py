@@ -22,7 +22,7 @@ from pliant.capture.arrays import is_array, is_scalar
 from pliant.capture.attributes import bring_class
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import element, in_message, to_float, to_int
-from pliant.capture.handlers.table import TABLE, Args, Handler, Kwargs, handles
+from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
 from pliant.capture.number_domains import within_domain
 from pliant.capture.numpy_scalars import fixed, plain_number, shown_number
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_numpy_scalar
@@ -33,6 +33,9 @@ from pliant.symbolic.rules import floats
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+handles, TABLE = ROWS.handles, ROWS.callables
 
 
 # ---- text

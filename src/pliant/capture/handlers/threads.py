@@ -1,6 +1,6 @@
-"""Locks from outside, thread locals, and which thread this is.
+"""Locks from outside, and which thread this is.
 
-In:     uses of a lock that other threads may hold too; attributes of `threading.local` objects.
+In:     uses of a lock that other threads may hold too.
 Out:    a trace that says which lock its entry must hold.
 Holds:  an entry holds the lock from before its guards until its effects are done: whatever the program reads and writes
         under the lock, it does under the lock. A trace that breaks while or after it uses a lock is cut before that use.
@@ -10,20 +10,20 @@ Holds:  an entry holds the lock from before its guards until its effects are don
 from __future__ import annotations
 
 import _thread
-import functools
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.handlers.table import TABLE, Args, Kwargs
-from pliant.capture.trace import DELETED
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.value_kinds import LOCKS
-from pliant.guards.kinds import MISSING, Kind
-from pliant.guards.sources import MethodSource, Source, question
+from pliant.guards.kinds import Kind
+from pliant.guards.sources import MethodSource, question
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+TABLE = ROWS.callables
 
 
 @dataclass(slots=True)
@@ -66,26 +66,6 @@ def _take(t: Tracer, lock: Any) -> bool:
         raise GraphBreak("unknown-call", "a lock is taken that the program holds")
     t.lock.depth += 1
     return True
-
-
-# ---- thread locals
-def local_attribute(t: Tracer, obj: threading.local, name: str) -> Any:
-    """An attribute of this thread's part of the object; another thread asks again."""
-    stored = t.world.slot_get(obj, name)
-    if stored is not MISSING and stored is not DELETED:
-        return stored
-    if stored is DELETED or not hasattr(obj, name):
-        t.world.guard(_asked(t, hasattr, obj, name), Kind.EQUALS, stored is DELETED)
-        raise Raised(AttributeError(f"'_thread._local' object has no attribute '{name}'"))
-    return t.world.resolve(t.world.bring(getattr(obj, name), _asked(t, getattr, obj, name)))
-
-
-def _asked(t: Tracer, function: Any, obj: Any, name: str) -> Source:
-    key = (function, id(obj), name)
-    found = t.questions.get(key)
-    if found is None:
-        found = t.questions[key] = question(functools.partial(function, obj, name))
-    return found
 
 
 def _get_ident(t: Tracer, args: Args, kwargs: Kwargs) -> Any:

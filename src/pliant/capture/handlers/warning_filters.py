@@ -13,13 +13,16 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import CLASSES, Args, Kwargs, handles
+from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.trace import CallEffect
 from pliant.guards.sources import held
 
 if TYPE_CHECKING:
     from pliant.capture.reconstruct.statements import Statements
     from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+handles, CLASSES = ROWS.handles, ROWS.classes
 
 Filters = list[Any]
 

@@ -1,5 +1,9 @@
-"""Handlers of normalised operations, by group. Importing this package fills `frame.HANDLERS`."""
+"""Handlers of normalised operations, by group: `frame.HANDLERS` has all of them."""
 
+from pliant.capture.frame import HANDLERS
 from pliant.capture.opcodes import build, calls, control, exceptions, names, operators
 
-__all__ = ["build", "calls", "control", "exceptions", "names", "operators"]
+GROUPS = (build, calls, control, exceptions, names, operators)
+
+for group in GROUPS:
+    HANDLERS.add(group.ROWS)

@@ -7,11 +7,14 @@ from typing import Any
 
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
-from pliant.capture.frame import Frame, opcode
+from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.value_kinds import class_name
 from pliant.capture.varying_text import join
 from pliant.guards.sources import held
+
+ROWS = Handlers()
+opcode = ROWS.opcode
 
 
 @opcode("BUILD_TUPLE")
@@ -144,7 +147,6 @@ def call_intrinsic_1(frame: Frame, op: Op) -> None:
 
 @opcode(
     "ASYNC_GEN_WRAP",
-    "GET_AWAITABLE",
     "GET_AITER",
     "GET_ANEXT",
     "END_ASYNC_FOR",

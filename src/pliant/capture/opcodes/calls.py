@@ -6,9 +6,12 @@ from typing import Any
 
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE, CallArgs
-from pliant.capture.frame import Frame, opcode
+from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import Raised
 from pliant.capture.trace import NULL
+
+ROWS = Handlers()
+opcode = ROWS.opcode
 
 
 def _callee(low: Any, high: Any) -> tuple[Any, tuple[Any, ...]]:

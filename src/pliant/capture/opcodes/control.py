@@ -6,10 +6,13 @@ from typing import Any
 
 from pliant.capture import carried
 from pliant.capture.bytecode.decode import Op
-from pliant.capture.frame import Frame, Returned, Yielded, opcode
+from pliant.capture.frame import Frame, Handlers, Returned, Yielded
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import decide
 from pliant.capture.value_kinds import concrete
+
+ROWS = Handlers()
+opcode = ROWS.opcode
 
 
 @opcode("JUMP")

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from pliant.capture.bytecode.decode import Op
-from pliant.capture.frame import Frame, opcode
+from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.value_kinds import class_name
+
+ROWS = Handlers()
+opcode = ROWS.opcode
 
 
 @opcode("RAISE_VARARGS")

@@ -7,11 +7,14 @@ import types
 from typing import Any
 
 from pliant.capture.bytecode.decode import Op
-from pliant.capture.frame import Frame, opcode
+from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.trace import DELETED, NULL
 from pliant.guards.kinds import MISSING
 from pliant.guards.sources import held
+
+ROWS = Handlers()
+opcode = ROWS.opcode
 
 _BUILTINS = builtins.__dict__
 

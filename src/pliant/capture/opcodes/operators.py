@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.ops import call_pair
-from pliant.capture.frame import Frame, opcode
+from pliant.capture.frame import Frame, Handlers
 from pliant.capture.handlers.data_dependent import for_test
 from pliant.capture.trace import NULL
+
+ROWS = Handlers()
+opcode = ROWS.opcode
 
 
 @opcode("BINARY_OP")

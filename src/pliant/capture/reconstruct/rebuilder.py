@@ -25,6 +25,7 @@ from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Sta
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import SENTINEL_TYPES, is_numpy_scalar
 from pliant.guards.facts import PLAIN
+from pliant.torch_adapter import OpOverload, OpOverloadPacket
 
 # Kept by reference: immutable, or global by nature.
 _ATOMS: tuple[type, ...] = (
@@ -44,8 +45,8 @@ _ATOMS: tuple[type, ...] = (
     inspect.Signature,
     inspect.Parameter,
     types.GenericAlias,
-    torch._ops.OpOverload,
-    torch._ops.OpOverloadPacket,
+    OpOverload,
+    OpOverloadPacket,
     torch.finfo,
     torch.iinfo,
 )

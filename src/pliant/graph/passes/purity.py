@@ -15,6 +15,7 @@ import torch
 from torch import fx
 
 from pliant.graph.effects import acts
+from pliant.torch_adapter import OpOverload
 
 _aten = torch.ops.aten
 # They raise where their data is not as they need: an index out of range, a division by zero, no convergence.
@@ -31,7 +32,7 @@ _DIVISIONS = frozenset(("aten::floor_divide", "aten::remainder", "aten::fmod", "
 @functools.cache
 def is_random(target: Any) -> bool:
     """Whether a call reads or moves the state of a random generator."""
-    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
+    return isinstance(target, OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
 
 
 def draws_numbers(node: fx.Node) -> bool:
@@ -50,14 +51,14 @@ def has_effect(target: Any) -> bool:
     """Whether a call does more than return its result: a write, a random draw, a check, a message to other
     processes.
     """
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         return target is not operator.getitem
     return acts(target)
 
 
 def may_raise(node: fx.Node) -> bool:
     """Whether the call raises for some data, and so is the program's to make though nothing reads its result."""
-    name = node.target._schema.name if isinstance(node.target, torch._ops.OpOverload) else ""
+    name = node.target._schema.name if isinstance(node.target, OpOverload) else ""
     if name in _DIVISIONS:
         value, divisor = node.meta["val"], node.args[1]
         return isinstance(divisor, fx.Node) and not (value.dtype.is_floating_point or value.dtype.is_complex)
@@ -72,7 +73,7 @@ def binds_symbols(node: fx.Node) -> bool:
 @functools.cache
 def is_view(target: Any) -> bool:
     """Whether the result shares the first argument's memory, said by its schema or not."""
-    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
+    if not isinstance(target, OpOverload) or target._schema.is_mutable:
         return False
     return target is _aten._unsafe_view.default or any(r.alias_info is not None for r in target._schema.returns)
 

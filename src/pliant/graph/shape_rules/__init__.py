@@ -14,16 +14,18 @@ from pliant.graph.shape_rules import (
     linear_algebra,
     matmul,
     neural,
+    pointwise,
     reductions,
     views,
 )
 from pliant.graph.shape_rules.pointwise import generic_rule
-from pliant.graph.shape_rules.registry import RULES, DependsOnValues, Rule
+from pliant.graph.shape_rules.registry import DependsOnValues, Rule
+from pliant.tables import joined
 
 __all__ = ["FAMILIES", "RULES", "DependsOnValues", "Rule", "find_rule"]
 
-# Imported for their entries in `RULES`.
-FAMILIES = (like_operand, views, factories, matmul, reductions, indexing, neural, linear_algebra)
+FAMILIES = (like_operand, views, factories, matmul, reductions, indexing, neural, linear_algebra, pointwise)
+RULES = joined(*(family.RULES for family in FAMILIES))
 _absent: set[Any] = set()
 
 
@@ -35,5 +37,5 @@ def find_rule(func: Any) -> Rule | None:
         if found is None:
             _absent.add(func)
         else:
-            RULES[func] = found
+            found = RULES.setdefault(func, found)
     return found

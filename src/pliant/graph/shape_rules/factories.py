@@ -13,9 +13,12 @@ import torch
 from pliant import torch_adapter
 from pliant.graph.layouts import format_strides, preserved_strides, strides_of_format
 from pliant.graph.shape_rules.like_operand import fits
-from pliant.graph.shape_rules.registry import rule
+from pliant.graph.shape_rules.registry import Rules
 from pliant.graph.tensor_spec import Dim, TensorSpec, require, row_major_strides
 from pliant.graph.unsupported import UnsupportedOperator
+
+RULES = Rules()
+rule = RULES.rule
 
 _aten = torch.ops.aten
 

@@ -9,7 +9,7 @@ import torch
 
 from pliant.graph.layouts import elementwise_strides, preserved_strides
 from pliant.graph.shape_rules.pointwise import common_device
-from pliant.graph.shape_rules.registry import DependsOnValues, rule
+from pliant.graph.shape_rules.registry import DependsOnValues, Rules
 from pliant.graph.tensor_spec import (
     Dim,
     TensorSpec,
@@ -24,6 +24,9 @@ from pliant.graph.tensor_spec import (
     row_major_strides,
     wrap_dim,
 )
+
+RULES = Rules()
+rule = RULES.rule
 
 _aten = torch.ops.aten
 

@@ -11,9 +11,11 @@ from typing import Any
 import torch
 
 from pliant.graph.layouts import preserved_strides
-from pliant.graph.shape_rules.registry import RULES
+from pliant.graph.shape_rules.registry import Rules
 from pliant.graph.tensor_spec import Sizes, TensorSpec, broadcast, require, require_same, wrap_dim
 from pliant.graph.unsupported import UnsupportedOperator
+
+RULES = Rules()
 
 _aten = torch.ops.aten
 
@@ -133,4 +135,4 @@ _ROWS: dict[Any, tuple[Any, ...]] = {
         _aten.normal.Tensor_Tensor, _aten.masked_scatter.default,
     ),
 }  # fmt: skip
-RULES |= {operator: rule for rule, operators in _ROWS.items() for operator in operators}
+RULES.add({operator: rule for rule, operators in _ROWS.items() for operator in operators})

@@ -10,7 +10,7 @@ import torch
 
 from pliant import torch_adapter
 from pliant.errors import DataDependentError
-from pliant.graph.shape_rules.registry import rule
+from pliant.graph.shape_rules.registry import Rules
 from pliant.graph.tensor_spec import (
     Dim,
     Sizes,
@@ -23,6 +23,9 @@ from pliant.graph.tensor_spec import (
     wrap_dim,
 )
 from pliant.graph.unsupported import UnsupportedOperator
+
+RULES = Rules()
+rule = RULES.rule
 
 _aten = torch.ops.aten
 

@@ -7,8 +7,11 @@ from typing import Any
 import torch
 
 from pliant.graph.shape_rules.pointwise import common_device
-from pliant.graph.shape_rules.registry import rule
+from pliant.graph.shape_rules.registry import Rules
 from pliant.graph.tensor_spec import Sizes, TensorSpec, broadcast, require_same, row_major_strides
+
+RULES = Rules()
+rule = RULES.rule
 
 _aten = torch.ops.aten
 

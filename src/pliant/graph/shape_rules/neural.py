@@ -14,7 +14,7 @@ import torch
 
 from pliant import torch_adapter
 from pliant.graph.layouts import preserved_strides
-from pliant.graph.shape_rules.registry import rule
+from pliant.graph.shape_rules.registry import Rules
 from pliant.graph.tensor_spec import (
     DENSE_ORDERS,
     Dim,
@@ -29,6 +29,9 @@ from pliant.graph.tensor_spec import (
     row_major_strides,
 )
 from pliant.graph.unsupported import UnsupportedOperator
+
+RULES = Rules()
+rule = RULES.rule
 
 _aten = torch.ops.aten
 _Maybe = TensorSpec | None

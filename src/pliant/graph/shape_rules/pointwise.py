@@ -17,9 +17,12 @@ from torch.utils._pytree import tree_map
 
 from pliant import torch_adapter
 from pliant.graph.layouts import elementwise_strides
-from pliant.graph.shape_rules.registry import Rule, rule
+from pliant.graph.shape_rules.registry import Rule, Rules
 from pliant.graph.tensor_spec import TensorSpec, broadcast, require_same, row_major_strides
 from pliant.graph.unsupported import UnsupportedOperator
+
+RULES = Rules()
+rule = RULES.rule
 
 _aten = torch.ops.aten
 _dtypes: dict[tuple[Any, ...], tuple[torch.dtype, ...] | torch.dtype] = {}

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from pliant.graph.layouts import preserved_strides
-from pliant.graph.shape_rules.registry import rule
+from pliant.graph.shape_rules.registry import Rules
 from pliant.graph.tensor_spec import (
     Dim,
     Sizes,
@@ -17,6 +17,9 @@ from pliant.graph.tensor_spec import (
     wrap_dim,
     wrap_dims,
 )
+
+RULES = Rules()
+rule = RULES.rule
 
 _aten = torch.ops.aten
 _Dims = int | Sequence[int] | None

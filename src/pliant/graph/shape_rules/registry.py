@@ -1,4 +1,4 @@
-"""The table of shape rules.
+"""Tables of shape rules.
 
 In:     an `OpOverload`, and its arguments with every tensor as a `TensorSpec`.
 Out:    specs of the results, nested as the operator returns them. What a call writes is the caller's to know.
@@ -10,20 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from pliant.tables import Table
+
 Rule = Callable[..., Any]
-RULES: dict[Any, Rule] = {}
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def rule(*operators: Any) -> Callable[[_F], _F]:
-    """Register a function as the rule of these operators."""
+class Rules(Table[Any, Rule]):
+    """Rules by operator: each family has its own, and the package all of them."""
 
-    def register(function: _F) -> _F:
-        for operator in operators:
-            RULES[operator] = function
-        return function
+    def rule(self, *operators: Any) -> Callable[[_F], _F]:
+        """The decorated function is the rule of these operators."""
 
-    return register
+        def add(function: _F) -> _F:
+            for operator in operators:
+                self[operator] = function
+            return function
+
+        return add
 
 
 class DependsOnValues(Exception):

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from pliant.graph.shape_rules.registry import rule
+from pliant.graph.shape_rules.registry import Rules
 from pliant.graph.tensor_spec import (
     Dim,
     Sizes,
@@ -32,6 +32,9 @@ from pliant.graph.tensor_spec import (
     wrap_dim,
     wrap_dims,
 )
+
+RULES = Rules()
+rule = RULES.rule
 
 _aten = torch.ops.aten
 

@@ -16,6 +16,7 @@ import torch
 from pliant.ir.loops import Buffer, Extern, LoopProgram, View
 from pliant.schedule.dependencies import access
 from pliant.symbolic.expr import Expr
+from pliant.torch_adapter import OpOverload
 
 _OURS = ("aten", "prims")
 _BY_DATA = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
@@ -80,7 +81,7 @@ def _devices(program: LoopProgram) -> list[torch.device]:
 
 def _why_not_extern(extern: Extern) -> str | None:
     target = extern.target
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         return f"{getattr(target, '__name__', target)}, which is no operator of PyTorch"
     if target.namespace not in _OURS:
         return f"operator {target}, which may do anything"

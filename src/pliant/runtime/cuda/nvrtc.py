@@ -23,6 +23,7 @@ import torch
 
 from pliant.errors import CompileError, NoKernels
 from pliant.runtime.kept import keep
+from pliant.torch_adapter import PACKAGE
 
 # The meaning of the text depends on the first; contraction is off for the reasons given in `runtime/build.py`.
 FLAGS = ("--fmad=false", "--std=c++17", "-default-device")
@@ -88,7 +89,7 @@ def _folders() -> Iterator[Path]:
     spec = importlib.util.find_spec("nvidia")
     for root in (spec.submodule_search_locations or ()) if spec else ():
         yield from sorted(Path(root).glob("*/lib"), reverse=True)
-    yield Path(torch.__file__).parent / "lib"
+    yield Path(PACKAGE) / "lib"
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     for home in filter(None, homes):
         yield from (Path(home) / "lib64", Path(home) / "targets/x86_64-linux/lib")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from pliant.symbolic.expr import ONE, ZERO, Expr, Integer, from_terms, interned_atom, rule_memo
+from pliant.symbolic.nodes import ONE, ZERO, Expr, Integer, from_terms, interned_atom, rule_memo
 from pliant.symbolic.operations import FloorDiv, Mod
 from pliant.symbolic.polynomials import add, atoms_of, monomial, mul, neg, scale
 from pliant.symbolic.rules import floats

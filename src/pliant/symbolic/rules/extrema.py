@@ -5,7 +5,7 @@ Each rule is written above its code as an equation; it holds for all integers.
 
 from __future__ import annotations
 
-from pliant.symbolic.expr import Expr, interned_atom, rule_memo
+from pliant.symbolic.nodes import Expr, interned_atom, rule_memo
 from pliant.symbolic.operations import Max, Min
 from pliant.symbolic.polynomials import add, neg
 from pliant.symbolic.rules import floats

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import cast
 
-from pliant.symbolic.expr import (
+from pliant.symbolic.nodes import (
     FALSE,
     ONE,
     TRUE,
@@ -40,11 +40,11 @@ from pliant.symbolic.operations import (
     IsInteger,
     Round,
     RoundDigits,
+    Select,
     ToFloat,
     ToInt,
     TrueDiv,
 )
-from pliant.symbolic.rules import relations
 
 MATH = {cls.function: cls for cls in MATH_CLASSES}
 
@@ -137,7 +137,7 @@ def to_int(a: Expr) -> Expr:
     if a.kind is int:
         return a
     if a.kind is bool:
-        return relations.select(a, ONE, ZERO)
+        return Integer(int(a.value)) if isinstance(a, Constant) else interned_atom(Select, a, ONE, ZERO)
     return _rounding(ToInt, a, math.trunc)
 
 

@@ -5,7 +5,7 @@ Each rule is written above its code as an equation; it holds for all integers fo
 
 from __future__ import annotations
 
-from pliant.symbolic.expr import ONE, ZERO, Expr, Integer, interned_atom
+from pliant.symbolic.nodes import ONE, ZERO, Expr, Integer, interned_atom
 from pliant.symbolic.operations import BitAnd, BitOr, BitXor, LeftShift, Pow, RightShift
 from pliant.symbolic.polynomials import mul
 from pliant.symbolic.rules import floats

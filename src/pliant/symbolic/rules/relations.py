@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from pliant.symbolic.expr import (
+from pliant.symbolic.nodes import (
     FALSE,
     ONE,
     TRUE,

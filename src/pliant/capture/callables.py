@@ -1,0 +1,13 @@
+"""All that is known of callables, put together: a theme a line.
+
+In:     the `ROWS` of each theme.
+Out:    `handlers/table.py` finds them; the tables are filled when this module is imported, and by nothing else.
+"""
+
+from pliant.capture import arrays, autodiff, handlers, settings
+from pliant.capture.handlers.table import ALL
+from pliant.torch_adapter import NUMPY
+
+for theme in (*handlers.THEMES, *autodiff.THEMES, settings):
+    ALL.add(theme.ROWS)
+ALL.modules[NUMPY] = arrays.find

@@ -1,0 +1,55 @@
+"""Functions that were defined by another one, and may be defined anew for each call: known by what they are made of.
+
+In:     a function that the call was given, or that a class made at run time holds, and its source.
+Out:    guards under which another function of the same code does the same.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from typing import TYPE_CHECKING, Any
+
+from pliant.capture import markers
+from pliant.guards.kinds import Kind
+from pliant.guards.parts import root_of
+from pliant.guards.sources import ArgSource, AttributeSource, KwargSource, Source
+
+if TYPE_CHECKING:
+    from pliant.capture.world import World
+
+_LOCAL = re.compile("<locals>|<lambda>")
+
+
+def bring_function(world: World, value: types.FunctionType, source: Source) -> Any:
+    """Guard a function by its code and the sizes of its defaults; what it closes over is read when it is called."""
+    known = world.source_of(value)
+    if known is not None and known != source:
+        world.guard(source, Kind.SAME_AS, known)
+        return value
+    world.guard(source, Kind.TYPE, types.FunctionType)
+    for name in ("__code__", "__globals__"):
+        world.guard(AttributeSource(source, name), Kind.IDENTITY, getattr(value, name))
+    for name in ("__defaults__", "__kwdefaults__"):
+        part = getattr(value, name)
+        place = AttributeSource(source, name)
+        if part is None:
+            world.guard(place, Kind.IDENTITY, None)
+        else:
+            world.guard(place, Kind.LENGTH, len(part))
+    world.guard(AttributeSource(source, "__dict__"), Kind.EMPTY)
+    world.known_by_parts[id(value)] = value
+    world.set_origin(value, source)
+    return value
+
+
+def is_made_per_call(function: types.FunctionType, source: Source) -> bool:
+    """Whether a function was defined inside another one and came as an argument."""
+    module = function.__globals__.get("__name__")
+    ours = isinstance(module, str) and module.partition(".")[0] in ("torch", "pliant")  # which are not interpreted
+    return not ours and isinstance(root_of(source), (ArgSource, KwargSource)) and is_defined_inside(function)
+
+
+def is_defined_inside(function: types.FunctionType) -> bool:
+    """Whether a function was defined inside another one, and nothing is said about it besides."""
+    return bool(_LOCAL.search(function.__qualname__)) and not function.__dict__ and not markers.is_marked(function)
