@@ -1,20 +1,22 @@
 """Options: declared types hold whatever way a value comes in, and patches end."""
 
+import ast
 import subprocess
 import sys
 import threading
 
 import pytest
 
+import architecture
 from pliant import config
 from pliant.errors import ConfigError
 
 
 def test_patch_is_a_context_manager():
     before = config.get().capture.recompile_limit
-    with config.patch(recompile_limit=3, **{"build.threads": 2}):
+    with config.patch(recompile_limit=3, **{"build.build_jobs": 2}):
         assert config.get().capture.recompile_limit == 3
-        assert config.current.build.threads == 2
+        assert config.current.build.build_jobs == 2
         with config.patch(recompile_limit=4):
             assert config.get().capture.recompile_limit == 4
         assert config.get().capture.recompile_limit == 3
@@ -37,11 +39,11 @@ def test_patch_ends_when_the_block_raises():
 
 def test_patch_holds_in_its_own_thread_only():
     seen = []
-    with config.patch(threads=7):
-        thread = threading.Thread(target=lambda: seen.append(config.get().build.threads))
+    with config.patch(build_jobs=7):
+        thread = threading.Thread(target=lambda: seen.append(config.get().build.build_jobs))
         thread.start()
         thread.join()
-    assert seen == [config.get().build.threads]
+    assert seen == [config.get().build.build_jobs]
 
 
 def test_unknown_option_suggests_the_near_miss():
@@ -139,7 +141,7 @@ def test_options_print_as_a_page():
         ("memory_budget", 1.5),
         ("memory_budget", float("nan")),
         ("fusion_limit", 0),
-        ("threads", -1),
+        ("build_jobs", -1),
         ("build_jobs", -1),
         ("build_timeout", 0.0),
         ("cache_bytes", -1),
@@ -153,3 +155,15 @@ def test_a_value_out_of_range(name, value):
 def test_each_number_has_a_range():
     numbers = [o for o in config.OPTIONS.values() if o.type in (int, float)]
     assert all(o.range[0] > -float("inf") and o.range[0] <= o.default <= o.range[1] for o in numbers)
+
+
+def test_every_option_is_read():
+    """As `config.get().section.name`, or of a section that a function was given."""
+    trees = [ast.parse(f.read_text()) for f in architecture.sources() if architecture.module_name(f) != "pliant.config"]
+    read = {(ast.unparse(n.value), n.attr) for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+    unread = [
+        option.name
+        for option in config.OPTIONS.values()
+        if not any(name == option.name and base.endswith((option.section, "options")) for base, name in read)
+    ]
+    assert not unread

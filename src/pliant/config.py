@@ -124,7 +124,6 @@ class Build:
         "flags that decide speed",
         env=("PLIANT_CFLAGS",),
     )
-    threads: int = option(0, "threads of a kernel; 0: torch.get_num_threads()", env=("PLIANT_THREADS",), least=0)
     openmp: bool = option(True, "parallel loops with OpenMP", env=("PLIANT_OPENMP",))
     cuda_graphs: Literal["auto", "always", "never"] = option(
         "auto",
