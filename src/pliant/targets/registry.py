@@ -13,18 +13,18 @@ from collections.abc import Callable
 import torch
 
 from pliant.errors import NoKernels
-from pliant.tables import Table, joined
 from pliant.targets import cpu
 from pliant.targets.target import Target
 
 Provider = Callable[[torch.device], Target]
 
-_PROVIDERS: Table[str, Provider] = joined({"cpu": lambda _: cpu.target()})
+_PROVIDERS: dict[str, Provider] = {"cpu": lambda _: cpu.target()}
 _found: dict[torch.device, Target] = {}
 
 
 def provide(kind: str, provider: Provider) -> None:
-    """Have targets of a type of device come from `provider`, which raises NoKernels where there is none."""
+    """Have targets of a type of device come from `provider`, which raises NoKernels where there is none,
+    from now on in place of the one before."""
     _PROVIDERS[kind] = provider
     _found.clear()
 
