@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from pliant import config
@@ -34,16 +35,23 @@ class WrittenCode(Protocol):
 class Backend(Protocol):
     """`write`: the code of runs of kernels, an entry each, that read the inputs `listed` from the graph's list; `scratch`:
     buffers that an entry has on its stack. `load`: its entries as functions, built now if the store does not have them.
+    `kept`: where the store has the code, from which another process loads it alone; None: nowhere. `writes_rows`: whether
+    there are entries that run for many rows of tensors (`codegen.native.write_rows`).
     """
+
+    writes_rows: bool
 
     def write(
         self, runs: Sequence[Sequence[Kernel]], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
     ) -> WrittenCode: ...
     def load(self, code: WrittenCode, options: config.Build) -> list[NativeEntry]: ...
+    def kept(self, code: WrittenCode, options: config.Build) -> Path | None: ...
 
 
 class _C:
     """C for the host's processor."""
+
+    writes_rows = True
 
     def write(
         self, runs: Sequence[Sequence[Kernel]], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
@@ -53,6 +61,9 @@ class _C:
     def load(self, code: WrittenCode, options: config.Build) -> list[NativeEntry]:
         path = build(code.texts, options)
         return load(path, [entry.name for entry in code.entries], threaded=options.openmp)
+
+    def kept(self, code: WrittenCode, options: config.Build) -> Path:
+        return build(code.texts, options)  # the store has it once it is loaded
 
 
 _BACKENDS: dict[str, Backend] = {"cpu": _C()}

@@ -75,19 +75,21 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
     texts = [text for code in codes.values() for text in code.texts]
     if events.wants("output_code"):
         events.record("output_code", name=program.name, text="\n".join([*texts, wrapper.source]))
-    names, library = dict(wrapper.names), None
+    names = dict(wrapper.names)
+    libraries: list[Library | None] = []
     with events.stage("build", graph=program.name):
         for kind, code in codes.items():
-            functions = backend_of(kind).load(code, options.build)
+            backend = backend_of(kind)
+            functions = backend.load(code, options.build)
             wrapper.names.update({entry.name: f for entry, f in zip(code.entries, functions, strict=True)})
-            if kind == "cpu" and options.cache.cache:
-                path = build(code.texts, options.build)  # the store has it now
-                library = Library(path.parent.name, [entry.name for entry in code.entries], options.build.openmp)
+            path = backend.kept(code, options.build) if options.cache.cache else None
+            names_of = [entry.name for entry in code.entries]
+            libraries.append(None if path is None else Library(path.parent.name, names_of, options.build.openmp))
     forget_loads()
     ranges = range_names(program.name, entries, runs)
     call = _wrapped(wrapper, program.name, ranges)
-    if codes.keys() <= {"cpu"} and (library is not None or not codes):
-        noted(call, wrapper_of, program.name, wrapper.source, names, ranges, library)
+    if len(libraries) < 2 and None not in libraries:
+        noted(call, wrapper_of, program.name, wrapper.source, names, ranges, *(libraries or [None]))
     return CompiledGraph(program.name, call, list(codes.values()), wrapper.source)
 
 
@@ -108,9 +110,10 @@ def _write(
     }
 
 
-def _runs_here(program: LoopProgram) -> bool:
-    """Whether the host's processor runs all kernels."""
-    return all(isinstance(c, Extern) or target_of(c.out.device).kind == "cpu" for c in program.computations)
+def _takes_rows(program: LoopProgram) -> bool:
+    """Whether the backends of all kernels have entries for rows."""
+    devices = {c.out.device for c in program.computations if not isinstance(c, Extern)}
+    return all(backend_of(target_of(device).kind).writes_rows for device in devices)
 
 
 def _check_devices(program: LoopProgram) -> None:
@@ -149,7 +152,7 @@ def compile_row_program(
     """Compile a loop program that runs for many rows of tensors, one call for all: see `write_row_wrapper`. None if it
     does more than run kernels that write its inputs."""
     options = config.get()
-    if program.outputs or program.constants or not reads_lists() or not _runs_here(program):
+    if program.outputs or program.constants or not reads_lists() or not _takes_rows(program):
         return None
     with events.stage("schedule", graph=program.name):
         planned = schedule(program, options.schedule)

@@ -33,5 +33,6 @@ def target(capability: int, units: int = 0) -> Target:
         product_depth=512,
         images_last=frozenset((torch.float16, torch.bfloat16)),
         tf32_images_last=True,
+        dense_masks=True,
         narrow_index=True,
     )

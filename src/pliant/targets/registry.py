@@ -37,13 +37,17 @@ def target_of(device: torch.device) -> Target:
     return found
 
 
+def known_target(device: torch.device) -> Target | None:
+    """The target of a device; None if no code is generated for it."""
+    try:
+        return target_of(device)
+    except NoKernels:
+        return None
+
+
 def has_target(device: torch.device) -> bool:
     """Whether code is generated for a device."""
-    try:
-        target_of(device)
-    except NoKernels:
-        return False
-    return True
+    return known_target(device) is not None
 
 
 def _provided(device: torch.device) -> Target:

@@ -32,6 +32,7 @@ class Target:
     images_last: convolutions of images of these dtypes run faster where channels lie last. tf32_images_last: and of float32,
         where they may be computed in TF32. packs_weights: only with a second copy of the weight, which is kept.
     biases_in_loops: the library copies a bias to the result before it adds the product: loops that read the sum add it.
+    dense_masks: fused attention takes only masks whose last dimension is dense.
     narrow_index: indices are computed in 32 bits where ranges allow it.
     """
 
@@ -59,4 +60,5 @@ class Target:
     tf32_images_last: bool = False
     packs_weights: bool = False
     biases_in_loops: bool = False
+    dense_masks: bool = False
     narrow_index: bool = False

@@ -21,6 +21,7 @@ from pliant.capture.torch_calls import call_torch
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.tensor_spec import same_dim
 from pliant.graph.unbacked import is_unbacked
+from pliant.targets.registry import known_target
 from pliant.torch_adapter import SAVED_TENSOR_HOOKS
 
 if TYPE_CHECKING:
@@ -155,13 +156,18 @@ def with_mask(args: Args, kwargs: Kwargs, mask: Any) -> tuple[Args, Kwargs]:
     return ((*args[:3], mask, *args[4:]), kwargs) if len(args) > 3 else (args, {**kwargs, "attn_mask": mask})
 
 
+def _wants_dense(mask: FakeTensor) -> bool:
+    target = known_target(mask.device_)
+    return target is not None and target.dense_masks
+
+
 @handles(F.scaled_dot_product_attention)
 def _attention(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    """Fused kernels of GPUs take no mask whose last dimension is not dense: one that is broadcast is made so, which is
-    little beside the attention itself."""
+    """Fused kernels of some targets take no mask whose last dimension is not dense: one that is broadcast is made so,
+    which is little beside the attention itself."""
     given = dict(zip(("query", "key", "value", "attn_mask"), args)) | kwargs
     mask = given.get("attn_mask")
-    if isinstance(mask, FakeTensor) and mask.device_.type == "cuda" and mask.dim() > 1 and not mask.requires_grad:
+    if isinstance(mask, FakeTensor) and mask.dim() > 1 and not mask.requires_grad and _wants_dense(mask):
         stride = mask.stride_
         if not same_dim(stride[-1], 1):
             flat = [d for d in range(mask.dim() - 2) if type(stride[d]) is int and stride[d] == 0]

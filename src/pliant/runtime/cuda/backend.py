@@ -21,6 +21,8 @@ from pliant.targets.registry import target_of
 class CudaC:
     """`launcher_of`: how kernels of a device are started."""
 
+    writes_rows = False
+
     def __init__(self, launcher_of: Callable[[torch.device], Launcher]) -> None:
         self.launcher_of = launcher_of
 
@@ -34,6 +36,9 @@ class CudaC:
         devices = [entry.device for entry in code.entries if entry.device is not None]
         loaded = {device: iter(load(_of(code, device), self.launcher_of(device))) for device in dict.fromkeys(devices)}
         return [next(loaded[device]) for device in devices]
+
+    def kept(self, code: DeviceCode, options: config.Build) -> None:
+        """Functions are kept one by one, not as a program."""
 
 
 def _of(code: DeviceCode, device: torch.device) -> DeviceCode:
