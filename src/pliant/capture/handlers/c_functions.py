@@ -30,6 +30,7 @@ from pliant.capture.handlers.random_numbers import draw
 from pliant.capture.handlers.standard_library import call_value_method, fold, referent
 from pliant.capture.handlers.table import ALL, Args, Kwargs
 from pliant.capture.handlers.threads import call_lock_method
+from pliant.capture.operators import python_method
 from pliant.capture.overrides import enter_device
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.torch_functions import all_functions
@@ -245,6 +246,24 @@ _DESCRIPTOR_METHODS = ("setter", "getter", "deleter", "__get__", "__init__")
 _ITERATOR_METHODS = frozenset(("__next__", "__iter__", "__length_hint__", "send", "throw", "close"))
 
 
+# Methods of objects that builtins and functions of these modules call.
+_ARITHMETIC = frozenset(("math", "cmath", "_operator", "operator"))
+_CALLED = (
+    "__fspath__", "__ceil__", "__floor__", "__trunc__", "__round__", "__divmod__", "__rdivmod__", "__pow__", "__rpow__",
+    "__mul__", "__rmul__", "__add__", "__radd__", "__sub__", "__rsub__", "__int__", "__complex__",
+)  # fmt: skip
+
+
+def _refuse_own_methods(t: Tracer, values: Any) -> None:
+    """Break if one of the values, or an item of one, has a method written in Python that the function may call unseen."""
+    for value in values:
+        if type(value) in (list, tuple):
+            _refuse_own_methods(t, value)
+        elif type(value) not in _PURE_SELF_TYPES and not isinstance(value, (FakeTensor, type)):
+            if any(python_method(t, value, name) is not None for name in _CALLED):
+                raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
+
+
 def _call_c_function(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     module = getattr(function, "__module__", None) or ""
     if module.startswith("torch") or function in all_functions():
@@ -252,6 +271,8 @@ def _call_c_function(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
     if function in _PURE_BUILTINS or module in _PURE_MODULES:
         args = tuple(t.concrete_tree(t.internalize(a)) for a in args)
         t.refuse_opaque(*args)
+        if function in _PURE_BUILTINS or module in _ARITHMETIC:
+            _refuse_own_methods(t, (*args, *kwargs.values()))
         return t.native(function, *args, **{k: concrete(v) for k, v in kwargs.items()})
     folded = fold(t, function, args, kwargs)
     if folded is not NotImplemented:

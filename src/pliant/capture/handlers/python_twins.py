@@ -55,7 +55,12 @@ def _count_elements(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return call_native(t, _count, args, kwargs) if own else _twin("collections", "_count_elements", t, args, kwargs)
 
 
-for _module in ("heapq", "bisect"):
-    for _name, _function in vars(importlib.import_module(f"_{_module}")).items():
+for _module, _names in (
+    ("heapq", vars(importlib.import_module("_heapq"))),
+    ("bisect", vars(importlib.import_module("_bisect"))),
+    ("operator", ("countOf", "indexOf", "length_hint")),  # the others have rows of their own
+):
+    for _name in _names:
+        _function = getattr(importlib.import_module(f"_{_module}"), _name)
         if isinstance(_function, types.BuiltinFunctionType):
             TABLE[_function] = functools.partial(_twin, _module, _name)
