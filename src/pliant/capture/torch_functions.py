@@ -71,7 +71,7 @@ METHODS = frozenset(
     __truediv__ __dir__ __format__ __init__ __new__ __reduce__ __reduce_ex__ __sizeof__ __subclasshook__ __init_subclass__
     __get__ __set__ __getstate__
     _is_view _make_subclass _make_wrapper_subclass apply_ bfloat16 bool byte cdouble cfloat char data_ptr double float
-    half int ipu long map2_ map_ mtia ndimension nelement new_tensor numpy short tolist type untyped_storage xpu
+    half int ipu long map2_ map_ mtia ndimension nelement new new_tensor numpy short tolist type untyped_storage xpu
     """.split()
 )
 
