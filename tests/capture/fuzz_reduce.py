@@ -80,11 +80,17 @@ class Reducer:
 
 
 def outcome(text: str, seed: int, backend: str = "eager") -> str:
-    """What is wrong with the program, in a word: the type of the compiler's error, `differs`, or nothing."""
+    """What is wrong with the program: the type of the compiler's error, what each did (`raised`, `returned`), or nothing.
+
+    A program that raises in eager too must not stand for one that only the compiler lets fail.
+    """
     try:
         compile(text, "<program>", "exec")
         with pliant.config.patch(strict=True), warnings.catch_warnings(action="ignore"):
-            return "differs" if disagreement(seed, backend, text) else ""
+            found = disagreement(seed, backend, text)
+            return found and "differs " + " ".join(
+                re.findall(r"^(?: got|want) \('(?:raised|returned)'.{0,20}", found, re.M)
+            )
     except Exception as error:
         return type(error).__name__
 

@@ -295,3 +295,40 @@ def test_a_long_list_of_a_module():
         change()
         for _ in range(3):
             assert torch.equal(compiled(x), module(x))
+
+
+def _broken(value):
+    pliant.graph_break()
+    return value
+
+
+# What takes a generator over the list in which the graph breaks: at the first item, before C code has it.
+CONSUMERS = {
+    "any": lambda items: any(_broken(v) > 8 for v in items),
+    "all": lambda items: all(_broken(v) < 5 for v in items),
+    "sum": lambda items: sum(_broken(v) for v in items),
+    "list": lambda items: list(_broken(v) for v in items),  # noqa: C400
+    "sorted": lambda items: sorted(_broken(-v) for v in items),
+    "max": lambda items: max(_broken(v) for v in items),
+    "next": lambda items: next(_broken(v) for v in items),
+    "join": lambda items: "".join(str(_broken(v)) for v in items),
+    "dict": lambda items: dict((_broken(v), v) for v in items),  # noqa: C402
+    "zip": lambda items: list(zip(items, (_broken(v) for v in items))),
+    "star": lambda items: (lambda *a: a)(*(_broken(v) for v in items)),
+    "map": lambda items: list(map(_broken, (v for v in items))),
+    "in": lambda items: 4 in (_broken(v) for v in items),
+    "unpacking": lambda items: (lambda a, *b: (a, b))(*[_broken(v) for v in items]),
+}
+
+
+@pytest.mark.parametrize("name", CONSUMERS)
+def test_a_break_in_a_generator_over_a_list_of_any_length(name):
+    pliant.reset()
+    program = CONSUMERS[name]
+
+    def with_tensor(x, items):
+        return x + 1, program(items)
+
+    compiled, x = pliant.compile(with_tensor, backend="eager"), torch.ones(2)
+    for n in (3, 4, 1, 6, 2, 9):
+        assert compiled(x, list(range(1, n + 1)))[1] == program(list(range(1, n + 1)))

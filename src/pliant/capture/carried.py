@@ -247,7 +247,7 @@ class CarriedItems:
         self.is_new = is_new
         self.steps = 0
         self.ended = False
-        self.container: Any = None
+        self.container: Any = container_of(real) if is_new else None  # where it is known from the start
 
     def __iter__(self) -> CarriedItems:
         return self
@@ -281,9 +281,8 @@ class CarriedItems:
     def _known_container(self) -> Any:
         """What the trace may change, or has changed, meanwhile."""
         container = container_of(self.real)
-        if self.is_new or container is None:
-            return container
-        self.world.bring(container, ContainerSource(self.source))
+        if container is not None:
+            self.world.bring(container, ContainerSource(self.source))
         return container
 
     def _known_item(self, distance: int) -> Any:
