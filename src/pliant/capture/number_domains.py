@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
+from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import is_unbacked
+from pliant.symbolic.sym_node import wrap_node
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -32,8 +34,12 @@ def _floors(a: Any, b: Any) -> bool:
     return isinstance(a, _FLOATS) or isinstance(b, _FLOATS) or _divides_by_zero(a, b)
 
 
+def _of_no_bits(a: Any, b: Any) -> bool:
+    return isinstance(a, _FLOATS) or isinstance(b, _FLOATS)
+
+
 def _shifts_back(a: Any, b: Any) -> bool:
-    return bool(b < 0)
+    return _of_no_bits(a, b) or bool(b < 0)
 
 
 def _power(base: Any, exponent: Any) -> bool:
@@ -64,6 +70,9 @@ _OUTSIDE: dict[str, Callable[..., bool]] = {
     "//": _floors,
     "<<": _shifts_back,
     ">>": _shifts_back,
+    "&": _of_no_bits,
+    "|": _of_no_bits,
+    "^": _of_no_bits,
     "**": _power,
     "sqrt": _negative,
     "log": _not_positive,
@@ -80,8 +89,12 @@ def _no_zero(a: Any, b: Any) -> tuple[Any, ...]:
     return (b != 0,)
 
 
+def _has_bits(a: Any, b: Any) -> tuple[Any, ...]:
+    return (not _of_no_bits(a, b),)
+
+
 def _not_back(a: Any, b: Any) -> tuple[Any, ...]:
-    return (b >= 0,)
+    return (not _of_no_bits(a, b), b >= 0)
 
 
 def _no_reciprocal_of_zero(base: Any, exponent: Any) -> tuple[Any, ...]:
@@ -95,6 +108,9 @@ _INSIDE: dict[str, Callable[..., tuple[Any, ...]]] = {
     "//": _no_zero,
     "<<": _not_back,
     ">>": _not_back,
+    "&": _has_bits,
+    "|": _has_bits,
+    "^": _has_bits,
     "**": _no_reciprocal_of_zero,
     "sqrt": lambda a: (a >= 0,),
     "log": lambda a: (a > 0,),
@@ -108,18 +124,28 @@ _INSIDE: dict[str, Callable[..., tuple[Any, ...]]] = {
 
 
 def within_domain(t: Tracer, operation: str, *operands: Any) -> tuple[Any, ...]:
-    """The operands of an operator, or of a function of `math`."""
-    outside = _OUTSIDE.get(operation)
-    if outside is None or len(operands) > outside.__code__.co_argcount:
-        return operands
+    """The operands of an operator, or of a function of `math`: numbers, where they are symbolic."""
     symbolic = [v for v in operands if type(v) in SYMBOLIC_TYPES]
-    plain = all(type(v) in SYMBOLIC_TYPES or isinstance(v, (int, float)) for v in operands)
-    if not symbolic or not plain:
+    if not symbolic or any(type(v) is FakeTensor for v in operands):
         return operands
+    if not all(type(v) in SYMBOLIC_TYPES or isinstance(v, (int, float)) for v in operands):
+        return tuple(concrete(v) if type(v) is torch.SymBool else v for v in operands)
+    numbers = tuple(map(_number, operands))
+    outside = _OUTSIDE.get(operation)
+    if outside is None or len(numbers) > outside.__code__.co_argcount:
+        return numbers
     if any(map(is_unbacked, symbolic)):
-        inside = all(_holds(t, condition) for condition in _INSIDE[operation](*operands))
-        return operands if inside else tuple(map(concrete, operands))
-    return tuple(map(concrete, operands)) if outside(*operands) else operands
+        inside = all(_holds(t, condition) for condition in _INSIDE[operation](*numbers))
+        return numbers if inside else tuple(map(concrete, operands))
+    return tuple(map(concrete, operands)) if outside(*numbers) else numbers
+
+
+def _number(value: Any) -> Any:
+    """0 or 1 for a symbolic truth: a bool is an int."""
+    if type(value) is not torch.SymBool:
+        return value
+    number = value.node.sym_int()
+    return wrap_node(number) if number.constant is None else number.constant
 
 
 def _holds(t: Tracer, condition: Any) -> bool:

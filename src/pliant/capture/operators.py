@@ -107,6 +107,13 @@ def special_method(t: Tracer, obj: Any, name: str) -> Any:
 
 
 # ---- arithmetic
+def _are_truths(left: Any, right: Any) -> bool:
+    return all(type(v) in (bool, torch.SymBool) for v in (left, right))
+
+
+_OF_TRUTHS = {"&": operator.and_, "|": operator.or_, "^": operator.ne}  # their results are truths too
+
+
 def _shown(value: Any) -> Any:
     return fixed(value) if is_scalar(value) else value
 
@@ -128,6 +135,8 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
             if symbol == "%" and type(left) is str and (text := percent(left, right)) is not None:
                 return text
             right = concrete(right)
+        if symbol.removesuffix("=") in _OF_TRUTHS and _are_truths(left, right):
+            return t.native(_OF_TRUTHS[symbol.removesuffix("=")], left, right)
         return t.native(function, *within_domain(t, symbol.removesuffix("="), left, right))
     if inplace:
         method = python_method(t, left, f"__i{name}__")
@@ -188,7 +197,7 @@ def unary(t: Tracer, name: str, value: Any) -> Any:
     if method is not None:
         return t.call(method, (value,), {})
     t.refuse_opaque(value)
-    return t.native(function, value)  # type: ignore[arg-type]
+    return t.native(function, *within_domain(t, name, value))  # type: ignore[arg-type]
 
 
 # ---- comparison
@@ -198,7 +207,7 @@ def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     if is_array(left) or is_array(right):
         left, right = beside_tensor(t, left, right)
     if _is_plain(left) and _is_plain(right):
-        return t.native(function, left, right)
+        return t.native(function, *within_domain(t, symbol, left, right))
     methods = ordered_methods(t, left, right, f"__{name}__", f"__{reflected}__", comparing=True)
     for method, a, b in methods:
         result = t.call(method, (a, b), {})

@@ -57,8 +57,9 @@ class _Miss:
 
 MISS: Any = _Miss()
 
-# What reading a source that is not there raises (ValueError: an empty cell; RuntimeError: strides of a sparse tensor).
-READ_ERRORS = (KeyError, AttributeError, IndexError, TypeError, ValueError, RuntimeError)
+# What reading a source that is not there raises (ValueError: an empty cell; RuntimeError: strides of a sparse tensor),
+# and what an expression has no value for: the guard that says so may come later, or be left out of a probe.
+READ_ERRORS = (KeyError, AttributeError, IndexError, TypeError, ValueError, RuntimeError, ArithmeticError)
 
 
 @dataclass(frozen=True, slots=True)

@@ -368,6 +368,7 @@ def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if any(isinstance(a, FakeTensor) for a in args):
         names = " and ".join(f"'{bring_class(t, a).__name__}'" for a in args)
         raise Raised(TypeError(f"unsupported operand type(s) for divmod(): {names}"))
+    args = within_domain(t, "//", *args)
     if any(type(a) in SYMBOLIC_TYPES for a in args):
         return operators.binary(t, "//", *args), operators.binary(t, "%", *args)
     t.refuse_opaque(*args)
