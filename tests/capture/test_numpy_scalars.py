@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from tests.capture.numpy_scalars import ASKING, PROGRAMS, VARYING, differences, values_of
 
 import pliant
@@ -45,3 +46,46 @@ def test_branches_compile_once_a_branch(name):
     assert not differences(name, [np.int64(n) for n in (7, 2, 9, 1, 12, 3)])
     assert pliant.stats()["calls"]["capture"] <= 3
     assert pliant.stats()["graph_breaks"] == 0
+
+
+# A scalar that stays, beside numbers that vary: the result has NumPy's type and precision.
+BESIDE_NUMBERS = """
+n * np.int64(3) ;; np.int64(3) * n ;; f * np.float64(2) ;; f / np.float32(3) ;; n + np.float32(0.1) ;; f * np.int32(3)
+n < np.int64(2) ;; np.float64(2) ** n ;; -np.int64(2) * n ;; n // np.int64(2) ;; x.shape[0] * np.int64(2) ;; (n > 2) * np.int64(2)
+x.sum().item() * np.int32(3) ;; x.sum().item() > np.float32(1) ;; sum([n, np.int64(1)]) ;; round(f) * np.int64(1)
+"""
+
+
+def test_a_fixed_scalar_beside_numbers_that_vary():
+    texts = [text for line in BESIDE_NUMBERS.split("\n") for text in line.split(" ;; ") if text]
+    namespace = {"np": np}
+    exec(f"def f(x, n, f): return x + 1, [{', '.join(texts)}]", namespace)
+    compiled = pliant.compile(namespace["f"], backend="eager", dynamic=True)
+    for n, f in ((3, 1.1), (2, 2.5)):
+        x = torch.ones(n)
+        for text, got, want in zip(texts, compiled(x, n, f)[1], namespace["f"](x, n, f)[1]):
+            assert (type(got), got) == (type(want), want), text
+
+
+# Who decides about dtypes: NumPy of its arrays beside a tensor; PyTorch takes a truth of NumPy for a float, and a factor
+# that is a tensor for a number.
+PROMOTED = (
+    lambda x: x.half() - np.array([1, 2, 3]),
+    lambda x: x / np.array(2.5),
+    lambda x: x * np.array([1, 2, 3], dtype=np.float32),
+    lambda x: x.int() + np.bool_(True),
+    lambda x: torch.floor_divide(x.int(), np.bool_(True)),
+    lambda x: torch.add(x.bool(), x.bool(), alpha=torch.tensor(3)),
+    lambda x: torch.add(x.int(), x.int(), alpha=torch.tensor(3)),
+    lambda x: torch.add(x[0], x[0], alpha=torch.tensor(2.0, dtype=torch.float64)),
+    lambda x: torch.tensor(np.bool_(True)),
+)
+
+
+@pytest.mark.parametrize("program", PROMOTED)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_who_decides_about_dtypes(program):
+    x = torch.tensor([1.0, 2.0, 3.0])
+    got, want = pliant.compile(program, backend="eager")(x), program(x)
+    assert got.dtype == want.dtype
+    assert torch.equal(got, want)

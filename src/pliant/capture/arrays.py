@@ -85,15 +85,33 @@ def array_attribute(t: Tracer, array: Any, name: str) -> Any:
 
 
 # ---- operands
-def beside_tensor(t: Tracer, left: Any, right: Any) -> tuple[Any, Any]:
-    """Operands of which one may be an array and the other a tensor: a scalar counts as its number, and the tensor's
-    operator takes an array at its right."""
+def beside_tensor(t: Tracer, symbol: str, left: Any, right: Any) -> tuple[Any, Any]:
+    """Operands of which one may be an array and the other a tensor: a scalar counts as its number. Of an array at the
+    right of a tensor NumPy computes, by its own rules for types: as tensors do where all are of one type."""
     if type(left) is FakeTensor and is_array(right):
-        return left, _item(t, right) if is_scalar(right) else right.tensor
+        if is_scalar(right):
+            return left, _item(t, right)
+        alike = left.dtype == right.tensor.dtype and left.dtype.is_floating_point and not left.requires_grad
+        if symbol not in _AS_TENSORS or not alike:
+            raise GraphBreak("tensor-error", "a tensor with an array at its right")
+        return left, right.tensor
     if type(right) is FakeTensor and is_array(left):
         if not is_scalar(left):
             raise GraphBreak("tensor-error", "an array with a tensor at its right")
         return _item(t, left), right
+    return left, right
+
+
+_AS_TENSORS = frozenset("+-*/")  # comparisons fail in NumPy; in place, it makes another tensor
+
+
+def beside_symbol(t: Tracer, left: Any, right: Any) -> tuple[Any, Any]:
+    """Operands of which one may be a fixed scalar of NumPy and the other a symbolic number: NumPy's types decide about
+    the result, so the scalar computes in the graph, or the number is fixed too."""
+    if type(left) in SYMBOLIC_TYPES and is_numpy_scalar(right):
+        return numpy_scalars.to_symbol(t, left, right)
+    if type(right) in SYMBOLIC_TYPES and is_numpy_scalar(left):
+        return numpy_scalars.to_symbol(t, right, left)[::-1]
     return left, right
 
 

@@ -18,11 +18,13 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.value_kinds import concrete, is_numpy_scalar
+from pliant.graph.unbacked import is_unbacked
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource, ScalarTensorSource, Source
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, numpy_on_tensors
 
 if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
     from pliant.capture.world import World
 
 _FOLLOWED = frozenset(("int64", "int32", "int16", "int8", "uint8", "float64", "float32", "float16"))
@@ -53,6 +55,17 @@ def bring_scalar(world: World, value: Any, source: Source) -> Any:
     made.number = world.inputs.symbolic(number, MethodSource(source, "item"))
     world.set_origin(made, source)
     return made
+
+
+def to_symbol(t: Tracer, number: Any, scalar: Any) -> tuple[Any, Any]:
+    """A symbolic number and a scalar that does not vary, so that NumPy's rules hold for what is made of both."""
+    name = scalar.dtype.name if hasattr(scalar, "dtype") else ""
+    if name not in _FOLLOWED or type(number) is torch.SymBool or is_unbacked(number):
+        return concrete(number), scalar
+    tensor = t.call(torch.tensor, (scalar.item(),), {"dtype": getattr(torch, name), "device": "cpu"})
+    made = scalar_class()(tensor)
+    made.number = scalar.item()
+    return number, made
 
 
 def fixed(scalar: Any) -> Any:

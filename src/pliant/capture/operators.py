@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.arrays import beside_tensor, is_array, is_scalar
+from pliant.capture.arrays import beside_symbol, beside_tensor, is_array, is_scalar
 from pliant.capture.attributes import own_member
 from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import GraphBreak, Raised
@@ -122,8 +122,9 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     """left <symbol> right; symbols ending in `=` are in place."""
     inplace = symbol.endswith("=")
     name, function = BINARY[symbol.removesuffix("=")]
+    left, right = beside_symbol(t, left, right)
     if is_array(left) or is_array(right):
-        left, right = beside_tensor(t, left, right)
+        left, right = beside_tensor(t, symbol, left, right)
     if symbol == "%" and type(left) is str:
         right = tuple(map(_shown, right)) if type(right) is tuple else _shown(right)
     if inplace:
@@ -204,8 +205,9 @@ def unary(t: Tracer, name: str, value: Any) -> Any:
 def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     """left <symbol> right for the six comparisons."""
     name, reflected, function = COMPARE[symbol]
+    left, right = beside_symbol(t, left, right)
     if is_array(left) or is_array(right):
-        left, right = beside_tensor(t, left, right)
+        left, right = beside_tensor(t, symbol, left, right)
     if _is_plain(left) and _is_plain(right):
         return t.native(function, *within_domain(t, symbol, left, right))
     methods = ordered_methods(t, left, right, f"__{name}__", f"__{reflected}__", comparing=True)

@@ -411,6 +411,8 @@ class Recorder(TorchFunctionMode):
             return slice(self.to_nodes(value.start), self.to_nodes(value.stop), self.to_nodes(value.step))
         if isinstance(value, Tensor):
             raise GraphBreak("unsupported-tensor", "a real tensor reached the graph without a source")
+        if type(value).__name__ in ("bool_", "bool") and _is_numpy_number(value):
+            raise GraphBreak("unknown-call", "a truth of NumPy, which PyTorch takes for a float or a flag")
         if _is_numpy_number(value):  # its text is no literal; torch takes it for the number that it holds
             return value.item()
         if type(value) is _KIND:

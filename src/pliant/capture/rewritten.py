@@ -70,12 +70,18 @@ REWRITTEN: dict[types.CodeType, types.CodeType] = {
 
 # ---- a factor that is a tensor
 def with_factor(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """x + factor * (what is added), if the factor is a tensor, whose value the operator would read; else None."""
+    """x + factor * (what is added), if the factor is a tensor, whose value the operator would read; else None.
+
+    A factor that decides about the result's dtype is not for here: the operator takes none from it.
+    """
     name, add, combine = FACTORS[func]
     factor = kwargs.get(name)
     if not isinstance(factor, torch.Tensor) or factor.requires_grad or len(kwargs) > 1:
         return None
-    return add(args[0], (combine(*args[1:]) if combine else args[1]) * factor)
+    added = combine(*args[1:]) if combine else args[1]
+    if not isinstance(added, torch.Tensor) or torch.result_type(added, factor) != added.dtype:
+        return None
+    return add(args[0], added * factor)
 
 
 # operator -> (name of its factor, how the product is added, how the rest is combined)

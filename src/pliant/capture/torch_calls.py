@@ -154,6 +154,7 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
         kwargs = {k: plain_number(v) for k, v in kwargs.items()}
     elif args and is_numpy_scalar(args[0]) and "dtype" not in kwargs and hasattr(torch, args[0].dtype.name):
         kwargs["dtype"] = getattr(torch, args[0].dtype.name)
+        args = (args[0].item(), *args[1:])
     elif args and type(args[0]) in (list, tuple) and _holds_numpy(args[0]):
         raise GraphBreak("unknown-call", f"{function.__name__} of scalars of NumPy in a {type(args[0]).__name__}")
     if any(map(arrays.is_array, args)):
