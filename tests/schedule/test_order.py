@@ -7,10 +7,13 @@ import torch
 from loop_programs import Program, get
 from pliant import config
 from pliant.ir.loops import Buffer, Extern, View
-from pliant.ir.scalar import apply, const
+from pliant.ir.scalar import apply, cast, const
 from pliant.runtime.compile_program import compile_program
+from pliant.schedule.fuse import fuse
 from pliant.schedule.kernel import ExternCall, Kernel
+from pliant.schedule.order import early_kernels, peak
 from pliant.schedule.schedule import schedule
+from pliant.schedule.sizes import Sizes
 from pliant.symbolic.expr import ZERO
 
 OPTIONS = config.Config().schedule
@@ -99,3 +102,17 @@ def test_the_product_with_which_an_activation_ends_comes_first():
     planned = schedule(p.done(back, weight), OPTIONS)
     order = [step.extern.outs[0] for step in planned.steps if isinstance(step, ExternCall)]
     assert order == [activation, weight, back]
+
+
+def test_results_are_made_of_products_one_by_one():
+    """The casts of gradients of weights: at the end, all products would be there beside them."""
+    p = Program()
+    x = p.tensor(64, 64)
+    gradients = [product(p, p.tensor(64, 64), x) for _ in range(4)]
+    results = [p.pointwise((64, 64), lambda i, j, g=g: cast(get(g, i, j), torch.float64)) for g in gradients]
+    steps = fuse(p.done(*results), OPTIONS)
+    assert [type(step) for step in steps] == [ExternCall] * 4 + [Kernel] * 4
+    ordered = early_kernels(p.program, steps)
+    assert [type(step) for step in ordered] == [ExternCall, Kernel] * 4
+    sizes, size = Sizes(p.program), 64 * 64 * 4
+    assert [peak(p.program, order, sizes) for order in (steps, ordered)] == [12 * size, 9 * size]

@@ -2,8 +2,10 @@
 
 In:     the steps in a valid order.
 Out:    the same steps; kernels that read much more than they write (the sums that are gradients of biases, of scales)
-        come right after the last step that they depend on, so that what they read is not kept for them; of two
-        neighbouring products that which needs less comes first (the gradient of the weight: the activation ends there).
+        come right after the last step that they depend on, so that what they read is not kept for them; so do kernels
+        that make a result of what nothing else reads (a product's cast), where the peak of memory is lower for it; of
+        two neighbouring products that which needs less comes first (the gradient of the weight: the activation ends
+        there).
 Holds:  the order stays valid: a moved kernel writes temporaries only and is moved neither before a step that writes
         what it reads, nor before one that writes memory of the caller's, nor before one that tells or checks a size.
         Calls of eager operators other than products keep their order.
@@ -18,28 +20,78 @@ import torch
 
 from pliant.ir.loops import Buffer, LoopProgram, View
 from pliant.schedule.dependencies import access, defines_symbols
-from pliant.schedule.kernel import ExternCall, Step
+from pliant.schedule.kernel import ExternCall, Step, runs
 from pliant.schedule.sizes import Sizes, all_guesses
 
 FOLDS = 4  # times as many bytes read as written
 
 
-def early_folds(program: LoopProgram, steps: list[Step]) -> list[Step]:
+def early_kernels(program: LoopProgram, steps: list[Step]) -> list[Step]:
     """The steps in their new order."""
     guesses = all_guesses(program)
+    results = {v.buffer for v in program.outputs if isinstance(v, View)}
+    last = {b: k for k, step in enumerate(steps) for b in _touched(step)[0]}
+    folds = [_folds(step, guesses) for step in steps]
+    ends = [_ends(step, k, last, results) for k, step in enumerate(steps)]
+    found = _moved_up(steps, folds)
+    if not any(ends):
+        return found
+    earlier = _moved_up(steps, [one or other for one, other in zip(folds, ends)])
+    lower = all(peak(program, earlier, sizes) < peak(program, found, sizes) for sizes in guesses)
+    return earlier if lower else found
+
+
+def _folds(step: Step, guesses: list[Sizes]) -> bool:
+    """Whether it reads much more than it writes."""
+    reads, writes = _touched(step)
+    return any(FOLDS * sizes.sum(writes) <= sizes.sum(reads) for sizes in guesses)
+
+
+def _ends(step: Step, k: int, last: dict[Buffer, int], results: set[Buffer]) -> bool:
+    """Whether it only makes results, of something that ends there."""
+    reads, writes = _touched(step)
+    return writes <= results and any(last[b] == k and _is_own((b,)) for b in reads - results)
+
+
+def _moved_up(steps: list[Step], moving: list[bool]) -> list[Step]:
+    """The steps, kernels that are `moving` and may be moved right after the last step that they depend on."""
     place: list[tuple[int, int, int]] = []
     written: dict[Buffer, int] = {}  # the latest place at which a buffer is written
     barrier = -1
     for k, step in enumerate(steps):
         reads, writes = _touched(step)
-        own = not isinstance(step, ExternCall) and _is_own(writes)
-        moves = own and any(FOLDS * sizes.sum(writes) <= sizes.sum(reads) for sizes in guesses)
+        moves = moving[k] and not isinstance(step, ExternCall) and _is_own(writes)
         major = max([barrier, *[written.get(b, -1) for b in reads | writes]]) if moves else k
         place.append((major, int(moves), k))
         written.update(dict.fromkeys(writes, major))
         if not moves and (not _is_own(writes) or isinstance(step, ExternCall) and defines_symbols(step.extern)):
             barrier = k
     return [steps[k] for _, _, k in sorted(place)]
+
+
+def peak(program: LoopProgram, steps: list[Step], sizes: Sizes) -> int:
+    """The most bytes in use at once: a run of kernels has all its buffers from its start to its end. What only one kernel
+    sees is in registers."""
+    spans: dict[Buffer, tuple[int, int]] = {}
+    inside: dict[Buffer, Step | None] = {}  # the kernel that alone touches it
+    count = 0
+    for number, run in enumerate(runs(steps)):
+        count = number + 1
+        for step in (steps[k] for k in run):
+            reads, writes = _touched(step)
+            for b in reads | writes:
+                spans[b] = (spans.get(b, (number, number))[0], number)
+                inside[b] = step if inside.get(b, step) is step and not isinstance(step, ExternCall) else None
+    stay = {v.buffer for v in program.outputs if isinstance(v, View)}
+    held = {program.inputs[k] for k in program.held}
+    change = [0] * (count + 1)
+    for b, (start, end) in spans.items():
+        if b in held or (inside[b] is not None and b not in stay and b.role == "temporary"):
+            continue
+        size = sizes.bytes(b)
+        change[0 if b.role == "input" else start] += size
+        change[count if b in stay else end + 1] -= size
+    return max(itertools.accumulate(change), default=0)
 
 
 _aten = torch.ops.aten

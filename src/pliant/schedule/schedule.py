@@ -15,7 +15,7 @@ from pliant.schedule.dependencies import writes_input
 from pliant.schedule.fuse import fuse
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, runs
 from pliant.schedule.memory import plan
-from pliant.schedule.order import early_folds, products_in_turn
+from pliant.schedule.order import early_kernels, products_in_turn
 from pliant.schedule.split import split_reductions
 
 
@@ -25,7 +25,7 @@ def schedule(program: LoopProgram, options: config.Schedule) -> Schedule:
     if divided is not program and config.get().general.verify_passes:
         verify(divided, "split")
     program = divided
-    steps = products_in_turn(program, early_folds(program, fuse(program, options)))
+    steps = products_in_turn(program, early_kernels(program, fuse(program, options)))
     _set_apart(steps)
     return plan(program, steps, options)
 
