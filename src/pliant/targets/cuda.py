@@ -35,4 +35,6 @@ def target(capability: int, units: int = 0) -> Target:
         tf32_images_last=True,
         dense_masks=True,
         narrow_index=True,
+        function_share=1 / 8,
+        library_share=1 / 4,
     )

@@ -34,6 +34,8 @@ class Target:
     biases_in_loops: the library copies a bias to the result before it adds the product: loops that read the sum add it.
     dense_masks: fused attention takes only masks whose last dimension is dense.
     narrow_index: indices are computed in 32 bits where ranges allow it.
+    function_share, library_share: time of a function like exp that is written out for vectors, and of one that a library
+        computes element by element, in times in which memory moves the result.
     """
 
     kind: str
@@ -62,3 +64,5 @@ class Target:
     biases_in_loops: bool = False
     dense_masks: bool = False
     narrow_index: bool = False
+    function_share: float = 0.5
+    library_share: float = 2.0

@@ -18,6 +18,8 @@ from torch import fx
 from pliant.autograd.partition.flow import UNLIMITED
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.purity import binds_symbols, draws_numbers, has_effect, is_random, is_view
+from pliant.targets import cpu
+from pliant.targets.registry import has_target, target_of
 from pliant.torch_adapter import OpOverload
 
 _aten = torch.ops.aten
@@ -33,15 +35,25 @@ _CHEAP = frozenset({
     "aten::new_zeros", "aten::new_ones", "aten::new_full", "aten::new_empty", "aten::_to_copy", "aten::clone",
     "aten::copy", "aten::expand", "aten::cat", "aten::constant_pad_nd", "aten::slice_scatter",
     "aten::select_scatter", "aten::where", "aten::fill", "aten::zero", "aten::tril", "aten::triu", "aten::flip",
-    "aten::repeat",
+    "aten::repeat", "aten::hardswish_backward", "aten::hardtanh_backward", "aten::hardsigmoid_backward",
+    "aten::elu_backward", "aten::leaky_relu_backward", "aten::softplus_backward", "aten::log_sigmoid_backward",
+    "aten::mish_backward",
 })  # fmt: skip
-# Pointwise, but some 20 to 60 instructions an element.
-_SLOW_POINTWISE = frozenset({
+# Pointwise, but some 20 instructions an element, and some 60 or a call of a library.
+_FUNCTIONS = frozenset({
     "aten::exp", "aten::exp2", "aten::expm1", "aten::log", "aten::log2", "aten::log10", "aten::log1p", "aten::erf",
-    "aten::erfc", "aten::erfinv", "aten::tanh", "aten::sigmoid", "aten::gelu", "aten::silu", "aten::mish",
-    "aten::softplus", "aten::sin", "aten::cos", "aten::tan", "aten::pow", "aten::elu", "aten::lgamma",
-    "aten::digamma", "aten::atan2", "aten::sinh", "aten::cosh", "aten::asin", "aten::acos", "aten::atan",
-    "aten::log_sigmoid_forward",
+    "aten::tanh", "aten::sigmoid", "aten::gelu", "aten::silu", "aten::mish", "aten::softplus", "aten::sin",
+    "aten::cos", "aten::elu", "aten::log_sigmoid_forward",
+})  # fmt: skip
+_LIBRARY = frozenset({
+    "aten::erfc", "aten::erfinv", "aten::tan", "aten::pow", "aten::lgamma", "aten::digamma", "aten::atan2",
+    "aten::sinh", "aten::cosh", "aten::asin", "aten::acos", "aten::atan",
+})  # fmt: skip
+# Reductions and look-ups that read each element at most once, while it is computed.
+_READ_ONCE = frozenset({
+    "aten::sum", "aten::mean", "aten::prod", "aten::amax", "aten::amin", "aten::any", "aten::all", "aten::argmax",
+    "aten::argmin", "aten::nll_loss_forward", "aten::nll_loss_backward", "aten::gather",
+    "aten::_log_softmax_backward_data",
 })  # fmt: skip
 
 
@@ -58,7 +70,7 @@ def is_recomputable(target: Any) -> bool:
 @functools.cache
 def is_fusible(target: Any) -> bool:
     """Whether the operator can read its arguments while they are computed, so that they need no memory."""
-    return is_recomputable(target)
+    return is_recomputable(target) or (isinstance(target, OpOverload) and target._schema.name in _READ_ONCE)
 
 
 def can_recompute(node: fx.Node) -> bool:
@@ -91,7 +103,7 @@ def is_materialized(node: fx.Node, kept: frozenset[fx.Node]) -> bool:
     """Whether the forward writes the value to memory anyway."""
     if node.op == "placeholder" or node in kept or not can_recompute(node):
         return True
-    return any(reader.meta.get("stage") == "forward" and not can_recompute(reader) for reader in _readers(node))
+    return any(reader.meta.get("stage") == "forward" and not is_fusible(reader.target) for reader in _readers(node))
 
 
 def _readers(node: fx.Node) -> list[fx.Node]:
@@ -124,16 +136,30 @@ def recompute_cost(node: fx.Node, in_backward: frozenset[fx.Node]) -> int:
     if is_view(node.target):
         return 0
     bytes_made = size_in_bytes(node.meta.get("val"))
-    slow = isinstance(node.target, OpOverload) and node.target._schema.name in _SLOW_POINTWISE
-    cost = math.ceil(bytes_made * (_slow_share(node) if slow else 1 / 16))
+    cost = math.ceil(bytes_made * _share(node))
     read_by_extern = any(user in in_backward and not is_fusible(user.target) for user in _readers(node))
     return cost + (bytes_made if read_by_extern else 0)
 
 
-def _slow_share(node: fx.Node) -> float:
-    """A processor's vector unit takes about as long as memory for such an operator; a GPU has arithmetic to spare."""
-    value: Any = node.meta["val"]
-    return 1.0 if value.device_.type == "cpu" else 1 / 8
+_SIMPLE = 1 / 16  # of an addition or the like, as `Target.function_share`
+
+
+def _share(node: fx.Node) -> float:
+    """Time of a pointwise operator in times in which memory moves its result."""
+    name = node.target._schema.name if isinstance(node.target, OpOverload) else ""
+    if name == "aten::pow" and _is_product(node):
+        return 2 * _SIMPLE
+    if name not in _FUNCTIONS and name not in _LIBRARY:
+        return _SIMPLE
+    device = node.meta["val"].device_
+    target = target_of(device) if has_target(device) else cpu.target()
+    return target.function_share if name in _FUNCTIONS else target.library_share
+
+
+def _is_product(node: fx.Node) -> bool:
+    """Whether a power is a few multiplications, or a root."""
+    exponent = node.args[1]
+    return isinstance(exponent, (int, float)) and abs(exponent) in (0.5, 1, 2, 3)
 
 
 # ---- what the policy asks

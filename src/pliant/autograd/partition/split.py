@@ -27,6 +27,7 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.channels_last import channels_last
 from pliant.graph.passes.cse import cse
 from pliant.graph.passes.dce import dce
+from pliant.graph.passes.formulas import write_formulas
 from pliant.graph.passes.products import add_up_products
 from pliant.graph.passes.purity import binds_symbols, has_effect, memory_root
 from pliant.graph.passes.separate import separate
@@ -78,6 +79,9 @@ def clean(graph: fx.Graph) -> None:
 def partition(joint: JointGraph) -> Partition:
     """Forward and backward graphs; `backward` is None where nothing needs a gradient."""
     clean(joint.graph)
+    if any(one is not None for one in joint.gradients):
+        write_formulas(joint.graph)
+        cse(joint.graph)
     separate(joint.graph, range(len(joint.plan.results)))
     return _Split(joint).run()
 
