@@ -121,20 +121,29 @@ P_INLINE @F p_log1p@(@F x) {
   return P_CHOOSE@((u > 0.0f) & (x < P_INF), r, l);
 }
 """,
-    # tanh(x) = x * P(x^2) / Q(x^2), cut where it rounds to 1; no step depends on the other polynomial.
+    # Below 0.7 tanh(x) = x + x^3 * P(x^2), above it 1 - 2 / (exp(2 x) + 1), where exp(2 x) + 1 = (2^n + 1) + 2^n * p is
+    # rounded once: neither subtracts two numbers of one size. The sign comes last.
     "p_tanh@": """\
 P_INLINE @F p_tanh@(@F v) {
-  const @F x = P_LESS@(9.02f, P_MORE@(-9.02f, v)), z = x * x, y = z * z;
-  @F p = P_FMA@(1.3386032726714348e-08f, z, 2.0636740373447537e-05f);
-  @F q = P_FMA@(7.790869176460546e-07f, z, 0.00032885916880331933f);
-  p = P_FMA@(p, z, 0.0034974943846464157f);
-  q = P_FMA@(q, z, 0.02588447742164135f);
-  p = P_FMA@(p, y, P_FMA@(0.1338271051645279f, z, 1.0f));
-  q = P_FMA@(q, y, P_FMA@(0.46716031432151794f, z, 1.0f));
-  return P_LESS@(1.0f, P_MORE@(-1.0f, p * x / q));
+  const @F x = P_LESS@(9.02f, P_FLOAT@(P_BITS@(v) & 0x7fffffff)), z = x * x, t = x + x;
+  const @F n = P_FMA@(t, 1.44269504f, 12582912.0f) - 12582912.0f;
+  const @F r = P_FMA@(n, -0.693147182f, t);
+  @F q = P_FMA@(-0.005138651933521032f, z, 0.020091958343982697f);
+  @F p = P_FMA@(0.0013950600987300277f, r, 0.008368954062461853f);
+  q = P_FMA@(q, z, -0.05355885624885559f);
+  p = P_FMA@(p, r, 0.04166620597243309f);
+  q = P_FMA@(q, z, 0.1332911103963852f);
+  p = P_FMA@(p, r, 0.166665181517601f);
+  q = P_FMA@(q, z, -0.3333319127559662f);
+  p = P_FMA@(p, r, 0.5f);
+  p = P_FMA@(p * r, r, r);
+  const @F s = P_FLOAT@((P_INT@(n) + 127) << 23);
+  const @F low = P_FMA@(q * z, x, x), high = 1.0f - 2.0f / P_FMA@(s, p, s + 1.0f);
+  return P_FLOAT@(P_BITS@(P_CHOOSE@(x < 0.7f, low, high)) | (P_BITS@(v) & (-0x7fffffff - 1)));
 }
 """,
-    # The same form. Q(0) is not 1 but a number whose product with 2 / sqrt(pi), which is P(0), hardly rounds.
+    # erf(x) = x * P(x^2) / Q(x^2), cut where it rounds to 1; no step depends on the other polynomial. Q(0) is not 1 but a
+    # number whose product with 2 / sqrt(pi), which is P(0), hardly rounds.
     "p_erf@": """\
 P_INLINE @F p_erf@(@F v) {
   const @F x = P_LESS@(3.93f, P_MORE@(-3.93f, v)), z = x * x, y = z * z;
