@@ -346,6 +346,19 @@ def export(
     return exporting(original_of(model), args, kwargs, dynamic_shapes, beyond)
 
 
+def aot_compile(program: Exported, path: Any, *, options: Mapping[str, object] | None = None) -> None:
+    """Write an exported program with its compiled kernels: `pliant.load(path, kernels=True)` runs them without tracing
+    or a C compiler, on a processor like this one."""
+    if not isinstance(program, Exported):
+        raise ConfigError(
+            f"cannot package {program!r}", kind="wrong-type", why="it is no exported program",
+            do="pass what pliant.export returns",
+        )  # fmt: skip
+    from pliant.exporting.package import aot_compile as packaging
+
+    packaging(program, path, options or {})
+
+
 def list_backends() -> list[str]:
     """Names that `compile(backend=...)` takes: Pliant's own, and those that installed packages register."""
     return sorted({*BACKENDS, *registered_names()})
@@ -383,6 +396,7 @@ def compile_fx(
 __all__ = [
     "UserError",
     "allow_in_graph",
+    "aot_compile",
     "assume_constant_result",
     "compile",
     "compile_",

@@ -15,5 +15,6 @@ values.py       values of a graph as JSON
 form.py         the form of files: names, versions, upgrades
 writing.py      a program to a file
 reading.py      a program from a file
+package.py      files with compiled kernels
 text.py         the program as Python text
 """

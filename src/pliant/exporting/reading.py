@@ -15,7 +15,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from torch import fx
 
 from pliant.entries import constants
 from pliant.errors import FileError, PliantError, Unsupported
-from pliant.exporting.form import LARGEST_PROGRAM, PROGRAM, TENSORS, upgraded
+from pliant.exporting.form import LARGEST_PROGRAM, PACKAGE, PROGRAM, TENSORS, upgraded
 from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Exported, Input
 from pliant.exporting.values import READ_ERRORS, Json, Reader, read_tree, text, whole
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
@@ -40,14 +40,20 @@ _ERRORS = (*READ_ERRORS, Unsupported, Contradiction, OSError, zipfile.BadZipFile
            NotImplementedError)  # fmt: skip
 
 
-def load(path: Any, *, libraries: Collection[str] = (), check: bool = True) -> Exported:
-    """The program of a file. `libraries`: names of operator libraries, beside ATen, that it may call. `check`: read every
-    element once, to see that none is damaged."""
+def load(path: Any, *, kernels: bool = False, libraries: Collection[str] = (), check: bool = True) -> Exported:
+    """The program that `Exported.save` or `aot_compile` wrote. Loading runs nothing of the file, which may come from
+    anywhere, unless `kernels` says that it is trusted: then calls run the machine code that `aot_compile` put there.
+    `libraries`: of operators that it may call, beside ATen's. `check`: see that no element is damaged, which reads them
+    all."""
     try:
         with zipfile.ZipFile(path) as archive:
-            program = json.loads(_content(archive, PROGRAM, LARGEST_PROGRAM))
-            room = archive.getinfo(TENSORS)
-        return _Program(upgraded(program), libraries).made(_Mapped(Path(path), room, check))
+            said = json.loads(_content(archive, PROGRAM, LARGEST_PROGRAM))
+            program = _Program(upgraded(said), libraries).made(_Mapped(Path(path), archive.getinfo(TENSORS), check))
+            if kernels or PACKAGE in archive.namelist():
+                from pliant.exporting.package import attach
+
+                attach(program, path, archive, kernels)
+        return program
     except PliantError:
         raise
     except FileNotFoundError:
@@ -267,9 +273,3 @@ class _Program:
 def _listed(value: Any) -> Any:
     """Lists, which the graph's own class of lists stands for."""
     return [_listed(one) for one in value] if isinstance(value, (list, tuple)) else value
-
-
-def members(path: Any) -> Mapping[str, int]:
-    """Names and sizes of what the file has."""
-    with zipfile.ZipFile(path) as archive:
-        return {one.filename: one.file_size for one in archive.infolist()}
