@@ -26,7 +26,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("cache",),
     ("runtime",),
     ("entries",),
-    ("export", "distributed", "report", "debug"),
+    ("exporting", "distributed", "report", "debug"),
     ("compiler",),
     ("backends",),
     ("api", "__main__"),

@@ -11,20 +11,28 @@ from pliant.gc_pause import GcPause
 __version__ = "0.1.0"
 
 _FROM_API = (
-    "allow_in_graph", "assume_constant_result", "compile", "compile_", "cost", "disable", "disallow_in_graph", "explain", "graph_break", "is_compiling",
+    "allow_in_graph", "aot_compile", "assume_constant_result", "compile", "compile_", "cost",
+    "disable", "disallow_in_graph", "explain", "export", "graph_break", "is_compiling",
     "list_backends", "lookup_backend", "mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic", "reset", "set_stance",
     "stats", "substitute_in_graph",
 )  # fmt: skip
+# What needs no compiler comes from where it is.
+_ELSEWHERE = {
+    "AUTO": "exporting.dims", "Dim": "exporting.dims", "STATIC": "exporting.dims", "load": "exporting.reading",
+}  # fmt: skip
 _FROM_ERRORS = ("PliantError", "PliantWarning")
 _MODULES = ("cache", "config", "debug", "errors")
 
-__all__ = [*_FROM_API, *_FROM_ERRORS, *_MODULES]
+__all__ = [*_FROM_API, *_ELSEWHERE, *_FROM_ERRORS, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
     if name in _FROM_API:
         with GcPause():
             from pliant import api as module
+    elif name in _ELSEWHERE:
+        with GcPause():
+            module = importlib.import_module(f"pliant.{_ELSEWHERE[name]}")
     elif name in _MODULES:
         return importlib.import_module(f"pliant.{name}")
     elif name in _FROM_ERRORS:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 from torch import fx
@@ -36,6 +36,7 @@ from pliant.debug import events
 from pliant.debug.explain import Explanation
 from pliant.debug.explain import explain as explaining
 from pliant.errors import ConfigError, UserError
+from pliant.exporting.program import Exported
 
 if TYPE_CHECKING:
     from pliant.debug.cost import Cost
@@ -97,6 +98,8 @@ def compile(
     compilation = _compilation(recipe, **arguments)
     if isinstance(fn, CompiledObject) or dispatcher_of(fn) is not None:
         fn = original_of(fn)
+    if isinstance(fn, Exported):
+        return fn.compile(**compilation.overrides)
     if isinstance(fn, torch.nn.Module):
         return compiled_object(fn, compilation)
     if not callable(fn):
@@ -310,6 +313,52 @@ def cost(fn: Any, *args: Any, **kwargs: Any) -> Cost:
     return costs(original_of(fn), *args, **kwargs)
 
 
+# ---- ahead of time
+
+
+def export(
+    model: Fn,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    beyond: Literal["check", "specialize", "refuse"] = "check",
+) -> Exported:
+    """`model(*args, **kwargs)` as one graph, for the sizes that `dynamic_shapes` says: by parameter names or positions,
+    trees of `Dim`s. `beyond`: what becomes of facts about sizes that no Dim can say: the graph checks them, sizes are
+    fixed so that they hold, or an error."""
+    from pliant.exporting.capture import export as exporting
+
+    if not callable(model):
+        raise ConfigError(
+            f"cannot export {model!r}", kind="not-callable", why=f"a {type(model).__name__} cannot be called",
+            do="pass a module or a function",
+        )  # fmt: skip
+    if not isinstance(args, (tuple, list)):
+        raise ConfigError(
+            f"args cannot be {args!r}", kind="wrong-type", why="it is the tuple of the call's arguments", do="pass a tuple"
+        )
+    if beyond not in ("check", "specialize", "refuse"):
+        raise ConfigError(
+            f"beyond cannot be {beyond!r}", kind="wrong-type", why="it is a word",
+            do='pass "check", "specialize" or "refuse"',
+        )  # fmt: skip
+    return exporting(original_of(model), args, kwargs, dynamic_shapes, beyond)
+
+
+def aot_compile(program: Exported, path: Any, *, options: Mapping[str, object] | None = None) -> None:
+    """Write an exported program with its compiled kernels: `pliant.load(path, kernels=True)` runs them without tracing
+    or a C compiler, on a processor like this one."""
+    if not isinstance(program, Exported):
+        raise ConfigError(
+            f"cannot package {program!r}", kind="wrong-type", why="it is no exported program",
+            do="pass what pliant.export returns",
+        )  # fmt: skip
+    from pliant.exporting.package import aot_compile as packaging
+
+    packaging(program, path, options or {})
+
+
 def list_backends() -> list[str]:
     """Names that `compile(backend=...)` takes: Pliant's own, and those that installed packages register."""
     return sorted({*BACKENDS, *registered_names()})
@@ -347,6 +396,7 @@ def compile_fx(
 __all__ = [
     "UserError",
     "allow_in_graph",
+    "aot_compile",
     "assume_constant_result",
     "compile",
     "compile_",
@@ -354,6 +404,7 @@ __all__ = [
     "disable",
     "disallow_in_graph",
     "explain",
+    "export",
     "graph_break",
     "is_compiling",
     "list_backends",

@@ -29,14 +29,15 @@ from pliant.capture.compiled_function import compiled_callable
 from pliant.capture.dispatch import DISPATCHER, Compilation
 from pliant.capture.resume_function import resume_function
 from pliant.capture.roots import argument_sources
-from pliant.debug import dump, events
-from pliant.errors import CompileError, FallbackWarning, NoKernels
+from pliant.debug import dump
+from pliant.errors import CompileError, NoKernels
 from pliant.graph.contracts import WROTE, AtenGraph, CapturedGraph, Runnable
 from pliant.graph.control_flow import compile_bodies
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import assume
 from pliant.guards import native_watch
 from pliant.interruptions import pass_on
+from pliant.runtime.kernels_or_operators import kernels_or_operators, tell_operators
 from pliant.targets.registry import provide, target_of
 from pliant.targets.target import Target
 
@@ -62,33 +63,11 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
         case "lower":
             return build(captured, interpret_loops)
     if (missing := _missing_target(captured)) is not None:
-        _tell_operators(captured.name, missing)
+        tell_operators(captured.name, missing)
         return eager(captured)
     compile_bodies(captured.module, _compiled_body)
-    run = build_repeated(captured, _kernels_or_operators, _kernels_for_rows)
+    run = build_repeated(captured, kernels_or_operators, _kernels_for_rows)
     return telling_by_lines(run) if captured.written_inputs() else run
-
-
-def _kernels_or_operators(graph: AtenGraph) -> Runnable:
-    """What runs an ATen graph: compiled, or operator by operator where this machine cannot build kernels."""
-    from pliant.graph.interpret import eager
-    from pliant.runtime.compile_graph import compile_graph
-
-    try:
-        return compile_graph(graph)
-    except NoKernels as error:
-        pass_on(error)
-        _tell_operators(graph.name, error)
-        return eager(graph)
-
-
-def _tell_operators(name: str, error: NoKernels) -> None:
-    """Say why a graph runs operator by operator; raises under `strict`."""
-    if config.get().general.strict:
-        raise error
-    events.record("fallback", name=name, why=f"operator by operator, since {error.what}", reason=error.kind)
-    message = f"graphs run operator by operator\n  why  {error.what}\n  do   {error.do}    ({error.doc})"
-    events.warn_once(f"no-kernels:{error.kind}", message, FallbackWarning, stacklevel=10)
 
 
 def _missing_target(captured: CapturedGraph) -> NoKernels | None:

@@ -100,6 +100,23 @@ class DataDependentError(UserError):
     anchor = "data-dependent-values"
 
 
+class ExportError(UserError):
+    """A program that cannot be exported as one graph of tensors, or saved."""
+
+    default_do = "change what the model does there, or export a part of it"
+    page = "docs/export.md"
+    anchor = "what-cannot-be-exported"
+
+
+class FileError(UserError):
+    """A file of an exported program that is damaged, or of another kind or version."""
+
+    default_why = "it is not what `Exported.save` or `aot_compile` wrote"
+    default_do = "export and save the model again"
+    page = "docs/export.md"
+    anchor = "files"
+
+
 class AssumptionError(PliantError):
     """A number that the running graph computed is not what its code was compiled for; the call then runs eagerly."""
 

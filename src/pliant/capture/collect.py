@@ -156,5 +156,5 @@ def _effect_values(effect: Effect) -> list[Any]:
             return list(contents.items()) if isinstance(contents, dict) else list(contents)
         case Extend(_, values):
             return list(values)
-        case CallEffect(_, args, kwargs):
+        case CallEffect(args=args, kwargs=kwargs):
             return [*args, *kwargs.values()]

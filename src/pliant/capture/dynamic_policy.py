@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import threading
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,9 +24,11 @@ from pliant import config
 from pliant.errors import ConstraintError
 from pliant.guards.parts import root_of
 from pliant.guards.sources import ArgSource, ItemSource, KwargSource, Source
+from pliant.symbolic.expr import Expr
+from pliant.symbolic.shape_env import ShapeEnv
 
-# "static" | "dynamic" | "marked" (must stay dynamic) | "unbacked", or the same with bounds
-DimPolicy = str | tuple[str, int | None, int | None]
+# "static" | "dynamic" | "marked" (must stay dynamic) | "unbacked", or the same with bounds; or what says the size itself
+DimPolicy = str | tuple[str, int | None, int | None] | Callable[[ShapeEnv], Expr]
 
 
 @dataclass(frozen=True, slots=True)

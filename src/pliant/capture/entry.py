@@ -446,7 +446,7 @@ class _Body:
             case Extend(obj, values):
                 method = "update" if isinstance(obj, set) else "extend"
                 return [f"{self.values.value(obj)}.{method}([{self.values.items(values)}])"]
-            case CallEffect(function, args, kwargs):
+            case CallEffect(function=function, args=args, kwargs=kwargs):
                 parts = [self.values.value(a) for a in args]
                 parts += [f"**{{{self.values.pairs(kwargs.items())}}}"] if kwargs else []
                 return [f"{self.values.value(function)}({', '.join(parts)})"]

@@ -241,6 +241,8 @@ class Inputs:
 
     def _size(self, sizes: tuple[int, ...], how: Any, source: Source, dim: int) -> int | torch.SymInt:
         lo, hi, size = None, None, sizes[dim]
+        if callable(how):
+            return self.wrap(how(self.shape_env))  # type: ignore[no-any-return]
         if isinstance(how, tuple):
             how, lo, hi = how
         if how == "static":

@@ -63,11 +63,13 @@ class Extend:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallEffect:
-    """function(*args, **kwargs) is called for its effect (print, logging, warnings...), its result dropped."""
+    """function(*args, **kwargs) is called for its effect (print, logging, warnings...), its result dropped. `tells`: it
+    only tells people something."""
 
     function: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    tells: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -20,13 +20,10 @@ from pliant import config
 from pliant.autograd.joint import JointGraph, trace_joint
 from pliant.autograd.partition.split import partition
 from pliant.autograd.runtime import build
-from pliant.capture.attempt import trace
 from pliant.capture.dynamic_policy import DynamicPolicy
-from pliant.capture.graph_breaks import KINDS, CannotCapture
-from pliant.capture.roots import CallableRoot
-from pliant.capture.trace import Break, BreakReason
+from pliant.capture.whole import whole
 from pliant.debug.flops import flops
-from pliant.errors import ConfigError, GraphBreakError
+from pliant.errors import ConfigError
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenGraph, CapturedGraph, Runnable
 from pliant.graph.fake_tensor import is_fake
@@ -110,18 +107,7 @@ def cost(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Cost:
 
 def _captured(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> CapturedGraph | None:
     """The program as one graph; None if it computes nothing with tensors."""
-    try:
-        traced = trace(CallableRoot(fn), args, kwargs, DynamicPolicy(True))
-    except CannotCapture as stop:
-        raise _error(stop.reason) from None
-    if isinstance(traced.end, Break):
-        raise _error(traced.end.reason)
-    return traced.graph
-
-
-def _error(reason: BreakReason) -> GraphBreakError:
-    kind = KINDS[reason.kind]
-    return GraphBreakError(reason.detail, kind=kind.id, where=reason.location, why=kind.why, do=kind.do)
+    return whole(fn, args, kwargs, DynamicPolicy(True)).graph
 
 
 def _graphs(captured: CapturedGraph) -> list[AtenGraph]:

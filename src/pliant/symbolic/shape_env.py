@@ -93,9 +93,11 @@ class ShapeEnv:
         # What an unbacked symbol is in terms of the inputs: asked where a decision needs it.
         self.reveal: Callable[[Symbol], Expr | None] = lambda symbol: None
         self.loans: dict[Number, Expr] = {}  # what stands for a symbolic number in C++ code
+        # A question with a fallback, whose answer `fallback` is right for every value by its contract, makes no guard then.
+        self.takes_fallbacks = False
         self.lends = False  # whether a trace is on that calls `settle` at each operator
         self.lent: Expr | None = None  # see `lend`
-        self._declared: dict[Symbol, Interval] = {}
+        self.declared: dict[Symbol, Interval] = {}
         self._marks: dict[Symbol, DynamicMark] = {}
         self._duck: dict[tuple[Number, Number | None], Symbol] = {}
         self._counters: dict[str, int] = {}
@@ -194,11 +196,23 @@ class ShapeEnv:
         if symbol.kind is int:
             lo, hi = [v if math.isinf(v) else int(v) for v in (lo, hi)]
         interval = Interval(lo, hi)
-        self._declared[symbol] = interval
+        self.declared[symbol] = interval
         self.facts.set_range(symbol, interval)
 
     def _least_size(self, hint: int) -> int:
         return 2 if self.specialize_zero_one and hint >= 2 else 0
+
+    def restore(self, symbol: Symbol, hint: Number | None, lo: float, hi: float) -> None:
+        """A symbol of an earlier compilation; without a hint an unbacked one, which the operators that are seen next make
+        again (`replayed`)."""
+        if hint is None:
+            self.origins[symbol] = None
+            self._order[symbol] = len(self._order)
+        else:
+            self.hints[symbol] = hint
+            self.sources[symbol] = []
+        if symbol.kind is not bool:
+            self._declare(symbol, lo, hi)
 
     def take_fresh(self) -> list[Symbol]:
         """The unbacked symbols that were made since the last call."""
@@ -250,6 +264,11 @@ class ShapeEnv:
         """`torch.sym_ite`, whose own method accepts no nodes but torch's."""
         choice = relations.select(self.expr_of(condition), self.expr_of(then), self.expr_of(other))
         return self.wrap(self.simplify(choice))
+
+    def declare(self, fact: Expr) -> None:
+        """A fact that holds for every call, whatever the program does."""
+        self.facts.learn(fact)
+        self.guards.append(ShapeGuard(fact, None))
 
     # -- questions ----------------------------------------------------------------------------------------------------
     def simplify(self, e: Expr) -> Expr:
@@ -312,6 +331,8 @@ class ShapeEnv:
                 raise self._data_dependent(e)
             return self.evaluate(e, size_oblivious=size_oblivious)
         value, before = cast(Number, self.hint(e)), len(self.specializations)
+        if self.takes_fallbacks and fallback is not None and value == fallback:
+            return fallback
         self._guard(_holds(e, value))
         known = len(self.specializations) > before or any(one.symbol is e for one in self.specializations)
         if e.kind is not bool and not known:  # a float, or an expression that leaves its symbols open
@@ -416,7 +437,7 @@ class ShapeEnv:
     def final_guards(self) -> list[ShapeGuard]:
         """A minimal list of facts about backed symbols under which every answer given so far holds."""
         declared: list[ShapeGuard] = []
-        for symbol, r in self._declared.items():
+        for symbol, r in self.declared.items():
             if symbol not in self.hints:
                 continue
             if r.lo != -math.inf:

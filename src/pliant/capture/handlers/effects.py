@@ -33,7 +33,7 @@ def _effect(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> None:
     """Call it at the end of the entry, with the arguments as they are now."""
     args = tuple(_snapshot(t, a) for a in args)
     kwargs = {k: _snapshot(t, v) for k, v in kwargs.items()}
-    t.world.effects_in_order.append(CallEffect(function, args, kwargs))
+    t.world.effects_in_order.append(CallEffect(function, args, kwargs, tells=True))
 
 
 def _snapshot(t: Tracer, value: Any, within: frozenset[int] = frozenset()) -> Any:

@@ -79,7 +79,7 @@ def _place(t: Tracer, message: Any, category: Any, level: int, filters: Any) -> 
     if level > len(frames):
         if filters is not None:
             t.world.set_origin(filters, held(filters, "filters"))
-        return CallEffect(show_in_caller, (message, category, level - len(frames), filters), {})
+        return CallEffect(show_in_caller, (message, category, level - len(frames), filters), {}, tells=True)
     frame = frames[max(level, 1) - 1]
     registry = frame.globals.setdefault("__warningregistry__", {})
     for value, name in ((registry, "registry"), (filters, "filters")):
@@ -87,7 +87,7 @@ def _place(t: Tracer, message: Any, category: Any, level: int, filters: Any) -> 
             t.world.set_origin(value, held(value, name))
     place = frame.location()
     module = frame.globals.get("__name__", "<unknown>")
-    return CallEffect(show, (message, category, place.file, place.line, module, registry, filters), {})
+    return CallEffect(show, (message, category, place.file, place.line, module, registry, filters), {}, tells=True)
 
 
 # ---- blocks

@@ -1,0 +1,20 @@
+"""Programs ahead of time: one graph of a model that says all, and files that other processes run.
+
+dims.py         what a user says about sizes: `Dim`, derived sizes, `AUTO`, `STATIC`
+example.py      the call that a program is exported with
+symbols.py      one symbol for each Dim, and what Dims say of one another
+constraints.py  what a program needs beyond what was said, and what to say instead
+spelled.py      `dynamic_shapes` as text
+capture.py      `export`: from a model to a program
+assemble.py     from the stages' results to a program
+program.py      `Exported`: the graph, its signature, its state
+checking.py     the check of a call's arguments
+running.py      a call: by operators, or compiled
+written_back.py the graph that writes mutated inputs
+values.py       values of a graph as JSON
+form.py         the form of files: names, versions, upgrades
+writing.py      a program to a file
+reading.py      a program from a file
+package.py      files with compiled kernels
+text.py         the program as Python text
+"""

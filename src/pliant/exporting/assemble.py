@@ -1,0 +1,347 @@
+"""From a capture to an exported program.
+
+In:     the trace of a model's call, the joint stage's graph of it, the example.
+Out:    an `Exported`.
+Holds:  what a call of the model changes is named: buffers and arguments get new values; anything else that it would
+        change is an `ExportError`. Every tensor that the graph takes is a parameter, a buffer, a constant or an argument.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from pliant.autograd.aliases import ViewStep
+from pliant.autograd.aliasing import FromInput, FromResult, Literal, Output, SameAs, ViewOf
+from pliant.autograd.joint import JointGraph
+from pliant.capture.trace import CallEffect, Effect, Return, SetItem, Trace
+from pliant.capture.varying_text import Text
+from pliant.entries.constants import is_constant
+from pliant.errors import ExportError
+from pliant.exporting.example import Example
+from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Exported, Input
+from pliant.exporting.symbols import Sizes
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.passes.cse import cse
+from pliant.graph.passes.dce import dce
+from pliant.graph.passes.separate import separate
+from pliant.source import SourceLocation
+from pliant.symbolic.expr import Symbol
+
+_aten = torch.ops.aten
+_KINDS = (PARAMETER, BUFFER, CONSTANT, USER)
+_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_PREFIX = {PARAMETER: "p_", BUFFER: "b_", CONSTANT: "c_", USER: ""}
+
+
+def exported(
+    example: Example, traced: Trace, joint: JointGraph, sizes: Sizes, names: Mapping[Symbol, str], notes: Sequence[str]
+) -> Exported:
+    """The program of one capture."""
+    return _Assembly(example, traced, joint, sizes).program(names, notes)
+
+
+class _Assembly:
+    def __init__(self, example: Example, traced: Trace, joint: JointGraph, sizes: Sizes) -> None:
+        self.example, self.traced, self.joint, self.sizes = example, traced, joint, sizes
+        self.graph, self.captured = joint.graph, joint.captured
+        self.known = {id(leaf): place for place, leaf in enumerate(example.leaves) if isinstance(leaf, torch.Tensor)}
+        self.owned = dict(_state_of(example.fn))
+        self.tensors: dict[fx.Node, torch.Tensor] = {}  # what placeholders stand for
+        self.inputs: dict[fx.Node, Input] = {}
+        self.assigned: dict[str, int] = {}  # buffers that get an output of the captured graph as their value
+        self.results: list[Any] = list(joint.results)
+        self.said: list[str] = []
+
+    def program(self, names: Mapping[Symbol, str], notes: Sequence[str]) -> Exported:
+        self._take_effects(self.traced.effects)
+        new_values = self._take_writes()
+        before = self._place_inputs()
+        self._add_unused()
+        outputs, tree = self._outputs(before)
+        self._take_assigned(new_values)
+        order = self._in_order()
+        moved = {i: order.index(node) for i, node in enumerate(before) if node in self.inputs}
+        self._finish([new_values[node] for node in order if node in new_values])
+        inputs = tuple(dataclasses.replace(self.inputs[n], name=n.name, mutated=n in new_values) for n in order)
+        state = {self.inputs[n].target: self._held(n, n in new_values) for n in order if self.inputs[n].leaf is None}
+        name = re.sub(r"\W+", "_", getattr(self.example.fn, "__name__", type(self.example.fn).__name__)).strip("_")
+        return Exported(
+            name or "program", self.graph, self.captured.shape_env, inputs, tuple(_moved(one, moved) for one in outputs),
+            state, self._form(tree), names, tuple(dict.fromkeys((*notes, *self.said))),
+        )  # fmt: skip
+
+    # ---- what the call changes
+    def _take_effects(self, effects: Sequence[Effect]) -> None:
+        if self.traced.draws or self.traced.lock is not None:
+            what = "random numbers of Python's or NumPy's generators" if self.traced.draws else "a lock"
+            raise ExportError(f"the model uses {what}", kind="effect", why="a graph of tensors has none")
+        for effect in effects:
+            buffer = self._assigned_buffer(effect)
+            if buffer is None and self._is_no_change(effect):
+                continue
+            if buffer is None and isinstance(effect, CallEffect) and effect.tells and not _shows_values(effect):
+                self.said.append(f"`{getattr(effect.function, '__qualname__', effect.function)}` is not called")
+                continue
+            if buffer is None:
+                raise ExportError(_told(effect, self.traced), kind="effect", why="the exported program computes tensors alone")
+            self.assigned[buffer] = self.traced.outputs[id(effect.value)]  # type: ignore[union-attr]
+
+    def _is_no_change(self, effect: Effect) -> bool:
+        """Whether it stores what is there already: something was set and set back, or written in place and stored."""
+        if not isinstance(effect, SetItem):
+            return False
+        before = effect.obj.get(effect.key, effect)
+        reals = (one.example for one in self.captured.inputs if one.fake is effect.value)
+        return before is effect.value or any(before is real for real in reals)
+
+    def _assigned_buffer(self, effect: Effect) -> str | None:
+        """The buffer that the effect gives another tensor, if that is what it does."""
+        if not isinstance(effect, SetItem) or id(effect.value) not in self.traced.outputs:
+            return None
+        for prefix, module in _modules(self.example.fn):
+            if module._buffers is effect.obj and isinstance(module._buffers.get(effect.key), torch.Tensor):
+                return f"{prefix}.{effect.key}" if prefix else str(effect.key)
+        return None
+
+    def _take_writes(self) -> dict[fx.Node, fx.Node]:
+        """The new value of each placeholder that the graph writes; the writes are gone."""
+        found: dict[fx.Node, fx.Node] = {}
+        for node in list(self.graph.find_nodes(op="call_function", target=_aten.copy_.default)):
+            target: Any = node.args[0]
+            found[target] = node.args[1]
+            node.replace_all_uses_with(target)
+            self.graph.erase_node(node)
+        return found
+
+    def _take_assigned(self, new_values: dict[fx.Node, fx.Node]) -> None:
+        homes = {one.target: node for node, one in self.inputs.items()}
+        tensors = {name: tensor for name, (_, tensor) in self.owned.items()}
+        for name, position in self.assigned.items():
+            value = self._value_of(position)
+            old = homes.get(name) or self._new_buffer(name, tensors[name])
+            found: FakeTensor | None = value.meta["val"] if value is not None else None
+            fits = found is not None and list(found.size_) == list(tensors[name].shape) and found.dtype_ is tensors[name].dtype
+            if value is None or not fits:
+                raise ExportError(
+                    f"the model gives its buffer `{name}` another kind of value", kind="effect",
+                    why="it is a view of another tensor, or has another size or dtype than before",
+                    do=f"write it in place: `{name}.copy_(...)`",
+                )  # fmt: skip
+            new_values[old] = value
+
+    def _value_of(self, position: int) -> fx.Node | None:
+        output = self.joint.plan.outputs[position]
+        value = self.results[output.position] if isinstance(output, FromResult) else None
+        return value if isinstance(value, fx.Node) else None
+
+    def _new_buffer(self, name: str, tensor: torch.Tensor) -> fx.Node:
+        mode = self._mode()
+        return self._placeholder(Input("", BUFFER, name), mode.from_real(tensor.detach()), tensor)
+
+    def _mode(self) -> Any:
+        from pliant.graph.fake_tensor import FakeMode
+
+        nodes = (n.meta.get("val") for n in self.graph.nodes)
+        found = next((value.fake_mode for value in nodes if isinstance(value, FakeTensor)), None)
+        return found or FakeMode(self.captured.shape_env, allow_unbacked=True)
+
+    # ---- inputs
+    def _place_inputs(self) -> list[fx.Node]:
+        """What each placeholder is; in the order that the plan of outputs counts by."""
+        primals = list(self.joint.primals)
+        given = [*((one.kind, one.example, one.source.describe()) for one in self.captured.inputs),
+                 *(("tensor", tensor, "constant") for tensor in self.joint.constants)]  # fmt: skip
+        for node, (kind, example, text) in zip(primals, given, strict=True):
+            if kind != "tensor":
+                if node.users:
+                    raise ExportError(f"the number `{text}` varies", kind="number", why="numbers of a call are constants")
+                self.graph.erase_node(node)
+                continue
+            self.tensors[node], self.inputs[node] = example, self._input(example, text)
+        return primals
+
+    def _input(self, example: torch.Tensor, text: str) -> Input:
+        place = self.known.get(id(example))
+        if place is not None:
+            return Input("", USER, self._path(place), place)
+        for name, (kind, tensor) in self.owned.items():
+            if tensor is example:
+                return Input("", kind, name)
+        target = base = re.sub(r"\W+", "_", text).strip("_") or "constant"
+        taken = {one.target for one in self.inputs.values()} | set(self.owned)
+        number = 0
+        while target in taken:
+            number += 1
+            target = f"{base}_{number}"
+        return Input("", CONSTANT, target)
+
+    def _path(self, place: int) -> str:
+        leaf = self.example.leaves[place]
+        for name, value in self.example.arguments.items():
+            for path, one in pytree.tree_flatten_with_path(value)[0]:
+                if one is leaf:
+                    return name + pytree.keystr(path)
+        return f"argument {place}"
+
+    def _add_unused(self) -> None:
+        """Arguments that the graph does not read are placeholders too: their sizes are checked, and tell symbols."""
+        used = {one.leaf for one in self.inputs.values()}
+        for place, leaf in enumerate(self.example.leaves):
+            if isinstance(leaf, torch.Tensor) and place not in used:
+                env = self.captured.shape_env
+                if self.sizes.env is not env:
+                    self.sizes.start(env)
+                sizes = [env.wrap(env.simplify(self.sizes.exprs[id(leaf), d])) if (id(leaf), d) in self.sizes.exprs else n
+                         for d, n in enumerate(leaf.shape)]  # fmt: skip
+                fake = self._mode().from_real(leaf, sizes=sizes, strides=_row_major(sizes))
+                self._placeholder(Input("", USER, self._path(place), place), fake, leaf)
+
+    def _placeholder(self, one: Input, fake: FakeTensor, tensor: torch.Tensor) -> fx.Node:
+        with self.graph.inserting_before(next(iter(self.graph.nodes))):
+            node = self.graph.placeholder("unused")
+        node.meta.update(val=fake, stage="forward")
+        self.inputs[node], self.tensors[node] = one, tensor
+        return node
+
+    def _in_order(self) -> list[fx.Node]:
+        """The placeholders, moved to the front and named."""
+        order = sorted(self.inputs, key=lambda n: (_KINDS.index(self.inputs[n].kind), self.inputs[n].leaf or 0))
+        first = next((n for n in self.graph.nodes if n.op != "placeholder"), None)
+        assert first is not None  # the output
+        for node in order:
+            first.prepend(node)
+        taken: set[str] = {n.name for n in self.graph.nodes if n.op != "placeholder"}
+        for node in order:
+            one = self.inputs[node]
+            base = name = _PREFIX[one.kind] + re.sub(r"\W+", "_", one.target).strip("_")
+            number = 0
+            while name in taken or not name.isidentifier() or name in _RESERVED:
+                number += 1
+                name = f"{base}_{number}" if base.isidentifier() else f"x_{number}"
+            taken.add(name)
+            node.name = node.target = name
+        return order
+
+    def _held(self, node: fx.Node, mutated: bool) -> torch.Tensor:
+        """The model's own tensor; of what calls change a copy, so that the model does not."""
+        tensor = self.tensors[node].detach()
+        return tensor.clone() if mutated else tensor
+
+    # ---- outputs
+    def _outputs(self, primals: list[fx.Node]) -> tuple[list[Output], pytree.TreeSpec]:
+        assert isinstance(self.traced.end, Return)
+        leaves, tree = pytree.tree_flatten(self.traced.end.value)
+        return [self._output(leaf, primals) for leaf in leaves], tree
+
+    def _output(self, leaf: Any, primals: list[fx.Node]) -> Output:
+        position = self.traced.outputs.get(id(leaf))
+        if position is not None:
+            return self._standing_alone(self.joint.plan.outputs[position])
+        if isinstance(leaf, FakeTensor):
+            for i, one in enumerate(self.captured.inputs):
+                if one.fake is leaf:
+                    return FromInput(i)
+        if isinstance(leaf, _NUMBERS):
+            self.results.append(leaf)
+            return FromResult(len(self.results) - 1)
+        if is_constant(leaf):
+            return Literal(leaf)
+        raise ExportError(
+            f"the model returns a {type(leaf).__qualname__}", kind="result",
+            why="results are tensors, numbers and constants in tuples, lists, dictionaries, and classes that are "
+            "registered with torch.utils._pytree",
+            do="return its tensors, or register the class",
+        )  # fmt: skip
+
+    def _standing_alone(self, output: Output) -> Output:
+        """The output, not told by its place among the captured graph's: the result's leaves are in another order."""
+        if isinstance(output, SameAs):
+            return self._standing_alone(self.joint.plan.outputs[output.output])
+        if isinstance(output, ViewOf) and isinstance(output.source, SameAs):
+            source = self._standing_alone(self.joint.plan.outputs[output.source.output])
+            if isinstance(source, ViewOf):
+                return ViewOf(source.source, (*source.steps, *output.steps), output.leaf)
+            assert isinstance(source, (FromInput, FromResult))
+            return ViewOf(source, output.steps, output.leaf)
+        return output
+
+    # ---- the end
+    def _finish(self, new_values: list[fx.Node]) -> None:
+        output = next(iter(self.graph.find_nodes(op="output")))
+        output.args = ((*self.results, *new_values),)
+        cse(self.graph)
+        dce(self.graph)
+        separate(self.graph, range(len(self.results)))
+        for node in self.graph.nodes:
+            origin = node.meta.pop("origin", None)
+            where = origin.meta.get("origin") if isinstance(origin, fx.Node) else None
+            node.meta = {k: v for k, v in node.meta.items() if k in ("val", "stage", "binds")}
+            node.meta["stage"] = "forward"
+            if isinstance(where, SourceLocation):
+                node.meta["where"] = where
+
+    def _form(self, tree: pytree.TreeSpec) -> CallForm:
+        constants = {i: leaf for i, leaf in enumerate(self.example.leaves) if not isinstance(leaf, torch.Tensor)}
+        args, _ = self.example.call
+        return CallForm(self.example.tree, tree, tuple(self.example.arguments)[: len(args)], constants)
+
+
+_RESERVED = frozenset(("aten", "torch", "math", "forward"))
+
+
+def _row_major(sizes: Sequence[Any]) -> tuple[Any, ...]:
+    from pliant.graph.tensor_spec import row_major_strides
+
+    return row_major_strides(sizes)
+
+
+def _modules(fn: Any) -> Iterator[tuple[str, torch.nn.Module]]:
+    return iter(fn.named_modules()) if isinstance(fn, torch.nn.Module) else iter(())
+
+
+def _state_of(fn: Callable[..., Any]) -> Iterator[tuple[str, tuple[str, torch.Tensor]]]:
+    """Parameters and buffers by name: kind and tensor."""
+    if isinstance(fn, torch.nn.Module):
+        for name, parameter in fn.named_parameters():
+            yield name, (PARAMETER, parameter)
+        for name, buffer in fn.named_buffers():
+            yield name, (BUFFER, buffer)
+
+
+def _shows_values(effect: CallEffect) -> bool:
+    leaves = pytree.tree_leaves((effect.args, effect.kwargs))
+    return any(isinstance(leaf, (FakeTensor, *_NUMBERS, Text)) for leaf in leaves)
+
+
+def _told(effect: Effect, traced: Trace) -> str:
+    """What the model would do beside computing tensors."""
+    if isinstance(effect, CallEffect):
+        return f"the model calls `{getattr(effect.function, '__qualname__', effect.function)}` for its effect"
+    obj = getattr(effect, "obj", None)
+    origin = traced.origins.get(id(obj))
+    what = origin[1].describe() if origin is not None else type(obj).__qualname__
+    name = getattr(effect, "name", None) or getattr(effect, "key", None)
+    return f"the model changes `{what}`" + (f" (`{name}`)" if name is not None else "")
+
+
+def _moved(output: Output, places: Mapping[int, int]) -> Output:
+    """The output by the places of inputs in the finished graph."""
+    match output:
+        case FromInput(position):
+            return FromInput(places[position])
+        case ViewOf(FromInput(position), steps, leaf):
+            return ViewOf(FromInput(places[position]), tuple(_recorded_nowhere(s) for s in steps), leaf)
+        case ViewOf(source, steps, leaf):
+            return ViewOf(source, tuple(_recorded_nowhere(s) for s in steps), leaf)
+    return output
+
+
+def _recorded_nowhere(step: ViewStep) -> ViewStep:
+    return dataclasses.replace(step, grad_enabled=False)

@@ -1,0 +1,198 @@
+"""`export`: from a model and an example call to a program.
+
+In:     a module or function, arguments, what is said of their sizes.
+Out:    an `Exported`, of inference: gradients are off while the model is followed.
+Holds:  a statement that would break a compiled graph is the same error here. Of sizes, everything that the program needs
+        beyond what was said is told at once, with the lines that need it and a `dynamic_shapes` with which this very
+        export was tried and worked.
+Reads on: `symbols.py`, `constraints.py`, `assemble.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+
+from pliant import config
+from pliant.autograd.joint import JointGraph, trace_joint
+from pliant.capture.trace import Trace
+from pliant.capture.whole import whole
+from pliant.debug import events
+from pliant.errors import ConstraintError, ExportError, GraphBreakError, Unsupported
+from pliant.exporting.assemble import exported
+from pliant.exporting.constraints import Judgement, advice, advice_text, fixed_places, judge, names_of
+from pliant.exporting.dims import STATIC, TensorSizes
+from pliant.exporting.example import Example, example_of
+from pliant.exporting.program import Exported
+from pliant.exporting.symbols import Sizes, hints_of, places_of, values_of
+from pliant.gc_pause import GcPause
+from pliant.graph.contracts import CapturedGraph
+from pliant.graph.unbacked import check
+from pliant.symbolic.final_guards import ShapeGuard
+from pliant.symbolic.printer import to_python
+from pliant.symbolic.shape_env import ShapeEnv
+from pliant.torch_adapter import append_node, without_saved_tensor_hooks
+
+Beyond = Literal["check", "specialize", "refuse"]
+Said = Mapping[int, TensorSizes]
+_TRIES = 4
+
+
+def export(
+    model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, beyond: Beyond
+) -> Exported:
+    """The program of `model(*args, **kwargs)`."""
+    example = example_of(model, args, kwargs or {})
+    options = config.get().with_options({"duck_sizing": False, "symbols": True})
+    with GcPause(), without_saved_tensor_hooks(), config.use(options), torch.no_grad():
+        said = example.said(dynamic_shapes)
+        with events.stage("export", name=type(model).__name__):
+            return _exported(example, said, beyond)
+
+
+def _exported(example: Example, said: Said, beyond: Beyond, notes: tuple[str, ...] = ()) -> Exported:
+    attempt = _attempt(example, said)
+    judgement = judge(attempt.sizes)
+    if judgement.violations or (beyond == "refuse" and judgement.beyond):
+        raise _violated(example, said, attempt, judgement, beyond)
+    if beyond == "specialize" and judgement.beyond:
+        fixed, told = _specialized(said, attempt, judgement.beyond)
+        _tell(told)
+        return _exported(example, fixed, beyond, (*notes, *told))
+    attempt.checked(judgement.beyond)
+    return attempt.program(example, (*notes, *judgement.notes))
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Attempt:
+    """One capture, through the joint stage."""
+
+    example: Example
+    sizes: Sizes
+    traced: Trace
+    joint: JointGraph
+
+    def checked(self, guards: Sequence[ShapeGuard]) -> None:
+        """Have the graph check these facts first."""
+        names = names_of(self.sizes)
+        first = next(n for n in self.joint.graph.nodes if n.op != "placeholder")
+        for guard in guards:
+            message = f"the program holds only where {to_python(guard.expr, names)}\n  {guard.origin or ''}".rstrip()
+            env = self.joint.captured.shape_env
+            with self.joint.graph.inserting_before(first):
+                condition = env.as_written(guard.expr)
+                node = append_node(self.joint.graph, "call_function", check, (condition, "RuntimeError", message), {}, "check")
+            node.meta.update(val=None, stage="forward")
+
+    def program(self, example: Example, notes: Sequence[str]) -> Exported:
+        try:
+            return exported(self.example, self.traced, self.joint, self.sizes, names_of(self.sizes), notes)
+        finally:
+            self.traced.forget()
+
+
+def _attempt(example: Example, said: Said) -> _Attempt:
+    """A capture; with the example's own sizes where the program cannot have others than 0 or 1."""
+    places = places_of(example.tensors, said)
+    values = values_of(places)
+    taken = {n for tensor in example.tensors for n in tensor.shape} | set(values.values())
+    hints = hints_of(values, places, taken)
+    if hints == values:
+        return _captured(example, Sizes(places, values))
+    resized = example.resized(places, hints)
+    ids = {id(old): id(new) for old, new in zip(example.leaves, resized.leaves, strict=True)}
+    moved = [dataclasses.replace(place, tensor=ids[place.tensor]) for place in places]
+    try:
+        return _captured(resized, Sizes(moved, hints))
+    except (GraphBreakError, ExportError):
+        return _captured(example, Sizes(places, values))
+
+
+def _captured(example: Example, sizes: Sizes) -> _Attempt:
+    args, kwargs = example.call
+    traced = whole(example.fn, args, kwargs, sizes)
+    captured = traced.graph if traced.graph is not None else _nothing(sizes)
+    captured.attributes["whole"] = True
+    try:
+        joint = trace_joint(captured)
+    except Unsupported as error:
+        raise ExportError(
+            f"the graph cannot be made: {error.what}", kind=error.kind, where=error.where, why=error.why, do=error.do
+        ) from None
+    assert isinstance(joint, JointGraph)
+    if sizes.env is not captured.shape_env:
+        sizes.start(captured.shape_env)
+    return _Attempt(example, sizes, traced, joint)
+
+
+def _nothing(sizes: Sizes) -> CapturedGraph:
+    """The graph of a model that computes nothing with tensors."""
+    from torch import fx
+
+    graph = fx.Graph()
+    graph.output(())
+    return CapturedGraph(fx.GraphModule({}, graph), [], ShapeEnv(duck_shape=False), grad_enabled=False)
+
+
+def _specialized(said: Said, attempt: _Attempt, guards: list[ShapeGuard]) -> tuple[Said, list[str]]:
+    """What is said, with the sizes of these guards fixed; and what to tell of it."""
+    names = names_of(attempt.sizes)
+    told = [f"{to_python(g.expr, names)} is no constraint of a Dim: {g.origin or ''}" for g in guards]
+    fixed_at = {(place.path, place.dim) for place in fixed_places(guards, attempt.sizes)}
+    fixed = {
+        tensor: TensorSizes(one.path, tuple(STATIC if (one.path, d) in fixed_at else s for d, s in enumerate(one.sizes)))
+        for tensor, one in said.items()
+    }
+    return fixed, told
+
+
+def _tell(told: list[str]) -> None:
+    """Say which facts had sizes fixed."""
+    for text in told:
+        events.record("export_specialized", why=text)
+    message = "sizes of an exported program were fixed\n  " + "\n  ".join(told)
+    events.warn_once("export-specialized:" + "".join(told), message)
+
+
+def _violated(example: Example, said: Said, attempt: _Attempt, judgement: Judgement, beyond: Beyond) -> ConstraintError:
+    """Every violation, and what to say instead."""
+    found = [*map(str, judgement.violations)]
+    names = names_of(attempt.sizes)
+    for guard in judgement.beyond if beyond == "refuse" else ():
+        found.append(f"{to_python(guard.expr, names)} is needed, which no Dim says\n  {guard.origin or ''}")
+    advised = _advised(example, said, attempt, beyond)
+    do = "pass\n" + advice_text(example.arguments, advised) if advised is not None else "make these sizes AUTO or STATIC"
+    return ConstraintError(
+        "the program needs more of its sizes than `dynamic_shapes` says", kind="constraints", why="\n".join(found), do=do,
+        doc="docs/export.md#violations",
+    )  # fmt: skip
+
+
+def _advised(example: Example, said: Said, attempt: _Attempt, beyond: Beyond) -> Said | None:
+    """Sizes with which the export works, as far as can be found."""
+    for number in range(_TRIES):
+        said = _by_path(advice(attempt.sizes, _by_path_of(said, attempt), number > 0), said)
+        if beyond == "refuse" and (guards := judge(attempt.sizes).beyond):
+            said, _ = _specialized(said, attempt, guards)
+        try:
+            attempt = _attempt(example, said)
+        except (ConstraintError, GraphBreakError, ExportError):
+            return None
+        judgement = judge(attempt.sizes)
+        if not judgement.violations and not (beyond == "refuse" and judgement.beyond):
+            return said
+    return None
+
+
+def _by_path_of(said: Said, attempt: _Attempt) -> Said:
+    """What is said, by the tensors of the attempt."""
+    paths = {one.path: one for one in said.values()}
+    return {place.tensor: paths[place.path] for place in attempt.sizes.places}
+
+
+def _by_path(found: Said, said: Said) -> Said:
+    paths = {one.path: one for one in found.values()}
+    return {tensor: paths.get(one.path, one) for tensor, one in said.items()}

@@ -1,0 +1,97 @@
+"""The call that a program is exported with.
+
+In:     a callable and its arguments.
+Out:    `Example`: the same call on tensors of its own, without data where their sizes are others.
+Holds:  each tensor of the call is an object of its own, dense, from the start of its memory; capture tells by it which
+        argument an input of the graph is. The caller's tensors are neither changed nor read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from pliant.errors import ExportError, Unsupported
+from pliant.exporting.dims import TensorSizes, arguments_of, sizes_of
+from pliant.exporting.symbols import Place, size_at
+from pliant.graph.fake_tensor import check_supported
+from pliant.graph.tensor_spec import TensorSpec, dense_order, strides_in_order
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """`leaves` of `tree`, which is that of `(args, kwargs)`. `arguments`: by parameter names."""
+
+    fn: Callable[..., Any]
+    leaves: Sequence[Any]
+    tree: pytree.TreeSpec
+
+    @property
+    def call(self) -> tuple[Sequence[Any], dict[str, Any]]:
+        args, kwargs = pytree.tree_unflatten(self.leaves, self.tree)
+        return args, kwargs
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return arguments_of(self.fn, *self.call)
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
+
+    def said(self, dynamic_shapes: Any) -> dict[int, TensorSizes]:
+        return sizes_of(self.arguments, dynamic_shapes)
+
+    def resized(self, places: Sequence[Place], hints: Mapping[str, int]) -> Example:
+        """The same call with other sizes where `hints` has others; tensors of unchanged sizes are the same objects."""
+        wanted: dict[int, dict[int, int]] = {}
+        for place in places:
+            if size_at(place, hints) != place.now:
+                wanted.setdefault(place.tensor, {})[place.dim] = size_at(place, hints)
+        leaves = [_resized(one, wanted[id(one)]) if id(one) in wanted else one for one in self.leaves]
+        return Example(self.fn, leaves, self.tree)
+
+
+def example_of(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Example:
+    leaves, tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    seen: set[int] = set()
+    return Example(fn, [_own(leaf, seen) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], tree)
+
+
+def _own(tensor: torch.Tensor, seen: set[int]) -> torch.Tensor:
+    """A plain tensor for the argument, which shares no memory with another argument."""
+    try:
+        check_supported(tensor)
+    except Unsupported as error:
+        raise ExportError(
+            f"an argument cannot be exported: {error.what}", kind="argument", why="it has other parts than dense memory",
+            do="pass a plain tensor and make the other one of it in the model",
+        ) from None  # fmt: skip
+    memory = tensor.untyped_storage()._cdata
+    if _order(tensor) is not None and not tensor.storage_offset() and memory not in seen:
+        seen.add(memory)
+        return tensor.detach()
+    return _filled(tensor, tuple(tensor.shape))
+
+
+def _order(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """The dimensions from the innermost outwards; None if there are gaps, or elements in one place."""
+    if tensor.is_contiguous():
+        return tuple(range(tensor.dim() - 1, -1, -1))
+    return dense_order(TensorSpec(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.device))
+
+
+def _filled(tensor: torch.Tensor, sizes: tuple[int, ...]) -> torch.Tensor:
+    """A dense tensor like this one."""
+    order = _order(tensor)
+    strides = strides_in_order(sizes, range(len(sizes) - 1, -1, -1) if order is None else order)
+    made = torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device)
+    return made.copy_(tensor.detach()) if sizes == tuple(tensor.shape) else made.zero_()
+
+
+def _resized(tensor: torch.Tensor, sizes: Mapping[int, int]) -> torch.Tensor:
+    return _filled(tensor, tuple(sizes.get(dim, size) for dim, size in enumerate(tensor.shape)))

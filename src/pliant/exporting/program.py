@@ -1,0 +1,135 @@
+"""An exported program: one functional ATen graph and all that a call of it needs.
+
+In:     `capture.py` (from a model), `reading.py` (from a file).
+Out:    `Exported`: call it, print it, compile it, save it.
+Holds:  the graph's placeholders are `inputs` in order: parameters, buffers, constants, then the tensors of the call. Its
+        output is the results and then, in the order of `inputs`, the new values of those that are mutated; it writes
+        nothing. Nothing of the model is needed any more; parameters are the model's own tensors.
+Reads on: `running.py` (a call), `text.py` (what it prints as), `docs/export.md`.
+
+    inputs   p_l_weight: parameter l.weight    b_n: buffer n, mutated    x: argument x
+    outputs  result 0    input x
+    symbols  batch = s0: 1 <= batch <= 512
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from pliant.autograd.aliasing import Output
+from pliant.symbolic.expr import Symbol
+from pliant.symbolic.shape_env import ShapeEnv
+
+if TYPE_CHECKING:
+    from pliant.exporting.running import Caller
+
+PARAMETER, BUFFER, CONSTANT, USER = "parameter", "buffer", "constant", "argument"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One placeholder. `target`: its name in the state; of a user's tensor, what its argument is called. `leaf`: where it
+    is among the leaves of the call's arguments. `mutated`: a call leaves a new value in it."""
+
+    name: str
+    kind: str
+    target: str
+    leaf: int | None = None
+    mutated: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.kind} {self.target}" + (", mutated" if self.mutated else "")
+
+
+@dataclass(frozen=True, slots=True)
+class CallForm:
+    """How the program is called. `arguments`, `result`: the trees of `(args, kwargs)` and of what comes back; `names`: of
+    the positional arguments; `constants`: the leaves that are no tensors, by place."""
+
+    arguments: pytree.TreeSpec
+    result: pytree.TreeSpec
+    names: tuple[str, ...]
+    constants: Mapping[int, Any]
+
+
+@dataclass(slots=True, eq=False)
+class Exported:
+    """`outputs`: what each leaf of the result is. `state`: parameters, buffers and constants by name. `names`: what the
+    symbols are called. `notes`: what the program fixed that was left to it (AUTO sizes, wished specializations)."""
+
+    name: str
+    graph: fx.Graph
+    shape_env: ShapeEnv
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    state: dict[str, torch.Tensor]
+    form: CallForm
+    names: Mapping[Symbol, str]
+    notes: tuple[str, ...] = ()
+    _caller: Caller | None = field(default=None, repr=False)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the graph operator by operator; gradients are not recorded."""
+        if self._caller is None:
+            from pliant.exporting.running import interpreted
+
+            self._caller = interpreted(self)
+        return self._caller(*args, **kwargs)
+
+    def compile(self, **options: object) -> Caller:
+        """What runs it as compiled code, for every size in range. `options`: as in `pliant.compile(options=...)`."""
+        from pliant.exporting.running import compiled
+
+        return compiled(self, options)
+
+    def save(self, path: Any) -> None:
+        """Write it to one file, which `pliant.load` reads."""
+        from pliant.exporting.writing import save
+
+        save(self, path)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Parameters and buffers by the model's names."""
+        kept = {one.target for one in self.inputs if one.kind in (PARAMETER, BUFFER)}
+        return {name: tensor for name, tensor in self.state.items() if name in kept}
+
+    @property
+    def placeholders(self) -> list[fx.Node]:
+        return list(self.graph.find_nodes(op="placeholder"))
+
+    @property
+    def results(self) -> list[Any]:
+        """What the graph returns, without the new values."""
+        values = self._returned()
+        return values[: len(values) - len(self.mutated)]
+
+    @property
+    def new_values(self) -> list[Any]:
+        """Those of the mutated inputs."""
+        values = self._returned()
+        return values[len(values) - len(self.mutated) :]
+
+    @property
+    def mutated(self) -> list[int]:
+        """Places of the inputs that a call leaves a new value in."""
+        return [i for i, one in enumerate(self.inputs) if one.mutated]
+
+    def _returned(self) -> list[Any]:
+        values: Any = next(iter(self.graph.find_nodes(op="output"))).args[0]
+        return list(values)
+
+    def user_inputs(self) -> Iterable[tuple[int, Input]]:
+        return ((i, one) for i, one in enumerate(self.inputs) if one.kind == USER)
+
+    def __str__(self) -> str:
+        from pliant.exporting.text import program_text
+
+        return program_text(self)
+
+    __repr__ = __str__

@@ -1,0 +1,275 @@
+"""Read an exported program from a file.
+
+In:     a path that `Exported.save` wrote, or anything else.
+Out:    an `Exported`, its state mapped from the file; `FileError` for what is damaged or made up.
+Holds:  nothing of the file runs: no pickle, no import, no text as code. What its nodes make is computed anew from their
+        operators and arguments, so descriptions cannot disagree with them. Elements are checked by their sums.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant.entries import constants
+from pliant.errors import FileError, PliantError, Unsupported
+from pliant.exporting.form import LARGEST_PROGRAM, PACKAGE, PROGRAM, TENSORS, upgraded
+from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Exported, Input
+from pliant.exporting.values import READ_ERRORS, Json, Reader, read_tree, text, whole
+from pliant.graph.fake_tensor import FakeMode, FakeTensor
+from pliant.graph.unbacked import CHECKS, bindings_of
+from pliant.symbolic.expr import Bool, Symbol
+from pliant.symbolic.facts import Contradiction
+from pliant.symbolic.shape_env import ShapeEnv
+from pliant.torch_adapter import append_node
+
+_KINDS: dict[str, Any] = {"int": int, "float": float, "bool": bool}
+_SYMBOL = re.compile(r"[suzfqb]\d{1,9}")
+_ERRORS = (*READ_ERRORS, Unsupported, Contradiction, OSError, zipfile.BadZipFile, zlib.error, struct.error, UnicodeError,
+           NotImplementedError)  # fmt: skip
+
+
+def load(path: Any, *, kernels: bool = False, libraries: Collection[str] = (), check: bool = True) -> Exported:
+    """The program that `Exported.save` or `aot_compile` wrote. Loading runs nothing of the file, which may come from
+    anywhere, unless `kernels` says that it is trusted: then calls run the machine code that `aot_compile` put there.
+    `libraries`: of operators that it may call, beside ATen's. `check`: see that no element is damaged, which reads them
+    all."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            said = json.loads(_content(archive, PROGRAM, LARGEST_PROGRAM))
+            program = _Program(upgraded(said), libraries).made(_Mapped(Path(path), archive.getinfo(TENSORS), check))
+            if kernels or PACKAGE in archive.namelist():
+                from pliant.exporting.package import attach
+
+                attach(program, path, archive, kernels)
+        return program
+    except PliantError:
+        raise
+    except FileNotFoundError:
+        raise
+    except LookupError as error:
+        raise _damaged(path, error) from None
+    except _ERRORS as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Any, error: BaseException) -> FileError:
+    said = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+    return FileError(f"`{Path(path).name}` cannot be loaded", kind="damaged", why=said)
+
+
+def _content(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+    if archive.getinfo(name).file_size > most:
+        raise ValueError(f"`{name}` is too large")
+    with archive.open(name) as member:
+        found = member.read(most + 1)
+    if len(found) > most:
+        raise ValueError(f"`{name}` is too large")
+    return found
+
+
+class _Mapped:
+    """The tensors of a file. Pages are read when they are first used, and shared with other processes until written."""
+
+    def __init__(self, path: Path, room: zipfile.ZipInfo, check: bool) -> None:
+        self.check = check
+        with path.open("rb") as file:
+            file.seek(room.header_offset)
+            header = file.read(30)
+            magic, names, extra = struct.unpack("<I22xHH", header)
+            if magic != 0x04034B50 or room.compress_type != zipfile.ZIP_STORED or room.file_size != room.compress_size:
+                raise ValueError("the tensors are not stored as they are")
+            self.start, self.size = room.header_offset + 30 + names + extra, room.file_size
+            self.memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        if self.start + self.size > len(self.memory):
+            raise ValueError("the file is cut off")
+
+    def tensor(self, said: Json) -> torch.Tensor:
+        at, count = whole(said["at"]), whole(said["bytes"])
+        sizes, strides = tuple(map(whole, said["size"])), tuple(map(whole, said["stride"]))
+        dtype = constants.read(["torch", text(said["dtype"])])
+        numel = math.prod(sizes)
+        fits = isinstance(dtype, torch.dtype) and 0 <= at <= at + count <= self.size and numel * dtype.itemsize == count
+        if not fits or min((*sizes, *strides), default=0) < 0 or len(sizes) != len(strides):
+            raise ValueError("a tensor does not fit into its file")
+        if not numel:
+            return torch.empty(sizes, dtype=dtype)
+        if 1 + sum((n - 1) * step for n, step in zip(sizes, strides)) > numel:
+            raise ValueError("a tensor does not fit into its memory")
+        first = self.start + at
+        if self.check and zlib.crc32(memoryview(self.memory)[first : first + count]) != whole(said["crc"]):
+            raise ValueError("elements of a tensor are damaged")
+        flat = torch.frombuffer(self.memory, dtype=dtype, count=numel, offset=first)
+        device = torch.device(text(said["device"]))
+        return flat.as_strided(sizes, strides) if device.type == "cpu" else flat.as_strided(sizes, strides).to(device)
+
+
+class _Program:
+    def __init__(self, said: dict[str, Json], libraries: Collection[str]) -> None:
+        self.said = said
+        self.env = ShapeEnv(duck_shape=False, specialize_zero_one=False)
+        self.env.takes_fallbacks = True
+        self.names: dict[Symbol, str] = {}
+        self.reader = Reader(self.env, dict(map(self._symbol, said["symbols"])), libraries)
+        self.mode = FakeMode(self.env, allow_unbacked=True)
+        self.graph = fx.Graph()
+
+    def made(self, tensors: _Mapped) -> Exported:
+        said = self.said
+        for one in said["facts"]:
+            self.env.declare(self.reader.expr(one))
+        self.env.replayed = []
+        inputs = tuple(map(self._input, said["inputs"]))
+        for one in said["nodes"]:
+            self._node(one)
+        self.env.replayed = None
+        results = self.reader.value(said["results"])
+        self.graph.output((*results, *self._new_values(inputs)))
+        outputs = tuple(self.reader.output(one, len(inputs), len(results)) for one in said["outputs"])
+        known: dict[int, torch.Tensor] = {}
+        state = {text(name): self._tensor(one, tensors, known) for name, one in said["tensors"].items()}
+        form = self._form(inputs, len(outputs))
+        program = Exported(
+            self._name(said["name"]), self.graph, self.env, inputs, outputs, state, form, self.names,
+            tuple(map(text, said["notes"])),
+        )  # fmt: skip
+        self._check_state(program)
+        return program
+
+    def _tensor(self, said: Json, tensors: _Mapped, known: dict[int, torch.Tensor]) -> torch.Tensor:
+        at = whole(said["at"])
+        if not said["bytes"] or at not in known or known[at].shape != torch.Size(said["size"]):
+            known[at] = tensors.tensor(said)
+        return known[at]
+
+    # ---- symbols
+    def _symbol(self, said: Json) -> tuple[str, Symbol]:
+        name, kind = text(said["symbol"]), _KINDS[said["kind"]]
+        if not _SYMBOL.fullmatch(name):
+            raise ValueError(f"`{name}` is no symbol")
+        symbol = Symbol(name, kind)
+        lo, hi = said["bounds"] if kind is not bool else (None, None)
+        hint = None if said["hint"] is None else kind(said["hint"])
+        bounds = [end if value is None else kind(value) for value, end in ((lo, -math.inf), (hi, math.inf))]
+        if hint is not None and not bounds[0] <= hint <= bounds[1]:
+            raise ValueError(f"`{name}` is out of its bounds")
+        self.env.restore(symbol, hint, *bounds)
+        if said["size"]:
+            self.env.size_like.add(symbol)
+        if said["name"] is not None:
+            self.names[symbol] = self._name(said["name"])
+        return name, symbol
+
+    def _name(self, name: Json) -> str:
+        if not text(name).isidentifier():
+            raise ValueError(f"{name!r} is no name")
+        return text(name)
+
+    # ---- nodes
+    def _input(self, said: Json) -> Input:
+        sizes, strides = (list(map(self.reader.number, said[of])) for of in ("size", "stride"))
+        dtype = constants.read(["torch", text(said["dtype"])])
+        if len(sizes) != len(strides) or not isinstance(dtype, torch.dtype):
+            raise ValueError("an input is described wrongly")
+        if said["kind"] not in (PARAMETER, BUFFER, CONSTANT, USER) or (said["leaf"] is None) == (said["kind"] == USER):
+            raise ValueError(f"`{said['kind']}` is no kind of input")
+        node = self._append("placeholder", said["name"], said["name"], (), {})
+        node.meta["val"] = self.mode.new(sizes, strides, dtype, torch.device(text(said["device"])))
+        leaf = None if said["leaf"] is None else whole(said["leaf"])
+        return Input(node.name, said["kind"], text(said["target"]), leaf, said["mutated"] is True)
+
+    def _append(self, op: str, target: Any, name: Json, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+        node = append_node(self.graph, op, target, args, kwargs, self._name(name))
+        node.meta["stage"] = "forward"
+        self.reader.nodes[text(name)] = node
+        return node
+
+    def _node(self, said: Json) -> None:
+        target = self.reader.operator(said["operator"])
+        args = tuple(self.reader.value(list(said["args"])))
+        kwargs = {text(name): self.reader.value(value) for name, value in said.get("kwargs", {}).items()}
+        if target in CHECKS:
+            self._check(target, args)
+            self._append("call_function", target, said["name"], args, kwargs).meta["val"] = None
+            return
+        makes = [(self.reader.symbols[name], item, dim) for name, item, dim in said.get("makes", ())]
+        self.env.replayed = [symbol for symbol, _, _ in makes]
+        outputs = self._computed(target, args, kwargs)
+        bound = bindings_of(self.env.take_fresh(), outputs)
+        if [(one.symbol, one.item, one.dim) for one in bound] != makes or self.env.replayed:
+            raise ValueError(f"`{said['name']}` makes other numbers than it says")
+        if self.env.take_asserts():
+            raise ValueError(f"`{said['name']}` takes for granted what nothing checks")
+        node = self._append("call_function", target, said["name"], args, kwargs)
+        node.meta["val"] = outputs
+        if bound:
+            node.meta["binds"] = bound
+        if "where" in said:
+            node.meta["where"] = text(said["where"])
+
+    def _computed(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        fakes = fx.map_arg(args, lambda node: node.meta["val"])
+        named = fx.map_arg(kwargs, lambda node: node.meta["val"])
+        if not isinstance(target, torch._ops.OpOverload):  # an item
+            whole_, index = fakes
+            return whole_[whole(index)]
+        with torch.no_grad():
+            return self.mode.compute(target, tuple(map(_listed, fakes)), {k: _listed(v) for k, v in named.items()})
+
+    def _check(self, target: Any, args: tuple[Any, ...]) -> None:
+        """What the graph checks is known behind it."""
+        condition = args[0]
+        fact = Bool(condition) if type(condition) is bool else self.env.expr_of(condition)
+        if fact.kind is not bool or not all(type(one) is str for one in args[1:3]):
+            raise ValueError("a check of what is no fact")
+        self.env.facts.learn(fact)
+
+    def _new_values(self, inputs: tuple[Input, ...]) -> list[Any]:
+        found = self.reader.value(self.said["new_values"])
+        placeholders = [node for node, one in zip(self.graph.nodes, inputs) if one.mutated]
+        if len(found) != len(placeholders):
+            raise ValueError("the new values are not those of the mutated inputs")
+        for value, node in zip(found, placeholders):
+            one, other = value.meta["val"], node.meta["val"]
+            if not isinstance(one, FakeTensor) or one.spec.size_key != other.spec.size_key or one.dtype_ is not other.dtype_:
+                raise ValueError(f"the new value of `{node.name}` is of another kind")
+        return list(found)
+
+    # ---- the call
+    def _form(self, inputs: tuple[Input, ...], outputs: int) -> CallForm:
+        said = self.said
+        arguments, result = read_tree(said["arguments"]), read_tree(said["result"])
+        held = {whole(place): constants.read(value) for place, value in said["constants"]}
+        leaves = [one.leaf for one in inputs if one.leaf is not None]
+        if sorted([*leaves, *held]) != list(range(arguments.num_leaves)) or result.num_leaves != outputs:
+            raise ValueError("the arguments or results are not those of the graph")
+        order = [one.kind == USER for one in inputs]
+        if order != sorted(order) or leaves != sorted(leaves):
+            raise ValueError("the inputs are in disorder")
+        return CallForm(arguments, result, tuple(map(text, said["names"])), held)
+
+    def _check_state(self, program: Exported) -> None:
+        nodes = program.placeholders
+        for node, one in zip(nodes, program.inputs, strict=True):
+            fake: FakeTensor = node.meta["val"]
+            if one.leaf is None:
+                tensor = program.state[one.target]
+                same = tensor.dtype is fake.dtype_ and tuple(tensor.shape) == fake.size_ and tensor.device == fake.device_
+                if not same or tensor.stride() != fake.stride_:
+                    raise ValueError(f"`{one.target}` is not as the graph has it")
+
+
+def _listed(value: Any) -> Any:
+    """Lists, which the graph's own class of lists stands for."""
+    return [_listed(one) for one in value] if isinstance(value, (list, tuple)) else value

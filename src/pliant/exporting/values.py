@@ -1,0 +1,257 @@
+"""Values of a graph as JSON: nodes, sizes, constants, operators.
+
+In:     arguments of nodes, outputs, trees.
+Out:    `Writer`: JSON; `Reader`: the values again, or an exception of `READ_ERRORS`.
+Holds:  sizes are Python expressions, finite numbers are JSON's, everything else has a word. Reading looks up operators
+        of ATen (and of libraries that the caller names) and classes that are registered with torch's trees; nothing is
+        imported, and nothing of the file runs.
+"""
+
+from __future__ import annotations
+
+import collections
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from pliant.autograd.aliases import ViewStep
+from pliant.autograd.aliasing import FromInput, FromResult, Literal, Output, ViewOf
+from pliant.entries import constants
+from pliant.errors import ExportError
+from pliant.graph.effects import acts, refusal
+from pliant.graph.unbacked import assume, check, unlearnt
+from pliant.symbolic.expr import Expr, Symbol
+from pliant.symbolic.parse import can_be_read, parse
+from pliant.symbolic.printer import to_python
+from pliant.symbolic.shape_env import ShapeEnv
+
+Json = Any
+READ_ERRORS = (
+    ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError, OverflowError, RecursionError, MemoryError,
+    NotImplementedError, AssertionError, ArithmeticError,
+)  # fmt: skip
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_PLAIN = (type(None), bool, int, str)
+_FUNCTIONS: dict[str, Callable[..., Any]] = {"item": operator.getitem, "check": check, "assume": assume}
+_NAMES = {function: name for name, function in _FUNCTIONS.items()}
+_TREES: dict[type, str] = {tuple: "tuple", list: "list", dict: "dict", collections.OrderedDict: "ordered"}
+
+
+# ---- writing
+def written_value(value: Any) -> Json:
+    """The JSON of an argument."""
+    match value:
+        case fx.Node():
+            return {"node": value.name}
+        case list() | tuple():
+            return [written_value(one) for one in value]
+        case torch.SymInt() | torch.SymFloat() | torch.SymBool():
+            return {"size": written_expr(unlearnt(value))}
+        case type() if issubclass(value, Exception) and value.__module__ == "builtins":
+            return value.__name__
+    if isinstance(value, _PLAIN) or type(value) is float and value - value == 0:
+        return value
+    if not constants.is_constant(value):
+        raise _unsaved(f"a {type(value).__qualname__} among the arguments of an operator")
+    return {"constant": constants.spelled(value)}
+
+
+def written_expr(e: Expr) -> str:
+    if not can_be_read(e):
+        raise _unsaved(f"the number `{to_python(e)}`")
+    return to_python(e)
+
+
+def written_operator(target: Any) -> str:
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    if target not in _NAMES:
+        raise _unsaved(f"`{getattr(target, '__qualname__', target)}`, which is no operator")
+    return _NAMES[target]
+
+
+def written_output(output: Output) -> Json:
+    match output:
+        case FromInput(position):
+            return {"input": position}
+        case FromResult(position):
+            return {"result": position}
+        case Literal(value):
+            return {"constant": constants.spelled(value)}
+        case ViewOf(source, steps):
+            return {"view": written_output(source), "by": [_written_step(step) for step in steps]}
+    raise _unsaved(f"a result that is a {type(output).__name__}")
+
+
+def _written_step(step: ViewStep) -> Json:
+    args = [written_output(a) if isinstance(a, FromResult) else [_step_item(i) for i in a] if isinstance(a, list) else
+            written_value(a) for a in step.args]  # fmt: skip
+    return {"operator": written_operator(step.func), "args": args, "index": step.index,
+            "kwargs": {name: written_value(value) for name, value in step.kwargs.items()}}  # fmt: skip
+
+
+def _step_item(value: Any) -> Json:
+    return written_output(value) if isinstance(value, FromResult) else written_value(value)
+
+
+def written_tree(tree: pytree.TreeSpec) -> Json:
+    return _written_tree(pytree.tree_unflatten([_LEAF] * tree.num_leaves, tree))
+
+
+_LEAF = object()
+
+
+def _written_tree(value: Any) -> Json:
+    if value is _LEAF:
+        return "*"
+    word = _TREES.get(type(value))
+    if word in ("dict", "ordered"):
+        return {word: [[constants.spelled(key), _written_tree(one)] for key, one in value.items()]}
+    if word is not None:
+        return {word: [_written_tree(one) for one in value]}
+    children, context, name = registered_parts(value)
+    return {"class": name, "context": context, "items": [_written_tree(one) for one in children]}
+
+
+def registered_parts(value: Any) -> tuple[list[Any], Json, str]:
+    """Children, context as text or JSON, and the registered name of an object of a class of the program's."""
+    node = pytree.SUPPORTED_NODES.get(type(value))
+    known = pytree.SUPPORTED_SERIALIZED_TYPES.get(type(value))
+    if node is None or known is None or type(known.serialized_type_name) is not str:
+        raise _unsaved(f"a {type(value).__qualname__} among arguments or results, which is not registered with a name")
+    children, context = node.flatten_fn(value)
+    dumped = known.to_dumpable_context(context) if known.to_dumpable_context else context
+    return list(children), dumped, known.serialized_type_name
+
+
+def _unsaved(what: str) -> ExportError:
+    return ExportError(f"the program cannot be saved: it has {what}", kind="unsaved", why="a file has no form for it")
+
+
+# ---- reading
+class Reader:
+    """Reads values of one file. `symbols`: by name; `libraries`: whose operators may be looked up."""
+
+    def __init__(self, env: ShapeEnv, symbols: Mapping[str, Symbol], libraries: Collection[str]) -> None:
+        self.env, self.symbols, self.libraries = env, symbols, frozenset(libraries) | {"aten"}
+        self.nodes: dict[str, fx.Node] = {}
+
+    def value(self, json: Json) -> Any:
+        if isinstance(json, list):
+            return [self.value(one) for one in json]
+        if not isinstance(json, dict):
+            return json
+        ((word, rest),) = json.items()
+        match word:
+            case "node":
+                return self.nodes[rest]
+            case "size":
+                return self.env.as_written(self.expr(rest))
+            case "constant":
+                return constants.read(rest)
+        raise ValueError(f"`{word}` is no kind of value")
+
+    def expr(self, json: Json) -> Expr:
+        return parse(json, self.symbols) if type(json) is str else parse(str(whole(json)), {})
+
+    def number(self, json: Json) -> Any:
+        """A size: a number or a symbolic one."""
+        return self.env.wrap(self.expr(json))
+
+    def operator(self, name: Json) -> Any:
+        if type(name) is str and name in _FUNCTIONS:
+            return _FUNCTIONS[name]
+        namespace, packet, overload = name.split(".")
+        if namespace not in self.libraries:
+            raise ValueError(f"`{name}` is no operator of {', '.join(sorted(self.libraries))}")
+        found = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+        if not isinstance(found, torch._ops.OpOverload) or found._schema.is_mutable or not _may_run(found):
+            raise ValueError(f"`{name}` is no operator for a saved program")
+        return found
+
+    def output(self, json: Json, inputs: int, results: int) -> Output:
+        match json:
+            case {"input": int(position)} if 0 <= position < inputs:
+                return FromInput(position)
+            case {"result": int(position)} if 0 <= position < results:
+                return FromResult(position)
+            case {"constant": rest}:
+                return Literal(constants.read(rest))
+            case {"view": source, "by": list(steps)}:
+                start: Any = self.output(source, inputs, results)
+                if not isinstance(start, (FromInput, FromResult)):
+                    raise ValueError("a view of what is no tensor")
+                return ViewOf(start, tuple(self._step(step, inputs, results) for step in steps))
+        raise ValueError("no result")
+
+    def _step(self, json: Json, inputs: int, results: int) -> ViewStep:
+        def argument(one: Json) -> Any:
+            if isinstance(one, list):
+                return [argument(item) for item in one]
+            is_result = isinstance(one, dict) and "result" in one
+            return self.output(one, inputs, results) if is_result else self.value(one)
+
+        index = json["index"]
+        kwargs = {text(name): self.value(value) for name, value in json["kwargs"].items()}
+        return ViewStep(
+            self.operator(json["operator"]), tuple(map(argument, json["args"])), kwargs,
+            None if index is None else whole(index), False,
+        )  # fmt: skip
+
+
+def _may_run(func: Any) -> bool:
+    return func.name() not in _FOREIGN and (not refusal(func) or acts(func) and not func._schema.is_mutable)
+
+
+# They read files or memory that they are told the place of.
+_FOREIGN = frozenset(("aten::from_file", "aten::_cudnn_init_dropout_state", "aten::_nested_view_from_buffer"))
+
+
+def whole(json: Json) -> int:
+    if type(json) is not int or abs(json) >= 2**63:
+        raise ValueError(f"{json!r} is no number")
+    return json
+
+
+def text(json: Json) -> str:
+    if type(json) is not str:
+        raise ValueError(f"{json!r} is no text")
+    return json
+
+
+def read_tree(json: Json) -> pytree.TreeSpec:
+    return pytree.tree_structure(_read_tree(json))
+
+
+def _read_tree(json: Json) -> Any:
+    match json:
+        case "*":
+            return 0
+        case {"tuple": list(items)}:
+            return tuple(map(_read_tree, items))
+        case {"list": list(items)}:
+            return list(map(_read_tree, items))
+        case {"dict": list(items)}:
+            return {constants.read(key): _read_tree(one) for key, one in items}
+        case {"ordered": list(items)}:
+            return collections.OrderedDict((constants.read(key), _read_tree(one)) for key, one in items)
+        case {"class": str(name), "context": context, "items": list(items)}:
+            return _made(name, context, list(map(_read_tree, items)))
+    raise ValueError("no tree of arguments or results")
+
+
+def _made(name: str, context: Json, children: Sequence[Any]) -> Any:
+    cls = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name)
+    if cls is None or cls in _BUILT_IN:
+        module = name.rpartition(".")[0]
+        raise LookupError(f"the class `{name}` is not registered in this process: import {module.partition('.')[0]} first")
+    known = pytree.SUPPORTED_SERIALIZED_TYPES[cls]
+    read = known.from_dumpable_context(context) if known.from_dumpable_context else context
+    return pytree.SUPPORTED_NODES[cls].unflatten_fn(list(children), read)
+
+
+_BUILT_IN = frozenset((collections.defaultdict, collections.deque, collections.namedtuple))  # contexts that import
