@@ -18,6 +18,7 @@ from pliant.autograd.training import bump_versions, written_in_graph
 from pliant.debug import events
 from pliant.errors import Unsupported
 from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph
+from pliant.graph.remade import remade
 
 # Runs on the list of the program's inputs; None if the graph needs more than kernels that write its inputs.
 RowRun = Callable[[list[Any]], None]
@@ -59,7 +60,12 @@ def _joined(found: Repeats, runs: list[tuple[RowRun, list[int]]], compile_aten: 
     rest = build(found.rest[0], compile_aten) if found.rest is not None else None
     places = found.rest[1] if found.rest is not None else []
     bumped = [place for _, changed in runs for place in changed]
-    native = [run for run, _ in runs]
+    return joined(rest, places, [run for run, _ in runs], bumped)
+
+
+@remade
+def joined(rest: Call | None, places: list[int], native: list[RowRun], bumped: list[int]) -> Call:
+    """The rest of the program on the inputs at these places, then the parts; `bumped`: the inputs that these write."""
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
         results = rest([inputs[k] for k in places]) if rest is not None else ()

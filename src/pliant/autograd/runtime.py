@@ -126,7 +126,7 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
         wrote = wrote or bool(joint.plan.writes)
         run = _build_whole(program, joint, compile_aten)
         steps.append((run, *ends))
-    return _chain(steps, nodes[-1].args[0], captured, places)
+    return _chained(steps, nodes[-1].args[0], captured, places)
 
 
 def _may_fail(joint: JointGraph) -> bool:
@@ -140,18 +140,25 @@ def _as_it_is(module: fx.GraphModule) -> Call:
     return lambda inputs: forward(*inputs)
 
 
-def _chain(
+def _chained(
     steps: list[tuple[Call, list[int], list[int]]], outputs: Any, captured: CapturedGraph, places: dict[fx.Node, int]
 ) -> Call:
-    """Run the steps on a list of places; a place is emptied after its last use."""
-    n_inputs, writes = len(captured.inputs), bool(captured.written_inputs())
     final = [places[node] if isinstance(node, fx.Node) else None for node in outputs]
     constants = [None if isinstance(node, fx.Node) else node for node in outputs]
+    return chain(steps, final, constants, len(places) - len(captured.inputs), bool(captured.written_inputs()))
+
+
+@remade
+def chain(
+    steps: list[tuple[Call, list[int], list[int]]], final: list[int | None], constants: list[Any], more: int, writes: bool
+) -> Call:
+    """Run the steps on a list of places, the inputs and so many `more`; a place is emptied after its last use. Results are
+    what is in the `final` places, or constants where there is none. `writes`: a step may write an input."""
     last_use = {place: number for number, (_, takes, _) in enumerate(steps) for place in takes}
     emptied = [[p for p, n in last_use.items() if n == number and p not in final] for number in range(len(steps))]
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
-        values = [*inputs, *[None] * (len(places) - n_inputs)]
+        values = [*inputs, *[None] * more]
         for number, (run, takes, gives) in enumerate(steps):
             given = [values[place] for place in takes]
             for place in emptied[number]:

@@ -7,17 +7,19 @@ Out:    `key_of(...)`: the parts of the store's key. `NotKept` for what cannot b
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
-from pliant.cache.key import Key, environment, make_key
+from pliant.cache.key import Key, machine, make_key
 from pliant.capture.dispatch import Compilation
 from pliant.capture.settings import Settings
 from pliant.codegen.prelude import vector_math
 from pliant.entries.content import NotKept, digest
+from pliant.entries.own_sources import source_digest
 from pliant.runtime.build import CompilerNotFound, find_compiler
 from pliant.runtime.load import reads_lists, takes_tensors
 from pliant.torch_adapter import python_kernels_of_aten
@@ -26,6 +28,8 @@ from pliant.torch_adapter import python_kernels_of_aten
 def key_of(compilation: Compilation, root: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key:
     """The key of a call's entries, without the part that tells them apart."""
     options = compilation.options()
+    if kernels := python_kernels_of_aten():
+        raise NotKept("own-kernels", f"the program has kernels of its own for {', '.join(kernels[:3])}")
     return make_key(
         maker=None,
         called=_content(root),
@@ -37,8 +41,8 @@ def key_of(compilation: Compilation, root: Any, args: Sequence[Any], kwargs: Map
         native=(takes_tensors(), reads_lists(), vector_math()),
         threads=torch.get_num_threads(),
         settings=Settings().values[1:],  # the grad mode has a guard
-        **dict(_backends()),
-        **dict(environment()),
+        **_backends(),
+        **_versions(),
     )
 
 
@@ -51,6 +55,15 @@ def _content(root: Any) -> str:
     if isinstance(root, torch.nn.Module):
         return f"a {digest(type(root))}"
     raise NotKept("no-name", f"a {type(root).__qualname__} is called")
+
+
+def _versions() -> dict[str, object]:
+    return {
+        "pliant": source_digest(),
+        "torch": f"{torch.__version__} {torch.version.git_version}",
+        "python": sys.version,
+        "machine": machine(),
+    }
 
 
 @functools.cache
@@ -67,5 +80,4 @@ def _backends() -> dict[str, object]:
         "mkldnn": torch._C._get_mkldnn_enabled(),
         "precision": torch.get_float32_matmul_precision(),
         "cuda": torch.cuda.is_available(),
-        "kernels": ",".join(python_kernels_of_aten()),
     }

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from pliant.autograd import aliases, aliasing, function, history, kept_inputs, outputs, runtime, training
+from pliant.autograd import aliases, aliasing, function, history, kept_inputs, outputs, repeated, runtime, training
 from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.partition import split
 from pliant.codegen.wrapper import telling_by_lines, without_memory
@@ -33,6 +33,8 @@ MAKERS: dict[str, Callable[..., Any]] = {
     for maker in (
         compile_program.wrapper_of,
         telling_by_lines,
+        repeated.joined,
+        runtime.chain,
         runtime.inference,
         runtime.with_constants,
         training.of_given,

@@ -162,9 +162,14 @@ def compile_row_program(
         wrapper = write_row_wrapper(program, sizes, rows, numbers)
     if events.wants("output_code"):
         events.record("output_code", name=program.name, text="\n".join([*native.texts, wrapper.source]))
+    names = dict(wrapper.names)
     with events.stage("build", graph=program.name):
         path = build(native.texts, options.build)
         (wrapper.names["entry0"],) = load(path, ["entry0"], threaded=options.build.openmp)
     forget_loads()
     ranges = range_names(program.name, native.entries, [kernels])
-    return compile_wrapper(wrapper, program.name, ranges)  # type: ignore[return-value]  # the row wrapper returns nothing
+    call = compile_wrapper(wrapper, program.name, ranges)
+    if options.cache.cache:
+        library = Library(path.parent.name, ["entry0"], options.build.openmp)
+        noted(call, wrapper_of, program.name, wrapper.source, names, ranges, library)
+    return call  # type: ignore[return-value]  # the row wrapper returns nothing
