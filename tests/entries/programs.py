@@ -115,7 +115,7 @@ class WithSets(Model):
 
     def unused(self, name):
         known = {"one", "other", "third", "fourth"}
-        return name in known, [each for each in {"a", "b", "c", "d"}]
+        return name in known, [each * 2 for each in {"a", "b", "c", "d"}]
 
     def forward(self, x, mask=None):
         return super().forward(x if mask in {"one", "other", None} else mask)

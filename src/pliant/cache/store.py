@@ -237,6 +237,12 @@ class Store:
             except OSError:
                 continue
 
+    def is_empty(self) -> bool:
+        """Whether nothing was ever stored."""
+        with contextlib.suppress(OSError), os.scandir(self.home) as found:
+            return not any(found)
+        return True
+
     def describe(self) -> list[dict[str, Any]]:
         """What is stored: the parts, size and checksum of each entry."""
         found = []

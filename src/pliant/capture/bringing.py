@@ -14,22 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import markers
 from pliant.capture.arrays import can_be_traced, real_tensor, wrap
 from pliant.capture.carried import Carried
 from pliant.capture.constant_items import bring_items
 from pliant.capture.made_again import MADE_AGAIN
 from pliant.capture.numpy_scalars import bring_scalar
 from pliant.capture.structural_classes import know_by_parts
-from pliant.capture.value_kinds import (
-    CONSTANT_TYPES,
-    IDENTITY_TYPES,
-    LOCKS,
-    MUTABLE_CONTAINERS,
-    concrete,
-    is_numpy_scalar,
-    tuple_of,
-)
+from pliant.capture.value_kinds import CONSTANT_TYPES, LOCKS, MUTABLE_CONTAINERS, concrete, is_numpy_scalar, tuple_of
+from pliant.dispatch import markers
 from pliant.guards.kinds import Kind
 from pliant.guards.parts import root_of
 from pliant.guards.sources import (
@@ -40,6 +32,7 @@ from pliant.guards.sources import (
     KwargSource,
     Source,
 )
+from pliant.guards.standard import IDENTITY_TYPES
 
 if TYPE_CHECKING:
     from pliant.capture.world import World

@@ -21,11 +21,11 @@ from pliant.autograd.joint import JointGraph, trace_joint
 from pliant.autograd.partition.split import partition
 from pliant.autograd.runtime import build
 from pliant.capture.attempt import trace
-from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.graph_breaks import KINDS, CannotCapture
-from pliant.capture.roots import CallableRoot
 from pliant.capture.trace import Break, BreakReason
 from pliant.debug.flops import flops
+from pliant.dispatch.dynamic_policy import DynamicPolicy
+from pliant.dispatch.roots import CallableRoot
 from pliant.errors import ConfigError, GraphBreakError
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenGraph, CapturedGraph, Runnable

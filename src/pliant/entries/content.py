@@ -23,10 +23,10 @@ from typing import Any
 
 import torch
 
-from pliant.capture import markers
-from pliant.capture.value_kinds import IDENTITY_TYPES, SENTINEL_TYPES, standard_class
+from pliant.dispatch import markers
 from pliant.entries.constants import is_constant, spelled
 from pliant.guards.facts import is_native_enum
+from pliant.guards.standard import IDENTITY_TYPES, SENTINEL_TYPES, standard_class
 
 _TPFLAGS_HEAPTYPE = 1 << 9  # classes implemented in C do not change
 _DEEPEST = 8  # defaults that are functions with defaults that...

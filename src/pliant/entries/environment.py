@@ -15,14 +15,14 @@ from typing import Any
 import torch
 
 from pliant.cache.key import Key, machine, make_key
-from pliant.capture.dispatch import Compilation
-from pliant.capture.settings import Settings
-from pliant.codegen.prelude import vector_math
+from pliant.dispatch.dispatcher import Compilation
 from pliant.entries.content import NotKept, digest
 from pliant.entries.own_sources import source_digest
+from pliant.guards.settings import Settings
 from pliant.runtime.build import CompilerNotFound, find_compiler
 from pliant.runtime.load import reads_lists, takes_tensors
 from pliant.torch_adapter import python_kernels_of_aten
+from pliant.wrappers.vector_math import vector_math
 
 
 def key_of(compilation: Compilation, root: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key:

@@ -20,7 +20,6 @@ from pliant.guards import parts, sources
 from pliant.guards.kinds import MISSING, ConstantItems, Guard, Kind, NumberOf, TensorFacts
 from pliant.guards.sources import Source
 from pliant.source import SourceLocation
-from pliant.symbolic.expr import Expr
 
 _CLASSES: dict[str, type[Any]] = {
     name: cls
@@ -87,6 +86,8 @@ class FactWriter:
         return len(self.guards) - 1
 
     def _expected(self, guard: Guard) -> Json:
+        from pliant.symbolic.expr import Expr  # what is written was captured; what is read was not
+
         value = guard.expected
         match value:
             case TensorFacts():

@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-from pliant.capture.dispatch import Dispatcher, EagerAfter
-from pliant.capture.entry import Entry, EntryForm
 from pliant.debug import events
+from pliant.dispatch.dispatcher import Dispatcher, EagerAfter
+from pliant.dispatch.entry import Entry, EntryForm
 from pliant.entries.constants import Json
 from pliant.entries.content import NotKept
 from pliant.entries.facts import FactReader, FactWriter

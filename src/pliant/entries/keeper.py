@@ -18,10 +18,10 @@ from typing import Any
 from pliant import background, config
 from pliant.cache.key import Key
 from pliant.cache.store import open_store
-from pliant.capture.dispatch import Dispatcher
-from pliant.capture.entry import Entry
-from pliant.capture.roots import CallableRoot
 from pliant.debug import events
+from pliant.dispatch.dispatcher import Dispatcher
+from pliant.dispatch.entry import Entry
+from pliant.dispatch.roots import CallableRoot
 from pliant.entries import form
 from pliant.entries.content import NotKept
 from pliant.entries.environment import key_of
@@ -67,6 +67,10 @@ class Keeper:
         return _Keeping(key, data, text, programs, dispatcher.name, self._seen.setdefault(dispatcher, {})).start
 
     # ---- finding
+    def may_find(self) -> bool:
+        """Whether there are any entries."""
+        return _wanted() and not open_store(_STORE).is_empty()
+
     def find(
         self, dispatcher: Dispatcher, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Iterator[Entry]:

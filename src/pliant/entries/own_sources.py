@@ -15,7 +15,6 @@ import os
 import time
 from collections.abc import Iterator
 
-import pliant
 from pliant.cache.key import make_key
 from pliant.cache.store import open_store
 
@@ -26,7 +25,7 @@ _STORE = "sources"
 @functools.cache
 def source_digest() -> str:
     """Changes when the content or the place in the package of any of Pliant's files does."""
-    return digest_below(os.path.dirname(os.path.abspath(pliant.__file__)))
+    return digest_below(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def digest_below(root: str) -> str:
