@@ -17,8 +17,6 @@ from torch import fx
 from pliant import config, peer
 from pliant.compiler import GraphCallable, GraphCompiler, aot_eager, compile_captured, eager, undoing
 from pliant.debug import events
-from pliant.debug.first_run import checked
-from pliant.debug.repro import crash_report
 from pliant.errors import BackendError, ConfigError, WantsNumbers
 from pliant.graph.contracts import CapturedGraph
 
@@ -156,6 +154,9 @@ def registered(name: str) -> UserBackend | None:
 
 def _recorded(compile_graph: GraphCompiler) -> GraphCompiler:
     def compile_it(captured: CapturedGraph) -> GraphCallable:
+        from pliant.debug.first_run import checked
+        from pliant.debug.repro import crash_report
+
         operators = [n for n in captured.module.graph.nodes if n.op not in ("placeholder", "output", "get_attr")]
         if events.wants("graph_code"):
             events.record("graph_code", name=captured.name, text=captured.module.code.strip())
