@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import pliant
+
 PROGRAM = """
 import json, sys, threading, torch
 import pliant
@@ -36,8 +38,8 @@ print(json.dumps([stats["entries"], stats["calls"], loaded]))
 STAGES = ("capture", "symbolic", "lowering", "schedule", "codegen", "ir", "autograd.joint", "autograd.partition", "graph.fake_tensor")
 
 
-def ran(folder, mode):
-    environment = {**os.environ, "PLIANT_KEEP_ENTRIES": "1", "PLIANT_CACHE_DIR": str(folder)}
+def ran(folder, mode, **more):
+    environment = {**os.environ, "PLIANT_KEEP_ENTRIES": "1", "PLIANT_CACHE_DIR": str(folder), **more}
     root = Path(__file__).parents[2]
     environment["PYTHONPATH"] = os.pathsep.join([str(root), *filter(None, [environment.get("PYTHONPATH")])])
     command = [sys.executable, "-c", PROGRAM, mode]
@@ -46,9 +48,13 @@ def ran(folder, mode):
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
-def test_what_finds_its_entry_loads_no_compiler(tmp_path, mode):
-    assert "kept" in ran(tmp_path, mode)[0]
-    entries, calls, loaded = ran(tmp_path, mode)
+def test_what_finds_its_entry_in_a_bundle_loads_and_needs_no_compiler(tmp_path, mode):
+    assert "kept" in ran(tmp_path / "cache", mode)[0]
+    with pliant.config.patch(cache_dir=str(tmp_path / "cache")):
+        pliant.cache.export(tmp_path / "bundle.tgz", models=["Model"])
+    with pliant.config.patch(cache_dir=str(tmp_path / "other")):
+        pliant.cache.import_(tmp_path / "bundle.tgz")
+    entries, calls, loaded = ran(tmp_path / "other", mode, PATH="/nowhere")  # without a C compiler
     assert entries == {"found": 1}
     assert not calls.keys() & {"capture", "joint", "lower", "schedule", "codegen", "build"}
     heavy = tuple(f"pliant.{stage}" for stage in STAGES)

@@ -33,6 +33,7 @@ from pliant.errors import CacheWarning
 from pliant.interruptions import pass_on
 
 FORMAT = "v1"
+WRITING = "pliant-keeping"  # the threads that write what the program does not wait for
 FRESH_SECONDS = 60.0  # an entry used this recently is neither touched again nor evicted
 ABANDONED_SECONDS = 3600.0  # nothing takes so long to write
 KEEP = 0.8  # eviction goes on until this part of the bound is left

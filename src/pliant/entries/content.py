@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from pliant.dispatch import markers
-from pliant.entries.constants import is_constant, spelled
+from pliant.entries.constants import spelled
 from pliant.guards.facts import is_native_enum
 from pliant.guards.standard import IDENTITY_TYPES, SENTINEL_TYPES, standard_class
 
@@ -51,8 +51,9 @@ Content = Any  # lists of text and numbers
 def _content(obj: Any, depth: int) -> Content:
     if depth > _DEEPEST:
         raise NotKept("no-content", f"{type(obj).__qualname__} lies too deep")
-    if type(obj) not in _BY_TYPE and is_constant(obj):
-        return ["constant", spelled(obj)]
+    constant = spelled(obj) if type(obj) not in _BY_TYPE else None
+    if constant is not None or obj is None:
+        return ["constant", constant]
     for cls in type(obj).__mro__:
         describe = _CONTENT.get(cls)
         if describe is not None:

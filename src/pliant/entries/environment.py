@@ -37,7 +37,6 @@ def key_of(compilation: Compilation, root: Any, args: Sequence[Any], kwargs: Map
         fullgraph=compilation.fullgraph,
         dynamic=compilation.dynamic,
         config=options.code_key,
-        compiler=_compiler(options.build.compiler),
         native=(takes_tensors(), reads_lists(), vector_math()),
         threads=torch.get_num_threads(),
         settings=Settings().values[1:],  # the grad mode has a guard
@@ -64,6 +63,11 @@ def _versions() -> dict[str, object]:
         "python": sys.version,
         "machine": machine(),
     }
+
+
+def compiler_of(compilation: Compilation) -> str:
+    """The C compiler of the compilation's kernels; "" if there is none."""
+    return _compiler(compilation.options().build.compiler)
 
 
 @functools.cache

@@ -71,8 +71,9 @@ class ProgramWriter:
 
     def written(self, value: Any) -> Json:
         """The value as JSON. NotKept."""
-        if constants.is_constant(value):
-            return ["c", constants.spelled(value)]
+        spelled = constants.spelled(value)
+        if spelled is not None or value is None:
+            return ["c", spelled]
         call = call_that_made(value)
         if call is not None:
             return ["made", call.maker, *map(self.written, call.args)]
