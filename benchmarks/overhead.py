@@ -58,7 +58,7 @@ def adder(count: int) -> Callable[..., torch.Tensor]:
 
 def bare(compiled: Callable[..., object], args: tuple[torch.Tensor, ...]) -> Callable[[], object]:
     """A call of the compiled graph alone, without dispatch and guards."""
-    from pliant.capture.compiled_function import dispatcher_of
+    from pliant.dispatch.compiled_function import dispatcher_of
 
     dispatcher = dispatcher_of(compiled)
     assert dispatcher is not None

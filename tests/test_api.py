@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import pliant
-from pliant.capture.compiled_function import dispatcher_of
 from pliant.debug import events
+from pliant.dispatch.compiled_function import dispatcher_of
 from pliant.errors import ConfigError, RecompileError
 
 X = torch.randn(3, 8)
@@ -135,7 +135,7 @@ def test_is_compiling():
 
 
 def test_marks_on_tensors():
-    from pliant.capture.dynamic_policy import DynamicPolicy
+    from pliant.dispatch.dynamic_policy import DynamicPolicy
     from pliant.guards.sources import ArgSource
 
     t, source = torch.zeros(4, 5, 6), ArgSource(0, "t")

@@ -17,8 +17,12 @@ from torch import fx
 
 from pliant import config
 from pliant.backends import BACKENDS, UserBackend, graph_compiler, known_as, registered, registered_names
-from pliant.capture import markers, stance
-from pliant.capture.compiled_function import (
+from pliant.compiler import load_stages, resume_function
+from pliant.debug import events
+from pliant.debug.explain import Explanation
+from pliant.debug.explain import explain as explaining
+from pliant.dispatch import markers, stance
+from pliant.dispatch.compiled_function import (
     FUNCTIONS,
     CompiledObject,
     compile_in_place,
@@ -28,13 +32,9 @@ from pliant.capture.compiled_function import (
     forwarding_object,
     shares_all,
 )
-from pliant.capture.dispatch import Compilation, Dispatcher, Keeper, is_capturing
-from pliant.capture.dynamic_policy import MARKS, DimMark
-from pliant.capture.markers import original_of
-from pliant.capture.resume_function import resume_function
-from pliant.debug import events
-from pliant.debug.explain import Explanation
-from pliant.debug.explain import explain as explaining
+from pliant.dispatch.dispatcher import Compilation, Dispatcher, Keeper, is_capturing
+from pliant.dispatch.dynamic_policy import MARKS, DimMark
+from pliant.dispatch.markers import original_of
 from pliant.errors import ConfigError, UserError
 from pliant.exporting.program import Exported
 
@@ -145,16 +145,20 @@ def _compilation(
     gpus = torch.backends.cuda.is_built()  # type: ignore[no-untyped-call]
     if mode in config.MODES and mode != "default" and config.changes_nothing(mode, gpus=gpus):
         events.warn_once(f"mode:{mode}", f'mode="{mode}" is the same as the default one on this device')
+    keeper = _keeper() if backend in (None, "pliant") and "guard_filter_fn" not in (options or {}) else None
     known: dict[str, Any] = dict(options or {})
     guard_filter = known.pop("guard_filter_fn", None)
+    compile_graph = graph_compiler(backend)
+    if keeper is None or not keeper.may_find():
+        load_stages()
     return Compilation(
-        compile_graph=graph_compiler(backend),
+        compile_graph=compile_graph,
         make_resume=resume_function,
         fullgraph=fullgraph,
         dynamic=dynamic,
         overrides=config.overrides_of(mode, known),
         guard_filter=guard_filter,
-        keeper=_keeper() if guard_filter is None and backend in (None, "pliant") else None,
+        keeper=keeper,
         recipe=recipe,
     )
 

@@ -15,13 +15,10 @@ from typing import Any, cast
 from torch import fx
 
 from pliant import config, peer
-from pliant.compiler import GraphCallable, GraphCompiler, aot_eager, compile_captured, eager, load_stages, undoing
+from pliant.compiler import GraphCallable, GraphCompiler, aot_eager, compile_captured, eager, undoing
 from pliant.debug import events
-from pliant.debug.first_run import checked
-from pliant.debug.repro import crash_report
 from pliant.errors import BackendError, ConfigError, WantsNumbers
 from pliant.graph.contracts import CapturedGraph
-from pliant.symbolic.expr import Constant
 
 # What a user may pass as backend: gets the graph and its inputs, returns what runs it.
 UserBackend = Callable[[fx.GraphModule, list[Any]], Callable[..., Sequence[Any]]]
@@ -74,6 +71,8 @@ def takes_symbols(backend: UserBackend) -> bool:
 
 
 def _has_symbols(captured: CapturedGraph) -> bool:
+    from pliant.symbolic.expr import Constant
+
     env = captured.shape_env
     return env.has_unbacked or not all(isinstance(env.replace(symbol), Constant) for symbol in env.sources)
 
@@ -125,8 +124,6 @@ def known_as(name: str) -> str:
 def _named(name: str) -> GraphCompiler:
     name = known_as(name)
     if name in BACKENDS:
-        if name == "pliant":
-            load_stages()
         return BACKENDS[name]
     backend = registered(name)
     if backend is not None:
@@ -157,6 +154,9 @@ def registered(name: str) -> UserBackend | None:
 
 def _recorded(compile_graph: GraphCompiler) -> GraphCompiler:
     def compile_it(captured: CapturedGraph) -> GraphCallable:
+        from pliant.debug.first_run import checked
+        from pliant.debug.repro import crash_report
+
         operators = [n for n in captured.module.graph.nodes if n.op not in ("placeholder", "output", "get_attr")]
         if events.wants("graph_code"):
             events.record("graph_code", name=captured.name, text=captured.module.code.strip())

@@ -86,6 +86,13 @@ def start(work: Callable[[], object], name: str) -> bool:
         return not _ended
 
 
+def finish(name: str) -> None:
+    """Wait for the work that was started under the name."""
+    for thread in threading.enumerate():
+        if thread.name == name and thread is not threading.current_thread():
+            thread.join()
+
+
 def for_each(work: Callable[[Item], None], items: Sequence[Item], *, at_once: int) -> None:
     """`work(item)` for each, by this thread and others beside it: for calls that release the interpreter's lock. Raises
     this thread's error, which may be a signal handler's, else that of the first item that has one, when all threads are

@@ -25,21 +25,19 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from pliant import background, config
-from pliant.capture.compiled_function import compiled_callable
-from pliant.capture.dispatch import DISPATCHER, Compilation
-from pliant.capture.resume_function import resume_function
-from pliant.capture.roots import argument_sources
 from pliant.debug import dump
+from pliant.dispatch.compiled_function import compiled_callable
+from pliant.dispatch.dispatcher import DISPATCHER, Compilation
+from pliant.dispatch.roots import argument_sources
 from pliant.errors import CompileError, NoKernels
-from pliant.graph.contracts import WROTE, AtenGraph, CapturedGraph, Runnable
-from pliant.graph.control_flow import compile_bodies
-from pliant.graph.fake_tensor import FakeTensor
-from pliant.graph.unbacked import assume
+from pliant.gc_pause import GcPause
+from pliant.graph.contracts import AtenGraph, CapturedGraph, Runnable
 from pliant.guards import native_watch
 from pliant.interruptions import pass_on
 from pliant.runtime.kernels_or_operators import kernels_or_operators, tell_operators
 from pliant.targets.registry import provide, target_of
 from pliant.targets.target import Target
+from pliant.wrappers.wrapper import WROTE
 
 if TYPE_CHECKING:
     from pliant.autograd.repeated import RowRun
@@ -52,8 +50,9 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
     """From a captured graph to code that runs it."""
     from pliant.autograd.repeated import build_repeated
     from pliant.autograd.runtime import build
-    from pliant.codegen.wrapper import telling_by_lines
+    from pliant.graph.control_flow import compile_bodies
     from pliant.runtime.compile_graph import interpret_loops
+    from pliant.wrappers.wrapper import telling_by_lines
 
     match config.get().debug.stop_after:
         case "graph":
@@ -72,6 +71,8 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
 
 def _missing_target(captured: CapturedGraph) -> NoKernels | None:
     """Why no code is generated for a device that the program computes on; `meta` computes nothing."""
+    from pliant.graph.fake_tensor import FakeTensor
+
     values = [value for node in captured.module.graph.nodes for value in pytree.tree_leaves(node.meta.get("val"))]
     for device in {value.device for value in values if isinstance(value, FakeTensor)}:
         try:
@@ -94,6 +95,8 @@ def _kernels_for_rows(graph: AtenGraph, rows: list[list[int]], numbers: list[int
 
 def _compiled_body(body: fx.GraphModule) -> Callable[..., Any]:
     """A body of control flow as a compiled function of its own: sizes that are symbols around it are symbols in it."""
+    from pliant.graph.fake_tensor import FakeTensor
+
     assert body.code  # is written when it is asked for
     compiled = compiled_callable(body, Compilation(compile_captured, resume_function))
     dispatcher = compiled.__dict__[DISPATCHER]
@@ -108,10 +111,19 @@ def _compiled_body(body: fx.GraphModule) -> Callable[..., Any]:
     return compiled
 
 
+def resume_function(compilation: Compilation, point: Any, globals_: dict[str, Any], name: str) -> Callable[..., Any]:
+    """What follows a graph break: see `dispatch.resume_function`."""
+    from pliant.dispatch import resume_function
+
+    return resume_function.resume_function(compilation, point, globals_, name)
+
+
 def load_stages() -> None:
-    """Load what `compile_captured` needs: where a program asks for compiled code, not at the code's first call."""
-    import pliant.autograd.repeated
-    import pliant.runtime.compile_graph  # noqa: F401
+    """Load all stages: where a program asks for compiled code, not at the code's first call."""
+    with GcPause():
+        import pliant.autograd.repeated
+        import pliant.dispatch.new_entry
+        import pliant.runtime.compile_graph  # noqa: F401
 
 
 def aot_eager(captured: CapturedGraph) -> GraphCallable:
@@ -135,6 +147,8 @@ def undoing(captured: CapturedGraph, run: GraphCallable) -> GraphCallable:
     """`run` of a graph that writes its inputs as it goes. Where an assumption, or an operator on data, may fail, it leaves
     them as they were; other errors say whether they were written.
     """
+    from pliant.graph.unbacked import assume
+
     written = captured.written_inputs()
     assumes = any(node.target is assume for node in captured.module.graph.nodes)
     if not (assumes or captured.shape_env.has_unbacked):

@@ -1,6 +1,8 @@
 """Bundles: a cache carried to another folder."""
 
+import hashlib
 import io
+import json
 import tarfile
 
 import pytest
@@ -49,17 +51,64 @@ def test_a_file_that_is_no_bundle(tmp_path):
         cache.import_(tmp_path / "x")
 
 
-def test_changed_content_is_found_when_it_is_read(bundle, tmp_path):
-    with tarfile.open(bundle) as made, tarfile.open(tmp_path / "changed.tgz", "w:gz") as changed:
+def changed(bundle, path, change):
+    """The bundle with each file as `change(name, content)` makes it."""
+    with tarfile.open(bundle) as made, tarfile.open(path, "w:gz") as other:
         for member in made:
-            content = made.extractfile(member).read()
-            content = b"evil" if member.name.endswith(".so") else content
+            content = change(member.name, made.extractfile(member).read())
             member.size = len(content)
-            changed.addfile(member, io.BytesIO(content))
+            other.addfile(member, io.BytesIO(content))
+    return path
+
+
+CHANGES = {
+    "content": lambda name, content: b"evil" if name.endswith(".so") else content,
+    "manifest": lambda name, content: content.replace(b"a", b"b") if name == "manifest.json" else content,
+    "no manifest": lambda name, content: b"" if name == "manifest.json" else content,
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_was_changed_on_the_way_is_refused(what, bundle, tmp_path):
+    path = changed(bundle, tmp_path / "changed.tgz", CHANGES[what])
     with config.patch(cache_dir=str(tmp_path / "two")):
-        cache.import_(tmp_path / "changed.tgz")
+        with pytest.raises(UserError, match="manifest"):
+            cache.import_(path)
+        assert not list(open_store("kernels").entries())
+
+
+def test_content_that_differs_from_its_checksum_is_found_when_it_is_read(bundle, tmp_path):
+    evil = {}
+
+    def change(name, content):
+        if name == "manifest.json":
+            said = json.loads(content)
+            evil.update({one: hashlib.sha256(b"evil").hexdigest() for one in said if one.endswith(".so")})
+            return json.dumps({**said, **evil}).encode()
+        return b"evil" if name in evil else content
+
+    path = changed(bundle, tmp_path / "changed.tgz", change)
+    with config.patch(cache_dir=str(tmp_path / "two")):
+        cache.import_(path)
         with pytest.warns(CacheWarning, match="checksum differs"):
             assert open_store("kernels").get(KEYS[0], ".so") is None
+
+
+def test_a_bundle_is_signed_with_a_key(bundle, tmp_path):
+    with config.patch(cache_dir=str(tmp_path / "one")):
+        cache.export(tmp_path / "signed.tgz", key=b"secret")
+    with config.patch(cache_dir=str(tmp_path / "two")):
+        for path, key in ((bundle, b"secret"), (tmp_path / "signed.tgz", b"other")):
+            with pytest.raises(UserError, match="not signed with this key"):
+                cache.import_(path, key=key)
+        assert cache.import_(tmp_path / "signed.tgz", key=b"secret") == 3
+
+
+def test_the_same_cache_is_the_same_manifest(bundle, tmp_path):
+    with config.patch(cache_dir=str(tmp_path / "one")):
+        cache.export(tmp_path / "again.tgz")
+    texts = [tarfile.open(path).extractfile("manifest.json").read() for path in (bundle, tmp_path / "again.tgz")]
+    assert texts[0] == texts[1]
 
 
 def test_report(bundle, tmp_path):

@@ -12,8 +12,8 @@ import torch
 import pliant
 from pliant import config
 from pliant.backends import BACKENDS
-from pliant.capture.compiled_function import dispatcher_of
 from pliant.debug import events
+from pliant.dispatch.compiled_function import dispatcher_of
 from pliant.errors import FallbackWarning, GraphBreakError, InternalError, PliantWarning, RecompileError
 
 compiled = functools.partial(pliant.compile, backend="eager")

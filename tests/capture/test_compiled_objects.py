@@ -12,7 +12,7 @@ import torch
 from torch import fx, nn
 
 import pliant
-from pliant.capture.compiled_function import shares_all
+from pliant.dispatch.compiled_function import shares_all
 from pliant.errors import PliantWarning
 
 

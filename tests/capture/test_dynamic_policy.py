@@ -4,7 +4,7 @@ import torch
 
 import pliant
 from pliant import config
-from pliant.capture.dynamic_policy import DynamicPolicy
+from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.guards.sources import ArgSource, DictAttributeSource, held
 
 X, N = ArgSource(0, "x"), ArgSource(1, "n")

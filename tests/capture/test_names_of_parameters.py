@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import pliant
-from pliant.capture.tracebacks import GENERATED
+from pliant.guards.generated import GENERATED
 from pliant.guards.names import Names
 
 PROGRAMS = """

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 import pliant
-from pliant.capture import dispatch
-from pliant.capture.compiled_function import dispatcher_of
+from pliant.dispatch import dispatcher as dispatch
+from pliant.dispatch.compiled_function import dispatcher_of
 from pliant.guards.codegen import MISS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*has been compiled 2 times")

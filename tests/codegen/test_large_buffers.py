@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import pliant
-from pliant.codegen import large_buffers
 from pliant.debug import events
+from pliant.wrappers import large_buffers
 
 ROWS = (large_buffers.LEAST // 4 >> 10) + 1  # of 1024 floats
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import pliant
-from pliant.capture.compiled_function import dispatcher_of
+from pliant.dispatch.compiled_function import dispatcher_of
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,14 @@ with another choice, from the same place on disk. Processes are forks that have 
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
+import functools
+import hashlib
 import json
 import os
 import random
+import shutil
 import sys
 import tempfile
 import threading
@@ -23,6 +27,7 @@ from collections import Counter
 import torch
 
 import pliant
+from pliant.cache.store import FORMAT
 
 PROGRAM = """
 import dataclasses, enum, functools, re, types
@@ -185,11 +190,11 @@ SETTINGS: dict[str, list[str]] = {
 }  # fmt: skip
 
 
-def choices(rng: random.Random) -> dict[str, str]:
+def choices(rng: random.Random, fixed: dict[str, str] | None = None) -> dict[str, str]:
     """A value for each slot and setting: mostly the first."""
     table = {**SLOTS, **SETTINGS}
     chosen = {name: rng.choice(values) if rng.random() < 0.15 else values[0] for name, values in table.items()}
-    return {**chosen, "target": rng.choice(SETTINGS["target"]), "grad": rng.choice(("on", "off"))}
+    return {**chosen, "target": rng.choice(SETTINGS["target"]), "grad": rng.choice(("on", "off")), **(fixed or {})}
 
 
 def mutated(rng: random.Random, chosen: dict[str, str]) -> dict[str, str]:
@@ -308,7 +313,14 @@ def run(chosen: dict[str, str]) -> dict[str, object]:
     tolerance = 5e-2 if "bfloat16" in (chosen["autocast"], chosen["parameters"]) else 1e-4
     wrong = "" if all(_same(sides[0], side, tolerance) for side in sides[1:]) else f"{sides[0]} is not {sides[1:]}"
     refused = [f"{e.fields['what']}: {e.fields['why']}" for e in pliant.debug.events.events("entry")]
-    return {"wrong": wrong[:2000], "entries": pliant.stats()["entries"], "events": refused}
+    return {"wrong": wrong[:2000], "entries": pliant.stats()["entries"], "events": refused, "bits": _bits(sides[1:])}
+
+
+def _bits(sides: list[object]) -> str:
+    """Of all numbers that were computed, for comparing processes."""
+    leaves = [t.detach().contiguous() if isinstance(t, torch.Tensor) else t for t in torch.utils._pytree.tree_leaves(sides)]
+    texts = [bytes(t.view(-1).view(torch.uint8).tolist()) if isinstance(t, torch.Tensor) else repr(t).encode() for t in leaves]
+    return hashlib.sha256(b"|".join(texts)).hexdigest()
 
 
 def _outcome(call, x: torch.Tensor) -> object:
@@ -351,7 +363,7 @@ def in_a_fork(chosen: dict[str, str]) -> dict[str, object]:
     with os.fdopen(read) as pipe:
         text = pipe.read()
     os.waitpid(process, 0)
-    return json.loads(text) if text else {"wrong": "the process died", "entries": {}, "events": []}
+    return json.loads(text) if text else {"wrong": "the process died", "entries": {}, "events": [], "bits": ""}
 
 
 def _beside() -> list[threading.Thread]:
@@ -366,16 +378,39 @@ def _guarded(chosen: dict[str, str]) -> dict[str, object]:
         with pliant.config.patch(keep_entries=True):
             return run(chosen)
     except Exception as error:
-        return {"wrong": f"{type(error).__name__}: {error}", "entries": {}, "events": []}
+        return {"wrong": f"{type(error).__name__}: {error}", "entries": {}, "events": [], "bits": ""}
 
 
-def pair(seed: int) -> tuple[dict[str, str], dict[str, str], dict[str, object], dict[str, object]]:
-    """One pair of processes, with a cache of their own."""
+def pair(
+    seed: int, fixed: dict[str, str] | None = None
+) -> tuple[dict[str, str], dict[str, str], dict[str, object], dict[str, object]]:
+    """One pair of processes, with entries of their own."""
     rng = random.Random(seed)
-    first = choices(rng)
+    first = choices(rng, fixed)
     second = mutated(rng, first)
-    with tempfile.TemporaryDirectory(prefix="pliant-fuzz-") as folder, pliant.config.patch(cache_dir=folder):
+    with _no_entries():
         return first, second, in_a_fork(first), in_a_fork(second)
+
+
+def without_entries(chosen: dict[str, str]) -> dict[str, object]:
+    """What a process computes that finds nothing: a difference from eager that it has too comes from compiling."""
+    with _no_entries():
+        return in_a_fork(chosen)
+
+
+@contextlib.contextmanager
+def _no_entries():
+    """A store without entries; kernels, which are what their text says, stay from pair to pair."""
+    shutil.rmtree(os.path.join(_folder(), FORMAT, "entries"), ignore_errors=True)
+    with pliant.config.patch(cache_dir=_folder()):
+        yield
+
+
+@functools.cache
+def _folder() -> str:
+    folder = tempfile.mkdtemp(prefix="pliant-fuzz-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # forks end without it
+    return folder
 
 
 def load_compiler() -> None:
@@ -389,6 +424,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--fix", nargs="*", default=[], help="values of all first processes: parameters=bfloat16 ...")
     parser.add_argument("--verbose", action="store_true")
     given = parser.parse_args()
     load_compiler()
@@ -396,7 +432,7 @@ def main() -> None:
     for seed in range(given.seed, given.seed + given.pairs):
         if time.monotonic() > end:
             break
-        first, second, one, other = pair(seed)
+        first, second, one, other = pair(seed, dict(one.split("=") for one in given.fix))
         changed = {name: (first[name], second[name]) for name in first if first[name] != second[name]}
         counts["pairs"] += 1
         found = bool(other["entries"].get("found"))
@@ -408,7 +444,10 @@ def main() -> None:
         for which, result in (("first", one), ("second", other)):
             if result["wrong"]:
                 counts[f"wrong in the {which}"] += 1
+                alone = without_entries(second if result is other else first)
+                counts["wrong only with an entry"] += alone["bits"] != result["bits"]
                 print(f"seed {seed}, {which} process (entry found: {found}), changed {changed}\n  {result['wrong'][:600]}")
+                print(f"  without entries: {'the same bits' if alone['bits'] == result['bits'] else alone['wrong'][:600]}")
         if given.verbose:
             print(seed, changed, other["entries"], other["events"][:2])
     print(dict(counts))

@@ -110,6 +110,17 @@ class Model(nn.Module):
         return x if mask is None else x * mask
 
 
+class WithSets(Model):
+    """A class with sets of text, which processes order otherwise, in methods that nobody calls."""
+
+    def unused(self, name):
+        known = {"one", "other", "third", "fourth"}
+        return name in known, [each * 2 for each in {"a", "b", "c", "d"}]
+
+    def forward(self, x, mask=None):
+        return super().forward(x if mask in {"one", "other", None} else mask)
+
+
 def hashes(x):
     return x + hash("name") % 7
 

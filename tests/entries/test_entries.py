@@ -11,8 +11,8 @@ import torch
 from tests.entries import programs
 
 import pliant
-from pliant.capture.compiled_function import dispatcher_of
 from pliant.debug import events
+from pliant.dispatch.compiled_function import dispatcher_of
 from pliant.errors import CacheWarning
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import pliant
-from pliant.capture.compiled_function import dispatcher_of
+from pliant.dispatch.compiled_function import dispatcher_of
 from pliant.guards import native_watch, tensor_words
 
 native = pytest.importorskip("pliant.compiler") and pytest.mark.skipif(

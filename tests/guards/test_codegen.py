@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import pliant
-from pliant.capture.compiled_function import dispatcher_of
+from pliant.dispatch.compiled_function import dispatcher_of
 from pliant.guards.codegen import MISS, GuardWriter, compile_guards
 from pliant.guards.explain import explain_miss
 from pliant.guards.facts import has_items, lacks_item

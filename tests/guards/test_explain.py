@@ -5,7 +5,7 @@ import torch
 from tests.guards.fuzz import World, make_case, outcome
 
 import pliant
-from pliant.capture.compiled_function import dispatcher_of
+from pliant.dispatch.compiled_function import dispatcher_of
 
 # facet, change, the beginning of the explanation ("" in advice: not looked at)
 ROWS = (

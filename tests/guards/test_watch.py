@@ -281,7 +281,7 @@ def test_compiled_modules_notice_changes():
         change()
         for _ in range(3):
             assert torch.equal(c(x), m(x))
-    from pliant.capture.compiled_function import dispatcher_of
+    from pliant.dispatch.compiled_function import dispatcher_of
 
     if native_watch.available():
         assert isinstance(dispatcher_of(c).hot.__globals__["unchanged"], types.BuiltinFunctionType)

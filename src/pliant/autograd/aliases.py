@@ -11,12 +11,13 @@ Reads on: `functionalize.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
-from pliant.graph.fake_tensor import FakeTensor
+if TYPE_CHECKING:
+    from pliant.graph.fake_tensor import FakeTensor
 
 _aten = torch.ops.aten
 # Views that change nothing but the autograd relation: they share the value, so no node is recorded for them.

@@ -18,6 +18,7 @@ import torch
 
 from pliant.autograd.aliases import Alias, ViewStep
 from pliant.autograd.history import has_accumulator
+from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
 from pliant.graph.fake_tensor import FakeTensor
@@ -26,50 +27,6 @@ from pliant.torch_adapter import tied_by_writes
 
 class UnsupportedAliasing(Unsupported):
     """Memory is shared in a way that a graph of values cannot follow."""
-
-
-# ---- where a tensor, or another output, comes from
-@dataclass(frozen=True, slots=True)
-class FromInput:
-    """The input itself, the same object."""
-
-    input: int
-
-
-@dataclass(frozen=True, slots=True)
-class FromResult:
-    """A tensor, number or symbol that the graph returns. `leaf`: it is to require grad, though nothing led to it."""
-
-    position: int
-    leaf: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """None, a number or another constant."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class SameAs:
-    """The object that an earlier output is."""
-
-    output: int
-
-
-@dataclass(frozen=True, slots=True)
-class ViewOf:
-    """Views applied one after the other to an input, a result or an output with fewer views. Arguments that are symbols
-    are `FromResult`s in the steps.
-    """
-
-    source: FromInput | FromResult | SameAs
-    steps: tuple[ViewStep, ...]
-    leaf: bool = False
-
-
-Output = FromInput | FromResult | Literal | ViewOf | SameAs
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,20 +12,22 @@ import functools
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from pliant import torch_adapter
-from pliant.autograd.aliasing import ViewOf
 from pliant.autograd.higher_order import GradientProgram
-from pliant.autograd.joint import JointGraph, tangent_strides
 from pliant.autograd.kept_inputs import HALVES, KeptInputs, given_again, version
 from pliant.autograd.outputs import inner_views
-from pliant.autograd.partition.split import Partition, Saved
+from pliant.autograd.places import Saved, ViewOf
 from pliant.graph.contracts import Runnable
-from pliant.graph.fake_tensor import FakeTensor
 from pliant.torch_adapter import DisableTorchFunction, without_base
+
+if TYPE_CHECKING:
+    from pliant.autograd.joint import JointGraph
+    from pliant.autograd.partition.split import Partition
+    from pliant.graph.fake_tensor import FakeTensor
 
 _FREED = "Trying to backward through the graph a second time, of which what it saved was freed (see retain_graph)"
 _WRITTEN = "one of the variables needed for gradient computation has been modified by an inplace operation:"
@@ -342,6 +344,8 @@ def _check_versions(watched: Any, asked: int) -> None:
 
 def _layout_of_tangent(result: FakeTensor) -> Layout | str:
     """The layout of a result's gradient, or, where symbols occur in it, how to tell it from the result."""
+    from pliant.autograd.joint import tangent_strides
+
     strides = tangent_strides(result)
     if all(type(number) is int for number in (*result.size_, *strides)):
         return result.size_, strides, result.dtype_, result.device_

@@ -21,13 +21,10 @@ from torch import fx
 
 from pliant import background, torch_adapter
 from pliant.autograd.history import Root
-from pliant.autograd.run_module import run_module
 from pliant.debug import events
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import CapturedGraph, GraphInput
-from pliant.graph.fake_tensor import FakeMode, FakeTensor
 from pliant.interruptions import pass_on
-from pliant.symbolic.shape_env import ShapeEnv
 
 Program = Callable[[list[Any]], tuple[Any, ...]]
 Build = Callable[[CapturedGraph], Program]
@@ -125,6 +122,9 @@ class GradientProgram:
 
 
 def _run(module: Any, given: list[Any]) -> tuple[Any, ...]:
+    from pliant.autograd.run_module import run_module
+    from pliant.graph.fake_tensor import FakeTensor
+
     mode: Any = next((v.fake_mode for v in given if type(v) is FakeTensor), None)
     if mode is None:
         return tuple(module.forward(*given))
@@ -133,6 +133,8 @@ def _run(module: Any, given: list[Any]) -> tuple[Any, ...]:
 
 def _apart(value: Any) -> Any:
     """A real tensor whose history begins with itself: one input may have been computed from another."""
+    from pliant.graph.fake_tensor import FakeTensor
+
     real = isinstance(value, torch.Tensor) and type(value) is not FakeTensor
     return value.view_as(value) if real and value.requires_grad else value
 
@@ -147,6 +149,9 @@ def _as_captured(
     program: Callable[..., tuple[Any, ...]], first: CapturedGraph, values: list[Any], count: int
 ) -> CapturedGraph:
     """The gradient program as a captured one: a single call. Numbers are part of it, tensors have fixed sizes."""
+    from pliant.graph.fake_tensor import FakeMode
+    from pliant.symbolic.shape_env import ShapeEnv
+
     graph, env, inputs = fx.Graph(), ShapeEnv(), list[GraphInput]()
     mode = FakeMode(env)
     arguments = []

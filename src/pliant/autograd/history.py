@@ -11,14 +11,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 from torch.autograd.graph import get_gradient_edge
 
-from pliant.autograd.aliases import Alias
-from pliant.graph.fake_tensor import FakeTensor
+if TYPE_CHECKING:
+    from pliant.autograd.aliases import Alias
+    from pliant.graph.fake_tensor import FakeTensor
 
 Node = Any  # torch.autograd.graph.Node: a function of autograd's graph
 
@@ -169,7 +170,7 @@ class Root:
             found = outputs[self.position]
         else:
             view = outputs[self.position]
-            base = view.node.base.fake if type(view) is FakeTensor else view._base
+            base = view.node.base.fake if _is_fake(view) else view._base
             found = view if base is None else base
         return found
 
@@ -185,6 +186,12 @@ def _find_root(value: FakeTensor, outputs: tuple[Any, ...], inputs: list[Any]) -
             if tensor is value:
                 return Root(kind, position)
     for position, tensor in enumerate(outputs):
-        if type(tensor) is FakeTensor and tensor.requires_grad and tensor.node.base.fake is value:
+        if _is_fake(tensor) and tensor.requires_grad and tensor.node.base.fake is value:
             return Root("base", position)
     raise AssertionError("a result that no output leads to")
+
+
+def _is_fake(value: Any) -> bool:
+    from pliant.graph.fake_tensor import FakeTensor  # where programs are traced it is loaded
+
+    return type(value) is FakeTensor

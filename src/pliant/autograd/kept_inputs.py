@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
-from pliant.autograd.joint import JointGraph
-from pliant.autograd.partition.partial import reads
-from pliant.autograd.partition.split import Partition
-from pliant.graph.passes.purity import binds_symbols, draws_numbers
-from pliant.graph.unbacked import CHECKS
+if TYPE_CHECKING:
+    from pliant.autograd.joint import JointGraph
+    from pliant.autograd.partition.split import Partition
 
 HALVES = "_pliant_halves"  # of a function of autograd's graph: what a compiled program has for forward and backward
 
@@ -52,6 +50,9 @@ class KeptInputs:
 
     @classmethod
     def of(cls, joint: JointGraph, parts: Partition) -> KeptInputs:
+        from pliant.graph.passes.purity import binds_symbols, draws_numbers
+        from pliant.graph.unbacked import CHECKS
+
         inputs = joint.captured.inputs
         tensors = [i for i, one in enumerate(inputs) if isinstance(one.fake, torch.Tensor)]
         moved = joint.captured.attributes.get("moved_inputs", ())  # to other memory: `tensor.data = other`
@@ -97,6 +98,8 @@ class KeptInputs:
 
 def _tangents_of(joint: JointGraph, unsaved: list[int]) -> list[int]:
     """For each of these inputs the tangents, as bits, whose gradients depend on its values."""
+    from pliant.autograd.partition.partial import reads
+
     if not unsaved:
         return []
     found = reads(joint.graph, joint.tangents, [g for g in joint.gradients if isinstance(g, fx.Node)])

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import torch
 
 from pliant.autograd.aliases import ViewStep
-from pliant.autograd.aliasing import FromInput, FromResult, Literal, Output, OutputPlan, SameAs, ViewOf
+from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf
 from pliant.torch_adapter import set_grad_enabled, without_base
+
+if TYPE_CHECKING:
+    from pliant.autograd.aliasing import OutputPlan
 
 # inputs, results, outputs made so far -> an output
 _Get = Callable[[Sequence[Any], Any, list[Any]], Any]

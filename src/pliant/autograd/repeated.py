@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pliant.autograd.calls import joined
 from pliant.autograd.joint import JointGraph, trace_joint
 from pliant.autograd.repeats import Group, Repeats, find_repeats
-from pliant.autograd.runtime import Call, build, partitioned
-from pliant.autograd.training import bump_versions, written_in_graph
+from pliant.autograd.runtime import build, partitioned
+from pliant.autograd.trained import Call
+from pliant.autograd.training import written_in_graph
 from pliant.debug import events
 from pliant.errors import Unsupported
 from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph
@@ -59,13 +61,4 @@ def _joined(found: Repeats, runs: list[tuple[RowRun, list[int]]], compile_aten: 
     rest = build(found.rest[0], compile_aten) if found.rest is not None else None
     places = found.rest[1] if found.rest is not None else []
     bumped = [place for _, changed in runs for place in changed]
-    native = [run for run, _ in runs]
-
-    def call(inputs: list[Any]) -> tuple[Any, ...]:
-        results = rest([inputs[k] for k in places]) if rest is not None else ()
-        for run in native:
-            run(inputs)
-        bump_versions(inputs, bumped)
-        return results
-
-    return call
+    return joined(rest, places, [run for run, _ in runs], bumped)

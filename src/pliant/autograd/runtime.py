@@ -10,37 +10,26 @@ Reads on: `training.py`, where gradients are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
 from pliant.autograd.aliasing import UnsupportedAliasing
+from pliant.autograd.calls import Ending, chain, inference, with_constants
 from pliant.autograd.expand import expanded
 from pliant.autograd.joint import SAVED_WRITTEN, JointGraph, trace_joint
-from pliant.autograd.outputs import MadeOutputs, OutputMaker
+from pliant.autograd.outputs import MadeOutputs
 from pliant.autograd.partition.split import Partition, partition
 from pliant.autograd.segments import Cuts, as_captured, refined, split
-from pliant.autograd.training import (
-    bump_versions,
-    runnable,
-    training,
-    with_gradients,
-    without_counting,
-    written_in_graph,
-)
+from pliant.autograd.trained import Call
+from pliant.autograd.training import runnable, training, without_counting, written_in_graph
 from pliant.debug import events
-from pliant.graph.contracts import WROTE, AtenCompiler, CapturedGraph, Runnable
+from pliant.graph.contracts import AtenCompiler, CapturedGraph, Runnable
 from pliant.graph.failing import operator_may_fail
 from pliant.graph.printer import graph_text
-from pliant.graph.remade import remade
 from pliant.graph.unbacked import assume
-from pliant.torch_adapter import set_grad_enabled, without_base, without_bases
 
-Call = Callable[[list[Any]], tuple[Any, ...]]
-_set_grad = set_grad_enabled
 _USED_WHERE_MADE = "a returned tensor is used where it is made"
 
 
@@ -126,7 +115,7 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
         wrote = wrote or bool(joint.plan.writes)
         run = _build_whole(program, joint, compile_aten)
         steps.append((run, *ends))
-    return _chain(steps, nodes[-1].args[0], captured, places)
+    return _chained(steps, nodes[-1].args[0], captured, places)
 
 
 def _may_fail(joint: JointGraph) -> bool:
@@ -140,33 +129,12 @@ def _as_it_is(module: fx.GraphModule) -> Call:
     return lambda inputs: forward(*inputs)
 
 
-def _chain(
+def _chained(
     steps: list[tuple[Call, list[int], list[int]]], outputs: Any, captured: CapturedGraph, places: dict[fx.Node, int]
 ) -> Call:
-    """Run the steps on a list of places; a place is emptied after its last use."""
-    n_inputs, writes = len(captured.inputs), bool(captured.written_inputs())
     final = [places[node] if isinstance(node, fx.Node) else None for node in outputs]
     constants = [None if isinstance(node, fx.Node) else node for node in outputs]
-    last_use = {place: number for number, (_, takes, _) in enumerate(steps) for place in takes}
-    emptied = [[p for p, n in last_use.items() if n == number and p not in final] for number in range(len(steps))]
-
-    def call(inputs: list[Any]) -> tuple[Any, ...]:
-        values = [*inputs, *[None] * (len(places) - n_inputs)]
-        for number, (run, takes, gives) in enumerate(steps):
-            given = [values[place] for place in takes]
-            for place in emptied[number]:
-                values[place] = None
-            try:
-                found = run(given)
-            except Exception as error:
-                if writes and number:  # an earlier step may have written
-                    setattr(error, WROTE, True)
-                raise
-            for place, value in zip(gives, found):
-                values[place] = value
-        return tuple(constant if place is None else values[place] for place, constant in zip(final, constants))
-
-    return call
+    return chain(steps, final, constants, len(places) - len(captured.inputs), bool(captured.written_inputs()))
 
 
 def _partition_text(parts: Partition) -> str:
@@ -175,102 +143,15 @@ def _partition_text(parts: Partition) -> str:
     return "\n\n".join(f"# {part.name}\n{graph_text(part.graph)}" for part in halves)
 
 
-@remade
-def with_constants(run: Runnable, constants: list[torch.Tensor]) -> Runnable:
-    """`run`, which takes constants of the program behind its inputs."""
-
-    def call(inputs: list[Any]) -> list[Any]:
-        inputs.extend(constants)
-        return run(inputs)
-
-    return call
-
-
-class _Ending(torch.autograd.Function):
-    """A result whose history leads to no input: it requires gradients all the same. Asking for these does nothing, or,
-    where that history was written over (`why` says so), is an error.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, why: str, result: torch.Tensor, *sources: torch.Tensor) -> torch.Tensor:
-        ctx.why = why
-        ctx.mark_dirty(result)
-        return result
-
-    @staticmethod
-    def backward(ctx: Any, tangent: Any) -> Any:
-        if ctx.why:
-            raise RuntimeError(ctx.why)
-        return (None,) * len(ctx.needs_input_grad)
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """Results that require gradients of which asking for is `refused`, or leads nowhere: position and the inputs that they
-    depend on."""
-
-    refused: str
-    sources: dict[int, list[int]]
-
-    @classmethod
-    def of(cls, joint: JointGraph) -> Ending:
-        differentiable = enumerate(joint.plan.differentiable)
-        reached = joint.reached_by
-        return cls(
-            joint.refusal, {p: [i for i, bits in enumerate(reached) if bits >> n & 1] for n, p in differentiable}
-        )
-
-
-def _with_ends(run: Runnable, ends: Ending) -> Runnable:
-    ending: Callable[..., torch.Tensor] = _Ending.apply
-    leaf = torch.empty(0, requires_grad=True)  # in place of those that the program made and kept for itself
-
-    def call(inputs: list[Any]) -> list[Any]:
-        given = list(inputs)
-        results = list(run(inputs))
-        for position, reached in ends.sources.items():
-            starts = [given[i] for i in reached] if ends.refused else [leaf]
-            results[position] = ending(ends.refused, without_base(results[position]), *starts)
-        return results
-
-    return call
+def _ending(joint: JointGraph) -> Ending:
+    differentiable = enumerate(joint.plan.differentiable)
+    reached = joint.reached_by
+    return Ending(joint.refusal, {p: [i for i, bits in enumerate(reached) if bits >> n & 1] for n, p in differentiable})
 
 
 def _inference(captured: CapturedGraph, joint: JointGraph, run: Runnable, made: MadeOutputs) -> Call:
     if joint.plan.inner:
         raise UnsupportedAliasing("a custom function returns what it was given", kind="returned-intermediate")
     tensors = all(isinstance(v, torch.Tensor) for v in joint.plan.results)
-    ends = Ending.of(joint) if joint.plan.differentiable else None
+    ends = _ending(joint) if joint.plan.differentiable else None
     return inference(run, made, captured.grad_enabled, tensors, written_in_graph(joint.plan), ends)
-
-
-@remade
-def inference(
-    run: Runnable, made: MadeOutputs, needs_guard: bool, tensors: bool, bump: list[int], ends: Ending | None
-) -> Call:
-    """The callable of a program without a backward. `needs_guard`: gradients are recorded around it. `tensors`: nothing
-    else is returned. `bump`: the inputs that the graph writes."""
-    maker = OutputMaker(made)
-
-    def without_grad(inputs: list[Any]) -> list[Any]:
-        _set_grad(False)
-        try:
-            return run(inputs)
-        finally:
-            _set_grad(True)
-
-    compute = without_grad if needs_guard else run
-    if ends is not None:
-        compute = _with_ends(compute, ends) if needs_guard else with_gradients(_with_ends(without_grad, ends))
-    if maker.is_plain and not bump:
-        if tensors:
-            return lambda inputs: without_bases(compute(inputs))
-        return lambda inputs: tuple(map(without_base, compute(inputs)))
-
-    def call(inputs: list[Any]) -> tuple[Any, ...]:
-        kept = list(inputs)
-        results = list(map(without_base, compute(inputs)))
-        bump_versions(kept, bump)
-        return maker.make(kept, results)
-
-    return call

@@ -9,10 +9,7 @@ Reads on: `function.py`, `kept_inputs.py`.
 
 from __future__ import annotations
 
-import functools
-import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,44 +17,28 @@ from torch import fx
 
 from pliant import background, config, torch_adapter
 from pliant.autograd.aliasing import OutputPlan
-from pliant.autograd.function import Compiled, Halves, HalvesFacts
+from pliant.autograd.function import HalvesFacts
 from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.joint import JointGraph
-from pliant.autograd.kept_inputs import version
-from pliant.autograd.outputs import MadeOutputs, OutputMaker
+from pliant.autograd.outputs import MadeOutputs
 from pliant.autograd.partition.partial import reaching_tangents, reads, without
 from pliant.autograd.partition.split import Partition
+from pliant.autograd.trained import Around, Call, Watched, of_given, outside_autocast, trained, uncounted
 from pliant.debug import events
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, GraphInput, Runnable
 from pliant.graph.interpret import eager
 from pliant.graph.passes.purity import memory_root
-from pliant.graph.remade import remade
 from pliant.interruptions import pass_on
-from pliant.torch_adapter import any_autocast, no_autocast, set_grad_enabled
 
 _copy = torch.ops.aten.copy_.default
 _PARTIAL = 8  # sets of tangents that the backward is compiled for
-Call = Callable[[list[Any]], tuple[Any, ...]]
 Builder = Callable[[CapturedGraph, AtenCompiler], Call]
 
 
 def runnable(compiled: Runnable) -> Runnable:
     """What to call of a compiled graph: its function, which is one call less."""
     return outside_autocast(getattr(compiled, "call", compiled))
-
-
-@remade
-def outside_autocast(run: Runnable) -> Runnable:
-    """Casts are in the graph already: `torch.autocast` around the call, or around the backward, must not cast again."""
-
-    def call(inputs: list[Any]) -> list[Any]:
-        if not any_autocast():
-            return run(inputs)
-        with no_autocast():
-            return run(inputs)
-
-    return call
 
 
 def written_in_graph(plan: OutputPlan) -> list[int]:
@@ -74,46 +55,8 @@ def without_counting(run: Runnable, plan: OutputPlan, inputs: list[GraphInput]) 
     return uncounted(run)
 
 
-@remade
-def uncounted(run: Runnable) -> Runnable:
-    """`run`, its writes of inputs not counted in their versions."""
-
-    def call(inputs: list[Any]) -> list[Any]:
-        with torch_adapter.uncounted_writes():
-            return run(inputs)
-
-    return call
-
-
 def _follows_version(tensor: Any) -> bool:
     return isinstance(tensor, torch.Tensor) and tensor.requires_grad and tensor._is_view()
-
-
-def bump_versions(inputs: list[Any], written: list[int]) -> None:
-    if written:
-        counted = [inputs[position] for position in written]
-        if torch.is_inference_mode_enabled():  # elsewhere nobody may write tensors that have no version
-            counted = [one for one in counted if not one.is_inference()]
-        torch.autograd.graph.increment_version(counted)
-
-
-class KeptBackwards:
-    """The backward of another process, for the sets of tangents that were given there. `lost` is called where there is none
-    at all for a call."""
-
-    has_graph = False
-
-    def __init__(self, found: dict[int, Runnable]) -> None:
-        self.found = found
-        self.lost: Callable[[], None] = lambda: None
-
-    def get(self, missing: int = 0, observer: str = "") -> Runnable | None:
-        """None where tangents are missing otherwise than there: they are zeros then, or the program runs again."""
-        run = None if observer else self.found.get(missing)
-        if run is None and not observer and 0 not in self.found:
-            lost, self.lost = self.lost, lambda: None
-            lost()
-        return run
 
 
 class Backwards:
@@ -124,6 +67,7 @@ class Backwards:
     """
 
     has_graph = True
+    is_compiled_on_demand = True  # so that what runs is known later
 
     def __init__(self, graph: AtenGraph, n_tangents: int, reached: list[int], compile_aten: AtenCompiler) -> None:
         self.graph, self.reached, self.compile_aten = graph, reached, compile_aten
@@ -171,12 +115,6 @@ class Backwards:
         return of_given(self._compiled(graph), kept, first)
 
 
-@remade
-def of_given(run: Runnable, kept: list[int], first: int) -> Runnable:
-    """`run` of these arguments and of the tangents, from place `first` on, that are given."""
-    return lambda arguments: run([*[arguments[i] for i in kept], *[t for t in arguments[first:] if t is not None]])
-
-
 def training(
     captured: CapturedGraph,
     joint: JointGraph,
@@ -198,7 +136,7 @@ def training(
     again = GradientProgram.of(captured, joint.roots, sorted(written), lambda program: build(program, compile_aten))
     around = Around(
         bump=written_in_graph(joint.plan),
-        watched=Watched.of(joint, parts),
+        watched=watched_of(joint, parts),
         hooked=[position for position in reversed(joint.hooked) if position not in written],
         idle=[i for i, one in enumerate(captured.inputs) if _requires_grad(one) and not joint.reached_by[i]],
         records=captured.grad_enabled,
@@ -206,112 +144,25 @@ def training(
     return trained(run, made, facts, around, backwards, again)
 
 
-@dataclass(frozen=True, slots=True)
-class Around:
-    """What is done around autograd's function. `bump`: inputs that the graph writes. `hooked`, `idle`: see `_given_apart`.
-    `records`: gradients are recorded where the program starts."""
-
-    bump: list[int]
-    watched: Watched
-    hooked: list[int]
-    idle: list[int]
-    records: bool
-
-
-@remade
-def trained(
-    run: Runnable, made: MadeOutputs, facts: HalvesFacts, around: Around, backwards: Any, again: GradientProgram
-) -> Call:
-    """The callable of a program's forward and backward."""
-    maker, kept, bump, watched = OutputMaker(made), facts.kept, around.bump, around.watched
-    apply: Any = functools.partial(torch_adapter.direct_apply(Compiled), Halves(facts, run, backwards, again))
-    if around.hooked or around.idle:
-        apply = _given_apart(apply, around.hooked, around.idle)
-    if not around.records:
-        apply = with_gradients(apply)
-    first = facts.tangents[0]
-    if maker.is_plain and not bump and not watched:
-        return lambda inputs: apply(kept.before(inputs), *inputs)
-
-    def call(inputs: list[Any]) -> tuple[Any, ...]:
-        before = kept.before(inputs)
-        bump_versions(inputs, bump)  # first: a view that is written without autograd then has a new function
-        results = apply(before, *inputs)
-        function = results[first].grad_fn
-        outputs = maker.make(inputs, results)
-        function.watched = watched.versions(inputs, results)
-        return outputs
-
-    return call
-
-
-def with_gradients(run: Callable[..., Any]) -> Callable[..., Any]:
-    """`run` whose results get a history though the program starts where gradients are off: it turns them on inside."""
-
-    def call(*inputs: Any) -> Any:
-        set_grad_enabled(True)
-        try:
-            return run(*inputs)
-        finally:
-            set_grad_enabled(False)
-
-    return call
-
-
 def _requires_grad(one: GraphInput) -> bool:
     described = one.example if isinstance(one.example, torch.Tensor) else one.fake
     return isinstance(described, torch.Tensor) and described.requires_grad
 
 
-def _given_apart(apply: Callable[..., Any], hooked: list[int], idle: list[int]) -> Callable[..., Any]:
-    """`apply` whose gradients reach leaves with hooks one by one, the last of `hooked` first, and inputs that no result
-    depends on not at all.
-
-    The engine, given all gradients at once, goes to what was made last; all leaves are alike to it.
-    """
-
-    def call(before: Any, *inputs: Any) -> Any:
-        given = list(inputs)
-        for position in hooked:
-            given[position] = given[position].view_as(given[position])
-        for position in idle:
-            given[position] = given[position].detach()
-        return apply(inputs if before is None else before, *given)
-
-    return call
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """Tensors in the caller's hands that eager's backward would find written, though ours does not read them: positions of
-    inputs and results, and for each the tangents, as bits, whose gradients read it."""
-
-    inputs: list[int]
-    results: list[int]
-    read: list[int]
-
-    @classmethod
-    def of(cls, joint: JointGraph, parts: Partition) -> Watched:
-        values: Any = next(iter(joint.graph.find_nodes(op="output"))).args[0]
-        saved_inputs = {s.position for s in parts.saved if s.is_input}
-        saved_results = {s.position for s in parts.saved if not s.is_input}
-        now = dict(enumerate(joint.primals[: len(joint.captured.inputs)]))
-        now |= {joint.primals.index(n.args[0]): n for n in joint.graph.nodes if n.target is _copy}
-        outside = {write.input: values[write.position] for write in joint.plan.writes if not write.in_graph}
-        now |= outside
-        inputs = [i for i, n in now.items() if _eager_saves(n) and (i not in saved_inputs or i in outside)]
-        positions = enumerate(values[: parts.n_results])
-        results = [i for i, node in positions if i not in saved_results and _eager_saves(node)]
-        watched = [*[now[i] for i in inputs], *[values[i] for i in results]]
-        return cls(inputs, results, list(map(_tangents_reading(joint), watched)) if watched else [])
-
-    def __bool__(self) -> bool:
-        return bool(self.inputs or self.results)
-
-    def versions(self, inputs: list[Any], results: Any) -> list[tuple[Any, int, int]]:
-        """(the tensor, its version, the tangents, as bits, whose gradients read it)."""
-        tensors = [*[inputs[i] for i in self.inputs], *[results[i] for i in self.results]]
-        return [(weakref.ref(tensor), version(tensor), bits) for tensor, bits in zip(tensors, self.read)]
+def watched_of(joint: JointGraph, parts: Partition) -> Watched:
+    """What of a program is watched."""
+    values: Any = next(iter(joint.graph.find_nodes(op="output"))).args[0]
+    saved_inputs = {s.position for s in parts.saved if s.is_input}
+    saved_results = {s.position for s in parts.saved if not s.is_input}
+    now = dict(enumerate(joint.primals[: len(joint.captured.inputs)]))
+    now |= {joint.primals.index(n.args[0]): n for n in joint.graph.nodes if n.target is _copy}
+    outside = {write.input: values[write.position] for write in joint.plan.writes if not write.in_graph}
+    now |= outside
+    inputs = [i for i, n in now.items() if _eager_saves(n) and (i not in saved_inputs or i in outside)]
+    positions = enumerate(values[: parts.n_results])
+    results = [i for i, node in positions if i not in saved_results and _eager_saves(node)]
+    watched = [*[now[i] for i in inputs], *[values[i] for i in results]]
+    return Watched(inputs, results, list(map(_tangents_reading(joint), watched)) if watched else [])
 
 
 def _tangents_reading(joint: JointGraph) -> Callable[[fx.Node], int]:

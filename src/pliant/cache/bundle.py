@@ -2,24 +2,33 @@
 
 In:     the configured cache folder.
 Out:    `export(path)` writes a bundle; `import_(path)` adds its entries; `report()` is a table.
-Holds:  a bundle adds only files of the store's own names and never replaces an entry; checksums are compared when an
-        entry is read. Whoever makes a bundle decides what code your processes load: import only what you trust.
+Holds:  a bundle adds only files of the store's own names and never replaces an entry. Its manifest has the checksum of each
+        file: nothing is added unless all agree, and with a key nothing unless the manifest was signed with it; checksums
+        are compared again when an entry is read. Whoever makes a bundle decides what code your processes load: import
+        only what you trust.
 """
 
+import hashlib
+import hmac
 import io
 import json
 import os
 import re
 import tarfile
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
-from pliant import config
-from pliant.cache.store import FORMAT, Store, usable_root
+from pliant import background, config
+from pliant.cache.store import FORMAT, WRITING, Store, usable_root
 from pliant.debug import events
 from pliant.errors import UserError
 
 _NAME = re.compile(rf"{FORMAT}/([a-z_]+)/[0-9a-f]{{2}}/([0-9a-f]{{64}})/((?:data|key)[.\w]*)")
+
+_DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
+_OF_THIS_MACHINE = ("sources",)  # notes about files
+_MANIFEST, _SIGNATURE = "manifest.json", "manifest.hmac"
 
 
 def _root() -> Path:
@@ -37,24 +46,60 @@ def _stores(root: Path) -> list[Store]:
     return [Store(root, name, config.get().cache.cache_bytes) for name in names]
 
 
-def export(path: str | os.PathLike[str]) -> int:
-    """Write all entries into one compressed file; returns how many."""
+def export(path: str | os.PathLike[str], models: Collection[str] | None = None, key: bytes | None = None) -> int:
+    """Write entries into one compressed file; returns how many. `models`: names of the compiled functions and models whose
+    entries these are, with the kernels that they call; all that is stored if not given. `key` signs the bundle.
+    """
+    background.finish(WRITING)  # what was compiled just now is part of it
     root = _root()
-    count = 0
+    carried = [store for store in _stores(root) if store.namespace not in _OF_THIS_MACHINE]
+    found = [(store.namespace, entry.folder) for store in carried for entry in store.entries()]
+    if models is not None:
+        found = _of_models(found, models)
+    files = {str(file.relative_to(root)): file for _, folder in found for file in sorted(folder.iterdir())}
+    contents = {name: file.read_bytes() for name, file in sorted(files.items())}
+    manifest = json.dumps({name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}, indent=1).encode()
     with tarfile.open(path, "w:gz") as bundle:
-        for store in _stores(root):
-            for entry in store.entries():
-                for file in sorted(entry.folder.iterdir()):
-                    bundle.add(file, str(file.relative_to(root)), recursive=False)
-                count += 1
-    return count
+        _put(bundle, _MANIFEST, manifest)
+        if key is not None:
+            _put(bundle, _SIGNATURE, _signed(manifest, key))
+        for name, content in contents.items():
+            _put(bundle, name, content)
+    return len(found)
 
 
-def import_(path: str | os.PathLike[str]) -> int:
-    """Add the entries of a bundle; returns how many were new. UserError if the file is no bundle."""
+def _put(bundle: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    bundle.addfile(member, io.BytesIO(content))
+
+
+def _signed(manifest: bytes, key: bytes) -> bytes:
+    return hmac.new(key, manifest, hashlib.sha256).hexdigest().encode()
+
+
+def _of_models(found: list[tuple[str, Path]], models: Collection[str]) -> list[tuple[str, Path]]:
+    """The entries of these names, and kernels but for those that other entries alone name: some are shared by all."""
+    texts = {folder: (folder / "data.json").read_text() for namespace, folder in found if namespace == "entries"}
+    named = {folder: text for folder, text in texts.items() if json.loads(text)["name"] in models}
+    if missing := sorted(set(models) - {json.loads(text)["name"] for text in named.values()}):
+        raise UserError(
+            f"nothing is stored for {', '.join(missing)}",
+            kind="bundle",
+            why="no process has kept an entry of this name here",
+            do="run the model with keep_entries=True first; `python -m pliant.cache show` lists the names",
+        )
+    called = {digest for text in named.values() for digest in _DIGEST.findall(text)}
+    others = {digest for text in texts.values() for digest in _DIGEST.findall(text)} - called
+    return [(n, f) for n, f in found if (f in named if n == "entries" else f.name not in others)]
+
+
+def import_(path: str | os.PathLike[str], key: bytes | None = None) -> int:
+    """Add the entries of a bundle; returns how many were new. `key`: what it must have been signed with. UserError if the
+    file is no bundle, or not as it was exported."""
     root = _root()
     try:
-        entries = _read(path)
+        entries = _read(path, key)
     except (OSError, tarfile.TarError) as error:
         raise UserError(
             f"{os.fspath(path)} cannot be imported",
@@ -65,17 +110,36 @@ def import_(path: str | os.PathLike[str]) -> int:
     return sum(_add(root, namespace, digest, files) for (namespace, digest), files in entries.items())
 
 
-def _read(path: str | os.PathLike[str]) -> dict[tuple[str, str], dict[str, bytes]]:
+def _read(path: str | os.PathLike[str], key: bytes | None) -> dict[tuple[str, str], dict[str, bytes]]:
     """(namespace, digest) -> file name -> content. Nothing is extracted by path."""
-    found: dict[tuple[str, str], dict[str, bytes]] = {}
+    contents: dict[str, bytes] = {}
     with tarfile.open(path, "r:gz") as bundle:
         for member in bundle:
-            match = _NAME.fullmatch(member.name)
-            content = bundle.extractfile(member) if match and member.isfile() else None
-            if match is None or content is None:
+            expected = member.name in (_MANIFEST, _SIGNATURE) or _NAME.fullmatch(member.name)
+            file = bundle.extractfile(member) if expected and member.isfile() else None
+            if file is None or member.name in contents:
                 raise tarfile.ReadError(f"unexpected member {member.name!r}")
-            found.setdefault((match[1], match[2]), {})[match[3]] = content.read()
+            contents[member.name] = file.read()
+    manifest, signature = contents.pop(_MANIFEST, b""), contents.pop(_SIGNATURE, b"")
+    if key is not None and not hmac.compare_digest(signature, _signed(manifest, key)):
+        raise tarfile.ReadError("it was not signed with this key")
+    if _said(manifest) != {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}:
+        raise tarfile.ReadError("its files are not those of its manifest")
+    found: dict[tuple[str, str], dict[str, bytes]] = {}
+    for name, content in contents.items():
+        match = _NAME.fullmatch(name)
+        assert match is not None
+        if match[1] in _OF_THIS_MACHINE:
+            raise tarfile.ReadError(f"unexpected member {name!r}")
+        found.setdefault((match[1], match[2]), {})[match[3]] = content
     return found
+
+
+def _said(manifest: bytes) -> object:
+    try:
+        return json.loads(manifest)
+    except ValueError as error:
+        raise tarfile.ReadError("it has no manifest") from error
 
 
 def _add(root: Path, namespace: str, digest: str, files: dict[str, bytes]) -> bool:

@@ -10,7 +10,6 @@ import functools
 import hashlib
 import json
 import platform
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,23 +65,3 @@ def machine() -> str:
     facts = {line.split(":")[0].strip(): line for line in lines if ":" in line}
     wanted = [facts.get(k, "") for k in ("model name", "flags", "Features", "CPU part")]
     return f"{platform.machine()} {_digest(''.join(wanted))}"
-
-
-@functools.cache
-def source_digest() -> str:
-    """Changes when any file of Pliant does: what compiled graphs, unlike kernels, depend on."""
-    root = Path(__file__).resolve().parents[1]
-    state = [(str(p.relative_to(root)), p.stat().st_mtime_ns, p.stat().st_size) for p in sorted(root.rglob("*.py"))]
-    return _digest(json.dumps(state))
-
-
-def environment() -> tuple[tuple[str, str], ...]:
-    """Parts that every compiled graph depends on."""
-    from pliant.torch_adapter import VERSION
-
-    return (
-        ("pliant", source_digest()),
-        ("torch", VERSION),
-        ("python", sys.version),
-        ("machine", machine()),
-    )

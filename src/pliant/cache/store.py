@@ -33,7 +33,9 @@ from pliant.errors import CacheWarning
 from pliant.interruptions import pass_on
 
 FORMAT = "v1"
+WRITING = "pliant-keeping"  # the threads that write what the program does not wait for
 FRESH_SECONDS = 60.0  # an entry used this recently is neither touched again nor evicted
+ABANDONED_SECONDS = 3600.0  # nothing takes so long to write
 KEEP = 0.8  # eviction goes on until this part of the bound is left
 
 
@@ -122,7 +124,7 @@ class Store:
 
     def _touch(self, file: Path) -> None:
         with contextlib.suppress(OSError):
-            if time.time() - file.stat().st_mtime > FRESH_SECONDS:
+            if not _is_fresh(file.stat().st_mtime):
                 os.utime(file)
 
     def _distrusted(self, folder: Path, why: str) -> None:
@@ -213,7 +215,10 @@ class Store:
         except OSError:
             if not folder.is_dir():
                 raise
-            # Another process stored the same key first: same key, same meaning.
+            if all((folder / file.name).exists() for file in scratch.iterdir()):
+                return  # another process stored the same key first: same key, same meaning
+            self._remove(folder)  # somebody took a part of it away
+            scratch.rename(folder)
 
     def _folder(self, key: Key) -> Path:
         digest = key.digest
@@ -236,6 +241,12 @@ class Store:
                 yield Entry(folder, size, (folder / "key.json").stat().st_mtime)
             except OSError:
                 continue
+
+    def is_empty(self) -> bool:
+        """Whether nothing was ever stored."""
+        with contextlib.suppress(OSError), os.scandir(self.home) as found:
+            return not any(found)
+        return True
 
     def describe(self) -> list[dict[str, Any]]:
         """What is stored: the parts, size and checksum of each entry."""
@@ -268,16 +279,27 @@ class Store:
                 self._size = self._evict()
 
     def _evict(self) -> int:
-        """Remove least recently used entries; returns the bytes that are left."""
+        """Remove least recently used entries, and what writers left that were killed; returns the bytes that are left."""
+        for scratch in self.home.glob("[0-9a-f][0-9a-f]/.[no][el][wd]-*"):
+            with contextlib.suppress(OSError):  # its writer has just ended
+                if time.time() - scratch.stat().st_mtime > ABANDONED_SECONDS:
+                    shutil.rmtree(scratch, ignore_errors=True)
         entries = sorted(self.entries(), key=lambda e: e.used)
         total = sum(e.size for e in entries)
         for entry in entries:
-            if total <= self.max_bytes * KEEP or time.time() - entry.used < FRESH_SECONDS:
+            if total <= self.max_bytes * KEEP:
                 break
+            if _is_fresh(entry.used):
+                continue
             self._remove(entry.folder)
             events.record("cache", what="evict", name=self.namespace, why="size bound", digest=entry.folder.name)
             total -= entry.size
         return total
+
+
+def _is_fresh(used: float) -> bool:
+    """Whether it was used lately; what is dated ahead was used before the clock went back."""
+    return abs(time.time() - used) < FRESH_SECONDS
 
 
 def _write(path: Path, data: bytes) -> None:

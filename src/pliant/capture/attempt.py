@@ -23,18 +23,18 @@ from pliant.capture.bytecode.cfg import layouts
 from pliant.capture.bytecode.ops import FORMS, effect, operand_count
 from pliant.capture.bytecode.resume import is_generator, point_at, resume_freevars, step_code
 from pliant.capture.collect import collect_values
-from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.frame import Frame, Yielded
 from pliant.capture.generators import TracedGenerator, kept_locals, notice, started
 from pliant.capture.graph_breaks import CannotCapture, CastsMeet, GraphBreak, Raised, StartAgain
-from pliant.capture.roots import CallableRoot, ResumeRoot, Root, argument_sources
-from pliant.capture.settings import Settings
 from pliant.capture.standing_iterators import step, use_up
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
 from pliant.capture.tracer import Stop, Stopped, Tracer
+from pliant.dispatch.dynamic_policy import DynamicPolicy
+from pliant.dispatch.roots import CallableRoot, ResumeRoot, Root, argument_sources
 from pliant.errors import Unsupported
 from pliant.graph.contracts import CapturedGraph
 from pliant.guards.kinds import MISSING
+from pliant.guards.settings import Settings
 from pliant.guards.sources import ArgSource, HandledSource, ItemSource, KwargSource, held
 from pliant.interruptions import pass_on
 from pliant.source import SourceLocation, user_location

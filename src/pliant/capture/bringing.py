@@ -20,15 +20,7 @@ from pliant.capture.made_again import MADE_AGAIN
 from pliant.capture.nested_functions import bring_function, is_made_per_call
 from pliant.capture.numpy_scalars import bring_scalar
 from pliant.capture.structural_classes import know_by_parts
-from pliant.capture.value_kinds import (
-    CONSTANT_TYPES,
-    IDENTITY_TYPES,
-    LOCKS,
-    MUTABLE_CONTAINERS,
-    concrete,
-    is_numpy_scalar,
-    tuple_of,
-)
+from pliant.capture.value_kinds import CONSTANT_TYPES, LOCKS, MUTABLE_CONTAINERS, concrete, is_numpy_scalar, tuple_of
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import (
     ArrayTensorSource,
@@ -36,6 +28,7 @@ from pliant.guards.sources import (
     ItemSource,
     Source,
 )
+from pliant.guards.standard import IDENTITY_TYPES
 
 if TYPE_CHECKING:
     from pliant.capture.world import World

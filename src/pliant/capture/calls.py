@@ -31,12 +31,13 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import find_special
 from pliant.capture.rewritten import REWRITTEN
 from pliant.capture.torch_calls import call_torch, is_torch_leaf
-from pliant.capture.value_kinds import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, class_name, concrete, standard_class
+from pliant.capture.value_kinds import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, class_name, concrete
 from pliant.capture.varying_text import Text
 from pliant.graph.unbacked import OPERATORS
 from pliant.guards import facts
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSource, ItemSource, held
+from pliant.guards.standard import standard_class
 from pliant.torch_adapter import ParameterMeta, module_call
 
 if TYPE_CHECKING:

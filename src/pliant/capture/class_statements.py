@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pliant.capture import attributes
 from pliant.capture.frame import Returned
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.value_kinds import standard_globals
+from pliant.guards.standard import standard_globals
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer

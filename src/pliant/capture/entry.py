@@ -12,12 +12,10 @@ Reads on: `reconstruct/` for values, `resume_function.py` for what follows a bre
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import textwrap
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, assert_never
 
 import torch
@@ -25,7 +23,7 @@ from torch import fx
 
 from pliant.capture.bytecode.decode import decode
 from pliant.capture.bytecode.ops import FORMS, Form
-from pliant.capture.bytecode.resume import ResumePoint, StepCode, is_generator, point_at, step_code
+from pliant.capture.bytecode.resume import StepCode, is_generator, point_at, step_code
 from pliant.capture.carried import stepped
 from pliant.capture.reconstruct.contents import item_store, replaced
 from pliant.capture.reconstruct.generators import is_lazy, name_of_lazy
@@ -47,15 +45,25 @@ from pliant.capture.trace import (
     SetItem,
     Trace,
 )
-from pliant.capture.tracebacks import hiding
-from pliant.graph.contracts import WROTE, CapturedGraph
+from pliant.dispatch.entry import (
+    CallShape,
+    Entry,
+    EntryForm,
+    GraphCallable,
+    GraphCompiler,
+    ResumeMaker,
+    Symbolic,
+    is_of_operator,
+    state_of,
+)
+from pliant.dispatch.own_frames import hiding
+from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards import alike
 from pliant.guards.codegen import (
     ARGUMENT,
     AROUND,
     HELD,
-    MISS,
     RELATION,
     SHAPE,
     STATE,
@@ -66,93 +74,8 @@ from pliant.guards.generated import EntryFunction, define_entry
 from pliant.guards.held_section import HeldSection
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.names import Names
-from pliant.guards.replay import Probe, Replay
+from pliant.guards.replay import Replay
 from pliant.guards.sources import DrawSource, Source
-
-GraphCallable = Callable[[list[Any]], Sequence[Any]]
-GraphCompiler = Callable[[CapturedGraph], GraphCallable]
-# What is symbolic in a frame at a break: stack slot or local -> rank and symbolic dimensions, or the type of a number.
-Symbolic = dict[str, tuple[int, frozenset[int]] | type | Source]
-ResumeMaker = Callable[[ResumePoint, dict[str, Any], str, Symbolic], Callable[..., Any]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EntryForm:
-    """What an entry's function was made of (`guards.generated.define_entry`), and which code of the program capture
-    went through."""
-
-    text: str
-    values: Mapping[str, Any]
-    section: HeldSection | None
-    tensors: Mapping[str, Sequence[int]]
-    codes: Mapping[int, types.CodeType]
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """Compiled code of one capture. `checks` are the guard statements (for explanations), `text` the whole function.
-
-    A call is first asked what earlier ones failed on (`probes`): whatever the entry has of guards, most calls that it
-    does not serve are told so by one of them.
-    """
-
-    run: EntryFunction
-    name: str
-    text: str
-    checks: Replay
-    guards: list[Guard]
-    end: str  # "return", or the kind of the break
-    later: list[str]  # generators and their like among what it returns
-    graph: CapturedGraph | None
-    form: EntryForm | None = None  # what `run` was made of, where another process could make it so
-    probes: tuple[Probe, ...] = ()
-    _misses: int = 0
-    _next: int = 2  # at which miss the failing guard is looked for: ever more rarely, since that costs a whole check
-
-    def attempt(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """`run`, or MISS at once where a guard fails that failed before."""
-        for probe in self.probes:
-            if probe(args, kwargs):
-                return MISS
-        result = self.run(args, kwargs)
-        if result is MISS:
-            self.note_miss(args, kwargs)
-        return result
-
-    @property
-    def fast(self) -> EntryFunction:
-        """`attempt`, by the shortest way."""
-        return self.attempt if self.probes else self.run
-
-    def note_miss(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        self._misses += 1
-        if self._misses >= self._next:
-            self._next = 2 * self._misses
-            found = self.checks.first_failing(args, kwargs)
-            if found is not None:
-                probe = self.checks.probe(found[0])
-                self.probes = (probe, *(p for p in self.probes if p is not probe))[:_PROBES]
-
-
-@dataclass(frozen=True, slots=True)
-class CallShape:
-    """How many positional arguments and which keywords a call has. `given_up`: the positional ones come in a list that
-    is to be emptied, since nobody else needs them (behind a graph break)."""
-
-    count: int
-    keywords: tuple[str, ...]
-    given_up: bool = False
-
-    @staticmethod
-    def of(args: Sequence[Any], kwargs: dict[str, Any]) -> CallShape:
-        return CallShape(len(args), tuple(kwargs), type(args) is list)
-
-    def failing_test(self) -> str:
-        keywords = f"tuple(kwargs) != {self.keywords!r}" if self.keywords else "kwargs"
-        return f"len(args) != {self.count} or {keywords}"
-
-
-_PROBES = 2
 
 
 def make_entry(
@@ -310,23 +233,6 @@ def _graph_call(
     return [f"_random_state = {state}", "_failed = None", "try:", f"    {line}", *tail, *serve]
 
 
-def is_of_operator(error: BaseException) -> bool:
-    """Whether an operator of the graph failed, or what was assumed of its data, when nothing was written yet.
-
-    A backend of the user's may have errors of its own. `checkpoint` ends what it runs again by an error, raised where
-    values are saved.
-    """
-    if getattr(error, WROTE, False):
-        return False
-    frame, last = error.__traceback__, ""
-    while frame is not None:
-        last = frame.tb_frame.f_globals.get("__name__", "")
-        if frame.tb_frame.f_code.co_filename.startswith("<eval_with_key>"):
-            return True
-        frame = frame.tb_next
-    return last.partition(".")[0] in ("", "pliant", "torch") and last != "torch.utils.checkpoint"
-
-
 def _classes(trace: Trace, writer: GuardWriter, outputs: list[str]) -> list[str]:
     """Outputs that the program made into parameters or gave a class become such; each is new in every call."""
     lines = []
@@ -360,16 +266,6 @@ def _drawn_argument(writer: GuardWriter, value: Any) -> str:
     if isinstance(value, DrawnState):
         return DrawSource(value.index).code(writer.names)
     return repr(value) if type(value) in (int, str, bool, type(None)) else writer.names(value)
-
-
-def state_of(generator: Any) -> tuple[Callable[[Any], None], Any]:
-    """How to set the state of a random generator again, and the state."""
-    if hasattr(generator, "getstate"):
-        return generator.setstate, generator.getstate()
-    if hasattr(generator, "get_state"):
-        return generator.set_state, generator.get_state()
-    bits = generator.bit_generator
-    return functools.partial(setattr, bits, "state"), bits.state
 
 
 def _graph_inputs(writer: GuardWriter, section: HeldSection | None, sources: Sequence[Source]) -> list[str]:

@@ -40,8 +40,8 @@ from pliant.symbolic.shape_env import ShapeEnv
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, plain_tensor
 
 if TYPE_CHECKING:
-    from pliant.capture.dynamic_policy import DynamicPolicy
     from pliant.capture.world import World
+    from pliant.dispatch.dynamic_policy import DynamicPolicy
 
 
 _STORES = frozenset(("setitem", "iadd", "isub", "imul", "itruediv", "ipow", "iand", "ior", "ixor", "ifloordiv", "imod"))

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pliant.capture import markers
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.markers import Mark
 from pliant.debug import events
+from pliant.dispatch import markers
+from pliant.dispatch.markers import Mark
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import held

@@ -10,7 +10,7 @@ import re
 import types
 from typing import TYPE_CHECKING, Any
 
-from pliant.capture import markers
+from pliant.dispatch import markers
 from pliant.guards.kinds import Kind
 from pliant.guards.parts import root_of
 from pliant.guards.sources import ArgSource, AttributeSource, KwargSource, Source

@@ -13,6 +13,9 @@ import operator
 from collections.abc import Callable, Generator
 from typing import Any
 
+from pliant.dispatch.own_frames import OWN_FILES
+
+OWN_FILES.add(__file__)
 Method = Callable[..., Any]
 
 

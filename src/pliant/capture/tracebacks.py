@@ -1,27 +1,22 @@
 """Tracebacks of exceptions that the traced program raises and handles, as CPython makes them.
 
 In:     the frames that an exception passes, with the operation that each of them was doing.
-Out:    `passed(error, ...)`: one more entry at the front of the exception's traceback. `hide_frames(error)`: real frames
-        that the program does not have are taken out.
+Out:    `passed(error, ...)`: one more entry at the front of the exception's traceback.
 Holds:  an entry has the program's file, function, line and columns; its frame keeps the program's globals alive and nothing
         else: no locals, no caller. What asks for those is not captured.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dis
 import functools
 import inspect
 import os
 import types
-from collections.abc import Callable
 from typing import Any
 
 import torch.nn.modules.module as nn_module
 
-from pliant.capture import spelled_out
-from pliant.guards.generated import GENERATED
 from pliant.torch_adapter import module_call, wrapped_module_call
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -81,39 +76,3 @@ def _module_calls() -> tuple[tuple[types.CodeType, int, int], ...]:
         call = calls[which]
         found.append((function.__code__, call.offset, call.positions.lineno if call.positions else 0))
     return tuple(found)  # type: ignore[arg-type]
-
-
-# Frames that the program does not have.
-RESUMES: set[types.CodeType] = set()  # what calls these stands for the same frame of the program
-OWN_CODE: set[types.CodeType] = set()
-
-
-def hide_frames(error: BaseException) -> None:
-    """Take frames of ours out of the traceback: they hold what the program no longer holds, perhaps the error itself."""
-    last = error.__traceback__
-    while last is not None and (step := last.tb_next) is not None:
-        if _is_ours(step) or step.tb_next is not None and step.tb_next.tb_frame.f_code in RESUMES:
-            last.tb_next = step.tb_next
-            with contextlib.suppress(RuntimeError):  # it handles the error just now
-                step.tb_frame.clear()
-        else:
-            last = step
-
-
-def _is_ours(step: types.TracebackType) -> bool:
-    code = step.tb_frame.f_code
-    return code in OWN_CODE or code.co_filename.startswith(GENERATED) or code.co_filename == spelled_out.__file__
-
-
-def hiding(call: Callable[[], Any]) -> Callable[[], Any]:
-    """Calls what lies behind a break, for a frame of the program that handles exceptions."""
-
-    def hidden() -> Any:
-        try:
-            return call()
-        except BaseException as error:
-            hide_frames(error)
-            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
-            raise
-
-    return hidden

@@ -41,7 +41,6 @@ from pliant.capture import (
 )
 from pliant.capture.arrays import is_scalar
 from pliant.capture.bytecode.decode import Op, Program, per_program
-from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.frame import HANDLERS, Frame, Handler
 from pliant.capture.generators import TracedCallable, TracedGenerator, ending_parts
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, needs_value
@@ -64,21 +63,22 @@ from pliant.capture.value_kinds import (
     concrete,
     is_hashed_by_identity,
     is_numpy_scalar,
-    standard_globals,
     tuple_of,
 )
 from pliant.capture.world import World
 from pliant.debug import events
+from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import HandledSource, Source
+from pliant.guards.standard import standard_globals
 from pliant.interruptions import pass_on
 from pliant.source import SourceLocation
 from pliant.symbolic.shape_env import ShapeEnv
 
 if TYPE_CHECKING:
-    from pliant.capture.settings import Settings
+    from pliant.guards.settings import Settings
 
 assert opcodes and callables  # the tables, which are found through those who ask them
 

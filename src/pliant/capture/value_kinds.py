@@ -8,23 +8,14 @@ from __future__ import annotations
 
 import _thread
 import collections
-import contextvars
-import dataclasses
-import datetime
-import decimal
-import enum
-import functools
 import re
 import sys
-import types
-import weakref
 from typing import Any
 
 import torch
 
 from pliant.capture.graph_breaks import needs_value
 from pliant.errors import DataDependentError
-from pliant.torch_adapter import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 CONSTANT_TYPES: frozenset[type] = frozenset(
     (
@@ -57,45 +48,6 @@ MUTABLE_CONTAINERS: frozenset[type] = frozenset(
 )
 LOCKS = (_thread.LockType, _thread.RLock)
 DICT_TYPES: frozenset[type] = frozenset((dict, collections.OrderedDict, collections.defaultdict, collections.Counter))
-# Objects of these types never change what they mean: knowing which one it is is knowing it.
-IDENTITY_TYPES: tuple[type, ...] = (
-    type,
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.ModuleType,
-    types.MethodDescriptorType,
-    types.WrapperDescriptorType,
-    types.ClassMethodDescriptorType,
-    types.GetSetDescriptorType,
-    types.MemberDescriptorType,
-    types.MethodWrapperType,
-    types.CodeType,
-    property,
-    classmethod,
-    staticmethod,
-    functools.partial,
-    type(functools.lru_cache(len)),
-    enum.Enum,
-    re.Pattern,
-    datetime.date,
-    datetime.time,
-    datetime.timedelta,
-    datetime.tzinfo,
-    decimal.Decimal,
-    weakref.ref,
-    contextvars.ContextVar,
-    types.GenericAlias,
-    types.UnionType,
-    OpOverload,
-    OpOverloadPacket,
-    HigherOrderOperator,
-    torch.Generator,
-    functools.singledispatchmethod,
-    functools.cached_property,
-)
-
-# Objects of the standard library that mean something by being themselves.
-SENTINEL_TYPES = tuple(type(vars(dataclasses)[name]) for name in ("MISSING", "_HAS_DEFAULT_FACTORY", "_FIELD"))
 # What values of the trace stand for; `varying_text` adds a row.
 PLAIN_TYPES: dict[type, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
@@ -142,23 +94,6 @@ def concrete(value: Any) -> Any:
         return plain(value.node.shape_env.evaluate(value.node.expr))
     except DataDependentError as error:
         raise needs_value(error) from None
-
-
-def standard_globals(namespace: dict[str, Any]) -> bool:
-    """Whether a namespace is of a module of PyTorch or the standard library."""
-    name = namespace.get("__name__")
-    return isinstance(name, str) and _standard_module(name)
-
-
-def standard_class(cls: type) -> bool:
-    """Whether all classes along the MRO are PyTorch's or the standard library's."""
-    return all(_standard_module(base.__module__) for base in cls.__mro__ if isinstance(base.__module__, str))
-
-
-@functools.cache
-def _standard_module(name: str) -> bool:
-    top = name.partition(".")[0]
-    return top in ("torch", "builtins", "pliant") or (top in sys.stdlib_module_names and top != "__main__")
 
 
 def tuple_of(cls: type, items: list[Any]) -> Any:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pliant.capture.attempt import trace
-from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.graph_breaks import KINDS, CannotCapture
-from pliant.capture.roots import CallableRoot
 from pliant.capture.trace import Break, BreakReason, Trace
+from pliant.dispatch.dynamic_policy import DynamicPolicy
+from pliant.dispatch.roots import CallableRoot
 from pliant.errors import GraphBreakError
 
 

@@ -18,10 +18,7 @@ import torch
 from pliant.capture.constant_items import bring_items
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import (
-    DICT_TYPES,
-    IDENTITY_TYPES,
-)
+from pliant.capture.value_kinds import DICT_TYPES
 from pliant.guards.facts import Itself
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import (
@@ -31,6 +28,7 @@ from pliant.guards.sources import (
     Source,
     held,
 )
+from pliant.guards.standard import IDENTITY_TYPES
 
 if TYPE_CHECKING:
     from pliant.capture.world import World

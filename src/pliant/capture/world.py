@@ -25,14 +25,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.identity import HookId, TracedId
 from pliant.capture.snapshots import frozen, unowned_copy
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
-from pliant.capture.value_kinds import (
-    DICT_TYPES,
-    IDENTITY_TYPES,
-    MUTABLE_CONTAINERS,
-    SYMBOLIC_TYPES,
-    concrete,
-    is_hashed_by_identity,
-)
+from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete, is_hashed_by_identity
 from pliant.capture.whole_containers import copy_in, plain_key
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Guard, Kind, NumberOf
@@ -46,6 +39,7 @@ from pliant.guards.sources import (
     Source,
     held,
 )
+from pliant.guards.standard import IDENTITY_TYPES
 from pliant.source import SourceLocation
 
 # Kinds of which one value may have several guards.

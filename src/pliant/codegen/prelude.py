@@ -11,53 +11,12 @@ Source: coefficients are least-squares fits over Chebyshev nodes in 40 digits; r
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import os
-import platform
 import re
 
 from pliant.codegen.float_functions import of_floats
 from pliant.codegen.vectors import VECTOR_FUNCTIONS, vector_text
-
-BASE = """\
-typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;
-typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;
-typedef unsigned long long uint64_t;
-#define P_INLINE static inline __attribute__((always_inline))
-#if defined(__FMA__) || defined(__aarch64__)
-#define P_FMAf(a, b, c) __builtin_fmaf(a, b, c)
-#else
-#define P_FMAf(a, b, c) ((a) * (b) + (c))
-#endif
-#define P_LESSf(a, b) ((a) < (b) ? (a) : (b))
-#define P_MOREf(a, b) ((a) > (b) ? (a) : (b))
-#define P_CHOOSEf(c, a, b) ((c) ? (a) : (b))
-#define P_ABSf(x) __builtin_fabsf(x)
-#define P_SIGNf(x, s) __builtin_copysignf(x, s)
-#define P_INTf(x) ((int32_t)(x))
-#define P_NUMBERf(k) ((float)(k))
-#define P_UPf(k) ((int32_t)((uint32_t)(k) << 23))
-#define P_FLOATf(x) p_float(x)
-#define P_BITSf(x) p_bits(x)
-#define P_INF __builtin_inff()
-#define P_NAN __builtin_nanf("")
-P_INLINE int32_t p_bits(float x) { int32_t r; __builtin_memcpy(&r, &x, 4); return r; }
-P_INLINE float p_float(int32_t x) { float r; __builtin_memcpy(&r, &x, 4); return r; }
-#define INT64_C(x) x##ll
-#define INFINITY __builtin_inff()
-#define NAN __builtin_nanf("")
-#define signbit(x) __builtin_signbit(x)
-P_INLINE int64_t p_floordiv(int64_t a, int64_t b) { int64_t q = a / b; return q - ((a % b != 0) & ((a ^ b) < 0)); }
-P_INLINE int64_t p_mod(int64_t a, int64_t b) { int64_t r = a % b; return r + ((r != 0) & ((r ^ b) < 0) ? b : 0); }
-P_INLINE int64_t p_min(int64_t a, int64_t b) { return a < b ? a : b; }
-P_INLINE int64_t p_max(int64_t a, int64_t b) { return a > b ? a : b; }
-P_INLINE int64_t p_pow(int64_t a, int64_t b) {
-  int64_t r = 1;
-  for (; b > 0; b >>= 1, a *= a) if (b & 1) r *= a;
-  return r;
-}
-"""
+from pliant.wrappers.shared_text import BASE
+from pliant.wrappers.vector_math import vector_math
 
 
 def _of_both(name: str, text: str) -> dict[str, str]:
@@ -134,23 +93,6 @@ P_INLINE uint16_t p_to_bf16(float x) {
 }
 """,
 }
-
-
-def vector_math() -> bool:
-    """Whether the C library brings vector variants (glibc's libmvec); loads it so that kernels find them."""
-    return _load_libmvec()
-
-
-@functools.cache
-def _load_libmvec() -> bool:
-    if platform.machine() != "x86_64":
-        return False
-    try:
-        library = ctypes.CDLL("libmvec.so.1", mode=os.RTLD_GLOBAL | os.RTLD_NOW)
-    except OSError:
-        return False
-    # glibc 2.35 completed the set (tan, asin, hypot...); older ones have six functions, which are not worth a case.
-    return getattr(library, "_ZGVdN8v_tanf", None) is not None and getattr(library, "_ZGVdN4vv_hypot", None) is not None
 
 
 # Operators whose name in the table is ours but whose work the C library does: name -> function.

@@ -10,8 +10,6 @@ Holds:  the argument list is emptied at once (but for inputs that only native co
 from __future__ import annotations
 
 import ctypes
-import itertools
-import linecache
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,13 +17,9 @@ from typing import Any
 
 import torch
 
-from pliant.codegen import large_buffers, profiled
 from pliant.codegen.native import Entry
-from pliant.errors import AssumptionError
-from pliant.graph.contracts import WROTE
 from pliant.graph.layouts import preserved_strides
 from pliant.graph.packed_weights import packed_transpose
-from pliant.graph.remade import remade
 from pliant.graph.tensor_spec import TensorSpec
 from pliant.ir.loops import Buffer, Extern, LoopProgram, View
 from pliant.schedule.dependencies import access
@@ -34,50 +28,14 @@ from pliant.schedule.memory import kernel_buffers
 from pliant.schedule.sizes import all_guesses
 from pliant.symbolic.expr import ZERO, Expr, Symbol
 from pliant.symbolic.printer import to_python
-from pliant.torch_adapter import OPAQUE_RESULTS, RUNS_AS, current_stream_of, profiler
+from pliant.torch_adapter import OPAQUE_RESULTS, RUNS_AS, current_stream_of
+from pliant.wrappers import large_buffers
+from pliant.wrappers.wrapper import FIRST_WRITE, WrapperCode, conform, without_memory
 
 # Functions that do the work of an overload with less to do before the call: measured 0.8 us less than the overload.
 _FAST_OUT: dict[str, Callable[..., Any]] = {
     name: getattr(torch, name) for name in ("mm", "bmm", "addmm", "baddbmm", "addmv", "mv", "addbmm")
 }
-
-
-# A global of the wrapper: the line behind which an input may be written.
-FIRST_WRITE = "FIRST_WRITE"
-
-
-def has_written(error: BaseException) -> bool:
-    """Whether a wrapper that raised `error` had written an input before. A call that failed itself wrote nothing."""
-    traceback = error.__traceback__
-    while traceback is not None:
-        first = traceback.tb_frame.f_globals.get(FIRST_WRITE)
-        if first is not None and traceback.tb_lineno > first:
-            return True
-        traceback = traceback.tb_next
-    return False
-
-
-@remade
-def telling_by_lines(run: Callable[[list[Any]], Sequence[Any]]) -> Callable[[list[Any]], Sequence[Any]]:
-    """`run`, whose errors say whether inputs were written before: the line of the wrapper that raised tells."""
-
-    def told(inputs: list[Any]) -> Sequence[Any]:
-        try:
-            return run(inputs)
-        except Exception as error:
-            if has_written(error):
-                setattr(error, WROTE, True)
-            raise
-
-    return told
-
-
-@dataclass(slots=True)
-class WrapperCode:
-    """Source of the wrapper; `names`: what its free names are bound to. Native entries are bound when loaded."""
-
-    source: str
-    names: dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -126,29 +84,6 @@ def _numbers(extents: Sequence[Expr]) -> list[int] | None:
     return found if len(found) == len(extents) else None
 
 
-def conform(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """`tensor` with the strides that kernels were written for; a copy where an operator gave others."""
-    if tensor.dtype is not dtype:
-        raise AssumptionError(f"an operator's result is {tensor.dtype}, not {dtype}", kind="assumption")
-    if tensor.shape != tuple(size):
-        raise AssumptionError(
-            f"an operator's result has sizes {tuple(tensor.shape)}, not {tuple(size)}", kind="assumption"
-        )
-    if tensor.stride() == tuple(stride):
-        return tensor
-    result = torch.empty_strided(tuple(size), tuple(stride), dtype=tensor.dtype, device=tensor.device)
-    return result.copy_(tensor)
-
-
-def without_memory(
-    size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, device: torch.device
-) -> torch.Tensor:
-    """A tensor of these sizes that holds no memory."""
-    made = torch.empty_strided(tuple(size), tuple(stride), dtype=dtype, device=device)
-    made.untyped_storage().resize_(0)
-    return made
-
-
 def write_wrapper(
     program: LoopProgram,
     schedule: Schedule,
@@ -159,33 +94,6 @@ def write_wrapper(
 ) -> WrapperCode:
     """The wrapper's source. `listed`: what the entries read from the list of inputs."""
     return _Writer(program, schedule, entries, listed, takes_tensors).write()
-
-
-Wrapper = Callable[[list[Any]], list[Any]]
-
-
-def compile_wrapper(code: WrapperCode, name: str, ranges: Mapping[str, str]) -> Wrapper:
-    """The function; tracebacks show its lines. `ranges`: what a profiler calls each native call."""
-    names = dict(code.names)
-    if FIRST_WRITE in names:
-        names[FIRST_WRITE] += 1
-    made: list[Wrapper] = []
-
-    def in_ranges(args: list[Any]) -> list[Any]:
-        if not made:
-            made.append(_defined(profiled.in_ranges(code.source, ranges), name, dict(names)))
-        return made[0](args)
-
-    names |= {profiled.PROFILER: profiler, profiled.RANGE: profiler.record_function}
-    return _defined(profiled.testing(code.source), name, names | {profiled.PROFILED: in_ranges})
-
-
-def _defined(source: str, name: str, names: dict[str, Any]) -> Wrapper:
-    filename = f"<pliant {name} {next(_serial)}>"
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    exec(compile(source, filename, "exec"), names)  # our own text
-    call: Wrapper = names.pop("call")  # no cycle: what it holds is freed with it
-    return call
 
 
 def write_row_wrapper(
@@ -202,9 +110,6 @@ def write_row_wrapper(
     source = f"def call(args):\n{''.join(lines)}    entry0(args, rows, {len(rows)}{given})\n"
     names = {"rows": ctypes.addressof(table), "table": table, "math": math, FIRST_WRITE: 0}
     return WrapperCode(source, names)
-
-
-_serial = itertools.count()
 
 
 class _Writer:

@@ -23,10 +23,10 @@ from typing import Any
 
 import torch
 
-from pliant.capture import markers
-from pliant.capture.value_kinds import IDENTITY_TYPES, SENTINEL_TYPES, standard_class
-from pliant.entries.constants import is_constant, spelled
+from pliant.dispatch import markers
+from pliant.entries.constants import spelled
 from pliant.guards.facts import is_native_enum
+from pliant.guards.standard import IDENTITY_TYPES, SENTINEL_TYPES, standard_class
 from pliant.torch_adapter import OpOverload, OpOverloadPacket
 
 _TPFLAGS_HEAPTYPE = 1 << 9  # classes implemented in C do not change
@@ -52,8 +52,9 @@ Content = Any  # lists of text and numbers
 def _content(obj: Any, depth: int) -> Content:
     if depth > _DEEPEST:
         raise NotKept("no-content", f"{type(obj).__qualname__} lies too deep")
-    if type(obj) not in _BY_TYPE and is_constant(obj):
-        return ["constant", spelled(obj)]
+    constant = spelled(obj) if type(obj) not in _BY_TYPE else None
+    if constant is not None or obj is None:
+        return ["constant", constant]
     for cls in type(obj).__mro__:
         describe = _CONTENT.get(cls)
         if describe is not None:
@@ -107,25 +108,26 @@ def _default(value: Any, depth: int) -> Content:
         return [type(value).__module__, type(value).__qualname__]
 
 
-_codes: dict[int, tuple[types.CodeType, Content]] = {}
+_codes: dict[tuple[int, bool], tuple[types.CodeType, Content]] = {}
 
 
-def _code(code: types.CodeType, depth: int) -> Content:
-    known = _codes.get(id(code))
+def _code(code: types.CodeType, depth: int, *, read: bool = True) -> Content:
+    """`read`: capture may have followed it, so that the order of its sets may matter."""
+    known = _codes.get((id(code), read))
     if known is None:
-        known = _codes[id(code)] = code, _digest_of_code(code, depth)
+        known = _codes[id(code), read] = code, _digest_of_code(code, depth, read)
     return known[1]
 
 
-def _digest_of_code(code: types.CodeType, depth: int) -> Content:
+def _digest_of_code(code: types.CodeType, depth: int, read: bool) -> Content:
     """Of everything but the file and the lines."""
     if not _PROCESS_BOUND.isdisjoint(code.co_names):
         raise NotKept("process-bound", f"{code.co_qualname} reads what differs from process to process")
-    ordered = _iterated_sets(code)
+    ordered = read and _iterated_sets(code)
     parts = [
         code.co_qualname, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags,
         code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
-        code.co_exceptiontable.hex(), [_constant(one, depth, ordered) for one in code.co_consts],
+        code.co_exceptiontable.hex(), [_constant(one, depth, ordered, read) for one in code.co_consts],
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
@@ -134,13 +136,13 @@ def _digest_of_code(code: types.CodeType, depth: int) -> Content:
 _PROCESS_BOUND = frozenset(("__hash__", "__sizeof__"))
 
 
-def _constant(value: Any, depth: int, ordered: bool) -> Content:
+def _constant(value: Any, depth: int, ordered: bool, read: bool) -> Content:
     if isinstance(value, types.CodeType):
-        return _code(value, depth)
+        return _code(value, depth, read=read)
     if type(value) is frozenset and not ordered:
-        return sorted(json.dumps(_constant(one, depth, ordered)) for one in value)
+        return sorted(json.dumps(_constant(one, depth, ordered, read)) for one in value)
     if type(value) in (tuple, frozenset):
-        return [type(value).__name__, *(_constant(one, depth, ordered) for one in value)]
+        return [type(value).__name__, *(_constant(one, depth, ordered, read) for one in value)]
     return ["constant", type(value).__name__, spelled(value)]
 
 
@@ -182,11 +184,12 @@ def _member(value: Any, depth: int) -> Content:
 
 
 def _code_of(function: Any, depth: int) -> Content:
-    """A method that nobody read may do what it wants, so what has no content counts by its type."""
+    """A method that nobody read may do what it wants, so what has no content counts by its type, and sets have no order:
+    the content of those that were read is told apart from their class."""
     if type(function) is not types.FunctionType:
         return [type(function).__module__, type(function).__qualname__]
     try:
-        return [function.__qualname__, _code(function.__code__, depth)]
+        return [function.__qualname__, _code(function.__code__, depth, read=False)]
     except NotKept as refused:
         return [function.__qualname__, str(refused)]
 

@@ -7,25 +7,29 @@ Out:    `key_of(...)`: the parts of the store's key. `NotKept` for what cannot b
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
-from pliant.cache.key import Key, environment, make_key
-from pliant.capture.dispatch import Compilation
-from pliant.capture.settings import Settings
-from pliant.codegen.prelude import vector_math
+from pliant.cache.key import Key, machine, make_key
+from pliant.dispatch.dispatcher import Compilation
 from pliant.entries.content import NotKept, digest
+from pliant.entries.own_sources import source_digest
+from pliant.guards.settings import Settings
 from pliant.runtime.build import CompilerNotFound, find_compiler
 from pliant.runtime.load import reads_lists, takes_tensors
 from pliant.torch_adapter import mkldnn_enabled, python_kernels_of_aten
+from pliant.wrappers.vector_math import vector_math
 
 
 def key_of(compilation: Compilation, root: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key:
     """The key of a call's entries, without the part that tells them apart."""
     options = compilation.options()
+    if kernels := python_kernels_of_aten():
+        raise NotKept("own-kernels", f"the program has kernels of its own for {', '.join(kernels[:3])}")
     return make_key(
         maker=None,
         called=_content(root),
@@ -33,12 +37,11 @@ def key_of(compilation: Compilation, root: Any, args: Sequence[Any], kwargs: Map
         fullgraph=compilation.fullgraph,
         dynamic=compilation.dynamic,
         config=options.code_key,
-        compiler=_compiler(options.build.compiler),
         native=(takes_tensors(), reads_lists(), vector_math()),
         threads=torch.get_num_threads(),
         settings=Settings().values[1:],  # the grad mode has a guard
-        **dict(_backends()),
-        **dict(environment()),
+        **_backends(),
+        **_versions(),
     )
 
 
@@ -51,6 +54,20 @@ def _content(root: Any) -> str:
     if isinstance(root, torch.nn.Module):
         return f"a {digest(type(root))}"
     raise NotKept("no-name", f"a {type(root).__qualname__} is called")
+
+
+def _versions() -> dict[str, object]:
+    return {
+        "pliant": source_digest(),
+        "torch": f"{torch.__version__} {torch.version.git_version}",
+        "python": sys.version,
+        "machine": machine(),
+    }
+
+
+def compiler_of(compilation: Compilation) -> str:
+    """The C compiler of the compilation's kernels; "" if there is none."""
+    return _compiler(compilation.options().build.compiler)
 
 
 @functools.cache
@@ -67,5 +84,4 @@ def _backends() -> dict[str, object]:
         "mkldnn": mkldnn_enabled(),
         "precision": torch.get_float32_matmul_precision(),
         "cuda": torch.cuda.is_available(),
-        "kernels": ",".join(python_kernels_of_aten()),
     }

@@ -9,6 +9,7 @@ Holds:  a row refers to rows before it only. What guards of sizes say is kept as
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -20,7 +21,6 @@ from pliant.guards import parts, sources
 from pliant.guards.kinds import MISSING, ConstantItems, Guard, Kind, NumberOf, TensorFacts
 from pliant.guards.sources import Source
 from pliant.source import SourceLocation
-from pliant.symbolic.expr import Expr
 
 _CLASSES: dict[str, type[Any]] = {
     name: cls
@@ -42,7 +42,13 @@ class Told:
 
 
 def _fields(source: Source) -> Iterable[Any]:
-    return (getattr(source, f.name) for f in dataclasses.fields(source) if f.init)
+    cls: Any = type(source)
+    return (getattr(source, name) for name in _field_names(cls))
+
+
+@functools.cache
+def _field_names(cls: Any) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(cls) if f.init)
 
 
 class FactWriter:
@@ -77,7 +83,8 @@ class FactWriter:
             return ["h", self.namer.reference(value.value)]
         if type(value) is tuple and value and all(isinstance(one, Source) for one in value):
             return ["ss", *map(self.source, value)]
-        return ["c", constants.spelled(value)] if constants.is_constant(value) else ["o", self.namer.reference(value)]
+        spelled = constants.spelled(value)
+        return ["c", spelled] if spelled is not None or value is None else ["o", self.namer.reference(value)]
 
     def guard(self, guard: Guard) -> int:
         source = None if guard.source is None else self.source(guard.source)
@@ -87,6 +94,8 @@ class FactWriter:
         return len(self.guards) - 1
 
     def _expected(self, guard: Guard) -> Json:
+        from pliant.symbolic.expr import Expr  # what is written was captured; what is read was not
+
         value = guard.expected
         match value:
             case TensorFacts():
@@ -107,7 +116,8 @@ class FactWriter:
         return ["number", self.namer.reference(value.cls)] if isinstance(value, NumberOf) else self._object(value)
 
     def _expected_part(self, value: Any) -> Json:
-        return ["c", constants.spelled(value)] if constants.is_constant(value) else self._object(value)
+        spelled = constants.spelled(value)
+        return ["c", spelled] if spelled is not None or value is None else self._object(value)
 
     def _object(self, value: Any) -> Json:
         if type(value) is tuple and value is not MISSING and not constants.is_constant(value):

@@ -15,11 +15,12 @@ import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pliant.capture.dispatch import Dispatcher, EagerAfter
-from pliant.capture.entry import Entry, EntryForm
 from pliant.debug import events
+from pliant.dispatch.dispatcher import Dispatcher, EagerAfter
+from pliant.dispatch.entry import Entry, EntryForm
 from pliant.entries.constants import Json
 from pliant.entries.content import NotKept
+from pliant.entries.environment import compiler_of
 from pliant.entries.facts import FactReader, FactWriter
 from pliant.entries.objects import NotFound, version_of
 from pliant.entries.programs import ProgramReader, ProgramWriter
@@ -39,7 +40,7 @@ _PROCESS_BOUND = frozenset(
 )
 
 
-def written(root: Any, entry: Entry, programs: ProgramWriter) -> Json:
+def written(root: Any, entry: Entry, programs: ProgramWriter, compiler: str) -> Json:
     """The entry as JSON. NotKept."""
     found = entry.form
     if found is None or entry.end != "return" or entry.later:
@@ -53,6 +54,7 @@ def written(root: Any, entry: Entry, programs: ProgramWriter) -> Json:
     graph = found.values.get(_GRAPH)
     result = {
         "name": entry.name,
+        "compiler": compiler,
         "text": entry.text,
         "names": names,
         "graph": None if graph is None else programs.written(graph),
@@ -146,7 +148,10 @@ def made(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Entry:
-    """The entry for this process' objects. NotFound."""
+    """The entry for this process' objects. NotFound. Where there is no compiler, kernels of any will do."""
+    here = compiler_of(dispatcher.compilation)
+    if here and data["compiler"] != here:
+        raise NotFound("its kernels are another compiler's")
     for package, version in data["packages"].items():
         if version_of(package) != version:
             raise NotFound(f"{package} is another version")

@@ -17,14 +17,14 @@ from typing import Any
 
 from pliant import background, config
 from pliant.cache.key import Key
-from pliant.cache.store import open_store
-from pliant.capture.dispatch import Dispatcher
-from pliant.capture.entry import Entry
-from pliant.capture.roots import CallableRoot
+from pliant.cache.store import WRITING, open_store
 from pliant.debug import events
+from pliant.dispatch.dispatcher import Dispatcher
+from pliant.dispatch.entry import Entry
+from pliant.dispatch.roots import CallableRoot
 from pliant.entries import form
 from pliant.entries.content import NotKept
-from pliant.entries.environment import key_of
+from pliant.entries.environment import compiler_of, key_of
 from pliant.entries.objects import NotFound
 from pliant.entries.programs import ProgramReader, ProgramWriter
 from pliant.errors import PliantError
@@ -51,7 +51,7 @@ class Keeper:
         try:
             with events.stage("keep"):
                 key = key_of(dispatcher.compilation, dispatcher.root.fn, args, kwargs)
-                data = form.written(dispatcher.root.fn, entry, programs)
+                data = form.written(dispatcher.root.fn, entry, programs, compiler_of(dispatcher.compilation))
                 programs.fill()
                 text = _text(data)
         except NotKept as refused:
@@ -67,6 +67,10 @@ class Keeper:
         return _Keeping(key, data, text, programs, dispatcher.name, self._seen.setdefault(dispatcher, {})).start
 
     # ---- finding
+    def may_find(self) -> bool:
+        """Whether there are any entries."""
+        return _wanted() and not open_store(_STORE).is_empty()
+
     def find(
         self, dispatcher: Dispatcher, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Iterator[Entry]:
@@ -182,4 +186,4 @@ def _write_beside(key: Key, text: bytes, name: str, instead_of: Key | None = Non
                 pass_on(error)
                 events.record("entry", what="not kept", name=name, why=str(error), reason="no-space")
 
-    background.start(write, "pliant-keeping")
+    background.start(write, WRITING)

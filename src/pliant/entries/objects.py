@@ -175,8 +175,10 @@ class Namer:
         if obj is MISSING:
             return [_MISSING]
         found_by_guard = id(obj) in self._looked_up or id(obj) in self._sources
-        if constants.is_constant(obj) and type(obj) not in _MUTABLE and not (found_by_guard and type(obj) in _MANY):
-            return ["value", constants.spelled(obj)]
+        if type(obj) not in _MUTABLE and not (found_by_guard and type(obj) in _MANY):
+            spelled = constants.spelled(obj)
+            if spelled is not None or obj is None:
+                return ["value", spelled]
         if id(obj) in self._looked_up:
             cls, name = self._looked_up[id(obj)]
             return ["looked up", self.reference(cls), name, digest(obj)]

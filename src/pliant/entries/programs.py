@@ -13,41 +13,45 @@ import dataclasses
 import functools
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.autograd import aliases, aliasing, function, history, kept_inputs, outputs, runtime, training
+from pliant.autograd import aliases, calls, function, history, kept_inputs, outputs, places, trained
 from pliant.autograd.higher_order import GradientProgram
-from pliant.autograd.partition import split
-from pliant.codegen.wrapper import telling_by_lines, without_memory
 from pliant.entries import constants
 from pliant.entries.constants import Json
 from pliant.entries.content import NotKept
 from pliant.entries.objects import at_path, path_of
-from pliant.graph.remade import call_that_made
-from pliant.runtime import compile_program
+from pliant.runtime import program
 from pliant.torch_adapter import OpOverload
+from pliant.wrappers.remade import call_that_made
+from pliant.wrappers.wrapper import telling_by_lines, without_memory
+
+if TYPE_CHECKING:
+    from pliant.autograd.training import Backwards
 
 MAKERS: dict[str, Callable[..., Any]] = {
     maker.__name__: maker
     for maker in (
-        compile_program.wrapper_of,
+        program.wrapper_of,
         telling_by_lines,
-        runtime.inference,
-        runtime.with_constants,
-        training.of_given,
-        training.outside_autocast,
-        training.trained,
-        training.uncounted,
+        calls.chain,
+        calls.inference,
+        calls.joined,
+        calls.with_constants,
+        trained.of_given,
+        trained.outside_autocast,
+        trained.trained,
+        trained.uncounted,
     )
 }
 ROWS: dict[str, type[Any]] = {
     cls.__name__: cls
     for cls in (
-        aliasing.FromInput, aliasing.FromResult, aliasing.Literal, aliasing.SameAs, aliasing.ViewOf, aliases.ViewStep,
-        compile_program.Library, function.HalvesFacts, history.Root, kept_inputs.KeptInputs, outputs.MadeOutputs,
-        runtime.Ending, split.Saved, training.Around, training.Watched,
+        aliases.ViewStep, calls.Ending, function.HalvesFacts, history.Root, kept_inputs.KeptInputs, outputs.MadeOutputs,
+        places.FromInput, places.FromResult, places.Literal, places.SameAs, places.Saved, places.ViewOf, program.Library,
+        trained.Around, trained.Watched,
     )
 }  # fmt: skip
 _LARGEST = 1 << 16  # bytes of a constant tensor
@@ -58,7 +62,7 @@ class ProgramWriter:
     its row, which `fill` makes up to date."""
 
     def __init__(self) -> None:
-        self.backwards: list[tuple[training.Backwards, list[Json]]] = []
+        self.backwards: list[tuple[Backwards, list[Json]]] = []
 
     def fill(self) -> None:
         """Write down what of the backwards is compiled by now."""
@@ -68,13 +72,16 @@ class ProgramWriter:
 
     def written(self, value: Any) -> Json:
         """The value as JSON. NotKept."""
-        if constants.is_constant(value):
-            return ["c", constants.spelled(value)]
+        spelled = constants.spelled(value)
+        if spelled is not None or value is None:
+            return ["c", spelled]
         call = call_that_made(value)
         if call is not None:
             return ["made", call.maker, *map(self.written, call.args)]
         if type(value).__name__ in ROWS and dataclasses.is_dataclass(value):
             return ["row", type(value).__name__, *(self.written(getattr(value, f.name)) for f in dataclasses.fields(value))]
+        if getattr(type(value), "is_compiled_on_demand", False):
+            return self._backward(value)
         match value:
             case list() | tuple():
                 return [type(value).__name__, *map(self.written, value)]
@@ -84,8 +91,6 @@ class ProgramWriter:
                 return ["operator", *_operator(value)]
             case torch.Tensor():
                 return _tensor(value)
-            case training.Backwards():
-                return self._backward(value)
             case GradientProgram():
                 return self._gradient(value)
             case types.ModuleType():
@@ -95,7 +100,7 @@ class ProgramWriter:
         what = value.__qualname__ if isinstance(value, types.FunctionType) else type(value).__qualname__
         raise NotKept("no-form", f"{what} in what runs the graph")
 
-    def _backward(self, backwards: training.Backwards) -> Json:
+    def _backward(self, backwards: Backwards) -> Json:
         row: list[Json] = ["backward"]
         self.backwards.append((backwards, row))
         return row
@@ -145,7 +150,7 @@ class ProgramReader:
     """Makes it again. `backwards`: those of the program. NotFound; NoKernels where the store has lost them."""
 
     def __init__(self) -> None:
-        self.backwards: list[training.KeptBackwards] = []
+        self.backwards: list[trained.KeptBackwards] = []
 
     def made(self, json: Json) -> Any:
         """The value again."""
@@ -158,8 +163,8 @@ class ProgramReader:
     def _row(self, name: str, *values: Json) -> Any:
         return ROWS[name](*map(self.made, values))
 
-    def _backward(self, *runs: Json) -> training.KeptBackwards:
-        self.backwards.append(training.KeptBackwards({missing: self.made(run) for missing, run in runs}))
+    def _backward(self, *runs: Json) -> trained.KeptBackwards:
+        self.backwards.append(trained.KeptBackwards({missing: self.made(run) for missing, run in runs}))
         return self.backwards[-1]
 
     def _gradient(

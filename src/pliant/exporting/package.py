@@ -23,7 +23,6 @@ import torch
 from pliant import config
 from pliant.cache.key import machine
 from pliant.cache.store import open_store
-from pliant.codegen.native import runtime_text
 from pliant.debug import events
 from pliant.entries.content import NotKept
 from pliant.entries.objects import NotFound
@@ -34,10 +33,11 @@ from pliant.exporting.program import Exported
 from pliant.exporting.running import Caller
 from pliant.exporting.writing import save
 from pliant.exporting.written_back import writing_graph
-from pliant.graph.remade import call_that_made
 from pliant.runtime.build import build, quick
 from pliant.runtime.compile_graph import compile_graph
-from pliant.runtime.compile_program import Library
+from pliant.runtime.program import Library
+from pliant.wrappers.remade import call_that_made
+from pliant.wrappers.shared_text import runtime_text
 
 Json = Any
 _STORE = "kernels"

@@ -22,7 +22,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from pliant.autograd.aliasing import Output
+from pliant.autograd.places import Output
 from pliant.symbolic.expr import Symbol
 from pliant.symbolic.shape_env import ShapeEnv
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pliant.capture.dynamic_policy import DimPolicy, DynamicPolicy
+from pliant.dispatch.dynamic_policy import DimPolicy, DynamicPolicy
 from pliant.errors import ConstraintError
 from pliant.exporting.dims import AUTO, STATIC, Derived, Dim, Size, TensorSizes, root_of
 from pliant.guards.sources import ArgSource, SizeSource, Source

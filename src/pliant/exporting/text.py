@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant.autograd.aliasing import FromInput, FromResult, Literal, Output, ViewOf
+from pliant.autograd.places import FromInput, FromResult, Literal, Output, ViewOf
 from pliant.exporting.checking import facts_of, homes_of
 from pliant.exporting.program import Exported
 from pliant.graph.fake_tensor import FakeTensor

@@ -19,7 +19,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from pliant.autograd.aliases import ViewStep
-from pliant.autograd.aliasing import FromInput, FromResult, Literal, Output, ViewOf
+from pliant.autograd.places import FromInput, FromResult, Literal, Output, ViewOf
 from pliant.entries import constants
 from pliant.errors import ExportError
 from pliant.graph.effects import acts, refusal

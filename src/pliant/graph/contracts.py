@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import fx
 
-from pliant.symbolic.shape_env import ShapeEnv
+if TYPE_CHECKING:
+    from pliant.symbolic.shape_env import ShapeEnv
 
 
 @dataclass(slots=True, eq=False)
@@ -30,10 +31,6 @@ class GraphInput:
     source: Any
     example: Any
     static: bool = False
-
-
-# An attribute of an error of a running graph: inputs were written before it.
-WROTE = "_pliant_wrote"
 
 
 @dataclass(slots=True, eq=False)

@@ -14,7 +14,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -34,8 +34,6 @@ from pliant.guards.sources import (
 )
 from pliant.guards.state import READERS, WATCHERS
 from pliant.peer import EVAL_FRAME
-from pliant.symbolic.expr import Expr
-from pliant.symbolic.printer import to_python
 from pliant.torch_adapter import (
     DUAL_LEVEL,
     FX_TRACING,
@@ -46,6 +44,9 @@ from pliant.torch_adapter import (
     dispatch_keys,
     is_script_tracing,
 )
+
+if TYPE_CHECKING:
+    from pliant.symbolic.expr import Expr
 
 
 class _Miss:
@@ -166,6 +167,8 @@ class GuardWriter:
 
     def expression(self, expr: Expr) -> str:
         """Python text of a symbolic expression over variables that hold its symbols' values."""
+        from pliant.symbolic.printer import to_python
+
         symbols = sorted(expr.free, key=lambda symbol: symbol.name)
         free = {symbol: self.read(self._symbol_sources[symbol]) for symbol in symbols}
         self.names.define("math", math)

@@ -8,32 +8,23 @@ Holds:  it runs below autograd: the caller turns recording off. Stages are timed
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pliant import config
 from pliant.codegen.native import write_rows
-from pliant.codegen.prelude import vector_math
 from pliant.codegen.profiled import range_names
-from pliant.codegen.wrapper import (
-    WrapperCode,
-    compile_wrapper,
-    listed_inputs,
-    runs_of,
-    write_row_wrapper,
-    write_wrapper,
-)
+from pliant.codegen.wrapper import listed_inputs, runs_of, write_row_wrapper, write_wrapper
 from pliant.debug import events
-from pliant.graph.remade import noted
 from pliant.ir.loops import Buffer, Extern, LoopProgram
-from pliant.runtime import packed_weights, random_draws
 from pliant.runtime.backend import WrittenCode, backend_of
-from pliant.runtime.build import build, built
-from pliant.runtime.load import NativeEntry, load, reads_lists, takes_tensors
+from pliant.runtime.build import build
+from pliant.runtime.load import load, reads_lists, takes_tensors
+from pliant.runtime.program import Library, wrapped, wrapper_of
 from pliant.schedule.kernel import Kernel, forget_loads
 from pliant.schedule.schedule import schedule, schedule_text
 from pliant.targets.registry import target_of
+from pliant.wrappers.remade import noted
+from pliant.wrappers.wrapper import compile_wrapper
 
 
 class CompiledGraph:
@@ -87,16 +78,10 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
             libraries.append(None if path is None else Library(path.parent.name, names_of, options.build.openmp))
     forget_loads()
     ranges = range_names(program.name, entries, runs)
-    call = _wrapped(wrapper, program.name, ranges)
+    call = wrapped(wrapper, program.name, ranges)
     if len(libraries) < 2 and None not in libraries:
         noted(call, wrapper_of, program.name, wrapper.source, names, ranges, *(libraries or [None]))
     return CompiledGraph(program.name, call, list(codes.values()), wrapper.source)
-
-
-def _wrapped(wrapper: WrapperCode, name: str, ranges: Mapping[str, str]) -> Callable[[list[Any]], list[Any]]:
-    packed_weights.bind(wrapper.names)
-    random_draws.bind(wrapper.names)
-    return compile_wrapper(wrapper, name, ranges)
 
 
 def _write(
@@ -122,30 +107,6 @@ def _check_devices(program: LoopProgram) -> None:
         target_of(device)
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
-    """Built code: its place in the store, the names of its entries."""
-
-    digest: str
-    entries: list[str]
-    threaded: bool
-
-    def functions(self, path: Path) -> dict[str, NativeEntry]:
-        """Its entries, loaded; first what it may take functions from, as when its text was written."""
-        vector_math()
-        found = load(path, self.entries, threaded=self.threaded)
-        return dict(zip(self.entries, found, strict=True))
-
-
-def wrapper_of(
-    name: str, source: str, names: dict[str, Any], ranges: dict[str, str], library: Library | None
-) -> Callable[[list[Any]], list[Any]]:
-    """The function of a wrapper's text with the library as the store has it; `names` are without its entries. NoKernels
-    if the store has it no more."""
-    entries = library.functions(built(library.digest)) if library is not None else {}
-    return _wrapped(WrapperCode(source, {**names, **entries}), name, ranges)
-
-
 def compile_row_program(
     program: LoopProgram, rows: list[list[int]], numbers: list[int]
 ) -> Callable[[list[Any]], None] | None:
@@ -165,9 +126,14 @@ def compile_row_program(
         wrapper = write_row_wrapper(program, sizes, rows, numbers)
     if events.wants("output_code"):
         events.record("output_code", name=program.name, text="\n".join([*native.texts, wrapper.source]))
+    names = dict(wrapper.names)
     with events.stage("build", graph=program.name):
         path = build(native.texts, options.build)
         (wrapper.names["entry0"],) = load(path, ["entry0"], threaded=options.build.openmp)
     forget_loads()
     ranges = range_names(program.name, native.entries, [kernels])
-    return compile_wrapper(wrapper, program.name, ranges)  # type: ignore[return-value]  # the row wrapper returns nothing
+    call = compile_wrapper(wrapper, program.name, ranges)
+    if options.cache.cache:
+        library = Library(path.parent.name, ["entry0"], options.build.openmp)
+        noted(call, wrapper_of, program.name, wrapper.source, names, ranges, library)
+    return call  # type: ignore[return-value]  # the row wrapper returns nothing

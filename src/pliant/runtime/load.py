@@ -20,11 +20,11 @@ from pathlib import Path
 import torch
 
 from pliant import background, config
-from pliant.codegen.native import runtime_text
 from pliant.cpython import LIST_ITEMS, METH_FASTCALL, WORD, address_of, builtin, method
 from pliant.runtime import openmp, tensor_address
 from pliant.runtime.build import build, quick
 from pliant.torch_adapter import dlpack_exchange_capsule
+from pliant.wrappers.shared_text import runtime_text
 
 NativeEntry = Callable[..., None]
 
@@ -106,7 +106,7 @@ def _shared() -> ctypes.CDLL:
 
 @functools.cache
 def fingerprint() -> Callable[[torch.Tensor, int], int]:
-    """A function of a tensor and how many bytes it has, which lie without gaps: see `codegen.fingerprint`."""
+    """A function of a tensor and how many bytes it has, which lie without gaps: see `wrappers.fingerprint`."""
     native: Callable[[object, int], int] = builtin(method("fingerprint", prepare().pliant_fingerprint, METH_FASTCALL))
     return native if takes_tensors() else lambda tensor, size: native(tensor.data_ptr(), size)
 

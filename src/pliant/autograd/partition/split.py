@@ -22,6 +22,7 @@ from pliant import config
 from pliant.autograd.joint import JointGraph
 from pliant.autograd.partition.policy import choose_saved
 from pliant.autograd.partition.shared_memory import Place, places
+from pliant.autograd.places import Saved
 from pliant.graph.contracts import AtenGraph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.channels_last import channels_last
@@ -38,14 +39,6 @@ from pliant.torch_adapter import append_node
 
 _aten = torch.ops.aten
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-
-
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """A saved tensor: input `position` (constants after the captured inputs), or forward output `position`."""
-
-    is_input: bool
-    position: int
 
 
 @dataclass(slots=True, eq=False)

@@ -21,9 +21,10 @@ from pliant.capture.handlers.parameters import copied
 from pliant.capture.handlers.standard_library import VALUES
 from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.standing_iterators import PLAIN_ITERATORS
-from pliant.capture.value_kinds import CONSTANT_TYPES, IDENTITY_TYPES, SYMBOLIC_TYPES
+from pliant.capture.value_kinds import CONSTANT_TYPES, SYMBOLIC_TYPES
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
+from pliant.guards.standard import IDENTITY_TYPES
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer

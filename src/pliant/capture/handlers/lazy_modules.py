@@ -15,9 +15,10 @@ from torch.utils._pytree import tree_map
 
 from pliant.capture.graph_breaks import StartAgain
 from pliant.capture.handlers.table import Args, Kwargs, Rows
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, standard_globals
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
 from pliant.errors import Unsupported
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.guards.standard import standard_globals
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, infer_parameters
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture.torch_calls import constant_answers
-from pliant.capture.value_kinds import standard_globals
+from pliant.guards.standard import standard_globals
 from pliant.tables import Table
 
 if TYPE_CHECKING:

@@ -17,10 +17,11 @@ from typing import Any
 from pliant.capture.bytecode.resume import stores_to
 from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
 from pliant.capture.trace import Break
-from pliant.capture.value_kinds import CONSTANT_TYPES, SENTINEL_TYPES
+from pliant.capture.value_kinds import CONSTANT_TYPES
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.parts import root_of
 from pliant.guards.sources import HeldSource, held
+from pliant.guards.standard import SENTINEL_TYPES
 
 # What class statements, `dataclass`, `namedtuple` and `Enum` note, which programs do not change.
 _NOTED = re.compile(r"__\w+__|_\w+_|_field_defaults|_abc_impl")

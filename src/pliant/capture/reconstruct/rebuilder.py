@@ -23,8 +23,9 @@ from pliant.capture.arrays import is_array
 from pliant.capture.reconstruct import classes, generators, instances, objects
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import SENTINEL_TYPES, is_numpy_scalar
+from pliant.capture.value_kinds import is_numpy_scalar
 from pliant.guards.facts import PLAIN
+from pliant.guards.standard import SENTINEL_TYPES
 from pliant.torch_adapter import OpOverload, OpOverloadPacket
 
 # Kept by reference: immutable, or global by nature.

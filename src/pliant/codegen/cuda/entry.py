@@ -20,11 +20,12 @@ from dataclasses import dataclass
 import torch
 
 from pliant.codegen.cuda.kernel_text import DeviceKernel
-from pliant.codegen.native import ADDRESSES, LISTED, PYTHON, Entry
+from pliant.codegen.native import ADDRESSES, LISTED, Entry
 from pliant.codegen.prelude import text_for as c_prelude
 from pliant.errors import InternalError
 from pliant.ir.loops import Buffer
 from pliant.symbolic.expr import Expr
+from pliant.wrappers.shared_text import PYTHON
 
 # Blocks of a grid at most, in x, y and z, and threads of a block: of every GPU there is.
 MOST_BLOCKS = ((1 << 31) - 1, (1 << 16) - 1, (1 << 16) - 1)

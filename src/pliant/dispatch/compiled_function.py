@@ -20,12 +20,12 @@ from typing import Any
 
 import torch
 
-from pliant.capture.dispatch import DISPATCHER, Compilation, Dispatcher
-from pliant.capture.entry import Entry
-from pliant.capture.markers import ORIGINAL, is_ours
-from pliant.capture.roots import CallableRoot
-from pliant.capture.tracebacks import OWN_CODE, hide_frames
 from pliant.debug import events
+from pliant.dispatch.dispatcher import DISPATCHER, Compilation, Dispatcher
+from pliant.dispatch.entry import Entry
+from pliant.dispatch.markers import ORIGINAL, is_ours
+from pliant.dispatch.own_frames import OWN_CODE, hide_frames
+from pliant.dispatch.roots import CallableRoot
 from pliant.errors import PliantWarning
 from pliant.guards.codegen import MISS
 from pliant.guards.state import tracing

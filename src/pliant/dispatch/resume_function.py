@@ -19,9 +19,9 @@ from typing import Any
 from pliant.capture import spelled_out
 from pliant.capture.bytecode.resume import ResumePoint, generator_code, is_generator, resume_code
 from pliant.capture.carried import one_step, with_generators
-from pliant.capture.dispatch import DISPATCHER, Compilation, Dispatcher
-from pliant.capture.roots import ResumeRoot
-from pliant.capture.tracebacks import OWN_CODE, RESUMES, hide_frames
+from pliant.dispatch.dispatcher import DISPATCHER, Compilation, Dispatcher
+from pliant.dispatch.own_frames import OWN_CODE, RESUMES, hide_frames
+from pliant.dispatch.roots import ResumeRoot
 from pliant.source import SourceLocation
 
 

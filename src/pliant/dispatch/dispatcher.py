@@ -13,46 +13,31 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from pliant import background, config, peer, torch_adapter
-from pliant.capture import stance
-from pliant.capture.attempt import trace
-from pliant.capture.bytecode.resume import ResumePoint
-from pliant.capture.dynamic_policy import DynamicPolicy
-from pliant.capture.entry import CallShape, Entry, GraphCompiler, Symbolic, make_entry
-from pliant.capture.graph_breaks import KINDS, CannotCapture, CastsMeet
-from pliant.capture.noted import note_guards, note_symbols
-from pliant.capture.roots import CallableRoot, Root, argument_sources
-from pliant.capture.trace import Break, BreakReason, Trace
+from pliant import background, config
 from pliant.debug import events
-from pliant.errors import (
-    DataDependentError,
-    FallbackWarning,
-    GraphBreakError,
-    PliantError,
-    PliantWarning,
-    RecompileError,
-    Unsupported,
-    UserError,
-    WantsNumbers,
-)
-from pliant.gc_pause import GcPause
-from pliant.guards import native_watch
+from pliant.dispatch import stance
+from pliant.dispatch.dynamic_policy import DynamicPolicy
+from pliant.dispatch.entry import Entry, GraphCompiler
+from pliant.dispatch.noted import note_guards
+from pliant.dispatch.roots import CallableRoot, Root, argument_sources
+from pliant.errors import GraphBreakError, PliantWarning, RecompileError
 from pliant.guards.codegen import MISS
 from pliant.guards.explain import Failure, explain_miss
 from pliant.guards.generated import EntryFunction
 from pliant.guards.kinds import Guard
-from pliant.guards.sources import ArgSource, KwargSource, Source
-from pliant.guards.state import observers, state_guards, tracing
-from pliant.interruptions import pass_on
+from pliant.guards.sources import KwargSource, Source
+from pliant.guards.state import observers, tracing
 from pliant.source import SourceLocation
-from pliant.torch_adapter import shielded, without_saved_tensor_hooks
+from pliant.torch_adapter import shielded
+
+if TYPE_CHECKING:
+    from pliant.capture.bytecode.resume import ResumePoint
 
 DISPATCHER = "__pliant_dispatcher__"  # in the `__dict__` of a function made by `make_callable`
 
@@ -69,6 +54,9 @@ class Learnt:
 
 class Keeper(Protocol):
     """Keeps entries on disk."""
+
+    def may_find(self) -> bool:
+        """Whether there are entries at all, so that the stages may not be needed."""
 
     def prepare(
         self, dispatcher: Dispatcher, entry: Entry, args: Sequence[Any], kwargs: dict[str, Any]
@@ -103,32 +91,21 @@ class Compilation:
 
 
 # (compilation, point, globals, name) -> the function that runs the rest of a frame
-ResumeFactory = Callable[[Compilation, ResumePoint, dict[str, Any], str], Callable[..., Any]]
+ResumeFactory = Callable[[Compilation, "ResumePoint", dict[str, Any], str], Callable[..., Any]]
 
 
-class _Capturing(threading.local):
+class Capturing(threading.local):
     """Whether a thread captures."""
 
     active = False
 
 
-_capturing = _Capturing()
+capturing = Capturing()
 
 
 def is_capturing() -> bool:
     """Whether this thread is inside a capture."""
-    return _capturing.active
-
-
-@contextmanager
-def _capture_scope() -> Iterator[None]:
-    """Marks the thread, holds off garbage collection, and keeps hooks on saved tensors from the fakes."""
-    with GcPause(), without_saved_tensor_hooks():
-        _capturing.active = True
-        try:
-            yield
-        finally:
-            _capturing.active = False
+    return capturing.active
 
 
 def _always_miss(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -143,7 +120,7 @@ class Dispatcher:
         "_failures",
         "_limit_told",
         "_lock",
-        "_raising",
+        "raising",
         "compilation",
         "eager",
         "entries",
@@ -173,7 +150,7 @@ class Dispatcher:
         self.policy = DynamicPolicy(compilation.dynamic, may_break=not compilation.fullgraph)
         self.given_up = ""
         self._failures = 0
-        self._raising = ""
+        self.raising = ""
         self._lock = background.reentrant_lock()
         self._limit_told = ""  # why the first call was not compiled for which there was no room
         stance.register(self)
@@ -200,7 +177,7 @@ class Dispatcher:
             if result is not MISS:
                 self._promote(entry)
                 return result
-        if _capturing.active:
+        if capturing.active:
             return self._eagerly(args, kwargs)
         if (result := self._by_another_process(args, kwargs)) is not MISS:
             return result
@@ -212,12 +189,14 @@ class Dispatcher:
 
     def step_aside(self, observer: str) -> None:
         """Say that a call runs eagerly since something around it is to see its operators."""
-        if _capturing.active:
+        if capturing.active:
             return
-        kind = KINDS["observed-call"]
         if self.compilation.fullgraph and not tracing():
+            from pliant.capture.graph_breaks import KINDS
+
+            kind = KINDS[_OBSERVED]
             raise GraphBreakError(observer, kind=kind.id, where=self.location, why=kind.why, do=kind.do)
-        self.tell(observer, kind.id)
+        self.tell(observer, _OBSERVED)
 
     def tell(self, why: str, kind: str) -> None:
         """Note that a call, or the rest of one, runs eagerly though compilation was asked for."""
@@ -349,10 +328,10 @@ class Dispatcher:
                 for entry in self.entries:  # another thread may have captured meanwhile
                     if entry not in tried and (result := entry.run(args, kwargs)) is not MISS:
                         return result
-                self._raising = ""
-                found = shielded(self._capture)(args, kwargs)
+                self.raising = ""
+                found = shielded(_new_entry())(self, args, kwargs)
                 if found is None:
-                    return self._uncaptured(self._raising, args, kwargs)
+                    return self._uncaptured(self.raising, args, kwargs)
                 self.entries = (found, *self.entries)
                 self.refresh()
             keeper = self.compilation.keeper
@@ -374,123 +353,13 @@ class Dispatcher:
         """A call that no entry was made for. `raising`: what the program was expected to raise."""
         result = self._eagerly(args, kwargs)
         if raising:
-            self._fall_back(f"only while it is captured it raises: {raising}", "exception")
+            self.fall_back(f"only while it is captured it raises: {raising}", "exception")
         return result
 
     def _fresh_entry_missed(self, entry: Entry, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         failure = explain_miss(entry.checks, args, kwargs)
         why = f"a guard does not hold for the call it was made from: {failure.text if failure else 'unknown'}"
-        self._fall_back(why, "guard-inconsistent")
-
-    # ---- capture
-    def _capture(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Entry | None:
-        """A new entry; None if this call runs eagerly."""
-        native_watch.prepare_beside()
-        ambient = state_guards()
-        before = torch_adapter.Beginning()
-        try:
-            return self._captured(args, kwargs, ambient)
-        except UserError as error:
-            if self.compilation.fullgraph or not isinstance(error, DataDependentError):
-                raise
-            self._fall_back(str(error), error.kind)  # a derivative needs values that the program does not
-        except CastsMeet as stop:
-            self._casts_meet(stop.reason)
-        except CannotCapture as stop:
-            self._cannot_capture(stop.reason)
-        except Unsupported as stop:
-            self._fall_back(str(stop), stop.kind)
-        except Exception as error:
-            pass_on(error)
-            self._crashed(error)
-        finally:
-            before.restore()
-            _capturing.active = False
-        return None
-
-    def _captured(self, args: Sequence[Any], kwargs: dict[str, Any], ambient: list[Guard]) -> Entry:
-        try:
-            with _capture_scope(), events.stage("compile", name=self.name):
-                events.record("capture", name=self.name, where=self.location)
-                return self._entry_for_backend(args, kwargs, ambient)
-        except BaseException as error:
-            pass_on(error)
-            raise
-
-    def _entry_for_backend(self, args: Sequence[Any], kwargs: dict[str, Any], ambient: list[Guard]) -> Entry:
-        """The entry; if the backend's code would not hold for what symbols stand for, of a graph without any."""
-        try:
-            with config.use(self.compilation.options()):
-                return self._traced_entry(args, kwargs, ambient)
-        except WantsNumbers as stop:
-            if self.compilation.learnt.wants_numbers:
-                raise
-            events.record("numbers_retry", name=self.name, why=str(stop), where=self.location)
-        self.compilation.learnt.wants_numbers = (
-            True  # outside the handler: what is handled while tracing is the program's
-        )
-        with config.use(self.compilation.options()):
-            return self._traced_entry(args, kwargs, ambient)
-
-    def _traced_entry(self, args: Sequence[Any], kwargs: dict[str, Any], ambient: list[Guard]) -> Entry:
-        """The entry of a trace; if later stages cannot work with data-dependent numbers, of one that breaks at them."""
-        traced = self._trace(args, kwargs)
-        try:
-            return self._entry_or_retry(traced, args, kwargs, ambient)
-        finally:
-            traced.forget()
-
-    def _entry_or_retry(
-        self, traced: Trace, args: Sequence[Any], kwargs: dict[str, Any], ambient: list[Guard]
-    ) -> Entry:
-        shape = CallShape.of(args, kwargs)
-        if traced.graph is None or not traced.graph.shape_env.has_unbacked:
-            self._note_break(traced)
-            return self._entry_of(traced, shape, ambient)
-        entry = None
-        try:
-            entry = self._entry_of(traced, shape, ambient)
-        except WantsNumbers:
-            raise
-        except (Unsupported, DataDependentError) as error:
-            events.record("data_dependent_retry", name=self.name, why=str(error), where=self.location)
-        if entry is None:  # outside the handler: what is handled while tracing is the program's
-            with config.use(config.get().with_options({"data_dependent": False})):
-                traced = self._trace(args, kwargs)
-                try:
-                    entry = self._entry_of(traced, shape, ambient)
-                finally:
-                    traced.forget()
-        self._note_break(traced)
-        return entry
-
-    def _trace(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Trace:
-        with events.stage("capture"):
-            return trace(self.root, args, kwargs, self.policy)
-
-    def _entry_of(self, traced: Trace, shape: CallShape, ambient: list[Guard]) -> Entry:
-        known = {g.source for g in traced.guards}
-        extra = [g for g in ambient if g.source not in known]
-        if self.compilation.guard_filter is not None:
-            keep = self.compilation.guard_filter(traced.guards)
-            traced.guards = [g for g, k in zip(traced.guards, keep, strict=True) if k]
-        with events.stage("entry"):
-            entry = make_entry(
-                traced, self.compilation.compile_graph, self._resume, shape=shape, name=self.name, extra_guards=extra,
-                eager=EagerAfter(self),
-            )  # fmt: skip
-        if entry.later and isinstance(self.root, CallableRoot):
-            self._runs_later(entry.later)
-        note_guards(self.name, entry.guards)
-        if entry.graph is not None:
-            note_symbols(self.name, entry.graph.shape_env)
-        return entry
-
-    def _runs_later(self, names: list[str]) -> None:
-        kind, what = KINDS["runs-later"], f"{', '.join(names)} is returned before it has run"
-        if self.compilation.fullgraph:
-            raise GraphBreakError(what, kind=kind.id, where=self.location, why=kind.why, do=kind.do)
-        self.tell(f"{what}: {kind.why}", kind.id)
+        self.fall_back(why, "guard-inconsistent")
 
     def eager_after(self, error: str, args: Sequence[Any], kwargs: dict[str, Any], random_state: Any) -> Any:
         """What serves a call whose data its code was not compiled for, or on which an operator fails.
@@ -503,78 +372,14 @@ class Dispatcher:
             torch.set_rng_state(random_state)
         return self._eagerly(args, kwargs)
 
-    def _resume(self, point: ResumePoint, globals_: dict[str, Any], name: str, known: Symbolic) -> Callable[..., Any]:
-        function = self.compilation.make_resume(self.compilation, point, globals_, name)
-        if DISPATCHER not in function.__dict__:  # not compiled
-            return function
-        policy: DynamicPolicy = function.__dict__[DISPATCHER].policy
-        for slot, source in resume_sources(point):
-            match known.get(slot):
-                case (rank, dims):
-                    policy.note_dynamic(source, rank, dims)
-                case type() as number:
-                    policy.note_varies(source, number)
-                case Source() as there:
-                    policy.share_lengths(source, self.policy, there)
-        return function
-
-    def _note_break(self, traced: Trace) -> None:
-        if not isinstance(traced.end, Break):
-            return
-        reason = traced.end.reason
-        kind = KINDS[reason.kind]
-        if self.compilation.fullgraph or peer.breaks_are_errors():
-            do = reason.do or kind.do
-            raise GraphBreakError(reason.detail, kind=kind.id, where=reason.location, why=kind.why, do=do)
-        events.record(
-            "graph_break",
-            reason=kind.id,
-            where=reason.location,
-            why=f"{reason.detail}: {kind.why}",
-            do=reason.do or kind.do,
-            name=self.name,
-        )
-
-    # ---- failures
-    def _cannot_capture(self, reason: BreakReason) -> None:
-        kind = KINDS[reason.kind]
-        if (self.compilation.fullgraph or peer.breaks_are_errors()) and reason.kind not in _EAGER_RAISES:
-            do = reason.do or kind.do
-            raise GraphBreakError(reason.detail, kind=kind.id, where=reason.location, why=kind.why, do=do)
-        why, where = f"[{reason.kind}] {reason.detail}", reason.location or self.location
-        if reason.kind in _EAGER_RAISES:
-            events.record("skip", name=self.name, why=why, where=where)
-            self._raising = reason.detail
-            return
-        events.record("fallback", name=self.name, why=why, reason=reason.kind, where=where)
-        self._count_failure(why)
-
-    def _casts_meet(self, reason: BreakReason) -> None:
-        """Compiled code of before may have cast what this call takes, and kept no cast: from now on it is not cut there."""
-        first, self.compilation.learnt.casts_meet = not self.compilation.learnt.casts_meet, True
-        for one in stance.everyone() if first else ():
-            if isinstance(one, Dispatcher) and one.compilation is self.compilation:
-                one.reset()
-        self._cannot_capture(reason)
-
-    def _fall_back(self, why: str, kind: str) -> None:
+    def fall_back(self, why: str, kind: str) -> None:
         self.tell(why, kind)
-        self._count_failure(why)
+        self.count_failure(why)
 
-    def _count_failure(self, why: str) -> None:
+    def count_failure(self, why: str) -> None:
         self._failures += 1
         if self._failures >= _GIVE_UP_AFTER:
             self.given_up = why
-
-    def _crashed(self, error: Exception) -> None:
-        if config.get().general.strict:
-            raise error
-        why = str(error) if isinstance(error, PliantError) else f"{type(error).__name__}: {error}"
-        self._fall_back(why, "crash")
-        indented = why.replace("\n", "\n       ")
-        message = f"the compiler failed on {self.name}, which runs eagerly\n  {self.location}\n  why  {indented}"
-        message += "\n  do   report it; PLIANT_STRICT=1 raises the error instead"
-        events.warn_once(f"crash:{self.name}:{type(error).__name__}", message, FallbackWarning, stacklevel=6)
 
 
 class EagerAfter:
@@ -591,12 +396,12 @@ class EagerAfter:
         return dispatcher.eager_after(error, args, kwargs, random_state)
 
 
-def resume_sources(point: ResumePoint) -> list[tuple[str, ArgSource]]:
-    """(slot or local, its source) for each value that a resume function gets, as the tracer reads them."""
-    names = [f"stack{i}" for i, bound in enumerate(point.stack) if bound]
-    names += ["exception"] * point.handled + list(point.locals)
-    return [(name, ArgSource(i, name)) for i, name in enumerate(names, 1)]
+def _new_entry() -> Callable[..., Entry | None]:
+    """Loaded where something is captured: what finds its entries on disk needs no compiler."""
+    from pliant.dispatch.new_entry import new_entry
+
+    return new_entry
 
 
+_OBSERVED = "observed-call"
 _GIVE_UP_AFTER = 8  # failed captures before a callable runs eagerly for good
-_EAGER_RAISES = ("exception", "bad-call", "tensor-error")  # the program itself raises: eager shows its own error

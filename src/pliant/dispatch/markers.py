@@ -87,7 +87,7 @@ ORIGINAL = "__pliant_original__"  # in the `__dict__` of a compiled function
 
 def is_ours(function: types.FunctionType) -> bool:
     """Whether the compiler made it: one that `functools.wraps` made like it has its attributes, but not its globals."""
-    return function.__globals__.get("__name__") == "pliant.capture.compiled_function"
+    return function.__globals__.get("__name__") == "pliant.dispatch.compiled_function"
 
 
 def original_of(compiled: Any) -> Any:

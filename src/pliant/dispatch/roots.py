@@ -6,12 +6,14 @@ import inspect
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.bytecode.resume import ResumePoint
 from pliant.guards.sources import ArgSource
+
+if TYPE_CHECKING:
+    from pliant.capture.bytecode.resume import ResumePoint
 
 
 @dataclass(frozen=True, slots=True, eq=False)

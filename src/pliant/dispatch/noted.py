@@ -8,11 +8,14 @@ Holds:  nothing is worked out unless somebody listens. Guards that the backward 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from pliant.debug import events
 from pliant.guards.explain import describe_guard
 from pliant.guards.kinds import Guard
-from pliant.symbolic.shape_env import ShapeEnv
+
+if TYPE_CHECKING:
+    from pliant.symbolic.shape_env import ShapeEnv
 
 
 def note_guards(name: str, guards: Iterable[Guard]) -> None:

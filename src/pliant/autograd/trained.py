@@ -1,0 +1,173 @@
+"""A program's compiled forward and backward as one function of torch's autograd, at each call.
+
+In:     the two halves as callables, and plain values that say what belongs around them.
+Out:    `trained(...)`: a callable of the list of inputs whose results have a history.
+Holds:  the same in the process that compiled the halves (`training.py`) and in any that finds them on disk.
+Reads on: `function.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pliant import torch_adapter
+from pliant.autograd.function import Compiled, Halves, HalvesFacts
+from pliant.autograd.higher_order import GradientProgram
+from pliant.autograd.kept_inputs import version
+from pliant.autograd.outputs import MadeOutputs, OutputMaker
+from pliant.graph.contracts import Runnable
+from pliant.torch_adapter import any_autocast, no_autocast
+from pliant.wrappers.remade import remade
+
+Call = Callable[[list[Any]], tuple[Any, ...]]
+
+
+@remade
+def outside_autocast(run: Runnable) -> Runnable:
+    """Casts are in the graph already: `torch.autocast` around the call, or around the backward, must not cast again."""
+
+    def call(inputs: list[Any]) -> list[Any]:
+        if not any_autocast():
+            return run(inputs)
+        with no_autocast():
+            return run(inputs)
+
+    return call
+
+
+@remade
+def uncounted(run: Runnable) -> Runnable:
+    """`run`, its writes of inputs not counted in their versions."""
+
+    def call(inputs: list[Any]) -> list[Any]:
+        with torch_adapter.uncounted_writes():
+            return run(inputs)
+
+    return call
+
+
+def bump_versions(inputs: list[Any], written: list[int]) -> None:
+    if written:
+        counted = [inputs[position] for position in written]
+        if torch.is_inference_mode_enabled():  # elsewhere nobody may write tensors that have no version
+            counted = [one for one in counted if not one.is_inference()]
+        torch.autograd.graph.increment_version(counted)
+
+
+class KeptBackwards:
+    """The backward of another process, for the sets of tangents that were given there. `lost` is called where there is none
+    at all for a call."""
+
+    has_graph = False
+
+    def __init__(self, found: dict[int, Runnable]) -> None:
+        self.found = found
+        self.lost: Callable[[], None] = lambda: None
+
+    def get(self, missing: int = 0, observer: str = "") -> Runnable | None:
+        """None where tangents are missing otherwise than there: they are zeros then, or the program runs again."""
+        run = None if observer else self.found.get(missing)
+        if run is None and not observer and 0 not in self.found:
+            lost, self.lost = self.lost, lambda: None
+            lost()
+        return run
+
+
+@remade
+def of_given(run: Runnable, kept: list[int], first: int) -> Runnable:
+    """`run` of these arguments and of the tangents, from place `first` on, that are given."""
+    return lambda arguments: run([*[arguments[i] for i in kept], *[t for t in arguments[first:] if t is not None]])
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is done around autograd's function. `bump`: inputs that the graph writes. `hooked`, `idle`: see `_given_apart`.
+    `records`: gradients are recorded where the program starts."""
+
+    bump: list[int]
+    watched: Watched
+    hooked: list[int]
+    idle: list[int]
+    records: bool
+
+
+@remade
+def trained(
+    run: Runnable, made: MadeOutputs, facts: HalvesFacts, around: Around, backwards: Any, again: GradientProgram
+) -> Call:
+    """The callable of a program's forward and backward."""
+    maker, kept, bump, watched = OutputMaker(made), facts.kept, around.bump, around.watched
+    apply: Any = functools.partial(torch_adapter.direct_apply(Compiled), Halves(facts, run, backwards, again))
+    if around.hooked or around.idle:
+        apply = _given_apart(apply, around.hooked, around.idle)
+    if not around.records:
+        apply = with_gradients(apply)
+    first = facts.tangents[0]
+    if maker.is_plain and not bump and not watched:
+        return lambda inputs: apply(kept.before(inputs), *inputs)
+
+    def call(inputs: list[Any]) -> tuple[Any, ...]:
+        before = kept.before(inputs)
+        bump_versions(inputs, bump)  # first: a view that is written without autograd then has a new function
+        results = apply(before, *inputs)
+        function = results[first].grad_fn
+        outputs = maker.make(inputs, results)
+        function.watched = watched.versions(inputs, results)
+        return outputs
+
+    return call
+
+
+def with_gradients(run: Callable[..., Any]) -> Callable[..., Any]:
+    """`run` whose results get a history though the program starts where gradients are off: it turns them on inside."""
+
+    def call(*inputs: Any) -> Any:
+        torch._C._set_grad_enabled(True)
+        try:
+            return run(*inputs)
+        finally:
+            torch._C._set_grad_enabled(False)
+
+    return call
+
+
+def _given_apart(apply: Callable[..., Any], hooked: list[int], idle: list[int]) -> Callable[..., Any]:
+    """`apply` whose gradients reach leaves with hooks one by one, the last of `hooked` first, and inputs that no result
+    depends on not at all.
+
+    The engine, given all gradients at once, goes to what was made last; all leaves are alike to it.
+    """
+
+    def call(before: Any, *inputs: Any) -> Any:
+        given = list(inputs)
+        for position in hooked:
+            given[position] = given[position].view_as(given[position])
+        for position in idle:
+            given[position] = given[position].detach()
+        return apply(inputs if before is None else before, *given)
+
+    return call
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Tensors in the caller's hands that eager's backward would find written, though ours does not read them: positions of
+    inputs and results, and for each the tangents, as bits, whose gradients read it."""
+
+    inputs: list[int]
+    results: list[int]
+    read: list[int]
+
+    def __bool__(self) -> bool:
+        return bool(self.inputs or self.results)
+
+    def versions(self, inputs: list[Any], results: Any) -> list[tuple[Any, int, int]]:
+        """(the tensor, its version, the tangents, as bits, whose gradients read it)."""
+        tensors = [*[inputs[i] for i in self.inputs], *[results[i] for i in self.results]]
+        return [(weakref.ref(tensor), version(tensor), bits) for tensor, bits in zip(tensors, self.read)]

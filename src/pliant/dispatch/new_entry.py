@@ -1,0 +1,249 @@
+"""A new entry of a dispatcher: its callable captured and compiled for one call, or why not.
+
+In:     a dispatcher and a call that none of its entries serves.
+Out:    `new_entry(dispatcher, args, kwargs)`: the entry; None if the call runs eagerly, which has been told.
+Holds:  errors of the user's that compiling shows pass through; whatever else fails is a fallback, unless strict.
+        Loaded where something is captured, not where entries are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pliant import config, peer, torch_adapter
+from pliant.capture.attempt import trace
+from pliant.capture.bytecode.resume import ResumePoint
+from pliant.capture.entry import make_entry
+from pliant.capture.graph_breaks import KINDS, CannotCapture, CastsMeet
+from pliant.capture.trace import Break, BreakReason, Trace
+from pliant.debug import events
+from pliant.dispatch import stance
+from pliant.dispatch.dispatcher import DISPATCHER, Dispatcher, EagerAfter, capturing
+from pliant.dispatch.dynamic_policy import DynamicPolicy
+from pliant.dispatch.entry import CallShape, Entry, Symbolic
+from pliant.dispatch.noted import note_guards, note_symbols
+from pliant.dispatch.roots import CallableRoot
+from pliant.errors import (
+    DataDependentError,
+    FallbackWarning,
+    GraphBreakError,
+    PliantError,
+    Unsupported,
+    UserError,
+    WantsNumbers,
+)
+from pliant.gc_pause import GcPause
+from pliant.guards import native_watch
+from pliant.guards.kinds import Guard
+from pliant.guards.sources import ArgSource, Source
+from pliant.guards.state import state_guards
+from pliant.interruptions import pass_on
+from pliant.torch_adapter import without_saved_tensor_hooks
+
+
+@contextmanager
+def _capture_scope() -> Iterator[None]:
+    """Marks the thread, holds off garbage collection, and keeps hooks on saved tensors from the fakes."""
+    with GcPause(), without_saved_tensor_hooks():
+        capturing.active = True
+        try:
+            yield
+        finally:
+            capturing.active = False
+
+
+def new_entry(dispatcher: Dispatcher, args: Sequence[Any], kwargs: dict[str, Any]) -> Entry | None:
+    """The entry, or None."""
+    return _Capture(dispatcher).made(args, kwargs)
+
+
+class _Capture:
+    """One capture for a dispatcher."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self.dispatcher, self.compilation = dispatcher, dispatcher.compilation
+
+    def made(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Entry | None:
+        """A new entry; None if this call runs eagerly."""
+        native_watch.prepare_beside()
+        ambient = state_guards()
+        before = torch_adapter.Beginning()
+        try:
+            return self._captured(args, kwargs, ambient)
+        except UserError as error:
+            if self.compilation.fullgraph or not isinstance(error, DataDependentError):
+                raise
+            self.dispatcher.fall_back(str(error), error.kind)  # a derivative needs values that the program does not
+        except CastsMeet as stop:
+            self._casts_meet(stop.reason)
+        except CannotCapture as stop:
+            self._cannot_capture(stop.reason)
+        except Unsupported as stop:
+            self.dispatcher.fall_back(str(stop), stop.kind)
+        except Exception as error:
+            pass_on(error)
+            self._crashed(error)
+        finally:
+            before.restore()
+            capturing.active = False
+        return None
+
+    def _captured(self, args: Sequence[Any], kwargs: dict[str, Any], ambient: list[Guard]) -> Entry:
+        try:
+            with _capture_scope(), events.stage("compile", name=self.dispatcher.name):
+                events.record("capture", name=self.dispatcher.name, where=self.dispatcher.location)
+                return self._entry_for_backend(args, kwargs, ambient)
+        except BaseException as error:
+            pass_on(error)
+            raise
+
+    def _entry_for_backend(self, args: Sequence[Any], kwargs: dict[str, Any], ambient: list[Guard]) -> Entry:
+        """The entry; if the backend's code would not hold for what symbols stand for, of a graph without any."""
+        try:
+            with config.use(self.compilation.options()):
+                return self._traced_entry(args, kwargs, ambient)
+        except WantsNumbers as stop:
+            if self.compilation.learnt.wants_numbers:
+                raise
+            events.record("numbers_retry", name=self.dispatcher.name, why=str(stop), where=self.dispatcher.location)
+        self.compilation.learnt.wants_numbers = (
+            True  # outside the handler: what is handled while tracing is the program's
+        )
+        with config.use(self.compilation.options()):
+            return self._traced_entry(args, kwargs, ambient)
+
+    def _traced_entry(self, args: Sequence[Any], kwargs: dict[str, Any], ambient: list[Guard]) -> Entry:
+        """The entry of a trace; if later stages cannot work with data-dependent numbers, of one that breaks at them."""
+        traced = self._trace(args, kwargs)
+        try:
+            return self._entry_or_retry(traced, args, kwargs, ambient)
+        finally:
+            traced.forget()
+
+    def _entry_or_retry(
+        self, traced: Trace, args: Sequence[Any], kwargs: dict[str, Any], ambient: list[Guard]
+    ) -> Entry:
+        shape = CallShape.of(args, kwargs)
+        if traced.graph is None or not traced.graph.shape_env.has_unbacked:
+            self._note_break(traced)
+            return self._entry_of(traced, shape, ambient)
+        entry = None
+        try:
+            entry = self._entry_of(traced, shape, ambient)
+        except WantsNumbers:
+            raise
+        except (Unsupported, DataDependentError) as error:
+            events.record("data_dependent_retry", name=self.dispatcher.name, why=str(error), where=self.dispatcher.location)
+        if entry is None:  # outside the handler: what is handled while tracing is the program's
+            with config.use(config.get().with_options({"data_dependent": False})):
+                traced = self._trace(args, kwargs)
+                try:
+                    entry = self._entry_of(traced, shape, ambient)
+                finally:
+                    traced.forget()
+        self._note_break(traced)
+        return entry
+
+    def _trace(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Trace:
+        with events.stage("capture"):
+            return trace(self.dispatcher.root, args, kwargs, self.dispatcher.policy)
+
+    def _entry_of(self, traced: Trace, shape: CallShape, ambient: list[Guard]) -> Entry:
+        known = {g.source for g in traced.guards}
+        extra = [g for g in ambient if g.source not in known]
+        if self.compilation.guard_filter is not None:
+            keep = self.compilation.guard_filter(traced.guards)
+            traced.guards = [g for g, k in zip(traced.guards, keep, strict=True) if k]
+        with events.stage("entry"):
+            entry = make_entry(
+                traced, self.compilation.compile_graph, self._resume, shape=shape, name=self.dispatcher.name, extra_guards=extra,
+                eager=EagerAfter(self.dispatcher),
+            )  # fmt: skip
+        if entry.later and isinstance(self.dispatcher.root, CallableRoot):
+            self._runs_later(entry.later)
+        note_guards(self.dispatcher.name, entry.guards)
+        if entry.graph is not None:
+            note_symbols(self.dispatcher.name, entry.graph.shape_env)
+        return entry
+
+    def _runs_later(self, names: list[str]) -> None:
+        kind, what = KINDS["runs-later"], f"{', '.join(names)} is returned before it has run"
+        if self.compilation.fullgraph:
+            raise GraphBreakError(what, kind=kind.id, where=self.dispatcher.location, why=kind.why, do=kind.do)
+        self.dispatcher.tell(f"{what}: {kind.why}", kind.id)
+
+    def _resume(self, point: ResumePoint, globals_: dict[str, Any], name: str, known: Symbolic) -> Callable[..., Any]:
+        function = self.compilation.make_resume(self.compilation, point, globals_, name)
+        if DISPATCHER not in function.__dict__:  # not compiled
+            return function
+        policy: DynamicPolicy = function.__dict__[DISPATCHER].policy
+        for slot, source in resume_sources(point):
+            match known.get(slot):
+                case (rank, dims):
+                    policy.note_dynamic(source, rank, dims)
+                case type() as number:
+                    policy.note_varies(source, number)
+                case Source() as there:
+                    policy.share_lengths(source, self.dispatcher.policy, there)
+        return function
+
+    def _note_break(self, traced: Trace) -> None:
+        if not isinstance(traced.end, Break):
+            return
+        reason = traced.end.reason
+        kind = KINDS[reason.kind]
+        if self.compilation.fullgraph or peer.breaks_are_errors():
+            do = reason.do or kind.do
+            raise GraphBreakError(reason.detail, kind=kind.id, where=reason.location, why=kind.why, do=do)
+        events.record(
+            "graph_break",
+            reason=kind.id,
+            where=reason.location,
+            why=f"{reason.detail}: {kind.why}",
+            do=reason.do or kind.do,
+            name=self.dispatcher.name,
+        )
+
+    # ---- failures
+    def _cannot_capture(self, reason: BreakReason) -> None:
+        kind = KINDS[reason.kind]
+        if (self.compilation.fullgraph or peer.breaks_are_errors()) and reason.kind not in _EAGER_RAISES:
+            do = reason.do or kind.do
+            raise GraphBreakError(reason.detail, kind=kind.id, where=reason.location, why=kind.why, do=do)
+        why, where = f"[{reason.kind}] {reason.detail}", reason.location or self.dispatcher.location
+        if reason.kind in _EAGER_RAISES:
+            events.record("skip", name=self.dispatcher.name, why=why, where=where)
+            self.dispatcher.raising = reason.detail
+            return
+        events.record("fallback", name=self.dispatcher.name, why=why, reason=reason.kind, where=where)
+        self.dispatcher.count_failure(why)
+
+    def _casts_meet(self, reason: BreakReason) -> None:
+        """Compiled code of before may have cast what this call takes, and kept no cast: from now on it is not cut there."""
+        first, self.compilation.learnt.casts_meet = not self.compilation.learnt.casts_meet, True
+        for one in stance.everyone() if first else ():
+            if isinstance(one, Dispatcher) and one.compilation is self.compilation:
+                one.reset()
+        self._cannot_capture(reason)
+
+    def _crashed(self, error: Exception) -> None:
+        if config.get().general.strict:
+            raise error
+        why = str(error) if isinstance(error, PliantError) else f"{type(error).__name__}: {error}"
+        self.dispatcher.fall_back(why, "crash")
+        indented = why.replace("\n", "\n       ")
+        message = f"the compiler failed on {self.dispatcher.name}, which runs eagerly\n  {self.dispatcher.location}\n  why  {indented}"
+        message += "\n  do   report it; PLIANT_STRICT=1 raises the error instead"
+        events.warn_once(f"crash:{self.dispatcher.name}:{type(error).__name__}", message, FallbackWarning, stacklevel=6)
+
+
+def resume_sources(point: ResumePoint) -> list[tuple[str, ArgSource]]:
+    """(slot or local, its source) for each value that a resume function gets, as the tracer reads them."""
+    names = [f"stack{i}" for i, bound in enumerate(point.stack) if bound]
+    names += ["exception"] * point.handled + list(point.locals)
+    return [(name, ArgSource(i, name)) for i, name in enumerate(names, 1)]
+
+
+_EAGER_RAISES = ("exception", "bad-call", "tensor-error")  # the program itself raises: eager shows its own error

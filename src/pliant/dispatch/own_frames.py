@@ -1,0 +1,50 @@
+"""Frames of ours in the tracebacks of the program's exceptions, and how they are taken out.
+
+In:     the codes and files that the program does not have.
+Out:    `hide_frames(error)`: the traceback without them; `hiding(call)`: a call whose errors have none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Callable
+from typing import Any
+
+from pliant.guards.generated import GENERATED
+
+# Frames that the program does not have.
+RESUMES: set[types.CodeType] = set()  # what calls these stands for the same frame of the program
+OWN_CODE: set[types.CodeType] = set()
+OWN_FILES: set[str] = set()  # all code of which is ours
+
+
+def hide_frames(error: BaseException) -> None:
+    """Take frames of ours out of the traceback: they hold what the program no longer holds, perhaps the error itself."""
+    last = error.__traceback__
+    while last is not None and (step := last.tb_next) is not None:
+        if _is_ours(step) or step.tb_next is not None and step.tb_next.tb_frame.f_code in RESUMES:
+            last.tb_next = step.tb_next
+            with contextlib.suppress(RuntimeError):  # it handles the error just now
+                step.tb_frame.clear()
+        else:
+            last = step
+
+
+def _is_ours(step: types.TracebackType) -> bool:
+    code = step.tb_frame.f_code
+    return code in OWN_CODE or code.co_filename.startswith(GENERATED) or code.co_filename in OWN_FILES
+
+
+def hiding(call: Callable[[], Any]) -> Callable[[], Any]:
+    """Calls what lies behind a break, for a frame of the program that handles exceptions."""
+
+    def hidden() -> Any:
+        try:
+            return call()
+        except BaseException as error:
+            hide_frames(error)
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+            raise
+
+    return hidden

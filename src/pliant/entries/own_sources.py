@@ -1,0 +1,67 @@
+"""What Pliant itself is: entries that another state of it made are not for this one.
+
+In:     the files of the package.
+Out:    `source_digest()`: a digest of their content, the same wherever they are installed.
+Holds:  of a file whose inode, size and times of content and of change are as they were the content is not read again. The
+        time of change can be set by no program, so these facts stay the same through a write only if the clock shows the
+        same time again: within one tick of it, which is why what changed lately is read.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+
+from pliant.cache.key import make_key
+from pliant.cache.store import open_store
+
+_LATELY = 5 * 10**9  # nanoseconds; file systems tell times to 2 s at worst
+_STORE = "sources"
+
+
+@functools.cache
+def source_digest() -> str:
+    """Changes when the content or the place in the package of any of Pliant's files does."""
+    return digest_below(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def digest_below(root: str) -> str:
+    """Of all Python files below the folder."""
+    found = sorted(_files(root, ""))
+    key = make_key(maker=None, files=[(name, *_facts(stat)) for name, _, stat in found])
+    changed, now = max((stat.st_ctime_ns for _, _, stat in found), default=0), time.time_ns()
+    settled = changed < now - _LATELY
+    known = open_store(_STORE).get(key) if settled else None
+    if known is not None:
+        return known.decode()
+    digest = _read(found)
+    if settled:
+        open_store(_STORE).put(key, digest.encode())
+    return digest
+
+
+def _facts(stat: os.stat_result) -> tuple[int, ...]:
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+
+
+def _files(folder: str, prefix: str) -> Iterator[tuple[str, str, os.stat_result]]:
+    """Name below the root, path and facts of each file."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                yield from _files(entry.path, f"{prefix}{entry.name}/")
+            elif entry.name.endswith(".py"):
+                yield prefix + entry.name, entry.path, entry.stat()
+
+
+def _read(files: list[tuple[str, str, os.stat_result]]) -> str:
+    digest = hashlib.sha256()
+    for name, path, _ in files:
+        with open(path, "rb") as file:
+            content = file.read()
+        digest.update(f"{name}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()

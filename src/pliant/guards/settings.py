@@ -1,0 +1,92 @@
+"""Global settings of PyTorch that a program changes while it runs: autocast, attention kernels, grad mode.
+
+Out:    `Settings()`: all as they are now, to compare, to restore, to say by which calls others become these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`setter(*key, value)` stores what `getter(*key)` reads."""
+
+    getter: Callable[..., Any]
+    setter: Callable[..., Any]
+    key: tuple[Any, ...] = ()
+
+
+def nesting() -> int:
+    """How deep autocast blocks are nested: leaving the outermost one forgets cast weights."""
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+def set_nesting(depth: int) -> None:
+    """Enter or leave autocast blocks until the depth is this."""
+    now = nesting()
+    for _ in range(depth - now):
+        torch.autocast_increment_nesting()
+    for _ in range(now - depth):
+        if torch.autocast_decrement_nesting() == 0:
+            torch.clear_autocast_cache()
+
+
+def _for_an_absent_device() -> Iterator[Setting]:
+    """Choices of kernels on GPUs: where there is one they would have to hold while the compiled graph runs."""
+    if torch.version.cuda is not None and torch.cuda.is_available():
+        return
+    for name in ("enabled", "benchmark", "deterministic", "allow_tf32", "depthwise_kernel"):
+        if hasattr(_C, f"_set_cudnn_{name}"):
+            yield Setting(getattr(_C, f"_get_cudnn_{name}"), getattr(_C, f"_set_cudnn_{name}"))
+    yield Setting(_C._get_fp32_precision_getter, _C._set_fp32_precision_setter, ("cuda", "all"))
+
+
+_C = torch._C
+SETTINGS = (
+    Setting(torch.is_grad_enabled, _C._set_grad_enabled),
+    *(Setting(torch.is_autocast_enabled, torch.set_autocast_enabled, (d,)) for d in ("cpu", "cuda")),
+    *(Setting(torch.get_autocast_dtype, torch.set_autocast_dtype, (d,)) for d in ("cpu", "cuda")),
+    Setting(torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
+    Setting(nesting, set_nesting),
+    Setting(_C._get_flash_sdp_enabled, _C._set_sdp_use_flash),
+    Setting(_C._get_mem_efficient_sdp_enabled, _C._set_sdp_use_mem_efficient),
+    Setting(_C._get_math_sdp_enabled, _C._set_sdp_use_math),
+    Setting(_C._get_cudnn_sdp_enabled, _C._set_sdp_use_cudnn),
+    Setting(_C._get_overrideable_sdp_enabled, _C._set_sdp_use_overrideable),
+    *_for_an_absent_device(),
+)
+_ROWS = {(one.getter, one.key): row for row, one in enumerate(SETTINGS)}
+NESTED = (torch.autocast_increment_nesting, torch.autocast_decrement_nesting, torch.clear_autocast_cache)
+
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+class Settings:
+    """All settings as they are now."""
+
+    def __init__(self) -> None:
+        self.values = [one.getter(*one.key) for one in SETTINGS]
+
+    @property
+    def grad_enabled(self) -> bool:
+        return bool(self.values[0])
+
+    def is_read(self, getter: Callable[..., Any], key: tuple[Any, ...], answer: Any) -> bool | None:
+        """Whether the answer is the setting as it is here; None if the getter reads no setting that a program changes."""
+        row = _ROWS.get((getter, key))
+        return None if row is None else bool(self.values[row] == answer)
+
+    def calls_from(self, other: Settings) -> list[Call]:
+        """The calls that make settings that were as in `other` what they are here."""
+        pairs = zip(SETTINGS, self.values, other.values, strict=True)
+        return [(one.setter, (*one.key, value)) for one, value, was in pairs if value != was]
+
+    def restore(self) -> None:
+        for setter, arguments in self.calls_from(Settings()):
+            setter(*arguments)

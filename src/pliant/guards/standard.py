@@ -1,0 +1,74 @@
+"""Objects and classes that mean something by being themselves: Python's own and PyTorch's."""
+
+from __future__ import annotations
+
+import contextvars
+import dataclasses
+import datetime
+import decimal
+import enum
+import functools
+import re
+import sys
+import types
+import weakref
+from typing import Any
+
+import torch
+
+# Objects of these types never change what they mean: knowing which one it is is knowing it.
+IDENTITY_TYPES: tuple[type, ...] = (
+    type,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.ModuleType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.MethodWrapperType,
+    types.CodeType,
+    property,
+    classmethod,
+    staticmethod,
+    functools.partial,
+    type(functools.lru_cache(len)),
+    enum.Enum,
+    re.Pattern,
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+    datetime.tzinfo,
+    decimal.Decimal,
+    weakref.ref,
+    contextvars.ContextVar,
+    types.GenericAlias,
+    types.UnionType,
+    torch._ops.OpOverload,
+    torch._ops.OpOverloadPacket,
+    torch._ops.HigherOrderOperator,
+    torch.Generator,
+    functools.singledispatchmethod,
+    functools.cached_property,
+)
+
+# Objects of the standard library that mean something by being themselves.
+SENTINEL_TYPES = tuple(type(vars(dataclasses)[name]) for name in ("MISSING", "_HAS_DEFAULT_FACTORY", "_FIELD"))
+
+
+def standard_globals(namespace: dict[str, Any]) -> bool:
+    """Whether a namespace is of a module of PyTorch or the standard library."""
+    name = namespace.get("__name__")
+    return isinstance(name, str) and _standard_module(name)
+
+
+def standard_class(cls: type) -> bool:
+    """Whether all classes along the MRO are PyTorch's or the standard library's."""
+    return all(_standard_module(base.__module__) for base in cls.__mro__ if isinstance(base.__module__, str))
+
+
+@functools.cache
+def _standard_module(name: str) -> bool:
+    top = name.partition(".")[0]
+    return top in ("torch", "builtins", "pliant") or (top in sys.stdlib_module_names and top != "__main__")

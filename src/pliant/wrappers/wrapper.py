@@ -1,0 +1,114 @@
+"""The Python function of a wrapper's text, and what such texts call.
+
+In:     `WrapperCode`, which `codegen.wrapper` writes.
+Out:    `compile_wrapper(code, ...)`: `call(args)`; `telling_by_lines(run)`: the same, its errors say what was written.
+Holds:  the names that a text refers to are as they were when it was written.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pliant.errors import AssumptionError
+from pliant.torch_adapter import profiler
+from pliant.wrappers import profiled
+from pliant.wrappers.remade import remade
+
+# An attribute of an error of a running graph: inputs were written before it.
+WROTE = "_pliant_wrote"
+
+# A global of the wrapper: the line behind which an input may be written.
+FIRST_WRITE = "FIRST_WRITE"
+
+
+def has_written(error: BaseException) -> bool:
+    """Whether a wrapper that raised `error` had written an input before. A call that failed itself wrote nothing."""
+    traceback = error.__traceback__
+    while traceback is not None:
+        first = traceback.tb_frame.f_globals.get(FIRST_WRITE)
+        if first is not None and traceback.tb_lineno > first:
+            return True
+        traceback = traceback.tb_next
+    return False
+
+
+@remade
+def telling_by_lines(run: Callable[[list[Any]], Sequence[Any]]) -> Callable[[list[Any]], Sequence[Any]]:
+    """`run`, whose errors say whether inputs were written before: the line of the wrapper that raised tells."""
+
+    def told(inputs: list[Any]) -> Sequence[Any]:
+        try:
+            return run(inputs)
+        except Exception as error:
+            if has_written(error):
+                setattr(error, WROTE, True)
+            raise
+
+    return told
+
+
+@dataclass(slots=True)
+class WrapperCode:
+    """Source of the wrapper; `names`: what its free names are bound to. Native entries are bound when loaded."""
+
+    source: str
+    names: dict[str, Any]
+
+
+def conform(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """`tensor` with the strides that kernels were written for; a copy where an operator gave others."""
+    if tensor.dtype is not dtype:
+        raise AssumptionError(f"an operator's result is {tensor.dtype}, not {dtype}", kind="assumption")
+    if tensor.shape != tuple(size):
+        raise AssumptionError(
+            f"an operator's result has sizes {tuple(tensor.shape)}, not {tuple(size)}", kind="assumption"
+        )
+    if tensor.stride() == tuple(stride):
+        return tensor
+    result = torch.empty_strided(tuple(size), tuple(stride), dtype=tensor.dtype, device=tensor.device)
+    return result.copy_(tensor)
+
+
+def without_memory(
+    size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A tensor of these sizes that holds no memory."""
+    made = torch.empty_strided(tuple(size), tuple(stride), dtype=dtype, device=device)
+    made.untyped_storage().resize_(0)
+    return made
+
+
+Wrapper = Callable[[list[Any]], list[Any]]
+
+
+def compile_wrapper(code: WrapperCode, name: str, ranges: Mapping[str, str]) -> Wrapper:
+    """The function; tracebacks show its lines. `ranges`: what a profiler calls each native call."""
+    names = dict(code.names)
+    if FIRST_WRITE in names:
+        names[FIRST_WRITE] += 1
+    made: list[Wrapper] = []
+
+    def in_ranges(args: list[Any]) -> list[Any]:
+        if not made:
+            made.append(_defined(profiled.in_ranges(code.source, ranges), name, dict(names)))
+        return made[0](args)
+
+    names |= {profiled.PROFILER: profiler, profiled.RANGE: profiler.record_function}
+    return _defined(profiled.testing(code.source), name, names | {profiled.PROFILED: in_ranges})
+
+
+def _defined(source: str, name: str, names: dict[str, Any]) -> Wrapper:
+    filename = f"<pliant {name} {next(_serial)}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    exec(compile(source, filename, "exec"), names)  # our own text
+    call: Wrapper = names.pop("call")  # no cycle: what it holds is freed with it
+    return call
+
+
+_serial = itertools.count()

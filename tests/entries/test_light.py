@@ -1,0 +1,61 @@
+"""A call that an entry on disk serves needs nothing of the compiler: not even loaded."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pliant
+
+PROGRAM = """
+import json, sys, threading, torch
+import pliant
+from tests.entries import programs
+model, x = programs.Model(), torch.ones(4, 4)
+compiled = pliant.compile(model)
+with torch.set_grad_enabled(sys.argv[1] == "training"):
+    result = compiled(x)
+    if sys.argv[1] == "training":
+        result.sum().backward()
+loaded = sorted(name for name in sys.modules if name.startswith(("pliant.", "torch._dynamo")))
+for thread in threading.enumerate():
+    if thread.name.startswith("pliant"):
+        thread.join()
+found = [result.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
+stats = pliant.stats()
+model.zero_grad()
+with torch.set_grad_enabled(sys.argv[1] == "training"):
+    expected = model(x)
+    if sys.argv[1] == "training":
+        expected.sum().backward()
+torch.testing.assert_close(found, [expected.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
+print(json.dumps([stats["entries"], stats["calls"], loaded]))
+"""
+# Stages that only what compiles needs.
+STAGES = ("capture", "symbolic", "lowering", "schedule", "codegen", "ir", "autograd.joint", "autograd.partition", "graph.fake_tensor")
+
+
+def ran(folder, mode, **more):
+    environment = {**os.environ, "PLIANT_KEEP_ENTRIES": "1", "PLIANT_CACHE_DIR": str(folder), **more}
+    root = Path(__file__).parents[2]
+    environment["PYTHONPATH"] = os.pathsep.join([str(root), *filter(None, [environment.get("PYTHONPATH")])])
+    command = [sys.executable, "-c", PROGRAM, mode]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_what_finds_its_entry_in_a_bundle_loads_and_needs_no_compiler(tmp_path, mode):
+    assert "kept" in ran(tmp_path / "cache", mode)[0]
+    with pliant.config.patch(cache_dir=str(tmp_path / "cache")):
+        pliant.cache.export(tmp_path / "bundle.tgz", models=["Model"])
+    with pliant.config.patch(cache_dir=str(tmp_path / "other")):
+        pliant.cache.import_(tmp_path / "bundle.tgz")
+    entries, calls, loaded = ran(tmp_path / "other", mode, PATH="/nowhere")  # without a C compiler
+    assert entries == {"found": 1}
+    assert not calls.keys() & {"capture", "joint", "lower", "schedule", "codegen", "build"}
+    heavy = tuple(f"pliant.{stage}" for stage in STAGES)
+    assert not [name for name in loaded if name.startswith((*heavy, "torch._dynamo"))]
