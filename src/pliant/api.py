@@ -9,6 +9,7 @@ Holds:  wrong arguments raise a `ConfigError` that says what to pass. Names are 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -17,7 +18,7 @@ from torch import fx
 
 from pliant import config
 from pliant.backends import BACKENDS, UserBackend, graph_compiler, known_as, registered, registered_names
-from pliant.compiler import load_stages, resume_function
+from pliant.compiler import load_stages, new_entry, resume_function
 from pliant.debug import events
 from pliant.debug.explain import Explanation
 from pliant.debug.explain import explain as explaining
@@ -36,10 +37,10 @@ from pliant.dispatch.dispatcher import Compilation, Dispatcher, Keeper, is_captu
 from pliant.dispatch.dynamic_policy import MARKS, DimMark
 from pliant.dispatch.markers import original_of
 from pliant.errors import ConfigError, UserError
-from pliant.exporting.program import Exported
 
 if TYPE_CHECKING:
     from pliant.debug.cost import Cost
+    from pliant.exporting.exported import Exported
 
 set_stance = stance.set_stance
 
@@ -98,7 +99,7 @@ def compile(
     compilation = _compilation(recipe, **arguments)
     if isinstance(fn, CompiledObject) or dispatcher_of(fn) is not None:
         fn = original_of(fn)
-    if isinstance(fn, Exported):
+    if _is_exported(fn):
         return fn.compile(**compilation.overrides)
     if isinstance(fn, torch.nn.Module):
         return compiled_object(fn, compilation)
@@ -154,6 +155,7 @@ def _compilation(
     return Compilation(
         compile_graph=compile_graph,
         make_resume=resume_function,
+        new_entry=new_entry,
         fullgraph=fullgraph,
         dynamic=dynamic,
         overrides=config.overrides_of(mode, known),
@@ -350,10 +352,16 @@ def export(
     return exporting(original_of(model), args, kwargs, dynamic_shapes, beyond)
 
 
+def _is_exported(value: object) -> bool:
+    """Whether it is a program of `export` or `load`; nothing is before their modules are loaded."""
+    module = sys.modules.get("pliant.exporting.exported")
+    return module is not None and isinstance(value, module.Exported)
+
+
 def aot_compile(program: Exported, path: Any, *, options: Mapping[str, object] | None = None) -> None:
     """Write an exported program with its compiled kernels: `pliant.load(path, kernels=True)` runs them without tracing
     or a C compiler, on a processor like this one."""
-    if not isinstance(program, Exported):
+    if not _is_exported(program):
         raise ConfigError(
             f"cannot package {program!r}", kind="wrong-type", why="it is no exported program",
             do="pass what pliant.export returns",

@@ -27,7 +27,8 @@ from torch.utils import _pytree as pytree
 from pliant import background, config
 from pliant.debug import dump
 from pliant.dispatch.compiled_function import compiled_callable
-from pliant.dispatch.dispatcher import DISPATCHER, Compilation
+from pliant.dispatch.dispatcher import DISPATCHER, Compilation, Dispatcher
+from pliant.dispatch.entry import Entry
 from pliant.dispatch.roots import argument_sources
 from pliant.errors import CompileError, NoKernels
 from pliant.gc_pause import GcPause
@@ -98,7 +99,7 @@ def _compiled_body(body: fx.GraphModule) -> Callable[..., Any]:
     from pliant.graph.fake_tensor import FakeTensor
 
     assert body.code  # is written when it is asked for
-    compiled = compiled_callable(body, Compilation(compile_captured, resume_function))
+    compiled = compiled_callable(body, Compilation(compile_captured, resume_function, new_entry))
     dispatcher = compiled.__dict__[DISPATCHER]
     dispatcher.name = "a body of control flow"
     parameters = [node.meta["val"] for node in body.graph.find_nodes(op="placeholder")]
@@ -116,6 +117,13 @@ def resume_function(compilation: Compilation, point: Any, globals_: dict[str, An
     from pliant.dispatch import resume_function
 
     return resume_function.resume_function(compilation, point, globals_, name)
+
+
+def new_entry(dispatcher: Dispatcher, args: Sequence[Any], kwargs: dict[str, Any]) -> Entry | None:
+    """A callable captured for a call: see `dispatch.new_entry`. Loaded now: what finds its entries on disk needs no compiler."""
+    from pliant.dispatch import new_entry
+
+    return new_entry.new_entry(dispatcher, args, kwargs)
 
 
 def load_stages() -> None:

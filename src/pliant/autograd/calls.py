@@ -16,11 +16,11 @@ import torch
 from pliant.autograd.outputs import MadeOutputs, OutputMaker
 from pliant.autograd.trained import Call, bump_versions, with_gradients
 from pliant.graph.contracts import Runnable
-from pliant.torch_adapter import without_base, without_bases
+from pliant.torch_adapter import set_grad_enabled, without_base, without_bases
 from pliant.wrappers.remade import remade
 from pliant.wrappers.wrapper import WROTE
 
-_set_grad = torch._C._set_grad_enabled
+_set_grad = set_grad_enabled
 
 
 @remade

@@ -128,11 +128,11 @@ def with_gradients(run: Callable[..., Any]) -> Callable[..., Any]:
     """`run` whose results get a history though the program starts where gradients are off: it turns them on inside."""
 
     def call(*inputs: Any) -> Any:
-        torch._C._set_grad_enabled(True)
+        torch_adapter.set_grad_enabled(True)
         try:
             return run(*inputs)
         finally:
-            torch._C._set_grad_enabled(False)
+            torch_adapter.set_grad_enabled(False)
 
     return call
 

@@ -73,6 +73,7 @@ class Compilation:
 
     compile_graph: GraphCompiler
     make_resume: ResumeFactory
+    new_entry: Callable[[Dispatcher, Sequence[Any], dict[str, Any]], Entry | None]
     fullgraph: bool = False
     dynamic: bool | None = None
     overrides: Mapping[str, object] = field(default_factory=dict)
@@ -329,7 +330,7 @@ class Dispatcher:
                     if entry not in tried and (result := entry.run(args, kwargs)) is not MISS:
                         return result
                 self.raising = ""
-                found = shielded(_new_entry())(self, args, kwargs)
+                found = shielded(self.compilation.new_entry)(self, args, kwargs)
                 if found is None:
                     return self._uncaptured(self.raising, args, kwargs)
                 self.entries = (found, *self.entries)
@@ -394,13 +395,6 @@ class EagerAfter:
         dispatcher = self._dispatcher()
         assert dispatcher is not None
         return dispatcher.eager_after(error, args, kwargs, random_state)
-
-
-def _new_entry() -> Callable[..., Entry | None]:
-    """Loaded where something is captured: what finds its entries on disk needs no compiler."""
-    from pliant.dispatch.new_entry import new_entry
-
-    return new_entry
 
 
 _OBSERVED = "observed-call"

@@ -7,7 +7,8 @@ constraints.py  what a program needs beyond what was said, and what to say inste
 spelled.py      `dynamic_shapes` as text
 capture.py      `export`: from a model to a program
 assemble.py     from the stages' results to a program
-program.py      `Exported`: the graph, its signature, its state
+program.py      `Program`: the graph, its signature, its state
+exported.py     `Exported`: the program with what can be done with it
 checking.py     the check of a call's arguments
 running.py      a call: by operators, or compiled
 written_back.py the graph that writes mutated inputs

@@ -25,7 +25,8 @@ from pliant.capture.varying_text import Text
 from pliant.entries.constants import is_constant
 from pliant.errors import ExportError
 from pliant.exporting.example import Example
-from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Exported, Input
+from pliant.exporting.exported import Exported
+from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Input
 from pliant.exporting.symbols import Sizes
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.cse import cse

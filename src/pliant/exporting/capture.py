@@ -26,7 +26,7 @@ from pliant.exporting.assemble import exported
 from pliant.exporting.constraints import Judgement, advice, advice_text, fixed_places, judge, names_of
 from pliant.exporting.dims import STATIC, TensorSizes
 from pliant.exporting.example import Example, example_of
-from pliant.exporting.program import Exported
+from pliant.exporting.exported import Exported
 from pliant.exporting.symbols import Sizes, hints_of, places_of, values_of
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import CapturedGraph

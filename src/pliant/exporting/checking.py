@@ -1,6 +1,6 @@
 """The check of a call's arguments, as generated Python, and what is said where it fails.
 
-In:     an `Exported`, the tensors and other leaves of a call.
+In:     a `Program`, the tensors and other leaves of a call.
 Out:    the tensors laid out as the program wants them, or a `ConstraintError` with everything that is wrong.
 Holds:  each symbol is read where an input has it as its size; every other size, every range and every fact that the
         program was exported under is checked.
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from pliant.errors import ConstraintError
-from pliant.exporting.program import Exported, Input
+from pliant.exporting.program import Input, Program
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.tensor_spec import TensorSpec, keys_of
 from pliant.symbolic.expr import Constant, Expr, Symbol, lit
@@ -31,7 +31,7 @@ _STORAGE = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.de
 class Checks:
     """The check of one program."""
 
-    def __init__(self, program: Exported) -> None:
+    def __init__(self, program: Program) -> None:
         nodes = program.placeholders
         self.program = program
         self.inputs = [(one, nodes[i].meta["val"]) for i, one in program.user_inputs()]

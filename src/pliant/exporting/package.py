@@ -28,8 +28,8 @@ from pliant.entries.content import NotKept
 from pliant.entries.objects import NotFound
 from pliant.entries.programs import ProgramReader, ProgramWriter
 from pliant.errors import ExportError, FallbackWarning, FileError, PliantWarning
+from pliant.exporting.exported import Exported
 from pliant.exporting.form import PACKAGE
-from pliant.exporting.program import Exported
 from pliant.exporting.running import Caller
 from pliant.exporting.writing import save
 from pliant.exporting.written_back import writing_graph

@@ -1,7 +1,7 @@
 """An exported program: one functional ATen graph and all that a call of it needs.
 
 In:     `capture.py` (from a model), `reading.py` (from a file).
-Out:    `Exported`: call it, print it, compile it, save it.
+Out:    `Program`, data; `exported.py` says what can be done with it.
 Holds:  the graph's placeholders are `inputs` in order: parameters, buffers, constants, then the tensors of the call. Its
         output is the results and then, in the order of `inputs`, the new values of those that are mutated; it writes
         nothing. Nothing of the model is needed any more; parameters are the model's own tensors.
@@ -15,8 +15,8 @@ Reads on: `running.py` (a call), `text.py` (what it prints as), `docs/export.md`
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import fx
@@ -25,9 +25,6 @@ from torch.utils import _pytree as pytree
 from pliant.autograd.places import Output
 from pliant.symbolic.expr import Symbol
 from pliant.symbolic.shape_env import ShapeEnv
-
-if TYPE_CHECKING:
-    from pliant.exporting.running import Caller
 
 PARAMETER, BUFFER, CONSTANT, USER = "parameter", "buffer", "constant", "argument"
 
@@ -59,7 +56,7 @@ class CallForm:
 
 
 @dataclass(slots=True, eq=False)
-class Exported:
+class Program:
     """`outputs`: what each leaf of the result is. `state`: parameters, buffers and constants by name. `names`: what the
     symbols are called. `notes`: what the program fixed that was left to it (AUTO sizes, wished specializations)."""
 
@@ -72,27 +69,6 @@ class Exported:
     form: CallForm
     names: Mapping[Symbol, str]
     notes: tuple[str, ...] = ()
-    _caller: Caller | None = field(default=None, repr=False)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the graph operator by operator; gradients are not recorded."""
-        if self._caller is None:
-            from pliant.exporting.running import interpreted
-
-            self._caller = interpreted(self)
-        return self._caller(*args, **kwargs)
-
-    def compile(self, **options: object) -> Caller:
-        """What runs it as compiled code, for every size in range. `options`: as in `pliant.compile(options=...)`."""
-        from pliant.exporting.running import compiled
-
-        return compiled(self, options)
-
-    def save(self, path: Any) -> None:
-        """Write it to one file, which `pliant.load` reads."""
-        from pliant.exporting.writing import save
-
-        save(self, path)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Parameters and buffers by the model's names."""
@@ -126,10 +102,3 @@ class Exported:
 
     def user_inputs(self) -> Iterable[tuple[int, Input]]:
         return ((i, one) for i, one in enumerate(self.inputs) if one.kind == USER)
-
-    def __str__(self) -> str:
-        from pliant.exporting.text import program_text
-
-        return program_text(self)
-
-    __repr__ = __str__

@@ -24,15 +24,16 @@ from torch import fx
 
 from pliant.entries import constants
 from pliant.errors import FileError, PliantError, Unsupported
+from pliant.exporting.exported import Exported
 from pliant.exporting.form import LARGEST_PROGRAM, PACKAGE, PROGRAM, TENSORS, upgraded
-from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Exported, Input
+from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Input
 from pliant.exporting.values import READ_ERRORS, Json, Reader, read_tree, text, whole
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
 from pliant.graph.unbacked import CHECKS, bindings_of
 from pliant.symbolic.expr import Bool, Symbol
 from pliant.symbolic.facts import Contradiction
 from pliant.symbolic.shape_env import ShapeEnv
-from pliant.torch_adapter import append_node
+from pliant.torch_adapter import OpOverload, append_node
 
 _KINDS: dict[str, Any] = {"int": int, "float": float, "bool": bool}
 _SYMBOL = re.compile(r"[suzfqb]\d{1,9}")
@@ -221,7 +222,7 @@ class _Program:
     def _computed(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         fakes = fx.map_arg(args, lambda node: node.meta["val"])
         named = fx.map_arg(kwargs, lambda node: node.meta["val"])
-        if not isinstance(target, torch._ops.OpOverload):  # an item
+        if not isinstance(target, OpOverload):  # an item
             whole_, index = fakes
             return whole_[whole(index)]
         with torch.no_grad():

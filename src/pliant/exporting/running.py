@@ -1,6 +1,6 @@
 """Call an exported program: its arguments are checked, the graph runs, mutated inputs get their new values.
 
-In:     an `Exported`, what runs its graph.
+In:     a `Program`, what runs its graph.
 Out:    `Caller`: takes the model's own arguments, returns the model's own tree.
 Holds:  arguments of other dtypes, devices, ranks or sizes than the program is for are a `ConstraintError` that names
         every one. A tensor that is laid out otherwise than the example was is copied first.
@@ -18,18 +18,17 @@ from pliant import config
 from pliant.autograd.outputs import MadeOutputs, OutputMaker
 from pliant.errors import ConstraintError
 from pliant.exporting.checking import Checks
-from pliant.exporting.program import CallForm, Exported
+from pliant.exporting.program import CallForm, Program
 from pliant.exporting.written_back import writing_graph
 from pliant.graph.contracts import Runnable
 from pliant.graph.interpret import eager
-
-_set_grad = torch._C._set_grad_enabled
+from pliant.torch_adapter import set_grad_enabled
 
 
 class Caller:
     """What a user calls."""
 
-    def __init__(self, program: Exported, run: Runnable) -> None:
+    def __init__(self, program: Program, run: Runnable) -> None:
         self.program, self.run = program, run
         self.form = program.form
         self.checks = Checks(program)
@@ -44,7 +43,7 @@ class Caller:
         given = [leaves[leaf] for leaf in self.leaves]
         tensors = self.checks.prepared(given, leaves)
         recording = torch.is_grad_enabled()
-        _set_grad(False)
+        set_grad_enabled(False)
         try:
             results = self.run([*self.state, *tensors])
             for i in self.written:
@@ -52,16 +51,16 @@ class Caller:
                     given[i].copy_(tensors[i])
             made = self.maker.make([*self.state, *given], results)
         finally:
-            _set_grad(recording)
+            set_grad_enabled(recording)
         return pytree.tree_unflatten(made, self.form.result)
 
 
-def interpreted(program: Exported) -> Caller:
+def interpreted(program: Program) -> Caller:
     """The program run operator by operator."""
     return Caller(program, eager(writing_graph(program)))
 
 
-def compiled(program: Exported, options: Mapping[str, object]) -> Caller:
+def compiled(program: Program, options: Mapping[str, object]) -> Caller:
     """The program as compiled code."""
     from pliant.runtime.kernels_or_operators import kernels_or_operators
 

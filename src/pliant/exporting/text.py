@@ -1,6 +1,6 @@
 """An exported program as Python: a function of tensors that can be run, behind comments that say what they are.
 
-In:     an `Exported`.
+In:     a `Program`.
 Out:    text; with `torch` in its scope, `forward` takes the inputs in order and returns the results and the new values.
 Holds:  sizes have the names that users gave; a comment ends each line with what it makes and the model's line, where a
         new one begins.
@@ -16,13 +16,13 @@ from torch import fx
 
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, ViewOf
 from pliant.exporting.checking import facts_of, homes_of
-from pliant.exporting.program import Exported
+from pliant.exporting.program import Program
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.tensor_spec import keys_of
 from pliant.graph.unbacked import CHECKS, unlearnt
 from pliant.symbolic.expr import Symbol, lit
 from pliant.symbolic.printer import to_python
-from pliant.torch_adapter import RUNS_AS
+from pliant.torch_adapter import RUNS_AS, OpOverload
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _SHORT = {
@@ -32,13 +32,13 @@ _SHORT = {
 }  # fmt: skip
 
 
-def program_text(program: Exported) -> str:
+def program_text(program: Program) -> str:
     """The whole program."""
     return "\n".join(_Writer(program).lines())
 
 
 class _Writer:
-    def __init__(self, program: Exported) -> None:
+    def __init__(self, program: Program) -> None:
         self.program = program
         self.names: Mapping[Symbol, str] = program.names
         self.where: Any = None
@@ -147,6 +147,6 @@ class _Writer:
 
 
 def _function(target: Any) -> str:
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, OpOverload):
         return str(target) if target.namespace == "aten" else f"torch.ops.{target}"
     return str(getattr(target, "__qualname__", target))

@@ -28,6 +28,7 @@ from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.parse import can_be_read, parse
 from pliant.symbolic.printer import to_python
 from pliant.symbolic.shape_env import ShapeEnv
+from pliant.torch_adapter import OpOverload
 
 Json = Any
 READ_ERRORS = (
@@ -67,7 +68,7 @@ def written_expr(e: Expr) -> str:
 
 
 def written_operator(target: Any) -> str:
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, OpOverload):
         return str(target)
     if target not in _NAMES:
         raise _unsaved(f"`{getattr(target, '__qualname__', target)}`, which is no operator")
@@ -169,7 +170,7 @@ class Reader:
         if namespace not in self.libraries:
             raise ValueError(f"`{name}` is no operator of {', '.join(sorted(self.libraries))}")
         found = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
-        if not isinstance(found, torch._ops.OpOverload) or found._schema.is_mutable or not _may_run(found):
+        if not isinstance(found, OpOverload) or found._schema.is_mutable or not _may_run(found):
             raise ValueError(f"`{name}` is no operator for a saved program")
         return found
 

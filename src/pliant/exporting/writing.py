@@ -1,6 +1,6 @@
 """Write an exported program to one file.
 
-In:     an `Exported`, a path.
+In:     a `Program`, a path.
 Out:    a zip archive: `tensors`, the raw little-endian elements of the state, each from a multiple of 64 bytes on, so
         that the file can be mapped; `program.json`, everything else.
 Holds:  the file appears whole or not at all. `form.py` has the names and the version.
@@ -27,7 +27,7 @@ from pliant.entries import constants
 from pliant.entries.objects import version_of
 from pliant.errors import ExportError
 from pliant.exporting.form import ALIGNED, FORMAT, OPERATORS, PROGRAM, TENSORS
-from pliant.exporting.program import Exported
+from pliant.exporting.program import Program
 from pliant.exporting.values import (
     Json,
     written_expr,
@@ -43,7 +43,7 @@ from pliant.symbolic.expr import Symbol, lit
 _HEADER = 30 + len(TENSORS) + 20 + 4  # of the first member: fixed part, name, zip64, the head of the padding
 
 
-def save(program: Exported, path: Any, more: Mapping[str, bytes] | None = None) -> None:
+def save(program: Program, path: Any, more: Mapping[str, bytes] | None = None) -> None:
     """Write the file. `more`: further members."""
     if sys.byteorder != "little":
         raise ExportError("the program cannot be saved on this machine", kind="unsaved", why="it is big-endian")
@@ -107,7 +107,7 @@ def bytes_of(tensor: torch.Tensor) -> memoryview:
     return memoryview(room.from_address(tensor.data_ptr()) if tensor.nbytes else b"")
 
 
-def written_program(program: Exported) -> dict[str, Json]:
+def written_program(program: Program) -> dict[str, Json]:
     """Everything but the state."""
     env = program.shape_env
     values = {node: node.meta["val"] for node in program.placeholders}
@@ -141,11 +141,11 @@ def _constant(value: Any) -> Json:
     return constants.spelled(value)
 
 
-def _unbacked(program: Exported) -> list[Symbol]:
+def _unbacked(program: Program) -> list[Symbol]:
     return [one.symbol for node in program.graph.nodes for one in node.meta.get("binds", ())]
 
 
-def _symbol(program: Exported, symbol: Symbol) -> Json:
+def _symbol(program: Program, symbol: Symbol) -> Json:
     env = program.shape_env
     r = env.declared[symbol]
     bounds = [None if value in (float("inf"), float("-inf")) else value for value in (r.lo, r.hi)]

@@ -1,6 +1,6 @@
 """The graph that writes mutated inputs, as compilers of ATen graphs take it.
 
-In:     an `Exported`, whose graph returns new values.
+In:     a `Program`, whose graph returns new values.
 Out:    an `AtenGraph` that returns the results alone and ends with `copy_` nodes.
 """
 
@@ -13,7 +13,7 @@ from torch import fx
 
 from pliant import config
 from pliant.autograd.partition.split import clean
-from pliant.exporting.program import USER, Exported
+from pliant.exporting.program import USER, Program
 from pliant.graph.contracts import AtenGraph
 from pliant.graph.passes.channels_last import channels_last
 from pliant.graph.passes.purity import memory_root
@@ -23,7 +23,7 @@ from pliant.torch_adapter import append_node
 _aten = torch.ops.aten
 
 
-def writing_graph(program: Exported, optimized: bool = False) -> AtenGraph:
+def writing_graph(program: Program, optimized: bool = False) -> AtenGraph:
     """A copy of the program's graph. `optimized`: after the passes that compiled code wants."""
     graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
     for node in program.graph.nodes:

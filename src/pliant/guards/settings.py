@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from pliant.torch_adapter import ATTENTION_SETTINGS, CUDNN_SETTINGS, PRECISION_SETTING, set_grad_enabled
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -41,24 +43,18 @@ def _for_an_absent_device() -> Iterator[Setting]:
     """Choices of kernels on GPUs: where there is one they would have to hold while the compiled graph runs."""
     if torch.version.cuda is not None and torch.cuda.is_available():
         return
-    for name in ("enabled", "benchmark", "deterministic", "allow_tf32", "depthwise_kernel"):
-        if hasattr(_C, f"_set_cudnn_{name}"):
-            yield Setting(getattr(_C, f"_get_cudnn_{name}"), getattr(_C, f"_set_cudnn_{name}"))
-    yield Setting(_C._get_fp32_precision_getter, _C._set_fp32_precision_setter, ("cuda", "all"))
+    for getter, setter in CUDNN_SETTINGS:
+        yield Setting(getter, setter)
+    yield Setting(*PRECISION_SETTING, ("cuda", "all"))
 
 
-_C = torch._C
 SETTINGS = (
-    Setting(torch.is_grad_enabled, _C._set_grad_enabled),
+    Setting(torch.is_grad_enabled, set_grad_enabled),
     *(Setting(torch.is_autocast_enabled, torch.set_autocast_enabled, (d,)) for d in ("cpu", "cuda")),
     *(Setting(torch.get_autocast_dtype, torch.set_autocast_dtype, (d,)) for d in ("cpu", "cuda")),
     Setting(torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
     Setting(nesting, set_nesting),
-    Setting(_C._get_flash_sdp_enabled, _C._set_sdp_use_flash),
-    Setting(_C._get_mem_efficient_sdp_enabled, _C._set_sdp_use_mem_efficient),
-    Setting(_C._get_math_sdp_enabled, _C._set_sdp_use_math),
-    Setting(_C._get_cudnn_sdp_enabled, _C._set_sdp_use_cudnn),
-    Setting(_C._get_overrideable_sdp_enabled, _C._set_sdp_use_overrideable),
+    *(Setting(getter, setter) for getter, setter in ATTENTION_SETTINGS),
     *_for_an_absent_device(),
 )
 _ROWS = {(one.getter, one.key): row for row, one in enumerate(SETTINGS)}

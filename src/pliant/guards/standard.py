@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from pliant.torch_adapter import HigherOrderOperator, OpOverload, OpOverloadPacket
+
 # Objects of these types never change what they mean: knowing which one it is is knowing it.
 IDENTITY_TYPES: tuple[type, ...] = (
     type,
@@ -45,9 +47,9 @@ IDENTITY_TYPES: tuple[type, ...] = (
     contextvars.ContextVar,
     types.GenericAlias,
     types.UnionType,
-    torch._ops.OpOverload,
-    torch._ops.OpOverloadPacket,
-    torch._ops.HigherOrderOperator,
+    OpOverload,
+    OpOverloadPacket,
+    HigherOrderOperator,
     torch.Generator,
     functools.singledispatchmethod,
     functools.cached_property,

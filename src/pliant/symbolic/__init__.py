@@ -1,6 +1,6 @@
 """Symbolic shapes: expressions, ranges, what guards taught, and PyTorch's SymNode protocol on top.
 
-Expressions:          expr (all names of nodes and arithmetic), operations, polynomials, rules/, traverse, printer.
+Expressions:          expr (all names of nodes and arithmetic), operations, polynomials, rules/, traverse, printer, parse (reads what it wrote).
 What is known:        bounds, facts, prove, simplify, final_guards.
 One compilation:      shape_env (symbols, guards), advice, sym_node (what torch calls), contiguity, loans.
 """
