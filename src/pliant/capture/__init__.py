@@ -3,8 +3,8 @@
 What users call:      compiled_function, dispatch (which entry serves a call), roots, dynamic_policy, stance, markers,
                       marked.
 Interpretation:       bytecode/ (decoded, normalised, assembled), attempt (one capture, its restarts), tracer, frame, opcodes/,
-                      calls, attributes, attribute_stores, operators, subscripts, iteration, handlers/ (C functions and
-                      effects, by table), generators, class_statements, plain_methods, rewritten.
+                      calls, selections, attributes, attribute_stores, operators, subscripts, iteration, handlers/ (C
+                      functions and effects, by table), generators, class_statements, plain_methods, rewritten.
 The world outside:    world (reads under guards, buffered writes), bringing (the traced form of a value), whole_containers,
                       constant_items, structural_classes, made_again, inputs, identity, snapshots, settings, value_kinds.
 The graph:            recorder, torch_calls, regions, autodiff/, arrays, overrides, symbol_nodes, tensor_index,

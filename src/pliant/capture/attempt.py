@@ -19,7 +19,7 @@ import torch
 from torch import fx
 
 from pliant import config
-from pliant.capture import carried
+from pliant.capture import carried, selections
 from pliant.capture.bytecode.cfg import layouts
 from pliant.capture.bytecode.ops import FORMS, effect, operand_count
 from pliant.capture.bytecode.resume import is_generator, point_at, resume_freevars, step_code
@@ -27,12 +27,12 @@ from pliant.capture.collect import collect_values
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.frame import Frame, Yielded
 from pliant.capture.generators import TracedGenerator, kept_locals, notice, started
-from pliant.capture.graph_breaks import CannotCapture, CastsMeet, GraphBreak, Raised, StartAgain
+from pliant.capture.graph_breaks import CannotCapture, CastsMeet, GraphBreak, Raised, StartAgain, Stop, Stopped
 from pliant.capture.roots import CallableRoot, ResumeRoot, Root, argument_sources
 from pliant.capture.settings import Settings
 from pliant.capture.standing_iterators import step, use_up
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
-from pliant.capture.tracer import Stop, Stopped, Tracer
+from pliant.capture.tracer import Tracer
 from pliant.errors import Unsupported
 from pliant.graph.contracts import CapturedGraph
 from pliant.guards.kinds import MISSING
@@ -264,6 +264,7 @@ class _Attempt:
         except Unsupported as error:
             why = f" (capture stopped: {end.reason.detail})" if isinstance(end, Break) else ""
             raise CannotCapture(BreakReason("cannot-rebuild", str(error) + why, self._break_location())) from error
+        selections.check(t, values)
         result.outputs = {id(value): i for i, value in enumerate(values)}
         try:
             nodes = [t.recorder.to_nodes(value) for value in values]

@@ -18,7 +18,6 @@ import re
 import types
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -44,7 +43,7 @@ from pliant.capture.bytecode.decode import Op, Program, per_program
 from pliant.capture.dynamic_policy import DynamicPolicy
 from pliant.capture.frame import HANDLERS, Frame, Handler
 from pliant.capture.generators import TracedCallable, TracedGenerator, ending_parts
-from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, needs_value
+from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, Stop, Stopped, needs_value
 from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.handlers.threads import UsedLock
 from pliant.capture.inputs import Inputs
@@ -52,6 +51,7 @@ from pliant.capture.numpy_scalars import fixed
 from pliant.capture.overrides import Overrides, call_override
 from pliant.capture.plain_methods import computes_plainly
 from pliant.capture.recorder import Recorder
+from pliant.capture.selections import Selection
 from pliant.capture.settings import Casts
 from pliant.capture.tensor_errors import error_of_eager
 from pliant.capture.trace import (
@@ -81,19 +81,6 @@ if TYPE_CHECKING:
     from pliant.capture.settings import Settings
 
 assert opcodes and TABLES  # importing them fills the tables of handlers
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """The step of an operation in which an earlier attempt broke. `enter`: it is done as a call of one function, whose
-    frame can be cut."""
-
-    step: int
-    enter: bool
-
-
-class Stopped(BaseException):
-    """The trace reached the operation at which an earlier attempt broke."""
 
 
 @per_program
@@ -179,6 +166,7 @@ class Tracer:
         self.carrying: tuple[BaseException, BaseException | None, bool, types.TracebackType | None] | None = None
         self.failure: CannotCapture | None = None
         self.dropped_at: Stop | None = None  # where a break is possible for what failed
+        self.selections: list[Selection] = []
         self.active = True  # whether what the program does still counts
 
     def forget(self) -> None:
@@ -197,6 +185,7 @@ class Tracer:
         self.revived.clear()
         self.standing.clear()
         self.results.clear()
+        self.selections.clear()
         self.recorder.elements.forget()
         self.broken_frames = self.current_exception = self.carrying = self.failure = None
         self.inputs.forget()
