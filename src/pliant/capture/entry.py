@@ -48,6 +48,7 @@ from pliant.capture.trace import (
     Trace,
 )
 from pliant.capture.tracebacks import hiding
+from pliant.errors import AssumptionError
 from pliant.graph.contracts import WROTE, CapturedGraph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards import alike
@@ -301,13 +302,18 @@ def _graph_call(
     again = ["    for _restore, _state in _generators:", "        _restore(_state)"] if trace.draws else []
     fails = writer.names(is_of_operator, "is_of_operator")
     refuse = [f"    if not {fails}(_error):", "        raise"]
-    tail = ["except Exception as _error:", *refuse, *again, "    _failed = str(_error)"]
+    tail = ["except Exception as _error:", *refuse, *again, f"    _failed = {writer.names(failure, 'failure')}(_error)"]
     # Outside the handler: what eager raises has nothing to do with what is handled there.
     served = f"{instead}(_failed, args, kwargs, _random_state)"
     if passed is not None:
         served = f"[*[None] * {passed - 1}, lambda *_rest: {served}]"
     serve = ["if _failed is not None:", f"    return {served}"]
     return [f"_random_state = {state}", "_failed = None", "try:", f"    {line}", *tail, *serve]
+
+
+def failure(error: BaseException) -> tuple[str, str]:
+    """What is told of an error of the graph, and what was assumed, if it is that which does not hold."""
+    return str(error), error.assumed if isinstance(error, AssumptionError) else ""
 
 
 def is_of_operator(error: BaseException) -> bool:

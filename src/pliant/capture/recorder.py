@@ -353,7 +353,10 @@ class Recorder(TorchFunctionMode):
     def assume(self, condition: Any) -> bool:
         """Learn that a condition holds, and check it while running; False if it cannot hold."""
         env = self.inputs.shape_env
-        holds = env.expect_true(written(condition))
+        try:
+            holds = env.expect_true(written(condition))
+        except DataDependentError as error:
+            raise needs_value(error) from None
         self.note_assumptions()
         return holds
 

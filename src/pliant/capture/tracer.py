@@ -123,6 +123,7 @@ class Tracer:
         options = config.get()
         shapes = options.shapes
         self.shape_env = ShapeEnv(duck_shape=shapes.duck_sizing, specialize_zero_one=shapes.specialize_zero_one)
+        self.shape_env.failed = policy.failed
         self.inline_depth = options.capture.inline_depth
         self.shape_env.origin_callback = self.location
         self.graph = fx.Graph()
@@ -204,6 +205,10 @@ class Tracer:
 
     def leave(self, frame: Frame) -> None:
         self.frames.pop()
+
+    def has_effects(self) -> bool:
+        """Whether the trace has done anything that what runs now could notice the absence of."""
+        return bool(self.mode.draws or self.draws or self.mode.writes or self.world.changes() != [(0,)])
 
     def stop(self, frame: Frame) -> Handler:
         """The operation at which an earlier attempt broke: how it is entered, else keep the frames and end."""
