@@ -48,8 +48,8 @@ def trace(root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: Dynam
     while True:
         try:
             return _trace(root, args, kwargs, policy)
-        except StartAgain:
-            continue
+        except StartAgain as again:
+            again.first()
         except RecursionError:  # ours: a call of the program's is several of the interpreter's
             raise CannotCapture(BreakReason("recursion", "calls are nested too deeply to follow", None)) from None
 

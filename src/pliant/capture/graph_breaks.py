@@ -7,6 +7,7 @@ Holds:  `GraphBreak` derives from BaseException so that no `except Exception` of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pliant.capture.trace import BreakReason
@@ -129,7 +130,11 @@ class Stopped(BaseException):
 
 
 class StartAgain(BaseException):
-    """What the trace read has changed in a way that eager would have changed it too: trace again."""
+    """What the trace read has changed in a way that eager would have changed it too: trace again, after `first`."""
+
+    def __init__(self, first: Callable[[], object] = bool) -> None:
+        super().__init__()
+        self.first = first
 
 
 def needs_value(error: DataDependentError) -> GraphBreak:
