@@ -418,8 +418,10 @@ class Recorder(TorchFunctionMode):
             return value.item()
         if type(value) is _KIND:
             return f"{value.__module__}.{value.__name__}"
-        if isinstance(value, fx.node.base_types) or value is None or isinstance(value, type):
+        if isinstance(value, fx.node.base_types) or value is None:
             return value
+        if isinstance(value, type) and value in _DTYPES:
+            return _DTYPES[value]
         return self.constant(value)
 
     def constant(self, value: Any) -> fx.Node:
@@ -440,6 +442,7 @@ class Recorder(TorchFunctionMode):
         raise GraphBreak("unsupported-tensor", "a tensor that was not made by a recorded call")
 
 
+_DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}  # as torch reads them
 _KIND = type(torch.FloatTensor)  # of classes that name a dtype and a device; so does their name, as fx can write it
 # Methods whose function has another name: `Tensor.__pow__` wraps one called `pow`.
 _RENAMED: dict[Any, str] = {
