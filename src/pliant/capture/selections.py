@@ -1,9 +1,9 @@
 """Branches on a tensor's value of which both sides are cheap: both are recorded, and `torch.where` takes from one.
 
-In:     a conditional jump on a number that only the running graph tells (`if x.isinf().any(): x = x.clamp(...)`).
+In:     a conditional jump on a tensor whose value only the running graph tells (`if x.isinf().any(): x = x.clamp(...)`).
 Out:    the frame where both sides meet, or what it returns.
-Holds:  a side changes nothing but the frame's own locals and stack, and records only calls that cannot fail; where
-        gradients are recorded, only such that give none where nothing is taken from them. What is taken is new memory, so
+Holds:  a side changes nothing but the frame's own locals and stack, and records only calls that cannot fail and give no
+        gradient where nothing is taken from them. What is taken is new memory, so
         a trace that writes it, or shows that it is not what came in, starts again and breaks at the branch.
 """
 
@@ -25,7 +25,6 @@ from pliant.capture.opcodes.calls import call
 from pliant.capture.regions import without_effects
 from pliant.capture.trace import NULL, BreakReason
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.graph.unbacked import is_unbacked
 from pliant.interruptions import pass_on
 
 if TYPE_CHECKING:
@@ -41,15 +40,11 @@ _OPS = frozenset(
 )
 _LONGEST = 80  # operations of a side
 _PURE = frozenset((torch.finfo, torch.iinfo, float, int, bool, abs, min, max, len, isinstance))
-# Calls that are recorded: their gradients are zero where zero comes in, whatever the numbers.
+# Calls that are recorded. They cost next to nothing, and their gradients are zero where zero comes in, whatever the numbers.
 _SELECTING = frozenset(
-    """add sub rsub radd neg clamp clamp_min clamp_max clip nan_to_num where masked_fill relu to type_as float half double
-    bfloat16 zeros_like ones_like full_like new_zeros new_ones new_full zeros ones full isfinite isinf isnan isneginf
-    isposinf any all sum mean logical_not logical_and logical_or eq ne lt le gt ge and or invert scalar_tensor""".split()
-)
-# Those for which this holds only without gradients: zero times infinity is not zero.
-_COMPUTING = _SELECTING | frozenset(
-    "mul rmul truediv div pow abs exp log sqrt rsqrt tanh sigmoid maximum minimum square reciprocal sign".split()
+    """neg clamp clamp_min clamp_max clip nan_to_num where masked_fill relu to type_as float half double bfloat16 zeros_like
+    ones_like full_like new_zeros new_ones new_full zeros ones full isfinite isinf isnan isneginf isposinf any all sum mean
+    logical_not logical_and logical_or eq ne lt le gt ge and or invert scalar_tensor""".split()
 )
 _CONSTANTS = (int, bool, str, type(None))
 
@@ -75,7 +70,7 @@ class Selection:
 def can_be(frame: Frame, jump: Op, value: Any) -> bool:
     """Whether a jump on the value may be done so."""
     t = frame.tracer
-    if type(value) is not FakeTensor and type(value) is not torch.SymBool or not _is_open(t, value):
+    if type(value) is not FakeTensor or not _is_open(t, value):
         return False
     if t.recorder.region is not None or frame.generator is not None or frame.noticed:
         return False
@@ -83,7 +78,7 @@ def can_be(frame: Frame, jump: Op, value: Any) -> bool:
     return found is not None and all(_may_be_taken(frame, side) for side in found.between)
 
 
-def select(frame: Frame, jump: Op, value: Any) -> Returned | None:
+def select(frame: Frame, jump: Op, value: FakeTensor) -> Returned | None:
     """Take both sides of a jump on `value`, in place of the frame's current operation."""
     t, before, found = frame.tracer, _State(frame), sides(frame.program, jump.index)
     assert found is not None
@@ -103,12 +98,10 @@ def select(frame: Frame, jump: Op, value: Any) -> Returned | None:
         raise GraphBreak("data-dependent", f"a branch on the value of a tensor{told}") from None
 
 
-def _is_open(t: Tracer, value: Any) -> bool:
+def _is_open(t: Tracer, value: FakeTensor) -> bool:
     """Whether only running the graph tells whether the value is true."""
-    if type(value) is FakeTensor:
-        known = value.constant is not None or value.size_ or t.recorder.elements.number(value) is not None
-        return not known and t.mode.allow_unbacked
-    return type(value) is torch.SymBool and is_unbacked(value)
+    known = value.constant is not None or value.size_ or t.recorder.elements.number(value) is not None
+    return not known and t.mode.allow_unbacked
 
 
 def _may_be_taken(frame: Frame, side: Iterable[int]) -> bool:
@@ -118,9 +111,8 @@ def _may_be_taken(frame: Frame, side: Iterable[int]) -> bool:
     )
 
 
-def _condition(t: Tracer, value: Any) -> FakeTensor:
-    tensor = value if type(value) is FakeTensor else t.call(torch.tensor, (value,), {})
-    made = tensor if tensor.dtype_ is torch.bool else t.compare("!=", tensor, 0)
+def _condition(t: Tracer, value: FakeTensor) -> FakeTensor:
+    made = value if value.dtype_ is torch.bool else t.compare("!=", value, 0)
     if type(made) is not FakeTensor or made.subclass_ is not None:
         raise _Refused("the value is of a class of its own")
     return made
@@ -194,16 +186,11 @@ def _check_nodes(last: fx.Node) -> None:
         value = node.meta.get("val")
         name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
         name = name[2:-2] if name.startswith("__") and name.endswith("__") else name
-        differentiated = isinstance(value, FakeTensor) and value.requires_grad
         if node.op not in ("call_function", "call_method") or not isinstance(value, FakeTensor):
             raise _Refused("a side does more than compute tensors")
-        if name not in (_SELECTING if differentiated else _COMPUTING) or not _cannot_fail(value, name):
-            raise _Refused(f"`{name}` is not known to be safe where it is not needed")
+        if name not in _SELECTING:
+            raise _Refused(f"`{name}` is not known to be cheap and safe where it is not needed")
         node = node.next
-
-
-def _cannot_fail(value: FakeTensor, name: str) -> bool:
-    return name in _SELECTING or value.dtype_.is_floating_point
 
 
 # ---- both
