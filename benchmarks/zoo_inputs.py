@@ -60,7 +60,7 @@ class Need:
         return self.field("patch_size", default=14), self.field("temporal_patch_size", default=1)
 
     def integers(self, *shape: int, high: int = ORDINARY) -> Tensor:
-        return torch.randint(3, high, shape)
+        return torch.randint(3, max(4, min(high, self.field("vocab_size", default=high))), shape)
 
 
 def find(config: Any, name: str) -> Any:
@@ -222,6 +222,11 @@ MAKERS = TEXT | VISION | SOUND | OTHER
 FOLLOWS = {"pixel_values": "image", "input_features": "audio", "input_values": "audio"}  # what takes tokens in the text
 
 
+def makers_of(name: str) -> tuple[Maker, ...]:
+    """Further texts are made as the main one is (`qformer_input_ids`)."""
+    return MAKERS.get(name) or next((MAKERS[n] for n in ("input_ids", "attention_mask") if name.endswith("_" + n)), ())
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Parameters with the way each is made."""
@@ -251,13 +256,13 @@ def recipes(model: nn.Module) -> Iterator[Recipe]:
     wanted = [text | vision | sound, text | plain | sound, text | patched, text | plain, text | sound, text, mains | decoder, mains | other, mains, set()]
     seen = set()
     for names in wanted:
-        given = tuple(n for n in parameters if n in (names | required | mains if names else required) and n in MAKERS)
+        given = tuple(n for n in parameters if n in (names | required | mains if names else required) and makers_of(n))
         if "input_ids" not in given:  # a mask of text
             given = tuple(n for n in given if n != "attention_mask" or n in required)
         if given in seen:
             continue
         seen.add(given)
-        for makers in itertools.islice(itertools.product(*(MAKERS[n] for n in given)), 40):
+        for makers in itertools.islice(itertools.product(*map(makers_of, given)), 40):
             yield Recipe(tuple(zip(given, makers, strict=True)))
 
 

@@ -25,7 +25,7 @@ from benchmarks.zoo_inputs import SIZES, Recipe, Size, recipes
 from benchmarks.zoo_shrink import ladder
 
 LARGEST = 40_000_000  # parameters
-PATIENCE = 25.0  # seconds of looking for a case
+PATIENCE = 25.0  # seconds of looking for a case, of the processor
 _libraries: list[torch.library.Library] = []
 
 
@@ -70,7 +70,7 @@ def find_case(name: str) -> Case:
 
 def first_that_runs(candidates: Iterator[tuple[str, Callable[[], nn.Module]]]) -> Case:
     """The first candidate that takes one of its recipes at all sizes, or else at the first size alone."""
-    why, end = "no candidate", time.monotonic() + PATIENCE
+    why, end = "no candidate", time.process_time() + PATIENCE
     for what, build in candidates:
         try:
             if too_large(build):
@@ -80,7 +80,7 @@ def first_that_runs(candidates: Iterator[tuple[str, Callable[[], nn.Module]]]) -
             why = f"{what}: {type(error).__name__}: {error}"
             continue
         for recipe in recipes(model):
-            if time.monotonic() > end:
+            if time.process_time() > end:
                 raise NoCase(why)
             trouble = refusal(model, recipe)
             if trouble is None:
@@ -138,7 +138,9 @@ def hugging_face_candidates(which: str) -> Iterator[tuple[str, Callable[[], nn.M
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     kind = CONFIG_MAPPING[which]
-    tables = [f"MODEL_FOR_{head}_MAPPING_NAMES" for head in HEADS] + ["MODEL_MAPPING_NAMES"]
+    tables = [f"MODEL_FOR_{head}_MAPPING_NAMES" for head in HEADS]
+    more = [t for t in vars(modeling_auto) if t.startswith("MODEL_FOR_") and t.endswith("_MAPPING_NAMES")]
+    tables += [*(t for t in more if t not in tables), "MODEL_MAPPING_NAMES"]
     heads = dict.fromkeys(h for t in tables if (h := getattr(modeling_auto, t, {}).get(which)))
     for head in [h if isinstance(h, str) else h[0] for h in heads][:2] + list(heads)[-1:]:
         for level, fields in enumerate(ladder(fitted(kind().to_dict()))):

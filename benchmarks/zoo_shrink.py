@@ -13,6 +13,7 @@ Config = dict[str, Any]
 Rule = tuple[str, Callable[[Any], Any]]
 
 LAYERS, VOCABULARY = 2, 160
+MOST_STAGES = 8  # longer lists go with the layers
 STAGES = ("stage_names", "out_features", "out_indices")  # follow from the layers that stay
 FIRST_SPECIAL = 100  # ordinary tokens are below, special ones from here
 
@@ -28,9 +29,25 @@ def at_most(limit: int) -> Callable[[Any], Any]:
     return cut
 
 
+def shares(least: int) -> Callable[[Any], Any]:
+    """Lists of such numbers (one a stage) by the same power of two, so that what divides another still does."""
+
+    def cut(value: Any) -> Any:
+        numbers = isinstance(value, (list, tuple)) and value and all(isinstance(v, int) for v in value)
+        part = next((p for p in (8, 4, 2) if numbers and all(v % p == 0 and v // p >= least for v in value)), 1)
+        return type(value)(v // part for v in value) if numbers else value
+
+    return cut
+
+
 def only_number(limit: int) -> Callable[[Any], Any]:
-    """A single number cut to a limit; lists (one width a stage) stay."""
-    return lambda value: at_most(limit)(value) if isinstance(value, int) else value
+    """A single number cut to a limit, also where a list repeats it; other lists (one width a stage) stay."""
+
+    def cut(value: Any) -> Any:
+        repeated = isinstance(value, (list, tuple)) and len(value) > 1 and all(v == value[0] for v in value)
+        return at_most(limit)(value) if repeated or isinstance(value, int) else value
+
+    return cut
 
 
 def eighth(least: int) -> Callable[[Any], Any]:
@@ -82,6 +99,13 @@ SIZES: tuple[Rule, ...] = (
     (r"^index_topk$", only_number(4)),
 )
 
+# Widths and heads that grow with the stages.
+STAGED: tuple[Rule, ...] = (
+    (r"heads?$", shares(1)),
+    (r"(hidden_size|embed_dim|_dim|^dim|width|channels)s?$", shares(8)),
+)
+
+
 def widths(width: int, head: int) -> tuple[Rule, ...]:
     """Four heads of a size, and the widths that go with them."""
     return (
@@ -97,6 +121,7 @@ def widths(width: int, head: int) -> tuple[Rule, ...]:
          only_number(width)),
         (r"^(num_channels|in_channels|patch_size)$", lambda value: value),
         (r"channels$", only_number(width)),
+        (r"filters$", only_number(4)),
     )  # fmt: skip
 
 
@@ -108,10 +133,14 @@ SHARES: tuple[Rule, ...] = (
      r"embedding_size|_dim$|^dim$|^width$|_width$|channels$", eighth(256)),
 )  # fmt: skip
 
+# Where numbers of heads must be the same, and numbers of tokens multiples.
+ALIKE: tuple[Rule, ...] = ((r"(kv_heads|key_value_heads|num_kv_heads|query_groups)$", only_number(4)), (r"topk$", only_number(16)))
+
 # What is made small, the smallest configuration first: fixed widths serve most; where widths depend on one another in a
 # way that no name tells, they stay.
 LADDER: tuple[tuple[Rule, ...], ...] = (
     NOISE + DEPTH + SIZES + widths(64, 16),
+    NOISE + DEPTH + ALIKE + SIZES + widths(64, 16),
     NOISE + DEPTH + SIZES + widths(512, 128)[1:],  # parts of a head that are given in numbers
     NOISE + DEPTH + SIZES + SHARES,
     NOISE + DEPTH + SIZES,
@@ -123,39 +152,57 @@ LADDER: tuple[tuple[Rule, ...], ...] = (
 def ladder(config: Config) -> Iterator[Config]:
     seen: list[Config] = []
     for rules in LADDER:
-        tokens: dict[int, int] = {}
+        tokens: dict[Any, int] = {}
         small = shrink(config, rules, tokens if SIZES[0] in rules else None)
         if small not in seen:
             seen.append(small)
             yield small
 
 
-def shrink(config: Config, rules: tuple[Rule, ...], tokens: dict[int, int] | None) -> Config:
+def shrink(config: Config, rules: tuple[Rule, ...], tokens: dict[Any, int] | None) -> Config:
     """One configuration after the rules; `tokens` maps special tokens that were met already, None leaves them."""
     kept = kept_layers(config) if DEPTH[0] in rules else None
     named = STAGES if kept is not None else ()
+    config = config | {"out_indices": last_of(kept[1], config)} if kept is not None and many_outputs(config) else config
+    named = tuple(name for name in named if name != "out_indices" or not many_outputs(config))
     if any(isinstance(v, list) and re.search(r"heads$", k) for k, v in config.items()):  # widths grow with the stages
         image = SIZES[1:2] if "window_size" in config else ()  # windows must fit into the last stage
-        rules = tuple(rule for rule in rules if rule in NOISE + DEPTH + SIZES and rule not in image)
-    return {key: shrunk(key, value, rules, tokens, kept) for key, value in config.items() if key not in named}
+        stages = STAGED if rules is LADDER[0] else ()
+        rules = (*stages, *(rule for rule in rules if rule in NOISE + DEPTH + SIZES and rule not in image))
+    counts = {k for k, v in config.items() if is_count(v, config)}
+    return {
+        key: value if key in counts else shrunk(key, value, rules, tokens, kept)
+        for key, value in config.items()
+        if key not in named
+    }
 
 
-def shrunk(key: str, value: Any, rules: tuple[Rule, ...], tokens: dict[int, int] | None, kept: Any) -> Any:
+def is_count(value: Any, config: Config) -> bool:
+    """Whether a number is the length of several lists of numbers: of what has widths of its own, which stay."""
+    lists = [v for v in config.values() if isinstance(v, (list, tuple)) and len(v) == value and not not_widths(v)]
+    return isinstance(value, int) and not isinstance(value, bool) and value > 2 and len(lists) > 2
+
+
+def shrunk(key: str, value: Any, rules: tuple[Rule, ...], tokens: dict[Any, int] | None, kept: Any) -> Any:
     if isinstance(value, dict):
         return value if key in ("id2label", "label2id") else shrink(value, rules, tokens)
     if re.search(r"token_(id|index|idx)s?$|^(image|video|audio)_token$", key):
-        return value if tokens is None else special(value, tokens)
-    if kept is not None and isinstance(value, list) and len(value) == kept[0] and not_widths(value):
+        return value if tokens is None else special(key, value, tokens)
+    if key in STAGES:
+        return value
+    if kept is not None and isinstance(value, list) and len(value) == kept[0] and (not_widths(value) or kept[0] > MOST_STAGES):
         return [value[i] for i in kept[1]]
     if kept is not None and value == kept[0] and re.search(DEPTH[0][0], key):
         return len(kept[1])
     return next((change(value) for name, change in rules if re.search(name, key)), value)
 
 
-def special(value: Any, tokens: dict[int, int]) -> Any:
-    """Each special token's own number in the small vocabulary."""
+def special(key: str, value: Any, tokens: dict[Any, int]) -> Any:
+    """Each special token's own number in the small vocabulary; images and sounds have one."""
     if isinstance(value, (list, tuple)):
-        return type(value)(special(v, tokens) for v in value)
+        return type(value)(special(key, v, tokens) for v in value)
+    if value is None and re.search(r"^(image|audio)_token_(id|index)$", key):
+        return tokens.setdefault(key, FIRST_SPECIAL + len(tokens))
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         return value
     return tokens.setdefault(value, FIRST_SPECIAL + len(tokens))
@@ -177,4 +224,16 @@ def kept_layers(config: Config) -> tuple[int, list[int]] | None:
     kinds = list(zip(*lists, strict=True)) if lists else [()] * count
     first = {kind: i for i, kind in reversed(list(enumerate(kinds)))}
     rest = [i for i in range(count) if i not in first.values()]
-    return count, sorted([*first.values(), *rest[: max(0, LAYERS - len(first))]])
+    wanted = max(LAYERS, many_outputs(config))
+    return count, sorted([*first.values(), *rest[: max(0, wanted - len(first))]])
+
+
+def many_outputs(config: Config) -> int:
+    """How many layers' outputs a backbone gives, if several."""
+    outputs = config.get("out_indices")
+    return len(outputs) if isinstance(outputs, (list, tuple)) and len(outputs) > 1 else 0
+
+
+def last_of(layers: list[int], config: Config) -> list[int]:
+    """As many outputs as before: those of the last layers that stay (the first stage is what the layers are given)."""
+    return list(range(len(layers) + 1))[-many_outputs(config) :]

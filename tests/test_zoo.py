@@ -36,6 +36,20 @@ def test_the_smallest_configuration_keeps_kinds_of_layers_and_tells_tokens_apart
     assert small["vision"]["patch_size"] == 16 and CONFIG["hidden_size"] == 4096
 
 
+def test_what_belongs_together_stays_together():
+    """Lists by stage and by output, widths that are repeated, counts of what keeps its widths."""
+    backbone = {"depths": [2, 2, 6], "out_features": ["stage1", "stage3"], "out_indices": [1, 3], "hidden_sizes": [64, 128, 256]}
+    speech = {"num_feat_extract_layers": 3, "conv_dim": [512, 512, 256], "conv_stride": [5, 2, 2], "conv_kernel": [9, 3, 3]}
+    vision = {"num_hidden_layers": 12, "out_indices": [3, 6, 9, 12], "hidden_size": 384, "ratios": list(range(12))}
+    staged = {"num_heads": [8, 16], "embed_dim": [256, 512], "image_token_id": None, "decoder_in_channels": [256, 256]}
+    small = next(ladder({"backbone": backbone, "speech": speech, "vision": vision, "staged": staged}))
+    assert small["backbone"] == {**backbone, "depths": [1, 1, 1]}
+    assert small["speech"]["num_feat_extract_layers"] == 3
+    assert small["vision"] == {"num_hidden_layers": 4, "out_indices": [1, 2, 3, 4], "hidden_size": 64, "ratios": [0, 1, 2, 3]}
+    assert small["staged"]["num_heads"] == [1, 2] and small["staged"]["embed_dim"] == [32, 64]
+    assert small["staged"]["image_token_id"] >= 100
+
+
 class Broken(nn.Module):
     """A model whose graph breaks once."""
 

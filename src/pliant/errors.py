@@ -120,6 +120,7 @@ class FileError(UserError):
 class AssumptionError(PliantError):
     """A number that the running graph computed is not what its code was compiled for; the call then runs eagerly."""
 
+    assumed = ""  # the condition as it was written
     default_why = "the code was compiled for values of which this holds"
     default_do = "none: the function runs eagerly on such values"
     page = "docs/dynamic-shapes.md"

@@ -184,3 +184,45 @@ def test_failed_assumption_leaves_written_inputs_as_they_were():
         assert same(results[0], results[1])
         torch.testing.assert_close(mine, eager)
     assert pliant.stats()["assumptions"] >= 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "pliant"])
+def test_an_assumption_that_failed_is_not_made_again(backend):
+    """The first call in which a slice does not end as before runs eagerly, and no other."""
+
+    def function(x, cuts):
+        a, b = cuts.tolist()
+        y = x.clone()
+        y[a : a + b] = 1
+        return y, x[:-a], x[:a].repeat(b)
+
+    pliant.reset()
+    compiled, x = pliant.compile(function, backend=backend), torch.arange(9.0)
+    for cuts in ((2, 3), (2, 3), (0, 3), (3, 1), (1, 5), (0, 0)):
+        assert same(compiled(x, torch.tensor(cuts)), function(x, torch.tensor(cuts)))
+        if cuts[0]:
+            assert pliant.stats()["assumptions"] <= 2 and pliant.stats()["graph_breaks"] == (cuts != (2, 3))
+    assert pliant.stats()["assumptions"] == 2  # neither side holds always: then it is a break
+    pliant.reset()
+
+
+def test_an_assumption_that_the_program_states_stays():
+    """A call for which the program raises leaves the graph of the others whole."""
+
+    def function(x):
+        if x.sum() > 100:
+            raise ValueError("large")
+        return x + 1
+
+    pliant.reset()
+    compiled = pliant.compile(function, backend="eager")
+    for value in (1.0, 50.0, 50.0, 1.0, 2.0):
+        x = torch.full((3,), value)
+        if value > 9:
+            with pytest.raises(ValueError, match="large"):
+                compiled(x)
+        else:
+            torch.testing.assert_close(compiled(x), x + 1)
+    stats = pliant.stats()
+    assert stats["graphs"] == 1 and stats["graph_breaks"] == 0 and stats["assumptions"] == 2
+    pliant.reset()

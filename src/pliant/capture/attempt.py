@@ -18,17 +18,17 @@ from typing import Any
 from torch import fx
 
 from pliant import config
-from pliant.capture import carried
+from pliant.capture import carried, selections
 from pliant.capture.bytecode.cfg import layouts
 from pliant.capture.bytecode.ops import FORMS, effect, operand_count
 from pliant.capture.bytecode.resume import is_generator, point_at, resume_freevars, step_code
 from pliant.capture.collect import collect_values
 from pliant.capture.frame import Frame, Yielded
 from pliant.capture.generators import TracedGenerator, kept_locals, notice, started
-from pliant.capture.graph_breaks import CannotCapture, CastsMeet, GraphBreak, Raised, StartAgain
+from pliant.capture.graph_breaks import CannotCapture, CastsMeet, GraphBreak, Raised, StartAgain, Stop, Stopped
 from pliant.capture.standing_iterators import step, use_up
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
-from pliant.capture.tracer import Stop, Stopped, Tracer
+from pliant.capture.tracer import Tracer
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.dispatch.roots import CallableRoot, ResumeRoot, Root, argument_sources
 from pliant.errors import Unsupported
@@ -48,8 +48,8 @@ def trace(root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: Dynam
     while True:
         try:
             return _trace(root, args, kwargs, policy)
-        except StartAgain:
-            continue
+        except StartAgain as again:
+            again.first()
         except RecursionError:  # ours: a call of the program's is several of the interpreter's
             raise CannotCapture(BreakReason("recursion", "calls are nested too deeply to follow", None)) from None
 
@@ -264,6 +264,7 @@ class _Attempt:
         except Unsupported as error:
             why = f" (capture stopped: {end.reason.detail})" if isinstance(end, Break) else ""
             raise CannotCapture(BreakReason("cannot-rebuild", str(error) + why, self._break_location())) from error
+        selections.check(t, values)
         result.outputs = {id(value): i for i, value in enumerate(values)}
         try:
             nodes = [t.recorder.to_nodes(value) for value in values]

@@ -53,6 +53,7 @@ from pliant.dispatch.entry import (
     GraphCompiler,
     ResumeMaker,
     Symbolic,
+    failure,
     is_of_operator,
     state_of,
 )
@@ -224,7 +225,7 @@ def _graph_call(
     again = ["    for _restore, _state in _generators:", "        _restore(_state)"] if trace.draws else []
     fails = writer.names(is_of_operator, "is_of_operator")
     refuse = [f"    if not {fails}(_error):", "        raise"]
-    tail = ["except Exception as _error:", *refuse, *again, "    _failed = str(_error)"]
+    tail = ["except Exception as _error:", *refuse, *again, f"    _failed = {writer.names(failure, 'failure')}(_error)"]
     # Outside the handler: what eager raises has nothing to do with what is handled there.
     served = f"{instead}(_failed, args, kwargs, _random_state)"
     if passed is not None:

@@ -8,7 +8,7 @@ Holds:  `stack` is CPython's stack, slot for slot (NULL included); `saved` is th
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -113,38 +113,46 @@ class Frame:
 
     def run(self) -> Returned | Yielded:
         """Step until the frame returns or yields."""
-        tracer, ops, stack = self.tracer, self.program.ops, self.stack
-        handlers = tracer.handlers(self.program)
+        tracer = self.tracer
         tracer.enter(self)
         try:
-            while True:
-                ip = self.ip
-                self.op = op = ops[ip]
-                self.ip = ip + 1
-                self.saved = stack.copy()
-                tracer.steps += 1
-                self.steps_at_op = tracer.steps
-                self.nodes_at_op = tracer.recorder.count
-                try:
-                    handler = handlers[ip] if tracer.steps != tracer.stop_at else tracer.stop(self)
-                    result = handler(self, op)
-                except Raised as raised:
-                    result = None
-                    self._unwind(raised, op)
-                except BaseException as error:
-                    if not tracer.is_carried(error):
-                        raise
-                    result = None
-                    self._unwind(tracer.raised(error), op)  # through our code that iterates what is the program's
-                if result is not None:
-                    return result  # type: ignore[no-any-return]
-                if self.noticed:
-                    self.check_let_go((*stack, *self.locals.values()))
+            result = self.go_on(tracer.handlers(self.program))
+            assert result is not None
+            return result
         except GraphBreak:
             tracer.note_break()
             raise
         finally:
             tracer.leave(self)
+
+    def go_on(self, handlers: Sequence[Handler], end: int | None = None) -> Returned | Yielded | None:
+        """Step until the frame returns or yields, or comes before the operation `end`."""
+        tracer, ops, stack = self.tracer, self.program.ops, self.stack
+        while True:
+            ip = self.ip
+            if ip == end:
+                return None
+            self.op = op = ops[ip]
+            self.ip = ip + 1
+            self.saved = stack.copy()
+            tracer.steps += 1
+            self.steps_at_op = tracer.steps
+            self.nodes_at_op = tracer.recorder.count
+            try:
+                handler = handlers[ip] if tracer.steps != tracer.stop_at else tracer.stop(self)
+                result = handler(self, op)
+            except Raised as raised:
+                result = None
+                self._unwind(raised, op)
+            except BaseException as error:
+                if not tracer.is_carried(error):
+                    raise
+                result = None
+                self._unwind(tracer.raised(error), op)  # through our code that iterates what is the program's
+            if result is not None:
+                return result  # type: ignore[no-any-return]
+            if self.noticed:
+                self.check_let_go((*stack, *self.locals.values()))
 
     def check_let_go(self, kept: Iterable[Any]) -> None:
         """Break if the frame has lost an object that only CPython can end at the right moment."""

@@ -7,6 +7,7 @@ Holds:  `GraphBreak` derives from BaseException so that no `except Exception` of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pliant.capture.trace import BreakReason
@@ -115,8 +116,25 @@ class GraphBreak(BaseException):
         return BreakReason(self.kind, self.detail, location, self.do, self.again)
 
 
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The step of an operation in which an earlier attempt broke. `enter`: it is done as a call of one function, whose
+    frame can be cut."""
+
+    step: int
+    enter: bool
+
+
+class Stopped(BaseException):
+    """The trace reached the operation at which an earlier attempt broke."""
+
+
 class StartAgain(BaseException):
-    """What the trace read has changed in a way that eager would have changed it too: trace again."""
+    """What the trace read has changed in a way that eager would have changed it too: trace again, after `first`."""
+
+    def __init__(self, first: Callable[[], object] = bool) -> None:
+        super().__init__()
+        self.first = first
 
 
 def needs_value(error: DataDependentError) -> GraphBreak:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pliant.capture import selections
 from pliant.capture.arrays import beside_symbol, beside_tensor, is_array, is_scalar
 from pliant.capture.attributes import own_member
 from pliant.capture.generators import OURS
@@ -250,6 +251,8 @@ def identical(t: Tracer, left: Any, right: Any) -> bool:
         left, right = concrete(left), concrete(right)
     if left is right:
         return True
+    if type(left) is FakeTensor and type(right) is FakeTensor:
+        selections.check_identity(t, left, right)
     t.world.guard_distinct(left, right)
     if type(left) is tuple and type(right) is tuple and t.world.is_foreign(left) and t.world.is_foreign(right):
         return t.world.source_of(left) == t.world.source_of(right)

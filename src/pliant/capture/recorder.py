@@ -353,7 +353,10 @@ class Recorder(TorchFunctionMode):
     def assume(self, condition: Any) -> bool:
         """Learn that a condition holds, and check it while running; False if it cannot hold."""
         env = self.inputs.shape_env
-        holds = env.expect_true(written(condition))
+        try:
+            holds = env.expect_true(written(condition))
+        except DataDependentError as error:
+            raise needs_value(error) from None
         self.note_assumptions()
         return holds
 
@@ -417,8 +420,10 @@ class Recorder(TorchFunctionMode):
             return value.item()
         if type(value) is _KIND:
             return f"{value.__module__}.{value.__name__}"
-        if isinstance(value, fx.node.base_types) or value is None or isinstance(value, type):
+        if isinstance(value, fx.node.base_types) or value is None:
             return value
+        if isinstance(value, type) and value in _DTYPES:
+            return _DTYPES[value]
         return self.constant(value)
 
     def constant(self, value: Any) -> fx.Node:
@@ -439,6 +444,7 @@ class Recorder(TorchFunctionMode):
         raise GraphBreak("unsupported-tensor", "a tensor that was not made by a recorded call")
 
 
+_DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}  # as torch reads them
 _KIND = type(torch.FloatTensor)  # of classes that name a dtype and a device; so does their name, as fx can write it
 # Methods whose function has another name: `Tensor.__pow__` wraps one called `pow`.
 _RENAMED: dict[Any, str] = {

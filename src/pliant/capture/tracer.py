@@ -18,7 +18,6 @@ import re
 import types
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -43,7 +42,7 @@ from pliant.capture.arrays import is_scalar
 from pliant.capture.bytecode.decode import Op, Program, per_program
 from pliant.capture.frame import HANDLERS, Frame, Handler
 from pliant.capture.generators import TracedCallable, TracedGenerator, ending_parts
-from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, needs_value
+from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, Stop, Stopped, needs_value
 from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.handlers.threads import UsedLock
 from pliant.capture.inputs import Inputs
@@ -51,6 +50,7 @@ from pliant.capture.numpy_scalars import fixed
 from pliant.capture.overrides import Overrides, call_override
 from pliant.capture.plain_methods import computes_plainly
 from pliant.capture.recorder import Recorder
+from pliant.capture.selections import Selection
 from pliant.capture.settings import Casts
 from pliant.capture.tensor_errors import error_of_eager
 from pliant.capture.trace import (
@@ -81,19 +81,6 @@ if TYPE_CHECKING:
     from pliant.guards.settings import Settings
 
 assert opcodes and callables  # the tables, which are found through those who ask them
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """The step of an operation in which an earlier attempt broke. `enter`: it is done as a call of one function, whose
-    frame can be cut."""
-
-    step: int
-    enter: bool
-
-
-class Stopped(BaseException):
-    """The trace reached the operation at which an earlier attempt broke."""
 
 
 @per_program
@@ -137,6 +124,7 @@ class Tracer:
         options = config.get()
         shapes = options.shapes
         self.shape_env = ShapeEnv(duck_shape=shapes.duck_sizing, specialize_zero_one=shapes.specialize_zero_one)
+        self.shape_env.failed = policy.failed
         self.inline_depth = options.capture.inline_depth
         self.shape_env.origin_callback = self.location
         self.graph = fx.Graph()
@@ -180,6 +168,7 @@ class Tracer:
         self.carrying: tuple[BaseException, BaseException | None, bool, types.TracebackType | None] | None = None
         self.failure: CannotCapture | None = None
         self.dropped_at: Stop | None = None  # where a break is possible for what failed
+        self.selections: list[Selection] = []
         self.active = True  # whether what the program does still counts
 
     def forget(self) -> None:
@@ -198,6 +187,7 @@ class Tracer:
         self.revived.clear()
         self.standing.clear()
         self.results.clear()
+        self.selections.clear()
         self.recorder.elements.forget()
         self.broken_frames = self.current_exception = self.carrying = self.failure = None
         self.inputs.forget()
@@ -216,6 +206,10 @@ class Tracer:
 
     def leave(self, frame: Frame) -> None:
         self.frames.pop()
+
+    def has_effects(self) -> bool:
+        """Whether the trace has done anything that what runs now could notice the absence of."""
+        return bool(self.mode.draws or self.draws or self.mode.writes or self.world.changes() != [(0,)])
 
     def stop(self, frame: Frame) -> Handler:
         """The operation at which an earlier attempt broke: how it is entered, else keep the frames and end."""

@@ -362,16 +362,29 @@ class Dispatcher:
         why = f"a guard does not hold for the call it was made from: {failure.text if failure else 'unknown'}"
         self.fall_back(why, "guard-inconsistent")
 
-    def eager_after(self, error: str, args: Sequence[Any], kwargs: dict[str, Any], random_state: Any) -> Any:
+    def eager_after(
+        self, failed: tuple[str, str], args: Sequence[Any], kwargs: dict[str, Any], random_state: Any
+    ) -> Any:
         """What serves a call whose data its code was not compiled for, or on which an operator fails.
 
         The graph has drawn random numbers at most: it writes inputs at its end. Eager raises what it has to, when it
-        has to.
+        has to. Where it raises nothing, what was assumed is not the program's own condition: code that is made from
+        now on does not assume it.
         """
+        error, assumed = failed
         events.record("assumption", name=self.name, why=error.partition("\n")[0], where=self.location)
         if random_state is not None:
             torch.set_rng_state(random_state)
-        return self._eagerly(args, kwargs)
+        result = self._eagerly(args, kwargs)
+        if assumed and not self.compilation.fullgraph:
+            self._assume_no_more(assumed)
+        return result
+
+    def _assume_no_more(self, assumed: str) -> None:
+        with self._lock:
+            self.policy.failed.add(assumed)
+            self.entries = tuple(e for e in self.entries if not _assumes(e, assumed))
+            self.refresh()
 
     def fall_back(self, why: str, kind: str) -> None:
         self.tell(why, kind)
@@ -391,10 +404,17 @@ class EagerAfter:
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = weakref.ref(dispatcher)
 
-    def __call__(self, error: str, args: Sequence[Any], kwargs: dict[str, Any], random_state: Any) -> Any:
+    def __call__(
+        self, failed: tuple[str, str], args: Sequence[Any], kwargs: dict[str, Any], random_state: Any
+    ) -> Any:
         dispatcher = self._dispatcher()
         assert dispatcher is not None
-        return dispatcher.eager_after(error, args, kwargs, random_state)
+        return dispatcher.eager_after(failed, args, kwargs, random_state)
+
+
+def _assumes(entry: Entry, assumed: str) -> bool:
+    asserts = entry.graph.shape_env.runtime_asserts if entry.graph is not None else ()
+    return any(str(one) == assumed and not one.stated for one in asserts)
 
 
 _OBSERVED = "observed-call"

@@ -90,6 +90,7 @@ class DynamicPolicy:
     _one: set[Source] = field(default_factory=set)
     _items: dict[Source, tuple[tuple[int | float | None, ...], set[int]]] = field(default_factory=dict)
     _classes: dict[Source, weakref.ref[type]] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)  # what was assumed of numbers that data gives, and did not hold
     _called: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -110,6 +110,11 @@ class CallShape:
 _PROBES = 2
 
 
+def failure(error: BaseException) -> tuple[str, str]:
+    """What is told of an error of the graph, and what was assumed, if it is that which does not hold."""
+    return str(error), error.assumed if isinstance(error, AssumptionError) else ""
+
+
 def is_of_operator(error: BaseException) -> bool:
     """Whether an operator of the graph failed, or what was assumed of its data, when nothing was written yet.
 

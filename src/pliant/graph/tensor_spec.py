@@ -181,8 +181,7 @@ def unlikely(condition: Any) -> bool:
     node = condition.node
     env, expr = node.shape_env, node.expr
     if env.unbacked_symbols(env.simplify(expr)) and env.statically_known(expr) is None:
-        env.expect_true(expr.not_())
-        return False
+        return bool(env.expect(expr, likely=False))
     return holds(condition)
 
 

@@ -111,7 +111,9 @@ def check(condition: bool, error: str | type[Exception], message: str, *values: 
 def assume(condition: bool, text: str, where: str) -> None:
     """Raise `AssumptionError` unless the condition holds, which compiled code takes for granted."""
     if not condition:
-        raise AssumptionError(f"`{text}` does not hold", kind="assumption", where=where)
+        error = AssumptionError(f"`{text}` does not hold", kind="assumption", where=where)
+        error.assumed = text
+        raise error
 
 
 def select(condition: Any, then: Any, other: Any) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -84,6 +84,7 @@ class ShapeEnv:
         self.origins: dict[Symbol, Origin | None] = {}
         self.guards: list[ShapeGuard] = []
         self.runtime_asserts: list[RuntimeAssert] = []
+        self.failed: Collection[str] = ()  # what earlier calls assumed of unbacked symbols, and did not hold
         self.fresh: list[Symbol] = []  # unbacked symbols since whoever records calls last took them
         # In a second trace: the unbacked symbols that the present call made in the first one, and is to make again.
         self.replayed: list[Symbol] | None = None
@@ -364,10 +365,13 @@ class ShapeEnv:
             (symbol,) = unbacked
             decides = symbol in self.size_like and len(simple.free) == 1 if size_only else symbol.kind is int
             if decides:
-                likely = bool(evaluate(simple, {**self.hints, symbol: _LIKELY_SIZE}))
-                if self.expect_true(e if likely else e.not_()):
-                    return likely
+                return self.expect(e, bool(evaluate(simple, {**self.hints, symbol: _LIKELY_SIZE})))
         return bool(self.evaluate(e))
+
+    def expect(self, e: Expr, likely: bool) -> bool:
+        """The truth that is assumed of `e`: the likely one, unless it was not in an earlier call."""
+        assumed = likely is not (str(e if likely else e.not_()) in self.failed)
+        return assumed if self.expect_true(e if assumed else e.not_()) else not assumed
 
     def specialize(self, e: Expr) -> int:
         """The hint of an integer expression, guarded."""
@@ -426,6 +430,8 @@ class ShapeEnv:
         e = self.facts.simplify(e)
         if not self.unbacked_symbols(e):
             return bool(self.evaluate(e))
+        if not stated and str(written) in self.failed:
+            raise DataDependentError(f"`{written}` is not always so", kind="data-dependent")
         origin = self._origin()
         try:
             self.facts.learn(e)

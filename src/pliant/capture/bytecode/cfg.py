@@ -167,6 +167,75 @@ def can_end(program: Program, start: int, without: int) -> bool:
     return False
 
 
+# ---- branches -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Of a branch: the operation where both sides meet (None: behind the frame's end), those of each side before it."""
+
+    meet: int | None
+    between: tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@lru_cache(maxsize=128)
+def sides(program: Program, jump: int) -> Sides | None:
+    """What lies between a conditional jump and where control meets again; None if a loop does, or a handler that is
+    not the jump's."""
+    op, end = program.ops[jump], len(program.ops)
+    if op.target is None or OPS[op.name].ends:
+        return None
+    common = _always_met(program)[jump] & ~(1 << jump)
+    inner = [index for index in range(end + 1) if common >> index & 1]
+    meet = next((index for index in inner if _always_met(program)[index] & common == common), end)
+    between = tuple(_forward(program, start, meet, op) for start in (jump + 1, op.target))
+    if any(side is None for side in between):
+        return None
+    return Sides(None if meet == end else meet, between)  # type: ignore[arg-type]
+
+
+def _forward(program: Program, start: int, meet: int, jump: Op) -> tuple[int, ...] | None:
+    """The operations from one to another, in order; None if there is a way back among them."""
+    pending, seen = [start], set[int]()
+    while pending:
+        index = pending.pop()
+        if index == meet or index in seen:
+            continue
+        op = program.ops[index]
+        if op.target is not None and op.target <= index and op.target != meet or op.handler != jump.handler:
+            return None
+        seen.add(index)
+        pending += _followers(program, op)
+    return tuple(sorted(seen - {len(program.ops)}))
+
+
+def _followers(program: Program, op: Op) -> list[int]:
+    """Where control may go from an operation that does not raise; the number of operations stands for the end."""
+    found = [] if op.target is None else [op.target]
+    if not OPS[op.name].ends:
+        found.append(op.index + 1)
+    return found or [len(program.ops)]
+
+
+@per_program
+def _always_met(program: Program) -> tuple[int, ...]:
+    """Of each operation, as bits, those that every path from it to the end comes to, itself among them."""
+    count = len(program.ops)
+    everything = (1 << count + 1) - 1
+    met = [everything] * count + [1 << count]
+    changed = True
+    while changed:
+        changed = False
+        for op in reversed(program.ops):
+            found = everything
+            for follower in _followers(program, op):
+                found &= met[follower]
+            found |= 1 << op.index
+            if found != met[op.index]:
+                met[op.index], changed = found, True
+    return tuple(met)
+
+
 # ---- liveness -------------------------------------------------------------------------------------------------------
 
 _READS = frozenset(

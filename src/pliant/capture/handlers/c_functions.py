@@ -278,7 +278,7 @@ def _call_c_function(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
     if folded is not NotImplemented:
         return folded
     if function in _ANSWERS and not args and not kwargs:
-        return t.world.bring(function(), question(function))
+        return list(t.sequence(t.world.bring(function(), question(function))))  # a new one at each call
     if module == "time":
         raise GraphBreak("side-effect-call", f"time.{function.__name__}")
     if module.partition(".")[0] == "numpy" and (made := call_numpy(t, function, args, kwargs)) is not NotImplemented:
@@ -303,7 +303,7 @@ def _call_c_classmethod(t: Tracer, function: Any, cls: type, args: Args, kwargs:
     if issubclass(cls, TensorBase):
         return call_torch(t, function, args, kwargs)
     if function.__name__ == "__subclasses__" and not args and not kwargs:
-        return t.world.bring(function(), question(function))
+        return list(t.sequence(t.world.bring(function(), question(function))))  # a new one at each call
     if function.__name__ in ("now", "today", "utcnow"):
         raise GraphBreak("side-effect-call", "the time is asked for")
     if cls in (int, float, str, bytes, itertools.chain, object, decimal.Decimal) or cls.__module__ == "datetime":

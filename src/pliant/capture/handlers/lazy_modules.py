@@ -32,8 +32,7 @@ handles = ROWS.handles
 def _infer_parameters(t: Tracer, args: Args, kwargs: Kwargs) -> None:
     owner, module, *given = args
     own = not standard_globals(type(module).initialize_parameters.__globals__)
-    touched = t.mode.draws or t.draws or t.mode.writes or t.world.changes() != [(0,)]
-    if touched or owner is not module or not t.world.is_foreign(module):
+    if t.has_effects() or owner is not module or not t.world.is_foreign(module):
         raise Unsupported("the first call of a lazy module, which makes its parameters", kind="lazy-module")
     real = tree_map(lambda value: _real(t, value, own), [t.internalize(one) for one in given])
     with DisableTorchFunction(), below_python_dispatch():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pliant.capture import carried
+from pliant.capture import carried, selections
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers, Returned, Yielded
 from pliant.capture.graph_breaks import GraphBreak, Raised
@@ -20,16 +20,14 @@ def jump(frame: Frame, op: Op) -> None:
     frame.ip = op.target  # type: ignore[assignment]
 
 
-@opcode("POP_JUMP_IF_TRUE")
-def pop_jump_if_true(frame: Frame, op: Op) -> None:
-    if decide(frame, op, frame.pop()):
+@opcode("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
+def pop_jump(frame: Frame, op: Op) -> Returned | None:
+    value = frame.pop()
+    if selections.can_be(frame, op, value):
+        return selections.select(frame, op, value)
+    if decide(frame, op, value) is (op.name == "POP_JUMP_IF_TRUE"):
         frame.ip = op.target  # type: ignore[assignment]
-
-
-@opcode("POP_JUMP_IF_FALSE")
-def pop_jump_if_false(frame: Frame, op: Op) -> None:
-    if not decide(frame, op, frame.pop()):
-        frame.ip = op.target  # type: ignore[assignment]
+    return None
 
 
 @opcode("POP_JUMP_IF_NONE")

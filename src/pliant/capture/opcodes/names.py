@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
+import functools
+import importlib
+import sys
 import types
-from typing import Any
+from typing import Any, NoReturn
 
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers
-from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.graph_breaks import GraphBreak, Raised, StartAgain
 from pliant.capture.trace import DELETED, NULL
 from pliant.guards.kinds import MISSING
 from pliant.guards.sources import held
@@ -222,9 +226,7 @@ def load_closure(frame: Frame, op: Op) -> None:
 # ---- imports
 @opcode("IMPORT_NAME")
 def import_name(frame: Frame, op: Op) -> None:
-    """Modules already imported are found; importing a new one runs unknown code."""
-    import sys
-
+    """Modules already imported are found; others are imported before the trace, which starts again."""
     names, level = frame.popn(2)[::-1]
     name: Any = op.arg
     if level:
@@ -235,10 +237,30 @@ def import_name(frame: Frame, op: Op) -> None:
     world.set_origin(sys.modules, held(sys.modules, "sys.modules"))
     module = world.resolve(world.dict_get(sys.modules, name))
     if not isinstance(module, types.ModuleType):
-        raise GraphBreak("side-effect-call", f"import of {name}, which is not loaded yet")
+        _import_first(frame, name)
+    if "__path__" in module.__dict__ and "__getattr__" not in module.__dict__:
+        for part in names or ():
+            if part != "*" and part not in module.__dict__ and f"{name}.{part}" not in _tried:
+                _import_first(frame, f"{name}.{part}")
     if not names and not level:
         module = world.resolve(world.dict_get(sys.modules, name.partition(".")[0]))
     frame.stack.append(module)
+
+
+def _import_first(frame: Frame, name: str) -> NoReturn:
+    """Start again with the module loaded, as eager would load it by now; or leave the import to eager, which may fail."""
+    if frame.tracer.has_effects() or name in _tried:
+        raise GraphBreak("side-effect-call", f"import of {name}, which is not loaded yet")
+    _tried.add(name)
+    raise StartAgain(functools.partial(_load, name))
+
+
+def _load(name: str) -> None:
+    with contextlib.suppress(Exception):  # the program's own import raises it
+        importlib.import_module(name)
+
+
+_tried: set[str] = set()
 
 
 @opcode("IMPORT_FROM")

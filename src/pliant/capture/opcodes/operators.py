@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pliant.capture import selections
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.ops import call_pair
-from pliant.capture.frame import Frame, Handlers
+from pliant.capture.frame import Frame, Handlers, Returned
 from pliant.capture.handlers.data_dependent import for_test
 from pliant.capture.trace import NULL
 
@@ -29,9 +30,12 @@ def unary_not(frame: Frame, op: Op) -> None:
 
 
 @opcode("TO_BOOL")
-def to_bool(frame: Frame, op: Op) -> None:
-    value = frame.pop()
-    frame.push(frame.tracer.truth(for_test(frame, frame.program.ops[op.index + 1], value)))
+def to_bool(frame: Frame, op: Op) -> Returned | None:
+    value, jump = frame.pop(), frame.program.ops[op.index + 1]
+    if selections.can_be(frame, jump, value):
+        return selections.select(frame, jump, value)
+    frame.push(frame.tracer.truth(for_test(frame, jump, value)))
+    return None
 
 
 @opcode("COMPARE_OP")

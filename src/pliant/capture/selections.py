@@ -1,0 +1,289 @@
+"""Branches on a tensor's value of which both sides are cheap: both are recorded, and `torch.where` takes from one.
+
+In:     a conditional jump on a tensor whose value only the running graph tells (`if x.isinf().any(): x = x.clamp(...)`).
+Out:    the frame where both sides meet, or what it returns.
+Holds:  a side changes nothing but the frame's own locals and stack, and records only calls that cannot fail and give no
+        gradient where nothing is taken from them. What is taken is new memory, so
+        a trace that writes it, or shows that it is not what came in, starts again and breaks at the branch.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture.bytecode.cfg import live_locals, sides
+from pliant.capture.bytecode.decode import Op
+from pliant.capture.bytecode.versions import CallArgs
+from pliant.capture.frame import Frame, Returned, Yielded
+from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, Stop, Stopped
+from pliant.capture.opcodes.calls import call
+from pliant.capture.regions import without_effects
+from pliant.capture.trace import NULL, BreakReason
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.interruptions import pass_on
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from pliant.capture.tracer import Tracer
+
+# What a side may do: it touches the frame's locals and stack alone. Calls are looked at one by one.
+_OPS = frozenset(
+    """LOAD_FAST LOAD_CONST LOAD_GLOBAL LOAD_DEREF LOAD_ATTR LOAD_METHOD PUSH_NULL STORE_FAST POP_TOP COPY SWAP BINARY_OP
+    COMPARE_OP IS_OP UNARY_NEGATIVE UNARY_INVERT UNARY_POSITIVE UNARY_NOT TO_BOOL BUILD_TUPLE CALL JUMP POP_JUMP_IF_TRUE
+    POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE RETURN_VALUE""".split()
+)
+_LONGEST = 80  # operations of a side
+_PURE = frozenset((torch.finfo, torch.iinfo, float, int, bool, abs, min, max, len, isinstance))
+# Calls that are recorded. They cost next to nothing, and their gradients are zero where zero comes in, whatever the numbers.
+_SELECTING = frozenset(
+    """neg clamp clamp_min clamp_max clip nan_to_num where masked_fill relu to type_as float half double bfloat16 zeros_like
+    ones_like full_like new_zeros new_ones new_full zeros ones full isfinite isinf isnan isneginf isposinf any all sum mean
+    logical_not logical_and logical_or eq ne lt le gt ge and or invert scalar_tensor""".split()
+)
+_CONSTANTS = (int, bool, str, type(None))
+
+
+class _Refused(Exception):
+    """The branch is left to a graph break."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """What a branch was replaced by: at which step, the tensor that was made, those it may stand for, and their versions."""
+
+    step: int
+    made: FakeTensor
+    of: tuple[FakeTensor, FakeTensor]
+    versions: tuple[int, ...]
+
+    @property
+    def tensors(self) -> tuple[FakeTensor, ...]:
+        return (self.made, *self.of)
+
+
+def can_be(frame: Frame, jump: Op, value: Any) -> bool:
+    """Whether a jump on the value may be done so."""
+    t = frame.tracer
+    if type(value) is not FakeTensor or not _is_open(t, value):
+        return False
+    if t.recorder.region is not None or frame.generator is not None or frame.noticed:
+        return False
+    found = sides(frame.program, jump.index)
+    return found is not None and all(_may_be_taken(frame, side) for side in found.between)
+
+
+def select(frame: Frame, jump: Op, value: FakeTensor) -> Returned | None:
+    """Take both sides of a jump on `value`, in place of the frame's current operation."""
+    t, before, found = frame.tracer, _State(frame), sides(frame.program, jump.index)
+    assert found is not None
+    try:
+        condition = _condition(t, value)
+        starts = [jump.index + 1, jump.target]
+        ends = [_side(frame, before, s, found.meet) for s in (starts if "FALSE" in jump.name else reversed(starts))]
+        return _Meeting(frame, before.step, condition).of(ends[0], ends[1], found.meet)
+    except (_Refused, GraphBreak, Raised, CannotCapture, Stopped) as error:
+        pass_on(error)
+        if t.failure is not None:
+            raise
+        before.restore()
+        t.broken_frames, t.active = None, True
+        t.steps += 1  # what was recorded is to be left out: the break is not before the operation yet
+        told = f" ({error})" if isinstance(error, _Refused) else ""
+        raise GraphBreak("data-dependent", f"a branch on the value of a tensor{told}") from None
+
+
+def _is_open(t: Tracer, value: FakeTensor) -> bool:
+    """Whether only running the graph tells whether the value is true."""
+    known = value.constant is not None or value.size_ or t.recorder.elements.number(value) is not None
+    return not known and t.mode.allow_unbacked
+
+
+def _may_be_taken(frame: Frame, side: Iterable[int]) -> bool:
+    ops = [frame.program.ops[index] for index in side]
+    return len(ops) <= _LONGEST and all(
+        op.name in _OPS and not (op.name == "BINARY_OP" and str(op.arg).endswith("=")) for op in ops
+    )
+
+
+def _condition(t: Tracer, value: FakeTensor) -> FakeTensor:
+    made = value if value.dtype_ is torch.bool else t.compare("!=", value, 0)
+    if type(made) is not FakeTensor or made.subclass_ is not None:
+        raise _Refused("the value is of a class of its own")
+    return made
+
+
+# ---- one side
+class _State:
+    """What a frame is before its current operation."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame, self.step = frame, frame.steps_at_op
+        self.values = {name: getattr(frame, name) for name in ("op", "saved", "steps_at_op", "nodes_at_op", "ip")}
+        self.stack, self.locals = frame.stack.copy(), frame.locals.copy()
+
+    def restore(self) -> None:
+        for name, value in self.values.items():
+            setattr(self.frame, name, value)
+        self.frame.stack[:] = self.stack
+        self.frame.locals.clear()
+        self.frame.locals.update(self.locals)
+
+
+@dataclass(slots=True)
+class _End:
+    """Where a side leads: what it returns, or the stack and locals with which it comes to the meeting place."""
+
+    returned: Returned | None
+    stack: list[Any]
+    locals: dict[str, Any]
+
+
+def _side(frame: Frame, before: _State, start: int | None, meet: int | None) -> _End:
+    assert start is not None
+    t = frame.tracer
+    before.restore()
+    frame.ip = start
+    handlers = [_checked_call if h is call else h for h in t.handlers(frame.program)]
+    last, done = next(reversed(t.graph.nodes)), (t.mode.writes, t.mode.draws, len(t.draws))
+    with without_effects(t, "a side of a branch"):
+        returned = frame.go_on(handlers, meet)
+    if isinstance(returned, Yielded) or (returned is None) != (meet is not None):
+        raise _Refused("it does not end where the other does")
+    if frame.noticed or done != (t.mode.writes, t.mode.draws, len(t.draws)):
+        raise _Refused("a side does more than compute")
+    _check_nodes(last)
+    return _End(returned, frame.stack.copy(), frame.locals.copy())
+
+
+def _checked_call(frame: Frame, op: Op) -> None:
+    """Let only calls through that have no effect but on the graph."""
+    count: Any = op.arg.count if isinstance(op.arg, CallArgs) else op.arg
+    low, high = frame.stack[len(frame.stack) - count - 2 :][:2]
+    function = high if low is NULL else low
+    pure = type(function) in (type, types.BuiltinFunctionType) and function in _PURE
+    if not (pure or _is_torchs(function) or type(getattr(function, "__self__", None)) is FakeTensor):
+        raise _Refused("a side calls what may have effects")
+    call(frame, op)
+
+
+def _is_torchs(function: Any) -> bool:
+    if type(function) is types.FunctionType:
+        return function.__module__ == "torch.nn.functional"
+    named = getattr(torch._C._VariableFunctions, getattr(function, "__name__", ""), None)
+    return type(function) is types.BuiltinFunctionType and named == function
+
+
+def _check_nodes(last: fx.Node) -> None:
+    """Look at what was recorded behind the node."""
+    node = last.next
+    while node.op != "root":
+        value = node.meta.get("val")
+        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        name = name[2:-2] if name.startswith("__") and name.endswith("__") else name
+        if node.op not in ("call_function", "call_method") or not isinstance(value, FakeTensor):
+            raise _Refused("a side does more than compute tensors")
+        if name not in _SELECTING:
+            raise _Refused(f"`{name}` is not known to be cheap and safe where it is not needed")
+        node = node.next
+
+
+# ---- both
+@dataclass(slots=True)
+class _Meeting:
+    """Where both sides come together, with what the condition takes."""
+
+    frame: Frame
+    step: int
+    condition: FakeTensor
+
+    def of(self, yes: _End, no: _End, meet: int | None) -> Returned | None:
+        if yes.returned is not None and no.returned is not None:
+            return Returned(self.taken(yes.returned.value, no.returned.value))
+        assert meet is not None
+        frame, live = self.frame, live_locals(self.frame.program, meet)
+        frame.stack[:] = [self.taken(*pair) for pair in zip(yes.stack, no.stack, strict=True)]
+        frame.locals.clear()
+        for name in {**yes.locals, **no.locals}:
+            one, other = yes.locals.get(name, NULL), no.locals.get(name, NULL)
+            if one is other or name in live:
+                frame.locals[name] = self.taken(one, other)
+        frame.ip = meet
+        return None
+
+    def taken(self, one: Any, other: Any) -> Any:
+        if one is other:
+            return one
+        if type(one) is tuple and type(other) is tuple and len(one) == len(other):
+            return tuple([self.taken(*pair) for pair in zip(one, other, strict=True)])
+        if type(one) is FakeTensor and type(other) is FakeTensor and _are_alike(one, other, self.condition):
+            return self.tensor(one, other)
+        constant = type(one) in _CONSTANTS or type(one) is float and one != 0  # zeros differ in sign
+        if type(one) is not type(other) or not constant or one != other:
+            raise _Refused("they give what `torch.where` cannot take one of")
+        return one
+
+    def tensor(self, one: FakeTensor, other: FakeTensor) -> FakeTensor:
+        t = self.frame.tracer
+        made: FakeTensor = t.call(torch.where, (self.condition, one, other), {})
+        if not _are_alike(made, one, self.condition):
+            raise _Refused("what is taken would be laid out otherwise")
+        versions = (made._version, one._version, other._version)
+        t.selections.append(Selection(self.step, made, (one, other), versions))
+        return made
+
+
+def _are_alike(one: FakeTensor, other: FakeTensor, condition: FakeTensor) -> bool:
+    def facts(tensor: FakeTensor) -> tuple[Any, ...]:
+        spec = tensor.spec
+        return spec.size_key, spec.stride_key, spec.dtype, spec.device, tensor.requires_grad, tensor.subclass_
+
+    plain = one.subclass_ is None and one.layout is torch.strided and not (one.is_parameter_ or other.is_parameter_)
+    return plain and facts(one) == facts(other) and one.device_ == condition.device_
+
+
+# ---- afterwards
+def check(t: Tracer, values: Iterable[Any]) -> None:
+    """Start again with a break where a selection would show: it is written, or leaves the trace beside what it may be."""
+    if not t.selections:
+        return
+    leaving = [_memory(value) for value in values if isinstance(value, FakeTensor)]
+    for one in t.selections:
+        written = one.versions != tuple([tensor._version for tensor in one.tensors])
+        leaves = any(memory is _memory(one.made) for memory in leaving)
+        if written or leaves and any(_is_elsewhere(_memory(tensor), leaving) for tensor in one.of):
+            break_at(t, one)
+
+
+def check_identity(t: Tracer, left: Any, right: Any) -> None:
+    """Start again where a program asks whether what was taken is what came in."""
+    for one in t.selections:
+        if any(left is x for x in one.tensors) and any(right is x for x in one.tensors):
+            break_at(t, one)
+
+
+def break_at(t: Tracer, one: Selection) -> None:
+    t.dropped_at = Stop(one.step, False)
+    why = "a branch on the value of a tensor, and later it matters which tensor it gave"
+    raise CannotCapture(BreakReason("data-dependent", why, None))
+
+
+def _is_elsewhere(memory: FakeTensor, leaving: Iterable[FakeTensor]) -> bool:
+    """Whether the memory is known outside the trace."""
+    return memory.node is None or memory.node.op in ("placeholder", "get_attr") or any(memory is x for x in leaving)
+
+
+def _memory(tensor: FakeTensor) -> FakeTensor:
+    """The tensor whose memory this one is: views and detached ones share it."""
+    while True:
+        with torch._C.DisableTorchFunction():
+            tensor = tensor if tensor._base is None else tensor._base  # type: ignore[assignment]  # a fake
+        node = tensor.node
+        if node is None or node.target not in ("detach", torch.detach, getattr):
+            return tensor
+        tensor = node.args[0].meta["val"]

@@ -1,0 +1,195 @@
+"""Branches on tensors' values whose sides only compute: one graph, and eager's results on either side."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import pliant
+from pliant.capture.bytecode.cfg import sides
+from pliant.capture.bytecode.decode import decode
+
+
+def clamped(x):
+    h = x * 2
+    if not torch.isfinite(h).all():
+        limit = torch.finfo(h.dtype).max - 1000
+        h = torch.clamp(h, min=-limit, max=limit)
+    return h + 1
+
+
+def one_of_two_conditions(x):
+    h = x + 1
+    if h.dtype == torch.float32 and (torch.isinf(h).any() or torch.isnan(h).any()):
+        h = torch.nan_to_num(h, nan=0.5, posinf=3.0, neginf=-3.0)
+    return h * h
+
+
+def returned(x):
+    h = x.abs()
+    if h.max() > 4:
+        return h.clamp(max=4.0)
+    return h
+
+
+def in_an_expression(x):
+    h = x * 3
+    return F.relu(h if h.sum() > 0 else -h) + h
+
+
+def in_a_loop(x):
+    h = x * 1
+    for _ in range(3):
+        h = h + x
+        if torch.isinf(h).any():
+            h = h.clamp(-8.0, 8.0)
+    return h
+
+
+def nested(x):
+    h = x * 1
+    if h.sum() > 0:
+        if h.mean() > 4:
+            h = h.clamp(max=4)
+        else:
+            h = F.relu(h)
+    else:
+        h = -h
+    return h
+
+
+def a_tuple(x):
+    h, k = x + 1, x - 1
+    pair = (h, k) if h.sum() > 0 else (k, h)
+    return pair[0] * 2 + pair[1]
+
+
+# ---- what is not to be selected
+
+
+def written(x):
+    h = x * 2
+    k = h
+    if h.max() > 4:
+        h = h.clamp(max=4)
+    h.add_(1)
+    return h + k
+
+
+def written_through_a_view(x):
+    h = x * 2
+    k = -h if h.max() > 4 else h
+    h.detach()[0] = 7.0
+    return k + 1
+
+
+def both_returned(x):
+    h = x * 2
+    k = h.clamp(max=4) if h.max() > 4 else h
+    return h, k
+
+
+def the_argument(x):
+    return x.clamp(max=4.0) if x.max() > 4 else x
+
+
+def compared(x):
+    h = x * 2
+    k = h.clamp(max=4) if h.max() > 4 else h
+    return h + (1 if k is h else 2)
+
+
+def with_an_effect(x, seen=None):
+    h, seen = x * 2, []
+    if h.max() > 4:
+        seen.append(1)
+    return h + len(seen)
+
+
+def drawing(x):
+    h = x * 2
+    if h.max() > 4:
+        h = h + torch.rand_like(h)
+    return h
+
+
+def numbers_that_differ(x):
+    scale = 2.0 if x.max() > 4 else 3.0
+    return x * scale
+
+
+def gradients_that_are_infinite(x):
+    h = x * x
+    return h.sqrt() if h.max() > 4 else h
+
+
+def sizes_that_differ(x):
+    return x[:2] + 1 if x.max() > 4 else x + 2
+
+
+SELECTED = [
+    clamped, one_of_two_conditions, returned, in_an_expression, in_a_loop, nested, a_tuple
+]  # fmt: skip
+BROKEN = [
+    written, written_through_a_view, both_returned, the_argument, compared, with_an_effect, drawing, numbers_that_differ,
+    gradients_that_are_infinite, sizes_that_differ,
+]  # fmt: skip
+DATA = [
+    torch.tensor([[0.5, 1.0], [2.0, -1.0], [0.0, 0.25]]),
+    torch.tensor([[9.0, -1.0], [float("inf"), -2.0], [0.0, 1.0]]),
+    torch.tensor([[-9.0, -1.0], [5.0, float("nan")], [0.0, float("-inf")]]),
+]
+
+
+def outcome(function, x, grad):
+    """Results, which of them share memory with one another or the argument, the argument, its gradient."""
+    torch.manual_seed(0)
+    x = x.clone().requires_grad_(grad)
+    results = function(x)
+    results = results if isinstance(results, tuple) else (results,)
+    pointers = [t.data_ptr() for t in (x, *results)]
+    if grad:
+        torch.autograd.backward([r for r in results if r.requires_grad], [torch.ones_like(r) for r in results])
+    return [r.detach() for r in results], [pointers.index(p) for p in pointers], x.detach(), x.grad
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("function", SELECTED + BROKEN, ids=lambda f: f.__name__)
+def test_either_side_is_eagers(function, grad):
+    pliant.reset()
+    compiled = pliant.compile(function, backend="eager")
+    for data in (*DATA, DATA[0]):
+        wanted, got = outcome(function, data, grad), outcome(compiled, data, grad)
+        torch.testing.assert_close(got, wanted, rtol=0, atol=0, equal_nan=True)
+    stats = pliant.stats()
+    assert stats["fallbacks"] == 0
+    selected = function in SELECTED
+    assert (stats["graph_breaks"] == 0) is selected, stats["break_reasons"]
+    assert not selected or stats["graphs"] == 1
+    pliant.reset()
+
+
+def test_the_kernels_agree():
+    pliant.reset()
+    compiled = pliant.compile(in_a_loop)
+    for data in DATA:
+        wanted, got = outcome(in_a_loop, data, True), outcome(compiled, data, True)
+        torch.testing.assert_close(got, wanted, equal_nan=True)
+    pliant.reset()
+
+
+def test_sides_of_branches():
+    def f(a, b, c):
+        if a:
+            b = c
+        while b:
+            if c:
+                b = a
+        if c:
+            return a
+        return b
+
+    program = decode(f.__code__)
+    found = {op.line - f.__code__.co_firstlineno: sides(program, op.index) for op in program if "POP_JUMP" in op.name}
+    assert found[1] is not None and found[1].meet is not None
+    assert found[3] is None  # a loop
+    assert found[6] is not None and found[6].meet is None  # at the end
