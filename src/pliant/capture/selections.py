@@ -21,11 +21,12 @@ from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.versions import CallArgs
 from pliant.capture.frame import Frame, Returned, Yielded
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, Stop, Stopped
-from pliant.capture.opcodes.calls import call
 from pliant.capture.regions import without_effects
 from pliant.capture.trace import NULL, BreakReason
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.interruptions import pass_on
+from pliant.source import SourceLocation
+from pliant.torch_adapter import VARIABLE_FUNCTIONS, DisableTorchFunction
 
 if TYPE_CHECKING:
     from torch import fx
@@ -55,9 +56,11 @@ class _Refused(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """What a branch was replaced by: at which step, the tensor that was made, those it may stand for, and their versions."""
+    """What a branch was replaced by: at which step and line, the tensor that was made, those it may stand for, and their
+    versions."""
 
     step: int
+    where: SourceLocation | None
     made: FakeTensor
     of: tuple[FakeTensor, FakeTensor]
     versions: tuple[int, ...]
@@ -149,6 +152,8 @@ def _side(frame: Frame, before: _State, start: int | None, meet: int | None) -> 
     t = frame.tracer
     before.restore()
     frame.ip = start
+    from pliant.capture.opcodes.calls import call  # the opcodes' modules use this one
+
     handlers = [_checked_call if h is call else h for h in t.handlers(frame.program)]
     last, done = next(reversed(t.graph.nodes)), (t.mode.writes, t.mode.draws, len(t.draws))
     with without_effects(t, "a side of a branch"):
@@ -169,13 +174,15 @@ def _checked_call(frame: Frame, op: Op) -> None:
     pure = type(function) in (type, types.BuiltinFunctionType) and function in _PURE
     if not (pure or _is_torchs(function) or type(getattr(function, "__self__", None)) is FakeTensor):
         raise _Refused("a side calls what may have effects")
+    from pliant.capture.opcodes.calls import call  # the opcodes' modules use this one
+
     call(frame, op)
 
 
 def _is_torchs(function: Any) -> bool:
     if type(function) is types.FunctionType:
         return function.__module__ == "torch.nn.functional"
-    named = getattr(torch._C._VariableFunctions, getattr(function, "__name__", ""), None)
+    named = getattr(VARIABLE_FUNCTIONS, getattr(function, "__name__", ""), None)
     return type(function) is types.BuiltinFunctionType and named == function
 
 
@@ -234,7 +241,7 @@ class _Meeting:
         if not _are_alike(made, one, self.condition):
             raise _Refused("what is taken would be laid out otherwise")
         versions = (made._version, one._version, other._version)
-        t.selections.append(Selection(self.step, made, (one, other), versions))
+        t.selections.append(Selection(self.step, t.location(), made, (one, other), versions))
         return made
 
 
@@ -270,7 +277,7 @@ def check_identity(t: Tracer, left: Any, right: Any) -> None:
 def break_at(t: Tracer, one: Selection) -> None:
     t.dropped_at = Stop(one.step, False)
     why = "a branch on the value of a tensor, and later it matters which tensor it gave"
-    raise CannotCapture(BreakReason("data-dependent", why, None))
+    raise CannotCapture(BreakReason("data-dependent", why, one.where))
 
 
 def _is_elsewhere(memory: FakeTensor, leaving: Iterable[FakeTensor]) -> bool:
@@ -281,7 +288,7 @@ def _is_elsewhere(memory: FakeTensor, leaving: Iterable[FakeTensor]) -> bool:
 def _memory(tensor: FakeTensor) -> FakeTensor:
     """The tensor whose memory this one is: views and detached ones share it."""
     while True:
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             tensor = tensor if tensor._base is None else tensor._base  # type: ignore[assignment]  # a fake
         node = tensor.node
         if node is None or node.target not in ("detach", torch.detach, getattr):

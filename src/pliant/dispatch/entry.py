@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pliant.errors import AssumptionError
 from pliant.guards.codegen import MISS
 from pliant.guards.generated import EntryFunction
 from pliant.guards.kinds import Guard
