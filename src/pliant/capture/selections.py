@@ -85,11 +85,12 @@ def select(frame: Frame, jump: Op, value: FakeTensor) -> Returned | None:
     """Take both sides of a jump on `value`, in place of the frame's current operation."""
     t, before, found = frame.tracer, _State(frame), sides(frame.program, jump.index)
     assert found is not None
+    where = t.location()
     try:
         condition = _condition(t, value)
         starts = [jump.index + 1, jump.target]
         ends = [_side(frame, before, s, found.meet) for s in (starts if "FALSE" in jump.name else reversed(starts))]
-        return _Meeting(frame, before.step, condition).of(ends[0], ends[1], found.meet)
+        return _Meeting(frame, before.step, where, condition).of(ends[0], ends[1], found.meet)
     except (_Refused, GraphBreak, Raised, CannotCapture, Stopped) as error:
         pass_on(error)
         if t.failure is not None:
@@ -207,6 +208,7 @@ class _Meeting:
 
     frame: Frame
     step: int
+    where: SourceLocation | None
     condition: FakeTensor
 
     def of(self, yes: _End, no: _End, meet: int | None) -> Returned | None:
@@ -241,7 +243,7 @@ class _Meeting:
         if not _are_alike(made, one, self.condition):
             raise _Refused("what is taken would be laid out otherwise")
         versions = (made._version, one._version, other._version)
-        t.selections.append(Selection(self.step, t.location(), made, (one, other), versions))
+        t.selections.append(Selection(self.step, self.where, made, (one, other), versions))
         return made
 
 
