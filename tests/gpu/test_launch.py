@@ -192,9 +192,9 @@ def test_too_much_shared_memory_is_an_error():
 
 
 def test_a_refused_launch_raises_and_leaves_the_rest_usable():
-    (launch,) = entries([kernel(STEP, (buffer("x"), buffer("y")), (N, X), (ONE, ONE, ONE), threads=2048)])
+    (launch,) = entries([kernel(STEP, (buffer("x"), buffer("y")), (N, X), (ONE, ONE, ONE), threads=1024)])  # built for 256
     x, y = torch.ones(10, device="cuda"), torch.zeros(10, device="cuda")
-    with pytest.raises(RuntimeError, match="a kernel could not be launched: invalid argument"):
+    with pytest.raises(RuntimeError, match="a kernel could not be launched"):
         launch(x, y, 10, 3.0, stream())
     steps(1)(x, y)
     torch.testing.assert_close(y, x)

@@ -56,6 +56,7 @@ KINDS: dict[str, Kind] = {
     "guard": Kind("guards", "guard {text}    {where}"),
     "dynamic": Kind("dynamic", "{symbol} = {source}: {why}"),
     "specialize": Kind("dynamic", "{symbol} specialized to {value} at {where}"),
+    "export_specialized": Kind("dynamic", "a size of an exported program is fixed: {why}"),
     "bytecode": Kind("bytecode", "{text}"),
     "graph_code": Kind("graph_code", "{text}"),
     "joint": Kind("aot", "{text}"),
