@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from pliant.errors import Unsupported
 from pliant.ir.scalar import Scalar, apply, cast, where
 from pliant.lowering.context import Lowering
 from pliant.lowering.pointwise import number
@@ -23,6 +24,14 @@ def filled(low: Lowering, out: torch.Tensor, value: Any) -> Tensor:
 
 def _constant(value: float) -> Callable[..., Tensor]:
     return lambda low, out, *args, **kwargs: filled(low, out, value)
+
+
+def _empty(low: Lowering, out: torch.Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """What nobody may read costs nothing as a number: as memory it would be made, and what it is made like, kept. Where
+    results are to be the same each time, eager fills it."""
+    if torch.are_deterministic_algorithms_enabled():
+        raise Unsupported("new memory is filled")
+    return filled(low, out, 0)
 
 
 def _arange(low: Lowering, out: torch.Tensor, start: Any, end: Any, step: Any = 1, **kwargs: Any) -> Tensor:
@@ -68,10 +77,9 @@ def _eye(low: Lowering, out: torch.Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 
 RULES: dict[Any, Callable[..., Any]] = {
-    # What nobody may read costs nothing as a number: as memory it would be made, and what it is made like, kept.
-    aten.empty_like.default: _constant(0),
-    aten.empty.memory_format: _constant(0),
-    aten.new_empty.default: _constant(0),
+    aten.empty_like.default: _empty,
+    aten.empty.memory_format: _empty,
+    aten.new_empty.default: _empty,
     aten.full.default: lambda low, out, size, value, **kw: filled(low, out, value),
     aten.full_like.default: lambda low, out, x, value, **kw: filled(low, out, value),
     aten.new_full.default: lambda low, out, x, size, value, **kw: filled(low, out, value),

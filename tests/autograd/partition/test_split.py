@@ -127,7 +127,7 @@ def test_what_a_norm_gives_is_computed_again(norm, memory_format):
     grads = [
         torch.autograd.grad(one(x).square().sum(), [*module.parameters()]) for one in (module, pliant.compile(module))
     ]
-    torch.testing.assert_close(*grads)
+    torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-4)  # a bias before a norm has a gradient of 0
 
 
 def test_a_mask_of_dropout_is_saved_as_bools():
