@@ -326,6 +326,16 @@ def _of_an_operator(x):
     return torch.ops.pliant_entries_test.twice(x)
 
 
+@pytest.mark.parametrize("kernel, refused", [("aten/sin/CPU", True), ("aten/addr/FuncTorchBatched", False)])
+def test_kernels_of_the_programs_own_for_aten(monkeypatch, kernel, refused):
+    """PyTorch registers some for transforms itself, which are nobody's."""
+    monkeypatch.setattr(torch.library, "_impls", {"aten/cos/Meta", kernel})
+    pliant.compile(programs.scaled)(X)
+    written()
+    assert pliant.stats()["entries"].get("not kept", 0) == int(refused)
+    assert ("own-kernels" in {e.fields.get("reason") for e in events.events("entry")}) is refused
+
+
 @pytest.mark.parametrize(
     ("fn", "reason"),
     [(programs.hashes, "process-bound"), (programs.breaks, "slice"), (programs.lazily, "slice"), (_of_an_operator, "custom-operator")],
