@@ -16,7 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
@@ -24,11 +24,13 @@ from pliant import config
 from pliant.errors import ConstraintError
 from pliant.guards.parts import root_of
 from pliant.guards.sources import ArgSource, ItemSource, KwargSource, Source
-from pliant.symbolic.expr import Expr
-from pliant.symbolic.shape_env import ShapeEnv
+
+if TYPE_CHECKING:
+    from pliant.symbolic.expr import Expr
+    from pliant.symbolic.shape_env import ShapeEnv
 
 # "static" | "dynamic" | "marked" (must stay dynamic) | "unbacked", or the same with bounds; or what says the size itself
-DimPolicy = str | tuple[str, int | None, int | None] | Callable[[ShapeEnv], Expr]
+DimPolicy: TypeAlias = "str | tuple[str, int | None, int | None] | Callable[[ShapeEnv], Expr]"
 
 
 @dataclass(frozen=True, slots=True)
