@@ -184,8 +184,8 @@ def test_who_swallows_any_exception_passes_interruptions_on():
             if isinstance(node, ast.ExceptHandler) and node.type is not None and _is_broad(node):
                 text = ast.unparse(node)
                 if not isinstance(node.body[-1], ast.Raise) and "pass_on(" not in text and "raise" not in text:
-                    silent.append(f"{path.name}:{node.lineno}")
-    assert silent == ["spelled_out.py:182"]  # runs in the program: it hands the exception to `__exit__`
+                    silent.append(path.name)
+    assert silent == ["spelled_out.py"]  # runs in the program: it hands the exception to `__exit__`
 
 
 def _is_broad(handler):
