@@ -45,7 +45,7 @@ _STORE = "kernels"
 
 def aot_compile(program: Exported, path: Any, options: Mapping[str, object]) -> None:
     """Write the package. NoKernels where this machine cannot build kernels."""
-    with config.use(config.get().with_options({**options, "cache": True, "cuda_graphs": False})):
+    with config.use(config.get().with_options({**options, "cache": True, "cuda_graphs": "never"})):
         run = compile_graph(writing_graph(program, optimized=True)).call
         try:
             form = ProgramWriter().written(run)
