@@ -90,12 +90,16 @@ def main() -> None:
         once = time.monotonic() - began
         for _ in range(given.killed):
             killed(folder, random.uniform(0, 1.5 * once))
+        all_wrong = []
         for wave in ("first", "second"):
             found = together(folder, given.processes)
             wrong = [one for one in found if one is None or one["wrong"] or len(one["warnings"]) > 1]
+            all_wrong += wrong
             captured = sum(bool(one and one["builds"]) for one in found)
             print(f"{wave} wave: {len(wrong)} of {len(found)} wrong or noisy, {captured} captured; {wrong[:2]}")
-        print("left behind:", [str(one) for one in Path(folder).rglob(".new-*")])
+        left = [str(one) for one in Path(folder).rglob(".new-*")]
+        print("left behind:", left)
+        raise SystemExit(bool(all_wrong or left))
 
 
 if __name__ == "__main__":
