@@ -156,7 +156,7 @@ def _side(frame: Frame, before: _State, start: int | None, meet: int | None) -> 
     from pliant.capture.opcodes.calls import call  # the opcodes' modules use this one
 
     handlers = [_checked_call if h is call else h for h in t.handlers(frame.program)]
-    last, done = next(reversed(t.graph.nodes)), (t.mode.writes, t.mode.draws, len(t.draws))
+    last, done = next(iter(reversed(t.graph.nodes))), (t.mode.writes, t.mode.draws, len(t.draws))
     with without_effects(t, "a side of a branch"):
         returned = frame.go_on(handlers, meet)
     if isinstance(returned, Yielded) or (returned is None) != (meet is not None):
