@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from types import FunctionType
 from typing import Any, TypeVar
 
 import torch
@@ -260,8 +261,16 @@ def shielded(function: Function) -> Function:
     is loaded (the decorator would load it)."""
     if "torch._dynamo" not in sys.modules:
         return function
-    hidden: Function = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
+    if isinstance(function, FunctionType):  # of a module or a class, which stays: hiding it anew would cost 20 us a call
+        hidden: Function = _hidden_for_good(function)
+    else:
+        hidden = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
     return hidden
+
+
+@functools.cache
+def _hidden_for_good(function: FunctionType) -> Any:
+    return torch.compiler.disable(function)  # type: ignore[no-untyped-call]
 
 
 # How many torch dispatch modes, and torch function modes, are around the call (no public form).

@@ -248,3 +248,33 @@ def test_symbolic_sizes_run_channels_last(plain: None, batch: int) -> None:
             x = torch.randn(batch, 3, side, side + 1)
             torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
             assert compiled(x).stride() == model(x).stride()
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("groups", [1, 8])
+def test_training_runs_channels_last(plain: None, groups: int, autocast: bool) -> None:
+    """Forward and backward; gradients have eager's layouts. Where depthwise layers, which stay, are among them nothing changes."""
+    model = network(groups).train()
+    other, results = copy.deepcopy(model), []
+    inputs = [torch.randn(2, 3, 32, 32).requires_grad_()]
+    inputs.append(inputs[0].detach().clone().requires_grad_())
+    with events.collect("partition") as found:
+        for one, x in zip((pliant.compile(model), other), inputs):
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                results.append(one(x))
+            results[-1].float().pow(2).sum().backward()
+    near = 8e-2 if autocast else 1e-4
+    torch.testing.assert_close(*results, rtol=near, atol=near)
+    pairs = [*zip(model.parameters(), other.parameters(), strict=True), inputs]
+    for mine, theirs in ((a.grad, b.grad) for a, b in pairs):
+        assert mine is not None and theirs is not None
+        assert (mine - theirs).norm() <= near * theirs.norm() and mine.stride() == theirs.stride()
+    changes = found[0].fields["text"].count("memory_format=torch.channels_last")
+    assert changes == (6 if groups == 1 else 0)  # the image and the five weights
+
+
+def test_lone_convolutions_of_training_stay(plain: None) -> None:
+    layer, x = nn.Conv2d(3, 8, 3), torch.randn(2, 3, 16, 16, requires_grad=True)
+    with events.collect("partition") as found:
+        pliant.compile(lambda a: layer(a).relu())(x).sum().backward()
+    assert "memory_format" not in found[0].fields["text"]

@@ -91,6 +91,10 @@ ROWS: dict[str, Row] = {
         lambda c, x, y: torch.where(c, x, y),
         [(boolean, f32, f32), (boolean, f32, i64), (boolean, ramp(5), ramp(3, 1))],
     ),
+    "fill with an element": (
+        lambda x, y, n: (torch.fill(x, y.sum()), torch.fill(n, n.sum()), torch.fill(y.double(), y[0, 0]), torch.fill(x, n.sum())),
+        [(ramp(3, 4), ramp(3, 4), i64), (ramp(3, 4).bfloat16(), ramp(3, 4), i64)],
+    ),
     "masked_fill": (lambda x, m: x.masked_fill(m, -inf), [(f32, boolean), (bf16, boolean)]),
     "clamp": (lambda x: (x.clamp(-1, 2), x.clamp(min=0), x.clamp(max=1.5)), ANY),
     "lerp": (lambda x, y: (torch.lerp(x, y, 0.3), torch.lerp(x, y, 0.7)), [(ramp(3, 4), ramp(3, 4))]),

@@ -254,11 +254,11 @@ class Compiled(torch.autograd.Function):
     @torch_adapter.opaque_to_the_peer
     def backward(ctx: Any, *given: Any) -> tuple[Any, ...]:
         halves: Halves = getattr(ctx, HALVES)
-        run = torch_adapter.shielded(halves.backward)
+        run = torch_adapter.shielded(Halves.backward)
         if not torch_adapter.count_function_modes():
-            return run(ctx, given)
+            return run(halves, ctx, given)
         with DisableTorchFunction():  # eager's backward shows them nothing either
-            return run(ctx, given)
+            return run(halves, ctx, given)
 
 
 def _with_views(results: tuple[Any, ...], views: dict[int, Any], inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ import torch
 from pliant.errors import Unsupported
 from pliant.ir.scalar import Scalar, apply, cast, where
 from pliant.lowering.context import Lowering
-from pliant.lowering.pointwise import number
+from pliant.lowering.pointwise import elements, number
 from pliant.lowering.tensors import Index, Tensor, opmath
 from pliant.symbolic.expr import lit
 
@@ -76,6 +76,14 @@ def _eye(low: Lowering, out: torch.Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return Tensor(low, out.dtype, low.shape_of(out), at)
 
 
+def _filled_with(low: Lowering, out: torch.Tensor, x: Tensor, value: Tensor) -> Tensor:
+    """`fill` with a tensor of one element. Eager refuses a value that does not fit, so only dtypes that hold all do."""
+    kinds_differ = value.dtype.is_floating_point != out.dtype.is_floating_point
+    if value.dtype is not out.dtype and (kinds_differ or torch.promote_types(value.dtype, out.dtype) is not out.dtype):
+        raise Unsupported(f"a value of {value.dtype} that may not fit {out.dtype}")
+    return elements(low, out, (value,), opmath(out.dtype), lambda v: v, 0)
+
+
 RULES: dict[Any, Callable[..., Any]] = {
     aten.empty_like.default: _empty,
     aten.empty.memory_format: _empty,
@@ -84,6 +92,7 @@ RULES: dict[Any, Callable[..., Any]] = {
     aten.full_like.default: lambda low, out, x, value, **kw: filled(low, out, value),
     aten.new_full.default: lambda low, out, x, size, value, **kw: filled(low, out, value),
     aten.fill.Scalar: lambda low, out, x, value: filled(low, out, value),
+    aten.fill.Tensor: _filled_with,
     aten.scalar_tensor.default: lambda low, out, value, **kw: filled(low, out, value),
     aten.zeros.default: _constant(0),
     aten.zeros_like.default: _constant(0),

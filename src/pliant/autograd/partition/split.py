@@ -75,6 +75,7 @@ def partition(joint: JointGraph) -> Partition:
     if any(one is not None for one in joint.gradients):
         write_formulas(joint.graph)
         cse(joint.graph)
+        channels_last(joint.graph, ())
     separate(joint.graph, range(len(joint.plan.results)))
     return _Split(joint).run()
 
