@@ -180,7 +180,8 @@ def check_overlap(inputs: list[GraphInput], written: set[int]) -> None:
     if not written:
         return
     for position in written:
-        if _overlaps_itself(inputs[position].example):
+        example = inputs[position].example
+        if _is_real(example) and overlaps_itself(example):
             raise UnsupportedAliasing(
                 f"input `{inputs[position].name}` is written and some of its elements are one in memory",
                 kind="aliased-inputs",
@@ -231,9 +232,9 @@ def _is_real(tensor: Any) -> bool:
     return isinstance(tensor, torch.Tensor) and type(tensor) is not FakeTensor and tensor.layout is torch.strided
 
 
-def _overlaps_itself(tensor: Any) -> bool:
-    """Whether a real tensor's elements may share memory: a step that does not lead out of what smaller steps reach."""
-    if not _is_real(tensor) or tensor.numel() == 0:
+def overlaps_itself(tensor: torch.Tensor) -> bool:
+    """Whether elements may share memory: a step that does not lead out of what smaller steps reach."""
+    if tensor.numel() == 0:
         return False
     reached = 0
     for step, size in sorted(zip(tensor.stride(), tensor.shape)):

@@ -209,7 +209,7 @@ def _unary(frame: Frame, op: Op, operands: list[Any]) -> Call | None:
 # ---- operators
 def _binary(frame: Frame, op: Op, operands: list[Any]) -> Call | None:
     t, symbol, (left, right) = frame.tracer, str(op.arg), operands
-    name, _ = operators.BINARY[symbol.removesuffix("=")]
+    name, *_ = operators.BINARY[symbol.removesuffix("=")]
     direct, reflected = f"__{name}__", f"__r{name}__"
     methods = operators.ordered_methods(t, left, right, direct, reflected)
     if symbol.endswith("=") and (inplace := operators.python_method(t, left, f"__i{name}__")) is not None:

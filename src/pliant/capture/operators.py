@@ -34,35 +34,13 @@ if TYPE_CHECKING:
 _PLAIN: frozenset[type] = frozenset(
     (int, float, bool, complex, str, bytes, type(None), FakeTensor, Text, *SYMBOLIC_TYPES, torch.dtype, torch.device)
 )
-BINARY = {
-    "+": ("add", operator.add),
-    "-": ("sub", operator.sub),
-    "*": ("mul", operator.mul),
-    "/": ("truediv", operator.truediv),
-    "//": ("floordiv", operator.floordiv),
-    "%": ("mod", operator.mod),
-    "**": ("pow", operator.pow),
-    "@": ("matmul", operator.matmul),
-    "&": ("and", operator.and_),
-    "|": ("or", operator.or_),
-    "^": ("xor", operator.xor),
-    "<<": ("lshift", operator.lshift),
-    ">>": ("rshift", operator.rshift),
-}
-_INPLACE = {
-    "+": operator.iadd,
-    "-": operator.isub,
-    "*": operator.imul,
-    "/": operator.itruediv,
-    "//": operator.ifloordiv,
-    "%": operator.imod,
-    "**": operator.ipow,
-    "@": operator.imatmul,
-    "&": operator.iand,
-    "|": operator.ior,
-    "^": operator.ixor,
-    "<<": operator.ilshift,
-    ">>": operator.irshift,
+BINARY = {  # symbol -> (name of the method, the operation, the same in place)
+    symbol: (name.strip("_"), getattr(operator, name), getattr(operator, f"i{name.strip('_')}"))
+    for symbol, name in zip(
+        "+ - * / // % ** @ & | ^ << >>".split(),
+        "add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift".split(),
+        strict=True,
+    )
 }
 COMPARE = {
     "<": ("lt", "gt", operator.lt),
@@ -122,14 +100,15 @@ def _shown(value: Any) -> Any:
 def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     """left <symbol> right; symbols ending in `=` are in place."""
     inplace = symbol.endswith("=")
-    name, function = BINARY[symbol.removesuffix("=")]
+    plain = symbol.removesuffix("=")
+    name, function, in_place = BINARY[plain]
     left, right = beside_symbol(t, left, right)
     if is_array(left) or is_array(right):
         left, right = beside_tensor(t, symbol, left, right)
     if symbol == "%" and type(left) is str:
         right = tuple(map(_shown, right)) if type(right) is tuple else _shown(right)
     if inplace:
-        function = _INPLACE[symbol[:-1]]
+        function = in_place
     if _is_plain(left) and _is_plain(right):
         if type(left) is FakeTensor or type(right) is FakeTensor:
             t.world.type_lookup(torch.Tensor, f"__{name}__" if type(left) is FakeTensor else f"__r{name}__")
@@ -137,9 +116,9 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
             if symbol == "%" and type(left) is str and (text := percent(left, right)) is not None:
                 return text
             right = concrete(right)
-        if symbol.removesuffix("=") in _OF_TRUTHS and _are_truths(left, right):
-            return t.native(_OF_TRUTHS[symbol.removesuffix("=")], left, right)
-        return t.native(function, *within_domain(t, symbol.removesuffix("="), left, right))
+        if plain in _OF_TRUTHS and _are_truths(left, right):
+            return t.native(_OF_TRUTHS[plain], left, right)
+        return t.native(function, *within_domain(t, plain, left, right))
     if inplace:
         method = python_method(t, left, f"__i{name}__")
         if method is not None:

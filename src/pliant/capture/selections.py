@@ -19,7 +19,7 @@ import torch
 from pliant.capture.bytecode.cfg import live_locals, sides
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.versions import CallArgs
-from pliant.capture.frame import Frame, Returned, Yielded
+from pliant.capture.frame import HANDLERS, Frame, Returned, Yielded
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, Stop, Stopped
 from pliant.capture.regions import without_effects
 from pliant.capture.trace import NULL, BreakReason
@@ -153,9 +153,7 @@ def _side(frame: Frame, before: _State, start: int | None, meet: int | None) -> 
     t = frame.tracer
     before.restore()
     frame.ip = start
-    from pliant.capture.opcodes.calls import call  # the opcodes' modules use this one
-
-    handlers = [_checked_call if h is call else h for h in t.handlers(frame.program)]
+    handlers = [_checked_call if h is HANDLERS["CALL"] else h for h in t.handlers(frame.program)]
     last, done = next(iter(reversed(t.graph.nodes))), (t.mode.writes, t.mode.draws, len(t.draws))
     with without_effects(t, "a side of a branch"):
         returned = frame.go_on(handlers, meet)
@@ -175,9 +173,7 @@ def _checked_call(frame: Frame, op: Op) -> None:
     pure = type(function) in (type, types.BuiltinFunctionType) and function in _PURE
     if not (pure or _is_torchs(function) or type(getattr(function, "__self__", None)) is FakeTensor):
         raise _Refused("a side calls what may have effects")
-    from pliant.capture.opcodes.calls import call  # the opcodes' modules use this one
-
-    call(frame, op)
+    HANDLERS["CALL"](frame, op)
 
 
 def _is_torchs(function: Any) -> bool:

@@ -21,7 +21,7 @@ from pliant.codegen import prelude
 from pliant.ir.loops import Axis, Buffer
 from pliant.ir.ops import OPS
 from pliant.ir.scalar import Apply, Const, IndexValue, Load, Scalar, walk
-from pliant.schedule.kernel import Member
+from pliant.schedule.kernel import Kernel, Member
 from pliant.symbolic.bounds import ALL, NONNEGATIVE, Interval, bounds
 from pliant.symbolic.expr import (
     ONE,
@@ -199,6 +199,36 @@ class Names:
 
     def buffer(self, b: Buffer) -> str:
         return self.buffers.setdefault(b, f"a{len(self.buffers)}")
+
+
+class Body:
+    """A kernel as it is written: its lines, its names, and which of its members computes what."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.names = Names()
+        self.lines: list[str] = []
+        self.depth = 1
+        self.counter = [0]
+        self.writers = {m.loops.out: m for m in kernel.members}
+        self.order = {id(m): k for k, m in enumerate(kernel.members)}
+        self.known: dict[Buffer, str] = {}
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " * self.depth + text)
+
+    def begin(self, text: str) -> None:
+        self.line(text + " {")
+        self.depth += 1
+
+    def end(self) -> None:
+        self.depth -= 1
+        self.line("}")
+
+    def writer_before(self, buffer: Buffer, member: Member) -> Member | None:
+        """The earlier member that computes what is in the buffer."""
+        writer = self.writers.get(buffer)
+        return writer if writer is not None and self.order[id(writer)] < self.order[id(member)] else None
 
 
 def _always_defined(e: Expr) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import torch
 
-from pliant.codegen.expressions import MEMORY_TYPES, Names, Statements, cast_text
+from pliant.codegen.expressions import MEMORY_TYPES, Body, Statements, cast_text
 from pliant.codegen.loops import LoopPlan, step_along
 from pliant.codegen.reductions import Accumulator
 from pliant.codegen.vector_statements import NoVectorForm, VectorStatements
@@ -28,43 +28,25 @@ SHORTEST = 16  # points of a loop that is worth writing with vectors
 Fill = Callable[[Statements], None]  # write the body of a loop
 
 
-class KernelWriter:
+class KernelWriter(Body):
     """Text, loops and values of one kernel; subclasses write the loops of each kind of plan."""
 
     def __init__(self, plan: LoopPlan) -> None:
+        super().__init__(plan.kernel)
         self.plan = plan
-        self.kernel = plan.kernel
         self.target = plan.kernel.target
-        self.names = Names()
-        self.lines: list[str] = []
-        self.depth = 1
-        self.counter = [0]
-        self.writers = {m.loops.out: m for m in self.kernel.members}
-        self.order = {id(m): k for k, m in enumerate(self.kernel.members)}
         self.cross: dict[Buffer, str] = {}
         self.cross_arrays: dict[Buffer, str] = {}
         self.scratch: dict[Buffer, str] = {}
         self.allocated: list[str] = []
         self.staged: dict[tuple[Buffer, Expr], tuple[str, str]] = {}
         self.accumulators: dict[int, Accumulator] = {}
-        self.known: dict[Buffer, str] = {}
         self.open: Statements | None = None
         self.columns = bool(plan.kernel.reduced) and plan.vector in plan.kernel.outer
         for k, axis in enumerate(dict.fromkeys([a for a, _ in plan.parallel] + plan.inner)):
             self.names.symbols[axis.symbol] = f"i{k}"
 
     # -- text ------------------------------------------------------------------------------------------------------
-
-    def line(self, text: str) -> None:
-        self.lines.append("  " * self.depth + text)
-
-    def begin(self, text: str) -> None:
-        self.line(text + " {")
-        self.depth += 1
-
-    def end(self) -> None:
-        self.depth -= 1
-        self.line("}")
 
     def loop(self, axis: Axis, start: str = "0", stop: str | None = None) -> None:
         name = self.names.symbols[axis.symbol]
@@ -290,12 +272,12 @@ class KernelWriter:
 
     def _resolve(self, load: Load, member: Member) -> str | None:
         """The name of a value that the kernel computed, or None if it is read from memory."""
-        writer = self.writers.get(load.buffer)
-        if self.staged and writer is None:
+        if self.staged and load.buffer not in self.writers:
             staged = self.staged.get((load.buffer, member.at(load.index)))
             if staged is not None and self.open is not None:
                 return self.open.read(*staged, load.dtype)
-        if writer is None or self.order[id(writer)] >= self.order[id(member)]:
+        writer = self.writer_before(load.buffer, member)
+        if writer is None:
             return None
         known = self.known.get(load.buffer) or self.cross.get(load.buffer)
         if known is not None:

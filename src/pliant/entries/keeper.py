@@ -54,15 +54,8 @@ class Keeper:
                 data = form.written(dispatcher.root.fn, entry, programs, compiler_of(dispatcher.compilation))
                 programs.fill()
                 text = _text(data)
-        except NotKept as refused:
-            events.record("entry", what="not kept", name=dispatcher.name, why=str(refused), reason=refused.kind)
-            return None
         except Exception as error:  # a fault here must not change what the program does
-            pass_on(error)
-            why = f"{type(error).__name__}: {error}"
-            events.record("entry", what="not kept", name=dispatcher.name, why=why, reason="crash")
-            if config.get().general.strict:
-                raise
+            _refused("not kept", dispatcher, error)
             return None
         return _Keeping(key, data, text, programs, dispatcher.name, self._seen.setdefault(dispatcher, {})).start
 
@@ -80,7 +73,7 @@ class Keeper:
         try:
             key = key_of(dispatcher.compilation, dispatcher.root.fn, args, kwargs)
         except NotKept as refused:
-            events.record("entry", what="not found", name=dispatcher.name, why=str(refused), reason=refused.kind)
+            _refused("not found", dispatcher, refused)
             return
         seen = self._seen.setdefault(dispatcher, {})
         for digest, text in itertools.islice(open_store(_STORE).all(key, _SUFFIX), _MOST):
@@ -101,17 +94,9 @@ class Keeper:
             for backwards in programs.backwards:
                 backwards.lost = functools.partial(self._lost, weakref.ref(dispatcher), digest, entry)
             return entry
-        except (NotFound, PliantError) as refused:
-            pass_on(refused)
-            events.record("entry", what="not found", name=dispatcher.name, why=str(refused), reason="other-object")
         except Exception as error:  # an entry of another making: the old way is always open
-            pass_on(error)
-            why = f"{type(error).__name__}: {error}"
-            events.record("entry", what="not found", name=dispatcher.name, why=why, reason="crash")
-            if config.get().general.strict:
-                raise
+            _refused("not found", dispatcher, error)
         return None
-
 
     def _lost(self, dispatcher: weakref.ref[Dispatcher], digest: str, entry: Entry) -> None:
         """The process that made the entry never asked for gradients: this call's come operator by operator, and the next
@@ -122,6 +107,17 @@ class Keeper:
         if found is not None:
             self._seen.setdefault(found, {})[digest] = None
             found.drop(entry)
+
+
+def _refused(what: str, dispatcher: Dispatcher, error: Exception) -> None:
+    """Note that an entry is not kept or not found; a fault of the compiler's own goes on where the user asked for it."""
+    pass_on(error)
+    other = what == "not found" and isinstance(error, (NotFound, PliantError))
+    kind = error.kind if isinstance(error, NotKept) else "other-object" if other else "crash"
+    why = str(error) if kind != "crash" else f"{type(error).__name__}: {error}"
+    events.record("entry", what=what, name=dispatcher.name, why=why, reason=kind)
+    if kind == "crash" and config.get().general.strict:
+        raise error
 
 
 class _Keeping:

@@ -5,29 +5,8 @@ Out:    traced results.
 Holds:  one module a theme, whose `ROWS` go into the tables (`capture/callables.py`).
 """
 
-from pliant.capture.handlers import (
-    averaged_models,
-    classes,
-    collectives,
-    copies,
-    data_dependent,
-    effects,
-    iteration,
-    lazy_modules,
-    modes,
-    optimizers,
-    packed_sequences,
-    parameters,
-    python_twins,
-    questions,
-    random_numbers,
-    rewrites,
-    skipped_steps,
-    standard_library,
-    text_and_numbers,
-    threads,
-    warning_filters,
-)
+from importlib import import_module
+
 from pliant.capture.handlers.c_functions import call_native
 from pliant.capture.handlers.classes import call_enum, find_accessor, find_class
 from pliant.capture.handlers.effects import log
@@ -36,29 +15,12 @@ from pliant.capture.handlers.random_numbers import draw, is_generator
 from pliant.capture.handlers.standard_library import call_object, fold, make_reference, referent
 from pliant.capture.handlers.table import find
 
-THEMES = (
-    averaged_models,
-    classes,
-    collectives,
-    copies,
-    data_dependent,
-    effects,
-    iteration,
-    lazy_modules,
-    modes,
-    optimizers,
-    packed_sequences,
-    parameters,
-    python_twins,
-    questions,
-    random_numbers,
-    rewrites,
-    skipped_steps,
-    standard_library,
-    text_and_numbers,
-    threads,
-    warning_filters,
-)
+_THEMES = """
+    averaged_models classes collectives copies data_dependent effects iteration lazy_modules modes optimizers
+    packed_sequences parameters python_twins questions random_numbers rewrites skipped_steps standard_library
+    text_and_numbers threads warning_filters
+"""
+THEMES = tuple(import_module(f"{__name__}.{name}") for name in _THEMES.split())
 
 __all__ = [
     "THEMES",

@@ -381,14 +381,14 @@ def _abs(t: Tracer, value: Any) -> Any:
 
 
 # ---- the operator module goes through our protocols
-for _symbol, (_opname, _function) in operators.BINARY.items():
+for _symbol, (_opname, _function, _inplace) in operators.BINARY.items():
     TABLE[_function] = functools.partial(lambda symbol, t, args, kwargs: operators.binary(t, symbol, *args), _symbol)
-    TABLE[operators._INPLACE[_symbol]] = functools.partial(
+    TABLE[_inplace] = functools.partial(
         lambda symbol, t, args, kwargs: operators.binary(t, symbol + "=", *args), _symbol
     )
 for _symbol, (_, _, _function) in operators.COMPARE.items():
     TABLE[_function] = functools.partial(lambda symbol, t, args, kwargs: operators.compare(t, symbol, *args), _symbol)
-for _unary, (_, _function) in operators.UNARY.items():  # type: ignore[assignment]
+for _unary, (_, _function) in operators.UNARY.items():
     TABLE[_function] = functools.partial(lambda name, t, args, kwargs: operators.unary(t, name, *args), _unary)
 TABLE[operator.getitem] = lambda t, args, kwargs: subscripts.subscript(t, *args)
 TABLE[operator.setitem] = lambda t, args, kwargs: subscripts.store_subscript(t, *args)

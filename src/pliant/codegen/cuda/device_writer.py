@@ -13,7 +13,7 @@ import torch
 from pliant.codegen.cuda.plan import DevicePlan
 from pliant.codegen.cuda.statements import NARROW, DeviceStatements
 from pliant.codegen.cuda.tile import Tile
-from pliant.codegen.expressions import MEMORY_TYPES, Names, cast_text
+from pliant.codegen.expressions import MEMORY_TYPES, Body, cast_text
 from pliant.ir.loops import Axis, Buffer, Pointwise
 from pliant.ir.scalar import Load
 from pliant.schedule.kernel import Member
@@ -21,19 +21,13 @@ from pliant.symbolic.expr import ZERO, Symbol
 from pliant.symbolic.traverse import substitute
 
 
-class DeviceWriter:
+class DeviceWriter(Body):
     """Text, loops and values of one kernel; a subclass writes reductions."""
 
     def __init__(self, plan: DevicePlan) -> None:
-        self.plan, self.kernel = plan, plan.kernel
+        super().__init__(plan.kernel)
+        self.plan = plan
         self.integer = "int" if plan.narrow else "int64_t"
-        self.names = Names()
-        self.lines: list[str] = []
-        self.depth = 1
-        self.counter = [0]
-        self.writers = {m.loops.out: m for m in self.kernel.members}
-        self.order = {id(m): k for k, m in enumerate(self.kernel.members)}
-        self.known: dict[Buffer, str] = {}
         self.open: DeviceStatements | None = None
         for k, axis in enumerate([*plan.outer, *plan.inner]):
             self.names.symbols[axis.symbol] = f"i{k}"
@@ -49,19 +43,6 @@ class DeviceWriter:
         for m in self.kernel.members:
             self._run(m, s)
         self._emit(s)
-
-    # -- text ------------------------------------------------------------------------------------------------------
-
-    def line(self, text: str) -> None:
-        self.lines.append("  " * self.depth + text)
-
-    def begin(self, text: str) -> None:
-        self.line(text + " {")
-        self.depth += 1
-
-    def end(self) -> None:
-        self.depth -= 1
-        self.line("}")
 
     def _count(self, axes: list[Axis]) -> str:
         """Groups of elements in a nest of loops."""
@@ -159,8 +140,8 @@ class DeviceWriter:
 
     def _resolve(self, load: Load, member: Member) -> str | None:
         """The name of a value that the kernel computed, or None if it is read from memory."""
-        writer = self.writers.get(load.buffer)
-        if writer is None or self.order[id(writer)] >= self.order[id(member)]:
+        writer = self.writer_before(load.buffer, member)
+        if writer is None:
             return None
         known = self.known.get(load.buffer)
         if known is not None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from pliant.autograd.aliasing import overlaps_itself
 from pliant.runtime.cuda.capturable import Roles
 from pliant.runtime.cuda.load import addresses_check
 from pliant.runtime.cuda.recorder import Recorder
@@ -112,24 +113,13 @@ class _Window:
 
     def __init__(self, t: torch.Tensor) -> None:
         self._geometry: tuple[list[int], list[int]] | None = None
-        if not _elements_are_apart(t):
+        if overlaps_itself(t):
             once = [1 if s == 0 else n for n, s in zip(t.shape, t.stride())]
-            apart = _elements_are_apart(t.as_strided(once, t.stride()))
-            self._geometry = (once, list(t.stride())) if apart else ([_span(t)], [1])
+            twice = overlaps_itself(t.as_strided(once, t.stride()))
+            self._geometry = ([_span(t)], [1]) if twice else (once, list(t.stride()))
 
     def of(self, t: torch.Tensor) -> torch.Tensor:
         return t if self._geometry is None else t.as_strided(*self._geometry)
-
-
-def _elements_are_apart(t: torch.Tensor) -> bool:
-    """Whether no two elements share memory, as far as sizes and strides sorted by stride tell."""
-    reach = 0
-    for stride, size in sorted(zip(t.stride(), t.shape)):
-        if size > 1:
-            if stride <= reach:
-                return False
-            reach += (size - 1) * stride
-    return True
 
 
 # ---- outputs
@@ -217,7 +207,7 @@ class _Copy:
     def finish(self) -> None:
         """All members are known."""
         first = self.members[0]
-        self.is_single = len(self.members) == 1 and _elements_are_apart(first)
+        self.is_single = len(self.members) == 1 and not overlaps_itself(first)
         if not self.is_single:
             self.source = torch.empty(0, dtype=torch.uint8, device=first.device).set_(first.untyped_storage())
 
