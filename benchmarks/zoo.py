@@ -1,7 +1,8 @@
 """Every model that the installed libraries can build, small, in eager and compiled: `python -m benchmarks.zoo`.
 
 In:     `--only NAME ...` (a name, or a part of one), `--library hf timm`, `--mode inference|training`, `--shard i/n`,
-        `--timeout` seconds a model and mode, `--for` seconds in all: what is left is run by the same command again.
+        `--timeout` seconds of the processor a model and mode, `--for` seconds in all: what is left is run by the same
+        command again.
         `--out FILE` takes a JSON line for each model and mode as it is known;
         rows that it holds are not run again (`--again` lists what to repeat: `failed`, `broken`, `slow`, `wrong`).
         `--show FILE ...` prints the summary of such files and runs nothing; `--list` prints the names.
@@ -44,6 +45,7 @@ from benchmarks.sizes import relative_error
 MODES = ("inference", "training")
 ALLOWED = 2e-3  # of a tensor's largest value, before float64 is asked
 SLOW = 10.0  # seconds of a first call
+STANDSTILL = 6  # times the limit, by the clock: a process that waits for something
 BUDGET = 0.4  # seconds of steady timing
 Row = dict[str, Any]
 Found = dict[str, list[Tensor]]
@@ -100,12 +102,16 @@ def attempt(action: Callable[[], Found]) -> tuple[Found | None, str]:
         return None, f"{type(error).__name__}: {error}"[:300]
 
 
-def measure(name: str, mode: str, backend: str) -> Row:
+class OutOfTime(BaseException):
+    """A row took more of the processor than it may."""
+
+
+def measure(case: zoo_models.Case, mode: str, backend: str) -> Row:
     """The row of one model."""
     import pliant
     from pliant.debug import events
 
-    case, training = zoo_models.find_case(name), mode == "training"
+    training = mode == "training"
     base = without_dropout(case.build()).train(training)
     eager, ours = copy.deepcopy(base), copy.deepcopy(base)
     made = [case.inputs(copy.deepcopy(base).eval(), size) for size in case.sizes]
@@ -203,8 +209,8 @@ def in_child(name: str, mode: str, backend: str, timeout: float) -> Row:
     with fresh_cache() as cache, tempfile.NamedTemporaryFile() as answer:
         child = os.fork()
         if not child:
-            run_child(name, mode, backend, cache, Path(answer.name))
-        end = time.monotonic() + timeout
+            run_child(name, mode, backend, timeout, cache, Path(answer.name))
+        end = time.monotonic() + STANDSTILL * timeout
         while True:
             done, status = os.waitpid(child, os.WNOHANG)
             if done:
@@ -214,11 +220,11 @@ def in_child(name: str, mode: str, backend: str, timeout: float) -> Row:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-                return {"failed": f"over {timeout:.0f} s"}
+                return {"failed": f"stands still, or over {STANDSTILL * timeout:.0f} s by the clock"}
             time.sleep(0.05)
 
 
-def run_child(name: str, mode: str, backend: str, cache: Path, answer: Path) -> None:
+def run_child(name: str, mode: str, backend: str, timeout: float, cache: Path, answer: Path) -> None:
     """In the forked process: writes the row and ends."""
     os.setsid()
     from pliant import config
@@ -226,7 +232,9 @@ def run_child(name: str, mode: str, backend: str, cache: Path, answer: Path) -> 
     config.update(cache_dir=str(cache))
     with contextlib.redirect_stdout(sys.stderr):
         try:
-            row = measure(name, mode, backend)
+            case = zoo_models.find_case(name)
+            zoo_models.limit(timeout, lambda: OutOfTime(f"over {timeout:.0f} s"))
+            row = measure(case, mode, backend)
         except zoo_models.NoCase as error:
             row = {"none": str(error)[:300]}
         except BaseException as error:

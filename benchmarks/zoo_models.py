@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import inspect
 import random
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -65,7 +66,22 @@ def names() -> list[str]:
 
 def find_case(name: str) -> Case:
     library, _, which = name.partition("/")
-    return LIBRARIES[library][1](which)
+    limit(PATIENCE, lambda: NoCase(f"no case within {PATIENCE:.0f} s"))
+    try:
+        return LIBRARIES[library][1](which)
+    finally:
+        limit(0, lambda: NoCase())
+
+
+def limit(seconds: float, error: Callable[[], BaseException]) -> None:
+    """Raise this error in the main thread once the process has taken so much of the processor, which other processes do
+    not shorten; 0: never."""
+
+    def over(*_: object) -> None:
+        raise error()
+
+    signal.signal(signal.SIGPROF, over)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def first_that_runs(candidates: Iterator[tuple[str, Callable[[], nn.Module]]]) -> Case:

@@ -1,5 +1,7 @@
 """The benchmark over other libraries' models: configurations made small, rows, and the summary of rows."""
 
+import time
+
 import pytest
 import torch
 from benchmarks import zoo, zoo_models
@@ -64,10 +66,9 @@ class Broken(nn.Module):
 
 
 @pytest.mark.parametrize("model, states", [(lambda: nn.Linear(3, 2), []), (Broken, ["broken"])])
-def test_a_row(monkeypatch, model, states):
+def test_a_row(model, states):
     case = zoo_models.Case(model, lambda m, size: {"input" if states == [] else "x": torch.ones(size[0], 3)}, zoo.zoo_models.SIZES, "m")
-    monkeypatch.setattr(zoo_models, "find_case", lambda name: case)
-    row = {"name": "hf/m", "mode": "training", **zoo.measure("hf/m", "training", "eager")}
+    row = zoo.measure(case, "training", "eager") | {"name": "hf/m", "mode": "training"}
     assert [state for state, holds in zoo.STATES.items() if holds(row)] == states
     assert [len(size["recompiles"]) for size in row["sizes"]][0] == 0 and len(row["sizes"]) == 3
     table = "\n".join(zoo.summary([row]))
@@ -75,14 +76,13 @@ def test_a_row(monkeypatch, model, states):
     pliant.reset()
 
 
-def test_a_wrong_result_is_wrong(monkeypatch):
+def test_a_wrong_result_is_wrong():
     class Wrong(nn.Linear):
         def forward(self, x):
             return super().forward(x) * (1.0 if not torch.compiler.is_compiling() else 1.5)
 
     case = zoo_models.Case(lambda: Wrong(3, 2), lambda m, size: {"x": torch.ones(size[0], 3)}, zoo_models.SIZES, "m")
-    monkeypatch.setattr(zoo_models, "find_case", lambda name: case)
-    row = zoo.measure("hf/m", "inference", "eager")
+    row = zoo.measure(case, "inference", "eager")
     assert all(size["right"] and size["asks_is_compiling"] for size in row["sizes"])  # it asked for it
     base = Wrong(3, 2)
     inputs = [case.inputs(base, size) for size in case.sizes]
@@ -91,3 +91,13 @@ def test_a_wrong_result_is_wrong(monkeypatch):
     judged = zoo.judged(base, inputs, 0, False, (got, ""), (wanted, ""))
     assert not judged["right"] and judged["error64"] > 0.1 > judged["eager64"]
     pliant.reset()
+
+
+def test_a_limit_is_of_the_processor_alone():
+    """A busy machine, which makes everything late, ends no search and no row."""
+    zoo_models.limit(0.02, lambda: zoo_models.NoCase("late"))
+    time.sleep(0.05)  # waiting costs nothing
+    with pytest.raises(zoo_models.NoCase, match="late"):
+        while True:
+            pass
+    zoo_models.limit(0, lambda: zoo_models.NoCase("never"))
