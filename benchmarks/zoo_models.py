@@ -69,6 +69,10 @@ def find_case(name: str) -> Case:
     limit(PATIENCE, lambda: NoCase(f"no case within {PATIENCE:.0f} s"))
     try:
         return LIBRARIES[library][1](which)
+    except NoCase:
+        raise
+    except Exception as error:  # of the library
+        raise NoCase(f"{type(error).__name__}: {error}") from error
     finally:
         limit(0, lambda: NoCase())
 
@@ -259,9 +263,13 @@ def geometric_case(which: str) -> Case:
         torch.manual_seed(1)
         nodes, edges = 8 * size[1], 24 * size[1]
         made = {"x": torch.randn(nodes, 16), "edge_index": torch.randint(nodes, (2, edges))}
-        more = {"pos": torch.randn(nodes, 3), "edge_attr": torch.randn(edges, 4), "edge_type": torch.randint(3, (edges,))}
-        parameters = inspect.signature(model.forward).parameters
-        return made | {n: v for n, v in more.items() if n in parameters and parameters[n].default is inspect.Parameter.empty}
+        more = {
+            "pos": torch.randn(nodes, 3), "normal": torch.randn(nodes, 3),
+            "edge_attr": torch.randn(edges, 4), "edge_type": torch.randint(3, (edges,)),
+        }  # fmt: skip
+        found = inspect.signature(model.forward).parameters
+        empty = inspect.Parameter.empty
+        return made | {n: v for n, v in more.items() if n in found and (n == "edge_type" or found[n].default is empty)}
 
     def build() -> nn.Module:
         torch.manual_seed(0)
@@ -312,9 +320,9 @@ def diffusers_case(which: str) -> Case:
     why = "no candidate"
     for what, build in candidates():
         try:
-            model = build().eval()
-            if sum(p.numel() for p in model.parameters()) > LARGEST:
+            if too_large(build):
                 raise NoCase("too large")
+            model = build().eval()
         except Exception as error:
             why = f"{what}: {type(error).__name__}: {error}"
             continue

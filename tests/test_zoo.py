@@ -93,6 +93,15 @@ def test_a_wrong_result_is_wrong():
     pliant.reset()
 
 
+def test_a_library_that_fails_leaves_no_case(monkeypatch):
+    def case(which):
+        return torch.ones(2, device="meta").item()
+
+    monkeypatch.setitem(zoo_models.LIBRARIES, "other", (lambda: ["model"], case))
+    with pytest.raises(zoo_models.NoCase, match="meta"):
+        zoo_models.find_case("other/model")
+
+
 def test_a_limit_is_of_the_processor_alone():
     """A busy machine, which makes everything late, ends no search and no row."""
     zoo_models.limit(0.02, lambda: zoo_models.NoCase("late"))
