@@ -407,16 +407,12 @@ class Statements:
         if x.indirect:
             return False
         e = member.at(x.index)
-        largest = e
-        for s in e.free:
-            axis = self.axes.get(s)
-            if axis is None:
-                continue
+        last = {s: axis.extent - 1 for s in e.free if (axis := self.axes.get(s)) is not None}
+        for s in last:
             step = linear_coefficient(e, s)
             if step is None or bounds(step, lambda _: NONNEGATIVE).lo < 0:
                 return False
-            largest = substitute(largest, {s: axis.extent - 1})
-        smallest = substitute(e, {s: lit(0) for s in e.free if s in self.axes})
+        largest, smallest = substitute(e, last), substitute(e, dict.fromkeys(last, lit(0)))
         span: Expr = lit(0)
         for size, step in zip(x.buffer.shape, x.buffer.strides, strict=True):
             span = span + (size - 1) * step

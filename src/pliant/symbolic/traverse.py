@@ -175,10 +175,12 @@ def rebuild(e: Expr, function: Callable[[Expr], Expr]) -> Expr:
         parts = [(function(mono), coef) for mono, coef in e.terms]
         if all(new is old for (new, _), (old, _) in zip(parts, e.terms, strict=True)):
             return e
-        result: Expr = x.Integer(e.const)
+        const, terms = e.const, {}
         for part, coef in parts:
-            result = x.add(result, x.scale(part, coef))
-        return result
+            const += part.const * coef
+            for mono, factor in part.terms:
+                terms[mono] = terms.get(mono, 0) + factor * coef
+        return x.from_terms(const, {mono: factor for mono, factor in terms.items() if factor})
     if not e.args:
         return e
     if type(e) in _LAZY:
@@ -205,6 +207,9 @@ def linear_coefficient(e: Expr, symbol: Symbol) -> Expr | None:
         return x.ZERO
     result: Expr = x.ZERO
     for mono, coef in e.terms:
+        if mono is symbol:
+            result = x.add(result, x.Integer(coef))
+            continue
         if symbol not in mono.free:
             continue
         others = [a for a in x.atoms_of(mono) if a is not symbol]
