@@ -19,31 +19,35 @@ P_INLINE @F p_scale@(@F y, @F n) {
   return y * P_FLOAT@((h + 127) << 23) * P_FLOAT@((k - h + 127) << 23);
 }
 """,
+    # The same, and 0 where v < least; y and n are numbers there if they come of P_TAME(v, least).
+    "p_scale_above@": """\
+#define P_TAME@(v, least) P_CHOOSE@((v) < (least), 0.0f, v)
+P_INLINE @F p_scale_above@(@F y, @F n, @F v, float least) { return P_CHOOSE@(v < least, 0.0f, p_scale@(y, n)); }
+""",
     "p_exp_core@": """\
 P_INLINE @F p_exp_core@(@F r) {
   @F p = P_FMA@(0.0013948776759207249f, r, 0.008370601572096348f);
   p = P_FMA@(p, r, 0.04166622832417488f);
   p = P_FMA@(p, r, 0.16666503250598907f);
   p = P_FMA@(p, r, 0.5f);
-  return P_FMA@(p * r, r, r) + 1.0f;
+  p = P_FMA@(p, r, 1.0f);
+  return P_FMA@(p, r, 1.0f);
 }
 """,
     # Below -104 it is 0 and not computed as such: processors take a hundred cycles for a result that is too small.
     "p_exp@": """\
 P_INLINE @F p_exp@(@F v) {
-  const @I low = v < -104.0f;
-  const @F x = P_LESS@(89.0f, P_CHOOSE@(low, 0.0f, v));
+  const @F x = P_LESS@(89.0f, P_TAME@(v, -104.0f));
   const @F n = P_FMA@(x, 1.44269504f, 12582912.0f) - 12582912.0f;
   const @F r = P_FMA@(n, -1.42860677e-6f, P_FMA@(n, -0.693145752f, x));
-  return P_CHOOSE@(low, 0.0f, p_scale@(p_exp_core@(r), n));
+  return p_scale_above@(p_exp_core@(r), n, v, -104.0f);
 }
 """,
     "p_exp2@": """\
 P_INLINE @F p_exp2@(@F v) {
-  const @I low = v < -150.0f;
-  const @F x = P_LESS@(129.0f, P_CHOOSE@(low, 0.0f, v));
+  const @F x = P_LESS@(129.0f, P_TAME@(v, -150.0f));
   const @F n = (x + 12582912.0f) - 12582912.0f;
-  return P_CHOOSE@(low, 0.0f, p_scale@(p_exp_core@((x - n) * 0.693147181f), n));
+  return p_scale_above@(p_exp_core@((x - n) * 0.693147181f), n, v, -150.0f);
 }
 """,
     "p_expm1@": """\
@@ -61,19 +65,21 @@ P_INLINE @F p_expm1@(@F v) {
   return P_CHOOSE@(x == 0.0f, v, 2.0f * P_FMA@(s, p, s - 0.5f));
 }
 """,
-    # x = 2^k * (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); the logarithm of 1 + f without its leading f.
+    # x = 2^k * (1 + f) with 1 + f in [0.75, 1.5); the logarithm of 1 + f without its leading f.
     "p_log_tail@": """\
 P_INLINE @F p_log_tail@(@F f) {
-  @F p = P_FMA@(0.06800912320613861f, f, -0.11726605147123337f);
-  p = P_FMA@(p, f, 0.11890989542007446f);
-  p = P_FMA@(p, f, -0.12396445125341415f);
-  p = P_FMA@(p, f, 0.14217762649059296f);
-  p = P_FMA@(p, f, -0.16668511927127838f);
-  p = P_FMA@(p, f, 0.20002245903015137f);
-  p = P_FMA@(p, f, -0.25f);
-  p = P_FMA@(p, f, 0.3333331048488617f);
+  @F p = P_FMA@(-0.0450744666159153f, f, 0.10462995618581772f);
+  p = P_FMA@(p, f, -0.13161195814609528f);
+  p = P_FMA@(p, f, 0.14478400349617004f);
+  p = P_FMA@(p, f, -0.1664731204509735f);
+  p = P_FMA@(p, f, 0.19990861415863037f);
+  p = P_FMA@(p, f, -0.2500009536743164f);
+  p = P_FMA@(p, f, 0.3333345055580139f);
   return f * f * P_FMA@(p, f, -0.5f);
 }
+""",
+    # `edges` sets right what `split` spoils: infinity, 0 and what is negative.
+    "p_log_split@": """\
 P_INLINE @F p_log_edges@(@F x, @F r) {
   const @F top = P_CHOOSE@(x == P_INF, P_INF, r);
   const @F low = P_CHOOSE@(x == 0.0f, -P_INF, P_NAN);
@@ -82,34 +88,34 @@ P_INLINE @F p_log_edges@(@F x, @F r) {
 P_INLINE @F p_log_split@(@F x, @F* f) {
   const @I tiny = x < 1.17549435e-38f;
   const @I b = P_BITS@(P_CHOOSE@(tiny, x * 8388608.0f, x));
-  const @I k = (b - 0x3f3504f3) >> 23;
+  const @I k = (b - 0x3f400000) >> 23;
   *f = P_FLOAT@(b - P_UP@(k)) - 1.0f;
   return P_NUMBER@(k) - P_CHOOSE@(tiny, 23.0f, 0.0f);
 }
 """,
+    # ln 2 in two parts of one sign, so that an infinite k stays infinite.
     "p_log@": """\
 P_INLINE @F p_log@(@F x) {
   @F f;
   const @F k = p_log_split@(x, &f);
-  const @F r = P_FMA@(k, -2.12194440e-4f, p_log_tail@(f)) + f;
-  return p_log_edges@(x, P_FMA@(k, 0.693359375f, r));
+  const @F r = P_FMA@(k, 1.42860677e-6f, p_log_tail@(f)) + f;
+  return p_log_edges@(x, P_FMA@(k, 0.693145752f, r));
 }
 """,
     "p_log2@": """\
 P_INLINE @F p_log2@(@F x) {
   @F f;
   const @F k = p_log_split@(x, &f);
-  const @F t = p_log_tail@(f);
-  const @F r = P_FMA@(t, 1.44269504f, P_FMA@(f, 1.92596299e-8f, f * 1.44269502f));
-  return p_log_edges@(x, k + r);
+  const @F r = P_FMA@(p_log_tail@(f), 1.44269502f, f * 1.92596303e-8f);
+  return p_log_edges@(x, P_FMA@(f, 1.44269502f, k) + r);
 }
 """,
     "p_log10@": """\
 P_INLINE @F p_log10@(@F x) {
   @F f;
   const @F k = p_log_split@(x, &f);
-  const @F t = (p_log_tail@(f) + f) * 0.434294482f;
-  return p_log_edges@(x, P_FMA@(k, 0.301029996f, t));
+  const @F r = P_FMA@(k, 4.60503907e-06f, P_FMA@(p_log_tail@(f), 0.434294492f, f * -1.010305e-08f));
+  return p_log_edges@(x, P_FMA@(f, 0.434294492f, k * 0.301025391f) + r);
 }
 """,
     "p_log1p@": """\
@@ -126,8 +132,8 @@ P_INLINE @F p_log1p@(@F x) {
     "p_tanh@": """\
 P_INLINE @F p_tanh@(@F v) {
   const @F x = P_LESS@(9.02f, P_FLOAT@(P_BITS@(v) & 0x7fffffff)), z = x * x, t = x + x;
-  const @F n = P_FMA@(t, 1.44269504f, 12582912.0f) - 12582912.0f;
-  const @F r = P_FMA@(n, -0.693147182f, t);
+  const @F m = P_FMA@(t, 1.44269504f, 12583039.0f);  // its lowest bits are n + 127
+  const @F r = P_FMA@(m - 12583039.0f, -0.693147182f, t);
   @F q = P_FMA@(-0.005138651933521032f, z, 0.020091958343982697f);
   @F p = P_FMA@(0.0013950600987300277f, r, 0.008368954062461853f);
   q = P_FMA@(q, z, -0.05355885624885559f);
@@ -137,25 +143,36 @@ P_INLINE @F p_tanh@(@F v) {
   q = P_FMA@(q, z, -0.3333319127559662f);
   p = P_FMA@(p, r, 0.5f);
   p = P_FMA@(p * r, r, r);
-  const @F s = P_FLOAT@((P_INT@(n) + 127) << 23);
+  const @F s = P_FLOAT@(P_BITS@(m) << 23);
   const @F low = P_FMA@(q * z, x, x), high = 1.0f - 2.0f / P_FMA@(s, p, s + 1.0f);
   return P_FLOAT@(P_BITS@(P_CHOOSE@(x < 0.7f, low, high)) | (P_BITS@(v) & (-0x7fffffff - 1)));
 }
 """,
-    # erf(x) = x * P(x^2) / Q(x^2), cut where it rounds to 1; no step depends on the other polynomial. Q(0) is not 1 but a
-    # number whose product with 2 / sqrt(pi), which is P(0), hardly rounds.
+    # Below 0.9 erf(x) = x + x * P(x^2), above it a polynomial around 2.25, cut where it rounds to 1.
     "p_erf@": """\
 P_INLINE @F p_erf@(@F v) {
-  const @F x = P_LESS@(3.93f, P_MORE@(-3.93f, v)), z = x * x, y = z * z;
-  @F p = P_FMA@(3.452000328252325e-06f, z, 0.00047955848276615143f);
-  @F q = P_FMA@(6.413937080651522e-05f, z, 0.0019559357315301895f);
-  p = P_FMA@(p, z, 0.006336144637316465f);
-  q = P_FMA@(q, z, 0.025221658870577812f);
-  p = P_FMA@(p, z, 0.088938407599926f);
-  q = P_FMA@(q, z, 0.19237494468688965f);
-  p = P_FMA@(p, y, P_FMA@(0.3209308087825775f, z, 1.9036728143692017f));
-  q = P_FMA@(q, y, P_FMA@(0.8467788696289062f, z, 1.6870861053466797f));
-  return P_LESS@(1.0f, P_MORE@(-1.0f, p * x / q));
+  const @F x = P_LESS@(3.93f, P_ABS@(v)), z = x * x, d = x - 2.25f;
+  @F q = P_FMA@(8.513102511642501e-05f, z, -0.0008175639086402953f);
+  @F p = P_FMA@(1.264265961253841e-06f, d, -3.7432894259836758e-06f);
+  q = P_FMA@(q, z, 0.005203858949244022f);
+  p = P_FMA@(p, d, -1.3424825738184154e-05f);
+  q = P_FMA@(q, z, -0.02686050906777382f);
+  p = P_FMA@(p, d, 6.796020170440897e-05f);
+  q = P_FMA@(q, z, 0.11283715069293976f);
+  p = P_FMA@(p, d, -3.11096700897906e-05f);
+  q = P_FMA@(q, z, -0.37612634897232056f);
+  p = P_FMA@(p, d, -0.00036966221523471177f);
+  q = P_FMA@(q, z, 0.12837916612625122f);
+  p = P_FMA@(p, d, 0.0010220868280157447f);
+  p = P_FMA@(p, d, -0.0006726293358951807f);
+  p = P_FMA@(p, d, -0.002918359823524952f);
+  p = P_FMA@(p, d, 0.010659378953278065f);
+  p = P_FMA@(p, d, -0.019079122692346573f);
+  p = P_FMA@(p, d, 0.021724127233028412f);
+  p = P_FMA@(p, d, -0.016070714220404625f);
+  p = P_FMA@(p, d, 0.007142345886677504f);
+  p = P_LESS@(1.0f, P_FMA@(p, d, 0.9985373020172119f));
+  return P_SIGN@(P_CHOOSE@(x < 0.9f, P_FMA@(q, x, x), p), v);
 }
 """,
     "p_sigmoid@": """\

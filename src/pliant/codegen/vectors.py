@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 
 from pliant.codegen.float_functions import of_floats
+from pliant.codegen.float_tables import TABLE_FUNCTIONS
 
 _VECTORS = """\
 #ifndef P_PLAIN
@@ -72,6 +73,12 @@ P_INLINE p_vh p_to16(p_vi x) { return (p_vh)__builtin_ia32_pmovdw512_mask(x, (p_
 P_INLINE p_vf p_from_f16v(p_vh x) { return __builtin_ia32_vcvtph2ps512_mask((p_x16)x, (p_vf){}, P_ALL, 4); }
 P_INLINE p_vh p_to_f16v(p_vf x) { return (p_vh)__builtin_ia32_vcvtps2ph512_mask(x, 0, (p_x16){}, P_ALL); }
 P_INLINE p_vf p_scalev(p_vf y, p_vf n) { return __builtin_ia32_scalefps512_mask(y, n, y, P_ALL, 4); }
+P_INLINE p_vf p_pick32(p_vi i, const float* p) {
+  p_vf low, high;
+  __builtin_memcpy(&low, p, sizeof low);
+  __builtin_memcpy(&high, p + P_L, sizeof high);
+  return __builtin_ia32_vpermt2varps512_mask(i, low, high, P_ALL);
+}
 P_INLINE p_vf p_floorv(p_vf x) { return __builtin_ia32_rndscaleps_mask(x, 1, x, P_ALL, 4); }
 P_INLINE p_vf p_ceilv(p_vf x) { return __builtin_ia32_rndscaleps_mask(x, 2, x, P_ALL, 4); }
 P_INLINE p_vf p_truncv(p_vf x) { return __builtin_ia32_rndscaleps_mask(x, 3, x, P_ALL, 4); }
@@ -263,8 +270,37 @@ def vector_text(body: str) -> str:
     return "".join(p for p in _PIECES if not (found := _DEFINED.match(p)) or found[1] in wanted)
 
 
-VECTOR_FUNCTIONS = of_floats("v", "p_vf", "p_vi")
-del VECTOR_FUNCTIONS["p_scalev"]  # above, with an instruction of its own where there is one
+# What AVX-512 has instructions for.
+_WIDE_FUNCTIONS: dict[str, str] = {
+    **TABLE_FUNCTIONS,
+    # lanes that are left out of the scaling cost nothing, results that are too small a hundred cycles
+    "p_scale_abovev": """\
+#define P_TAMEv(v, least) (v)
+P_INLINE p_vf p_scale_abovev(p_vf y, p_vf n, p_vf v, float least) {
+  return __builtin_ia32_scalefps512_mask(y, n, (p_vf){}, __builtin_ia32_cmpps512_mask(v, P_B(least), 5, P_ALL, 4), 4);
+}
+""",
+    # mantissas in [0.75, 1.5), NaN of what is negative; the exponent of 0 is -inf, that of inf is inf
+    "p_log_splitv": """\
+P_INLINE p_vf p_log_edgesv(p_vf x, p_vf r) { return r; }
+P_INLINE p_vf p_log_splitv(p_vf x, p_vf* f) {
+  const p_vf m = __builtin_ia32_getmantps512_mask(x, 15, x, P_ALL, 4);
+  *f = m - 1.0f;
+  return __builtin_ia32_getexpps512_mask(x, x, P_ALL, 4) - __builtin_ia32_getexpps512_mask(m, m, P_ALL, 4);
+}
+""",
+}
+
+
+def _of_vectors() -> dict[str, str]:
+    found = of_floats("v", "p_vf", "p_vi")
+    del found["p_scalev"]  # above
+    for name, text in _WIDE_FUNCTIONS.items():
+        found[name] = f"#if !P_PLAIN && P_L == 16\n{text}#else\n{found[name]}#endif\n"
+    return found
+
+
+VECTOR_FUNCTIONS = _of_vectors()
 
 _INFIX = {
     "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "neg": "-{0}",
