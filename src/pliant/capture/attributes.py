@@ -82,8 +82,14 @@ def get_attr(t: Tracer, obj: Any, name: str) -> Any:
         raise
 
 
+# Where code lies, in which entries of two processes may differ though the code is the same.
+_PLACES = frozenset(("co_filename", "co_firstlineno", "co_lines", "co_linetable", "co_positions", "f_lineno", "tb_lineno"))
+
+
 def _attribute(t: Tracer, obj: Any, name: str) -> Any:
     cls = type(obj)
+    if name in _PLACES:
+        t.process_bound = f"{name} says where code lies"
     if cls is FakeTensor:
         return _tensor_attribute(t, obj, name)
     if cls is Text or cls in SYMBOLIC_TYPES and name != "node":  # torch's classes lack much of what Python's have
@@ -349,6 +355,8 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
         t.inputs.guard_offsets()
     if name == "grad":
         return None  # made by the trace, and no gradient was stored
+    if name == "_version" and example is not None:
+        raise GraphBreak("unknown-object", "how often a tensor from outside was written")
     if in_class is MISSING or _getter(t, in_class) is None:
         value = MISSING if example is None else _own_attribute(t, fake, example, name)
         if value is not MISSING:

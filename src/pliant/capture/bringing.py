@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 # Methods bound to an object: what they do depends on it, so it is read like any other object from outside.
 _BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)
 _BOUND_TO = (*MUTABLE_CONTAINERS, types.GeneratorType, *LOCKS, torch.Tensor, torch.nn.Parameter, str, bytes, int, float)
-_IDENTITY = frozenset(map(id, IDENTITY_TYPES))
+# Of what derives from a number or from text no guard reads which it is.
+_IDENTITY = frozenset(map(id, (*IDENTITY_TYPES, int, float, complex, str, bytes)))
 
 
 def traced_form(world: World, value: Any, source: Source) -> Any:
@@ -66,7 +67,7 @@ def traced_form(world: World, value: Any, source: Source) -> Any:
     if cls is functools.partial:  # may be made anew for each call: a call of it reads what it holds
         world.known_by_parts[id(value)] = value
         return _bring_object(world, value, source)
-    if not _IDENTITY.isdisjoint(map(id, cls.__mro__)):  # runs nothing of the program, as `isinstance` may
+    if not _IDENTITY.isdisjoint(map(id, cls.__mro__)) or cls.__name__ == "ufunc":  # runs nothing of the program, as `isinstance` may
         world.guard(source, Kind.IDENTITY, value)
         world.set_origin(value, source)
         return value

@@ -106,7 +106,9 @@ def make_entry(
         _give_up_arguments(steps, body, passed)
     text = (section.text() + "\n" if section else "") + _function_text(steps, body, passed)
     run = define_entry(text, writer.names.values, name, section, tensors)
-    form = EntryForm(text, writer.names.values, section, tensors, trace.codes) if trace.lock is None else None
+    form = None
+    if trace.lock is None:
+        form = EntryForm(text, writer.names.values, section, tensors, trace.codes, trace.process_bound)
     if trace.lock is not None:
         run = _holding(trace.lock, run)
     end = "return" if isinstance(trace.end, Return) else trace.end.reason.kind

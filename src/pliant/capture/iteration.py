@@ -38,6 +38,7 @@ def iterate(t: Tracer, value: Any) -> Any:
         return value
     if (revived := own(t, value)) is not value:
         return revived
+    note_order(t, value)
     value = concrete(t.world.adopt(t.world.resolve(value)))
     method = python_method(t, value, "__iter__")
     if method is not None:
@@ -107,11 +108,22 @@ def iterable(t: Tracer, value: Any) -> Any:
     """Something C code can iterate over and get traced values."""
     cls = type(value)
     if cls in (list, tuple, dict, set, str, range) and not t.world.needs_guards(value):
+        note_order(t, value)
         return t.world.resolve(value)
     iterator = iterate(t, value)
     if python_method(t, iterator, "__next__") is not None:
         return TracedIterator(t, _python_iterator(t, iterator))
     return iterator
+
+
+def note_order(t: Tracer, value: Any) -> None:
+    """Of a set that the trace made: what is not a number hashes otherwise in another process, and so the order is another."""
+    if isinstance(value, (set, frozenset)) and len(value) > 1 and not t.world.needs_guards(value):
+        if any(type(one) not in _HASH_ALIKE for one in value):
+            t.process_bound = "the order of a set that is no set of numbers"
+
+
+_HASH_ALIKE = (int, float, bool)
 
 
 def _python_iterator(t: Tracer, iterator: Any) -> Any:

@@ -78,4 +78,5 @@ def _constant(t: Tracer, function: Any, name: str, args: tuple[Any, ...], kwargs
         raise GraphBreak("unknown-call", f"{name} is marked constant, but its arguments are computed here")
     with DisableTorchFunction(), without_dispatch_modes():
         result = function(*values[: len(args)], **dict(zip(kwargs, values[len(args) :])))
+    t.process_bound = f"{name} is marked constant: what it says of this process"
     return t.world.bring(result, held(result, f"{name}()"))

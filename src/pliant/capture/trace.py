@@ -176,5 +176,6 @@ class Trace:
     draws: list[Draw] = field(default_factory=list)  # in order
     lock: Any = None  # to hold while the entry runs
     codes: dict[int, types.CodeType] = field(default_factory=dict)  # by id: what was interpreted
+    process_bound: str = ""  # what it relied on that is so in this process, and is in no guard
     made: dict[int, Any] = field(default_factory=dict)  # functions and classes that the trace itself defined
     forget: Callable[[], None] = lambda: None  # let go of the program's objects, once the entry is written

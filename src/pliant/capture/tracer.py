@@ -139,6 +139,7 @@ class Tracer:
         self.shape_env.reveal = self.recorder.elements.behind
         self.frames: list[Frame] = []
         self.codes: dict[int, types.CodeType] = {}  # by id: what was interpreted
+        self.process_bound = ""  # what was relied on that another process has otherwise, and no guard tells
         self.guarded_leaves: set[Source] = set()
         self.steps = 0
         self.stops = stops

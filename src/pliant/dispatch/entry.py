@@ -35,13 +35,14 @@ ResumeMaker = Callable[["ResumePoint", dict[str, Any], str, Symbolic], Callable[
 @dataclass(frozen=True, slots=True, eq=False)
 class EntryForm:
     """What an entry's function was made of (`guards.generated.define_entry`), and which code of the program capture
-    went through."""
+    went through. `process_bound`: what capture relied on that no guard tells and another process may have otherwise."""
 
     text: str
     values: Mapping[str, Any]
     section: HeldSection | None
     tensors: Mapping[str, Sequence[int]]
     codes: Mapping[int, types.CodeType]
+    process_bound: str = ""
 
 
 @dataclass(slots=True, eq=False)

@@ -8,12 +8,12 @@ Holds:  no addresses, file names or times; nothing of the program runs. What of 
 
 from __future__ import annotations
 
+import _abc  # type: ignore[import-not-found]
+import abc
 import collections
-import dis
 import enum
 import functools
 import hashlib
-import itertools
 import json
 import re
 import sys
@@ -63,18 +63,37 @@ def _content(obj: Any, depth: int) -> Content:
 
 
 def _instance(obj: Any) -> Content:
-    """An object of the program's: what was read of it has guards of its own."""
+    """An object of the program's: what was read of it has guards of its own. What a class in C keeps in its objects no guard
+    reads: capture takes it from the object itself."""
     cls = type(obj)
-    if isinstance(obj, (*IDENTITY_TYPES, torch.Tensor)) or not cls.__flags__ & _TPFLAGS_HEAPTYPE:
-        if is_native_enum(cls):
-            return ["member", cls.__module__, cls.__qualname__, repr(obj)]
-        if cls not in _BY_TYPE:
-            raise NotKept("no-content", f"a {cls.__module__}.{cls.__qualname__}")
+    if is_native_enum(cls):
+        return ["member", cls.__module__, cls.__qualname__, repr(obj)]
+    if isinstance(obj, (*IDENTITY_TYPES, torch.Tensor)) or not all(map(_is_read_by_guards, cls.__mro__)):
+        raise NotKept("no-content", f"a {cls.__module__}.{cls.__qualname__}")
     return ["instance", cls.__module__, cls.__qualname__]
 
 
-# Objects of classes in C of which all that matters has guards, or that stand for themselves.
-_BY_TYPE = frozenset((dict, list, set, collections.deque, collections.OrderedDict, *SENTINEL_TYPES))
+# Classes in C: all that matters of their objects has guards, or they stand for themselves.
+_BY_TYPE = frozenset((dict, list, set, collections.deque, collections.OrderedDict, collections.defaultdict, *SENTINEL_TYPES))
+
+
+# Objects of these hold what capture reads under guards of its own.
+_READ: tuple[type, ...] = (
+    dict, list, set, collections.deque, tuple, slice, BaseException, types.FunctionType, types.MethodType, types.ModuleType, types.SimpleNamespace,
+    types.CellType, types.GeneratorType, functools.partial, torch.Tensor,
+)  # fmt: skip
+
+
+def check_type(cls: type) -> None:
+    """Of an object only the type has a guard: no more of it may be in the entry than guards say of its parts. NotKept."""
+    if not (issubclass(cls, _READ) or all(map(_is_read_by_guards, cls.__mro__)) or cls.__module__ == "numpy"):
+        raise NotKept("no-content", f"what a {cls.__module__}.{cls.__qualname__} holds")
+
+
+def _is_read_by_guards(cls: type) -> bool:
+    """Whether objects have nothing of this class but what is in their `__dict__` and slots, or in a container."""
+    made_in_c = not cls.__flags__ & _TPFLAGS_HEAPTYPE or isinstance(cls.__dict__.get("__new__"), types.BuiltinMethodType)
+    return cls is object or cls in _BY_TYPE or not made_in_c
 
 
 # ---- functions and code
@@ -96,7 +115,7 @@ def _function(function: types.FunctionType, depth: int) -> Content:
         [_default(v, depth) for v in function.__defaults__ or ()],
         [[k, _default(v, depth)] for k, v in (function.__kwdefaults__ or {}).items()],
         str(markers.mark_of(function)),
-        markers.substitute_of(function) is not None,
+        _default(markers.substitute_of(function), depth),
     ]
 
 
@@ -108,26 +127,24 @@ def _default(value: Any, depth: int) -> Content:
         return [type(value).__module__, type(value).__qualname__]
 
 
-_codes: dict[tuple[int, bool], tuple[types.CodeType, Content]] = {}
+_codes: dict[int, tuple[types.CodeType, Content]] = {}
 
 
-def _code(code: types.CodeType, depth: int, *, read: bool = True) -> Content:
-    """`read`: capture may have followed it, so that the order of its sets may matter."""
-    known = _codes.get((id(code), read))
+def _code(code: types.CodeType, depth: int) -> Content:
+    known = _codes.get(id(code))
     if known is None:
-        known = _codes[id(code), read] = code, _digest_of_code(code, depth, read)
+        known = _codes[id(code)] = code, _digest_of_code(code, depth)
     return known[1]
 
 
-def _digest_of_code(code: types.CodeType, depth: int, read: bool) -> Content:
+def _digest_of_code(code: types.CodeType, depth: int) -> Content:
     """Of everything but the file and the lines."""
     if not _PROCESS_BOUND.isdisjoint(code.co_names):
         raise NotKept("process-bound", f"{code.co_qualname} reads what differs from process to process")
-    ordered = read and _iterated_sets(code)
     parts = [
         code.co_qualname, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags,
         code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
-        code.co_exceptiontable.hex(), [_constant(one, depth, ordered, read) for one in code.co_consts],
+        code.co_exceptiontable.hex(), [_constant(one, depth) for one in code.co_consts],
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
@@ -136,23 +153,15 @@ def _digest_of_code(code: types.CodeType, depth: int, read: bool) -> Content:
 _PROCESS_BOUND = frozenset(("__hash__", "__sizeof__"))
 
 
-def _constant(value: Any, depth: int, ordered: bool, read: bool) -> Content:
+def _constant(value: Any, depth: int) -> Content:
+    """Sets have no order: a capture that relied on one says so."""
     if isinstance(value, types.CodeType):
-        return _code(value, depth, read=read)
-    if type(value) is frozenset and not ordered:
-        return sorted(json.dumps(_constant(one, depth, ordered, read)) for one in value)
-    if type(value) in (tuple, frozenset):
-        return [type(value).__name__, *(_constant(one, depth, ordered, read) for one in value)]
+        return _code(value, depth)
+    if type(value) is frozenset:
+        return sorted(json.dumps(_constant(one, depth)) for one in value)
+    if type(value) is tuple:
+        return ["tuple", *(_constant(one, depth) for one in value)]
     return ["constant", type(value).__name__, spelled(value)]
-
-
-def _iterated_sets(code: types.CodeType) -> bool:
-    """Whether a constant set is used otherwise than by `in`: its order, which processes differ in, may matter."""
-    if not any(type(one) is frozenset for one in code.co_consts):
-        return False
-    steps = list(dis.get_instructions(code))
-    uses = [after.opname for step, after in itertools.pairwise(steps) if type(step.argval) is frozenset]
-    return any(name != "CONTAINS_OP" for name in uses)
 
 
 # ---- classes
@@ -160,15 +169,42 @@ def _class(cls: type, depth: int) -> Content:
     """Of PyTorch's and Python's own classes the names: what is looked up in them has guards, as in any class."""
     bases = [[base.__module__, base.__qualname__] for base in cls.__mro__]
     own = [_members(base, depth) for base in cls.__mro__ if not standard_class(base)]
-    return [bases, type(cls).__module__, type(cls).__qualname__, own]
+    return [bases, type(cls).__module__, type(cls).__qualname__, own, _registered(cls)]
 
 
-_UNREAD = frozenset(("__doc__", "__dict__", "__weakref__", "__annotations__", "__firstlineno__", "__static_attributes__"))
+_UNREAD = frozenset(("__doc__", "__dict__", "__weakref__", "__firstlineno__", "__static_attributes__"))
 
 
 def _members(cls: type, depth: int) -> Content:
-    """What the class defines: code by content; values have guards where they are read, so their types will do."""
-    return [[name, _member(value, depth)] for name, value in cls.__dict__.items() if name not in _UNREAD]
+    """What the class defines: code by content; values have guards where they are read, so their types will do. Not so in an
+    enumeration, whose members are themselves wherever they are read, and of annotations, which are read as they are."""
+    found = [[name, _member(value, depth)] for name, value in cls.__dict__.items() if name not in _UNREAD]
+    if isinstance(cls, enum.EnumMeta):
+        found += [[name, _member_of_enum(member, depth)] for name, member in cls.__dict__.get("_member_map_", {}).items()]
+    annotations = cls.__dict__.get("__annotations__", {})  # noqa: RUF063  # which may run code
+    return [*found, *([name, _annotation(value)] for name, value in annotations.items())]
+
+
+def _annotation(value: Any) -> Content:
+    """A class by its name, what is made of others as these, a constant as itself."""
+    if isinstance(value, type) and not isinstance(value, types.GenericAlias):
+        return [value.__module__, value.__qualname__]
+    made_of = getattr(value, "__args__", ()) if type(value).__module__ in ("typing", "types") else ()
+    return [type(value).__qualname__, getattr(value, "_name", None) if made_of else None, spelled(value), [*map(_annotation, made_of)]]
+
+
+def _registered(cls: type) -> Content:
+    """Classes registered with an abstract one or with those derived from it, which `isinstance` asks."""
+    if not isinstance(cls, abc.ABCMeta):
+        return []
+    below: list[type] = [cls]
+    seen: set[type] = set()
+    while below:
+        one = below.pop()
+        seen.add(one)
+        below += set(type.__subclasses__(one)) - seen
+    classes = [reference() for one in seen if isinstance(one, abc.ABCMeta) for reference in _abc._get_dump(one)[0]]
+    return sorted({f"{one.__module__}.{one.__qualname__}" for one in classes if one is not None})
 
 
 def _member(value: Any, depth: int) -> Content:
@@ -179,28 +215,37 @@ def _member(value: Any, depth: int) -> Content:
             return ["property", *(_code_of(one, depth) for one in (value.fget, value.fset, value.fdel))]
         case classmethod() | staticmethod():
             return [type(value).__name__, _code_of(value.__func__, depth)]
+        case tuple():  # the interpreter reads some by their names: `__match_args__`, `__slots__`
+            return _default(value, depth)
         case _:
             return [type(value).__module__, type(value).__qualname__]
 
 
 def _code_of(function: Any, depth: int) -> Content:
-    """A method that nobody read may do what it wants, so what has no content counts by its type, and sets have no order:
-    the content of those that were read is told apart from their class."""
+    """A method that nobody read may do what it wants, so what has no content counts by its type: the content of those that
+    were read is told apart from their class."""
     if type(function) is not types.FunctionType:
         return [type(function).__module__, type(function).__qualname__]
     try:
-        return [function.__qualname__, _code(function.__code__, depth, read=False)]
+        return [function.__qualname__, _code(function.__code__, depth)]
     except NotKept as refused:
         return [function.__qualname__, str(refused)]
 
 
 # ---- others
 def _named(obj: Any, depth: int) -> Content:
-    """A function or a descriptor in C: which one it is."""
-    owner = getattr(obj, "__self__", None)
-    place = owner.__name__ if isinstance(owner, (types.ModuleType, type)) else type(owner).__qualname__
+    """A function or a descriptor in C: which one it is, and of what."""
     of = getattr(obj, "__objclass__", None)
+    place = _owner(getattr(obj, "__self__", None), depth)
     return [getattr(obj, "__module__", None), obj.__name__, place, of.__qualname__ if isinstance(of, type) else None]
+
+
+def _owner(owner: Any, depth: int) -> Content:
+    if isinstance(owner, (types.ModuleType, type)):
+        return owner.__name__
+    if type(owner).__name__.startswith(("pybind11_detail_function_record", "PyCapsule")):  # of a module of PyTorch's
+        return type(owner).__name__.partition("record")[0]
+    return _content(owner, depth)
 
 
 def _operator(operator: Any, depth: int) -> Content:
@@ -216,7 +261,9 @@ def _partial(partial: functools.partial[Any], depth: int) -> Content:
 
 
 def _member_of_enum(member: enum.Enum, depth: int) -> Content:
-    return [type(member).__module__, type(member).__qualname__, member.name, _default(member._value_, depth)]
+    """It is known by being itself, so all that it has counts."""
+    more = {name: value for name, value in vars(member).items() if name != "__objclass__"}
+    return [type(member).__module__, type(member).__qualname__, [[name, _default(value, depth)] for name, value in more.items()]]
 
 
 _CONTENT: dict[type, Callable[[Any, int], Content]] = {
@@ -231,7 +278,7 @@ _CONTENT: dict[type, Callable[[Any, int], Content]] = {
     types.ClassMethodDescriptorType: _named,
     types.GetSetDescriptorType: _named,
     types.MemberDescriptorType: _named,
-    property: lambda one, depth: [_member(one, depth)],
+    property: lambda one, depth: [_default(part, depth) for part in (one.fget, one.fset, one.fdel)],
     classmethod: lambda one, depth: [_content(one.__func__, depth)],
     staticmethod: lambda one, depth: [_content(one.__func__, depth)],
     functools.cached_property: lambda one, depth: [one.attrname, _content(one.func, depth)],

@@ -84,4 +84,5 @@ def _backends() -> dict[str, object]:
         "mkldnn": mkldnn_enabled(),
         "precision": torch.get_float32_matmul_precision(),
         "cuda": torch.cuda.is_available(),
+        "digits": sys.get_int_max_str_digits(),
     }

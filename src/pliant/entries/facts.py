@@ -15,7 +15,7 @@ from typing import Any
 
 from pliant.entries import constants
 from pliant.entries.constants import Json
-from pliant.entries.content import NotKept
+from pliant.entries.content import NotKept, check_type
 from pliant.entries.objects import Finder, Namer
 from pliant.guards import parts, sources
 from pliant.guards.kinds import MISSING, ConstantItems, Guard, Kind, NumberOf, TensorFacts
@@ -87,6 +87,8 @@ class FactWriter:
         return ["c", spelled] if spelled is not None or value is None else ["o", self.namer.reference(value)]
 
     def guard(self, guard: Guard) -> int:
+        if guard.kind is Kind.TYPE:
+            check_type(guard.expected)
         source = None if guard.source is None else self.source(guard.source)
         origin = guard.origin
         where = [origin.file, origin.line, origin.function] if origin is not None else None

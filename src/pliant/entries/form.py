@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import time
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pliant.debug import events
+from pliant.dispatch import markers
 from pliant.dispatch.dispatcher import Dispatcher, EagerAfter
 from pliant.dispatch.entry import Entry, EntryForm
 from pliant.entries.constants import Json
@@ -34,10 +36,13 @@ from pliant.torch_adapter import OpOverload, OpOverloadPacket
 
 _GRAPH, _EAGER = "graph", "eager"  # names of the text that stand for what the entry makes itself
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-# Functions of which no guard tells the answer, and that answer otherwise in another process.
+# Functions of which no guard tells the answer, and that answer otherwise in another process; modules of such functions, and
+# of classes whose objects ask settings of the process.
 _PROCESS_BOUND = frozenset(
     map(id, (hash, id, os.getpid, os.getppid, os.cpu_count, os.getcwd, os.uname, time.time, time.perf_counter, time.monotonic))
 )
+_OF_PROCESSES = frozenset(("decimal", "_decimal", "importlib.metadata", "importlib.util", "linecache", "locale", "platform"))
+_ADDRESS = re.compile(rb"\b0x[0-9a-f]{8,}")
 
 
 def written(root: Any, entry: Entry, programs: ProgramWriter, compiler: str) -> Json:
@@ -45,6 +50,8 @@ def written(root: Any, entry: Entry, programs: ProgramWriter, compiler: str) -> 
     found = entry.form
     if found is None or entry.end != "return" or entry.later:
         raise NotKept("slice", "it takes a lock, breaks, or returns what runs later" if found is None or entry.later else entry.end)
+    if found.process_bound:
+        raise NotKept("process-bound", found.process_bound)
     _check_graph(entry)
     facts = FactWriter(root, entry.guards)
     names = {name: facts.namer.reference(v) for name, v in found.values.items() if name not in (_GRAPH, _EAGER)}
@@ -95,6 +102,8 @@ def _check_graph(entry: Entry) -> None:
         name = str(node.target) if isinstance(node.target, (OpOverload, OpOverloadPacket)) else ""
         if name and name.partition(".")[0] not in ("aten", "prims"):
             raise NotKept("custom-operator", name)
+        if node.op == "call_function" and markers.mark_of(node.target) is markers.Mark.IN_GRAPH:
+            raise NotKept("in-graph", f"{node.target.__qualname__} is in the graph, unread")
 
 
 # ---- code
@@ -102,13 +111,23 @@ def _check_code(root: Any, found: EntryForm, objects: Iterable[Any]) -> None:
     """All code that capture went through is part of what was named, and none of it is bound to this process."""
     known: set[int] = set()
     for obj in (root, *objects):
-        if id(obj) in _PROCESS_BOUND:
+        if id(obj) in _PROCESS_BOUND or isinstance(obj, _DEFINED) and obj.__module__ in _OF_PROCESSES:
             raise NotKept("process-bound", f"{obj.__name__} answers otherwise in another process")
         for code in _codes(obj):
             known.update(map(id, _nested(code)))
     for key, code in found.codes.items():
         if key not in known and not code.co_filename.startswith(_OWN):
             raise NotKept("no-name", f"the code of {code.co_qualname}")
+
+
+_DEFINED = (types.FunctionType, types.BuiltinFunctionType, type)
+
+
+def without_addresses(text: bytes) -> bytes:
+    """The text of an entry: no text of the program's in it tells where an object was. NotKept."""
+    if b"0x" in text and (found := _ADDRESS.search(text)) is not None:
+        raise NotKept("process-bound", f"the text {found[0].decode()}, an address by its looks")
+    return text
 
 
 def _codes(obj: Any) -> Iterator[types.CodeType]:

@@ -53,7 +53,7 @@ class Keeper:
                 key = key_of(dispatcher.compilation, dispatcher.root.fn, args, kwargs)
                 data = form.written(dispatcher.root.fn, entry, programs, compiler_of(dispatcher.compilation))
                 programs.fill()
-                text = _text(data)
+                text = form.without_addresses(_text(data))
         except Exception as error:  # a fault here must not change what the program does
             _refused("not kept", dispatcher, error)
             return None

@@ -8,7 +8,9 @@ import datetime
 import decimal
 import enum
 import functools
+import operator
 import re
+import struct
 import sys
 import types
 import weakref
@@ -53,6 +55,11 @@ IDENTITY_TYPES: tuple[type, ...] = (
     torch.Generator,
     functools.singledispatchmethod,
     functools.cached_property,
+    type(functools.cmp_to_key(max)),
+    operator.attrgetter,
+    operator.itemgetter,
+    operator.methodcaller,
+    struct.Struct,
 )
 
 # Objects of the standard library that mean something by being themselves.

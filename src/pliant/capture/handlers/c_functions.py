@@ -27,7 +27,7 @@ from pliant.capture.handlers.context_variables import call_context_variable
 from pliant.capture.handlers.effects import is_output, seed_generator, write_output
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.random_numbers import draw
-from pliant.capture.handlers.standard_library import call_value_method, fold, referent
+from pliant.capture.handlers.standard_library import IN_TIME_ZONES, call_value_method, fold, referent
 from pliant.capture.handlers.table import ALL, Args, Kwargs
 from pliant.capture.handlers.threads import call_lock_method
 from pliant.capture.operators import python_method
@@ -311,5 +311,7 @@ def _call_c_classmethod(t: Tracer, function: Any, cls: type, args: Args, kwargs:
             return t.native(function, [t.iterable(a) for a in t.sequence(args[0])])
         if function.__name__ == "__subclasshook__":
             return NotImplemented
+        if function.__name__ in IN_TIME_ZONES:
+            t.process_bound = f"{function.__name__} asks for the time zone, or the locale"
         return t.native(function, *map(concrete, args), **kwargs)
     raise GraphBreak("unknown-call", f"the class method {cls.__name__}.{function.__name__}")

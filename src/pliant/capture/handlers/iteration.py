@@ -114,7 +114,11 @@ TABLE[min] = _extreme("<", torch.sym_min, "min")
 
 @handles(sorted)
 def _sorted(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return in_order(t, [t.internalize(v) for v in t.sequence(args[0])], kwargs)
+    before = t.process_bound
+    values = [t.internalize(v) for v in t.sequence(args[0])]
+    if kwargs.get("key") is None:  # all that order tells apart: that of a set is gone
+        t.process_bound = before
+    return in_order(t, values, kwargs)
 
 
 def in_order(t: Tracer, values: list[Any], kwargs: Kwargs) -> list[Any]:

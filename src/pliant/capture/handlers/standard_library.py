@@ -223,6 +223,9 @@ for _hash in (hashlib.md5, hashlib.sha1, hashlib.sha224, hashlib.sha256, hashlib
     TABLE[_hash] = functools.partial(_make_hash, _hash)
 
 
+IN_TIME_ZONES = frozenset(("astimezone", "ctime", "fromtimestamp", "strftime", "strptime", "timestamp"))
+
+
 def call_value_method(t: Tracer, receiver: Any, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     """A method of an immutable object, or of one that the trace made; NotImplemented for others."""
     own = isinstance(receiver, _OBJECTS) and id(receiver) in t.world.made
@@ -230,8 +233,11 @@ def call_value_method(t: Tracer, receiver: Any, bound: Any, args: Args, kwargs: 
         return NotImplemented
     if isinstance(receiver, types.MappingProxyType) and t.world.is_opaque(receiver):
         return NotImplemented
-    if getattr(bound, "__name__", "") in ("now", "today", "utcnow"):
+    name = getattr(bound, "__name__", "")
+    if name in ("now", "today", "utcnow"):
         return NotImplemented
+    if name in IN_TIME_ZONES:
+        t.process_bound = f"{name} asks for the time zone, or the locale"
     values = [t.reentrant(a) if isinstance(a, _FUNCTIONS) else t.concrete_tree(t.internalize(a)) for a in args]
     t.refuse_opaque(*(v for a, v in zip(args, values, strict=True) if not isinstance(a, _FUNCTIONS)))
     return t.native(bound, *values, **{k: concrete(v) for k, v in kwargs.items()})

@@ -23,6 +23,7 @@ from pliant.capture.attributes import bring_class
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import element, in_message, to_float, to_int
 from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
+from pliant.capture.iteration import note_order
 from pliant.capture.number_domains import within_domain
 from pliant.capture.numpy_scalars import fixed, plain_number, shown_number
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_numpy_scalar
@@ -61,6 +62,7 @@ def _to_text(function: Any, special: str) -> Handler:
             return text
         if isinstance(value, BaseException):
             value = _plain_exception(t, value)
+        note_order(t, value)
         value = t.internalize(value)
         if len(args) == 1 and type(value) in _NAMED:
             return join("", (*_NAMED[type(value)](t, value), ")"))

@@ -1,0 +1,188 @@
+"""Small programs of which one thing changes between two processes: the second must compute what its own eager does.
+
+`changes.txt` is the table: a row is a way for something to matter to what is compiled. Both processes are one here, which
+loads the program's module anew: objects have other addresses, and what is kept is looked for as in another process.
+
+    python -m tests.entries.changes [words that names contain] [--compiled]
+
+`--compiled`: nothing is kept; the same compiled function is called again after everything that the program holds was
+replaced. What differs from eager there is a guard that is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import shutil
+import sys
+import tempfile
+import threading
+import types
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+import pliant
+from pliant.cache.store import FORMAT
+from pliant.debug import events
+
+_NAME = "program_that_changes"
+_IMPORTS = """
+import abc, collections, dataclasses, enum, functools, inspect, logging, math, operator, os, re, sys, types, typing, warnings
+import torch
+import torch.nn.functional as F
+from torch import nn
+"""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A program with a place, and what stands there in the first process and in the second."""
+
+    text: str
+    first: str
+    second: str
+
+
+def _read() -> dict[str, Change]:
+    blocks = (Path(__file__).with_suffix(".txt")).read_text().split("\n\n")[1:]
+    found = {}
+    for head, _, body in (block.partition("\n") for block in blocks):
+        name, _, values = head.partition(": ")
+        text = "\n".join(line.removeprefix("    ") for line in body.splitlines())
+        found[name] = Change(text, *ast.literal_eval(values))
+    return found
+
+
+CHANGES = _read()
+
+
+@dataclass
+class Told:
+    """What a process did. `wrong`: "" if compiled code computed what eager did."""
+
+    wrong: str
+    entries: dict[str, int]
+    why: list[str]
+
+
+def load(change: Change, value: str) -> types.ModuleType:
+    """The program as a module of this process."""
+    module = sys.modules[_NAME] = types.ModuleType(_NAME)
+    exec(compile(_IMPORTS + change.text.replace("{0}", value), f"/nowhere/{_NAME}.py", "exec"), module.__dict__)
+    return module
+
+
+def process(change: Change, value: str) -> Told:
+    """Load the program, run it eagerly and compiled."""
+    events.reset()
+    module = load(change, value)
+    try:
+        expected = _outcome(module.f, module)
+        if getattr(module, "FRESH", False):
+            module = load(change, value)
+        found = _outcome(pliant.compile(module.f), module)
+    finally:
+        getattr(module, "UNDO", lambda: None)()
+    for thread in threading.enumerate():
+        if thread.name.startswith("pliant"):
+            thread.join()
+    wrong = "" if _same(found, expected) else f"{found} is not {expected}"
+    why = [str(e.fields["why"]) for e in events.events("entry") if "not" in str(e.fields["what"])]
+    return Told(wrong, dict(pliant.stats()["entries"]), why)
+
+
+def _outcome(call, module: types.ModuleType) -> object:
+    torch.manual_seed(0)
+    x = torch.linspace(-1, 1, 12).view(3, 4)
+    training = getattr(module, "TRAIN", False)
+    with torch.set_grad_enabled(training):
+        try:
+            found = call(x.requires_grad_(training))
+        except Exception as error:
+            return repr(error)
+    if training:
+        leaves = torch.utils._pytree.tree_leaves(found)
+        sum(one.sum() for one in leaves if isinstance(one, torch.Tensor) and one.requires_grad).backward()
+    return found, x.grad
+
+
+def _same(one: object, other: object) -> bool:
+    a, shape = torch.utils._pytree.tree_flatten(one)
+    b, other_shape = torch.utils._pytree.tree_flatten(other)
+    return shape == other_shape and all(map(_same_leaf, a, b))
+
+
+def _same_leaf(a: object, b: object) -> bool:
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+        return type(a) is type(b) and (a == b or a != a and b != b)
+    same = (a.dtype, a.shape, a.requires_grad) == (b.dtype, b.shape, b.requires_grad)
+    return same and torch.allclose(a.detach(), b.detach(), atol=1e-6, equal_nan=True)
+
+
+@contextlib.contextmanager
+def keeping(folder: str):
+    """A store without entries; kernels, which are what their text says, stay."""
+    shutil.rmtree(Path(folder, FORMAT, "entries"), ignore_errors=True)
+    with pliant.config.patch(keep_entries=True, cache_dir=folder), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def pair(name: str, folder: str) -> list[Told]:
+    """The first process, the same again, and the second."""
+    change = CHANGES[name]
+    with keeping(folder):
+        return [process(change, value) for value in (change.first, change.first, change.second)]
+
+
+def replaced(change: Change) -> str:
+    """What is wrong of a compiled function when all that the program's module holds was replaced; "" if nothing is."""
+    module = load(change, change.first)
+    compiled = pliant.compile(module.f)
+    try:
+        _outcome(compiled, module)
+        other = vars(load(change, change.second))
+        kept = {"f", *(name for name, value in other.items() if isinstance(value, types.ModuleType))}
+        vars(module).update({name: value for name, value in other.items() if name not in kept and name[:2] != "__"})
+        sides = [_outcome(call, module) for call in (compiled, module.f)]
+    finally:
+        getattr(module, "UNDO", lambda: None)()
+    return "" if _same(*sides) else f"{sides[0]} is not {sides[1]}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--compiled", action="store_true")
+    given = parser.parse_args()
+    counts: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        for name in CHANGES:
+            if given.words and not any(word in name for word in given.words):
+                continue
+            counts["rows"] += 1
+            if given.compiled:
+                wrong = "" if "FRESH" in CHANGES[name].text else replaced(CHANGES[name])
+                counts["wrong"] += bool(wrong)
+                print(*([f"{name}: {wrong[:300]}"] if wrong else []), sep="\n", end="\n" if wrong else "")
+                continue
+            first, again, second = pair(name, folder)
+            counts["wrong"] += any(one.wrong != "" for one in (first, again, second))
+            counts["kept"] += bool(first.entries.get("kept"))
+            counts["found by the same program"] += bool(again.entries.get("found"))
+            counts["stale"] += bool(second.wrong and second.entries.get("found"))
+            for one in (first, again, second):
+                if one.wrong:
+                    print(f"{name}: {one.entries} {one.wrong[:300]}")
+            if not again.entries.get("found"):
+                print(f"{name} is not found: {[*first.why, *again.why][:1]}")
+    print(dict(counts))
+
+
+if __name__ == "__main__":
+    main()
