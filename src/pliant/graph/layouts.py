@@ -17,9 +17,9 @@ from pliant.graph.tensor_spec import (
     Dim,
     Sizes,
     TensorSpec,
+    certain,
     channels_last_strides,
     dense_order,
-    holds,
     is_channels_last,
     is_empty,
     is_row_major,
@@ -98,7 +98,7 @@ def _compare(inner: int, outer: int, out: Sizes, strides: list[list[Dim]]) -> in
 
 
 def _more(a: Dim, b: Dim) -> bool:
-    return a is not b and holds(a > b)
+    return a is not b and certain(a > b)
 
 
 def preserved_strides(spec: TensorSpec) -> Sizes:

@@ -15,7 +15,7 @@ from pliant import torch_adapter
 from pliant.errors import DataDependentError
 from pliant.graph import random_state
 from pliant.graph.shape_rules.views import METADATA_WRITES
-from pliant.graph.tensor_spec import TensorSpec, broadcast, require_same, row_major_strides, same_dim
+from pliant.graph.tensor_spec import TensorSpec, broadcast, holds, require_same, row_major_strides, same_dim
 from pliant.graph.unsupported import UnsupportedOperator
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def _flash_operands(specs: list[TensorSpec], enable_gqa: bool) -> bool:
     batches_match = same_dim(query.size[0], key.size[0]) and same_dim(key.size[0], value.size[0])
     lengths = (query.size[2], key.size[2])
     dense = all(same_dim(spec.stride[3], 1) for spec in specs)
-    return heads_match and dims_match and batches_match and dense and not any(same_dim(n, 0) for n in lengths)
+    return heads_match and dims_match and batches_match and dense and not any(holds(n == 0) for n in lengths)
 
 
 def _flash_mask(mask: Any, query: TensorSpec, key: TensorSpec) -> bool:

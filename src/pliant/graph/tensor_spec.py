@@ -154,9 +154,9 @@ def packed_in_order(spec: TensorSpec, inner_to_outer: Sequence[int]) -> bool:
     step: Dim = 1
     for d in inner_to_outer:
         extent, extent_key = spec.size[d], spec.size_key[d]
-        if extent_key == 1 or (type(extent_key) is not int and holds(extent == 1)):
+        if extent_key == 1 or (type(extent_key) is not int and certain(extent == 1)):
             continue
-        if spec.stride_key[d] != key_of(step) and not holds(spec.stride[d] == step):
+        if spec.stride_key[d] != key_of(step) and not certain(spec.stride[d] == step):
             return False
         step = step * extent
     return True
@@ -172,6 +172,15 @@ def holds(condition: Any) -> bool:
         return condition
     node = condition.node
     return bool(node.shape_env.evaluate(node.expr, fallback=False))
+
+
+def certain(condition: Any) -> bool:
+    """The same, asked where False is right for every value: memory that is copied, layouts that are not assumed, sizes that
+    are required to be equal. Exported programs make no guard of a False."""
+    if type(condition) is bool:
+        return condition
+    node = condition.node
+    return bool(node.shape_env.certain(node.expr))
 
 
 def unlikely(condition: Any) -> bool:
@@ -194,7 +203,7 @@ def require(condition: Any, message: str = "sizes do not match") -> None:
 
 
 def same_dim(one: Dim, other: Dim) -> bool:
-    return one is other or key_of(one) == key_of(other) or holds(one == other)
+    return one is other or key_of(one) == key_of(other) or certain(one == other)
 
 
 def with_known_sign(dims: Sequence[Dim]) -> Sizes:
@@ -247,7 +256,7 @@ def dense_order(spec: TensorSpec) -> tuple[int, ...] | None:
         key = key_of(step)
         found = next((d for d in left if spec.stride_key[d] == key), None)
         if found is None and type(key) is not int:
-            found = next((d for d in left if holds(spec.stride[d] == step)), None)
+            found = next((d for d in left if certain(spec.stride[d] == step)), None)
         if found is None:
             return None
         left.remove(found)
@@ -297,9 +306,9 @@ def _broadcast_dim(a: Dim, b: Dim) -> Dim:
         return b
     if key_of(a) == key_of(b):
         return a
-    if type(a) is not int and holds(a == 1):
+    if type(a) is not int and certain(a == 1):
         return b
-    if type(b) is not int and holds(b == 1):
+    if type(b) is not int and certain(b == 1):
         return a
     require(a == b, f"the sizes {a} and {b} do not broadcast")
     return a if type(a) is int else b

@@ -94,8 +94,7 @@ class ShapeEnv:
         # What an unbacked symbol is in terms of the inputs: asked where a decision needs it.
         self.reveal: Callable[[Symbol], Expr | None] = lambda symbol: None
         self.loans: dict[Number, Expr] = {}  # what stands for a symbolic number in C++ code
-        # A question with a fallback, whose answer `fallback` is right for every value by its contract, makes no guard then.
-        self.takes_fallbacks = False
+        self.takes_fallbacks = False  # whether a "no" of `certain` needs no guard
         self.lends = False  # whether a trace is on that calls `settle` at each operator
         self.lent: Expr | None = None  # see `lend`
         self.declared: dict[Symbol, Interval] = {}
@@ -332,13 +331,17 @@ class ShapeEnv:
                 raise self._data_dependent(e)
             return self.evaluate(e, size_oblivious=size_oblivious)
         value, before = cast(Number, self.hint(e)), len(self.specializations)
-        if self.takes_fallbacks and fallback is not None and value == fallback:
-            return fallback
         self._guard(_holds(e, value))
         known = len(self.specializations) > before or any(one.symbol is e for one in self.specializations)
         if e.kind is not bool and not known:  # a float, or an expression that leaves its symbols open
             self.specializations.append(Specialization(e, value, self._origin()))
         return value
+
+    def certain(self, e: Expr) -> bool:
+        """Whether `e` holds, asked by who is right for every value if told False: then an export makes no guard."""
+        if self.takes_fallbacks and self.statically_known(e) is None and self.hint(e) in (False, None):
+            return False
+        return bool(self.evaluate(e, fallback=False))
 
     def _revealed(self, e: Expr) -> bool:
         """Whether every unbacked symbol of `e` is by now known in terms of the inputs."""

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from pliant.symbolic.shape_env import ShapeEnv
 
 _EXACT = 1 << 53
+# Code of ATen that is right for every value if it is told that nothing is certain: sizes that broadcast (which it requires
+# to be equal then), the order of memory (it copies, or assumes nothing), sizes of views.
+_CERTAIN = ("ATen/ExpandUtils.cpp", "core/Contiguity.h", "ATen/TensorUtils.cpp", "ATen/InferSize.h")
 # PyTorch's check of a gradient's shape. It asks whether sizes are 1 where they are the same in any case.
 _GRADIENT_SHAPES = "autograd/input_metadata.cpp"
 # PyTorch's derivative formulas. They ask for numbers to make an index of all elements (`as_strided`'s).
@@ -181,9 +184,13 @@ class SymNode:
     def guard_or_false(self, file: Any = "", line: int = 0) -> bool:
         if file.endswith(_GRADIENT_SHAPES) and self.hint == 0:
             return False
+        if file.endswith(_CERTAIN):
+            return self.shape_env.certain(self.expr)
         return bool(self.shape_env.evaluate(self.expr, fallback=False))
 
     def guard_or_true(self, file: Any = "", line: int = 0) -> bool:
+        if file.endswith(_CERTAIN):
+            return not self.shape_env.certain(self.expr.not_())
         return bool(self.shape_env.evaluate(self.expr, fallback=True))
 
     def guard_size_oblivious(self, file: Any = "", line: int = 0) -> bool:

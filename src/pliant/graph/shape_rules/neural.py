@@ -20,6 +20,7 @@ from pliant.graph.tensor_spec import (
     Dim,
     Sizes,
     TensorSpec,
+    certain,
     channels_last_strides,
     holds,
     key_of,
@@ -45,7 +46,7 @@ def suggests_channels_last(x: TensorSpec) -> bool:
         return False
     least: Dim = 0
     for d in order:
-        if key_of(x.size[d]) == 0 or holds(x.stride[d] < least) or (d == 0 and key_of(least) == x.stride_key[1]):
+        if key_of(x.size[d]) == 0 or certain(x.stride[d] < least) or (d == 0 and key_of(least) == x.stride_key[1]):
             return False
         least = x.stride[d]
         if key_of(x.size[d]) != 1:

@@ -16,6 +16,7 @@ from pliant.graph.tensor_spec import (
     Sizes,
     TensorSpec,
     broadcast,
+    certain,
     holds,
     is_empty,
     is_row_major,
@@ -93,7 +94,7 @@ def view_strides(x: TensorSpec, size: Sizes) -> Sizes | None:
 
 
 def _fewer(taken: Dim, run: Dim) -> bool:
-    return key_of(taken) != key_of(run) and not holds(taken == run)
+    return key_of(taken) != key_of(run) and not certain(taken == run)
 
 
 @rule(_aten.view.default, _aten._unsafe_view.default)
