@@ -175,7 +175,8 @@ def rebuild(e: Expr, function: Callable[[Expr], Expr]) -> Expr:
         parts = [(function(mono), coef) for mono, coef in e.terms]
         if all(new is old for (new, _), (old, _) in zip(parts, e.terms, strict=True)):
             return e
-        const, terms = e.const, {}
+        const = e.const
+        terms: dict[Expr, int] = {}
         for part, coef in parts:
             const += part.const * coef
             for mono, factor in part.terms:
