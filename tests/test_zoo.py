@@ -110,3 +110,8 @@ def test_a_limit_is_of_the_processor_alone():
         while True:
             pass
     zoo_models.limit(0, lambda: zoo_models.NoCase("never"))
+
+
+def test_a_slow_model_is_no_slow_first_call():
+    row = {"sizes": [{"seconds": 30.0, "cpu": 16.0, "eager": 15.0}, {"seconds": 12.0, "cpu": 20.0, "eager": 1.0}]}
+    assert zoo.first_call(row) == 11.0
