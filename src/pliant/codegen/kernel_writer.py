@@ -86,6 +86,17 @@ class KernelWriter(Body):
                 self.line(f"const int64_t q{k} = {rest} / ({count});")
                 rest = f"q{k}"
 
+    def _columns_at_once(self) -> None:
+        """The columns of all of a thread's blocks, in place of a loop over the blocks."""
+        axis, block = self.plan.parallel[0]
+        name = self.names.symbols[axis.symbol]
+        self.begin("if (begin < end)")
+        if block is None:
+            self.line(f"const int64_t {name}b = 0, {name}e = {self.names.text(axis.extent)};")
+        else:
+            self.line(f"const int64_t {name}b = begin * {block};")
+            self.line(f"const int64_t {name}e = p_min(end * {block}, {self.names.text(axis.extent)});")
+
     def _block_loop(self, axis: Axis) -> None:
         name = self.names.symbols[axis.symbol]
         self.loop(axis, f"{name}b", f"{name}e")
@@ -148,7 +159,7 @@ class KernelWriter(Body):
         opened = 0
         vector = self.plan.vector
         if vector is not None:
-            self._decompose()
+            self._columns_at_once()
             opened += 1
         for axis in self.plan.inner if vector is None else self.plan.inner[:-1]:
             self.loop(axis)

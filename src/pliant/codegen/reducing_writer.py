@@ -47,17 +47,6 @@ class ReducingWriter(VectorPasses):
         extent = self.plan.vector.extent.as_int()
         return extent is not None and extent <= self.target.widest_columns
 
-    def _columns_at_once(self) -> None:
-        """The columns of all of a thread's blocks, in place of a loop over the blocks."""
-        axis, block = self.plan.parallel[0]
-        name = self.names.symbols[axis.symbol]
-        self.begin("if (begin < end)")
-        if block is None:
-            self.line(f"const int64_t {name}b = 0, {name}e = {self.names.text(axis.extent)};")
-        else:
-            self.line(f"const int64_t {name}b = begin * {block};")
-            self.line(f"const int64_t {name}e = p_min(end * {block}, {self.names.text(axis.extent)});")
-
     def _choose_scratch(self) -> None:
         """Rows worth keeping between passes; what is cheap is computed again instead."""
         points = total(self.plan.inner)

@@ -3,8 +3,7 @@
 In:     data, and integer tensors of positions.
 Out:    tensors whose loads use indirect symbols (`Lowering.indirect`).
 Holds:  positions are checked where they are used (`check_index`): outside the data, the kernel reports an index error.
-        Writes at positions (index_put, scatter, embedding's gradient) are extern calls: eager's kernels handle
-        duplicates well.
+        Sums at positions are in `scattering.py`; other writes at positions are extern calls.
 """
 
 from __future__ import annotations

@@ -20,4 +20,5 @@ def target() -> Target:
         images_last=frozenset((torch.float32,)),
         packs_weights=True,
         biases_in_loops=True,
+        adds_in_order=True,
     )

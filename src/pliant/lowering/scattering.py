@@ -1,0 +1,133 @@
+"""Sums at positions that other tensors hold: `index_add`, `index_put` that accumulates, the gradient of an embedding.
+
+In:     where the sums start, integer tensors of positions, what is added.
+Out:    a buffer that is stored, then added to point by point, in the order of the points (`Pointwise.accumulate`).
+Holds:  a position gets its terms in the order in which eager's loop over the source adds them, whatever the number of
+        threads: these share columns, not points. Only where the target goes through points in order at speed, whole rows
+        at a time; all else is a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from pliant.errors import Unsupported
+from pliant.ir.loops import View
+from pliant.ir.scalar import Scalar, apply, cast, const, where
+from pliant.lowering.context import Lowering
+from pliant.lowering.indexing import position
+from pliant.lowering.pointwise import number
+from pliant.lowering.tensors import At, Index, Shape, Tensor, broadcast_index
+from pliant.lowering.views import dim_of
+from pliant.symbolic.expr import ONE, Expr
+from pliant.targets.registry import has_target, target_of
+
+aten = torch.ops.aten
+
+_WEIGHT = 100  # of what is in memory anyway
+
+
+def _sums(
+    low: Lowering, out: torch.Tensor, start: At, shape: Shape, place: Callable[[Index], Index], term: At
+) -> Tensor:
+    """`start`, to which `term` of each point of `shape` is added at `place` of the point."""
+
+    def materialize() -> View:
+        view = low.temporary(t.dtype, t.shape, t.device, low.layout(t))
+        low.store_into(view, start, t.origin)
+
+        def target(index: Index) -> Expr:
+            return sum((e * step for e, step in zip(place(index), view.strides)), view.offset)
+
+        low.scatter(view, shape, term, target, "sum")
+        return view
+
+    t = Tensor(low, out.dtype, low.shape_of(out), weight=_WEIGHT)
+    t.materialize = materialize
+    return t
+
+
+def _needs_rows(low: Lowering, out: torch.Tensor, values: Tensor, indices: Tensor, dim: int) -> None:
+    """Refuse what is not added along neighbours in memory, or not in order. `dim`: where the positions are."""
+    if not has_target(out.device) or not target_of(out.device).adds_in_order:
+        raise Unsupported("a target that adds in no order")
+    if out.dtype not in (torch.float32, torch.float64) or values.dtype is not out.dtype:
+        raise Unsupported("sums of other numbers")
+    if indices.dtype not in (torch.int64, torch.int32) or not indices.shape:
+        raise Unsupported("masks, or one position")
+    if all(step is not ONE for d, step in enumerate(low.strides_of(out)) if d != dim):
+        raise Unsupported("single elements")
+
+
+def _index_put(
+    low: Lowering,
+    out: torch.Tensor,
+    x: Tensor,
+    indices: Sequence[Tensor | None],
+    values: Tensor,
+    accumulate: bool = False,
+) -> Tensor:
+    given = [d for d, t in enumerate(indices) if t is not None]
+    if not accumulate or len(given) != 1:
+        raise Unsupported("positions that are overwritten, or in several dimensions")
+    d, at = given[0], indices[given[0]]
+    assert at is not None
+    _needs_rows(low, out, values, at, d)
+    rank = len(at.shape)
+    shape = (*x.shape[:d], *at.shape, *x.shape[d + 1 :])
+    if any(n is not ONE and n is not whole for n, whole in zip(values.shape[::-1], shape[::-1])):
+        raise Unsupported("a value for each position is not known")
+
+    def place(index: Index) -> Index:
+        return [*index[:d], position(low, at.at(index[d : d + rank]), x.shape[d], True), *index[d + rank :]]
+
+    return _sums(low, out, x.exact_at, shape, place, lambda i: values.at(broadcast_index(values.shape, shape, i)))
+
+
+def _index_add(
+    low: Lowering, out: torch.Tensor, x: Tensor, dim: int, indices: Tensor, source: Tensor, *, alpha: Any = 1
+) -> Tensor:
+    d = dim_of(dim, len(x.shape)) if x.shape else 0
+    _needs_rows(low, out, source, indices, d)
+    if source.shape[d] is not indices.shape[0]:
+        raise Unsupported("a position for each row is not known")
+    factor = number(low, alpha, out.dtype)
+
+    def place(index: Index) -> Index:
+        return [*index[:d], position(low, indices.at([index[d]]), x.shape[d], False), *index[d + 1 :]]
+
+    def term(index: Index) -> Scalar:
+        return source.at(index) if alpha == 1 else apply("mul", source.at(index), factor)
+
+    return _sums(low, out, x.exact_at, source.shape, place, term)
+
+
+def _embedding_gradient(
+    low: Lowering, out: torch.Tensor, grad: Tensor, indices: Tensor, rows: Any, padding: Any, by_frequency: bool
+) -> Tensor:
+    if by_frequency or grad.shape[:-1] != indices.shape:
+        raise Unsupported("gradients by frequency, or a position for each is not known")
+    _needs_rows(low, out, grad, indices, 0)
+    zero, padded = const(0, out.dtype), number(low, padding, torch.int64)
+    size = low.shape_of(out)[0]
+
+    def place(index: Index) -> Index:
+        return [position(low, indices.at(index[:-1]), size, False), index[-1]]
+
+    def term(index: Index) -> Scalar:
+        value = grad.at(index)
+        if padding == -1:  # no row is
+            return value
+        return where(apply("eq", cast(indices.at(index[:-1]), torch.int64), padded), zero, value)
+
+    return _sums(low, out, lambda i: zero, grad.shape, place, term)
+
+
+RULES: dict[Any, Callable[..., Any]] = {
+    aten.index_put.default: _index_put,
+    aten.index_add.default: _index_add,
+    aten.embedding_dense_backward.default: _embedding_gradient,
+}

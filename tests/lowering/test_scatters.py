@@ -1,0 +1,82 @@
+"""Sums at positions are loops that go through their source once, in its order, with columns shared by threads."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import pliant
+from pliant.debug import events
+
+X, AT, ADDED = torch.randn(40, 70), torch.randint(0, 40, (33,)), torch.randn(33, 70)
+CUBE, INTO = torch.randn(3, 20, 32), torch.randint(0, 20, (50,))
+
+PROGRAMS = {
+    "index_put": (lambda x, i, v: torch.index_put(x, (i - 40,), v * 2, accumulate=True), (X, AT, ADDED)),
+    "one row": (lambda x, i, v: torch.index_put(x, (i,), v[0], accumulate=True), (X, AT, ADDED)),
+    "index of rank 2": (
+        lambda x, i, v: torch.index_put(x, (i.view(3, 11),), v.view(3, 11, 70), accumulate=True) + 1, (X, AT, ADDED)),
+    "second dimension": (
+        lambda x, i, v: torch.ops.aten.index_put(x, [None, i], v, True), (CUBE, INTO, torch.randn(3, 50, 32))),
+    "index_add": (lambda x, i, v: x.index_add(0, i, v, alpha=2.5), (X, AT, ADDED)),
+    "index_add of the second": (lambda x, i, v: x.index_add(1, i, v.sin()), (CUBE, INTO, torch.randn(3, 50, 32))),
+    "of a transpose": (lambda x, i, v: x.t().index_add(0, i, v.t()), (X, AT, torch.randn(40, 33))),
+    "double": (lambda x, i, v: x.index_add(0, i, v), (X.double(), AT, ADDED.double())),
+    "in place": (lambda x, i, v: x.clone().index_add_(0, i, v).sum(1), (X, AT, ADDED)),
+}  # fmt: skip
+ADDS = " sum= "  # how such a store prints
+CALLS = {
+    "single elements": (lambda x, i, v: x.scatter_add(1, i[None] % 40, v), (X, AT, ADDED)),
+    "the last of two": (lambda x, i, v: x.t().index_add(1, i, v.t()), (X, AT, ADDED)),
+    "one dimension": (lambda x, i, v: x.index_add(0, i, v), (X[:, 0].clone(), AT, ADDED[:, 0].clone())),
+    "half": (lambda x, i, v: x.index_add(0, i, v), (X.half(), AT, ADDED.half())),
+    "overwritten": (lambda x, i, v: torch.index_put(x, (i,), v), (X, AT, ADDED)),
+}
+
+
+def loops(f, args, dynamic=False) -> str:
+    """The loop program of a function, whose result is right."""
+    expected = f(*args)
+    with events.collect("loops") as found:
+        got = pliant.compile(f, dynamic=dynamic, fullgraph=True)(*args)
+    torch.testing.assert_close(got, expected)
+    assert got.stride() == expected.stride()
+    return "\n".join(one.fields["text"] for one in found)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_added_by_loops(name):
+    text = loops(*PROGRAMS[name])
+    assert ADDS in text and "aten.index" not in text
+
+
+@pytest.mark.parametrize("name", ["index_put", "index_add of the second"])
+def test_sizes_may_be_symbols(name):
+    assert ADDS in loops(*PROGRAMS[name], dynamic=True)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls(name):
+    assert ADDS not in loops(*CALLS[name])
+
+
+@pytest.mark.parametrize("padding", [None, 3])
+def test_gradient_of_an_embedding(padding):
+    rows, at = torch.randn(40, 70, requires_grad=True), torch.randint(0, 40, (4, 9))
+
+    def f(rows, at):
+        return F.embedding(at, rows, padding_idx=padding)
+
+    expected = torch.autograd.grad(f(rows, at).square().sum(), rows)
+    with events.collect("loops") as found:
+        got = torch.autograd.grad(pliant.compile(f)(rows, at).square().sum(), rows)
+    torch.testing.assert_close(got, expected)
+    assert ADDS in found[-1].fields["text"]
+
+
+def test_eager_says_what_is_out_of_range():
+    f, (x, _, v) = PROGRAMS["index_add"]
+    wrong = torch.tensor([0, 40])
+    with pytest.raises(Exception) as expected:
+        f(x, wrong, v[:2])
+    with pytest.raises(type(expected.value), match=str(expected.value)):
+        pliant.compile(f)(x, wrong, v[:2])
