@@ -5,11 +5,12 @@ python -m tests.capture.numpy_scalars [TYPE ...]     every program with every ty
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,19 @@ def counts_up(x, n):
     while count < n:
         count, x = count + 1, x + 1
     return x, count
+
+
+def is_a_default(x, n):
+    @dataclasses.dataclass
+    class Row:
+        right: int = n
+        left: int = dataclasses.field(default=n)
+
+    return x + 1, Row().right, Row(2).left, repr(Row(1))
+
+
+def is_a_key_of_hashes(x, n):
+    return isinstance(n, Hashable), n.__class__.__hash__ is None, hash((n, 1)), frozenset([n])
 
 
 # Programs that one graph or two serve, whatever the value.
@@ -88,6 +102,8 @@ ASKING: dict[str, Callable[[Any, Any], Any]] = {
     "repeats": lambda x, n: ([1] * n, "a" * n),
     "conversions": lambda x, n: (n.astype(np.float32), np.int64(n), np.float32(n)),
     "a loop up to it": counts_up,
+    "a default of a dataclass": is_a_default,
+    "hashable": is_a_key_of_hashes,
     "json": lambda x, n: json.dumps(float(n)),
     "a method of integers": lambda x, n: n.bit_count() if hasattr(n, "bit_count") else 0,
 }

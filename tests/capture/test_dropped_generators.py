@@ -412,7 +412,29 @@ def unpacked_too_far(log):
     log.append(next(it))
 
 
+def fails_behind_a_break():
+    pliant.graph_break()
+    raise KeyError(4)
+
+
+def while_it_handles(log):
+    try:
+        fails_behind_a_break()
+    except KeyError as error:  # its traceback leads to the generator's own frame
+        yield str(error)
+    finally:
+        log.append("finally")
+
+
+def dropped_while_it_handles(log):
+    it = while_it_handles(log)
+    log.append(next(it))
+    it = None
+    log.append("dropped")
+
+
 PROGRAMS = (
+    dropped_while_it_handles,
     left_by_an_exception_behind_a_break,
     replaces_one_outside_its_try,
     in_a_zip_that_a_loop_leaves,

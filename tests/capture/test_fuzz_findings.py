@@ -5,7 +5,9 @@ import contextlib
 import dataclasses
 import heapq
 import itertools
+from collections import deque
 
+import numpy as np
 import pytest
 import torch
 from tests.capture.constructs.harness import observe, same
@@ -594,4 +596,23 @@ def test_an_exception_that_breaks_while_it_is_made():
     compiled = pliant.compile(program, backend="eager")
     for size in (2, 3, 4):
         want, got = (observe(f, (torch.ones(size), [])) for f in (program, compiled))
+        assert same(got, want)
+
+
+def array_as_default(x, value):
+    @dataclasses.dataclass
+    class Row:
+        right: object = value
+
+
+@pytest.mark.parametrize("value", [np.ones(2), [1], deque()], ids=["array", "list", "deque"])
+@pytest.mark.parametrize(
+    "use",
+    [array_as_default, lambda x, v: {v: 1}, lambda x, v: hash(v), lambda x, v: v in {1, 2}, lambda x, v: {(1, v)}],
+    ids=["default", "key", "hash", "contained", "in a tuple"],
+)
+def test_complaints_of_values_without_a_hash(use, value):
+    compiled = pliant.compile(use, backend="eager")
+    for _ in range(2):
+        want, got = (observe(f, (torch.ones(1), value)) for f in (use, compiled))
         assert same(got, want)

@@ -57,6 +57,15 @@ def class_of(array: Any) -> Any:
     return _dtype_of(array).type if is_scalar(array) else numpy.ndarray
 
 
+def unhashable(value: Any) -> TypeError:
+    """Python's complaint about a value, in NumPy's terms for an array."""
+    try:
+        hash(sys.modules["numpy"].empty(0) if is_array(value) else value)
+    except TypeError as error:
+        return TypeError(*error.args)
+    raise AssertionError("it has a hash")
+
+
 def _dtype_of(array: Any) -> Any:
     return sys.modules["numpy"].dtype(str(array.tensor.dtype).removeprefix("torch."))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import types
 import weakref
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -181,15 +181,19 @@ def stepped(step: Callable[[], tuple[Any, ...]], generator: Any = None) -> tuple
     `generator`: the revived one, if others refer to it."""
     found: tuple[Any, ...] | None = None
     try:
-        found = step()
-    except StopIteration as error:
-        raise RuntimeError("generator raised StopIteration") from error
+        found = next(_without_caller(step))
     finally:
         if generator is not None:
             put(generator, found[1] if found is not None and len(found) == 2 else None)
     if len(found) == 1:
         raise end_of(found[0])
     return found[0], generator or found[1]
+
+
+def _without_caller(step: Callable[[], tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """What the step gives. A suspended generator's frame has no caller, and neither have those that it called: a traceback
+    that the program's generator keeps would hold, through callers, the generator."""
+    yield step()
 
 
 _places: dict[tuple[Any, ...], Place] = {}

@@ -33,8 +33,14 @@ _FOLLOWED = frozenset(("int64", "int32", "int16", "int8", "uint8", "float64", "f
 def scalar_class() -> Any:
     """The class of arrays without dimensions that NumPy gives as scalars."""
     if not _CLASS:
-        _CLASS.append(type("Scalar", (numpy_on_tensors().ndarray,), {"number": None, "__module__": __name__}))
+        members = {"number": None, "__hash__": _hash_of_the_number, "__module__": __name__}
+        _CLASS.append(type("Scalar", (numpy_on_tensors().ndarray,), members))
     return _CLASS[0]
+
+
+def _hash_of_the_number(scalar: Any) -> int:
+    """It has one, by which code tells immutable values from others, and which only its number can give."""
+    raise TypeError("unhashable type: 'Scalar'")
 
 
 _CLASS: list[Any] = []

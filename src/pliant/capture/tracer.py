@@ -38,7 +38,7 @@ from pliant.capture import (
     operators,
     subscripts,
 )
-from pliant.capture.arrays import is_scalar
+from pliant.capture.arrays import is_scalar, unhashable
 from pliant.capture.bytecode.decode import Op, Program, per_program
 from pliant.capture.frame import HANDLERS, Frame, Handler
 from pliant.capture.generators import TracedCallable, TracedGenerator, ending_parts
@@ -359,7 +359,7 @@ class Tracer:
                 self.world.note_identity(key)
             return key
         if type(key).__hash__ is None:
-            raise Raised(TypeError(f"unhashable type: '{type(key).__name__}'"))
+            raise Raised(unhashable(key))
         for name in ("__hash__", "__eq__"):
             method = operators.python_method(self, key, name)
             if method is not None and not standard_globals(method.__globals__) and not _generated_eq(type(key)):

@@ -18,7 +18,7 @@ from torch.utils.hooks import RemovableHandle
 
 from pliant import config
 from pliant.capture import attribute_stores, attributes, class_statements, operators
-from pliant.capture.arrays import class_of, is_array, is_scalar
+from pliant.capture.arrays import class_of, is_array, is_scalar, unhashable
 from pliant.capture.generators import TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
@@ -223,6 +223,8 @@ _HASHED_BY_VALUE = (str, int, float, complex, bytes, tuple, frozenset, range, ty
 
 @handles(hash)
 def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    if is_numpy_scalar(args[0]) or is_scalar(args[0]):
+        return t.native(hash, t.hashable(args[0]))
     method = operators.python_method(t, args[0], "__hash__")
     if method is not None:
         return t.call(method, args, {})
@@ -230,13 +232,11 @@ def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return t.native(hash, t.hashable(args[0]))
     if isinstance(args[0], FakeTensor):
         return _number_of(t, args[0])
-    if is_numpy_scalar(args[0]) or is_scalar(args[0]):
-        return t.native(hash, t.hashable(args[0]))
     plain = t.world.type_lookup(type(args[0]), "__hash__") is object.__hash__
     if plain and not isinstance(_id(t, args, {}), TracedId):
         return t.native(hash, args[0])
     if type(args[0]).__hash__ is None:
-        raise Raised(TypeError(f"unhashable type: '{type(args[0]).__name__}'"))
+        raise Raised(unhashable(args[0]))
     raise GraphBreak("unknown-call", "hash() of an object without __hash__")
 
 

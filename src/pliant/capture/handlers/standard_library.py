@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pliant.capture.arrays import is_array, is_scalar
 from pliant.capture.generators import TracedCallback
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.random_numbers import call_numpy_random
@@ -283,6 +284,9 @@ def _dataclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return functools.partial(dataclasses.dataclass, **kwargs)
     if not t.world.is_made(args[0]):
         raise GraphBreak("mutated-global-state", "a class from outside becomes a dataclass")
+    defaults = [getattr(value, "default", value) for value in vars(args[0]).values()]
+    if any(is_array(default) and not is_scalar(default) for default in defaults):
+        raise GraphBreak("unknown-object", "an array as the default of a dataclass, which complains of its class")
     return _made(t, t.native(dataclasses.dataclass, *args, **kwargs))
 
 
