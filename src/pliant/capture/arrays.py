@@ -19,6 +19,7 @@ import torch
 from pliant.capture import numpy_scalars
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numpy_scalars import all_fixed, are_scalars, plain_number, scalar_class
+from pliant.capture.structures import leaves, mapped
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, is_numpy_scalar
 from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import FakeTensor
@@ -220,11 +221,6 @@ def constant_array(t: Tracer, real: Any) -> Any:
 _MANY = 1024
 
 
-def _each(values: Any) -> Any:
-    for value in values:
-        yield from _each(value) if type(value) in (list, tuple) else (value,)
-
-
 def _is_less_exact(result: Any, expected: Any) -> bool:
     return (
         is_array(result) and result.tensor.is_floating_point() and _dtype_of(result).itemsize < expected.dtype.itemsize
@@ -235,22 +231,22 @@ def _call(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwargs) -> An
     """The function for tensors; what it returns is what NumPy's own returns for arrays of these kinds."""
     name = getattr(function, "__name__", "")
     kwargs = {k: v for k, v in kwargs.items() if v is not None or k not in ("device", "like", "subok")}
-    args, named = tuple(_given(t, a) for a in args), {k: _given(t, v) for k, v in kwargs.items()}
-    dummies = [_stand_in(t, a) for a in args]
+    args, named = _given(t, args), _given(t, kwargs)
+    dummies, named_dummies = mapped((list(args), named), lambda value: _stand_in(t, value))
     try:
         with warnings.catch_warnings(), below_python_dispatch(), DisableTorchFunction():
             warnings.simplefilter("ignore")
-            expected = real(*dummies, **{k: _stand_in(t, v) for k, v in named.items()})
-        result = function(*map(_to_ours, args), **{k: _to_ours(v) for k, v in named.items()})
+            expected = real(*dummies, **named_dummies)
+        result = function(*mapped(args, _to_ours), **mapped(named, _to_ours))
         if _is_less_exact(result, expected):  # NumPy computes with integers in double precision
             args = tuple(_call_method(t, type(a).astype, (a, expected.dtype), {}) if is_array(a) else a for a in args)
-            result = function(*map(_to_ours, args), **{k: _to_ours(v) for k, v in named.items()})
+            result = function(*mapped(args, _to_ours), **mapped(named, _to_ours))
     except (GraphBreak, DataDependentError):
         raise
     except Exception as error:
         pass_on(error)
         raise GraphBreak("tensor-error", f"numpy.{name}: {type(error).__name__}: {error}") from error
-    if isinstance(expected, sys.modules["numpy"].ndarray) and not any(map(is_array, _each((*args, *named.values())))):
+    if isinstance(expected, sys.modules["numpy"].ndarray) and not any(map(is_array, leaves(args, named))):
         return constant_array(t, expected)
     for dummy, argument in zip(dummies, args):
         if expected is dummy and is_array(argument):
@@ -271,7 +267,7 @@ def _stand_in(t: Tracer, value: Any) -> Any:
         if ones.ndim > 1 and ones.dtype.kind in "fc":
             ones = ones + 2 * numpy.eye(*ones.shape[-2:], dtype=ones.dtype)  # which is not singular
         return ones[()] if is_scalar(value) else ones
-    return type(value)(_stand_in(t, v) for v in value) if type(value) in (list, tuple) else value
+    return value
 
 
 def _reconciled(result: Any, expected: Any, name: str) -> Any:
@@ -293,12 +289,14 @@ _SYMBOLIC: dict[type, type] = {int: torch.SymInt, float: torch.SymFloat, bool: t
 
 
 def _given(t: Tracer, value: Any) -> Any:
-    """An argument without what is outside."""
+    """Arguments without what is outside."""
+    return mapped(t.internalize(value), lambda one: _given_one(t, one))
+
+
+def _given_one(t: Tracer, value: Any) -> Any:
     value = t.internalize(value)
     if isinstance(value, FakeTensor):
         return to_array(t, value)
-    if type(value) in (list, tuple):
-        return type(value)(_given(t, one) for one in value)
     if isinstance(value, type) or is_array(value) or is_numpy_scalar(value):
         return value
     if type(value) is types.FunctionType or t.world.is_opaque(value):
@@ -313,7 +311,7 @@ def _to_ours(value: Any) -> Any:
         return getattr(ours, numpy.dtype(value).name)
     if isinstance(value, numpy.generic):
         return ours.asarray(value.item(), dtype=getattr(ours, value.dtype.name))
-    return type(value)(map(_to_ours, value)) if type(value) in (list, tuple) else value
+    return value
 
 
 def _has_negative_step(index: Any) -> bool:

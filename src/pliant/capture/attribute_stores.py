@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +18,7 @@ import torch
 from pliant.capture.attributes import c_descriptor, get_attr, inside, is_data_descriptor, namespace_of
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import class_name
+from pliant.capture.value_kinds import ByKind, class_name
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
 from pliant.guards.sources import held
@@ -28,23 +29,21 @@ if TYPE_CHECKING:
 
 def set_attr(t: Tracer, obj: Any, name: str, value: Any) -> None:
     """obj.name = value"""
-    cls = type(obj)
-    if cls is FakeTensor:
-        return _set_tensor_attribute(t, obj, name, value)
-    if issubclass(cls, types.ModuleType) or cls is types.FunctionType:
-        return _set_namespace(t, obj, name, value)
-    if issubclass(cls, type):
-        return _set_class_attribute(t, obj, name, value)
-    if cls is threading.local:
-        return t.world.slot_set(obj, name, value, "plain")
-    setter = t.world.type_lookup(cls, "__setattr__")
+    _STORES.of(obj)(t, obj, name, value)
+
+
+def _set_on_object(t: Tracer, obj: Any, name: str, value: Any) -> None:
+    setter = t.world.type_lookup(type(obj), "__setattr__")
     if setter is torch.nn.Module.__setattr__ and not isinstance(value, (torch.Tensor, torch.nn.Module)):
         setter = _plain_module_store(t, obj, name)
     if isinstance(setter, types.FunctionType):
         t.call(setter, (obj, name, value), {})
-        return None
-    generic_set_attr(t, obj, name, value)
-    return None
+    else:
+        generic_set_attr(t, obj, name, value)
+
+
+def _set_in_thread(t: Tracer, obj: Any, name: str, value: Any) -> None:
+    t.world.slot_set(obj, name, value, "plain")
 
 
 def _plain_module_store(t: Tracer, module: Any, name: str) -> Any:
@@ -113,8 +112,8 @@ def _set_through_descriptor(t: Tracer, found: Any, obj: Any, name: str, value: A
 
 def delete_attr(t: Tracer, obj: Any, name: str) -> None:
     """del obj.name"""
-    deleter = t.world.type_lookup(type(obj), "__delattr__")
-    if isinstance(deleter, types.FunctionType):
+    deleter = t.world.python_function(type(obj), "__delattr__")
+    if deleter is not None:
         t.call(deleter, (obj, name), {})
         return
     if isinstance(obj, FakeTensor):
@@ -155,33 +154,35 @@ def _set_tensor_attribute(t: Tracer, fake: FakeTensor, name: str, value: Any) ->
     t.world.slot_set(fake, name, value, "plain")
 
 
+_OF_FUNCTIONS = "code defaults kwdefaults name qualname doc module annotations dict"
+_FUNCTION_FIELDS = frozenset(f"__{name}__" for name in _OF_FUNCTIONS.split())
+
+
 def _set_namespace(t: Tracer, obj: Any, name: str, value: Any) -> None:
-    if isinstance(obj, types.FunctionType) and name in (
-        "__code__",
-        "__defaults__",
-        "__kwdefaults__",
-        "__name__",
-        "__qualname__",
-        "__doc__",
-        "__module__",
-        "__annotations__",
-        "__dict__",
-    ):
-        if t.world.is_foreign(obj):
-            raise GraphBreak("mutated-global-state", f"assignment to {name} of a function from outside")
-        t.native(setattr, obj, name, value)
-        return
     if not t.world.is_foreign(obj):
         t.native(setattr, obj, name, value)
-        return
-    t.world.dict_set(namespace_of(t.world, obj), name, value)
+    elif isinstance(obj, types.FunctionType) and name in _FUNCTION_FIELDS:
+        raise GraphBreak("mutated-global-state", f"assignment to {name} of a function from outside")
+    else:
+        t.world.dict_set(namespace_of(t.world, obj), name, value)
 
 
 def _set_class_attribute(t: Tracer, cls: type, name: str, value: Any) -> None:
     if t.world.is_foreign(cls):
-        if isinstance(t.world.type_lookup(type(cls), "__setattr__"), types.FunctionType):
+        if t.world.python_function(type(cls), "__setattr__") is not None:
             raise GraphBreak("unknown-object", "assignment to a class whose metaclass has __setattr__")
         t.world.slot_set(cls, name, value, "type")
         return
     t.native(setattr, cls, name, value)
     t.world.forget_lookups()
+
+
+_STORES: ByKind[Callable[[Tracer, Any, str, Any], None]] = ByKind(
+    _set_on_object,
+    {
+        FakeTensor: _set_tensor_attribute,
+        types.FunctionType: _set_namespace,
+        threading.local: _set_in_thread,
+    },
+    {types.ModuleType: _set_namespace, type: _set_class_attribute},
+)

@@ -22,18 +22,25 @@ import torch
 
 from pliant.capture.arrays import array_attribute, class_of, is_array
 from pliant.capture.generators import TracedGenerator, own
-from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised
+from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, Raised
 from pliant.capture.identity import TracedId
 from pliant.capture.thread_locals import local_attribute
 from pliant.capture.trace import DELETED, BreakReason
 from pliant.capture.tracebacks import LOST
-from pliant.capture.value_kinds import CONSTANT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, class_name, concrete
+from pliant.capture.value_kinds import (
+    CONSTANT_TYPES,
+    MUTABLE_CONTAINERS,
+    SYMBOLIC_TYPES,
+    ByKind,
+    class_name,
+    concrete,
+)
 from pliant.capture.varying_text import Text
 from pliant.capture.world import World
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of
-from pliant.guards.sources import AttributeSource, DictAttributeSource, FailureSource, TypeSource, held
+from pliant.guards.sources import AttributeSource, DictAttributeSource, FailureSource, GradSource, TypeSource, held
 from pliant.torch_adapter import DisableTorchFunction
 
 if TYPE_CHECKING:
@@ -45,40 +52,21 @@ _OWN_LOOKUP = (threading.local, weakref.ProxyType, weakref.CallableProxyType)
 _TPFLAGS_HEAPTYPE = 1 << 9  # other classes do not change
 _OFFSET_QUESTIONS = frozenset(("storage_offset", "as_strided", "as_strided_", "set_", "untyped_storage", "storage"))
 _C_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
-_NATIVE_TYPES: frozenset[type] = frozenset(
-    (
-        *CONSTANT_TYPES,
-        *SYMBOLIC_TYPES,
-        *MUTABLE_CONTAINERS,
-        int,
-        float,
-        tuple,
-        frozenset,
-        slice,
-        range,
-        torch.Size,
-        types.CodeType,
-        torch.finfo,
-        torch.iinfo,
-        TracedGenerator,
-        types.BuiltinFunctionType,
-        types.MethodDescriptorType,
-        types.WrapperDescriptorType,
-        types.CellType,
-        types.GetSetDescriptorType,
-    )
-)
+_NATIVE_TYPES = (
+    *CONSTANT_TYPES, *MUTABLE_CONTAINERS, int, float, tuple, frozenset, slice, range, torch.Size, torch.finfo, torch.iinfo,
+    types.CodeType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.CellType,
+    types.GetSetDescriptorType, TracedGenerator,
+)  # fmt: skip
 
 
 def get_attr(t: Tracer, obj: Any, name: str) -> Any:
     """The value of `obj.name`. An error that does not say which attribute was asked of which object is told."""
     try:
         return _attribute(t, obj, name)
-    except Raised as raised:
-        error = raised.error
-        if isinstance(error, AttributeError) and error.name is None and error.obj is None:
-            if not t.world.is_foreign(error):
-                error.name, error.obj = name, obj
+    except NoAttribute as raised:
+        error: Any = raised.error
+        if error.name is None and error.obj is None and not t.world.is_foreign(error):
+            error.name, error.obj = name, obj
         raise
 
 
@@ -87,36 +75,34 @@ _PLACES = frozenset(("co_filename", "co_firstlineno", "co_lines", "co_linetable"
 
 
 def _attribute(t: Tracer, obj: Any, name: str) -> Any:
-    cls = type(obj)
     if name in _PLACES:
         t.process_bound = f"{name} says where code lies"
-    if cls is FakeTensor:
-        return _tensor_attribute(t, obj, name)
-    if cls is Text or cls in SYMBOLIC_TYPES and name != "node":  # torch's classes lack much of what Python's have
-        return bring_class(t, obj) if name == "__class__" else _native(t, concrete(obj), name)
-    if cls is types.GeneratorType and name in ("send", "throw", "close", "__next__", "__iter__"):
-        obj, cls = own(t, obj), type(own(t, obj))
-    if cls in _NATIVE_TYPES:
-        return _native(t, t.world.resolve(obj), name)
-    if issubclass(cls, types.ModuleType):
-        return _module_attribute(t, obj, name)
-    if cls is types.FunctionType:
-        return _function_attribute(t, obj, name)
-    if cls is types.MethodType:
-        return _method_attribute(t, obj, name)
-    if cls is super:
-        return super_attr(t, obj.__thisclass__, obj.__self__, name)
-    if issubclass(cls, type):
-        return _class_attribute(t, obj, name)
-    if cls is types.FrameType and name in LOST and not t.world.is_foreign(obj):
+    return _ATTRIBUTES.of(obj)(t, obj, name)
+
+
+def _number_attribute(t: Tracer, obj: Any, name: str) -> Any:
+    """Of what varies: torch's classes lack much of what Python's have."""
+    return bring_class(t, obj) if name == "__class__" else _native(t, concrete(obj), name)
+
+
+def _symbol_attribute(t: Tracer, obj: Any, name: str) -> Any:
+    return (_native if name == "node" else _number_attribute)(t, obj, name)
+
+
+def _generator_attribute(t: Tracer, obj: Any, name: str) -> Any:
+    known = own(t, obj) if name in ("send", "throw", "close", "__next__", "__iter__") else obj
+    return _object_attribute(t, obj, name) if known is obj else _native(t, known, name)
+
+
+def _frame_attribute(t: Tracer, obj: Any, name: str) -> Any:
+    if name in LOST and not t.world.is_foreign(obj):
         raise CannotCapture(BreakReason("cannot-rebuild", f"`{name}` of the frame of a traceback", t.location()))
-    if is_array(obj):
-        return array_attribute(t, obj, name)
     return _object_attribute(t, obj, name)
 
 
 def _native(t: Tracer, obj: Any, name: str) -> Any:
     """Of a class in C. What the object of a container or a cell from outside stores in its own fields is guarded."""
+    obj = t.world.resolve(obj)
     if t.world.needs_guards(obj) and isinstance(found := getattr(type(obj), name, None), _C_DESCRIPTORS):
         if type(obj) is types.CellType:
             value = t.world.cell_get(obj)
@@ -129,6 +115,8 @@ def _native(t: Tracer, obj: Any, name: str) -> Any:
 
 # ---- objects
 def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
+    if is_array(obj):
+        return array_attribute(t, obj, name)
     cls = type(obj)
     hook = t.world.type_lookup(cls, "__getattribute__")
     if isinstance(hook, types.FunctionType):
@@ -152,9 +140,7 @@ def _with_getattr(t: Tracer, obj: Any, name: str, find: Callable[[], Any]) -> An
     """`find()`, and on AttributeError the class' `__getattr__`."""
     try:
         return find()
-    except Raised as raised:
-        if not isinstance(raised.error, AttributeError):
-            raise
+    except NoAttribute:
         fallback = t.world.type_lookup(type(obj), "__getattr__")
         if fallback is MISSING:
             raise
@@ -163,18 +149,26 @@ def _with_getattr(t: Tracer, obj: Any, name: str, find: Callable[[], Any]) -> An
         return t.call(fallback, (obj, name), {})
 
 
-def generic_get_attr(t: Tracer, obj: Any, name: str) -> Any:
-    """object.__getattribute__: data descriptor, instance dict, other descriptor, plain class attribute."""
-    cls = type(obj)
-    found = t.world.type_lookup(cls, name)
+def generic_get_attr(t: Tracer, obj: Any, name: str, namespace: dict[str, Any] | None = None) -> Any:
+    """object.__getattribute__: data descriptor, instance dict (or namespace of a module), other class attribute."""
+    world, cls = t.world, type(obj)
+    found = world.type_lookup(cls, name)
     if found is not MISSING and is_data_descriptor(t, found) and _getter(t, found) is not None:
         return bind(t, found, obj, cls, name)
-    value = _instance_attribute(t, obj, name, shadows=found is not MISSING)
+    if namespace is None:
+        value = _instance_attribute(t, obj, name)
+    else:
+        value = world.dict_get(namespace, name)
     if value is not MISSING:
-        return t.world.resolve(value)
+        return world.resolve(value)
     if found is not MISSING:
         return bind(t, found, obj, cls, name)
-    raise Raised(AttributeError(f"'{class_name(obj)}' object has no attribute '{name}'", name=name, obj=obj))
+    if namespace is None:
+        raise Raised(AttributeError(f"'{class_name(obj)}' object has no attribute '{name}'", name=name, obj=obj))
+    hook = world.dict_get(namespace, "__getattr__")
+    if hook is MISSING:
+        raise Raised(AttributeError(f"module '{namespace.get('__name__')}' has no attribute '{name}'"))
+    return t.call(world.resolve(hook), (name,), {})
 
 
 def is_data_descriptor(t: Tracer, found: Any) -> bool:
@@ -205,7 +199,7 @@ def inside(t: Tracer, function: Any, name: str) -> Any:
     return function
 
 
-def _instance_attribute(t: Tracer, obj: Any, name: str, shadows: bool) -> Any:
+def _instance_attribute(t: Tracer, obj: Any, name: str) -> Any:
     world = t.world
     if not world.is_foreign(obj):
         table = getattr(obj, "__dict__", None)
@@ -222,31 +216,24 @@ def _instance_attribute(t: Tracer, obj: Any, name: str, shadows: bool) -> Any:
 
 def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
     """What a class attribute gives when looked up on an instance."""
-    match found:
-        case types.FunctionType():
-            return types.MethodType(found, obj)
-        case _ if type(found) is _LRU_CACHE:
-            t.world.set_origin(found, held(found, name))
-            return types.MethodType(found, obj)
-        case _ if type(found).__name__ == "cython_function_or_method":
-            t.world.set_origin(found, held(found, name))
-            return types.MethodType(found, obj)
-        case property():
-            if found.fget is None:
-                raise Raised(AttributeError(f"property '{name}' of '{cls.__qualname__}' object has no getter"))
-            return t.call(inside(t, found.fget, name), (obj,), {})
-        case functools.cached_property():
-            return _compute_once(t, found, obj)
-        case classmethod():
-            return _of_class(t, found.__func__, cls, name)
-        case staticmethod():
-            return inside(t, found.__func__, name)
-        case _ if isinstance(found, _C_DESCRIPTORS):
-            return c_descriptor(t, found, obj, name)
-        case _ if isinstance(
-            found, (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
-        ):
-            return t.native(getattr, obj, name)
+    return _BOUND.of(found)(t, found, obj, cls, name)
+
+
+def _held_method(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
+    t.world.set_origin(found, held(found, name))
+    return types.MethodType(found, obj)
+
+
+def _property_value(t: Tracer, found: property, obj: Any, cls: type, name: str) -> Any:
+    if found.fget is None:
+        raise Raised(AttributeError(f"property '{name}' of '{cls.__qualname__}' object has no getter"))
+    return t.call(inside(t, found.fget, name), (obj,), {})
+
+
+def _got(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
+    """What the `__get__` of the class attribute gives, if it has one."""
+    if type(found).__name__ == "cython_function_or_method":
+        return _held_method(t, found, obj, cls, name)
     getter = _getter(t, found)
     if getter is None:
         return _plain_class_value(t, cls, found, name)
@@ -265,7 +252,7 @@ def _plain_class_value(t: Tracer, cls: type, found: Any, name: str) -> Any:
     return t.world.bring(found, DictAttributeSource(t.world.class_source(owner), name))
 
 
-def _compute_once(t: Tracer, found: functools.cached_property[Any], obj: Any) -> Any:
+def _compute_once(t: Tracer, found: functools.cached_property[Any], obj: Any, cls: type, name: str) -> Any:
     """A cached property that is not in the instance's dict yet."""
     value = t.call(found.func, (obj,), {})
     if t.world.is_foreign(obj):
@@ -273,6 +260,30 @@ def _compute_once(t: Tracer, found: functools.cached_property[Any], obj: Any) ->
     else:
         obj.__dict__[found.attrname] = value
     return value
+
+
+_Bind = Callable[["Tracer", Any, Any, type, str], Any]
+_METHODS_IN_C = (types.MethodDescriptorType, types.WrapperDescriptorType)
+_OF_CLASS: dict[type, _Bind] = {
+    classmethod: lambda t, found, obj, cls, name: _of_class(t, found.__func__, cls, name),
+    staticmethod: lambda t, found, obj, cls, name: inside(t, found.__func__, name),
+}
+_BOUND: ByKind[_Bind] = ByKind(
+    _got,
+    exact={
+        **dict.fromkeys(
+            (*_METHODS_IN_C, types.ClassMethodDescriptorType), lambda t, _, obj, cls, name: t.native(getattr, obj, name)
+        ),
+        **dict.fromkeys(_C_DESCRIPTORS, lambda t, found, obj, cls, name: c_descriptor(t, found, obj, name)),
+        types.FunctionType: lambda t, found, obj, cls, name: types.MethodType(found, obj),
+        _LRU_CACHE: _held_method,
+    },
+    families={
+        property: _property_value,
+        functools.cached_property: _compute_once,
+        **_OF_CLASS,
+    },
+)
 
 
 def c_descriptor(t: Tracer, found: Any, obj: Any, name: str) -> Any:
@@ -391,8 +402,6 @@ def own_member(t: Tracer, cls: type, name: str) -> Any:
 
 
 def _grad_of_input(t: Tracer, fake: FakeTensor, example: torch.Tensor) -> Any:
-    from pliant.guards.sources import GradSource
-
     stored = t.world.slot_get(fake, "grad")
     if stored is not MISSING:
         return stored
@@ -410,30 +419,16 @@ def _module_attribute(t: Tracer, module: types.ModuleType, name: str) -> Any:
     t.world.guard(TypeSource(place), Kind.IDENTITY, type(module))
     if _is_asked(module, name):
         return _asked_attribute(t, module, name)
-    hook = t.world.type_lookup(type(module), "__getattribute__")
-    if isinstance(hook, types.FunctionType):
+    hook = t.world.python_function(type(module), "__getattribute__")
+    if hook is not None:
         return _with_getattr(t, module, name, lambda: t.call(hook, (module, name), {}))
     return _with_getattr(t, module, name, lambda: _generic_module_attribute(t, module, name))
 
 
 def _generic_module_attribute(t: Tracer, module: types.ModuleType, name: str) -> Any:
     """ModuleType.__getattribute__: as of any object, then the namespace's own `__getattr__` (PEP 562)."""
-    world, cls = t.world, type(module)
-    namespace = namespace_of(world, module)
-    if name == "__dict__":
-        return namespace
-    found = world.type_lookup(cls, name)
-    if found is not MISSING and is_data_descriptor(t, found) and _getter(t, found) is not None:
-        return bind(t, found, module, cls, name)
-    value = world.dict_get(namespace, name)
-    if value is not MISSING:
-        return world.resolve(value)
-    if found is not MISSING:
-        return bind(t, found, module, cls, name)
-    hook = world.dict_get(namespace, "__getattr__")
-    if hook is not MISSING:
-        return t.call(world.resolve(hook), (name,), {})
-    raise Raised(AttributeError(f"module '{namespace.get('__name__')}' has no attribute '{name}'"))
+    namespace = namespace_of(t.world, module)
+    return namespace if name == "__dict__" else generic_get_attr(t, module, name, namespace)
 
 
 def _is_asked(module: types.ModuleType, name: str) -> bool:
@@ -498,8 +493,8 @@ def _method_attribute(t: Tracer, method: types.MethodType, name: str) -> Any:
 
 def _class_attribute(t: Tracer, cls: type, name: str) -> Any:
     """An attribute of a class, whose metaclass may look it up in its own way."""
-    hook = MISSING if type(cls) is type else t.world.type_lookup(type(cls), "__getattribute__")
-    if isinstance(hook, types.FunctionType):
+    hook = t.world.python_function(type(cls), "__getattribute__")
+    if hook is not None:
         return _with_getattr(t, cls, name, lambda: t.call(hook, (cls, name), {}))
     return generic_class_attribute(t, cls, name)
 
@@ -532,30 +527,28 @@ def generic_class_attribute(t: Tracer, cls: type, name: str) -> Any:
 
 def _bound_to_class(t: Tracer, found: Any, cls: type, name: str) -> Any:
     """What an attribute of a class gives when it is looked up on the class."""
-    world = t.world
-    match found:
-        case (
-            types.FunctionType()
-            | types.MethodDescriptorType()
-            | types.WrapperDescriptorType()
-            | types.BuiltinFunctionType()
-            | property()
-        ):
-            world.set_origin(found, held(found, f"{cls.__qualname__}.{name}"))
-            return found
-        case classmethod():
-            return _of_class(t, found.__func__, cls, name)
-        case staticmethod():
-            return inside(t, found.__func__, name)
-        case types.ClassMethodDescriptorType():
-            return t.native(getattr, cls, name)
+    return _BOUND_TO_CLASS.of(found)(t, found, None, cls, name)
+
+
+def _itself(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
+    t.world.set_origin(found, held(found, f"{cls.__qualname__}.{name}"))
+    return found
+
+
+def _got_from_class(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
     getter = _getter(t, found)
     if getter is None:
-        return world.resolve(_plain_class_value(t, cls, found, name))
+        return t.world.resolve(_plain_class_value(t, cls, found, name))
     if isinstance(getter, types.FunctionType):
-        world.set_origin(found, held(found, name))
+        t.world.set_origin(found, held(found, name))
         return t.call(getter, (found, None, cls), {})
     return t.native(getattr, cls, name)
+
+
+_ITSELF = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.BuiltinFunctionType)
+_BOUND_TO_CLASS: ByKind[_Bind] = ByKind(
+    _got_from_class, dict.fromkeys(_ITSELF, _itself), {**_OF_CLASS, property: _itself}
+)
 
 
 def _class_dict(t: Tracer, cls: type) -> Any:
@@ -571,8 +564,8 @@ def _class_dict(t: Tracer, cls: type) -> Any:
 def _metaclass_attribute(t: Tracer, cls: type, name: str, meta: Any) -> Any:
     if isinstance(meta, types.FunctionType):
         return types.MethodType(meta, cls)
-    fallback = t.world.type_lookup(type(cls), "__getattr__") if meta is MISSING and type(cls) is not type else MISSING
-    if isinstance(fallback, types.FunctionType):
+    fallback = t.world.python_function(type(cls), "__getattr__") if meta is MISSING else None
+    if fallback is not None:
         return t.call(fallback, (cls, name), {})
     if meta is MISSING or isinstance(meta, (*_C_DESCRIPTORS, types.MethodDescriptorType, types.WrapperDescriptorType)):
         value = t.native(getattr, cls, name)
@@ -603,20 +596,21 @@ def super_attr(t: Tracer, cls: type, receiver: Any, name: str) -> Any:
 
 def _bind_super(t: Tracer, found: Any, receiver: Any, real: type, base: type, name: str) -> Any:
     if receiver is real:
-        match found:
-            case types.FunctionType():
-                return found
-            case classmethod():
-                return types.MethodType(inside(t, found.__func__, name), real)
-            case staticmethod():
-                return inside(t, found.__func__, name)
-            case _:
-                return t.native(found.__get__, None, real) if hasattr(found, "__get__") else found
-    if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-        return t.native(found.__get__, receiver, real)
-    if isinstance(found, types.BuiltinFunctionType):  # __new__
-        return found
-    return bind(t, found, receiver, real, name)
+        return _BOUND_BY_SUPER_OF_CLASS.of(found)(t, found, receiver, real, name)
+    return _BOUND_BY_SUPER.of(found)(t, found, receiver, real, name)
+
+
+_BOUND_BY_SUPER: ByKind[_Bind] = ByKind(
+    bind,
+    {
+        **dict.fromkeys(_METHODS_IN_C, lambda t, found, obj, cls, name: t.native(found.__get__, obj, cls)),
+        types.BuiltinFunctionType: lambda t, found, obj, cls, name: found,  # __new__
+    },
+)
+_BOUND_BY_SUPER_OF_CLASS: ByKind[_Bind] = ByKind(
+    lambda t, found, obj, cls, name: t.native(found.__get__, None, cls) if hasattr(found, "__get__") else found,
+    families=_OF_CLASS,
+)
 
 
 def namespace_of(world: World, obj: Any) -> dict[str, Any]:
@@ -625,3 +619,20 @@ def namespace_of(world: World, obj: Any) -> dict[str, Any]:
         return world.instance_dict(obj)
     world.set_origin(obj.__dict__, held(obj.__dict__, obj.__name__))
     return obj.__dict__  # type: ignore[no-any-return]
+
+
+_ATTRIBUTES: ByKind[Callable[[Tracer, Any, str], Any]] = ByKind(
+    _object_attribute,
+    {
+        **dict.fromkeys(_NATIVE_TYPES, _native),
+        **dict.fromkeys(SYMBOLIC_TYPES, _symbol_attribute),
+        Text: _number_attribute,
+        FakeTensor: _tensor_attribute,
+        types.GeneratorType: _generator_attribute,
+        types.FunctionType: _function_attribute,
+        types.MethodType: _method_attribute,
+        types.FrameType: _frame_attribute,
+        super: lambda t, obj, name: super_attr(t, obj.__thisclass__, obj.__self__, name),
+    },
+    {types.ModuleType: _module_attribute, type: _class_attribute},
+)

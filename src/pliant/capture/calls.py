@@ -23,13 +23,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.modules.module as nn_module
 
-from pliant.capture import arrays, class_statements, handlers, marked, tracebacks
+from pliant.capture import arrays, class_statements, marked, tracebacks
 from pliant.capture.attributes import bring_class
 from pliant.capture.frame import Frame, Returned
 from pliant.capture.generators import OURS, TracedGenerator, notice_arguments
 from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.handlers.c_functions import call_native
+from pliant.capture.handlers.classes import call_enum, find_accessor, find_class
+from pliant.capture.handlers.effects import log
+from pliant.capture.handlers.random_numbers import draw, is_generator
+from pliant.capture.handlers.standard_library import call_object, fold, make_reference, referent
+from pliant.capture.handlers.table import find as find_row
 from pliant.capture.handlers.table import find_special
 from pliant.capture.rewritten import REWRITTEN
+from pliant.capture.structures import has_symbols
 from pliant.capture.torch_calls import call_torch, is_torch_leaf
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, class_name, concrete
 from pliant.capture.varying_text import Text
@@ -49,7 +56,7 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     function = marked.resolve(t, function)
     if any(type(a) is Text for a in (*args, *kwargs.values())) and not _passes_text(function):
         args, kwargs = tuple(map(concrete, args)), {name: concrete(a) for name, a in kwargs.items()}
-    handler = handlers.find(function)
+    handler = find_row(function)
     if handler is not None:
         least, most = _positional(function)
         if not least <= len(args) <= most:
@@ -66,19 +73,19 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         if type(function.__self__) in OURS:
             return t.native(function, *args, **kwargs)
         if isinstance(function.__self__, logging.Logger):
-            return handlers.log(t, function, args, kwargs)
-        if handlers.is_generator(function.__self__) and _is_drawn(t, function.__self__):
-            return handlers.draw(t, function.__self__, function.__name__, args, kwargs)
+            return log(t, function, args, kwargs)
+        if is_generator(function.__self__) and _is_drawn(t, function.__self__):
+            return draw(t, function.__self__, function.__name__, args, kwargs)
         return call(t, function.__func__, (function.__self__, *args), kwargs, linked)
     if cls in _C_FUNCTIONS:
         with _Fitting(function, args, kwargs):
-            return handlers.call_native(t, function, args, kwargs)
+            return call_native(t, function, args, kwargs)
     if issubclass(cls, type):
         return _call_class(t, function, args, kwargs)
     if cls is functools.partial:
         return _call_partial(t, function, args, kwargs, linked)
-    if issubclass(cls, weakref.ref) and not isinstance(t.world.type_lookup(cls, "__call__"), types.FunctionType):
-        return handlers.referent(t, function)
+    if issubclass(cls, weakref.ref) and t.world.python_function(cls, "__call__") is None:
+        return referent(t, function)
     if cls is _LRU_CACHE:
         return _call_cached(t, function, args, kwargs)
     if cls in OPERATORS:
@@ -166,7 +173,7 @@ def _call_function(
     special = find_special(function)
     if special is not None:
         return special(t, function, args, kwargs)
-    folded = handlers.fold(t, function, args, kwargs)
+    folded = fold(t, function, args, kwargs)
     if folded is not NotImplemented:
         _guard_leaf(t, function)
         return folded
@@ -331,29 +338,18 @@ def _fill_defaults(
     t: Tracer, function: types.FunctionType, code: types.CodeType, local: dict[str, Any], source: Any
 ) -> bool:
     """Whether all parameters have values, with those that are not given taken from the defaults."""
-    world = t.world
-    defaults = function.__defaults__ or ()
-    first = code.co_argcount - len(defaults)
-    for index in range(code.co_argcount):
-        name = code.co_varnames[index]
-        if name in local:
-            continue
-        if index < first:
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    missing = [name for name in names if name not in local]
+    if not missing:
+        return True
+    defaults, by_name = function.__defaults__ or (), function.__kwdefaults__ or {}
+    positions = {name: i for i, name in enumerate(names[code.co_argcount - len(defaults) : code.co_argcount])}
+    for name in missing:
+        kind, key = ("__defaults__", positions[name]) if name in positions else ("__kwdefaults__", name)
+        if kind == "__kwdefaults__" and (name not in by_name or name in names[: code.co_argcount]):
             return False
-        value = defaults[index - first]
-        if source is not None:
-            value = world.bring(value, ItemSource(AttributeSource(source, "__defaults__"), index - first))
-        local[name] = value
-    for name in code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]:
-        if name in local:
-            continue
-        kwdefaults = function.__kwdefaults__ or {}
-        if name not in kwdefaults:
-            return False
-        value = kwdefaults[name]
-        if source is not None:
-            value = world.bring(value, ItemSource(AttributeSource(source, "__kwdefaults__"), name))
-        local[name] = value
+        value = getattr(function, kind)[key]
+        local[name] = value if source is None else t.world.bring(value, ItemSource(AttributeSource(source, kind), key))
     return True
 
 
@@ -364,17 +360,13 @@ def _call_cached(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[s
         made = functools.lru_cache(**function.cache_parameters())(t.reentrant(function.__wrapped__))
         cache = t.caches[id(function)] = (function, made)
     before = t.world.changes() if t.world.is_foreign(function) else None
-    if _has_symbols((*args, *kwargs.values())):
+    if has_symbols(args, kwargs):
         result = _call_cached_by_symbols(t, function, args, kwargs)
     else:
         result = t.native(cache[1], *map(t.hashable, args), **{k: t.hashable(v) for k, v in kwargs.items()})
     if before is not None and t.world.changes() != before:
         raise GraphBreak("side-effect-call", f"{function.__qualname__} is cached, and changes something when it is not")
     return result
-
-
-def _has_symbols(value: Any) -> bool:
-    return any(map(_has_symbols, value)) if type(value) in (tuple, torch.Size) else type(value) in SYMBOLIC_TYPES
 
 
 def _call_cached_by_symbols(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -411,12 +403,12 @@ def _call_object(t: Tracer, obj: Any, args: tuple[Any, ...], kwargs: dict[str, A
         return call(t, method, (obj, *args), kwargs, linked)
     if method is MISSING:
         raise Raised(TypeError(f"'{class_name(obj)}' object is not callable"))
-    accessor = handlers.find_accessor(type(obj))
+    accessor = find_accessor(type(obj))
     if accessor is not None:
         return accessor(t, obj, args)
     if type(obj) is types.GenericAlias:
         return call(t, obj.__origin__, args, kwargs)
-    folded = handlers.call_object(t, obj, args, kwargs)
+    folded = call_object(t, obj, args, kwargs)
     if folded is NotImplemented and type(obj).__module__.partition(".")[0] == "numpy":
         folded = arrays.call_numpy(t, obj, args, kwargs)
     if folded is not NotImplemented:
@@ -454,8 +446,8 @@ def _call_module(
 def _calls_as_torch_does(t: Tracer, cls: type) -> bool:
     """Whether calling a module of the class is PyTorch's own code, which need not be interpreted."""
     for name, own in (("__call__", "_wrapped_call_impl"), ("_call_impl", "_call_impl")):
-        found = t.world.type_lookup(cls, name)
-        if not isinstance(found, types.FunctionType) or found.__globals__ is not vars(nn_module):
+        found = t.world.python_function(cls, name)
+        if found is None or found.__globals__ is not vars(nn_module):
             return False
         if found.__code__.co_name != own:
             return False
@@ -500,7 +492,7 @@ def _call_class(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
     meta_call = MISSING if type(cls) is type else t.world.type_lookup(type(cls), "__call__")
     if isinstance(meta_call, types.FunctionType) and type(cls) is not ParameterMeta:
         if standard_class(type(cls)) and hasattr(cls, "__members__"):
-            return handlers.call_enum(t, cls, args, kwargs)
+            return call_enum(t, cls, args, kwargs)
         return call(t, meta_call, (cls, *args), kwargs)
     if isinstance(meta_call, type):  # a class is no descriptor: `dict`, of a typed dict
         return call(t, meta_call, args, kwargs)
@@ -509,11 +501,11 @@ def _call_class(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
 
 def instantiate(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """type.__call__(cls, ...): `__new__`, then `__init__`."""
-    native = handlers.find_class(cls)
+    native = find_class(cls)
     if native is not None:
         with _Fitting(cls, args, kwargs):
             return native(t, cls, args, kwargs)
-    if isinstance(t.world.type_lookup(cls, "__del__"), types.FunctionType):
+    if t.world.python_function(cls, "__del__") is not None:
         raise GraphBreak("unknown-object", f"a {cls.__name__}, which has a finalizer, is made")
     new = t.world.type_lookup(cls, "__new__")
     if isinstance(new, staticmethod):
@@ -527,7 +519,7 @@ def instantiate(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
         if result is not None:
             raise Raised(TypeError(f"__init__() should return None, not '{class_name(result)}'"))
     elif isinstance(obj, _CONTAINERS):
-        handlers.call_native(t, init.__get__(obj), args, kwargs)
+        call_native(t, init.__get__(obj), args, kwargs)
     elif init not in (object.__init__, type.__init__, weakref.ref.__init__) and not isinstance(obj, BaseException):
         t.native(init, obj, *(t.iterable(a) if not isinstance(a, dict) else t.mapping(a) for a in args), **kwargs)
     return obj
@@ -554,7 +546,7 @@ def _new_object(t: Tracer, cls: type, new: Any, args: tuple[Any, ...], kwargs: d
     if issubclass(cls, type) and new is type.__new__:
         return class_statements.new_class(t, cls, functools.partial(new, cls), args, kwargs)
     if issubclass(cls, weakref.ref) and new is weakref.ref.__new__:
-        return handlers.make_reference(t, cls, args, kwargs)
+        return make_reference(t, cls, args, kwargs)
     if new in _EMPTY_AT_FIRST and issubclass(cls, _CONTAINERS):
         return t.native(new, cls)
     if issubclass(cls, (tuple, frozenset, str, int, float)):

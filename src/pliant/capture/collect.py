@@ -61,7 +61,7 @@ class _Collector(Rebuilder):
         if id(obj) in self.trace.origins:
             return "origin"
         is_number = type(obj) in SYMBOLIC_TYPES
-        if isinstance(obj, FakeTensor) or is_number and is_unbacked(obj) and not _is_given(obj):
+        if isinstance(obj, FakeTensor) or is_unbacked(obj) and not _is_given(obj):
             if id(obj) not in self._seen:
                 self._seen.add(id(obj))
                 self.values.append(obj)

@@ -17,13 +17,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, assert_never
 
-from pliant.capture import calls, handlers, operators, spelled_out
+from pliant.capture import calls, operators, spelled_out
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.ops import FORMS, Form, call_pair, operand_count
 from pliant.capture.bytecode.versions import CallArgs
 from pliant.capture.frame import HANDLERS, Frame, Handler
 from pliant.capture.generators import TracedGenerator, own
-from pliant.capture.graph_breaks import Raised
+from pliant.capture.graph_breaks import Exhausted, Raised
+from pliant.capture.handlers.classes import find_class
+from pliant.capture.handlers.questions import class_check
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import concrete
 from pliant.graph.fake_tensor import FakeTensor
@@ -69,8 +71,8 @@ def _do(frame: Frame, op: Op, call: Call) -> Any:
             result = call.function(*call.args)
         else:
             result = frame.tracer.call(call.function, call.args, call.kwargs, linked=True)
-    except Raised as raised:
-        if form is not Form.NEXT or not isinstance(raised.error, StopIteration):
+    except Exhausted:
+        if form is not Form.NEXT:
             raise
         del stack[below:]
         frame.ip = op.target  # type: ignore[assignment]
@@ -388,22 +390,22 @@ def _of_slot(t: Tracer, slot: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def _instance(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
     """cls(*args, **kwargs)"""
-    meta_call = MISSING if type(cls) is type else t.world.type_lookup(type(cls), "__call__")
-    if isinstance(meta_call, types.FunctionType):
+    meta_call = t.world.python_function(type(cls), "__call__")
+    if meta_call is not None:
         return Call(meta_call, (cls, *args), kwargs)
     return _new_instance(t, cls, args, kwargs)
 
 
 def _new_instance(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
     """type.__call__"""
-    if handlers.find_class(cls) is not None or t.world.type_lookup(cls, "__del__") is not MISSING:
+    if find_class(cls) is not None or t.world.type_lookup(cls, "__del__") is not MISSING:
         return None
     new = t.world.type_lookup(cls, "__new__")
     new = new.__func__ if isinstance(new, staticmethod) else new
     if isinstance(new, types.FunctionType):
         return Call(spelled_out.instance, (new, cls, args, kwargs))
-    init = t.world.type_lookup(cls, "__init__")
-    if not isinstance(init, types.FunctionType):
+    init = t.world.python_function(cls, "__init__")
+    if init is None:
         return None
     return Call(spelled_out.initialized, (init, t.new_object(cls, new, args, kwargs), args, kwargs))
 
@@ -447,7 +449,7 @@ def _setattr(frame: Frame, args: tuple[Any, ...]) -> Call | None:
 
 def _class_check(name: str, frame: Frame, args: tuple[Any, ...]) -> Call | None:
     value, wanted = args
-    hook = handlers.class_check(frame.tracer, wanted, name)
+    hook = class_check(frame.tracer, wanted, name)
     return None if hook is None or type(value) is wanted else Call(spelled_out.contained, (hook, wanted, value, True))
 
 

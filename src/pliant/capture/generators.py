@@ -19,7 +19,7 @@ import torch
 from pliant.capture.bytecode.resume import resume_freevars
 from pliant.capture.carried import BRING, SHARED, TRACED, Place, StateSource, Suspended, end_of, shared, state_of
 from pliant.capture.endings import runs_code_at_end
-from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.identity import TracedId
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import concrete
@@ -130,9 +130,9 @@ class TracedGenerator:
                 t.call_if_present(receiver, "close")
                 return self.frame.throw(error)
             value = t.call_if_present(receiver, "throw", error)
+        except Exhausted as raised:
+            return self.frame.end_delegation(raised.error.value)
         except Raised as raised:
-            if isinstance(raised.error, StopIteration):
-                return self.frame.end_delegation(raised.error.value)
             return self.frame.throw(raised.error)
         return self.frame.throw(error) if value is MISSING else Yielded(value)
 

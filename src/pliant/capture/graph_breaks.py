@@ -157,8 +157,22 @@ class CastsMeet(CannotCapture):
 class Raised(Exception):
     """An exception of the traced program, on its way through the interpreter. `error` is the program's exception."""
 
+    def __new__(cls, error: BaseException) -> Raised:
+        kinds = {StopIteration: Exhausted, AttributeError: NoAttribute}
+        return super().__new__(next((kinds[base] for base in type(error).__mro__ if base in kinds), cls), error)
+
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
         self.error = error
         self.where: SourceLocation | None = None  # in the innermost frame that it left
         self.has_context = False  # it was raised elsewhere, perhaps without an entry in its traceback
+
+
+class Exhausted(Raised):
+    """A StopIteration."""
+
+    error: StopIteration
+
+
+class NoAttribute(Raised):
+    """An AttributeError."""

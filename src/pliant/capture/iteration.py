@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import collections
 import itertools
-import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pliant.capture.carried import DequeItems
 from pliant.capture.generators import OURS, TracedGenerator, TracedIterator, own
-from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.operators import python_method
 from pliant.capture.subscripts import known_length, sequence_item, subscript
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, class_name, concrete
@@ -58,14 +57,10 @@ def iterate(t: Tracer, value: Any) -> Any:
 
 
 def _iterate_foreign(t: Tracer, value: Any) -> Any:
-    if isinstance(value, type) and hasattr(value, "__members__"):
-        return iter([t.get_attr(value, name) for name in value.__members__])
     if isinstance(value, (list, tuple)):
         return iter([sequence_item(t, value, i) for i in range(known_length(t, value))])
     if isinstance(value, dict):
         return iter(t.world.keys_of(value))
-    if isinstance(value, type) and isinstance(getattr(type(value), "__iter__", None), types.FunctionType):
-        return t.call(type(value).__iter__, (value,), {})  # type: ignore[attr-defined]
     raise GraphBreak("unknown-object", f"iteration over a {type(value).__name__} from outside")
 
 
@@ -130,10 +125,8 @@ def _python_iterator(t: Tracer, iterator: Any) -> Any:
     while True:
         try:
             value = next_value(t, iterator)
-        except Raised as raised:
-            if isinstance(raised.error, StopIteration):
-                return
-            raise
+        except Exhausted:
+            return
         yield value
 
 

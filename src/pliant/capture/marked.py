@@ -65,8 +65,7 @@ def _warn_of_what_is_not_honoured(function: Any) -> None:
 
 def _in_graph(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """One node: the function runs on fake tensors unseen by the recorder."""
-    args = tuple(t.internalize(a) for a in args)
-    kwargs = {k: t.internalize(v) for k, v in kwargs.items()}
+    args, kwargs = t.internalize((args, dict(kwargs)))
     with DisableTorchFunction():
         result = function(*args, **kwargs)
     return t.recorder.record(function, args, kwargs, result)

@@ -26,100 +26,38 @@ _FLOATS = (float, torch.SymFloat)
 _LARGE = 700.0  # exp of more is no float
 
 
-def _divides_by_zero(a: Any, b: Any) -> bool:
-    return bool(b == 0)
+def _of_floats(*numbers: Any) -> bool:
+    return any(isinstance(one, _FLOATS) for one in numbers)
 
 
-def _floors(a: Any, b: Any) -> bool:
-    return isinstance(a, _FLOATS) or isinstance(b, _FLOATS) or _divides_by_zero(a, b)
-
-
-def _of_no_bits(a: Any, b: Any) -> bool:
-    return isinstance(a, _FLOATS) or isinstance(b, _FLOATS)
-
-
-def _shifts_back(a: Any, b: Any) -> bool:
-    return _of_no_bits(a, b) or bool(b < 0)
-
-
-def _power(base: Any, exponent: Any) -> bool:
-    if isinstance(base, _FLOATS) or isinstance(exponent, _FLOATS):
-        return not (bool(base > 0) and bool(base < 1e30) and bool(exponent > -10) and bool(exponent < 10))
-    return bool(exponent < 0) and bool(base == 0)
-
-
-def _negative(a: Any) -> bool:
-    return bool(a < 0)
-
-
-def _not_positive(a: Any) -> bool:
-    return bool(a <= 0)
-
-
-def _not_within_one(a: Any) -> bool:
-    return bool(a < -1) or bool(a > 1)
-
-
-def _large(a: Any) -> bool:
-    return bool(a > _LARGE) or bool(a < -_LARGE)
-
-
-_OUTSIDE: dict[str, Callable[..., bool]] = {
-    "/": _divides_by_zero,
-    "%": _divides_by_zero,
-    "//": _floors,
-    "<<": _shifts_back,
-    ">>": _shifts_back,
-    "&": _of_no_bits,
-    "|": _of_no_bits,
-    "^": _of_no_bits,
-    "**": _power,
-    "sqrt": _negative,
-    "log": _not_positive,
-    "log2": _not_positive,
-    "asin": _not_within_one,
-    "acos": _not_within_one,
-    "exp": _large,
-    "cosh": _large,
-    "sinh": _large,
-}
-
-
-def _no_zero(a: Any, b: Any) -> tuple[Any, ...]:
-    return (b != 0,)
-
-
-def _has_bits(a: Any, b: Any) -> tuple[Any, ...]:
-    return (not _of_no_bits(a, b),)
-
-
-def _not_back(a: Any, b: Any) -> tuple[Any, ...]:
-    return (not _of_no_bits(a, b), b >= 0)
-
-
-def _no_reciprocal_of_zero(base: Any, exponent: Any) -> tuple[Any, ...]:
+def _reciprocal_power(base: Any, exponent: Any) -> tuple[Any, ...]:
     return () if isinstance(exponent, int) and exponent >= 0 else (base > 0,)
 
 
-# What has to hold of numbers that only running the graph tells.
+def _known_power(base: Any, exponent: Any) -> tuple[Any, ...]:
+    if _of_floats(base, exponent):
+        return base > 0, base < 1e30, exponent > -10, exponent < 10
+    return (bool(exponent >= 0) or base != 0,)
+
+
+# What has to hold of the operands; a function of `math` has one.
 _INSIDE: dict[str, Callable[..., tuple[Any, ...]]] = {
-    "/": _no_zero,
-    "%": _no_zero,
-    "//": _no_zero,
-    "<<": _not_back,
-    ">>": _not_back,
-    "&": _has_bits,
-    "|": _has_bits,
-    "^": _has_bits,
-    "**": _no_reciprocal_of_zero,
+    **dict.fromkeys(("/", "%", "//"), lambda a, b: (b != 0,)),
+    **dict.fromkeys(("&", "|", "^"), lambda a, b: (not _of_floats(a, b),)),
+    **dict.fromkeys(("<<", ">>"), lambda a, b: (not _of_floats(a, b), b >= 0)),
+    "**": _reciprocal_power,
     "sqrt": lambda a: (a >= 0,),
-    "log": lambda a: (a > 0,),
-    "log2": lambda a: (a > 0,),
-    "asin": lambda a: (a >= -1, a <= 1),
-    "acos": lambda a: (a >= -1, a <= 1),
+    **dict.fromkeys(("log", "log2"), lambda a: (a > 0,)),
+    **dict.fromkeys(("asin", "acos"), lambda a: (a >= -1, a <= 1)),
+    **dict.fromkeys(("cosh", "sinh"), lambda a: (a >= -_LARGE, a <= _LARGE)),
     "exp": lambda a: (a <= _LARGE,),
-    "cosh": lambda a: (a >= -_LARGE, a <= _LARGE),
-    "sinh": lambda a: (a >= -_LARGE, a <= _LARGE),
+}
+# Of numbers that are known now, more may be asked.
+_INSIDE_OF_KNOWN: dict[str, Callable[..., tuple[Any, ...]]] = {
+    **_INSIDE,
+    "//": lambda a, b: (not _of_floats(a, b), b != 0),
+    "**": _known_power,
+    "exp": _INSIDE["sinh"],
 }
 
 
@@ -131,13 +69,11 @@ def within_domain(t: Tracer, operation: str, *operands: Any) -> tuple[Any, ...]:
     if not all(type(v) in SYMBOLIC_TYPES or isinstance(v, (int, float)) for v in operands):
         return tuple(concrete(v) if type(v) is torch.SymBool else v for v in operands)
     numbers = tuple(map(_number, operands))
-    outside = _OUTSIDE.get(operation)
-    if outside is None or len(numbers) > outside.__code__.co_argcount:
+    conditions = (_INSIDE if any(map(is_unbacked, symbolic)) else _INSIDE_OF_KNOWN).get(operation)
+    if conditions is None or len(numbers) > conditions.__code__.co_argcount:
         return numbers
-    if any(map(is_unbacked, symbolic)):
-        inside = all(_holds(t, condition) for condition in _INSIDE[operation](*numbers))
-        return numbers if inside else tuple(map(concrete, operands))
-    return tuple(map(concrete, operands)) if outside(*numbers) else numbers
+    inside = all(_holds(t, condition) for condition in conditions(*numbers))
+    return numbers if inside else tuple(map(concrete, operands))
 
 
 def _number(value: Any) -> Any:
@@ -149,6 +85,4 @@ def _number(value: Any) -> Any:
 
 
 def _holds(t: Tracer, condition: Any) -> bool:
-    if type(condition) is torch.SymBool and is_unbacked(condition):
-        return t.recorder.assume(condition)
-    return bool(condition)
+    return t.recorder.assume(condition) if is_unbacked(condition) else bool(condition)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import operator
 import types
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,7 +20,7 @@ from pliant.capture import selections
 from pliant.capture.arrays import beside_symbol, beside_tensor, is_array, is_scalar
 from pliant.capture.attributes import own_member
 from pliant.capture.generators import OURS
-from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.number_domains import within_domain
 from pliant.capture.numpy_scalars import fixed, plain_number
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, class_name, concrete, plain_class
@@ -71,8 +72,7 @@ def python_method(t: Tracer, obj: Any, name: str) -> types.FunctionType | None:
         return member if isinstance(member, types.FunctionType) else None
     if cls in _PLAIN or cls in MUTABLE_CONTAINERS or cls is tuple or cls in OURS:
         return None
-    found = t.world.type_lookup(cls, name)
-    return found if isinstance(found, types.FunctionType) else None
+    return t.world.python_function(cls, name)
 
 
 def special_method(t: Tracer, obj: Any, name: str) -> Any:
@@ -119,17 +119,11 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
         if plain in _OF_TRUTHS and _are_truths(left, right):
             return t.native(_OF_TRUTHS[plain], left, right)
         return t.native(function, *within_domain(t, plain, left, right))
-    if inplace:
-        method = python_method(t, left, f"__i{name}__")
-        if method is not None:
-            result = t.call(method, (left, right), {})
-            if result is not NotImplemented:
-                return result
     methods = ordered_methods(t, left, right, f"__{name}__", f"__r{name}__")
-    for method, a, b in methods:
-        result = t.call(method, (a, b), {})
-        if result is not NotImplemented:
-            return result
+    method = python_method(t, left, f"__i{name}__") if inplace else None
+    result = by_turn(t, methods if method is None else [(method, left, right), *methods])
+    if result is not NotImplemented:
+        return result
     if methods and not _has_native(left, right, name):
         raise Raised(
             TypeError(f"unsupported operand type(s) for {symbol}: '{class_name(left)}' and '{class_name(right)}'")
@@ -172,6 +166,12 @@ def ordered_methods(
     return found
 
 
+def by_turn(t: Tracer, methods: Iterable[tuple[Any, Any, Any]]) -> Any:
+    """What the first method gives that implements the operator, else NotImplemented."""
+    found = (t.call(method, (obj, other), {}) for method, obj, other in methods)
+    return next((result for result in found if result is not NotImplemented), NotImplemented)
+
+
 def unary(t: Tracer, name: str, value: Any) -> Any:
     special, function = UNARY[name]
     method = python_method(t, value, special)
@@ -191,10 +191,8 @@ def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     if _is_plain(left) and _is_plain(right):
         return t.native(function, *within_domain(t, symbol, left, right))
     methods = ordered_methods(t, left, right, f"__{name}__", f"__{reflected}__", comparing=True)
-    for method, a, b in methods:
-        result = t.call(method, (a, b), {})
-        if result is not NotImplemented:
-            return result
+    if (result := by_turn(t, methods)) is not NotImplemented:
+        return result
     if methods and symbol == "==":
         return left is right
     if methods and symbol == "!=":
@@ -278,10 +276,8 @@ def _contains_by_iteration(t: Tracer, container: Any, item: Any) -> bool:
     while True:
         try:
             candidate = t.next(iterator)  # a comparison may change the container
-        except Raised as raised:
-            if isinstance(raised.error, StopIteration):
-                return False
-            raise
+        except Exhausted:
+            return False
         if candidate is item or concrete(truth(t, compare(t, "==", candidate, item))):
             return True
 

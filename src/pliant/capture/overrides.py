@@ -17,6 +17,7 @@ import torch
 from torch.overrides import get_default_nowrap_functions
 
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.structures import mapped
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.torch_adapter import no_torch_function
 
@@ -102,22 +103,17 @@ def default_override(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[s
         result = t.call(given["func"], inputs, dict(t.mapping(given.get("kwargs") or {})))
     finally:
         t.overrides.disabled -= 1
-    return result if given["func"] in get_default_nowrap_functions() else _converted(t, result, cls, inputs)
+    if given["func"] in get_default_nowrap_functions():
+        return result
+    return mapped(result, lambda one: _converted(t, one, cls, inputs))
 
 
 def _converted(t: Tracer, value: Any, cls: type, inputs: tuple[Any, ...]) -> Any:
     if cls is torch.Tensor:
         return value
-    if isinstance(value, FakeTensor):
-        if isinstance(value, cls):
-            return value
-        return (
-            t.recorder.as_class(value, cls) if any(value is one for one in _each(inputs)) else with_class(t, value, cls)
-        )
-    if type(value) in (list, tuple) or isinstance(value, tuple) and hasattr(value, "n_sequence_fields"):
-        items = [_converted(t, one, cls, inputs) for one in value]
-        return items if type(value) is list else tuple(items) if type(value) is tuple else type(value)(items)
-    return value
+    if not isinstance(value, FakeTensor) or isinstance(value, cls):
+        return value
+    return t.recorder.as_class(value, cls) if any(value is one for one in _each(inputs)) else with_class(t, value, cls)
 
 
 def with_class(t: Tracer, value: Any, cls: type) -> Any:

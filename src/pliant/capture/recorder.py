@@ -12,7 +12,7 @@ import operator
 import sys
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import fx
@@ -24,7 +24,7 @@ from pliant.capture.inputs import Inputs
 from pliant.capture.overrides import Overrides
 from pliant.capture.rewritten import FACTORS, into_out, with_factor
 from pliant.capture.symbol_nodes import SymbolNodes
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, concrete
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor
 from pliant.graph.lent_numbers import call_on_fakes
@@ -398,33 +398,25 @@ class Recorder(TorchFunctionMode):
 
     def to_nodes(self, value: Any) -> Any:
         """Arguments as fx wants them: nodes for tensors and symbolic numbers, constants as they are."""
-        if isinstance(value, FakeTensor):
-            return self.node_of(value)
-        cls = type(value)
-        if cls in SYMBOLIC_TYPES:
-            return self.symbols.node(value)
-        if isinstance(value, tuple):
-            items = [self.to_nodes(v) for v in value]
-            return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
-        if cls is list:
-            return [self.to_nodes(v) for v in value]
-        if isinstance(value, dict):
-            return {k: self.to_nodes(v) for k, v in value.items()}
-        if cls is slice:
-            return slice(self.to_nodes(value.start), self.to_nodes(value.stop), self.to_nodes(value.step))
-        if isinstance(value, Tensor):
-            raise GraphBreak("unsupported-tensor", "a real tensor reached the graph without a source")
-        if type(value).__name__ in ("bool_", "bool") and _is_numpy_number(value):
-            raise GraphBreak("unknown-call", "a truth of NumPy, which PyTorch takes for a float or a flag")
+        return _AS_NODES.of(value)(self, value)
+
+    def _tuple_of_nodes(self, value: Any) -> Any:
+        items = [self.to_nodes(v) for v in value]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+
+    def _constant_or_name(self, value: Any) -> Any:
         if _is_numpy_number(value):  # its text is no literal; torch takes it for the number that it holds
+            if type(value).__name__ in ("bool_", "bool"):
+                raise GraphBreak("unknown-call", "a truth of NumPy, which PyTorch takes for a float or a flag")
             return value.item()
         if type(value) is _KIND:
             return f"{value.__module__}.{value.__name__}"
-        if isinstance(value, fx.node.base_types) or value is None:
+        if isinstance(value, fx.node.base_types):
             return value
-        if isinstance(value, type) and value in _DTYPES:
-            return _DTYPES[value]
-        return self.constant(value)
+        return _DTYPES[value] if isinstance(value, type) and value in _DTYPES else self.constant(value)
+
+    def _refuse_real(self, value: Tensor) -> NoReturn:
+        raise GraphBreak("unsupported-tensor", "a real tensor reached the graph without a source")
 
     def constant(self, value: Any) -> fx.Node:
         """An opaque constant (a generator, a process group, a callable...) as an attribute of the graph module."""
@@ -463,6 +455,23 @@ _SIZED = _MAKE | frozenset(
 _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8))
 
 
+_AS_NODES: ByKind[Callable[[Recorder, Any], Any]] = ByKind(
+    Recorder._constant_or_name,
+    {
+        **dict.fromkeys((int, float, bool, str, type(None), torch.dtype, torch.device), lambda recorder, value: value),
+        **dict.fromkeys(SYMBOLIC_TYPES, lambda recorder, value: recorder.symbols.node(value)),
+        list: lambda recorder, value: [recorder.to_nodes(v) for v in value],
+        slice: lambda recorder, value: slice(*map(recorder.to_nodes, (value.start, value.stop, value.step))),
+    },
+    {
+        FakeTensor: Recorder.node_of,
+        tuple: Recorder._tuple_of_nodes,
+        dict: lambda recorder, value: {k: recorder.to_nodes(v) for k, v in value.items()},
+        Tensor: Recorder._refuse_real,
+    },
+)
+
+
 def _may_write(func: Any, name: str, kwargs: dict[str, Any]) -> bool:
     """Whether the function changes its first argument, or `out`."""
     if "out" in kwargs or name == "__setitem__" or name.startswith("__i") and name != "__invert__":
@@ -479,10 +488,6 @@ def _may_be_known(value: Any) -> bool:
     sizes = value.size_
     few = len(sizes) == 1 and type(sizes[0]) is int and sizes[0] <= CONSTANT_NUMEL
     return sizes == () or few and value.dtype_ in (torch.int64, torch.int32)
-
-
-def _constant_of(value: Any) -> Tensor | None:
-    return value.constant if type(value) is FakeTensor else None
 
 
 def _known(value: Any) -> Any:

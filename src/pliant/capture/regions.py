@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.structures import leaves
 from pliant.capture.symbol_nodes import SymbolNodes
 from pliant.capture.value_kinds import SYMBOLIC_TYPES
 from pliant.graph.fake_tensor import FakeTensor
@@ -126,11 +128,27 @@ def versions(graphs: Iterable[fx.Graph]) -> dict[int, int]:
 
 def tensors_in(value: Any) -> list[FakeTensor]:
     """The tensors in nested builtin containers."""
-    if isinstance(value, FakeTensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [found for item in value for found in tensors_in(item)] if isinstance(value, (list, tuple, set)) else []
+    return tensors_of(leaves(value))
+
+
+def tensors_of(values: Iterable[Any]) -> list[FakeTensor]:
+    """Those of the values that are tensors."""
+    return [one for one in values if isinstance(one, FakeTensor)]
+
+
+def are_tensors(values: Iterable[Any]) -> bool:
+    return all(isinstance(one, FakeTensor) for one in values)
+
+
+def flat(t: Tracer, value: Any) -> tuple[list[Any], Any]:
+    """The leaves of a structure of the program, and how they are put together."""
+    return tree_flatten(t.internalize(value))
+
+
+def refilled(leaves: list[Any], tensors: Iterable[Any], spec: Any) -> Any:
+    """The structure with its tensors replaced in order."""
+    given = iter(tensors)
+    return tree_unflatten([next(given) if isinstance(one, FakeTensor) else one for one in leaves], spec)
 
 
 def record_module(t: Tracer, module: torch.nn.Module, values: Iterable[Any], name: str) -> Any:

@@ -21,7 +21,7 @@ from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.versions import CallArgs
 from pliant.capture.frame import HANDLERS, Frame, Returned, Yielded
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, Stop, Stopped
-from pliant.capture.regions import without_effects
+from pliant.capture.regions import tensors_of, without_effects
 from pliant.capture.trace import NULL, BreakReason
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.interruptions import pass_on
@@ -257,7 +257,7 @@ def check(t: Tracer, values: Iterable[Any]) -> None:
     """Start again with a break where a selection would show: it is written, or leaves the trace beside what it may be."""
     if not t.selections:
         return
-    leaving = [_memory(value) for value in values if isinstance(value, FakeTensor)]
+    leaving = [_memory(value) for value in tensors_of(values)]
     for one in t.selections:
         written = one.versions != tuple([tensor._version for tensor in one.tensors])
         leaves = any(memory is _memory(one.made) for memory in leaving)

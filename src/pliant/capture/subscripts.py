@@ -183,33 +183,14 @@ def as_index(t: Tracer, key: Any) -> Any:
 
 def store_subscript(t: Tracer, container: Any, key: Any, value: Any) -> None:
     """container[key] = value"""
-    cls = type(container)
-    if cls is FakeTensor:
+    if type(container) is FakeTensor:
         key = t.internalize(_tensor_key(t, key))
         if t.recorder.region is not None and is_place(key):
             key = t.native(torch.reshape, key, (1,))
         view, rest = t.native(select_symbolic, container, key)
         t.native(operator.setitem, view, ... if rest is NOTHING_LEFT else rest, value)
         return
-    container = t.world.resolve(container)
-    method = python_method(t, container, "__setitem__")
-    if method is not None:
-        t.call(method, (container, key, value), {})
-        return
-    if isinstance(container, dict) and t.world.needs_guards(container):
-        key = t.hashable(key)
-        t.world.contains(container, key)
-        t.world.dict_set(container, _stored_key(t, key), value)
-        return
-    container = t.world.adopt(container)
-    if t.world.is_opaque(container):
-        raise GraphBreak("unknown-object", f"item assignment to a {cls.__name__} from outside")
-    if isinstance(container, dict):
-        t.native(operator.setitem, container, t.hashable(key), value)
-        return
-    if isinstance(key, slice):
-        value = t.iterable(value)
-    t.native(operator.setitem, container, _index(t, key), value)
+    _change_item(t, container, key, value)
 
 
 def _stored_key(t: Tracer, key: Any) -> Any:
@@ -219,18 +200,28 @@ def _stored_key(t: Tracer, key: Any) -> Any:
 
 def delete_subscript(t: Tracer, container: Any, key: Any) -> None:
     """del container[key]"""
-    container = t.world.resolve(container)
-    method = python_method(t, container, "__delitem__")
+    _change_item(t, container, key, DELETED)
+
+
+def _change_item(t: Tracer, container: Any, key: Any, value: Any) -> None:
+    """A store, or of `DELETED` a deletion."""
+    container, deletes = t.world.resolve(container), value is DELETED
+    rest = () if deletes else (value,)
+    method = python_method(t, container, "__delitem__" if deletes else "__setitem__")
     if method is not None:
-        t.call(method, (container, key), {})
+        t.call(method, (container, key, *rest), {})
         return
+    key = t.hashable(key) if isinstance(container, dict) else key
     if isinstance(container, dict) and t.world.needs_guards(container):
-        key = t.hashable(key)
-        if not t.world.contains(container, key):
+        if not t.world.contains(container, key) and deletes:
             raise Raised(KeyError(key))
-        t.world.dict_set(container, _stored_key(t, key), DELETED)
+        t.world.dict_set(container, _stored_key(t, key), value)
         return
     container = t.world.adopt(container)
     if t.world.is_opaque(container):
-        raise GraphBreak("unknown-object", f"item deletion from a {type(container).__name__} from outside")
-    t.native(operator.delitem, container, t.hashable(key) if isinstance(container, dict) else _index(t, key))
+        what = "deletion from" if deletes else "assignment to"
+        raise GraphBreak("unknown-object", f"item {what} a {type(container).__name__} from outside")
+    if not isinstance(container, dict):
+        rest = (t.iterable(value),) if isinstance(key, slice) and not deletes else rest
+        key = _index(t, key)
+    t.native(operator.delitem if deletes else operator.setitem, container, key, *rest)

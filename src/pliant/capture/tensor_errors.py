@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from pliant.capture.structures import mapped
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.interruptions import pass_on
@@ -38,8 +39,7 @@ def error_of_eager(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 def _error(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fill: int) -> Exception | None:
     try:
-        real_args = [_stand_in(a, fill) for a in args]
-        real_kwargs = {k: _stand_in(v, fill) for k, v in kwargs.items()}
+        real_args, real_kwargs = mapped((args, kwargs), lambda value: _stand_in(value, fill))
     except _Unfit:
         return None
     grad, state = torch.is_grad_enabled(), torch.get_rng_state()
@@ -59,6 +59,7 @@ def _error(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fill: i
 
 
 def _stand_in(value: Any, fill: int) -> Any:
+    """What stands for a value that is no container."""
     if isinstance(value, FakeTensor):
         sizes, strides = [concrete(n) for n in value.size_], [concrete(n) for n in value.stride_]
         if value.device_.type != "cpu" or torch.Size(sizes).numel() > _MANY or value.subclass_ is not None:
@@ -68,10 +69,6 @@ def _stand_in(value: Any, fill: int) -> Any:
             return made.requires_grad_(value.requires_grad)
     if type(value) in SYMBOLIC_TYPES:
         return concrete(value)
-    if type(value) in (list, tuple):
-        return type(value)(_stand_in(v, fill) for v in value)
-    if type(value) is slice:
-        return slice(*[_stand_in(v, fill) for v in (value.start, value.stop, value.step)])
     if value is None or isinstance(value, (bool, int, float, complex, str, torch.dtype, torch.device, type(...))):
         return value
     raise _Unfit

@@ -17,6 +17,7 @@ import torch
 from pliant.capture import arrays
 from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
 from pliant.capture.numpy_scalars import plain_number
+from pliant.capture.structures import leaves
 from pliant.capture.tensor_errors import error_of_eager
 from pliant.capture.torch_functions import READS, is_known
 from pliant.capture.value_kinds import concrete, is_numpy_scalar
@@ -128,9 +129,7 @@ def _plain(value: Any) -> Any:
 
 
 def _holds_numpy(values: Any) -> bool:
-    return any(
-        _holds_numpy(v) if type(v) in (list, tuple) else is_numpy_scalar(v) or arrays.is_array(v) for v in values
-    )
+    return any(is_numpy_scalar(v) or arrays.is_array(v) for v in leaves(values))
 
 
 _MAKE_TENSORS = (torch.tensor, torch.as_tensor, torch.asarray, torch.from_numpy)
@@ -147,8 +146,7 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
     if function not in _TAKE_TRUTHS:
         args = tuple(_plain(a) for a in args)
         kwargs = {k: _plain(v) for k, v in kwargs.items()}
-    args = tuple(t.internalize(a) for a in args)
-    kwargs = {k: t.internalize(v) for k, v in kwargs.items()}
+    args, kwargs = t.internalize((args, dict(kwargs)))
     if function not in _MAKE_TENSORS:  # others take them for numbers
         args = tuple(map(plain_number, args))
         kwargs = {k: plain_number(v) for k, v in kwargs.items()}
@@ -209,9 +207,7 @@ def _asks(function: Any, args: tuple[Any, ...]) -> bool:
 
 
 def _is_constant(answer: Any) -> bool:
-    if type(answer) in (tuple, list):
-        return all(map(_is_constant, answer))
-    return type(answer) in _CONSTANTS or is_native_enum(type(answer))
+    return all(type(one) in _CONSTANTS or is_native_enum(type(one)) for one in leaves(answer))
 
 
 @functools.cache

@@ -42,7 +42,7 @@ from pliant.capture.arrays import is_scalar, unhashable
 from pliant.capture.bytecode.decode import Op, Program, per_program
 from pliant.capture.frame import HANDLERS, Frame, Handler
 from pliant.capture.generators import TracedCallable, TracedGenerator, ending_parts
-from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, Stop, Stopped, needs_value
+from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, Raised, Stop, Stopped, needs_value
 from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.handlers.threads import UsedLock
 from pliant.capture.inputs import Inputs
@@ -52,6 +52,7 @@ from pliant.capture.plain_methods import computes_plainly
 from pliant.capture.recorder import Recorder
 from pliant.capture.selections import Selection
 from pliant.capture.settings import Casts
+from pliant.capture.structures import mapped
 from pliant.capture.tensor_errors import error_of_eager
 from pliant.capture.trace import (
     BreakReason,
@@ -63,7 +64,6 @@ from pliant.capture.value_kinds import (
     concrete,
     is_hashed_by_identity,
     is_numpy_scalar,
-    tuple_of,
 )
 from pliant.capture.world import World
 from pliant.debug import events
@@ -305,10 +305,8 @@ class Tracer:
         """obj.name(*args), or MISSING if it has no such attribute."""
         try:
             method = self.get_attr(obj, name)
-        except Raised as raised:
-            if isinstance(raised.error, AttributeError):
-                return MISSING
-            raise
+        except NoAttribute:
+            return MISSING
         return self.call(method, args, {})
 
     def has_ended(self, value: Any) -> bool:
@@ -397,24 +395,9 @@ class Tracer:
             return slice(*(self.internalize(v, within) for v in (value.start, value.stop, value.step)))
         return value
 
-    def concrete_tree(self, value: Any, within: frozenset[int] = frozenset()) -> Any:
+    def concrete_tree(self, value: Any) -> Any:
         """The value with symbolic numbers in it specialized."""
-        if type(value) in PLAIN_TYPES:
-            return concrete(value)
-        if id(value) in within:
-            raise GraphBreak("unknown-object", f"C code would look into a {type(value).__name__} that holds itself")
-        if type(value) is list or isinstance(value, tuple):
-            inner = within | {id(value)}
-            items = [self.concrete_tree(v, inner) for v in value]
-            if all(a is b for a, b in zip(items, value, strict=True)):
-                return value
-            return items if type(value) is list else tuple_of(type(value), items)
-        if type(value) is dict:
-            inner = within | {id(value)}
-            return {k: self.concrete_tree(v, inner) for k, v in value.items()}
-        if type(value) is slice:
-            return slice(*(self.concrete_tree(v, within) for v in (value.start, value.stop, value.step)))
-        return value
+        return mapped(value, concrete)
 
     def refuse_opaque(self, *values: Any, within: frozenset[int] = frozenset()) -> None:
         """Break if C code would look into an object from outside, or run a method written in Python."""

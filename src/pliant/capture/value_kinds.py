@@ -10,7 +10,8 @@ import _thread
 import collections
 import re
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -50,6 +51,31 @@ LOCKS = (_thread.LockType, _thread.RLock)
 DICT_TYPES: frozenset[type] = frozenset((dict, collections.OrderedDict, collections.defaultdict, collections.Counter))
 # What values of the trace stand for; `varying_text` adds a row.
 PLAIN_TYPES: dict[type, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+
+Rule = TypeVar("Rule")
+
+
+class ByKind(Generic[Rule]):
+    """What is done with a value, by its class. `exact`: rows for the class alone; `families`: for what derives from it too,
+    the nearest base first; `default`: for all others.
+    """
+
+    __slots__ = ("_default", "_exact", "_families")
+
+    def __init__(
+        self, default: Rule, exact: Mapping[type, Rule] | None = None, families: Mapping[type, Rule] | None = None
+    ) -> None:
+        self._default, self._exact, self._families = default, exact or {}, families or {}
+
+    def of(self, value: Any) -> Rule:
+        cls = type(value)
+        found = self._exact.get(cls)
+        if found is not None:
+            return found
+        for base in cls.__mro__:
+            if base in self._families:
+                return self._families[base]
+        return self._default
 
 
 def is_hashed_by_identity(value: Any) -> bool:

@@ -342,9 +342,6 @@ class World:
             return False
         return bool(self.inputs.policy.long_varies(self.origins[id(value)][1], len(value)))
 
-    def is_adopted(self, value: Any) -> bool:
-        return id(value) in self._shadows
-
     def adopt(self, value: Any, looped: bool = False) -> Any:
         """The trace's own copy of a foreign container (itself, if it is not foreign or not a container). `looped`: a
         loop of the program takes its items, of which each would be a call of its own behind a break.
@@ -444,6 +441,11 @@ class World:
         if known and isinstance(value, (types.FunctionType, property, classmethod, staticmethod)):
             self.set_origin(value, held(value, f"{owner.__qualname__}.{name}"))
         return value
+
+    def python_function(self, cls: type, name: str) -> types.FunctionType | None:
+        """What `type_lookup` finds, if it is written in Python."""
+        found = self.type_lookup(cls, name)
+        return found if isinstance(found, types.FunctionType) else None
 
     def fix_class(self, cls: type) -> None:
         """The class itself matters, not only what it holds."""

@@ -80,8 +80,13 @@ def written(number: Any) -> Expr:
     return expr
 
 
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
 def is_unbacked(number: Any) -> bool:
-    """Whether only running the graph tells the symbolic number."""
+    """Whether the value is a symbolic number that only running the graph tells."""
+    if type(number) not in _SYMBOLIC:
+        return False
     env = number.node.shape_env
     return bool(env.unbacked_symbols(env.simplify(number.node.expr)))
 

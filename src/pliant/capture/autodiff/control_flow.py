@@ -20,7 +20,16 @@ from torch.utils import _pytree as pytree
 from pliant.capture.autodiff.flex_attention import attend
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.regions import Region, record_module, versions, without_effects
+from pliant.capture.regions import (
+    Region,
+    are_tensors,
+    flat,
+    record_module,
+    refilled,
+    tensors_of,
+    versions,
+    without_effects,
+)
 from pliant.graph.control_flow import AssociativeScan, Branch, ControlFlow, Scan, While
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.torch_adapter import HIGHER_ORDER, DisableTorchFunction, set_grad_enabled
@@ -65,10 +74,6 @@ class _Body:
     spec: Any
 
 
-def _flat(t: Tracer, value: Any) -> tuple[list[Any], Any]:
-    return pytree.tree_flatten(t.internalize(value))
-
-
 def _trace(t: Tracer, function: Any, slices: list[Any], arrange: Callable[[list[Any]], tuple[Any, ...]]) -> _Body:
     """The graph of `function(*arrange(parameters))`, its parameters tensors like `slices`."""
     region = Region(t.recorder, differentiated=bool(slices))
@@ -81,19 +86,18 @@ def _trace(t: Tracer, function: Any, slices: list[Any], arrange: Callable[[list[
             result = t.call(function, arrange(parameters), {})
         finally:
             set_grad_enabled(grad)
-        leaves, spec = _flat(t, result)
-        if any(isinstance(one, FakeTensor) and one._version != before.get(id(one), 0) for one in region.lifted):
+        leaves, spec = flat(t, result)
+        if any(one._version != before.get(id(one), 0) for one in tensors_of(region.lifted)):
             raise GraphBreak("tensor-error", "a body of control flow writes what it is given or closes over")
-        module = region.close([one for one in leaves if isinstance(one, FakeTensor)], "Body")
-    for value in region.lifted:
-        if not isinstance(value, (FakeTensor, torch.SymInt)):
-            raise GraphBreak("unsupported-tensor", "a body of control flow closes over a symbolic number")
+        module = region.close(tensors_of(leaves), "Body")
+    if not {type(value) for value in region.lifted} <= {FakeTensor, torch.SymInt}:
+        raise GraphBreak("unsupported-tensor", "a body of control flow closes over a symbolic number")
     return _Body(module, region.lifted[len(slices) :], leaves, spec)
 
 
 def _tensors(t: Tracer, value: Any, what: str) -> tuple[list[FakeTensor], Any]:
-    leaves, spec = _flat(t, value)
-    if not leaves or not all(isinstance(one, FakeTensor) for one in leaves):
+    leaves, spec = flat(t, value)
+    if not leaves or not are_tensors(leaves):
         raise GraphBreak("tensor-error", f"{what} that are not tensors only")
     return leaves, spec
 
@@ -109,10 +113,10 @@ def _check_alike(some: list[Any], others: list[Any], what: str) -> None:
     """Tensors of the same sizes and dtypes, or the same constants."""
     alike = len(some) == len(others)
     for one, other in zip(some, others):
-        if isinstance(one, FakeTensor) and isinstance(other, FakeTensor):
+        if are_tensors((one, other)):
             alike = alike and tuple(one.shape) == tuple(other.shape) and one.dtype == other.dtype
         else:
-            alike = alike and type(one) is type(other) and not isinstance(one, FakeTensor) and one == other
+            alike = alike and type(one) is type(other) and one == other
     if not alike:
         raise GraphBreak("tensor-error", f"{what} differ in sizes, dtypes or structure")
 
@@ -132,12 +136,7 @@ def _cond(t: Tracer, pred: Any, true_fn: Any, false_fn: Any, operands: Any) -> A
     values, reads = _joined(*bodies)
     program = Branch((first.module, second.module), (reads[0], reads[1]))
     made = record_module(t, ControlFlow(program), [pred, *values], "cond")
-    return _refilled(first, made)
-
-
-def _refilled(body: _Body, made: Any) -> Any:
-    found = iter(made)
-    return pytree.tree_unflatten([next(found) if isinstance(v, FakeTensor) else v for v in body.leaves], body.spec)
+    return refilled(first.leaves, made, first.spec)
 
 
 def _while_loop(t: Tracer, cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
@@ -148,13 +147,16 @@ def _while_loop(t: Tracer, cond_fn: Any, body_fn: Any, carried_inputs: Any) -> A
 
     condition = _trace(t, cond_fn, leaves, arrange)
     body = _trace(t, body_fn, leaves, arrange)
-    if len(condition.leaves) != 1 or not isinstance(condition.leaves[0], FakeTensor):
+    if len(condition.leaves) != 1 or not are_tensors(condition.leaves):
         raise GraphBreak("tensor-error", "the condition of while_loop must return one tensor")
     _check_alike(leaves, body.leaves, "what while_loop carries into and out of its body")
     values, reads = _joined(condition, body)
     program = While(condition.module, body.module, len(leaves), (reads[0], reads[1]))
-    module = ControlFlow(program)
-    return pytree.tree_unflatten(list(record_module(t, module, [*leaves, *values], "while_loop")), spec)
+    return _recorded(t, program, [*leaves, *values], "while_loop", spec)
+
+
+def _recorded(t: Tracer, program: Any, values: list[Any], name: str, spec: Any) -> Any:
+    return pytree.tree_unflatten(list(record_module(t, ControlFlow(program), values, name)), spec)
 
 
 def _slices(t: Tracer, leaves: list[FakeTensor], dim: int) -> list[Any]:
@@ -173,11 +175,10 @@ def _scan(t: Tracer, combine_fn: Any, init: Any, xs: Any, *, dim: int = 0, rever
     dim = range(scanned[0].dim())[dim]
     body = _trace(t, combine_fn, [*carried, *_slices(t, scanned, dim)], arrange)
     _check_alike(carried, body.leaves[:count], "what scan carries into and out of its body")
-    if not all(isinstance(one, FakeTensor) for one in body.leaves):
+    if not are_tensors(body.leaves):
         raise GraphBreak("tensor-error", "the body of scan returns something other than tensors")
-    module = ControlFlow(Scan(body.module, count, len(scanned), dim, reverse))
-    made = record_module(t, module, [*carried, *scanned, *body.values], "scan")
-    return pytree.tree_unflatten(list(made), body.spec)
+    program = Scan(body.module, count, len(scanned), dim, reverse)
+    return _recorded(t, program, [*carried, *scanned, *body.values], "scan", body.spec)
 
 
 def _map(t: Tracer, f: Any, xs: Any, *args: Any) -> Any:
@@ -187,10 +188,9 @@ def _map(t: Tracer, f: Any, xs: Any, *args: Any) -> Any:
         return pytree.tree_unflatten(parameters, spec), *args
 
     body = _trace(t, f, _slices(t, scanned, 0), arrange)
-    if not all(isinstance(one, FakeTensor) for one in body.leaves):
+    if not are_tensors(body.leaves):
         raise GraphBreak("tensor-error", "the body of map returns something other than tensors")
-    module = ControlFlow(Scan(body.module, 0, len(scanned)))
-    return pytree.tree_unflatten(list(record_module(t, module, [*scanned, *body.values], "map")), body.spec)
+    return _recorded(t, Scan(body.module, 0, len(scanned)), [*scanned, *body.values], "map", body.spec)
 
 
 def _associative_scan(
@@ -205,8 +205,8 @@ def _associative_scan(
     slices = _slices(t, scanned, dim)
     body = _trace(t, combine_fn, [*slices, *slices], arrange)
     _check_alike(slices, body.leaves, "what associative_scan combines and its results")
-    module = ControlFlow(AssociativeScan(body.module, 0, count, dim, reverse))
-    return pytree.tree_unflatten(list(record_module(t, module, [*scanned, *body.values], "associative_scan")), spec)
+    program = AssociativeScan(body.module, 0, count, dim, reverse)
+    return _recorded(t, program, [*scanned, *body.values], "associative_scan", spec)
 
 
 @handles(ControlFlow.forward)

@@ -17,7 +17,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.regions import Region, record_module, tensors_in, without_effects
+from pliant.capture.regions import Region, are_tensors, record_module, tensors_in, tensors_of, without_effects
 from pliant.capture.value_kinds import SYMBOLIC_TYPES
 from pliant.graph.custom_function import Backward, CustomFunction, FunctionPlan, Pattern
 from pliant.graph.fake_tensor import FakeTensor
@@ -61,7 +61,7 @@ def _apply(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     traced_by_transform = region is not None and region.differentiated
     if traced_by_transform and not _has_own_setup(t, cls):
         raise GraphBreak("tensor-error", f"{cls.__name__} inside a transform needs setup_context")
-    needs = torch.is_grad_enabled() and any(isinstance(i, FakeTensor) and i.requires_grad for i in inputs)
+    needs = torch.is_grad_enabled() and any(one.requires_grad for one in tensors_of(inputs))
     call = _Call(t, cls, inputs)
     return call.differentiable() if needs or traced_by_transform else call.plain()
 
@@ -135,16 +135,15 @@ class _Call:
         self.region = Region(t.recorder)
         before = torch.is_grad_enabled()
         with self.region.active():
-            for one in self.inputs:
-                if isinstance(one, FakeTensor):
-                    self.region.lift(one)
+            for one in tensors_of(self.inputs):
+                self.region.lift(one)
             set_grad_enabled(False)
             try:
                 outputs = self._forward()
             finally:
                 set_grad_enabled(before)
         self.outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        if any(tensors_in(one) for one in self.outputs if not isinstance(one, FakeTensor)):
+        if len(tensors_in(self.outputs)) > len(tensors_of(self.outputs)):
             raise GraphBreak("unsupported-tensor", f"{cls.__name__} returns tensors inside containers")
         made = self._record()
         results = tuple([next(made) if isinstance(one, FakeTensor) else one for one in self.outputs])
@@ -152,7 +151,7 @@ class _Call:
 
     def _record(self) -> Any:
         """The node. Backwards come first, since they say what the forward must keep."""
-        tensors = [one for one in self.outputs if isinstance(one, FakeTensor)]
+        tensors = tensors_of(self.outputs)
         t, context, region = self.t, self.context, self.region
         self.kept: list[Any] = []
         backward = {pattern: self._backward(pattern) for pattern in self._patterns(tensors)}
@@ -174,7 +173,7 @@ class _Call:
             materialize=context.materialize_grads,
             once=self._once,
             mapped=bool(t.get_attr(self.cls, "generate_vmap_rule")),
-            histories=any(isinstance(one, FakeTensor) and one.requires_grad for one in further),
+            histories=any(one.requires_grad for one in tensors_of(further)),
         )
         return iter(record_module(t, CustomFunction(plan), region.lifted, "function"))
 
@@ -243,7 +242,7 @@ class _Call:
         for one, gradient in zip(self.inputs, found):
             if gradient is None:
                 continue
-            if not isinstance(gradient, FakeTensor) or not isinstance(one, FakeTensor):
+            if not are_tensors((gradient, one)):
                 raise GraphBreak("tensor-error", f"{self.cls.__name__}.backward returned a gradient for a non-tensor")
             place = positions.setdefault(id(one), len(tensors))
             if place == len(tensors):

@@ -15,6 +15,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
+from pliant.capture.regions import are_tensors
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.gradients import gradients
 from pliant.guards.kinds import Kind
@@ -70,7 +71,7 @@ def _tensors(t: Tracer, value: Any) -> tuple[Any, ...]:
     if isinstance(value, FakeTensor):
         return (value,)
     found = tuple(t.sequence(value))
-    if not all(one is None or isinstance(one, FakeTensor) for one in found):
+    if not are_tensors(one for one in found if one is not None):
         raise GraphBreak("unsupported-operator", "gradients with respect to something other than tensors")
     return found
 
@@ -178,7 +179,7 @@ def _leaves(roots: Sequence[FakeTensor]) -> list[FakeTensor]:
         leaf = getattr(node, "variable", None)
         if leaf is not None and not any(leaf is one for one in found):
             found.append(leaf)
-    if any(type(one) is not FakeTensor for one in found):
+    if not are_tensors(found):
         raise GraphBreak("unsupported-tensor", "backward() reaches a tensor that is not followed")
     return found
 

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.regions import Region, record_module, without_effects
+from pliant.capture.regions import Region, are_tensors, flat, record_module, refilled, tensors_of, without_effects
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.transforms import Gradient, Jacobian, Mapped, PulledBack, PushedForward
 from pliant.guards.sources import held
@@ -95,12 +95,7 @@ class _Traced:
 
     def place(self, leaf: int) -> int:
         """The position of a leaf among the tensors of the leaves."""
-        return sum(isinstance(one, FakeTensor) for one in self.leaves[:leaf])
-
-
-def _flat(t: Tracer, value: Any) -> tuple[list[Any], Any]:
-    leaves, spec = pytree.tree_flatten(t.internalize(value))
-    return leaves, spec
+        return len(tensors_of(self.leaves[:leaf]))
 
 
 def _trace(
@@ -111,7 +106,7 @@ def _trace(
     inner: Callable[[int, FakeTensor], FakeTensor] | None = None,
 ) -> _Traced:
     """The function's graph. `inner(leaf, tensor)`: what stands for a tensor of the arguments inside."""
-    leaves, spec = _flat(t, (args, kwargs))
+    leaves, spec = flat(t, (args, kwargs))
     region = Region(t.recorder, differentiated=True)
     before = torch.is_grad_enabled()
     with region.active(), without_effects(t, "a transformed function"):
@@ -126,13 +121,12 @@ def _trace(
         finally:
             set_grad_enabled(before)
         result, auxiliary = _with_auxiliary(result) if options.get("has_aux") else (result, ())
-        outputs, out_spec = _flat(t, result)
-        aux, aux_spec = _flat(t, auxiliary)
-        if not all(isinstance(one, FakeTensor) for one in outputs):
+        outputs, out_spec = flat(t, result)
+        aux, aux_spec = flat(t, auxiliary)
+        if not are_tensors(outputs):
             raise GraphBreak("tensor-error", "a transformed function returned something other than tensors")
-        body = region.close([*outputs, *(one for one in aux if isinstance(one, FakeTensor))], "Function")
-    tensors = [one for one in leaves if isinstance(one, FakeTensor)]
-    return _Traced(body, leaves, [*tensors, *region.lifted[count:]], outputs, out_spec, aux, aux_spec)
+        body = region.close([*outputs, *tensors_of(aux)], "Function")
+    return _Traced(body, leaves, [*tensors_of(leaves), *region.lifted[count:]], outputs, out_spec, aux, aux_spec)
 
 
 def _with_auxiliary(result: Any) -> tuple[Any, Any]:
@@ -141,25 +135,19 @@ def _with_auxiliary(result: Any) -> tuple[Any, Any]:
     return result
 
 
-def _refilled(values: list[Any], tensors: list[Any], spec: Any) -> Any:
-    """A structure with its tensors replaced in order."""
-    remaining = iter(tensors)
-    return pytree.tree_unflatten([next(remaining) if isinstance(v, FakeTensor) else v for v in values], spec)
-
-
 def _chosen(t: Tracer, argnums: Any, args: tuple[Any, ...], traced: _Traced) -> tuple[list[list[int]], list[Any]]:
     """For each argument that is differentiated its leaves (positions among all), and its structure."""
     places, specs = [], []
     starts = [0]
     for one in args:
-        starts.append(starts[-1] + len(_flat(t, one)[0]))
+        starts.append(starts[-1] + len(flat(t, one)[0]))
     for number in argnums if isinstance(argnums, tuple) else (argnums,):
         number = range(len(args))[number]
         leaves = list(range(starts[number], starts[number + 1]))
-        if not all(isinstance(traced.leaves[i], FakeTensor) for i in leaves):
+        if not are_tensors(traced.leaves[i] for i in leaves):
             raise GraphBreak("tensor-error", "an argument that is differentiated holds something other than tensors")
         places.append([traced.place(i) for i in leaves])
-        specs.append(_flat(t, args[number])[1])
+        specs.append(flat(t, args[number])[1])
     return places, specs
 
 
@@ -182,7 +170,7 @@ def _gradient(t: Tracer, options: dict[str, Any], args: tuple[Any, ...], kwargs:
     flat = tuple(place for group in places for place in group)
     made = list(record_module(t, Gradient(traced.body, flat, 1), traced.values, "grad"))
     gradients, value, auxiliary = made[: len(flat)], made[len(flat)], made[len(flat) + 1 :]
-    aux = _refilled(traced.auxiliary, auxiliary, traced.aux_spec)
+    aux = refilled(traced.auxiliary, auxiliary, traced.aux_spec)
     return _by_argument(argnums, gradients, specs), value, aux
 
 
@@ -207,7 +195,7 @@ def _jacobian(by: str, given: tuple[str, ...]) -> Callable[..., Any]:
         made = list(record_module(t, Jacobian(traced.body, flat, count, by=by, **more), traced.values, by))
         rows = [_by_argument(argnums, made[i * len(flat) : (i + 1) * len(flat)], specs) for i in range(count)]
         found = pytree.tree_unflatten(rows, traced.out_spec)
-        aux = _refilled(traced.auxiliary, made[count * len(flat) :], traced.aux_spec)
+        aux = refilled(traced.auxiliary, made[count * len(flat) :], traced.aux_spec)
         return (found, aux) if options["has_aux"] else found
 
     return apply
@@ -220,13 +208,13 @@ def _jvp(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _push(t: Tracer, func: Any, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
     traced = _trace(t, {"func": func, "has_aux": has_aux}, tuple(t.sequence(primals)), {})
-    given = _flat(t, tuple(t.sequence(tangents)))[0]
+    given = flat(t, tuple(t.sequence(tangents)))[0]
     count = len(traced.outputs)
     module = PushedForward(traced.body, tuple(range(len(given))), count)
     made = list(record_module(t, module, [*traced.values, *given], "jvp"))
     outputs = pytree.tree_unflatten(made[:count], traced.out_spec)
     moved = pytree.tree_unflatten(made[count : 2 * count], traced.out_spec)
-    aux = _refilled(traced.auxiliary, made[2 * count :], traced.aux_spec)
+    aux = refilled(traced.auxiliary, made[2 * count :], traced.aux_spec)
     return (outputs, moved, aux) if has_aux else (outputs, moved)
 
 
@@ -247,9 +235,9 @@ def _at(t: Tracer, apply: Callable[..., Any], func: Any, primals: Sequence[Any],
     traced = _trace(t, {"func": func, "has_aux": has_aux}, tuple(primals), {})
     made = list(record_module(t, traced.body, traced.values, "function"))
     count = len(traced.outputs)
-    linear = _Linear(apply, traced, [_flat(t, one)[1] for one in primals])
+    linear = _Linear(apply, traced, [flat(t, one)[1] for one in primals])
     outputs = pytree.tree_unflatten(made[:count], traced.out_spec)
-    aux = _refilled(traced.auxiliary, made[count:], traced.aux_spec)
+    aux = refilled(traced.auxiliary, made[count:], traced.aux_spec)
     return (outputs, linear, aux) if has_aux else (outputs, linear)
 
 
@@ -266,16 +254,16 @@ def _linearize(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 @handles(_Linear.__call__)
 def _apply_linear(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     linear, *given = args
-    if [_flat(t, one)[1] for one in given] != (
+    if [flat(t, one)[1] for one in given] != (
         linear.specs if linear.apply is _push_along else [linear.traced.out_spec]
     ):
         raise GraphBreak("tensor-error", "a derivative is applied to another structure than it was taken for")
-    return linear.apply(t, linear, _flat(t, tuple(given))[0])
+    return linear.apply(t, linear, flat(t, tuple(given))[0])
 
 
 def _pull(t: Tracer, linear: _Linear, given: list[Any]) -> Any:
     traced = linear.traced
-    places = tuple(range(len([one for one in traced.leaves if isinstance(one, FakeTensor)])))
+    places = tuple(range(len(tensors_of(traced.leaves))))
     module = PulledBack(traced.body, places, len(traced.outputs))
     made = list(record_module(t, module, [*traced.values, *given], "vjp"))
     return _by_argument((), made, linear.specs)
@@ -317,11 +305,11 @@ def _tupled(value: Any) -> Any:
 
 def _in_dims(t: Tracer, in_dims: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int | None]:
     """The mapped dimension of each leaf of (args, kwargs): keyword arguments are not mapped."""
-    leaves, spec = _flat(t, args)
+    leaves, spec = flat(t, args)
     dims = broadcast_to_tree(_tupled(in_dims), spec)
-    if dims is None or any(dim is not None and not isinstance(one, FakeTensor) for dim, one in zip(dims, leaves)):
+    if dims is None or not are_tensors(one for dim, one in zip(dims, leaves) if dim is not None):
         raise GraphBreak("tensor-error", "vmap: in_dims do not fit the arguments")
-    return [*dims, *[None] * len(_flat(t, kwargs)[0])]
+    return [*dims, *[None] * len(flat(t, kwargs)[0])]
 
 
 def _functionalized(t: Tracer, options: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -32,6 +32,7 @@ from pliant.capture.handlers.table import ALL, Args, Kwargs
 from pliant.capture.handlers.threads import call_lock_method
 from pliant.capture.operators import python_method
 from pliant.capture.overrides import enter_device
+from pliant.capture.structures import leaves
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.torch_functions import all_functions
 from pliant.capture.value_kinds import DICT_TYPES, LOCKS, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
@@ -97,17 +98,15 @@ _ANSWERS = frozenset(
 _OWN_SELF_TYPES = (*MUTABLE_CONTAINERS, *OURS, type({}.keys()), type({}.values()), type({}.items()))
 
 
+_DESCRIPTORS = (
+    types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
+)  # fmt: skip
+
+
 def call_native(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """A function or method written in C."""
     receiver = getattr(function, "__self__", None)
-    if isinstance(
-        function,
-        (
-            types.MethodDescriptorType,
-            types.WrapperDescriptorType,
-            types.GetSetDescriptorType | types.MemberDescriptorType,
-        ),
-    ):
+    if type(function) in _DESCRIPTORS:
         return _call_descriptor(t, function, args, kwargs)
     if type(function) is types.MethodWrapperType and isinstance(receiver, types.GetSetDescriptorType):
         return call_torch(t, function, args, kwargs)  # `Tensor.shape.__get__`
@@ -153,9 +152,9 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
     if isinstance(receiver, torch.device) and name in ("__enter__", "__exit__"):
         return enter_device(t, name, bound, args)
     if isinstance(receiver, _PURE_SELF_TYPES):
-        if name == "join" and isinstance(receiver, (str, bytes)) and len(args) == 1:
+        if name == "join" and len(args) == 1:
             args = (t.sequence(args[0]),)
-            if type(receiver) is str and all(type(one) in (Text, str) for one in args[0]):
+            if type(receiver) is str and set(map(type, args[0])) <= {Text, str}:
                 return join(receiver, args[0])
         args = tuple(t.concrete_tree(t.internalize(a)) if type(a) not in OURS else a for a in args)
         t.refuse_opaque(*args)
@@ -256,10 +255,8 @@ _CALLED = (
 
 def _refuse_own_methods(t: Tracer, values: Any) -> None:
     """Break if one of the values, or an item of one, has a method written in Python that the function may call unseen."""
-    for value in values:
-        if type(value) in (list, tuple):
-            _refuse_own_methods(t, value)
-        elif type(value) not in _PURE_SELF_TYPES and not isinstance(value, (FakeTensor, type)):
+    for value in leaves(*values):
+        if type(value) not in _PURE_SELF_TYPES and not isinstance(value, (FakeTensor, type)):
             if any(python_method(t, value, name) is not None for name in _CALLED):
                 raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
-from torch.utils._pytree import tree_leaves
 
 from pliant import torch_adapter
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
+from pliant.capture.regions import tensors_in
 from pliant.capture.torch_calls import call_torch
 from pliant.graph import collectives
 from pliant.graph.fake_tensor import FakeTensor
@@ -39,15 +39,11 @@ def _collective(name: str, function: Any) -> Handler:
         group = _group_name(t, name, given["group"])
         operator = collectives.operator_of(name)
         written = {a.name for a in operator._schema.arguments if a.alias_info is not None and a.alias_info.is_write}
-        _check_tensors(name, _fakes(list(given.values())), _fakes([given[w] for w in written]))
+        _check_tensors(name, tensors_in(list(given.values())), tensors_in([given[w] for w in written]))
         call_torch(t, operator, collectives.arguments_of(name, given, group), {})
         return given["src"] if name == "recv" else None
 
     return handler
-
-
-def _fakes(tree: Any) -> list[FakeTensor]:
-    return [one for one in tree_leaves(tree) if type(one) is FakeTensor]
 
 
 def _check_tensors(name: str, given: list[FakeTensor], written: list[FakeTensor]) -> None:

@@ -167,7 +167,7 @@ class Message:
 
 def in_message(t: Tracer, value: Any, spec: Any) -> str | None:
     """The text of a number in the message of a check; None for other values and elsewhere."""
-    if t.message is None or type(value) not in SYMBOLIC_TYPES or type(spec) is not str or not is_unbacked(value):
+    if t.message is None or type(spec) is not str or not is_unbacked(value):
         return None
     return t.message.mark(value, spec)
 
@@ -234,7 +234,7 @@ def decide(frame: Frame, op: Op, value: Any) -> bool:
     t = frame.tracer
     assumed = _side_that_returns(frame.program, op) if _is_unknown(t, value) else None
     condition = t.truth(for_test(frame, op, value))
-    if assumed is None or type(condition) is not torch.SymBool or not is_unbacked(condition):
+    if assumed is None or not is_unbacked(condition):
         return bool(concrete(condition))
     if not t.recorder.assume(condition if assumed else torch.sym_not(condition)):  # type: ignore[no-untyped-call]
         return not assumed
@@ -253,7 +253,7 @@ def _is_unknown(t: Tracer, value: Any) -> bool:
     """Whether only running the graph tells the truth of the value."""
     if type(value) is FakeTensor:
         return value.constant is None and t.mode.allow_unbacked and not value.size_
-    return type(value) in SYMBOLIC_TYPES and is_unbacked(value)
+    return is_unbacked(value)
 
 
 def _side_that_returns(program: Program, op: Op) -> bool | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture import operators
-from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
 from pliant.capture.value_kinds import PLAIN_TYPES, concrete
 
@@ -35,8 +35,8 @@ def _iter(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 def _next(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     try:
         return t.next(args[0])
-    except Raised as raised:
-        if len(args) == 2 and isinstance(raised.error, StopIteration):
+    except Exhausted:
+        if len(args) == 2:
             return args[1]
         raise
 
@@ -47,10 +47,8 @@ def _quantifier(stop_at: bool) -> Handler:
         while True:
             try:
                 value = t.next(iterator)
-            except Raised as raised:
-                if isinstance(raised.error, StopIteration):
-                    return not stop_at
-                raise
+            except Exhausted:
+                return not stop_at
             if bool(concrete(operators.truth(t, value))) == stop_at:
                 return stop_at
 

@@ -20,7 +20,7 @@ from pliant import config
 from pliant.capture import attribute_stores, attributes, class_statements, operators
 from pliant.capture.arrays import class_of, is_array, is_scalar, unhashable
 from pliant.capture.generators import TracedGenerator
-from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
 from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
 from pliant.capture.identity import HookId, TracedId, take_hook_id
 from pliant.capture.trace import DELETED
@@ -115,12 +115,8 @@ def _check_class(t: Tracer, value: Any, wanted: Any) -> bool:
 
 def class_check(t: Tracer, wanted: Any, name: str) -> types.FunctionType | None:
     """What the program's own metaclass of the class says about its instances or subclasses."""
-    if not isinstance(wanted, type) or type(wanted) is type:
-        return None
-    hook = t.world.type_lookup(type(wanted), name)
-    if isinstance(hook, types.FunctionType) and hook.__module__.partition(".")[0] not in _OWN_CHECKS:
-        return hook
-    return None
+    hook = t.world.python_function(type(wanted), name)
+    return hook if hook is not None and hook.__module__.partition(".")[0] not in _OWN_CHECKS else None
 
 
 def _ask_subclass_hook(t: Tracer, wanted: Any, cls: type) -> None:
@@ -245,8 +241,8 @@ def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 def _getattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     try:
         return t.get_attr(args[0], args[1])
-    except Raised as raised:
-        if len(args) == 3 and isinstance(raised.error, AttributeError):
+    except NoAttribute:
+        if len(args) == 3:
             return args[2]
         raise
 
@@ -255,10 +251,8 @@ def _getattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 def _hasattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     try:
         t.get_attr(args[0], args[1])
-    except Raised as raised:
-        if isinstance(raised.error, AttributeError):
-            return False
-        raise
+    except NoAttribute:
+        return False
     return True
 
 

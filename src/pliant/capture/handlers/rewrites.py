@@ -77,7 +77,7 @@ def _batch_norm(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     given |= dict(zip(names, args)) | kwargs
     momentum = given["momentum"]
     averages = given["training"] is True and isinstance(given["running_mean"], FakeTensor)
-    if type(momentum) is not torch.SymFloat or not is_unbacked(momentum) or not averages:
+    if not is_unbacked(momentum) or not averages:
         return call_torch(t, F.batch_norm, args, kwargs)
     return t.call(_batch_norm_averaging, tuple(given[name] for name in names), {})
 

@@ -19,8 +19,8 @@ from torch import Tensor, optim
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.rows import inline_by_rows
 from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.regions import tensors_of
 from pliant.capture.torch_calls import call_torch
-from pliant.graph.fake_tensor import FakeTensor
 from pliant.torch_adapter import check_and_unscale, optimizer_hooks, scaler_step
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ def step_by_rows(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     given = [
         a for place, a in enumerate((*args, *kwargs.values())) if isinstance(a, (list, tuple)) and place != _GRADIENTS
     ]
-    tensors = [t.internalize(one) for a in given for one in t.sequence(a)]
-    tensors = [one for one in tensors if isinstance(one, FakeTensor)]
+    tensors = tensors_of(t.internalize(one) for a in given for one in t.sequence(a))
     if any(None in t.sequence(a) for a in given):
         raise GraphBreak("data-dependent", "a step that makes its optimizer's state may be skipped")
     before = [call_torch(t, Tensor.clone, (one,), {}) for one in tensors]

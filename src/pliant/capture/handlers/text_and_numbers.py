@@ -26,6 +26,7 @@ from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
 from pliant.capture.iteration import note_order
 from pliant.capture.number_domains import within_domain
 from pliant.capture.numpy_scalars import fixed, plain_number, shown_number
+from pliant.capture.structures import has_symbols
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_numpy_scalar
 from pliant.capture.varying_text import Text, join, text_of, text_of_tensor
 from pliant.graph.fake_tensor import FakeTensor
@@ -295,7 +296,7 @@ TABLE[float] = _convert(float, to_float, "__float__", "__index__")
 def _symbolic_math(function: Any, symbolic: Any) -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         args = within_domain(t, function.__name__, *args)
-        if symbolic is not None and any(type(a) in SYMBOLIC_TYPES for a in args):
+        if symbolic is not None and has_symbols(args):
             return t.native(symbolic, *args)
         return t.native(function, *(concrete(a) for a in args))
 
@@ -336,9 +337,9 @@ def _pow(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 @handles(math.pow)
 def _math_pow(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """Of a positive base it is `**` of floats, which assumes that of numbers that only running the graph tells."""
-    if len(args) == 2 and any(type(a) in SYMBOLIC_TYPES for a in args):
+    if len(args) == 2 and has_symbols(args):
         base, exponent = (t.call(float, (a,), {}) for a in args)
-        if any(type(a) in SYMBOLIC_TYPES and is_unbacked(a) for a in (base, exponent)):
+        if is_unbacked(base) or is_unbacked(exponent):
             return operators.binary(t, "**", base, exponent)
         if concrete(operators.truth(t, operators.compare(t, ">", base, 0.0))):
             return operators.binary(t, "**", base, exponent)
@@ -349,7 +350,7 @@ def _class_of_floats(function: Any, of_tensors: Any) -> Handler:
     """`math.isnan`: symbols stand for finite numbers, but what only running the graph tells may be any."""
 
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        if len(args) == 1 and type(args[0]) in SYMBOLIC_TYPES and is_unbacked(args[0]):
+        if len(args) == 1 and is_unbacked(args[0]):
             number = t.call(torch.tensor, args, {"dtype": torch.float64})
             return t.call(torch.Tensor.item, (t.call(of_tensors, (number,), {}),), {})
         return t.native(function, *map(concrete, args))
@@ -363,15 +364,14 @@ for _name in ("isnan", "isinf", "isfinite"):
 
 @handles(divmod)
 def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    for method, a, b in operators.ordered_methods(t, args[0], args[1], "__divmod__", "__rdivmod__"):
-        result = t.call(method, (a, b), {})
-        if result is not NotImplemented:
-            return result
+    methods = operators.ordered_methods(t, args[0], args[1], "__divmod__", "__rdivmod__")
+    if (result := operators.by_turn(t, methods)) is not NotImplemented:
+        return result
     if any(isinstance(a, FakeTensor) for a in args):
         names = " and ".join(f"'{bring_class(t, a).__name__}'" for a in args)
         raise Raised(TypeError(f"unsupported operand type(s) for divmod(): {names}"))
     args = within_domain(t, "//", *args)
-    if any(type(a) in SYMBOLIC_TYPES for a in args):
+    if has_symbols(args):
         return operators.binary(t, "//", *args), operators.binary(t, "%", *args)
     t.refuse_opaque(*args)
     return t.native(divmod, *args)

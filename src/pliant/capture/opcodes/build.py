@@ -8,7 +8,7 @@ from typing import Any
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
 from pliant.capture.frame import Frame, Handlers
-from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
 from pliant.capture.value_kinds import class_name
 from pliant.capture.varying_text import join
 from pliant.guards.sources import held
@@ -313,8 +313,6 @@ def _match_class(frame: Frame, subject: Any, cls: Any, count: Any, names: tuple[
     for name in names:
         try:
             values.append(tracer.get_attr(subject, name))
-        except Raised as raised:
-            if isinstance(raised.error, AttributeError):
-                return None
-            raise
+        except NoAttribute:
+            return None
     return tuple(values)

@@ -7,7 +7,7 @@ from typing import Any
 from pliant.capture import carried, selections
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers, Returned, Yielded
-from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import decide
 from pliant.capture.value_kinds import concrete
 
@@ -66,9 +66,7 @@ def for_iter(frame: Frame, op: Op) -> None:
         raise GraphBreak("varying-length", "the next turn of a loop over a list whose length varies")
     try:
         value = frame.tracer.next(frame.stack[-1])
-    except Raised as raised:
-        if not isinstance(raised.error, StopIteration):
-            raise
+    except Exhausted:
         frame.pop()
         frame.ip = op.target  # type: ignore[assignment]
         return
@@ -104,9 +102,7 @@ def send(frame: Frame, op: Op) -> None:
     receiver = frame.stack[-1]
     try:
         sent = frame.tracer.send(receiver, value)
-    except Raised as raised:
-        if not isinstance(raised.error, StopIteration):
-            raise
+    except Exhausted as raised:
         if not op.arg:  # 3.11 pops the iterator here, later versions with END_SEND
             frame.pop()
         frame.push(raised.error.value)

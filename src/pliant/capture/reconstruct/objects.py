@@ -40,6 +40,7 @@ from pliant.capture.standing_iterators import (
     put_at,
 )
 from pliant.capture.tracebacks import copied
+from pliant.capture.value_kinds import SYMBOLIC_TYPES
 from pliant.capture.varying_text import Text
 
 
@@ -79,12 +80,10 @@ def struct_sequence(b: Statements, obj: Any) -> str:
     return b.bind(obj, f"{b.hold(type(obj))}(({b.items(contents)},))")
 
 
-def _slice(b: Statements, obj: slice) -> str:
-    return b.bind(obj, f"slice({b.items((obj.start, obj.stop, obj.step))})")
-
-
-def _range(b: Statements, obj: range) -> str:
-    return b.bind(obj, f"range({b.items((obj.start, obj.stop, obj.step))})")
+def _of_fields(names: str) -> Recipe:
+    """Its class, called with its own fields."""
+    fields = names.split()
+    return lambda b, obj: b.bind(obj, f"{b.hold(type(obj))}({b.items([getattr(obj, name) for name in fields])})")
 
 
 def _size(b: Statements, obj: torch.Size) -> str:
@@ -189,18 +188,6 @@ def _fill_dict(b: Statements, obj: Any, name: str) -> str:
     return name
 
 
-def _static(b: Statements, obj: Any) -> str:
-    return b.bind(obj, f"{b.hold(type(obj))}({b.value(obj.__func__)})")
-
-
-def _property(b: Statements, obj: property) -> str:
-    return b.bind(obj, f"{b.hold(property)}({b.items((obj.fget, obj.fset, obj.fdel, obj.__doc__))})")
-
-
-def _super(b: Statements, obj: Any) -> str:
-    return b.bind(obj, f"{b.hold(super)}({b.items((obj.__thisclass__, obj.__self__))})")
-
-
 def _weakref(b: Statements, obj: weakref.ref[Any]) -> str:
     return b.bind(obj, f"{b.hold(weakref.ref)}({referent_text(b, obj)})")
 
@@ -276,10 +263,6 @@ def _string_io(b: Statements, obj: io.StringIO) -> str:
 
 def _traceback(b: Statements, obj: types.TracebackType) -> str:
     return b.bind(obj, f"{b.hold(copied)}({b.hold(obj)})", hint="traceback")
-
-
-def _held(b: Statements, obj: Any) -> str:
-    return b.hold(obj)
 
 
 def _lock(b: Statements, obj: Any) -> str:
@@ -360,8 +343,7 @@ RECIPES: dict[type, Recipe] = {
     dict: _dict,
     set: _set,
     frozenset: _frozenset,
-    slice: _slice,
-    range: _range,
+    **dict.fromkeys((slice, range), _of_fields("start stop step")),
     torch.Size: _size,
     collections.deque: _deque,
     collections.OrderedDict: _ordered_dict,
@@ -372,16 +354,13 @@ RECIPES: dict[type, Recipe] = {
     types.MethodWrapperType: _method_wrapper,
     types.CellType: _cell,
     types.TracebackType: _traceback,
-    types.FrameType: _held,  # of a traceback
+    types.FrameType: atom,  # of a traceback
     types.FunctionType: _function,
-    staticmethod: _static,
-    classmethod: _static,
-    property: _property,
-    super: _super,
+    **dict.fromkeys((staticmethod, classmethod), _of_fields("__func__")),
+    property: _of_fields("fget fset fdel __doc__"),
+    super: _of_fields("__thisclass__ __self__"),
     weakref.ref: _weakref,
-    torch.SymInt: _symbolic,
-    torch.SymFloat: _symbolic,
-    torch.SymBool: _symbolic,
+    **dict.fromkeys(SYMBOLIC_TYPES, _symbolic),
     Text: _text,
     io.StringIO: _string_io,
     type(threading.Lock()): _lock,

@@ -23,7 +23,7 @@ from pliant.capture.arrays import is_array
 from pliant.capture.reconstruct import classes, generators, instances, objects
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import is_numpy_scalar
+from pliant.capture.value_kinds import ByKind, is_numpy_scalar
 from pliant.guards.facts import PLAIN
 from pliant.guards.standard import SENTINEL_TYPES
 from pliant.torch_adapter import OpOverload, OpOverloadPacket
@@ -62,24 +62,27 @@ _DESCRIPTORS = (
 )
 
 
-_RECIPES: dict[type, Recipe] = {**objects.RECIPES, **generators.RECIPES}
+def _object(b: Statements, obj: Any) -> str:
+    if obj is NULL:
+        raise CannotReconstruct("null-on-stack", obj)
+    if hasattr(type(obj), "n_sequence_fields"):
+        return objects.struct_sequence(b, obj)
+    if is_array(obj):
+        return objects.array(b, obj)
+    return objects.atom(b, obj) if is_numpy_scalar(obj) else instances.instance(b, obj)
+
+
+def _tensor(b: Statements, obj: torch.Tensor) -> str:
+    raise CannotReconstruct("unknown-tensor", obj)
+
+
+_RECIPES: ByKind[Recipe] = ByKind(
+    _object,
+    {**objects.RECIPES, **generators.RECIPES},
+    {**dict.fromkeys((*_ATOMS, *_DESCRIPTORS), objects.atom), torch.Tensor: _tensor, type: classes.class_},
+)
 
 
 class Rebuilder(Statements):
     def recipe_of(self, obj: Any) -> Recipe:
-        cls = type(obj)
-        recipe = _RECIPES.get(cls)
-        if recipe is not None:
-            return recipe
-        if obj is NULL or isinstance(obj, torch.Tensor):
-            raise CannotReconstruct("unknown-tensor" if obj is not NULL else "null-on-stack", obj)
-        if is_array(obj):
-            return objects.array
-        if isinstance(obj, type):
-            return classes.class_
-        by_reference = isinstance(obj, (*_ATOMS, *_DESCRIPTORS)) or is_numpy_scalar(obj)
-        if by_reference:
-            return objects.atom
-        if issubclass(cls, tuple) and hasattr(cls, "n_sequence_fields"):
-            return objects.struct_sequence
-        return instances.instance
+        return _RECIPES.of(obj)

@@ -1,0 +1,63 @@
+"""Values in builtin containers: what is in them, and the same containers with other values in their places.
+
+Holds:  a kind of container is a row here; nothing of the program runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, tuple_of
+
+_PARTS: ByKind[Callable[[Any], Iterable[Any]] | None] = ByKind(
+    None,
+    families={
+        **{cls: cls.__iter__ for cls in (list, tuple, set, frozenset)},
+        dict: dict.values,
+        slice: lambda value: (value.start, value.stop, value.step),
+    },
+)
+_MADE: ByKind[Callable[[Any, list[Any]], Any] | None] = ByKind(
+    None,
+    {
+        list: lambda value, parts: parts,
+        dict: lambda value, parts: dict(zip(value, parts, strict=True)),
+        slice: lambda value, parts: slice(*parts),
+    },
+    {tuple: lambda value, parts: tuple_of(type(value), parts)},
+)
+
+
+def leaves(*values: Any) -> Iterator[Any]:
+    """What is no container, in the values and the containers among them."""
+    for value in values:
+        parts = _PARTS.of(value)
+        if parts is None:
+            yield value
+        else:
+            yield from leaves(*parts(value))
+
+
+def has_symbols(*values: Any) -> bool:
+    """Whether a symbolic number is among the values."""
+    return any(type(one) in SYMBOLIC_TYPES for one in leaves(*values))
+
+
+def mapped(value: Any, leaf: Callable[[Any], Any], within: frozenset[int] = frozenset()) -> Any:
+    """The structure with `leaf(v)` in place of each `v` that is no list, tuple, dict or slice; a sequence in which nothing is
+    new is itself."""
+    made = _MADE.of(value)
+    if made is None:
+        return leaf(value)
+    if id(value) in within:
+        raise GraphBreak("unknown-object", f"C code would look into a {type(value).__name__} that holds itself")
+    before = list(_PARTS.of(value)(value))  # type: ignore[misc]
+    after = [mapped(part, leaf, within | {id(value)}) for part in before]
+    if made in _SEQUENCES and all(a is b for a, b in zip(before, after, strict=True)):
+        return value
+    return made(value, after)
+
+
+_SEQUENCES = [_MADE.of([]), _MADE.of(())]
