@@ -3,16 +3,20 @@
     python -m tests.exporting.fuzz_files --count 100000 --seed 1
 
 Bytes of a file are changed, cut or added (the result must be right if there is one), or values in its program (whatever
-loads may then be another program). A process of its own does a share of the work, so that a crash is seen.
+loads may then be another program). A process of its own does 2,000 at a time, so that a crash is seen and the rest goes on.
+A file is made again from its seed and number (`--first`).
 """
 
 import argparse
 import copy
 import json
+import mmap
+import os
 import random
-import subprocess
+import struct
 import sys
 import tempfile
+import traceback
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -84,33 +88,43 @@ VALUES = (
 )  # fmt: skip
 
 
-def changed_program(program, rng):
-    program = copy.deepcopy(program)
+def changed_program(program, places, rng):
+    """The program of a file, changed. `places`: of every key in it."""
     for _ in range(rng.choice((1, 1, 1, 2, 6))):
-        holder, key = _place(program, rng)
+        holder, key = _place(program, places, rng)
         match rng.randrange(5):
             case 0 | 1 | 2:
                 holder[key] = copy.deepcopy(rng.choice(VALUES))
             case 3:
-                other, there = _place(program, rng)
+                other, there = _place(program, places, rng)
                 holder[key], other[there] = copy.deepcopy(other[there]), copy.deepcopy(holder[key])
             case 4:
                 del holder[key]
     return program
 
 
-def _place(json_, rng):
-    """A container in the program, and a key of it."""
-    places = []
+def places_of(value, path=()):
+    """The way to every key of every container in the program."""
+    keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for key in keys:
+        yield (*path, key)
+        yield from places_of(value[key], (*path, key))
 
-    def walk(value):
-        keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-        for key in keys:
-            places.append((value, key))
-            walk(value[key])
 
-    walk(json_)
-    return rng.choice(places) if places else ({"": None}, "")
+def _place(program, places, rng):
+    """A container in the program, and a key of it. Earlier changes may have taken a place away: then another one."""
+    while program:
+        *way, key = rng.choice(places)
+        holder = program
+        try:
+            for step in way:
+                holder = holder[step]
+            holder[key]
+        except (LookupError, TypeError):
+            continue
+        if isinstance(holder, dict | list):
+            return holder, key
+    return {"": None}, ""
 
 
 def rewritten(path, program, target):
@@ -135,57 +149,90 @@ def attempt(path, wanted):
         return "error at the call"
 
 
-def share(count, seed, folder):
-    """Attempts in this process: how often each outcome came."""
-    torch.manual_seed(0)
-    rng = random.Random(seed)
-    path, target = Path(folder) / "good", Path(folder) / f"bad-{seed}"
-    made = program()
-    made.save(path)
-    wanted = result(made)
-    assert same(result(pliant.load(path)), wanted)
-    content = path.read_bytes()
-    with zipfile.ZipFile(path) as archive:
-        text = json.loads(archive.read(PROGRAM))
-    outcomes = Counter()
-    for number in range(count):
-        by_bytes = number % 2 == 0
+class Files:
+    """A good file, and files made of it."""
+
+    def __init__(self, folder):
+        torch.manual_seed(0)
+        self.path, self.target = Path(folder) / "good", Path(folder) / "bad"
+        made = program()
+        made.save(self.path)
+        self.wanted = result(made)
+        assert same(result(pliant.load(self.path)), self.wanted)
+        self.content = self.path.read_bytes()
+        with zipfile.ZipFile(self.path) as archive:
+            self.text = archive.read(PROGRAM)
+        self.places = list(places_of(json.loads(self.text)))
+
+    def outcome(self, seed, number):
+        """What became of one file. Every second one is changed in its bytes, the others in their programs."""
+        rng, by_bytes = random.Random(f"{seed} {number}"), number % 2 == 0
         if by_bytes:
-            target.write_bytes(changed_bytes(content, rng))
+            self.target.write_bytes(changed_bytes(self.content, rng))
         else:
-            rewritten(path, changed_program(text, rng), target)
-        outcome = attempt(target, wanted)
+            rewritten(self.path, changed_program(json.loads(self.text), self.places, rng), self.target)
+        outcome = attempt(self.target, self.wanted)
         if by_bytes and outcome == "other":
             outcome = "wrong: another result"
-        outcomes[outcome] += 1
         if outcome.startswith("wrong"):
             print(f"seed {seed}, file {number}: {outcome}", flush=True)
-    return outcomes
+        return outcome
+
+
+def share(count, seed, folder):
+    """How often each outcome came, in this process."""
+    files = Files(folder)
+    return Counter(files.outcome(seed, number) for number in range(count))
+
+
+def survived(files, seed, first, last):
+    """The same in a process of its own, for files from `first` on: outcomes, how many files it came through, and the status
+    that it ended with."""
+    progress, (reading, writing) = mmap.mmap(-1, 8), os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reading)
+        _worked(files, seed, range(first, last), progress, writing)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        said = pipe.read()
+    _, status = os.waitpid(child, 0)
+    return json.loads(said or "{}"), *struct.unpack("q", progress), status
+
+
+def _worked(files, seed, numbers, progress, writing):
+    """A child's work; it never returns."""
+    outcomes, status = Counter(), 1
+    try:
+        for done, number in enumerate(numbers, 1):
+            outcomes[files.outcome(seed, number)] += 1
+            struct.pack_into("q", progress, 0, done)
+        os.write(writing, json.dumps(outcomes).encode())
+        status = 0
+    finally:
+        traceback.print_exc() if status else None
+        os._exit(status)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--share", type=int, default=0, help="run so many in this process")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first file")
     options = parser.parse_args()
+    total, number, end = Counter(), options.first, options.first + options.count
     with tempfile.TemporaryDirectory() as folder:
-        if options.share:
-            print(json.dumps(share(options.share, options.seed, folder)))
-            return
-        total, each = Counter(), min(2000, options.count)
-        for number in range(options.count // each):
-            command = [sys.executable, "-m", "tests.exporting.fuzz_files", "--share", str(each), "--seed", str(options.seed + number)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                print(f"seed {options.seed + number} ended with {done.returncode}\n{done.stderr[-2000:]}")
+        files = Files(folder)
+        while number < end:
+            outcomes, passed, status = survived(files, options.seed, number, min(number + 2000, end))
+            total.update(outcomes)
+            number += passed
+            if status:
+                print(f"seed {options.seed}, file {number}: the process ended with {os.waitstatus_to_exitcode(status)}")
                 total["crash"] += 1
-                continue
-            *messages, last = done.stdout.strip().splitlines()
-            print(*messages, sep="\n", end="\n" if messages else "")
-            total.update(json.loads(last))
+                number += 1
             print(dict(total), flush=True)
-        sys.exit(any(key == "crash" or key.startswith("wrong") for key in total))
+    sys.exit(any(key == "crash" or key.startswith("wrong") for key in total))
 
 
 if __name__ == "__main__":
