@@ -358,14 +358,24 @@ def _is_exported(value: object) -> bool:
     return module is not None and isinstance(value, module.Exported)
 
 
-def aot_compile(program: Exported, path: Any, *, options: Mapping[str, object] | None = None) -> None:
+def aot_compile(
+    program: Exported, path: Any, *, interface: Literal["python", "c"] = "python", options: Mapping[str, object] | None = None
+) -> None:
     """Write an exported program with its compiled kernels: `pliant.load(path, kernels=True)` runs them without tracing
-    or a C compiler, on a processor like this one."""
+    or a C compiler, on a processor like this one. `interface="c"`: a folder with a shared library that C and C++ programs
+    without Python call, a header and the weights; it runs by PyTorch's operators."""
     if not _is_exported(program):
         raise ConfigError(
             f"cannot package {program!r}", kind="wrong-type", why="it is no exported program",
             do="pass what pliant.export returns",
         )  # fmt: skip
+    if interface not in ("python", "c"):
+        raise ConfigError(f"there is no interface {interface!r}", kind="wrong-value", do='pass "python" or "c"')
+    if interface == "c":
+        from pliant.exporting.c_interface.library import write_library
+
+        write_library(program, path)
+        return
     from pliant.exporting.package import aot_compile as packaging
 
     packaging(program, path, options or {})

@@ -17,5 +17,6 @@ form.py         the form of files: names, versions, upgrades
 writing.py      a program to a file
 reading.py      a program from a file
 package.py      files with compiled kernels
+c_interface/    a shared library that C programs without Python call
 text.py         the program as Python text
 """
