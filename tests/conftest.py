@@ -13,6 +13,8 @@ if _OWNER not in os.environ:
     os.environ[_OWNER] = str(os.getpid())
     os.environ["PLIANT_CACHE_DIR"] = tempfile.mkdtemp(prefix="pliant-tests-")
 os.environ.setdefault("PLIANT_VERIFY", "1")
+# Functions of one text in two tests are one function on disk: only tests of that find what others kept.
+os.environ.setdefault("PLIANT_KEEP_ENTRIES", "0")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # transformers imports torchvision wherever it is installed: slow, not needed here, and it may not fit this torch.
 sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]

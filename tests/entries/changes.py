@@ -3,8 +3,9 @@
 `changes.txt` is the table: a row is a way for something to matter to what is compiled. Both processes are one here, which
 loads the program's module anew: objects have other addresses, and what is kept is looked for as in another process.
 
-    python -m tests.entries.changes [words that names contain] [--compiled]
+    python -m tests.entries.changes [words that names contain] [--mixed 1000] [--compiled]
 
+`--mixed`: then so many programs made of two that are kept; in one of them something changes, or in both, or in none.
 `--compiled`: nothing is kept; the same compiled function is called again after everything that the program holds was
 replaced. What differs from eager there is a guard that is missing.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import random
 import shutil
 import sys
 import tempfile
@@ -21,6 +23,7 @@ import threading
 import types
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,21 +73,26 @@ class Told:
     why: list[str]
 
 
-def load(change: Change, value: str) -> types.ModuleType:
+def load(change: Change, value: str, name: str = _NAME) -> types.ModuleType:
     """The program as a module of this process."""
-    module = sys.modules[_NAME] = types.ModuleType(_NAME)
-    exec(compile(_IMPORTS + change.text.replace("{0}", value), f"/nowhere/{_NAME}.py", "exec"), module.__dict__)
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(_IMPORTS + change.text.replace("{0}", value), f"/nowhere/{name}.py", "exec"), module.__dict__)
     return module
 
 
 def process(change: Change, value: str) -> Told:
     """Load the program, run it eagerly and compiled."""
+    return process_of(lambda: load(change, value))
+
+
+def process_of(load: Callable[[], types.ModuleType]) -> Told:
+    """The same of a program that is loaded so."""
     events.reset()
-    module = load(change, value)
+    module = load()
     try:
         expected = _outcome(module.f, module)
         if getattr(module, "FRESH", False):
-            module = load(change, value)
+            module = load()
         found = _outcome(pliant.compile(module.f), module)
     finally:
         getattr(module, "UNDO", lambda: None)()
@@ -155,33 +163,69 @@ def replaced(change: Change) -> str:
     return "" if _same(*sides) else f"{sides[0]} is not {sides[1]}"
 
 
+_BOTH = """
+def f(x):
+    return one(x), other(x)
+"""
+
+
+def _loaded(parts: list[tuple[str, str]]) -> types.ModuleType:
+    """A program that calls those of the table."""
+    module = sys.modules[_NAME] = types.ModuleType(_NAME)
+    for name, (row, value) in zip(("one", "other"), parts, strict=True):
+        part = load(CHANGES[row], value, f"{_NAME}_{name}")
+        vars(module)[name] = part.f
+    exec(compile(_BOTH, f"/nowhere/{_NAME}.py", "exec"), module.__dict__)
+    return module
+
+
+def mixed(names: list[str], folder: str, rng: random.Random) -> tuple[str, list[Told]]:
+    """Two processes of a program made of two, each with the first value of its place or the second."""
+    rows = rng.sample(names, 2)
+    before, after = ([(row, rng.choice((CHANGES[row].first, CHANGES[row].second))) for row in rows] for _ in range(2))
+    with keeping(folder):
+        return f"{before} {after}", [process_of(lambda parts=parts: _loaded(parts)) for parts in (before, after)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*")
+    parser.add_argument("--mixed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--compiled", action="store_true")
     given = parser.parse_args()
+    names = [name for name in CHANGES if not given.words or any(word in name for word in given.words)]
+    if given.compiled:
+        wrong = {name: replaced(CHANGES[name]) for name in names if "FRESH" not in CHANGES[name].text}
+        print(*(f"{name}: {text[:300]}" for name, text in wrong.items() if text), f"{len(wrong)} rows", sep="\n")
+        return
     counts: Counter[str] = Counter()
+    alone = []
     with tempfile.TemporaryDirectory() as folder:
-        for name in CHANGES:
-            if given.words and not any(word in name for word in given.words):
-                continue
-            counts["rows"] += 1
-            if given.compiled:
-                wrong = "" if "FRESH" in CHANGES[name].text else replaced(CHANGES[name])
-                counts["wrong"] += bool(wrong)
-                print(*([f"{name}: {wrong[:300]}"] if wrong else []), sep="\n", end="\n" if wrong else "")
-                continue
+        for name in names:
             first, again, second = pair(name, folder)
-            counts["wrong"] += any(one.wrong != "" for one in (first, again, second))
+            _count(counts, name, again, second)
             counts["kept"] += bool(first.entries.get("kept"))
-            counts["found by the same program"] += bool(again.entries.get("found"))
-            counts["stale"] += bool(second.wrong and second.entries.get("found"))
-            for one in (first, again, second):
-                if one.wrong:
-                    print(f"{name}: {one.entries} {one.wrong[:300]}")
-            if not again.entries.get("found"):
+            if again.entries.get("found") and "UNDO" not in CHANGES[name].text and "TRAIN" not in CHANGES[name].text:
+                alone.append(name)
+            elif not again.entries.get("found"):
                 print(f"{name} is not found: {[*first.why, *again.why][:1]}")
+        rng = random.Random(given.seed)
+        for _ in range(given.mixed):
+            name, told = mixed(alone, folder, rng)
+            _count(counts, name, *told)
+            counts["mixed, found"] += bool(told[1].entries.get("found"))
     print(dict(counts))
+
+
+def _count(counts: Counter[str], name: str, first: Told, second: Told) -> None:
+    counts["pairs"] += 1
+    if counts["pairs"] % 100 == 0:
+        print(dict(counts), flush=True)
+    for one in (first, second):
+        if one.wrong:
+            counts["stale" if one.entries.get("found") else "wrong"] += 1
+            print(f"{name}: {one.entries} {one.wrong[:300]}")
 
 
 if __name__ == "__main__":

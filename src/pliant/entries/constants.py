@@ -15,7 +15,7 @@ import torch
 
 Json = Any  # None, bool, int, str, or a list that begins with a word
 
-_ITSELF = frozenset((type(None), bool, int, str))
+ITSELF = frozenset((type(None), bool, int, str))
 _SINGLETONS: dict[str, Any] = {"...": ..., "NotImplemented": NotImplemented}
 _OF_TORCH = (torch.dtype, torch.layout, torch.memory_format)
 
@@ -75,7 +75,7 @@ def _from_bits(text: str) -> float:
 def spelled(value: Any) -> Json:
     """The value as JSON; None if it is no constant (or None)."""
     cls = type(value)
-    if cls in _ITSELF:
+    if cls in ITSELF:
         return value
     spell = _SPELL.get(cls)
     return spell(value) if spell is not None else None

@@ -41,14 +41,16 @@ class Told:
         return self.text
 
 
-def _fields(source: Source) -> Iterable[Any]:
-    cls: Any = type(source)
-    return (getattr(source, name) for name in _field_names(cls))
-
-
 @functools.cache
 def _field_names(cls: Any) -> tuple[str, ...]:
     return tuple(f.name for f in dataclasses.fields(cls) if f.init)
+
+
+@functools.cache
+def _expressions() -> type[Any]:
+    from pliant.symbolic.expr import Expr  # what is written was captured; what is read was not
+
+    return Expr
 
 
 class FactWriter:
@@ -70,13 +72,16 @@ class FactWriter:
             name = type(source).__name__
             if _CLASSES.get(name) is not type(source):
                 raise NotKept("no-form", f"what is read by a {name}: {source.describe()}")
-            row = [name, *map(self._field, _fields(source))]
+            cls: Any = type(source)
+            row = [name, *[self._field(getattr(source, field)) for field in _field_names(cls)]]
             place = self._by_value[source] = len(self.sources)
             self.sources.append(row)
         self._places[id(source)] = place, source
         return place
 
     def _field(self, value: Any) -> Json:
+        if type(value) in constants.ITSELF:
+            return ["c", value]
         if isinstance(value, Source):
             return ["s", self.source(value)]
         if type(value) is _HELD:
@@ -92,22 +97,22 @@ class FactWriter:
         source = None if guard.source is None else self.source(guard.source)
         origin = guard.origin
         where = [origin.file, origin.line, origin.function] if origin is not None else None
-        self.guards.append([guard.kind.name, source, self._expected(guard), where])
+        self.guards.append([guard.kind._name_, source, self._expected(guard), where])
         return len(self.guards) - 1
 
     def _expected(self, guard: Guard) -> Json:
-        from pliant.symbolic.expr import Expr  # what is written was captured; what is read was not
-
         value = guard.expected
+        if type(value) in constants.ITSELF:
+            return ["c", value]
         match value:
             case TensorFacts():
                 return ["tensor", *(self._expected_part(getattr(value, f.name)) for f in dataclasses.fields(value))]
             case ConstantItems():
                 return ["items", *map(self._expected_part, (value.values, value.places))]
-            case Expr():
-                return ["told", str(value)]
             case Source():
                 return ["s", self.source(value)]
+        if isinstance(value, _expressions()):
+            return ["told", str(value)]
         if guard.kind in (Kind.DISTINCT, Kind.SEPARATE):
             return ["relation", [[self.source(one) for one in side] for side in value]]
         if guard.kind is Kind.TYPE_LOOKUP:

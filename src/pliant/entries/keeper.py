@@ -53,11 +53,10 @@ class Keeper:
                 key = key_of(dispatcher.compilation, dispatcher.root.fn, args, kwargs)
                 data = form.written(dispatcher.root.fn, entry, programs, compiler_of(dispatcher.compilation))
                 programs.fill()
-                text = form.without_addresses(_text(data))
         except Exception as error:  # a fault here must not change what the program does
             _refused("not kept", dispatcher, error)
             return None
-        return _Keeping(key, data, text, programs, dispatcher.name, self._seen.setdefault(dispatcher, {})).start
+        return _Keeping(key, data, programs, dispatcher.name, self._seen.setdefault(dispatcher, {})).start
 
     # ---- finding
     def may_find(self) -> bool:
@@ -121,12 +120,12 @@ def _refused(what: str, dispatcher: Dispatcher, error: Exception) -> None:
 
 
 class _Keeping:
-    """Writes an entry, and again whenever one more of its backwards is compiled: in place of the one before."""
+    """Writes an entry, and again whenever one more of its backwards is compiled: in place of the one before. On a thread: the
+    call waits neither for the text nor for the disk."""
 
-    def __init__(
-        self, key: Key, data: Any, text: bytes, programs: ProgramWriter, name: str, seen: dict[str, Entry | None]
-    ) -> None:
-        self.key, self.data, self.text, self.programs, self.name, self.seen = key, data, text, programs, name, seen
+    def __init__(self, key: Key, data: Any, programs: ProgramWriter, name: str, seen: dict[str, Entry | None]) -> None:
+        self.key, self.data, self.programs, self.name, self.seen = key, data, programs, name, seen
+        self.changing = background.lock()
         self.last: Key | None = None
 
     def start(self) -> None:
@@ -136,18 +135,41 @@ class _Keeping:
 
     def _more(self) -> None:
         try:
-            self.programs.fill()
+            with self.changing:
+                self.programs.fill()
         except NotKept as refused:
-            events.record("entry", what="not kept", name=self.name, why=str(refused), reason=refused.kind)
+            self._note("not kept", str(refused), refused.kind)
             return
-        self.text = _text(self.data)
         self._write()
 
     def _write(self) -> None:
-        made = _key_with(self.key, self.text)
+        options = config.get()
+
+        def write() -> None:
+            with _writing, config.use(options):
+                try:
+                    self._note("kept", f"{self._written()} bytes", "")
+                except NotKept as refused:
+                    self._note("not kept", str(refused), refused.kind)
+                except OSError as error:
+                    pass_on(error)
+                    self._note("not kept", str(error), "no-space")
+
+        background.start(write, WRITING)
+
+    def _written(self) -> int:
+        with self.changing:
+            text = form.without_addresses(_text(self.data))
+        made = _key_with(self.key, text)
         self.seen[made.digest] = None
-        _write_beside(made, self.text, self.name, instead_of=self.last)
+        open_store(_STORE).put(made, text, _SUFFIX)
+        if self.last not in (None, made):
+            open_store(_STORE).remove(self.last)
         self.last = made
+        return len(text)
+
+    def _note(self, what: str, why: str, reason: str) -> None:
+        events.record("entry", what=what, name=self.name, why=why, reason=reason)
 
 
 def _text(data: Any) -> bytes:
@@ -165,21 +187,3 @@ _writing = background.lock()
 def _wanted() -> bool:
     options = config.get().cache
     return options.cache and options.keep_entries
-
-
-def _write_beside(key: Key, text: bytes, name: str, instead_of: Key | None = None) -> None:
-    """On a thread: the call does not wait for the disk."""
-    options = config.get()
-
-    def write() -> None:
-        with _writing, config.use(options):
-            try:
-                open_store(_STORE).put(key, text, _SUFFIX)
-                if instead_of not in (None, key):
-                    open_store(_STORE).remove(instead_of)
-                events.record("entry", what="kept", name=name, why=f"{len(text)} bytes", reason="")
-            except OSError as error:
-                pass_on(error)
-                events.record("entry", what="not kept", name=name, why=str(error), reason="no-space")
-
-    background.start(write, WRITING)

@@ -34,6 +34,8 @@ _MANY = (str, bytes, tuple, frozenset, range, slice, torch.Size)  # equal values
 _MISSING = "missing"
 
 
+_READERS = {id(reader.read): name for name, reader in READERS.items()}
+
 # What descriptors hold.
 _PARTS: dict[type, tuple[str, ...]] = {
     property: ("fget", "fset", "fdel"),
@@ -124,6 +126,7 @@ class Namer:
         self._inside: dict[int, tuple[Any, str]] = {}
         self._sources: dict[int, tuple[str, Source]] = {}
         self._classes_of: dict[int, type] = {}  # by id of their dictionaries
+        self._looked_through = 0  # how many of those kept
         self._add(root, ["root"])
         self._add_parts(root)
         for guard in guards:
@@ -197,9 +200,8 @@ class Namer:
 
     def _by_use(self, obj: Any) -> Json:
         """Of what no module holds: what it is to another object."""
-        for name, reader in READERS.items():
-            if reader.read is obj:
-                return ["reader", name]
+        if id(obj) in _READERS:
+            return ["reader", _READERS[id(obj)]]
         if type(obj) is tuple and obj and isinstance(obj[0], type) and obj[0].__mro__ is obj:
             return ["mro", self.reference(obj[0])]
         if type(obj) is types.MappingProxyType:
@@ -220,7 +222,8 @@ class Namer:
         """The class of which this is the `__dict__`."""
         wanted = id(gc.get_referents(members)[0])
         if wanted not in self._classes_of:
-            bases = {base for one in self._kept if isinstance(one, type) for base in one.__mro__}
+            new, self._looked_through = self._kept[self._looked_through :], len(self._kept)
+            bases = {base for one in new if isinstance(one, type) for base in one.__mro__}
             self._classes_of |= {id(gc.get_referents(base.__dict__)[0]): base for base in bases}
         if wanted not in self._classes_of:
             raise NotKept("no-name", "the members of a class")
