@@ -1,8 +1,8 @@
 """Random programs called in many ways: results as in eager, and entries in proportion to what the program does differently.
 
-A call's behaviour is the lines that it runs, the truths, texts and lengths that it logs, how long its lists are and whether
-they are one, and, if the program writes or compares tensors, which of these are one. More entries than twice the behaviours
-are guards on what does not matter.
+A call's behaviour is the lines that it runs, the truths, texts and lengths that it logs, whether `getattr` gives its default,
+how long its lists are and whether they are one, and, if the program writes or compares tensors, which of these are one. More
+entries than twice the behaviours are guards on what does not matter.
 
     python -m tests.capture.fuzz_entries --count 2000 --first 0
 """
@@ -138,7 +138,8 @@ def disagreement(seed: int, calls: int = 24) -> str:
         if not same((got, mine), (want, given)):
             return f"seed {seed}, call {call}, {way}:\n{text}\n got {got}\nwant {want}\n"
         lists = tuple(len(one) for one, name in zip(given[3:5], ("items", "more")) if name in body)
-        behaviours.add((done, lists, way["one_list"], way["tensors"] if tells_apart else ()))
+        tensors = way["tensors"] if tells_apart else ()
+        behaviours.add((done, lists, way["one_list"], tensors, way["late"] if "getattr(" in body else None))
     stats = pliant.stats()
     captures = stats["calls"].get("capture", 0)
     if not stats["graph_breaks"] and captures > 2 * len(behaviours):

@@ -362,6 +362,10 @@ for _name in ("isnan", "isinf", "isfinite"):
     TABLE[getattr(math, _name)] = _class_of_floats(getattr(math, _name), getattr(torch, _name))
 
 
+def _is_number(value: Any) -> bool:
+    return type(value) in SYMBOLIC_TYPES or isinstance(value, (int, float)) or is_numpy_scalar(value) or is_array(value)
+
+
 @handles(divmod)
 def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     methods = operators.ordered_methods(t, args[0], args[1], "__divmod__", "__rdivmod__")
@@ -371,7 +375,7 @@ def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         names = " and ".join(f"'{bring_class(t, a).__name__}'" for a in args)
         raise Raised(TypeError(f"unsupported operand type(s) for divmod(): {names}"))
     args = within_domain(t, "//", *args)
-    if has_symbols(args):
+    if has_symbols(args) and all(map(_is_number, args)):
         return operators.binary(t, "//", *args), operators.binary(t, "%", *args)
     t.refuse_opaque(*args)
     return t.native(divmod, *args)
