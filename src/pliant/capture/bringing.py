@@ -67,12 +67,12 @@ def traced_form(world: World, value: Any, source: Source) -> Any:
     if cls is functools.partial:  # may be made anew for each call: a call of it reads what it holds
         world.known_by_parts[id(value)] = value
         return _bring_object(world, value, source)
+    if cls.__module__ == "numpy" and is_numpy_scalar(value):  # float64 derives from float
+        return bring_scalar(world, value, source)
     if not _IDENTITY.isdisjoint(map(id, cls.__mro__)) or cls.__name__ == "ufunc":  # runs nothing of the program, as `isinstance` may
         world.guard(source, Kind.IDENTITY, value)
         world.set_origin(value, source)
         return value
-    if cls.__module__ == "numpy" and is_numpy_scalar(value):
-        return bring_scalar(world, value, source)
     return _bring_object(world, value, source)
 
 

@@ -79,8 +79,8 @@ _BY_TYPE = frozenset((dict, list, set, collections.deque, collections.OrderedDic
 
 # Objects of these hold what capture reads under guards of its own.
 _READ: tuple[type, ...] = (
-    dict, list, set, collections.deque, tuple, slice, BaseException, types.FunctionType, types.MethodType, types.ModuleType,
-    types.SimpleNamespace, types.CellType, types.GeneratorType, types.BuiltinFunctionType, types.MethodWrapperType,
+    dict, list, set, frozenset, collections.deque, tuple, slice, BaseException, types.FunctionType, types.MethodType,
+    types.ModuleType, types.SimpleNamespace, types.CellType, types.GeneratorType, types.BuiltinFunctionType, types.MethodWrapperType,
     functools.partial, torch.Tensor,
 )  # fmt: skip
 
