@@ -17,7 +17,7 @@ import torch
 from torch.overrides import get_default_nowrap_functions
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.structures import mapped
+from pliant.capture.value_kinds import tuple_of
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.torch_adapter import no_torch_function
 
@@ -105,13 +105,16 @@ def default_override(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[s
         t.overrides.disabled -= 1
     if given["func"] in get_default_nowrap_functions():
         return result
-    return mapped(result, lambda one: _converted(t, one, cls, inputs))
+    return _converted(t, result, cls, inputs)
 
 
 def _converted(t: Tracer, value: Any, cls: type, inputs: tuple[Any, ...]) -> Any:
-    if cls is torch.Tensor:
+    if cls is torch.Tensor or isinstance(value, cls):
         return value
-    if not isinstance(value, FakeTensor) or isinstance(value, cls):
+    if type(value) in (list, tuple) or hasattr(value, "n_sequence_fields"):  # eager looks into nothing else
+        items = [_converted(t, one, cls, inputs) for one in value]
+        return items if type(value) is list else tuple_of(type(value), items)
+    if not isinstance(value, FakeTensor):
         return value
     return t.recorder.as_class(value, cls) if any(value is one for one in _each(inputs)) else with_class(t, value, cls)
 
