@@ -41,3 +41,14 @@ def test_windows_over_heads(batch):
 
     x, w = torch.randn(batch, 64, 32), torch.randn(32, 32)
     torch.testing.assert_close(pliant.compile(program)(x, w), program(x, w))
+
+
+def test_a_column_of_matrices_of_many_widths():
+    """Its one size is a number and its stride is not: one capture more, not one a width."""
+    function = pliant.compile(lambda x: x * 2 + 1)
+    pliant.reset()
+    for width in (73, 59, 114, 98, 50):
+        x = torch.randn(5, width)[:, 0]
+        assert torch.equal(function(x), x * 2 + 1)
+    assert pliant.stats()["graphs"] == 2
+    pliant.reset()

@@ -267,8 +267,8 @@ class Inputs:
     def _strides(
         self, sizes: tuple[int, ...], strides: tuple[int, ...], fake: tuple[Any, ...], source: Source
     ) -> tuple[Any, ...]:
-        """Strides in terms of symbolic sizes where the tensor is dense. One with a gap is a number if the sizes inside
-        it are, else what it was at earlier captures, else a symbol.
+        """Strides in terms of symbolic sizes where the tensor is dense. One with a gap is what it was at all earlier
+        captures, a symbol if it was something else, and at first a number if the sizes inside it are.
         """
         out: list[Any] = [None] * len(strides)
         # Equal strides come from dimensions of size 1: the outer one (more elements inside) is visited last.
@@ -282,7 +282,7 @@ class Inputs:
                 how = self.policy.stride(source, (len(sizes), i), stride, times)
             if times is not None and (times == 1 or how == "multiple"):
                 out[i] = expected * times
-            elif how == "static" or isinstance(expected, int):
+            elif how == "static" or (how == "dynamic" and isinstance(expected, int)):
                 out[i] = stride
             else:
                 out[i] = self.wrap(self.shape_env.create_symbol(stride, StrideSource(source, i), duck=False))

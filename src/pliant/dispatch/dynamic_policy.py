@@ -159,7 +159,8 @@ class DynamicPolicy:
 
     def stride(self, source: Source, place: tuple[int, int], value: int, times: int | None) -> str:
         """How a stride with a gap enters, of a tensor whose sizes inside it are symbols: `place` is rank and dimension,
-        `times` how often it is what they span. "multiple" or "static" where earlier captures say so, else "dynamic".
+        `times` how often it is what they span. "multiple", "static" or "varies" where earlier captures say so, else
+        "dynamic".
         """
         with self._lock:
             seen = self._strides.setdefault((source, *place), _Stride(value, times))
@@ -168,6 +169,8 @@ class DynamicPolicy:
             seen.times = times if seen.times == times else None
             if seen.captures > 1 and seen.times is not None:
                 return "multiple"
+            if seen.captures > 1 and seen.value is None and self._mode() is not False:
+                return "varies"
             return "static" if seen.captures > 1 and seen.value is not None else "dynamic"
 
     def length_varies(self, source: Source, length: int) -> bool:
