@@ -153,6 +153,8 @@ def _call_method(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if is_scalar(args[0]) and numpy_scalars.by_numpy(name, args):
         return t.native(getattr(owner, name), *all_fixed(args))
     result = _call(t, function, getattr(owner, name, None), numpy_scalars.of_one_type(args), kwargs)
+    if name in _COPIES and kwargs.get("copy", True) and is_array(result) and not is_scalar(result):
+        return _copied(t, result)
     if is_scalar(result):
         result.number = numpy_scalars.number_of(name, args)
     return result
@@ -170,7 +172,19 @@ def call_numpy(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         raise GraphBreak("unknown-call", f"numpy.{name} of a tensor")
     if name in ("array", "asarray") and set(kwargs) <= {"dtype"} and args and not is_array(args[0]):
         return _from_data(t, *args, **kwargs)
-    return _call(t, namesake, function, args, kwargs)
+    if name in _VIEWS:
+        raise GraphBreak("unknown-call", f"numpy.{name}, whose result shares memory with its argument")
+    result = _call(t, namesake, function, args, kwargs)
+    return _copied(t, result) if name in _COPIES and is_array(result) and not is_scalar(result) else result
+
+
+# Where NumPy and its namesake for tensors differ in whether the result is the argument's memory.
+_VIEWS = frozenset(("flip", "flipud", "fliplr", "rot90", "diag"))  # in NumPy, and copies for tensors
+_COPIES = frozenset(("flatten", "astype", "positive"))  # in NumPy, and perhaps the argument itself for tensors
+
+
+def _copied(t: Tracer, array: Any) -> Any:
+    return t.call(array_attribute(t, array, "copy"), (), {})
 
 
 # Universal function -> what reduces with it, and what accumulates.
@@ -206,7 +220,7 @@ def _from_data(t: Tracer, data: Any, dtype: Any = None) -> Any:
     if type(given) in (list, tuple) and given and all(map(is_array, given)):
         return call_numpy(t, numpy.stack, (given,), {} if dtype is None else {"dtype": dtype, "casting": "unsafe"})
     if is_array(given):
-        return given if dtype is None else t.call(array_attribute(t, given, "astype"), (dtype,), {})
+        return given if dtype is None else t.call(array_attribute(t, given, "astype"), (dtype,), {"copy": False})
     real = t.native(numpy.array, t.concrete_tree(data), dtype=dtype)
     return constant_array(t, real)
 
