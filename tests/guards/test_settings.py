@@ -192,3 +192,19 @@ def test_a_block_restores_what_the_caller_set():
         torch.backends.cuda.enable_flash_sdp(True)
     assert compiled(x)[0] == 2
     assert torch.backends.cuda.flash_sdp_enabled()
+
+
+def test_kernels_of_one_operation_set_apart():
+    """PyTorch then refuses to answer for all operations: the program's own question fails, and nothing else does."""
+    precision = torch.backends.cudnn.conv
+    old = precision.fp32_precision
+    pliant.reset()
+    compiled = pliant.compile(lambda x: (x + 1, precision.fp32_precision), backend="eager")
+    with torch.backends.__allow_nonbracketed_mutation():
+        try:
+            for value in ("tf32", "ieee", "tf32"):
+                precision.fp32_precision = value
+                assert compiled(torch.zeros(2))[1] == value
+        finally:
+            precision.fp32_precision = old
+    assert pliant.stats()["fallbacks"] == 0

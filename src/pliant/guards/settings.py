@@ -22,6 +22,13 @@ class Setting:
     setter: Callable[..., Any]
     key: tuple[Any, ...] = ()
 
+    def read(self) -> Any:
+        """What is set; None where PyTorch refuses to say, as one answer for kernels that are set apart would be wrong."""
+        try:
+            return self.getter(*self.key)
+        except RuntimeError:
+            return None
+
 
 def nesting() -> int:
     """How deep autocast blocks are nested: leaving the outermost one forgets cast weights."""
@@ -67,7 +74,7 @@ class Settings:
     """All settings as they are now."""
 
     def __init__(self) -> None:
-        self.values = [one.getter(*one.key) for one in SETTINGS]
+        self.values = [one.read() for one in SETTINGS]
 
     @property
     def grad_enabled(self) -> bool:
