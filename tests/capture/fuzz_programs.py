@@ -6,6 +6,7 @@
 
 import argparse
 import ast
+import contextlib
 import copy
 import itertools
 import linecache
@@ -19,6 +20,8 @@ import torch
 from tests.capture.constructs.harness import observe, same, same_class
 from tests.capture.fuzz_prelude import PRELUDE
 from tests.capture.fuzz_statements import CAUGHT, FAILING, THEMES
+from tests.capture.fuzz_themes import CHANGES, NAMED
+from tests.capture.fuzz_themes import PRELUDE as PRELUDE_OF_THEMES
 
 import pliant
 
@@ -88,8 +91,9 @@ CONSUMERS = (
 class Generator:
     """Writes one program from a seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, theme: str = "") -> None:
         self.random = random.Random(seed)
+        self.theme = NAMED.get(theme, ())
         self.names = itertools.count()
         self.functions: list[str] = []
         self.generators: list[str] = []
@@ -118,7 +122,9 @@ class Generator:
             return self.use()
         if chance > 0.97:
             return f"if n > 5: return {STATE}"
-        return self.choose(FAILING if chance > 0.94 else self.random.choice(THEMES))
+        if chance > 0.94:
+            return self.choose(FAILING)
+        return self.choose(self.theme if self.theme and chance < 0.8 else self.random.choice(THEMES))
 
     def use(self) -> str:
         name = self.random.choice(self.functions + self.generators)
@@ -188,6 +194,7 @@ class Generator:
 
     def program(self, breaks_in_methods: bool = False) -> str:
         lines = [_with_breaks(self.random.getrandbits(32)) if breaks_in_methods else PRELUDE]
+        lines += [PRELUDE_OF_THEMES] if self.theme else []
         for number in range(self.random.choice((0, 0, 1, 2))):
             lines += self.function(f"h{number}", f"{PARAMETERS}, {STATE}", (), 1)
             self.functions.append(f"h{number}")
@@ -281,13 +288,13 @@ def difference(got, want, path: str = "", depth: int = 6) -> str:
     return inner or f"at {path}:\n got {got!r}\nwant {want!r}\n"
 
 
-def program_of(seed: int) -> str:
-    return Generator(seed).program(breaks_in_methods=seed % 6 in (1, 2))
+def program_of(seed: int, theme: str = "") -> str:
+    return Generator(seed, theme).program(breaks_in_methods=seed % 6 in (1, 2))
 
 
-def disagreement(seed: int, backend: str = "eager", source: str = "") -> str:
+def disagreement(seed: int, backend: str = "eager", source: str = "", theme: str = "") -> str:
     """What differs between eager and compiled for this seed, or for another program in its place; empty if nothing."""
-    source = source or program_of(seed)
+    source = source or program_of(seed, theme)
     eager, other = load(source, "program"), load(source, "program")
     pliant.reset()
     other.brk, other.opaque = BREAKS[seed % 3]
@@ -296,13 +303,51 @@ def disagreement(seed: int, backend: str = "eager", source: str = "") -> str:
         arguments = _arguments(rows, seed, call)
         _change_between(eager, seed, call)
         _change_between(other, seed, call)
+        if theme:
+            _change_theme(eager, seed, call)
+            _change_theme(other, seed, call)
         want = _seen(observe(eager.f, copy.deepcopy(arguments)))
         with warnings.catch_warnings(action="ignore", category=pliant.PliantWarning):  # too many compilations
             got = _seen(observe(compiled, copy.deepcopy(arguments)))
         found = difference(got, want) or difference(_state(other), _state(eager), "state")
+        found = found or difference(_aftermath(got), _aftermath(want), "written by the caller")
         if found:
             return f"seed {seed}, call {call}, {found}"
     return ""
+
+
+def _change_theme(module: types.ModuleType, seed: int, call: int) -> None:
+    """One change before the second or third call, taken back before the next; in some programs another one then."""
+    for at, (do, undo) in ((1 + seed % 2, CHANGES[seed % len(CHANGES)]), (2, CHANGES[seed // 7 % len(CHANGES)])):
+        if call in (at, at + 1):
+            with contextlib.suppress(AttributeError, KeyError):  # the other change, or the program, did it already
+                exec(do if call == at else undo, {"m": module})
+
+
+def _tensors(value, found: list, seen: set) -> list:
+    """The tensors and arrays in a nest of containers, each object once."""
+    if id(value) not in seen:
+        seen.add(id(value))
+        if isinstance(value, (torch.Tensor, numpy.ndarray)):
+            found.append(value)
+        elif isinstance(value, (list, tuple, dict)):
+            for inner in value.values() if isinstance(value, dict) else value:
+                _tensors(inner, found, seen)
+    return found
+
+
+def _aftermath(observed):
+    """What the caller sees of memory that is shared: it writes into each tensor and looks at all of them."""
+    found = [t for t in _tensors(observed, [], set()) if isinstance(t, numpy.ndarray) or t.layout is torch.strided]
+    seen = [t.stride() if isinstance(t, torch.Tensor) else t.shape for t in found]
+    for one in found:
+        try:
+            with torch.no_grad():
+                one += 1
+        except (RuntimeError, TypeError, ValueError) as error:  # places that share memory, truths
+            seen.append(type(error).__name__)
+        seen.append([t.sum().item() for t in found])
+    return seen
 
 
 def _seen(observed):
@@ -318,16 +363,17 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--backend", default="eager")
+    parser.add_argument("--theme", default="", choices=("", *NAMED), help="draw most statements from this theme")
     parser.add_argument("--file", type=Path, help="write the program of the first seed here and do not run it")
     options = parser.parse_args()
     if options.file is not None:
-        options.file.write_text(program_of(options.first))
+        options.file.write_text(program_of(options.first, options.theme))
         return
     bad = []
     with pliant.config.patch(strict=True):
         for seed in range(options.first, options.first + options.count):
             try:
-                found = disagreement(seed, options.backend)
+                found = disagreement(seed, options.backend, theme=options.theme)
             except Exception as error:  # a crash of the compiler itself
                 found = f"seed {seed}: {type(error).__name__}: {error}"
             if found:
