@@ -80,7 +80,7 @@ torch.autograd.grad({t}.sin(), {t}, torch.ones_like({t}), create_graph=True)[0]|
 ACTS = """{t}.register_hook(lambda g: g * 2)|{t}.register_hook(lambda g: None)|{t}.register_hook(noting('h{n}'))|{t}.retain_grad()
 {t}.register_hook(noting_and_scaling('h{n}'))|({t} * {s}).sum().backward()|{t}.sum().backward()|{t}.sum().backward(retain_graph=True)
 ({t} ** 2).sum().backward(inputs=[p])|{t}.sin().sum().backward(create_graph=True)|{t} = {s}|del {t}|{v} = [{t}, {s}]|{v} = {t}.requires_grad
-{v} = {t}.is_leaf|{v} = {t}.shape[0] + 1|{v} = {t}._version|{v} = {t} is {s}|{v} = {t}.grad_fn is None|{v} = {t}.is_inference()
+{v} = {t}.is_leaf|{v} = {t}.shape[0] + 1|{v} = {t}._version > 0|{v} = {t} is {s}|{v} = {t}.grad_fn is None|{v} = {t}.is_inference()
 {v} = {t}.data_ptr() == {s}.data_ptr()|c['u'] = {t}|c['w'].append({t})|c['k'] = {t}"""
 BLOCKS = """with torch.no_grad():|with torch.enable_grad():|with torch.set_grad_enabled(False):|with torch.inference_mode():|with packing():
 with torch.autocast('cpu', torch.bfloat16):|with torch.autograd.graph.save_on_cpu():|with torch.set_grad_enabled(True):|with torch.no_grad():

@@ -67,6 +67,7 @@ class Alias:
     node: fx.Node
     version: int
     uncounted: bool = False  # `tensor.data`: its writes do not show in the version of the tensor
+    born: int = 0  # the version of the base when it was made
 
     def steps(self) -> tuple[ViewStep, ...]:
         """The views that lead from the base's own tensor to this one."""

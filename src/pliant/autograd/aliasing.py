@@ -55,6 +55,7 @@ class OutputPlan:
     inference: list[int] = field(default_factory=list)
     inner: dict[int, ViewOf] = field(default_factory=dict)
     places: dict[int, int] = field(default_factory=dict)  # of each output tensor, by `id`
+    early: list[int] = field(default_factory=list)  # places of views of inputs that are made before these are written
 
     def add_result(self, value: Any) -> int:
         """The position of a graph result; asked for twice, a tensor is returned once."""
@@ -80,7 +81,27 @@ def plan_outputs(outputs: tuple[Any, ...], inputs: list[Any], histories: list[An
     for position, value in enumerate(outputs):
         first = plan.places.get(id(value), position)
         plan.outputs.append(_plan_output(plan, value, inputs, shared) if first == position else SameAs(first))
+    recorded = {write.input for write in plan.writes if not write.in_graph}
+    _check_inner(plan, recorded)
+    plan.early = [place for place, value in enumerate(outputs) if _is_early(value, plan.outputs[place], recorded)]
     return plan
+
+
+def _check_inner(plan: OutputPlan, recorded: set[int]) -> None:
+    """Refuse a custom function's view of an input that the caller is to write after that view is made."""
+    for view in plan.inner.values():
+        apart = any(step.func is torch.ops.aten.detach.default for step in view.steps)
+        if not apart and type(view.source) is FromInput and view.source.input in recorded:
+            what = "a custom function returns a view of an input that is written"
+            raise UnsupportedAliasing(what, kind="returned-intermediate")
+
+
+def _is_early(value: Any, output: Output, recorded: set[int]) -> bool:
+    """Whether it is a view from before a write that autograd records: its history goes around the tensor that it was made of."""
+    if type(output) is not ViewOf:
+        return False
+    alias: Alias = value.node
+    return alias.base.input in recorded and alias.born < alias.base.version
 
 
 def _plan_writes(plan: OutputPlan, inputs: list[Any], histories: list[Any]) -> None:

@@ -225,6 +225,9 @@ class Halves:
         if self.kept.changed(ctx.inputs, ctx.versions, asked):
             raise RuntimeError(f"{_WRITTEN} an input of a compiled function was written after the call")
         inputs = given_again(ctx.inputs)
+        for i in self.wanted:
+            if not inputs[i].requires_grad:  # any more: eager's functions know nothing of that
+                inputs[i] = inputs[i].detach().requires_grad_()
         if ctx.random_state is None:
             return compute(inputs)
         now = torch.get_rng_state()

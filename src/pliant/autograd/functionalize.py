@@ -51,6 +51,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         self.constants: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self.asked: list[tuple[Any, list[Any]]] = []  # for gradients: the node that does, what it leads through
         self.freed: set[Any] = set()  # functions that cannot run again
+        self.written: list[tuple[Base, Any]] = []  # what was written, and the node that did
         self.hooks: list[Hook] = []
         self.last_primal: fx.Node | None = None  # constants become placeholders after this one
 
@@ -61,6 +62,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         self.constants.clear()
         self.asked.clear()
         self.freed.clear()
+        self.written.clear()
         self.hooks.clear()
 
     def note_hook(self, tensor: FakeTensor) -> None:
@@ -183,7 +185,8 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
 
     def view(self, output: FakeTensor, parent: Alias, step: ViewStep, node: fx.Node) -> None:
         """Make `output` the view of `parent` by `step`, whose value now is `node`."""
-        output.node = Alias(parent.base, parent, step, output, node, parent.base.version)
+        version = parent.base.version
+        output.node = Alias(parent.base, parent, step, output, node, version, born=version)
 
     def write(self, target: FakeTensor, value: fx.Node, counted: bool = True) -> None:
         """Give a tensor a new value, and with it everything that shares its memory. `counted`: its version shows it."""
@@ -199,6 +202,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
             place = place.parent
             counted = counted and not place.uncounted
         base.counted = base.counted or counted
+        self.written.append((base, self.origin))
         base.node = self._restrided(base, value)
         base.version += 1
         alias.node, alias.version = (base.node if whole else own), base.version

@@ -24,7 +24,7 @@ from pliant.autograd.functional_ops import UnsupportedMutation
 from pliant.autograd.functionalize import FunctionalMode, new_input
 from pliant.autograd.history import Root, find_roots, hooks_to_keep, reached_by, sharing
 from pliant.autograd.run_module import run_module
-from pliant.autograd.segments import Cuts, Timeline, find_cuts
+from pliant.autograd.segments import Cuts, Timeline, find_cuts, written_views
 from pliant.errors import Unsupported
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.graph.fake_tensor import FakeTensor
@@ -90,6 +90,7 @@ class _Tracer:
         self.leaves: list[Any] = []  # what gradients are asked for: a leaf for each tensor that requires grad
         self.hooked: list[int] = []
         self.timeline = Timeline()
+        self.values: dict[fx.Node, Any] = {}  # what the program's nodes gave
         self.inputs: list[Any] = []  # what the program is given
         for position, one in enumerate(captured.inputs):
             self._add_input(position, one)
@@ -155,7 +156,8 @@ class _Tracer:
         set_grad_enabled(self.captured.grad_enabled)
         try:
             with self.mode:
-                return run_module(self.captured.module, self.inputs, self._on_node, self.mode.constant)
+                module, constant = self.captured.module, self.mode.constant
+                return run_module(module, self.inputs, self._on_node, constant, self.values)
         finally:
             self.captured.shape_env.replayed = None
             set_grad_enabled(before)
@@ -251,7 +253,10 @@ class _Tracer:
             what = "gradients are asked for, and a tensor that the caller gets has hooks"
             raise UnsupportedAliasing(what, kind="returned-intermediate")
         cuts = find_cuts(results, [*seen, *written], self.timeline, self.mode.freed, hooks)
-        return dataclasses.replace(cuts, whole=self._undivided()) if cuts.before else cuts
+        if not cuts.before:
+            return cuts
+        rewritten = written_views(self.values, self.mode.written, self.timeline.places)
+        return dataclasses.replace(cuts, whole=self._undivided(), rewritten=rewritten)
 
     def _undivided(self) -> tuple[tuple[int, int], ...]:
         """From where to where gradients get that the program itself asks for."""

@@ -27,17 +27,18 @@ _Get = Callable[[Sequence[Any], Any, list[Any]], Any]
 @dataclass(frozen=True, slots=True)
 class MadeOutputs:
     """What of a plan says how outputs are made: of how many results, which inputs are written by which results, which
-    results are to be inference tensors."""
+    results are to be inference tensors, which outputs are made before inputs are written."""
 
     outputs: list[Output]
     results: int
     copies: list[tuple[int, int]]
     inference: list[int]
+    early: list[int]
 
     @classmethod
     def of(cls, plan: OutputPlan) -> MadeOutputs:
         copies = [(w.input, w.position) for w in plan.writes if not w.in_graph]
-        return cls(plan.outputs, len(plan.results), copies, plan.inference)
+        return cls(plan.outputs, len(plan.results), copies, plan.inference, plan.early)
 
 
 class OutputMaker:
@@ -46,22 +47,32 @@ class OutputMaker:
     def __init__(self, made: MadeOutputs) -> None:
         self.copies, self.inference = made.copies, made.inference
         self.getters = [_getter(one) for one in made.outputs]
-        self.order = _order(made.outputs)
+        order = _order(made.outputs)
+        self.early = [place for place in order if place in made.early]
+        self.order = [place for place in order if place not in made.early]
         in_order = [FromResult(i) for i in range(made.results)]
         self.is_plain = not self.copies and not self.inference and made.outputs == in_order
 
     def make(self, inputs: list[Any], results: Any) -> tuple[Any, ...]:
+        made: list[Any] = [None] * len(self.getters)
+        for place in self.early:
+            made[place] = self.getters[place](inputs, results, made)
         for target, position in self.copies:
             inputs[target].copy_(results[position])
         if self.inference:
             results = list(results)
             with torch.inference_mode():
                 for position in self.inference:
-                    results[position] = results[position].clone()
-        made: list[Any] = [None] * len(self.getters)
+                    results[position] = _copied(results[position])
         for place in self.order:
             made[place] = self.getters[place](inputs, results, made)
         return tuple(made)
+
+
+def _copied(result: torch.Tensor) -> torch.Tensor:
+    """A copy with the same strides, dense or not."""
+    room = torch.empty_strided(result.shape, result.stride(), dtype=result.dtype, device=result.device)
+    return room.copy_(result)
 
 
 def _order(outputs: list[Output]) -> list[int]:

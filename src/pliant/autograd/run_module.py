@@ -31,9 +31,11 @@ def run_module(
     inputs: list[Any],
     on_node: Callable[[fx.Node | None], None],
     constant: Callable[[torch.Tensor], Any],
+    values: dict[fx.Node, Any] | None = None,
 ) -> tuple[Any, ...]:
-    """The outputs of `module(*inputs)`. `constant` turns a tensor that the module holds into a fake."""
-    values: dict[fx.Node, Any] = {}
+    """The outputs of `module(*inputs)`. `constant` turns a tensor that the module holds into a fake. `values` is given what
+    each node gave."""
+    values = {} if values is None else values
     given = iter(inputs)
     for node in module.graph.nodes:
         on_node(node)

@@ -21,6 +21,7 @@ import torch
 from torch import fx
 
 from pliant import torch_adapter
+from pliant.autograd.aliases import Base
 from pliant.autograd.aliasing import UnsupportedAliasing, storage_of
 from pliant.autograd.history import Node, functions_behind, gradient_of
 from pliant.graph.contracts import CapturedGraph, GraphInput
@@ -36,12 +37,14 @@ class Cuts:
     """Positions in the captured graph before which to cut, in order; `inside`: of calls that must be cut within.
     `whole`: (first, last) nodes of what must stay together, since the program asks for gradients through it.
     `hooks`: positions of calls that hook what the caller gets: they lie between segments and hook the real tensor.
+    `rewritten`: of memory that is written, the positions of the writes and, for each tensor that lies in it, where it is made.
     """
 
     before: tuple[int, ...]
     inside: tuple[int, ...] = ()
     whole: tuple[tuple[int, int], ...] = ()
     hooks: tuple[int, ...] = ()
+    rewritten: tuple[tuple[frozenset[int], tuple[frozenset[int], ...]], ...] = ()
 
 
 class Timeline:
@@ -91,6 +94,21 @@ def find_cuts(
     return Cuts(tuple(cuts), tuple(sorted(inside)), hooks=tuple(hooks))
 
 
+def written_views(
+    values: dict[fx.Node, Any], writes: list[tuple[Base, fx.Node | None]], places: dict[fx.Node | None, int]
+) -> tuple[tuple[frozenset[int], tuple[frozenset[int], ...]], ...]:
+    """`Cuts.rewritten`, of memory in which several tensors lie that nodes gave (`values`)."""
+    when: dict[Base, set[int]] = {}
+    for base, node in writes:
+        when.setdefault(base, set()).add(places[node])
+    lying: dict[Base, dict[int, set[int]]] = {base: {} for base in when}
+    for node, value in values.items():
+        if type(value) is FakeTensor and value.node.base in lying:
+            lying[value.node.base].setdefault(id(value), set()).add(places[node])
+    several = [(base, tensors.values()) for base, tensors in lying.items() if len(tensors) > 1]
+    return tuple((frozenset(when[base]), tuple(map(frozenset, tensors))) for base, tensors in several)
+
+
 def _stab(spans: list[tuple[int, int]], timeline: Timeline) -> list[int]:
     """Few positions so that each span (after `first`, up to `last`) holds one, where modes are as at the start."""
     found: list[int] = []
@@ -138,9 +156,24 @@ def split(captured: CapturedGraph, cuts: Cuts) -> list[Segment]:
                     earlier[argument] = None
             elif argument.op == "placeholder" or number_of[argument] < home:
                 needed[home][argument] = None
+    _check_written(nodes, number_of, needed, cuts)
     _need_symbols(nodes, number_of, needed)
     hooks = {number_of[nodes[position]] for position in cuts.hooks}
     return [_make_segment(nodes, number_of, needed, n, n in hooks) for n in range(len(needed))]
+
+
+def _check_written(
+    nodes: list[fx.Node], number_of: dict[fx.Node, int], needed: list[dict[fx.Node, None]], cuts: Cuts
+) -> None:
+    """Refuse a write of what several tensors share if two of them come from earlier segments: to the segments from there on
+    these are inputs that have nothing to do with each other."""
+    for writes, tensors in cuts.rewritten:
+        for home in {number_of[nodes[position]] for position in writes} - {0}:
+            taken = {node for later in needed[home:] for node in later}
+            earlier = {n for n in taken if n.op == "placeholder" or number_of[n] < home}
+            if sum(any(nodes[position] in earlier for position in places) for places in tensors) > 1:
+                what = "memory is written that two tensors from before a returned one share"
+                raise UnsupportedAliasing(what, kind="returned-intermediate")
 
 
 def _concerned_by_writes(captured: CapturedGraph) -> set[fx.Node]:

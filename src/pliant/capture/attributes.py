@@ -355,6 +355,8 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
         return _grad_of_input(t, fake, example)
     if name == "__dict__":
         raise GraphBreak("unknown-object", "the __dict__ of a tensor")
+    if name == "_version":  # no entry depends on how often its inputs were written
+        raise GraphBreak("data-dependent", "Tensor._version")
     stored = t.world.slot_get(fake, name)
     if stored is not MISSING and stored is not DELETED:
         return stored

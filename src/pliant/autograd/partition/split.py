@@ -95,6 +95,9 @@ class _Split:
         }
         static = [i for i, one in enumerate(joint.captured.inputs) if one.static]
         self.lies_in: dict[fx.Node, Place] = {}
+        # Eager keeps the written input itself, and its gradients see what is written to it unseen by autograd.
+        kept: list[Any] = [n for n in self.epilogue if n.meta["eager_saves"]]
+        self.left_in_inputs: dict[fx.Node, int] = {n.args[1]: joint.primals.index(n.args[0]) for n in kept}
         self.static = frozenset([*static, *range(len(joint.captured.inputs), len(joint.primals))])
 
     def run(self) -> Partition:
@@ -111,7 +114,7 @@ class _Split:
         saved = self.choose(in_forward, in_backward, wanted)
         body = self.backward_body(saved, wanted)
         symbols = self.symbols_of([*saved, *self.joint.tangents], body)
-        fixed = {*_nodes(self.results), *self.joint.primals}
+        fixed = {*_nodes(self.results), *self.joint.primals, *self.left_in_inputs}
         self.lies_in = places([n for n in saved if n not in fixed], body, lambda n: n not in fixed)
         backward = self.backward_graph(symbols, saved, body, wanted)
         return self.finish(symbols, saved, backward, wanted)
@@ -254,6 +257,7 @@ class _Split:
         graph.output(tuple(copies[self.gradients[i]] for i in wanted))
         self._own_memory(graph, len(symbols) + len(saved), len(wanted))
         held_nodes = {n for n in (*self.joint.primals, *_nodes(self.results)) if not self.by_value(n)}
+        held_nodes |= set(self.left_in_inputs)
         first_tangent = len(symbols) + len(saved)
         held = frozenset([len(symbols) + i for i, n in enumerate(saved) if n in held_nodes])
         held |= frozenset(range(first_tangent, first_tangent + len(self.joint.tangents)))
@@ -275,6 +279,7 @@ class _Split:
         count = len(self.results)
         places = {n: Saved(False, i) for i, n in enumerate(self.results) if _is_node(n) and not self.by_value(n)}
         places |= {n: Saved(True, i) for i, n in enumerate(self.joint.primals) if not self.by_value(n)}
+        places |= {n: Saved(True, i) for n, i in self.left_in_inputs.items()}
         extra = [n for n in saved if n not in places]
         places |= {n: Saved(False, count + len(symbols) + i) for i, n in enumerate(extra)}
         forward = self.forward_graph(symbols, extra)

@@ -163,7 +163,8 @@ def _is_enabled(t: Tracer, args: Args, kwargs: Kwargs) -> bool:
 
 @handles(torch.Tensor.is_inference, torch.is_inference)
 def _is_inference(t: Tracer, args: Args, kwargs: Kwargs) -> bool:
-    example = t.inputs.example_of(args[0])
-    if example is None and t.inference:
+    if t.inputs.example_of(args[0]) is not None:
+        raise GraphBreak("data-dependent", "whether an input is an inference tensor")
+    if t.inference:
         raise GraphBreak("unsupported-tensor", "whether a tensor of this block is an inference tensor")
-    return torch.is_inference_mode_enabled() if example is None else example.is_inference()
+    return torch.is_inference_mode_enabled()

@@ -13,6 +13,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.errors import Unsupported
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.torch_adapter import set_grad_enabled
 
@@ -57,14 +58,26 @@ class _Replaced(torch.autograd.Function):
         return grad, None
 
 
+def _is_recorded(tensor: FakeTensor) -> bool:
+    """Whether something with a history was computed of it."""
+    values = [user.meta.get("val") for user in tensor.node.users]
+    return any(one.requires_grad if isinstance(one, torch.Tensor) else isinstance(one, (tuple, list)) for one in values)
+
+
 def set_data(t: Tracer, tensor: FakeTensor, data: Any) -> None:
-    """tensor.data = data: the same object on other memory. What was computed of it, and its views, stay as they are."""
+    """tensor.data = data: the same object on other memory. What was computed of it, and its views, stay as they are, but
+    gradients that read the tensor read the other memory from here on."""
     outside = t.inputs.example_of(tensor) is not None
     same_kind = type(data) is FakeTensor and (data.dtype_, data.device_) == (tensor.dtype_, tensor.device_)
     same_kind = same_kind and (data.shape == tensor.shape or not tensor.requires_grad)
     made_leaf = not outside and tensor.is_leaf and isinstance(data, FakeTensor)
     if not (same_kind or made_leaf) or tensor.subclass_ is not None:
         raise GraphBreak("unsupported-operator", "assignment to Tensor.data of another kind or size")
+    if tensor.requires_grad and _is_recorded(tensor):
+        what = "assignment to Tensor.data of a tensor whose gradients may read it"
+        if outside:  # what was compiled before the break has kept the tensor itself
+            raise GraphBreak("unsupported-operator", what)
+        raise Unsupported(what, kind="unsupported-operator")
     made = t.native(torch.Tensor.detach, data)
     if not same_kind:  # with the old one, no gradient would fit
         made = new_leaf(t, made, tensor.requires_grad, False)

@@ -1,0 +1,166 @@
+"""Memory that several tensors share and somebody writes: values, gradients and histories are eager's, or the program is
+refused where it shows."""
+
+import pytest
+import torch
+
+import pliant
+from pliant.debug import events
+
+
+class Turned(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.t()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.t() * 2
+
+
+def _world(backend):
+    pliant.reset()
+    torch.manual_seed(0)
+    leaf = torch.rand(2, 3).requires_grad_()
+    return (lambda f: pliant.compile(f, backend=backend) if backend else f), leaf
+
+
+def _facts(*tensors):
+    return [(t.detach().clone(), t.requires_grad, t.is_leaf, t.stride()) for t in tensors]
+
+
+def _view_of_a_new_tensor(compiled, leaf):
+    def f(p):
+        b = torch.ones(2, 3)
+        view = b[:, 1:2]
+        factor = p.sum().sin()
+        view.mul_(factor)
+        return factor, b.sin()
+
+    factor, result = compiled(f)(leaf)
+    (factor + result.sum()).backward()
+    return _facts(factor, result), leaf.grad
+
+
+def _view_of_an_input(compiled, leaf):
+    def f(p, b):
+        view = b[:, 1:2]
+        factor = p.sum().sin()
+        view.mul_(factor)
+        return factor, b.sin()
+
+    b = torch.rand(2, 3)
+    factor, result = compiled(f)(leaf, b)
+    (factor + result.sum()).backward()
+    return _facts(factor, result, b), leaf.grad
+
+
+def _view_made_before_the_write(compiled, leaf):
+    def f(x):
+        view = x.view(x.shape)
+        x.diagonal().fill_(2.0)
+        return view, x[1:]
+
+    x = (leaf * 2)[:]
+    before, after = compiled(f)(x)
+    missing = torch.autograd.grad(before.sum(), x, allow_unused=True, retain_graph=True)
+    found = torch.autograd.grad(after.sum(), x, retain_graph=True)
+    before.sum().backward()
+    return _facts(before, after, x), missing, found, leaf.grad
+
+
+def _custom_view_of_what_is_written(compiled, leaf):
+    def f(x):
+        x.mul_(3)
+        with torch.no_grad():
+            view = Turned.apply(x)
+        return view.select(1, 1).split([1, 2], -1)[0]
+
+    return _facts(compiled(f)((leaf * 2)[:]))
+
+
+def _written_through_data(compiled, leaf):
+    def f(p):
+        p.data.mul_(2)
+        return p.sin()
+
+    g = compiled(f)
+    first = g(leaf)
+    g(leaf)
+    first.sum().backward()
+    return leaf.grad, leaf.detach().clone()
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("of_input", [False, True])
+def test_gradients_read_the_memory_that_a_tensor_was_given(of_input, create_graph):
+    def f(x):
+        x = x if of_input else x * 2
+        result = x.sin()
+        x.data = x.detach() * 30
+        return result
+
+    def gradient(backend):
+        compiled, leaf = _world(backend)
+        return torch.autograd.grad(compiled(f)(leaf).sum(), leaf, create_graph=create_graph)
+
+    torch.testing.assert_close(gradient("aot_eager"), gradient(None))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        _view_of_a_new_tensor, _view_of_an_input, _view_made_before_the_write, _custom_view_of_what_is_written,
+        _written_through_data,
+    ],
+    ids=lambda f: f.__name__,
+)  # fmt: skip
+def test_is_as_in_eager(program):
+    torch.testing.assert_close(program(*_world("aot_eager")), program(*_world(None)))
+
+
+def test_views_on_both_sides_of_a_returned_tensor_are_refused_visibly():
+    with events.collect("fallback") as fell:
+        _view_of_a_new_tensor(*_world("aot_eager"))
+    assert [one.fields["reason"] for one in fell] == ["returned-intermediate"]
+    pliant.reset()
+
+
+def test_an_input_that_requires_no_gradients_any_more():
+    def result(backend):
+        compiled, leaf = _world(backend)
+        other = torch.rand(2, 3).requires_grad_()
+        made = compiled(lambda x, y: x.sin() * y)(leaf, other)
+        leaf.requires_grad_(False)
+        made.backward(torch.ones_like(made), create_graph=True)
+        return leaf.grad, other.grad.detach()
+
+    torch.testing.assert_close(result("aot_eager"), result(None))
+
+
+def test_results_of_an_inference_block_have_their_strides():
+    @pliant.compile(backend="aot_eager")
+    def f(x):
+        with torch.inference_mode():
+            made = x * 2
+        return made.split([1, 2], -1)[1]
+
+    assert f(torch.rand(4, 3)).stride() == (3, 1)
+
+
+def test_what_inputs_are_is_asked_at_each_call():
+    def f(x):
+        before = x._version
+        x[0] += 1.0
+        return x.is_inference(), before > 0
+
+    def answers(backend):
+        compiled, _ = _world(backend)
+        g, x = compiled(f), torch.rand(4, 3)
+        with torch.inference_mode():
+            made = torch.rand(4, 3)
+            inside = [g(x), compiled(torch.Tensor.is_inference)(made)]
+        return [*inside, g(x)]
+
+    assert answers("aot_eager") == answers(None)
+    pliant.reset()
