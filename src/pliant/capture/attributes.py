@@ -368,8 +368,6 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
         t.inputs.guard_offsets()
     if name == "grad":
         return None  # made by the trace, and no gradient was stored
-    if name == "_version" and example is not None:
-        raise GraphBreak("unknown-object", "how often a tensor from outside was written")
     if in_class is MISSING or _getter(t, in_class) is None:
         value = MISSING if example is None else _own_attribute(t, fake, example, name)
         if value is not MISSING:
