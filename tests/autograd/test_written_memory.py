@@ -91,6 +91,16 @@ def _written_through_data(compiled, leaf):
     return leaf.grad, leaf.detach().clone()
 
 
+def _data_of_a_new_leaf(compiled, leaf):
+    def f(x):
+        w = torch.nn.Parameter(torch.ones_like(x))
+        first = (x.detach() * w).sum()
+        w.data = w.data * 2
+        return torch.autograd.grad(first + (w * w).sum(), w)[0]
+
+    return compiled(f)(leaf)
+
+
 @pytest.mark.parametrize("create_graph", [False, True])
 @pytest.mark.parametrize("of_input", [False, True])
 def test_gradients_read_the_memory_that_a_tensor_was_given(of_input, create_graph):
@@ -111,7 +121,7 @@ def test_gradients_read_the_memory_that_a_tensor_was_given(of_input, create_grap
     "program",
     [
         _view_of_a_new_tensor, _view_of_an_input, _view_made_before_the_write, _custom_view_of_what_is_written,
-        _written_through_data,
+        _written_through_data, _data_of_a_new_leaf,
     ],
     ids=lambda f: f.__name__,
 )  # fmt: skip
