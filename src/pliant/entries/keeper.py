@@ -54,6 +54,7 @@ class Keeper:
                 data = form.written(dispatcher.root.fn, entry, programs, compiler_of(dispatcher.compilation))
                 programs.fill()
         except Exception as error:  # a fault here must not change what the program does
+            pass_on(error)
             _refused("not kept", dispatcher, error)
             return None
         return _Keeping(key, data, programs, dispatcher.name, self._seen.setdefault(dispatcher, {})).start
@@ -94,6 +95,7 @@ class Keeper:
                 backwards.lost = functools.partial(self._lost, weakref.ref(dispatcher), digest, entry)
             return entry
         except Exception as error:  # an entry of another making: the old way is always open
+            pass_on(error)
             _refused("not found", dispatcher, error)
         return None
 
@@ -110,7 +112,6 @@ class Keeper:
 
 def _refused(what: str, dispatcher: Dispatcher, error: Exception) -> None:
     """Note that an entry is not kept or not found; a fault of the compiler's own goes on where the user asked for it."""
-    pass_on(error)
     other = what == "not found" and isinstance(error, (NotFound, PliantError))
     kind = error.kind if isinstance(error, NotKept) else "other-object" if other else "crash"
     why = str(error) if kind != "crash" else f"{type(error).__name__}: {error}"

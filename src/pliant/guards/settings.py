@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from pliant.interruptions import pass_on
 from pliant.torch_adapter import ATTENTION_SETTINGS, CUDNN_SETTINGS, PRECISION_SETTING, set_grad_enabled
 
 
@@ -26,7 +27,8 @@ class Setting:
         """What is set; None where PyTorch refuses to say, as one answer for kernels that are set apart would be wrong."""
         try:
             return self.getter(*self.key)
-        except RuntimeError:
+        except RuntimeError as error:
+            pass_on(error)
             return None
 
 
@@ -86,9 +88,9 @@ class Settings:
         return None if row is None else bool(self.values[row] == answer)
 
     def calls_from(self, other: Settings) -> list[Call]:
-        """The calls that make settings that were as in `other` what they are here."""
+        """The calls that make settings that were as in `other` what they are here; what PyTorch refuses to say stays."""
         pairs = zip(SETTINGS, self.values, other.values, strict=True)
-        return [(one.setter, (*one.key, value)) for one, value, was in pairs if value != was]
+        return [(one.setter, (*one.key, value)) for one, value, was in pairs if value not in (was, None)]
 
     def restore(self) -> None:
         for setter, arguments in self.calls_from(Settings()):
