@@ -126,7 +126,7 @@ class _Keeping:
 
     def __init__(self, key: Key, data: Any, programs: ProgramWriter, name: str, seen: dict[str, Entry | None]) -> None:
         self.key, self.data, self.programs, self.name, self.seen = key, data, programs, name, seen
-        self.changing, self.writing = background.lock(), background.lock()
+        self.changing = background.lock()
         self.last: Key | None = None
 
     def start(self) -> None:
@@ -159,15 +159,14 @@ class _Keeping:
         background.start(write, WRITING)
 
     def _written(self) -> int:
-        with self.writing:  # else an older text may be stored last, and take the place of the newer one
-            with self.changing:
-                text = form.without_addresses(_text(self.data))
-            made = _key_with(self.key, text)
-            self.seen[made.digest] = None
-            open_store(_STORE).put(made, text, _SUFFIX)
-            if self.last not in (None, made):
-                open_store(_STORE).remove(self.last)
-            self.last = made
+        with self.changing:
+            text = form.without_addresses(_text(self.data))
+        made = _key_with(self.key, text)
+        self.seen[made.digest] = None
+        open_store(_STORE).put(made, text, _SUFFIX)
+        if self.last not in (None, made):
+            open_store(_STORE).remove(self.last)
+        self.last = made
         return len(text)
 
     def _note(self, what: str, why: str, reason: str) -> None:
