@@ -88,9 +88,10 @@ def start(work: Callable[[], object], name: str) -> bool:
 
 def finish(name: str) -> None:
     """Wait for the work that was started under the name."""
-    for thread in threading.enumerate():
-        if thread.name == name and thread is not threading.current_thread():
-            thread.join()
+    with _state:  # none of them is half started then, which cannot be waited for
+        threads = [one for one in threading.enumerate() if one.name == name and one is not threading.current_thread()]
+    for thread in threads:
+        thread.join()
 
 
 def for_each(work: Callable[[Item], None], items: Sequence[Item], *, at_once: int) -> None:

@@ -3,19 +3,10 @@ refused where it shows."""
 
 import pytest
 import torch
+from tests.autograd.test_inner_results import Turned
 
 import pliant
 from pliant.debug import events
-
-
-class Turned(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.t()
-
-    @staticmethod
-    def backward(ctx, g):
-        return g.t() * 2
 
 
 def _world(backend):
