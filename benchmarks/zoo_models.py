@@ -48,12 +48,12 @@ def import_libraries() -> None:
     """Imports once what all models share. torchvision's wheel for GPUs has no native part beside a CPU build of
     PyTorch; its Python part needs the two schemas only."""
     with contextlib.suppress(ImportError):
-        if importlib.util.find_spec("torchvision") and not _libraries:
+        if torch.version.cuda is None and importlib.util.find_spec("torchvision") and not _libraries:
             _libraries.append(torch.library.Library("torchvision", "FRAGMENT"))
             for operator in ("nms", "qnms"):
                 with contextlib.suppress(RuntimeError):
                     _libraries[0].define(operator + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-            importlib.import_module("torchvision")
+        importlib.import_module("torchvision")
     for name in ("transformers.modeling_utils", "transformers.models.auto.modeling_auto", "timm", "torch_geometric.nn"):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
