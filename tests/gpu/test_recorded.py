@@ -200,16 +200,16 @@ def test_what_cannot_be_recorded_says_why():
 
 def test_a_failed_capture_leaves_everything_usable():
     """An operator that waits for the GPU is refused while work is recorded; then calls run as they are."""
-    from pliant.runtime.cuda.capturable import Roles
-    from pliant.runtime.cuda.graphs import graphed
+    from pliant.runtime.cuda.graphs import Graphed
     from pliant.runtime.cuda.recorder import recorder_of
+    from pliant.runtime.cuda.roles import Roles
 
     def call(inputs):
         (x,) = inputs
         inputs.clear()
         return [x * x.sum().item() + torch.rand(1, device="cuda") * 0]
 
-    f = graphed(call, Roles(), recorder_of(torch.device("cuda")), "f", None)
+    f = Graphed(call, Roles(), recorder_of(torch.device("cuda")), "f")
     for k in range(3):
         x = torch.full((4,), float(k), device="cuda")
         close(f([x])[0], x * 4 * k)

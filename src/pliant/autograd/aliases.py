@@ -85,3 +85,16 @@ class Alias:
         while alias.parent is not None:
             alias = alias.parent
         return alias
+
+
+def overlaps_itself(tensor: torch.Tensor) -> bool:
+    """Whether elements may share memory: a step that does not lead out of what smaller steps reach."""
+    if tensor.numel() == 0:
+        return False
+    reached = 0
+    for step, size in sorted(zip(tensor.stride(), tensor.shape)):
+        if size > 1:
+            if step <= reached:
+                return True
+            reached += (size - 1) * step
+    return False

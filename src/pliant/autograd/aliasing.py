@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from pliant.autograd.aliases import Alias, ViewStep
+from pliant.autograd.aliases import Alias, ViewStep, overlaps_itself
 from pliant.autograd.history import has_accumulator
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf
 from pliant.errors import Unsupported
@@ -251,19 +251,6 @@ def storage_of(tensor: Any) -> int | None:
 
 def _is_real(tensor: Any) -> bool:
     return isinstance(tensor, torch.Tensor) and type(tensor) is not FakeTensor and tensor.layout is torch.strided
-
-
-def overlaps_itself(tensor: torch.Tensor) -> bool:
-    """Whether elements may share memory: a step that does not lead out of what smaller steps reach."""
-    if tensor.numel() == 0:
-        return False
-    reached = 0
-    for step, size in sorted(zip(tensor.stride(), tensor.shape)):
-        if size > 1:
-            if step <= reached:
-                return True
-            reached += (size - 1) * step
-    return False
 
 
 def _memory(tensor: Any) -> tuple[int, int] | None:

@@ -22,7 +22,7 @@ from pliant.schedule.kernel import Kernel
 from pliant.schedule.scratch import ALIGN
 from pliant.symbolic.expr import ZERO, Expr
 from pliant.targets.cpu import target
-from pliant.wrappers.shared_text import PART, PYTHON
+from pliant.wrappers.shared_text import ADDRESSES, LISTED, PART, PYTHON
 
 RELEASE_GIL = 1 << 16  # points of a run from which on the GIL is released
 PART_TEXT = 4000  # characters of kernels in one translation unit; more are split into units compiled in parallel
@@ -32,25 +32,10 @@ TABLE_CALLS = 32  # more calls of kernels in one entry are a table
 
 RUN = "int64_t (*p_run)(p_part, void**, const int64_t*, int64_t, int64_t, int64_t, int32_t*);\n"
 
-ADDRESSES = """\
-static int (*p_addresses)(PyObject* const*, int32_t, void**);
-static int64_t p_items;
-"""
-
 BIND = """\
 void pliant_bind(void** table) { p_run = table[0]; p_addresses = table[1]; p_items = (int64_t)table[2]; }
 """
 
-# The addresses of some of the graph's inputs, in their list.
-LISTED = """\
-P_INLINE int p_listed(PyObject* list, const int32_t* places, int32_t count, void** out) {
-  PyObject* const* const items = ((PyObject* const**)list)[p_items];
-  if (places[count - 1] - places[0] == count - 1) return p_addresses(items + places[0], count, out);
-  PyObject* found[count];
-  for (int k = 0; k < count; k++) found[k] = items[places[k]];
-  return p_addresses(found, count, out);
-}
-"""
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -18,8 +18,9 @@ from pliant.cache.key import Key, machine, make_key
 from pliant.dispatch.dispatcher import Compilation
 from pliant.entries.content import NotKept, digest
 from pliant.entries.own_sources import source_digest
-from pliant.guards.settings import Settings
+from pliant.guards.settings import KERNEL_SETTINGS, Settings
 from pliant.runtime.build import CompilerNotFound, find_compiler
+from pliant.runtime.cuda import driver
 from pliant.runtime.load import reads_lists, takes_tensors
 from pliant.torch_adapter import mkldnn_enabled, python_kernels_of_aten
 from pliant.wrappers.vector_math import vector_math
@@ -78,11 +79,23 @@ def _compiler(wanted: str) -> str:
         return ""
 
 
+def _gpus() -> object:
+    """The GPUs that the program uses, and what their kernels depend on; nothing of CUDA is started to ask."""
+    if not torch.cuda.is_available() or not driver.is_initialized():
+        return torch.cuda.is_available()
+    return driver.version(), _described(torch.cuda.device_count()), [setting.read() for setting in KERNEL_SETTINGS]
+
+
+@functools.cache
+def _described(count: int) -> tuple[str, ...]:
+    return tuple(str(torch.cuda.get_device_properties(k)) for k in range(count))
+
+
 def _backends() -> dict[str, object]:
     """Settings of PyTorch that operators' formulas and our rules may read."""
     return {
         "mkldnn": mkldnn_enabled(),
         "precision": torch.get_float32_matmul_precision(),
-        "cuda": torch.cuda.is_available(),
+        "gpus": _gpus(),
         "digits": sys.get_int_max_str_digits(),
     }

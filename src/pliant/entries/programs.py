@@ -24,7 +24,9 @@ from pliant.entries.constants import Json
 from pliant.entries.content import NotKept
 from pliant.entries.objects import at_path, path_of
 from pliant.runtime import program
+from pliant.runtime.cuda import graphs, load, roles
 from pliant.torch_adapter import OpOverload
+from pliant.wrappers import launches
 from pliant.wrappers.remade import call_that_made
 from pliant.wrappers.wrapper import telling_by_lines, without_memory
 
@@ -40,6 +42,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
         calls.inference,
         calls.joined,
         calls.with_constants,
+        graphs.recorded_on,
         trained.of_given,
         trained.outside_autocast,
         trained.trained,
@@ -49,7 +52,8 @@ MAKERS: dict[str, Callable[..., Any]] = {
 ROWS: dict[str, type[Any]] = {
     cls.__name__: cls
     for cls in (
-        aliases.ViewStep, calls.Ending, function.HalvesFacts, history.Root, kept_inputs.KeptInputs, outputs.MadeOutputs,
+        aliases.ViewStep, calls.Ending, function.HalvesFacts, history.Root, kept_inputs.KeptInputs, launches.Launches,
+        load.DeviceLibrary, outputs.MadeOutputs, roles.Roles,
         places.FromInput, places.FromResult, places.Literal, places.SameAs, places.Saved, places.ViewOf, program.Library,
         trained.Around, trained.Watched,
     )
@@ -132,7 +136,7 @@ def _operator(value: OpOverload[..., Any]) -> list[str]:
 
 
 def _tensor(value: torch.Tensor) -> Json:
-    plain = type(value) is torch.Tensor and value.layout is torch.strided and value.device.type == "cpu"
+    plain = type(value) is torch.Tensor and value.layout is torch.strided and value.device.type in ("cpu", "cuda")
     if not plain or value.requires_grad or value.is_quantized or value.is_conj() or value.is_neg():
         raise NotKept("tensor", "a constant tensor of a special kind")
     facts = [constants.spelled(one) for one in (tuple(value.shape), value.stride(), value.dtype, value.device)]
@@ -195,7 +199,7 @@ def _found_operator(namespace: str, name: str, overload: str) -> Any:
 
 def _read_tensor(size: Json, stride: Json, dtype: Json, device: Json, content: str) -> torch.Tensor:
     flat = torch.tensor(list(base64.b64decode(content)), dtype=torch.uint8).view(constants.read(dtype))
-    return flat.as_strided(constants.read(size), constants.read(stride))
+    return flat.as_strided(constants.read(size), constants.read(stride)).to(constants.read(device))
 
 
 _READ: dict[str, Callable[..., Any]] = {

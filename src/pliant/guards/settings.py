@@ -5,7 +5,7 @@ Out:    `Settings()`: all as they are now, to compare, to restore, to say by whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,13 +48,17 @@ def set_nesting(depth: int) -> None:
             torch.clear_autocast_cache()
 
 
-def _for_an_absent_device() -> Iterator[Setting]:
-    """Choices of kernels on GPUs: where there is one they would have to hold while the compiled graph runs."""
-    if torch.version.cuda is not None and torch.cuda.is_available():
-        return
-    for getter, setter in CUDNN_SETTINGS:
-        yield Setting(getter, setter)
-    yield Setting(*PRECISION_SETTING, ("cuda", "all"))
+# Choices of kernels on GPUs.
+KERNEL_SETTINGS = (
+    *(Setting(getter, setter) for getter, setter in CUDNN_SETTINGS),
+    *(Setting(*PRECISION_SETTING, ("cuda", kind)) for kind in ("all", "matmul", "conv")),
+)
+
+
+def _for_an_absent_device() -> tuple[Setting, ...]:
+    """Where there is a GPU they would have to hold while the compiled graph runs."""
+    there = torch.version.cuda is not None and torch.cuda.is_available()
+    return () if there else tuple(one for one in KERNEL_SETTINGS if one.key in ((), ("cuda", "all")))
 
 
 SETTINGS = (

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Protocol
 
 from pliant import config
@@ -18,6 +17,7 @@ from pliant.codegen.native import Entry, NativeCode, write_native
 from pliant.ir.loops import Buffer
 from pliant.runtime.build import build
 from pliant.runtime.load import NativeEntry, load
+from pliant.runtime.program import KeptCode, Library
 from pliant.schedule.kernel import Kernel
 
 
@@ -35,7 +35,7 @@ class WrittenCode(Protocol):
 class Backend(Protocol):
     """`write`: the code of runs of kernels, an entry each, that read the inputs `listed` from the graph's list; `scratch`:
     buffers that an entry has on its stack. `load`: its entries as functions, built now if the store does not have them.
-    `kept`: where the store has the code, from which another process loads it alone; None: nowhere. `writes_rows`: whether
+    `kept`: what another process loads the code by, from the store alone; None: it cannot. `writes_rows`: whether
     there are entries that run for many rows of tensors (`codegen.native.write_rows`).
     """
 
@@ -45,7 +45,7 @@ class Backend(Protocol):
         self, runs: Sequence[Sequence[Kernel]], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
     ) -> WrittenCode: ...
     def load(self, code: WrittenCode, options: config.Build) -> list[NativeEntry]: ...
-    def kept(self, code: WrittenCode, options: config.Build) -> Path | None: ...
+    def kept(self, code: WrittenCode, options: config.Build) -> Sequence[KeptCode] | None: ...
 
 
 class _C:
@@ -62,8 +62,9 @@ class _C:
         path = build(code.texts, options)
         return load(path, [entry.name for entry in code.entries], threaded=options.openmp)
 
-    def kept(self, code: WrittenCode, options: config.Build) -> Path:
-        return build(code.texts, options)  # the store has it once it is loaded
+    def kept(self, code: WrittenCode, options: config.Build) -> list[Library]:
+        path = build(code.texts, options)  # the store has it once it is loaded
+        return [Library(path.parent.name, [entry.name for entry in code.entries], options.openmp)]
 
 
 _BACKENDS: dict[str, Backend] = {"cpu": _C()}

@@ -34,17 +34,16 @@ def compile_graph(graph: AtenGraph, options: config.Config | None = None) -> Com
 def _recorded(call: Runnable, program: LoopProgram, graph: AtenGraph, *, always: bool) -> Runnable:
     """The compiled graph's function, recorded as a CUDA graph if it runs on a GPU; not `always`: where that pays."""
     from pliant.runtime.cuda.capturable import gpus_of, roles_of, why_not
-    from pliant.runtime.cuda.graphs import graphed
-    from pliant.runtime.cuda.recorder import recorder_of
-    from pliant.runtime.cuda.trials import Trials
+    from pliant.runtime.cuda.graphs import recorded_on
 
     gpus = gpus_of(program)
     if not gpus:
         return call
+    if (why := why_not(program)) is not None:
+        events.record("cuda_graph_refused", name=program.name, why=why)
+        return call
     roles = roles_of(program, graph.static_inputs, graph.private_outputs)
-    recorder = recorder_of(gpus[0])
-    trials = None if always else Trials(recorder)
-    return graphed(call, roles, recorder, program.name, why_not(program), trials)
+    return recorded_on(call, roles, gpus[0], program.name, always)
 
 
 def compile_rows(graph: AtenGraph, rows: list[list[int]], numbers: list[int]) -> Callable[[list[Any]], None] | None:

@@ -19,7 +19,7 @@ from pliant.ir.loops import Buffer, Extern, LoopProgram
 from pliant.runtime.backend import WrittenCode, backend_of
 from pliant.runtime.build import build
 from pliant.runtime.load import load, reads_lists, takes_tensors
-from pliant.runtime.program import Library, wrapped, wrapper_of
+from pliant.runtime.program import KeptCode, Library, wrapped, wrapper_of
 from pliant.schedule.kernel import Kernel, forget_loads
 from pliant.schedule.schedule import schedule, schedule_text
 from pliant.targets.registry import target_of
@@ -67,20 +67,16 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
     if events.wants("output_code"):
         events.record("output_code", name=program.name, text="\n".join([*texts, wrapper.source]))
     names = dict(wrapper.names)
-    libraries: list[Library | None] = []
     with events.stage("build", graph=program.name):
         for kind, code in codes.items():
             backend = backend_of(kind)
             functions = backend.load(code, options.build)
             wrapper.names.update({entry.name: f for entry, f in zip(code.entries, functions, strict=True)})
-            path = backend.kept(code, options.build) if options.cache.cache else None
-            names_of = [entry.name for entry in code.entries]
-            libraries.append(None if path is None else Library(path.parent.name, names_of, options.build.openmp))
     forget_loads()
     ranges = range_names(program.name, entries, runs)
     call = wrapped(wrapper, program.name, ranges)
-    if len(libraries) < 2 and None not in libraries:
-        noted(call, wrapper_of, program.name, wrapper.source, names, ranges, *(libraries or [None]))
+    if (kept := _kept(codes, options)) is not None:
+        noted(call, wrapper_of, program.name, wrapper.source, names, ranges, *kept)
     return CompiledGraph(program.name, call, list(codes.values()), wrapper.source)
 
 
@@ -93,6 +89,14 @@ def _write(
         kind: backend_of(kind).write([run for run in runs if run[0].target.kind == kind], listed, scratch)
         for kind in kinds
     }
+
+
+def _kept(codes: Mapping[str, WrittenCode], options: config.Config) -> list[KeptCode] | None:
+    """What another process loads the codes by; None: it cannot, or nobody asked for that."""
+    if not (options.cache.cache and options.cache.keep_entries):
+        return None
+    found = [backend_of(kind).kept(code, options.build) for kind, code in codes.items()]
+    return None if None in found else [one for each in found for one in each or ()]
 
 
 def _takes_rows(program: LoopProgram) -> bool:

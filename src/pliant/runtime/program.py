@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pliant.runtime import packed_weights, random_draws
 from pliant.runtime.build import built
@@ -27,19 +26,26 @@ class Library:
     entries: list[str]
     threaded: bool
 
-    def functions(self, path: Path) -> dict[str, NativeEntry]:
-        """Its entries, loaded; first what it may take functions from, as when its text was written."""
+    def functions(self) -> dict[str, NativeEntry]:
+        """Its entries, loaded; first what it may take functions from, as when its text was written. NoKernels if the
+        store has it no more."""
+        path = built(self.digest)
         vector_math()
         found = load(path, self.entries, threaded=self.threaded)
         return dict(zip(self.entries, found, strict=True))
 
 
+class KeptCode(Protocol):
+    """Code that the store has: its entries, loaded, by name."""
+
+    def functions(self) -> dict[str, NativeEntry]: ...
+
+
 def wrapper_of(
-    name: str, source: str, names: dict[str, Any], ranges: dict[str, str], library: Library | None
+    name: str, source: str, names: dict[str, Any], ranges: dict[str, str], *kept: KeptCode
 ) -> Callable[[list[Any]], list[Any]]:
-    """The function of a wrapper's text with the library as the store has it; `names` are without its entries. NoKernels
-    if the store has it no more."""
-    entries = library.functions(built(library.digest)) if library is not None else {}
+    """The function of a wrapper's text with its code as the store has it; `names` are without its entries."""
+    entries = {name: entry for code in kept for name, entry in code.functions().items()}
     return wrapped(WrapperCode(source, {**names, **entries}), name, ranges)
 
 

@@ -1,6 +1,7 @@
 """C text that the native code of all graphs shares, and the unit of what they call: threads, addresses of tensors.
 
-Out:    `runtime_text()`: the unit, built once; `BASE`, `PYTHON`, `PART`: what the units of graphs begin with.
+Out:    `runtime_text()`: the unit, built once; `BASE`, `PYTHON`, `PART`, `ADDRESSES`, `LISTED`: what the
+        units of graphs begin with.
 """
 
 from __future__ import annotations
@@ -64,6 +65,22 @@ extern void PyEval_RestoreThread(void*);
 
 # What kernels and entries share lies in a library of its own (RUNTIME), which is built once for all graphs; a graph's
 # library is told where it is.
+ADDRESSES = """\
+static int (*p_addresses)(PyObject* const*, int32_t, void**);
+static int64_t p_items;
+"""
+
+# The addresses of some of the graph's inputs, in their list.
+LISTED = """\
+P_INLINE int p_listed(PyObject* list, const int32_t* places, int32_t count, void** out) {
+  PyObject* const* const items = ((PyObject* const**)list)[p_items];
+  if (places[count - 1] - places[0] == count - 1) return p_addresses(items + places[0], count, out);
+  PyObject* found[count];
+  for (int k = 0; k < count; k++) found[k] = items[places[k]];
+  return p_addresses(found, count, out);
+}
+"""
+
 PART = """\
 typedef void (*p_part)(void**, const int64_t*, int64_t, int64_t, int64_t, int32_t*);
 """

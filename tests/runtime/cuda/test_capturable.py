@@ -5,7 +5,8 @@ import torch
 
 from pliant.ir.loops import Axis, Buffer, Extern, LoopProgram, Pointwise, View
 from pliant.ir.scalar import Load
-from pliant.runtime.cuda.capturable import Roles, key_of, roles_of, why_not
+from pliant.runtime.cuda.capturable import roles_of, why_not
+from pliant.runtime.cuda.roles import Roles, key_of
 from pliant.symbolic.expr import ONE, ZERO, symbol
 
 GPU, OTHER, CPU = torch.device("cuda", 0), torch.device("cuda", 1), torch.device("cpu")

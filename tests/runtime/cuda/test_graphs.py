@@ -5,13 +5,19 @@ import random
 
 import pytest
 import torch
+from torch import fx
 
 import pliant
 from fake_recorder import FakeRecorder
 from pliant.debug import events
+from pliant.graph.contracts import AtenGraph
+from pliant.ir.loops import Buffer, LoopProgram
+from pliant.runtime.compile_graph import _recorded
 from pliant.runtime.cuda import graphs
-from pliant.runtime.cuda.capturable import Roles
-from pliant.runtime.cuda.graphs import graphed
+from pliant.runtime.cuda.graphs import Graphed
+from pliant.runtime.cuda.roles import Roles
+from pliant.symbolic.expr import ONE
+from pliant.symbolic.shape_env import ShapeEnv
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +44,7 @@ class Counted:
 def recorded(function, **roles):
     """The function, recorded; the one that counts; the recorder."""
     call, recorder = Counted(function), FakeRecorder()
-    return graphed(call, Roles(**{k: frozenset(v) if k != "sized" else v for k, v in roles.items()}), recorder, "f", None), call, recorder
+    return Graphed(call, Roles(**{k: frozenset(v) if k != "sized" else v for k, v in roles.items()}), recorder, "f"), call, recorder
 
 
 def run(function, *inputs):
@@ -234,7 +240,9 @@ def test_a_written_input_in_the_memory_of_another_is_not_recorded():
 
 def test_what_is_refused_beforehand_is_said():
     call = Counted(lambda x: [x])
-    assert graphed(call, Roles(), FakeRecorder(), "f", "a tensor on cpu") is call
+    host, device = (Buffer(d, torch.float32, (ONE,), (ONE,), torch.device(d), "input") for d in ("cpu", "cuda"))
+    program = LoopProgram([host, device], [], [], name="f")
+    assert _recorded(call, program, AtenGraph(fx.Graph(), ShapeEnv()), always=True) is call
     assert reasons("cuda_graph_refused") == ["a tensor on cpu"]
 
 

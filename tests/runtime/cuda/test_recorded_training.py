@@ -13,7 +13,7 @@ from pliant.debug import events
 from pliant.graph.interpret import interpret
 from pliant.lowering.lower import lower
 from pliant.runtime.cuda.capturable import roles_of
-from pliant.runtime.cuda.graphs import graphed
+from pliant.runtime.cuda.graphs import Graphed
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def recorded(monkeypatch):
 
     def compile_aten(graph):
         roles = roles_of(lower(graph, lambda device: False), graph.static_inputs, graph.private_outputs)
-        return graphed(lambda inputs: interpret(graph, inputs), roles, recorder, graph.name, None)
+        return Graphed(lambda inputs: interpret(graph, inputs), roles, recorder, graph.name)
 
     monkeypatch.setattr(compiler, "kernels_or_operators", compile_aten)
     yield pliant.compile

@@ -8,8 +8,8 @@ import torch
 import pliant
 from fake_recorder import FakeRecorder
 from pliant.debug import events
-from pliant.runtime.cuda.capturable import Roles
-from pliant.runtime.cuda.graphs import MOST_MEMORY, graphed
+from pliant.runtime.cuda.graphs import MOST_MEMORY, Graphed
+from pliant.runtime.cuda.roles import Roles
 from pliant.runtime.cuda.trials import LEAST, TRIALS, Trials
 
 LAUNCH_BOUND, WORK_BOUND = (0.0095, 0.01), (0.002, 0.01)  # seconds until launched, and until done
@@ -35,7 +35,7 @@ def tried(times, roles=Roles()):
         calls.append(x.shape)
         return [x * 2 + 1]
 
-    return graphed(call, roles, recorder, "f", None, Trials(recorder)), recorder, calls
+    return Graphed(call, roles, recorder, "f", Trials(recorder)), recorder, calls
 
 
 def run(f, times, size=4):
@@ -110,7 +110,7 @@ def test_inputs_that_move_are_not_copied():
         calls.append(x)
         return [w * x]
 
-    f, w = graphed(call, Roles(static=frozenset({0})), recorder, "f", None, Trials(recorder)), torch.randn(4)
+    f, w = Graphed(call, Roles(static=frozenset({0})), recorder, "f", Trials(recorder)), torch.randn(4)
     for _ in range(8):
         x = torch.randn(4)
         torch.testing.assert_close(f([w, x])[0], w * x)

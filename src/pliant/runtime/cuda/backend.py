@@ -12,7 +12,7 @@ from pliant.codegen.cuda.entry import DeviceCode, write_native
 from pliant.codegen.cuda.prelude import text_for
 from pliant.codegen.cuda.writer import write_kernel
 from pliant.ir.loops import Buffer
-from pliant.runtime.cuda.load import Launcher, gpu_launcher, load
+from pliant.runtime.cuda.load import DeviceLibrary, Launcher, gpu_launcher, load
 from pliant.runtime.load import NativeEntry
 from pliant.schedule.kernel import Kernel
 from pliant.targets.registry import target_of
@@ -37,8 +37,16 @@ class CudaC:
         loaded = {device: iter(load(_of(code, device), self.launcher_of(device))) for device in dict.fromkeys(devices)}
         return [next(loaded[device]) for device in devices]
 
-    def kept(self, code: DeviceCode, options: config.Build) -> None:
-        """Functions are kept one by one, not as a program."""
+    def kept(self, code: DeviceCode, options: config.Build) -> list[DeviceLibrary] | None:
+        devices = [entry.device for entry in code.entries if entry.device is not None]
+        found = {device: self.launcher_of(device).places for device in devices}
+        return [_library(_of(code, d), d, places(code)) for d, places in found.items() if places] if all(found.values()) else None
+
+
+def _library(code: DeviceCode, device: torch.device, places: Sequence[str]) -> DeviceLibrary:
+    """What is kept of one device's code."""
+    kernels = [(place, one.name, one.shared) for place, one in zip(places, code.functions, strict=True)]
+    return DeviceLibrary(device, kernels, [entry.name for entry in code.entries], list(code.tables))
 
 
 def _of(code: DeviceCode, device: torch.device) -> DeviceCode:

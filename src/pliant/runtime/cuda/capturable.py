@@ -9,32 +9,16 @@ Holds:  a recorded program does the same work on the GPU every time and nothing 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import torch
 
 from pliant.ir.loops import Buffer, Extern, LoopProgram, View
+from pliant.runtime.cuda.roles import Roles
 from pliant.schedule.dependencies import access
-from pliant.symbolic.expr import Expr
 from pliant.torch_adapter import OpOverload
 
 _OURS = ("aten", "prims")
 _BY_DATA = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
-
-
-@dataclass(frozen=True, slots=True)
-class Roles:
-    """Places in the lists of inputs and outputs.
-
-    static: inputs that lie where they lay at the last call (parameters, buffers, what the forward saved). written: inputs
-    that are written. private: outputs that only the program's own backward sees, while they live. sized: inputs on which
-    sizes and other numbers depend.
-    """
-
-    static: frozenset[int] = frozenset()
-    written: frozenset[int] = frozenset()
-    private: frozenset[int] = frozenset()
-    sized: tuple[int, ...] = ()
 
 
 def roles_of(program: LoopProgram, static: Iterable[int] = (), private: Iterable[int] = ()) -> Roles:
@@ -88,14 +72,3 @@ def _why_not_extern(extern: Extern) -> str | None:
     if extern.defines or any(tag in target.tags for tag in _BY_DATA):
         return f"operator {target}, whose results' sizes or numbers depend on data"
     return None
-
-
-def key_of(value: object) -> object:
-    """A tensor's sizes, or a number with its type: what a recording holds for."""
-    if isinstance(value, torch.Tensor):
-        return value.shape, value.stride()
-    if isinstance(value, float):
-        return value.hex()
-    if type(value) is int or isinstance(value, Expr):
-        return value
-    return type(value), value if isinstance(value, (bool, complex, str, type(None))) else id(value)

@@ -24,10 +24,11 @@ import torch
 
 from pliant.debug import events
 from pliant.interruptions import pass_on
-from pliant.runtime.cuda.capturable import Roles, key_of
-from pliant.runtime.cuda.recorder import Recorder
+from pliant.runtime.cuda.recorder import Recorder, recorder_of
 from pliant.runtime.cuda.recording import Recording
+from pliant.runtime.cuda.roles import Roles, key_of
 from pliant.runtime.cuda.trials import Trials
+from pliant.wrappers.remade import remade
 
 Call = Callable[[list[Any]], list[Any]]
 
@@ -146,13 +147,8 @@ class Graphed:
         events.record("cuda_graph_refused", name=self.name, why=why)
 
 
-def graphed(
-    call: Call, roles: Roles, recorder: Recorder, name: str, why_not: str | None, trials: Trials | None = None
-) -> Call:
-    """`call`, recorded where that can be, and where `trials` say that it pays. `why_not`: what keeps it from being recorded
-    (`capturable.why_not`)."""
-    made = Graphed(call, roles, recorder, name, trials)
-    if why_not is None:
-        return made
-    made._refuse(why_not)
-    return call
+@remade
+def recorded_on(call: Call, roles: Roles, device: torch.device, name: str, always: bool) -> Graphed:
+    """`call`, recorded on a GPU; not `always`: where it pays."""
+    recorder = recorder_of(device)
+    return Graphed(call, roles, recorder, name, None if always else Trials(recorder))

@@ -21,7 +21,7 @@ from pliant import background, config
 from pliant.cache.key import Key, make_key
 from pliant.cache.store import Store, open_store
 from pliant.debug import events
-from pliant.errors import CompileError
+from pliant.errors import CompileError, NoKernels
 from pliant.interruptions import pass_on
 from pliant.runtime.cuda import nvrtc
 from pliant.runtime.kept import no_space
@@ -53,6 +53,16 @@ def build_kernels(bodies: Sequence[str], prelude: Callable[[str], str], architec
         for digest in list(_known)[: max(0, len(_known) - MOST_KNOWN)]:
             del _known[digest]
     return [found[key] for key in keys]
+
+
+def stored(digest: str) -> bytes:
+    """The cubin at this place of the store. NoKernels if it is not there."""
+    with _lock:
+        known = _known.get(digest)
+    path = None if known is not None else open_store("cubins").at(digest, ".cubin")
+    if known is None and path is None:
+        raise NoKernels(f"the store has no kernel {digest[:12]}", kind="evicted", why="it was removed", do="none")
+    return known if path is None else path.read_bytes()  # type: ignore[return-value]  # one of them is there
 
 
 def key_of(text: str, architecture: str) -> Key:

@@ -1,6 +1,7 @@
 """Bring a program's kernels into the process and make its native entries Python functions.
 
-In:     `DeviceCode`, and a launcher: the GPU's, or one that runs kernels elsewhere.
+In:     `DeviceCode`, and a launcher: the GPU's, or one that runs kernels elsewhere; or a `DeviceLibrary`, what of such code
+        the store keeps.
 Out:    builtin functions (METH_FASTCALL), one a run, in the order of the entries.
 Holds:  the native function is built once for all graphs, beside the first kernels; what it reads belongs to the builtin
         function, so nothing has to be kept for it.
@@ -12,18 +13,21 @@ import ctypes
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pliant import background, config
-from pliant.codegen.cuda.entry import DeviceCode, launcher_text, packed_addresses
 from pliant.cpython import LIST_ITEMS, METH_FASTCALL, WORD, MethodDef, address_of, builtin, method
 from pliant.runtime.build import build, quick
 from pliant.runtime.cuda import driver, nvrtc
-from pliant.runtime.cuda.kernels import build_kernels
+from pliant.runtime.cuda.kernels import build_kernels, key_of, stored
 from pliant.runtime.load import NativeEntry, prepare
 from pliant.targets.target import Target
+from pliant.wrappers.launches import Launches, launcher_text, packed_addresses
+
+if TYPE_CHECKING:
+    from pliant.codegen.cuda.entry import DeviceCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,7 @@ class Launcher:
     """How kernels are started.
 
     functions: code to the addresses of its functions, in order.
+    places: code to the places of its functions in the store, in order; None: it does not have them.
     launch: address of `int (void* function, blocks in x, y, z, threads, shared bytes: uint32_t each, void* stream,
         void** arguments)`, which returns 0 or the number of an error. context: made current meanwhile; 0: none.
     """
@@ -38,6 +43,7 @@ class Launcher:
     functions: Callable[[DeviceCode], list[int]]
     launch: int
     context: int = 0
+    places: Callable[[DeviceCode], list[str]] | None = None
 
 
 def load(code: DeviceCode, launcher: Launcher) -> list[NativeEntry]:
@@ -45,22 +51,49 @@ def load(code: DeviceCode, launcher: Launcher) -> list[NativeEntry]:
     if not code.entries:
         return []
     background.start(_native_function, "pliant-launcher")  # beside the kernels
-    addresses = launcher.functions(code)
+    return _bound(code.tables, launcher.launch, launcher.context, launcher.functions(code))
+
+
+def _bound(tables: Sequence[Launches], launch: int, context: int, addresses: Sequence[int]) -> list[NativeEntry]:
     definition = _native_function()
-    packed = [table.packed(launcher.launch, launcher.context, addresses) for table in code.tables]
-    return [builtin(definition, owner=one) for one in packed]
+    return [builtin(definition, owner=table.packed(launch, context, addresses)) for table in tables]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLibrary:
+    """Built code of one GPU. kernels: of each its place in the store, its name, bytes of dynamic shared memory at most;
+    entries: names of the runs, in the order of their tables."""
+
+    device: torch.device
+    kernels: list[tuple[str, str, int]]
+    entries: list[str]
+    tables: list[Launches]
+
+    def functions(self) -> dict[str, NativeEntry]:
+        """Its entries, loaded. NoKernels if the store has its kernels no more."""
+        context = _context_of(self.device)
+        addresses = [context.function(stored(place), name, shared) for place, name, shared in self.kernels]
+        found = _bound(self.tables, _driver_launch(), context.handle, addresses)
+        return dict(zip(self.entries, found, strict=True))
 
 
 def gpu_launcher(device: torch.device, target: Target) -> Launcher:
     """Of a GPU for which `available.target_of` gave the target."""
-    context = driver.context(device.index if device.index is not None else torch.cuda.current_device())
+    context = _context_of(device)
     architecture = nvrtc.architecture(int(target.architecture.removeprefix("sm_")))
 
     def functions(code: DeviceCode) -> list[int]:
         cubins = build_kernels([one.text for one in code.functions], code.prelude, architecture)
         return [context.function(cubin, one.name, one.shared) for cubin, one in zip(cubins, code.functions)]
 
-    return Launcher(functions, _driver_launch(), context.handle)
+    def places(code: DeviceCode) -> list[str]:
+        return [key_of(text, architecture).digest for text in code.texts]
+
+    return Launcher(functions, _driver_launch(), context.handle, places)
+
+
+def _context_of(device: torch.device) -> driver.Context:
+    return driver.context(device.index if device.index is not None else torch.cuda.current_device())
 
 
 def addresses_check(places: Sequence[int], addresses: Sequence[int]) -> Callable[[list[Any]], bool]:

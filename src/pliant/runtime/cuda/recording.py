@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from pliant.autograd.aliasing import overlaps_itself
-from pliant.runtime.cuda.capturable import Roles
+from pliant.autograd.aliases import overlaps_itself
 from pliant.runtime.cuda.load import addresses_check
 from pliant.runtime.cuda.recorder import Recorder
+from pliant.runtime.cuda.roles import Roles
 from pliant.runtime.load import reads_lists
 from pliant.torch_adapter import copy_all, storage_of, storage_users, uncounted_writes
 
