@@ -9,7 +9,7 @@ from pliant.errors import ConstraintError, DataDependentError
 from pliant.symbolic.bounds import Interval
 from pliant.symbolic.expr import FALSE, TRUE, Integer, lit, symbol
 from pliant.symbolic.facts import Facts
-from pliant.symbolic.rules import extrema, relations
+from pliant.symbolic.rules import division, extrema, relations
 from pliant.symbolic.shape_env import ShapeEnv
 
 
@@ -301,3 +301,14 @@ def test_parts_of_a_conjunction_teach_each_other():
     facts, a, b = Facts(), symbol("s0"), symbol("s1")
     facts.learn((a + 2).eq(b // 16).and_((a + b).eq(3)))
     assert facts.simplify(a + b) is lit(3)
+
+
+def test_halves_of_a_size_are_equal(env):
+    """`a, b = x.chunk(2, -1); a * b`: what the product's guard says makes one size of both."""
+    (n,) = sizes(env, 8)
+    half = division.floordiv(n, Integer(2))
+    assert env.evaluate(relations.eq(half, n - half))
+    assert env.simplify(n - half) is half and env.simplify(half + half) is n
+    assert env.simplify(n % Integer(2)) is Integer(0) and env.simplify(3 * n - half) is 5 * half
+    m = env.create_symbol(4, "y.size(0)")
+    assert env.simplify(m * n - m * half) is m * half

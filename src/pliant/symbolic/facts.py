@@ -16,6 +16,7 @@ from pliant.symbolic import expr as x
 from pliant.symbolic.bounds import ALL, TRUTH, Bound, Interval, bounds
 from pliant.symbolic.expr import Expr, Integer, Symbol, scale
 from pliant.symbolic.prove import prove
+from pliant.symbolic.rules import division
 from pliant.symbolic.simplify import simplify_node
 from pliant.symbolic.traverse import rebuild, substitute
 
@@ -148,6 +149,7 @@ class Facts:
             case x.Eq():
                 self._learn_bound(e.args[0], Interval(0, 0))
                 self._solve(e.args[0])
+                self._learn_divisible(e.args[0])
             case x.Ne():
                 self._learn_difference(e.args[0])
             case Symbol():
@@ -232,6 +234,16 @@ class Facts:
         if new != old:
             self.ranges[symbol] = new
             self._range_memo.clear()
+
+    def _learn_divisible(self, p: Expr) -> None:
+        """c * (a - k * (a // k)) == 0 says that k divides a."""
+        for mono, coef in p.terms:
+            if type(mono) is x.FloorDiv and (k := mono.args[1].as_int()) and coef % k == 0:
+                a, times = mono.args[0], -coef // k
+                remainder = division.mod(a, mono.args[1])
+                if p is scale(a - scale(mono, k), times) and type(remainder) is x.Mod:
+                    self._replace(remainder, x.ZERO)
+                    return
 
     # -- equalities ---------------------------------------------------------------------------------------------------
     def _solve(self, p: Expr) -> None:

@@ -138,7 +138,24 @@ def _sum(e: Expr, known: Known) -> Expr:
                 other = division.divide_monomials(mono, atom)
                 assert other is not None
                 return add(e - scale(mono, coef), scale(x.mul(other, atom.args[0]), coef // k))
+    # c * a + d * (a // k) = (c * k + d) * (a // k)      a % k == 0
+    for mono, _ in e.terms:
+        for atom in x.atoms_of(mono):
+            if type(atom) is x.FloorDiv and (k := atom.args[1].as_int()) and _exact(atom, known):
+                other = division.divide_monomials(mono, atom)
+                assert other is not None
+                part = x.mul(other, atom.args[0])
+                if times := _times(part, e):
+                    return add(e - scale(part, times), scale(mono, times * k))
     return e
+
+
+def _times(part: Expr, e: Expr) -> int:
+    """How many times each term of `part` is in the sum `e`; 0 where they are not there alike."""
+    there = dict(e.terms)
+    found = {divmod(there.get(mono, 0), coef) for mono, coef in part.terms}
+    times, rest = found.pop() if len(found) == 1 else (0, 0)
+    return 0 if rest else times
 
 
 def _rounding(e: Expr, known: Known) -> Expr:

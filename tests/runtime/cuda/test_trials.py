@@ -132,3 +132,11 @@ def test_nothing_is_done_while_the_program_captures():
     before = len(calls)
     run(f, 3)
     assert recorder.recorded == 1 and len(calls) == before + 3
+
+
+def test_sizes_that_a_recording_does_not_pay_for_wait_for_nobody():
+    f, recorder, calls = tried(itertools.repeat(WORK_BOUND), Roles(sized=(0,)))
+    for _ in range(TRIALS + 1):
+        f([torch.ones(4)])
+    recorder.turn = None  # what orders recordings is not asked
+    assert f([torch.ones(4)])[0].tolist() == [3.0] * 4 and len(calls) == TRIALS + 2

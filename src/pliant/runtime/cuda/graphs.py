@@ -52,16 +52,19 @@ class Graphed:
         self._static = roles.static
         self._moves = 0
         self._seen: set[object] = set()
+        self._plain: set[object] = set()  # sizes that a recording does not pay for
         self._recordings: dict[object, Recording] = {}
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         if (self.refused is not None and not self._recordings) or self.recorder.is_capturing():
             return self._call(inputs)
         key = self._key(inputs)
+        if key in self._plain or self._is_first(key):
+            return self._call(inputs)
         with self.recorder.turn() as stream:
             recording = self._recordings.get(key)
             if recording is None:
-                if self.trials is not None and key in self._seen and self.trials.wants(key):
+                if self.trials is not None and self.trials.wants(key):
                     return self._tried(key, inputs)
                 recording = self._recorded(key, inputs)
             elif not recording.stays(inputs):
@@ -72,12 +75,20 @@ class Graphed:
             events.record("cuda_graph_skipped", name=self.name, why="results of the last call still live")
         return self._call(inputs)
 
+    def _is_first(self, key: object) -> bool:
+        """Whether the call is the first of its sizes, as far as is remembered: that loads and warms up what it needs."""
+        if key in self._seen:
+            return False
+        if len(self._seen) < MOST_SEEN:
+            self._seen.add(key)
+        return True
+
     def _tried(self, key: object, inputs: list[Any]) -> list[Any]:
         """A call, timed."""
         assert self.trials is not None
         found: list[Any] = self.trials.call(key, lambda: self._call(inputs))
         if self.trials.is_settled(key) and not self.trials.pays(key):
-            self._pays_not("launching its kernels takes no longer than their work")
+            self._pays_not(key, "launching its kernels takes no longer than their work")
         return found
 
     def _replayed(self, key: object, recording: Recording, inputs: list[Any], stream: int) -> list[Any]:
@@ -86,12 +97,13 @@ class Graphed:
         found: list[Any] = self.trials.replay(key, lambda: recording.replay(inputs, stream))
         if not self.trials.pays(key):
             del self._recordings[key]
-            self._pays_not("a recording of it is not faster")
+            self._pays_not(key, "a recording of it is not faster")
         return found
 
-    def _pays_not(self, why: str) -> None:
+    def _pays_not(self, key: object, why: str) -> None:
         """Of the sizes of this call; if there are no others, later calls are no longer looked at."""
         if self.roles.sized:
+            self._plain.add(key)
             events.record("cuda_graph_skipped", name=self.name, why=why)
         else:
             self._refuse(why)
@@ -100,12 +112,8 @@ class Graphed:
         return (torch.is_inference_mode_enabled(), *(key_of(inputs[k]) for k in self.roles.sized))
 
     def _recorded(self, key: object, inputs: list[Any]) -> Recording | None:
-        """A recording for a call, unless it is the first of its sizes: that loads and warms up what it needs."""
+        """A recording for a call, where one is to be."""
         if self.refused is not None:
-            return None
-        if key not in self._seen:
-            if len(self._seen) < MOST_SEEN:
-                self._seen.add(key)
             return None
         if self.trials is not None and not self.trials.pays(key):
             return None
