@@ -18,6 +18,7 @@ import torch
 from torch import fx
 from torch.overrides import TorchFunctionMode
 
+from pliant.capture import drawn_ranges
 from pliant.capture.elements import Elements
 from pliant.capture.graph_breaks import GraphBreak, needs_value
 from pliant.capture.inputs import Inputs
@@ -218,10 +219,11 @@ class Recorder(TorchFunctionMode):
         if not results or "empty" in name:
             return
         known = _known((args, kwargs))
-        if known is None:
+        told = drawn_ranges.comparison(name, args, kwargs) if known is None else None
+        if known is None and told is None:
             return
         with DisableTorchFunction(), below_python_dispatch():
-            made = func(*known[0], **known[1])
+            made = torch.tensor(told) if known is None else func(*known[0], **known[1])
         pairs = zip(result, made) if isinstance(made, tuple) else ((result, made),)
         for fake, real in pairs:
             if _may_be_known(fake):
@@ -262,7 +264,10 @@ class Recorder(TorchFunctionMode):
             return number
         if not self.inputs.mode.allow_unbacked:
             raise GraphBreak("data-dependent", "Tensor.item")
-        return self.record(func, args, {}, self._run(func, args, {}))
+        number = self.record(func, args, {}, self._run(func, args, {}))
+        if drawn_ranges.is_drawn(args[0]):
+            self.inputs.shape_env.limit(written(number), 0.0, math.nextafter(1.0, 0.0))
+        return number
 
     def _to_list(self, tensor: Any) -> Any:
         """Every element as a number."""

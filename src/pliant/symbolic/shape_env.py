@@ -199,6 +199,11 @@ class ShapeEnv:
         self.declared[symbol] = interval
         self.facts.set_range(symbol, interval)
 
+    def limit(self, number: Expr, lo: float, hi: float) -> None:
+        """Bounds of a number that follow from how it is made."""
+        if isinstance(number, Symbol):
+            self._declare(number, lo, hi)
+
     def _least_size(self, hint: int) -> int:
         return 2 if self.specialize_zero_one and hint >= 2 else 0
 
