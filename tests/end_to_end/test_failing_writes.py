@@ -35,3 +35,44 @@ def test_a_graph_that_cannot_fail_writes_where_it_computes():
     compiled(torch.zeros(3), torch.ones(3))
     assert pliant.stats()["fallbacks"] == 0
     pliant.reset()
+
+
+def in_parts(seen, x, i):
+    """Parts of its own for what the caller gets and more is computed from."""
+    seen.add_(1)
+    h = x.sin() * seen.sum()
+    k = h.exp()[i] * 2
+    seen.mul_(2)
+    return h, k, k[i.flip(0)] + seen.sum()
+
+
+def in_parts_recorded(seen, x, i):
+    """The same where the history of an input records its write, which is not taken back."""
+    seen = seen * x.sum()
+    seen.add_(1)
+    x.mul_(2)
+    h = x.sin() * seen.sum()
+    return h, h.exp()[i] * 2
+
+
+@pytest.mark.parametrize(("function", "eager"), [(in_parts, False), (in_parts_recorded, True)])
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+def test_what_a_part_wrote_before_another_failed_is_written_once(function, eager, backend):
+    pliant.reset()
+    answers = []
+    for f in (function, pliant.compile(function, backend=backend)):
+        seen, leaf = torch.zeros(3), torch.randn(3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+        x = leaf * 1
+        for i in ([0, 2, 1], [0, 7, 1], [2, 1, 0]):
+            try:
+                sum(r.sum() for r in f(seen, x, torch.tensor(i))).backward(retain_graph=True)
+            except IndexError as error:
+                answers.append(str(error)[:30])
+            except RuntimeError as error:  # of what was written over
+                answers.append(str(error)[:60])
+            answers += [seen.clone(), x.detach().clone(), leaf.grad.clone() if leaf.grad is not None else None]
+    half = len(answers) // 2
+    for wanted, got in zip(answers[:half], answers[half:], strict=True):
+        assert torch.allclose(wanted, got) if isinstance(wanted, torch.Tensor) else wanted == got
+    assert (pliant.stats()["fallbacks"] > 0) is eager
+    pliant.reset()

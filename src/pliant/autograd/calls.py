@@ -110,15 +110,22 @@ def _with_ends(run: Runnable, ends: Ending) -> Runnable:
 
 @remade
 def chain(
-    steps: list[tuple[Call, list[int], list[int]]], final: list[int | None], constants: list[Any], more: int, writes: bool
+    steps: list[tuple[Call, list[int], list[int]]],
+    final: list[int | None],
+    constants: list[Any],
+    more: int,
+    undone: list[int],
+    written_from: int,
 ) -> Call:
     """Run the steps on a list of places, the inputs and so many `more`; a place is emptied after its last use. Results are
-    what is in the `final` places, or constants where there is none. `writes`: a step may write an input."""
+    what is in the `final` places, or constants where there is none. `undone`: the inputs that an error leaves as they
+    were. `written_from`: the step from which on others may have been written."""
     last_use = {place: number for number, (_, takes, _) in enumerate(steps) for place in takes}
     emptied = [[p for p, n in last_use.items() if n == number and p not in final] for number in range(len(steps))]
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
         values = [*inputs, *[None] * more]
+        before = [(inputs[i], inputs[i].detach().clone()) for i in undone]
         for number, (run, takes, gives) in enumerate(steps):
             given = [values[place] for place in takes]
             for place in emptied[number]:
@@ -126,7 +133,9 @@ def chain(
             try:
                 found = run(given)
             except Exception as error:
-                if writes and number:  # an earlier step may have written
+                for tensor, value in before if number else ():
+                    tensor.detach().copy_(value)
+                if number >= written_from:
                     setattr(error, WROTE, True)
                 raise
             for place, value in zip(gives, found):

@@ -90,19 +90,21 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
     nodes = list(captured.module.graph.nodes)
     known: dict[fx.Node, Any] = {}
     places = {node: place for place, node in enumerate(nodes)}
-    steps = []
-    wrote = False
+    steps: list[tuple[Call, list[int], list[int]]] = []
+    writes = _Writes(len(captured.inputs))
     for number, segment in enumerate(split(captured, cuts)):
         ends = [places[n] for n in segment.takes], [places[n] for n in segment.gives]
         if segment.hooks:
             steps.append((_as_it_is(fx.GraphModule(captured.module, segment.graph)), *ends))
             continue
         program = as_captured(captured, segment, number, known)
-        if wrote and program.module.graph.find_nodes(op="call_function", target=assume):  # too late to run anew
+        assumes = bool(program.module.graph.find_nodes(op="call_function", target=assume))
+        if writes.lost is not None and assumes:  # too late to run anew
             raise UnsupportedAliasing("a cut in a program that assumes sizes", kind="returned-intermediate")
         with events.stage("joint"):
             joint = trace_joint(program)
-        if wrote and not isinstance(joint, Cuts) and _may_fail(joint):
+        may_fail = assumes or not isinstance(joint, Cuts) and _may_fail(joint)
+        if writes.lost is not None and may_fail:
             what = "an operator that may fail on its data comes after a write that autograd records"
             raise UnsupportedAliasing(what, kind="returned-intermediate")
         if isinstance(joint, Cuts):
@@ -112,10 +114,42 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
             return _in_segments(captured, more, compile_aten)
         for node, fake in zip((*segment.takes, *segment.gives), (*joint.ends[0], *joint.ends[1])):
             known[node] = fake
-        wrote = wrote or bool(joint.plan.writes)
+        writes.note(joint, ends[0], len(steps), may_fail)
         run = _build_whole(program, joint, compile_aten)
         steps.append((run, *ends))
-    return _chained(steps, nodes[-1].args[0], captured, places)
+    return _chained(steps, nodes[-1].args[0], captured, places, writes)
+
+
+class _Writes:
+    """What earlier segments have written where a later one fails, and eager is to do the whole call.
+
+    `undone`: inputs of which no history records the write; they are given their values again. `lost`: the segment behind
+    the first other write.
+    """
+
+    def __init__(self, inputs: int) -> None:
+        self.inputs = inputs
+        self.written: set[int] = set()
+        self.undone: set[int] = set()
+        self.lost: int | None = None
+        self.first: dict[int, int] = {}
+
+    def note(self, joint: JointGraph, places: list[int], step: int, may_fail: bool) -> None:
+        """Take in the next segment, whose inputs are at these places."""
+        if may_fail:
+            self.undone |= self.written
+        for write in joint.plan.writes:
+            place = places[write.input]
+            if write.in_graph and place < self.inputs:
+                self.written.add(place)
+                self.first.setdefault(place, step + 1)
+            elif self.lost is None:
+                self.lost = step + 1
+
+    def told_from(self, steps: int) -> int:
+        """From which step on an error comes too late to run the call anew."""
+        late = [self.first[place] for place in self.written - self.undone]
+        return min([steps, *late, *([] if self.lost is None else [self.lost])])
 
 
 def _may_fail(joint: JointGraph) -> bool:
@@ -130,11 +164,16 @@ def _as_it_is(module: fx.GraphModule) -> Call:
 
 
 def _chained(
-    steps: list[tuple[Call, list[int], list[int]]], outputs: Any, captured: CapturedGraph, places: dict[fx.Node, int]
+    steps: list[tuple[Call, list[int], list[int]]],
+    outputs: Any,
+    captured: CapturedGraph,
+    places: dict[fx.Node, int],
+    writes: _Writes,
 ) -> Call:
     final = [places[node] if isinstance(node, fx.Node) else None for node in outputs]
     constants = [None if isinstance(node, fx.Node) else node for node in outputs]
-    return chain(steps, final, constants, len(places) - len(captured.inputs), bool(captured.written_inputs()))
+    more = len(places) - len(captured.inputs)
+    return chain(steps, final, constants, more, sorted(writes.undone), writes.told_from(len(steps)))
 
 
 def _partition_text(parts: Partition) -> str:
