@@ -242,3 +242,33 @@ def test_gradients_that_are_sums_of_products():
         first = torch.autograd.grad(call(*inputs), inputs, create_graph=True)
         found.append([*first, *torch.autograd.grad(sum(g.cos().sum() for g in first), inputs)])
     same(*found)
+
+
+def test_writes_that_autograd_does_not_see_reach_what_it_saved():
+    def scaled(p):
+        before = p.sin()
+        p.data.mul_(2)
+        return before + (p * p).sin()
+
+    def second(call):
+        p = torch.linspace(0.1, 0.5, 4, dtype=torch.float64, requires_grad=True)
+        first = call(p)
+        call(p)  # writes what the first call's gradient reads
+        (g,) = torch.autograd.grad(first.sum(), p, create_graph=True)
+        return [first, g, *torch.autograd.grad(g.sum(), p)]
+
+    same(second(make(scaled)), second(scaled))
+
+
+def test_a_program_that_saves_nothing_is_differentiated_twice():
+    def linear(x):
+        return x + x.sum()
+
+    def twice(call):
+        x = leaf(4).detach().fill_(1).requires_grad_()
+        y = call(x)
+        y.sum().backward()
+        (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        return [x.grad, g]
+
+    same(twice(make(linear)), twice(linear))

@@ -156,7 +156,7 @@ class Halves:
             return tuple(gradients)
         arguments += tangents
         tangents.clear()
-        if not torch_adapter.engine_keeps_graph() and not any(one is not None for one in getattr(ctx, "rest", ())):
+        if self._is_freed(ctx):
             ctx.inputs = ()
         assert run is not None
         for number, (index, value) in enumerate(zip(self.wanted, run(arguments))):
@@ -184,6 +184,11 @@ class Halves:
                 for tensor, bits in zip(saved, self.reads)
             ]  # fmt: skip
         return saved
+
+    def _is_freed(self, ctx: Any) -> bool:
+        """Whether eager has no further gradients: what it saved, if anything, is gone."""
+        left = any(one is not None for one in getattr(ctx, "rest", ()))
+        return any(self.sharing) and not left and not torch_adapter.engine_keeps_graph()
 
     def _unpacked(self, ctx: Any, asked: int) -> list[Any]:
         """The saved tensors; None for what was written since, if these tangents are not combined with it."""
@@ -220,7 +225,7 @@ class Halves:
 
     def _with_numbers(self, ctx: Any, asked: int, compute: Callable[[list[Any]], tuple[Any, ...]]) -> tuple[Any, ...]:
         """`compute` of the inputs of a call, with the random numbers that it drew."""
-        if len(ctx.inputs) != self.n_inputs:
+        if len(ctx.inputs) < self.n_inputs:
             raise RuntimeError(_FREED)
         if self.kept.changed(ctx.inputs, ctx.versions, asked):
             raise RuntimeError(f"{_WRITTEN} an input of a compiled function was written after the call")

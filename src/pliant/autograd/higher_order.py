@@ -34,6 +34,8 @@ _VARIANTS = 8
 class GradientProgram:
     """`program(inputs, tangents, needed)`: a gradient for each of `needed` (positions of inputs).
 
+    `written`: the inputs that the program writes; behind the inputs come those of them (`late`) whose present values are
+    what gradients read, since autograd does not know of the writes.
     Variants are kept by everything that the trace depends on: sizes, and what of the tangents has a history.
     """
 
@@ -44,26 +46,29 @@ class GradientProgram:
         count: int,
         roots: list[Root],
         written: list[int],
+        late: list[int],
         build: Callable[[Callable[..., Any], list[Any], int], Program] | None,
     ) -> None:
         """`module.forward` is the program, of `count` inputs. `build`: compiles the gradient, where its graph is known."""
         self.name, self.module, self.count = name, module, count
-        self.roots, self.written, self.build = roots, written, build
+        self.roots, self.written, self.late, self.build = roots, written, late, build
         self.variants: dict[Any, Program] = {}
         self.lock = background.lock()
 
     @classmethod
-    def of(cls, captured: CapturedGraph, roots: list[Root], written: list[int], build: Build) -> GradientProgram:
+    def of(
+        cls, captured: CapturedGraph, roots: list[Root], written: list[int], late: list[int], build: Build
+    ) -> GradientProgram:
         inputs = [dataclasses.replace(one, example=None) for one in captured.inputs]  # free the first call's tensors
         captured = dataclasses.replace(captured, inputs=inputs)
 
         def compiled(program: Callable[..., Any], values: list[Any], needed: int) -> Program:
             return build(_as_captured(program, captured, values, needed))
 
-        return cls(captured.name, captured.module, len(inputs), roots, written, compiled)
+        return cls(captured.name, captured.module, len(inputs), roots, written, late, compiled)
 
     def __call__(self, inputs: list[Any], tangents: list[Any], needed: tuple[int, ...]) -> tuple[Any, ...]:
-        values = [*inputs, *tangents]
+        values = self._values(inputs, tangents)
         if any(map(torch_adapter.is_transformed, tangents)):
             return self._program(needed, tangents)(*values)
         key = (needed, *[_described(v) for v in values])
@@ -78,10 +83,13 @@ class GradientProgram:
     def without_history(self, inputs: list[Any], tangents: list[Any], needed: tuple[int, ...]) -> tuple[Any, ...]:
         """Gradients by the program as it is, operator by operator."""
         with torch.enable_grad():
-            return self._program(needed, tangents, create_graph=False)(*inputs, *tangents)
+            return self._program(needed, tangents, create_graph=False)(*self._values(inputs, tangents))
+
+    def _values(self, inputs: list[Any], tangents: list[Any]) -> list[Any]:
+        return [*inputs[: self.count], *tangents, *inputs[self.count :]]
 
     def _variant(self, values: list[Any], needed: tuple[int, ...]) -> Program:
-        program = self._program(needed, values[self.count :])
+        program = self._program(needed, values[self.count : len(values) - len(self.late)])
         if self.build is None:
             why = "the graph of the program is not kept on disk"
             events.record("fallback", name=f"{self.name}_gradient", why=why, reason="kept-entry")
@@ -106,12 +114,14 @@ class GradientProgram:
         """The gradients of `needed`, of the results whose tangents are not None."""
         asked = [number for number, tangent in enumerate(tangents) if tangent is not None]
         module, count = self.module, self.count
-        ends, written = self.roots, self.written  # not `self`, which keeps the compiled program
+        ends, written, late = self.roots, self.written, self.late  # not `self`, which keeps the compiled program
 
         def gradients(*values: Any) -> tuple[Any, ...]:
             values = tuple(map(_apart, values))
             given = [v.clone() if i in written else v for i, v in enumerate(values[:count])]
             outputs = _run(module, given)
+            for position, value in zip(late, values[count + len(tangents) :]):
+                _set_unseen(given[position], value)
             roots = [ends[number].find(outputs, given) for number in asked]
             wanted = [values[i] for i in needed]
             given_to_roots = [values[count + number] for number in asked]
@@ -129,6 +139,16 @@ def _run(module: Any, given: list[Any]) -> tuple[Any, ...]:
     if mode is None:
         return tuple(module.forward(*given))
     return run_module(module, given, lambda node: None, mode.constant)
+
+
+def _set_unseen(tensor: torch.Tensor, value: torch.Tensor) -> None:
+    """Give a tensor a value that autograd does not know of."""
+    from pliant.graph.fake_tensor import FakeTensor
+
+    data = tensor.data
+    if type(data) is FakeTensor:
+        data.node.uncounted = True
+    data.copy_(value)
 
 
 def _apart(value: Any) -> Any:

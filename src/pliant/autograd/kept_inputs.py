@@ -33,7 +33,8 @@ def version(tensor: torch.Tensor) -> int:
 class KeptInputs:
     """What of its inputs a program keeps for gradients of higher order: the inputs, those it writes as they were.
 
-    `copied`: written inputs whose values gradients depend on. `absent`: inputs of which a description will do, since
+    `copied`: written inputs whose values gradients depend on. `late`: those of them whose versions do not show it, so that
+    gradients read what is in them when they are computed, even if it was written since. `absent`: inputs of which a description will do, since
     no gradient depends on their values. `unsaved`: inputs that autograd does not watch for writes, since the backward
     does not read them. `read`: for each of those the tangents, as bits, whose gradients depend on its values. `passed`:
     those of them that may be the results of other compiled functions. `random`: whether the program draws numbers.
@@ -41,6 +42,7 @@ class KeptInputs:
     """
 
     copied: list[int]
+    late: list[int]
     absent: list[int]
     unsaved: list[int]
     read: list[int]
@@ -57,6 +59,7 @@ class KeptInputs:
         tensors = [i for i, one in enumerate(inputs) if isinstance(one.fake, torch.Tensor)]
         moved = joint.captured.attributes.get("moved_inputs", ())  # to other memory: `tensor.data = other`
         written = {write.input for write in joint.plan.writes} | set(moved)
+        hidden = {write.input for write in joint.plan.writes if not write.counted}
         binds = parts.symbols and any(map(binds_symbols, joint.graph.nodes))
         checked = bool(binds) or any(node.target in CHECKS for node in joint.graph.nodes)
         read = _read_by_results(joint) if checked else _behind(joint, joint.gradients)
@@ -66,6 +69,7 @@ class KeptInputs:
         absent = [i for i in tensors if i not in read and i in written | loose]
         return cls(
             copied=sorted(written & read),
+            late=sorted(hidden & read),
             absent=absent,
             unsaved=unsaved,
             read=_tangents_of(joint, unsaved),
@@ -75,7 +79,8 @@ class KeptInputs:
         )
 
     def before(self, inputs: list[Any]) -> list[Any] | None:
-        """The inputs with copies of those that are going to be written; None where the inputs will do."""
+        """The inputs with copies of those that are going to be written, then those of `late` as they will be; None where
+        the inputs will do."""
         if not self.copied and not self.absent and not self.passed:
             return None
         kept = list(inputs)
@@ -85,6 +90,7 @@ class KeptInputs:
             kept[position] = _Absent(inputs[position])
         for position in self.passed:
             kept[position] = _Passed.of(inputs[position])
+        kept.extend(inputs[position].detach() for position in self.late)
         return kept
 
     def versions(self, inputs: Any) -> list[int]:

@@ -133,7 +133,9 @@ def training(
         backwards.get()
     facts = HalvesFacts.of(joint, parts, backwards.reads)
     written = {write.input for write in joint.plan.writes}
-    again = GradientProgram.of(captured, joint.roots, sorted(written), lambda program: build(program, compile_aten))
+    again = GradientProgram.of(
+        captured, joint.roots, sorted(written), facts.kept.late, lambda program: build(program, compile_aten)
+    )
     around = Around(
         bump=written_in_graph(joint.plan),
         watched=watched_of(joint, parts),

@@ -118,7 +118,7 @@ class ProgramWriter:
         names = _names_in(code.src)
         scope = {name: self.written(value) for name, value in code.globals.items() if name in names}
         attributes = {name: self.written(value) for name, value in held.items()}
-        facts = [program.name, program.count, self.written(program.roots), self.written(program.written)]
+        facts = [program.name, program.count, *map(self.written, (program.roots, program.written, program.late))]
         return ["gradient", code.src, scope, attributes, *facts]
 
 
@@ -172,10 +172,10 @@ class ProgramReader:
         return self.backwards[-1]
 
     def _gradient(
-        self, text: str, scope: dict[str, Json], held: dict[str, Json], name: str, count: int, roots: Json, written: Json
+        self, text: str, scope: dict[str, Json], held: dict[str, Json], name: str, count: int, *facts: Json
     ) -> GradientProgram:
-        module = _Program(self, text, scope, held)
-        return GradientProgram(name, module, count, self.made(roots), self.made(written), None)
+        roots, written, late = map(self.made, facts)
+        return GradientProgram(name, _Program(self, text, scope, held), count, roots, written, late, None)
 
 
 class _Program:
