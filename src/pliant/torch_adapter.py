@@ -459,14 +459,20 @@ def without_saved_tensor_hooks() -> Iterator[None]:
 
 
 class Beginning(interruptions.Beginning):
-    """Also which modes are entered, and whether autograd records (the stacks of modes have no public form)."""
+    """Also which modes are entered, and whether autograd records (the stacks of modes have no public form).
 
-    __slots__ = ("_dispatch_modes", "_function_modes", "_grad")
+    `torch.set_flush_denormal` acts on this thread's arithmetic: constants are not to be computed with it.
+    """
+
+    __slots__ = ("_dispatch_modes", "_flushes", "_function_modes", "_grad")
 
     def __init__(self) -> None:
         super().__init__()
         self._function_modes, self._dispatch_modes = _mode_counts()
         self._grad = torch.is_grad_enabled()
+        self._flushes = flushes_denormals()
+        if self._flushes:
+            torch.set_flush_denormal(False)
 
     def restore(self) -> None:
         super().restore()
@@ -476,6 +482,16 @@ class Beginning(interruptions.Beginning):
         for _ in range(dispatches - self._dispatch_modes):
             torch._C._pop_torch_dispatch_stack()
         torch._C._set_grad_enabled(self._grad)
+        if self._flushes:
+            torch.set_flush_denormal(True)
+
+
+def flushes_denormals() -> bool:
+    """Whether numbers close to zero become zero in this thread (PyTorch does not say)."""
+    return _SMALLEST * 0.5 == 0.0
+
+
+_SMALLEST = sys.float_info.min
 
 
 def _mode_counts() -> tuple[int, int]:

@@ -27,7 +27,7 @@ from pliant.autograd.history import Hook, freed_functions, functions_between, gr
 from pliant.autograd.scatter import write_through
 from pliant.errors import InternalError
 from pliant.graph import collectives
-from pliant.graph.call_plan import argument, plan_of
+from pliant.graph.call_plan import argument, decomposed, plan_of
 from pliant.graph.concrete_sizes import QUESTIONS
 from pliant.graph.fake_tensor import FakeMode, FakeTensor, tensor_of_number
 from pliant.graph.tensor_spec import same_known
@@ -397,7 +397,7 @@ def _returned(call: FunctionalCall, args: Sequence[Any], kwargs: dict[str, Any],
 
 def _composite(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     with mode:
-        outputs = func.decompose(*args, **kwargs)
+        outputs = decomposed(func, args, kwargs)
     return _by_schema(func)(mode, func, args, kwargs) if outputs is NotImplemented else outputs
 
 

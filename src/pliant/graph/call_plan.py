@@ -7,8 +7,11 @@ Out:    `CallPlan`: whether it decomposes, which arguments it writes and returns
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import torch
 
 from pliant import torch_adapter
 
@@ -52,6 +55,16 @@ def _read(func: Any) -> CallPlan:
     returned = tuple(_returned_argument(value, owner) for value in schema.returns)
     composite = torch_adapter.is_composite(func) and object_type(func) is None
     return CallPlan(func, composite, returned, tuple(written), frozenset(func.tags))
+
+
+def decomposed(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What a composite operator gives, by those that it calls; NotImplemented if PyTorch does not say which.
+
+    Its Python form of dropout copies what eager's returns as it was given.
+    """
+    if func is torch.ops.aten.dropout.default and not (args[2] and args[1]):
+        return args[0]
+    return func.decompose(*args, **kwargs)
 
 
 _VALUES = frozenset(

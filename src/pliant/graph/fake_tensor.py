@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_map_only
 
 from pliant import torch_adapter
 from pliant.graph import fallback
-from pliant.graph.call_plan import CallPlan, argument, plan_of
+from pliant.graph.call_plan import CallPlan, argument, decomposed, plan_of
 from pliant.graph.concrete_sizes import QUESTIONS
 from pliant.graph.overlaps import refuse_overlap
 from pliant.graph.shape_rules import DependsOnValues, Rule, find_rule
@@ -211,7 +211,7 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.draws = self.draws or torch.Tag.nondeterministic_seeded in plan.tags
         if plan.composite:
             with self:
-                outputs = func.decompose(*args, **kwargs)
+                outputs = decomposed(func, args, kwargs)
             if outputs is not NotImplemented:
                 return outputs
         return self.record(func, args, kwargs, self.compute(func, args, kwargs))
@@ -302,7 +302,7 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         made = self.unbacked_made
         if plan.composite:
             with self.shape_only():
-                outputs = plan.func.decompose(*args, **kwargs)
+                outputs = decomposed(plan.func, args, kwargs)
             if outputs is not NotImplemented:
                 return outputs
         outputs = fallback.run(self, plan, args, kwargs)

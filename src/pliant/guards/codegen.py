@@ -311,7 +311,7 @@ def _unset(w: GuardWriter, g: Guard) -> str:
 
 def _state(w: GuardWriter, g: Guard) -> str:
     name = g.source.name
-    if name == "grad_enabled" or name == "inference_mode" or name == "deterministic":
+    if name == "grad_enabled" or name == "inference_mode" or name == "deterministic" and not g.expected:
         call = f"{w.names(READERS[name].read)}()"
         return f"not {call}" if g.expected else call
     if name == "autocast" and not g.expected:

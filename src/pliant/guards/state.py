@@ -99,9 +99,7 @@ READERS: dict[str, Reader] = {
     "tracing": Reader(tracing, "none: calls that a tracer records run eagerly"),
     "stance": Reader(_peers_stance, "none: torch.compiler.set_stance says so"),
     "default_device": Reader(_default_device, "set the default device once, before the first call"),
-    "deterministic": Reader(
-        torch.are_deterministic_algorithms_enabled, "choose deterministic algorithms once, at start"
-    ),
+    "deterministic": Reader(torch.get_deterministic_debug_mode, "choose deterministic algorithms once, at start"),
     "transforms": Reader(transform_level, "apply torch.func transforms inside the compiled function"),
     "dual_level": Reader(dual_level, "none: calls in forward-mode differentiation run eagerly"),
     "nan_checks": Reader(nan_checks, "enter torch.autograd.detect_anomaly around calls of backward() outside"),
