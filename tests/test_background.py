@@ -216,3 +216,32 @@ def test_for_each_without_threads(monkeypatch):
     done = []
     background.for_each(done.append, range(5), at_once=4)
     assert sorted(done) == list(range(5))
+
+
+def test_who_waits_for_the_work_ends_its_waits():
+    begun, waited = threading.Event(), []
+
+    def work():
+        begun.set()
+        waited.append(background.wait(threading.Event(), 300))
+
+    background.start(work, "pliant-test")
+    begun.wait()
+    background.finish("pliant-test")
+    assert waited == [False]
+
+
+def test_threads_that_others_start_are_waited_for():
+    """A thread that is being started cannot be joined yet, though it is told of."""
+    done = []
+
+    def begin():
+        for _ in range(100):
+            background.start(lambda: done.append(1), "pliant-test-inner")
+
+    background.start(begin, "pliant-test-outer")
+    for _ in range(100):
+        background.finish("pliant-test-inner")
+    background.finish("pliant-test-outer")
+    background.finish("pliant-test-inner")
+    assert len(done) == 100

@@ -1,7 +1,7 @@
 """Work beside the program: threads, processes of compilers, and locks, none of which outlives or outwits the program.
 
 In:     functions to run in a thread; commands.
-Out:    `start(work, name)`; `for_each(work, items)`; `run_all(commands)`; `lock()`, `reentrant_lock()`.
+Out:    `start(work, name)`; `wait(event, seconds)`; `for_each(work, items)`; `run_all(commands)`; `lock()`, `reentrant_lock()`.
 Holds:  no thread of ours runs when the interpreter ends: native code that asks for the interpreter then aborts the
         process. Python joins these threads behind the program's last line; the compilers that they wait for are ended,
         so that this takes no time. A forked child has none of these threads, and finds locks that they held free.
@@ -36,6 +36,8 @@ class _Here(threading.local):
 _here = _Here()
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 _children: set[subprocess.Popen[str]] = set()  # that threads beside the program wait for
+_waited_for: set[threading.Event] = set()
+_hurried = 0  # how many wait for threads to end
 _ended = False
 
 
@@ -60,9 +62,12 @@ _state = lock()
 
 
 def _in_forked_child() -> None:
+    global _hurried
     for one in list(_locks):
         one._at_fork_reinit()
     _children.clear()
+    _waited_for.clear()
+    _hurried = 0
     _here.beside = False
 
 
@@ -86,12 +91,37 @@ def start(work: Callable[[], object], name: str) -> bool:
         return not _ended
 
 
-def finish(name: str) -> None:
-    """Wait for the work that was started under the name."""
-    with _state:  # none of them is half started then, which cannot be waited for
-        threads = [one for one in threading.enumerate() if one.name == name and one is not threading.current_thread()]
-    for thread in threads:
-        thread.join()
+def finish(name: str = "pliant") -> None:
+    """Wait for the work that was started under names that begin so."""
+    global _hurried
+    here = threading.current_thread()
+    try:
+        with _state:  # none of them is half started then, which cannot be waited for
+            threads = [one for one in threading.enumerate() if one.name.startswith(name) and one is not here]
+            _hurried += 1
+            _end_waits()
+        for thread in threads:
+            thread.join()
+    finally:
+        with _state:
+            _hurried -= 1
+
+
+def wait(event: threading.Event, seconds: float) -> bool:
+    """Wait for the event in a thread beside the program: not while somebody waits for this thread. Whether it was set."""
+    with _state:
+        _waited_for.add(event)
+        hurried = bool(_hurried or _ended)
+    if not hurried:
+        event.wait(seconds)
+    with _state:
+        _waited_for.discard(event)
+        return event.is_set() and not _hurried and not _ended
+
+
+def _end_waits() -> None:
+    for event in _waited_for:
+        event.set()
 
 
 def for_each(work: Callable[[Item], None], items: Sequence[Item], *, at_once: int) -> None:
@@ -151,6 +181,7 @@ def _end() -> None:
     global _ended
     with _state:
         _ended = True
+        _end_waits()
         for process in list(_children):
             _kill(process)
 

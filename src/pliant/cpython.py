@@ -1,12 +1,13 @@
-"""CPython's objects in memory: words at addresses, and builtin functions made of native code.
+"""CPython's objects in memory: words at addresses, and builtin functions made of native code; what it tells in private.
 
-In:     addresses; C functions of libraries that stay loaded.
-Out:    `word`, `words`: what lies there; `builtin`: a C function as a Python function.
+In:     addresses; C functions of libraries that stay loaded; abstract classes.
+Out:    `word`, `words`: what lies there; `builtin`: a C function as a Python function; `registered_classes`.
 Holds:  offsets are those of 64-bit CPython 3.11 to 3.13 with the global lock; who relies on one checks it first.
 """
 
 from __future__ import annotations
 
+import abc
 import ctypes
 from typing import Any
 
@@ -54,3 +55,12 @@ def builtin(definition: MethodDef, owner: object = None) -> Any:
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     return make(ctypes.addressof(definition), owner, None)
+
+
+def registered_classes(cls: abc.ABCMeta) -> list[type] | None:
+    """Classes registered with an abstract one; None where this Python does not tell. There is no public form: the documented
+    one, the token of the cache, says only that something was registered since."""
+    dump = getattr(abc, "_get_dump", None)  # what `ABCMeta._dump_registry` prints
+    if dump is None:
+        return None
+    return [one for reference in dump(cls)[0] if (one := reference()) is not None]

@@ -627,6 +627,5 @@ def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -
 def python_kernels_of_aten() -> list[str]:
     """Kernels that programs registered in Python for PyTorch's own operators: not shape functions, nor those of transforms,
     which PyTorch registers itself where it loads them and no entry serves."""
-    names = (name.split("/") for name in torch.library._impls)
-    others = ("Meta", "CUDA", "MPS", "XPU", "FuncTorchBatched")
-    return sorted("/".join(n) for n in names if n[0] == "aten" and n[-1] not in others)
+    others = ("/Meta", "/CUDA", "/MPS", "/XPU", "/FuncTorchBatched")
+    return sorted(name for name in torch.library._impls if name.startswith("aten/") and not name.endswith(others))

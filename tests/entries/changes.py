@@ -19,7 +19,6 @@ import random
 import shutil
 import sys
 import tempfile
-import threading
 import types
 import warnings
 from collections import Counter
@@ -30,6 +29,7 @@ from pathlib import Path
 import torch
 
 import pliant
+from pliant import background
 from pliant.cache.store import FORMAT
 from pliant.debug import events
 
@@ -96,9 +96,7 @@ def process_of(load: Callable[[], types.ModuleType]) -> Told:
         found = _outcome(pliant.compile(module.f), module)
     finally:
         getattr(module, "UNDO", lambda: None)()
-    for thread in threading.enumerate():
-        if thread.name.startswith("pliant"):
-            thread.join()
+    background.finish()
     wrong = "" if _same(found, expected) else f"{found} is not {expected}"
     why = [str(e.fields["why"]) for e in events.events("entry") if "not" in str(e.fields["what"])]
     return Told(wrong, dict(pliant.stats()["entries"]), why)

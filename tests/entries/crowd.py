@@ -11,7 +11,6 @@ import os
 import random
 import signal
 import tempfile
-import threading
 import time
 import warnings
 from pathlib import Path
@@ -20,6 +19,7 @@ import torch
 from tests.entries import programs
 
 import pliant
+from pliant import background
 
 
 def start(folder: str) -> tuple[int, int]:
@@ -48,9 +48,7 @@ def _worked() -> dict[str, object]:
     try:
         with torch.no_grad():
             found, again = (pliant.compile(model)(x) for _ in range(2))
-        for thread in threading.enumerate():
-            if thread.name.startswith("pliant"):
-                thread.join()
+        background.finish()
         wrong = "" if torch.allclose(found, model(x)) and torch.allclose(again, model(x)) else "another result"
     except Exception as error:
         wrong = f"{type(error).__name__}: {error}"

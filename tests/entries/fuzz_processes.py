@@ -19,7 +19,6 @@ import random
 import shutil
 import sys
 import tempfile
-import threading
 import time
 import types
 from collections import Counter
@@ -27,6 +26,7 @@ from collections import Counter
 import torch
 
 import pliant
+from pliant import background
 from pliant.cache.store import FORMAT
 
 PROGRAM = """
@@ -308,8 +308,7 @@ def run(chosen: dict[str, str]) -> dict[str, object]:
         x.grad = None
         with _around(chosen):
             sides.append(_outcome(call, x))
-    for thread in _beside():
-        thread.join()
+    background.finish()
     tolerance = 5e-2 if "bfloat16" in (chosen["autocast"], chosen["parameters"]) else 1e-4
     wrong = "" if all(_same(sides[0], side, tolerance) for side in sides[1:]) else f"{sides[0]} is not {sides[1:]}"
     refused = [f"{e.fields['what']}: {e.fields['why']}" for e in pliant.debug.events.events("entry")]
@@ -364,10 +363,6 @@ def in_a_fork(chosen: dict[str, str]) -> dict[str, object]:
         text = pipe.read()
     os.waitpid(process, 0)
     return json.loads(text) if text else {"wrong": "the process died", "entries": {}, "events": [], "bits": ""}
-
-
-def _beside() -> list[threading.Thread]:
-    return [one for one in threading.enumerate() if one.name.startswith("pliant")]
 
 
 def _guarded(chosen: dict[str, str]) -> dict[str, object]:

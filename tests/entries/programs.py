@@ -133,3 +133,17 @@ def breaks(x):
 
 def lazily(x):
     return (row for row in x + 1)
+
+
+# ---- changed by tests between a call and what is written of it
+def helper_of_changed(x, by=2.0):
+    return x * by
+
+
+class Changed:
+    def step(self, x):
+        return helper_of_changed(x).relu()
+
+
+def changed(x):
+    return Changed().step(x) + 1

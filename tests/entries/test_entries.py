@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import json
-import threading
 import types
 
 import pytest
@@ -11,8 +10,10 @@ import torch
 from tests.entries import programs
 
 import pliant
+from pliant import background
 from pliant.debug import events
 from pliant.dispatch.compiled_function import dispatcher_of
+from pliant.entries import keeper
 from pliant.errors import CacheWarning
 
 
@@ -26,9 +27,7 @@ def folder(tmp_path):
 
 
 def written():
-    for thread in threading.enumerate():
-        if thread.name == "pliant-keeping":
-            thread.join()
+    background.finish()
 
 
 def kept(fn, *args, **kwargs):
@@ -142,7 +141,7 @@ def test_a_backward_is_found():
     compiled = pliant.compile(model)
     torch.testing.assert_close(gradients(compiled, model, X), gradients(model, model, X))
     written()
-    assert pliant.stats()["entries"]["kept"] == 2  # without and with the backward
+    assert pliant.stats()["entries"] == {"kept": 1}  # with the backward, which came soon
     events.reset()
     model = programs.Model()
     torch.testing.assert_close(gradients(pliant.compile(model), model, X), gradients(model, model, X))
@@ -414,3 +413,30 @@ def test_what_is_kept_can_be_shown(capsys):
 def test_what_explains_compiles_afresh():
     kept(programs.scaled, X)
     assert pliant.explain(programs.scaled)(X).graphs
+
+
+CHANGES_BEHIND_THE_CALL = {
+    "code": lambda: setattr(programs.helper_of_changed, "__code__", (lambda x: x - 7).__code__),
+    "a default": lambda: setattr(programs.helper_of_changed, "__defaults__", (9.0,)),
+    "a method": lambda: setattr(programs.Changed, "step", lambda self, x: x - 7),
+    "a method's code": lambda: setattr(programs.Changed.step, "__code__", (lambda self, x: x - 7).__code__),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES_BEHIND_THE_CALL)
+@torch.no_grad()
+def test_what_changes_before_the_entry_is_written(what):
+    """Names and tables are made behind the call: of what capture saw then, not of what is there by now."""
+    before = programs.helper_of_changed.__code__, programs.helper_of_changed.__defaults__, programs.Changed.step
+    code = programs.Changed.step.__code__
+    try:
+        with keeper._writing:
+            pliant.compile(programs.changed)(X)
+            CHANGES_BEHIND_THE_CALL[what]()
+        written()
+        assert not found(programs.changed, X)
+    finally:
+        programs.helper_of_changed.__code__, programs.helper_of_changed.__defaults__, programs.Changed.step = before
+        programs.Changed.step.__code__ = code
+    written()
+    found(programs.changed, X)  # or not: code that is not there any more may have no name

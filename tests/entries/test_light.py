@@ -11,7 +11,7 @@ import pytest
 import pliant
 
 PROGRAM = """
-import json, sys, threading, torch
+import json, sys, torch
 import pliant
 from tests.entries import programs
 model, x = programs.Model(), torch.ones(4, 4)
@@ -21,9 +21,7 @@ with torch.set_grad_enabled(sys.argv[1] == "training"):
     if sys.argv[1] == "training":
         result.sum().backward()
 loaded = sorted(name for name in sys.modules if name.startswith(("pliant.", "torch._dynamo")))
-for thread in threading.enumerate():
-    if thread.name.startswith("pliant"):
-        thread.join()
+pliant.background.finish()
 found = [result.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
 stats = pliant.stats()
 model.zero_grad()

@@ -5,7 +5,6 @@ import os
 import random
 import subprocess
 import sys
-import threading
 import time
 import warnings
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 from tests.entries import programs
 
 import pliant
+from pliant import background
 from pliant.cache import store as stores
 from pliant.debug import events
 
@@ -36,9 +36,7 @@ def called():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = pliant.compile(programs.scaled)(X)
-        for thread in threading.enumerate():
-            if thread.name == "pliant-keeping":
-                thread.join()
+        background.finish()
     torch.testing.assert_close(result, programs.scaled(X))
     return pliant.stats()["entries"], [str(one.message) for one in caught]
 

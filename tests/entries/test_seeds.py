@@ -7,15 +7,13 @@ import sys
 from pathlib import Path
 
 PROGRAM = """
-import hashlib, json, pathlib, sys, threading, torch
+import hashlib, json, pathlib, sys, torch
 import pliant
 from tests.entries import programs
 compiled = pliant.compile(programs.WithSets())
 with torch.no_grad():
     compiled(torch.ones(4, 4))
-for thread in threading.enumerate():
-    if thread.name == "pliant-keeping":
-        thread.join()
+pliant.background.finish()
 files = pathlib.Path(sys.argv[1]).glob("v1/*/*/*/data*")
 texts = {f"{file.parents[2].name}/{file.parent.name}": hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 print(json.dumps([pliant.stats()["entries"], texts]))

@@ -1,14 +1,14 @@
 """What an object that an entry names would do: a digest that differs wherever capture could have seen a difference.
 
 In:     functions, classes, modules, code, descriptors, constants.
-Out:    `digest(obj)`: text; `NotKept` for what has no content that could be told.
+Out:    `content(obj)`: all that counts, which no later change of the object changes; `NotKept` for what has no content that
+        could be told. `digest_of(content)`, `digest(obj)`: text.
 Holds:  no addresses, file names or times; nothing of the program runs. What of an object has guards of its own (closures,
         globals, attributes) is no part of it.
 """
 
 from __future__ import annotations
 
-import _abc  # type: ignore[import-not-found]
 import abc
 import collections
 import enum
@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from pliant.cpython import registered_classes
 from pliant.dispatch import markers
 from pliant.entries.constants import spelled
 from pliant.guards.facts import is_native_enum
@@ -41,12 +42,22 @@ class NotKept(Exception):
         self.kind = kind
 
 
+Content = Any  # lists of text, numbers and code
+
+
 def digest(obj: Any) -> str:
     """24 hexadecimal digits."""
-    return hashlib.sha256(json.dumps(_content(obj, 0)).encode()).hexdigest()[:24]
+    return digest_of(content(obj))
 
 
-Content = Any  # lists of text and numbers
+def digest_of(content: Content) -> str:
+    """24 hexadecimal digits."""
+    return hashlib.sha256(json.dumps(content, default=_digest_of_code).encode()).hexdigest()[:24]
+
+
+def content(obj: Any) -> Content:
+    """What counts of the object."""
+    return _content(obj, 0)
 
 
 def _content(obj: Any, depth: int) -> Content:
@@ -68,6 +79,8 @@ def _instance(obj: Any) -> Content:
     cls = type(obj)
     if is_native_enum(cls):
         return ["member", cls.__module__, cls.__qualname__, repr(obj)]
+    if cls in _BY_TYPE:
+        return ["instance", cls.__module__, cls.__qualname__]
     if isinstance(obj, (*IDENTITY_TYPES, torch.Tensor)) or not all(map(_is_read_by_guards, cls.__mro__)):
         raise NotKept("no-content", f"a {cls.__module__}.{cls.__qualname__}")
     return ["instance", cls.__module__, cls.__qualname__]
@@ -112,7 +125,7 @@ def _function(function: types.FunctionType, depth: int) -> Content:
         function.__module__,
         function.__qualname__,
         name,
-        _code(function.__code__, depth),
+        _code(function.__code__),
         [_default(v, depth) for v in function.__defaults__ or ()],
         [[k, _default(v, depth)] for k, v in (function.__kwdefaults__ or {}).items()],
         str(markers.mark_of(function)),
@@ -128,40 +141,47 @@ def _default(value: Any, depth: int) -> Content:
         return [type(value).__module__, type(value).__qualname__]
 
 
-_codes: dict[int, tuple[types.CodeType, Content]] = {}
+_checked: dict[int, types.CodeType] = {}
+_digests: dict[int, tuple[types.CodeType, str]] = {}
 
 
-def _code(code: types.CodeType, depth: int) -> Content:
-    known = _codes.get(id(code))
-    if known is None:
-        known = _codes[id(code)] = code, _digest_of_code(code, depth)
-    return known[1]
+def _code(code: types.CodeType) -> Content:
+    """The code itself, which does not change: `digest_of` works out what it does."""
+    if id(code) not in _checked:
+        if not _PROCESS_BOUND.isdisjoint(code.co_names):
+            raise NotKept("process-bound", f"{code.co_qualname} reads what differs from process to process")
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                _code(constant)
+        _checked[id(code)] = code
+    return code
 
 
-def _digest_of_code(code: types.CodeType, depth: int) -> Content:
+def _digest_of_code(code: types.CodeType) -> str:
     """Of everything but the file and the lines."""
-    if not _PROCESS_BOUND.isdisjoint(code.co_names):
-        raise NotKept("process-bound", f"{code.co_qualname} reads what differs from process to process")
-    parts = [
-        code.co_qualname, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags,
-        code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
-        code.co_exceptiontable.hex(), [_constant(one, depth) for one in code.co_consts],
-    ]  # fmt: skip
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
+    known = _digests.get(id(code))
+    if known is None:
+        parts = [
+            code.co_qualname, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags,
+            code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
+            code.co_exceptiontable.hex(), [_constant(one) for one in code.co_consts],
+        ]  # fmt: skip
+        known = _digests[id(code)] = code, hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
+    return known[1]
 
 
 # Attributes whose values no guard tells, and that another process has other values of.
 _PROCESS_BOUND = frozenset(("__hash__", "__sizeof__"))
 
 
-def _constant(value: Any, depth: int) -> Content:
+def _constant(value: Any) -> Content:
     """Sets have no order: a capture that relied on one says so."""
     if isinstance(value, types.CodeType):
-        return _code(value, depth)
+        return _digest_of_code(value)
     if type(value) is frozenset:
-        return sorted(json.dumps(_constant(one, depth)) for one in value)
+        return sorted(json.dumps(_constant(one)) for one in value)
     if type(value) is tuple:
-        return ["tuple", *(_constant(one, depth) for one in value)]
+        return ["tuple", *map(_constant, value)]
     return ["constant", type(value).__name__, spelled(value)]
 
 
@@ -204,8 +224,10 @@ def _registered(cls: type) -> Content:
         one = below.pop()
         seen.add(one)
         below += set(type.__subclasses__(one)) - seen
-    classes = [reference() for one in seen if isinstance(one, abc.ABCMeta) for reference in _abc._get_dump(one)[0]]
-    return sorted({f"{one.__module__}.{one.__qualname__}" for one in classes if one is not None})
+    known = [registered_classes(one) for one in seen if isinstance(one, abc.ABCMeta)]
+    if None in known:
+        raise NotKept("no-content", f"which classes are registered with {cls.__qualname__}")
+    return sorted({f"{one.__module__}.{one.__qualname__}" for classes in known for one in classes or ()})
 
 
 def _member(value: Any, depth: int) -> Content:
@@ -228,7 +250,7 @@ def _code_of(function: Any, depth: int) -> Content:
     if type(function) is not types.FunctionType:
         return [type(function).__module__, type(function).__qualname__]
     try:
-        return [function.__qualname__, _code(function.__code__, depth)]
+        return [function.__qualname__, _code(function.__code__)]
     except NotKept as refused:
         return [function.__qualname__, str(refused)]
 
@@ -270,7 +292,7 @@ def _member_of_enum(member: enum.Enum, depth: int) -> Content:
 _CONTENT: dict[type, Callable[[Any, int], Content]] = {
     tuple: lambda items, depth: [_content(item, depth) for item in items],
     types.FunctionType: _function,
-    types.CodeType: lambda code, depth: [_code(code, depth)],
+    types.CodeType: lambda code, depth: [_code(code)],
     type: _class,
     types.ModuleType: lambda module, depth: [module.__name__],
     types.BuiltinFunctionType: _named,

@@ -1,7 +1,8 @@
 """What entries on disk depend on besides guards: what is constant within a process and may differ in the next.
 
 In:     a compilation, the callable, how it is called.
-Out:    `key_of(...)`: the parts of the store's key. `NotKept` for what cannot be told.
+Out:    `circumstances_of(...)`: what may be another in a moment. `NotKept` for what cannot be told. `key_of(circumstances)`:
+        the store's key, with what stays as it is while the process runs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 
 from pliant.cache.key import Key, machine, make_key
 from pliant.dispatch.dispatcher import Compilation
-from pliant.entries.content import NotKept, digest
+from pliant.entries.content import Content, NotKept, content, digest_of
 from pliant.entries.own_sources import source_digest
 from pliant.guards.settings import KERNEL_SETTINGS, Settings
 from pliant.runtime.build import CompilerNotFound, find_compiler
@@ -25,39 +26,46 @@ from pliant.runtime.load import reads_lists, takes_tensors
 from pliant.torch_adapter import mkldnn_enabled, python_kernels_of_aten
 from pliant.wrappers.vector_math import vector_math
 
+Parts = dict[str, object]
 
-def key_of(compilation: Compilation, root: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key:
+
+def key_of(circumstances: Parts) -> Key:
     """The key of a call's entries, without the part that tells them apart."""
+    native = takes_tensors(), reads_lists(), vector_math()
+    called = digest_of(circumstances["called"])
+    return make_key(maker=None, native=native, **(circumstances | {"called": called}), **_versions())
+
+
+def circumstances_of(compilation: Compilation, root: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Parts:
+    """What is called and how, and the settings that hold for it."""
     options = compilation.options()
     if kernels := python_kernels_of_aten():
         raise NotKept("own-kernels", f"the program has kernels of its own for {', '.join(kernels[:3])}")
-    return make_key(
-        maker=None,
-        called=_content(root),
-        arguments=f"{len(args)} {list(kwargs)}",
-        fullgraph=compilation.fullgraph,
-        dynamic=compilation.dynamic,
-        config=options.code_key,
-        native=(takes_tensors(), reads_lists(), vector_math()),
-        threads=torch.get_num_threads(),
-        settings=Settings().values[1:],  # the grad mode has a guard
+    return {
+        "called": _content(root),
+        "arguments": f"{len(args)} {list(kwargs)}",
+        "fullgraph": compilation.fullgraph,
+        "dynamic": compilation.dynamic,
+        "config": options.code_key,
+        "threads": torch.get_num_threads(),
+        "settings": Settings().values[1:],  # the grad mode has a guard
         **_backends(),
-        **_versions(),
-    )
+    }
 
 
-def _content(root: Any) -> str:
+def _content(root: Any) -> Content:
     """What is called: a function, a method, or an object with a class that can be called."""
     if isinstance(root, types.FunctionType):
-        return digest(root)
+        return content(root)
     if isinstance(root, types.MethodType):
-        return f"{digest(root.__func__)} of {digest(type(root.__self__))}"
+        return ["method", content(root.__func__), content(type(root.__self__))]
     if isinstance(root, torch.nn.Module):
-        return f"a {digest(type(root))}"
+        return ["instance", content(type(root))]
     raise NotKept("no-name", f"a {type(root).__qualname__} is called")
 
 
-def _versions() -> dict[str, object]:
+@functools.cache
+def _versions() -> Parts:
     return {
         "pliant": source_digest(),
         "torch": f"{torch.__version__} {torch.version.git_version}",
@@ -91,7 +99,7 @@ def _described(count: int) -> tuple[str, ...]:
     return tuple(str(torch.cuda.get_device_properties(k)) for k in range(count))
 
 
-def _backends() -> dict[str, object]:
+def _backends() -> Parts:
     """Settings of PyTorch that operators' formulas and our rules may read."""
     return {
         "mkldnn": mkldnn_enabled(),

@@ -17,6 +17,7 @@ from pliant.entries import constants
 from pliant.entries.constants import Json
 from pliant.entries.content import NotKept, check_type
 from pliant.entries.objects import Finder, Namer
+from pliant.entries.taken import Taken
 from pliant.guards import parts, sources
 from pliant.guards.kinds import MISSING, ConstantItems, Guard, Kind, NumberOf, TensorFacts
 from pliant.guards.sources import Source
@@ -56,12 +57,12 @@ def _expressions() -> type[Any]:
 class FactWriter:
     """Writes sources and guards; objects get names in `namer`."""
 
-    def __init__(self, root: Any, guards: Iterable[Guard]) -> None:
+    def __init__(self, root: Any, guards: Iterable[Guard], taken: Taken) -> None:
         self.sources: list[Json] = []
         self.guards: list[Json] = []
         self._places: dict[int, tuple[int, Source]] = {}
         self._by_value: dict[Source, int] = {}
-        self.namer = Namer(root, guards, self.source)
+        self.namer = Namer(root, guards, self.source, taken)
 
     def source(self, source: Source) -> int:
         known = self._places.get(id(source))

@@ -1,7 +1,7 @@
 """One entry as data.
 
 In:     an entry of a dispatcher, and what is called.
-Out:    `written(root, entry, ...)`: JSON; `made(json, ...)`: the entry in another process, for its own objects.
+Out:    `Draft(root, entry, ...).data`: JSON; `made(json, ...)`: the entry in another process, for its own objects.
 Holds:  every object that the entry refers to was found and has the content that was written down before the entry is
         made; its own check then runs on each call. Guards are read from their tables when they are first needed.
 """
@@ -26,6 +26,7 @@ from pliant.entries.environment import compiler_of
 from pliant.entries.facts import FactReader, FactWriter
 from pliant.entries.objects import NotFound, version_of
 from pliant.entries.programs import ProgramReader, ProgramWriter
+from pliant.entries.taken import Taken
 from pliant.guards.codegen import Step
 from pliant.guards.generated import define_entry
 from pliant.guards.kinds import Guard
@@ -45,36 +46,54 @@ _OF_PROCESSES = frozenset(("decimal", "_decimal", "importlib.metadata", "importl
 _ADDRESS = re.compile(rb"\b0x[0-9a-f]{8,}")
 
 
-def written(root: Any, entry: Entry, programs: ProgramWriter, compiler: str) -> Json:
-    """The entry as JSON. NotKept."""
-    found = entry.form
-    if found is None or entry.end != "return" or entry.later:
-        raise NotKept("slice", "it takes a lock, breaks, or returns what runs later" if found is None or entry.later else entry.end)
-    if found.process_bound:
-        raise NotKept("process-bound", found.process_bound)
-    _check_graph(entry)
-    facts = FactWriter(root, entry.guards)
-    names = {name: facts.namer.reference(v) for name, v in found.values.items() if name not in (_GRAPH, _EAGER)}
-    guards = {id(guard): facts.guard(guard) for guard in entry.guards}
-    steps = [[s.text, _place(s.guard, guards, facts), None if s.source is None else facts.source(s.source)]
-             for s in entry.checks.steps]  # fmt: skip
-    graph = found.values.get(_GRAPH)
-    result = {
-        "name": entry.name,
-        "compiler": compiler,
-        "text": entry.text,
-        "names": names,
-        "graph": None if graph is None else programs.written(graph),
-        "section": _section(found, guards, facts),
-        "tensors": {name: list(places) for name, places in found.tensors.items()},
-        "steps": steps,
-        "guards": facts.guards,
-        "sources": facts.sources,
-        "objects": facts.namer.table,
-        "packages": facts.namer.packages,
-    }
-    _check_code(root, found, facts.namer.objects)
-    return result
+class Draft:
+    """An entry that is to be kept: what the call must have looked at before the program goes on. NotKept."""
+
+    def __init__(self, root: Any, entry: Entry, compiler: str) -> None:
+        found = entry.form
+        if found is None or entry.end != "return" or entry.later:
+            later = found is None or entry.later
+            raise NotKept("slice", "it takes a lock, breaks, or returns what runs later" if later else entry.end)
+        if found.process_bound:
+            raise NotKept("process-bound", found.process_bound)
+        _check_graph(entry)
+        self._root, self._entry, self._form, self._compiler = root, entry, found, compiler
+        self._values = {name: value for name, value in found.values.items() if name not in (_GRAPH, _EAGER)}
+        self._watched, self._sources = ([], []) if found.section is None else found.section.watched()
+        steps = entry.checks.steps
+        guards = [*entry.guards, *self._watched, *(s.guard for s in steps if s.guard is not None)]
+        sources = [*self._sources, *(s.source for s in steps if s.source is not None)]
+        self._taken = Taken(root, {id(g): g for g in guards}.values(), sources, self._values.values())
+        self.programs = ProgramWriter()
+        graph = found.values.get(_GRAPH)
+        self._graph = None if graph is None else self.programs.written(graph)
+        self.programs.fill()
+
+    @functools.cached_property
+    def data(self) -> Json:
+        """The entry as JSON, in which the programs may still grow. NotKept."""
+        facts = FactWriter(self._root, self._entry.guards, self._taken)
+        names = {name: facts.namer.reference(value) for name, value in self._values.items()}
+        guards = {id(guard): facts.guard(guard) for guard in self._entry.guards}
+        steps = [[s.text, _place(s.guard, guards, facts), None if s.source is None else facts.source(s.source)]
+                 for s in self._entry.checks.steps]  # fmt: skip
+        watched = [_place(guard, guards, facts) for guard in self._watched], list(map(facts.source, self._sources))
+        result = {
+            "name": self._entry.name,
+            "compiler": self._compiler,
+            "text": self._entry.text,
+            "names": names,
+            "graph": self._graph,
+            "section": None if self._form.section is None else watched,
+            "tensors": {name: list(places) for name, places in self._form.tensors.items()},
+            "steps": steps,
+            "guards": facts.guards,
+            "sources": facts.sources,
+            "objects": facts.namer.table,
+            "packages": facts.namer.packages,
+        }
+        _check_code(self._root, self._form, facts.namer.objects)
+        return result
 
 
 def _place(guard: Guard | None, guards: dict[int, int], facts: FactWriter) -> int | None:
@@ -83,13 +102,6 @@ def _place(guard: Guard | None, guards: dict[int, int], facts: FactWriter) -> in
     if id(guard) not in guards:  # one that the writer made of another
         guards[id(guard)] = facts.guard(guard)
     return guards[id(guard)]
-
-
-def _section(found: EntryForm, guards: dict[int, int], facts: FactWriter) -> Json:
-    if found.section is None:
-        return None
-    watched, sources = found.section.watched()
-    return [[_place(guard, guards, facts) for guard in watched], list(map(facts.source, sources))]
 
 
 def _check_graph(entry: Entry) -> None:

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import itertools
 import json
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -24,14 +25,15 @@ from pliant.dispatch.entry import Entry
 from pliant.dispatch.roots import CallableRoot
 from pliant.entries import form
 from pliant.entries.content import NotKept
-from pliant.entries.environment import compiler_of, key_of
+from pliant.entries.environment import Parts, circumstances_of, compiler_of, key_of
 from pliant.entries.objects import NotFound
-from pliant.entries.programs import ProgramReader, ProgramWriter
+from pliant.entries.programs import ProgramReader
 from pliant.errors import PliantError
 from pliant.interruptions import pass_on
 
 _STORE, _SUFFIX = "entries", ".json"
 _MOST = 16  # entries of one key that a process looks at
+_PATIENCE, _ROUNDS = 1.0, 60  # seconds in which a backward is often asked for: one text then has both
 
 
 class Keeper:
@@ -44,20 +46,18 @@ class Keeper:
     def prepare(
         self, dispatcher: Dispatcher, entry: Entry, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Callable[[], None] | None:
-        """What writes the entry, once it has served the call: its guards then hold for what is written down here."""
+        """What writes the entry, once it has served the call: its guards then hold for what is looked at here."""
         if not _wanted() or not isinstance(dispatcher.root, CallableRoot):
             return None
-        programs = ProgramWriter()
         try:
             with events.stage("keep"):
-                key = key_of(dispatcher.compilation, dispatcher.root.fn, args, kwargs)
-                data = form.written(dispatcher.root.fn, entry, programs, compiler_of(dispatcher.compilation))
-                programs.fill()
+                circumstances = circumstances_of(dispatcher.compilation, dispatcher.root.fn, args, kwargs)
+                draft = form.Draft(dispatcher.root.fn, entry, compiler_of(dispatcher.compilation))
         except Exception as error:  # a fault here must not change what the program does
             pass_on(error)
-            _refused("not kept", dispatcher, error)
+            _refused("not kept", dispatcher.name, error)
             return None
-        return _Keeping(key, data, programs, dispatcher.name, self._seen.setdefault(dispatcher, {})).start
+        return _Keeping(circumstances, draft, dispatcher.name, self._seen.setdefault(dispatcher, {})).start
 
     # ---- finding
     def may_find(self) -> bool:
@@ -70,10 +70,12 @@ class Keeper:
         """Entries for the dispatcher that it does not have yet. The caller tries them on the call."""
         if not _wanted() or not isinstance(dispatcher.root, CallableRoot):
             return
+        if open_store(_STORE).is_empty():
+            return
         try:
-            key = key_of(dispatcher.compilation, dispatcher.root.fn, args, kwargs)
+            key = key_of(circumstances_of(dispatcher.compilation, dispatcher.root.fn, args, kwargs))
         except NotKept as refused:
-            _refused("not found", dispatcher, refused)
+            _refused("not found", dispatcher.name, refused)
             return
         seen = self._seen.setdefault(dispatcher, {})
         for digest, text in itertools.islice(open_store(_STORE).all(key, _SUFFIX), _MOST):
@@ -96,7 +98,7 @@ class Keeper:
             return entry
         except Exception as error:  # an entry of another making: the old way is always open
             pass_on(error)
-            _refused("not found", dispatcher, error)
+            _refused("not found", dispatcher.name, error)
         return None
 
     def _lost(self, dispatcher: weakref.ref[Dispatcher], digest: str, entry: Entry) -> None:
@@ -110,67 +112,81 @@ class Keeper:
             found.drop(entry)
 
 
-def _refused(what: str, dispatcher: Dispatcher, error: Exception) -> None:
+def _refused(what: str, name: str, error: Exception) -> None:
     """Note that an entry is not kept or not found; a fault of the compiler's own goes on where the user asked for it."""
     other = what == "not found" and isinstance(error, (NotFound, PliantError))
     kind = error.kind if isinstance(error, NotKept) else "other-object" if other else "crash"
     why = str(error) if kind != "crash" else f"{type(error).__name__}: {error}"
-    events.record("entry", what=what, name=dispatcher.name, why=why, reason=kind)
+    events.record("entry", what=what, name=name, why=why, reason=kind)
     if kind == "crash" and config.get().general.strict:
         raise error
 
 
 class _Keeping:
     """Writes an entry, and again whenever one more of its backwards is compiled: in place of the one before. On a thread: the
-    call waits neither for the text nor for the disk."""
+    call waits neither for names and tables nor for the disk."""
 
-    def __init__(self, key: Key, data: Any, programs: ProgramWriter, name: str, seen: dict[str, Entry | None]) -> None:
-        self.key, self.data, self.programs, self.name, self.seen = key, data, programs, name, seen
+    def __init__(self, circumstances: Parts, draft: form.Draft, name: str, seen: dict[str, Entry | None]) -> None:
+        self.circumstances, self.draft, self.name, self.seen = circumstances, draft, name, seen
         self.changing = background.lock()
+        self.grown = threading.Event()
+        self.wanted = self.done = 0  # how often it was to be written, and which of these times is on disk
         self.last: Key | None = None
 
     def start(self) -> None:
-        for backwards, _ in self.programs.backwards:
+        for backwards, _ in self.draft.programs.backwards:
             backwards.when_compiled = self._more
         self._write()
 
     def _more(self) -> None:
         try:
             with self.changing:
-                self.programs.fill()
+                self.draft.programs.fill()
         except NotKept as refused:
-            self._note("not kept", str(refused), refused.kind)
+            _refused("not kept", self.name, refused)
             return
+        self.grown.set()
         self._write()
 
     def _write(self) -> None:
+        self.wanted += 1
         options = config.get()
 
         def write() -> None:
+            self._await_backwards()
             with _writing, config.use(options):
+                if self.done == self.wanted:
+                    return
                 try:
-                    self._note("kept", f"{self._written()} bytes", "")
-                except NotKept as refused:
-                    self._note("not kept", str(refused), refused.kind)
+                    events.record("entry", what="kept", name=self.name, why=f"{self._written()} bytes", reason="")
                 except OSError as error:
                     pass_on(error)
-                    self._note("not kept", str(error), "no-space")
+                    _refused("not kept", self.name, NotKept("no-space", str(error)))
+                except Exception as error:
+                    pass_on(error)
+                    _refused("not kept", self.name, error)
 
         background.start(write, WRITING)
 
+    def _await_backwards(self) -> None:
+        for _ in range(_ROUNDS):
+            waited = self.draft.programs.is_whole() or not background.wait(self.grown, _PATIENCE)
+            if waited and not self.draft.programs.grows():
+                return
+            self.grown.clear()
+
     def _written(self) -> int:
         with self.changing:
-            text = form.without_addresses(_text(self.data))
-        made = _key_with(self.key, text)
+            count = self.wanted
+            text = form.without_addresses(_text(self.draft.data))
+        self.done = count
+        made = _key_with(key_of(self.circumstances), text)
         self.seen[made.digest] = None
         open_store(_STORE).put(made, text, _SUFFIX)
         if self.last not in (None, made):
             open_store(_STORE).remove(self.last)
         self.last = made
         return len(text)
-
-    def _note(self, what: str, why: str, reason: str) -> None:
-        events.record("entry", what=what, name=self.name, why=why, reason=reason)
 
 
 def _text(data: Any) -> bytes:

@@ -23,6 +23,7 @@ import torch
 from pliant.entries import constants
 from pliant.entries.constants import Json
 from pliant.entries.content import NotKept, digest, module_of
+from pliant.entries.taken import Taken
 from pliant.guards.codegen import READ_ERRORS, lookup
 from pliant.guards.kinds import MISSING, Guard, Kind
 from pliant.guards.sources import Source, value_of
@@ -114,12 +115,13 @@ def _member(cls: type, name: str) -> Any:
 
 
 class Namer:
-    """Names in one entry. `spell`: how a source is written down."""
+    """Names in one entry. `spell`: how a source is written down; `taken`: what objects were when it was made."""
 
-    def __init__(self, root: Any, guards: Iterable[Guard], spell: Callable[[Source], int]) -> None:
+    def __init__(self, root: Any, guards: Iterable[Guard], spell: Callable[[Source], int], taken: Taken) -> None:
         self.table: list[Json] = []
         self.packages: dict[str, str] = {}
         self._spell = spell
+        self._digest = taken.digest
         self._places: dict[int, int] = {}
         self._kept: list[Any] = []  # so that addresses stay theirs
         self._looked_up: dict[int, tuple[type, str]] = {}
@@ -134,11 +136,11 @@ class Namer:
 
     def _add_parts(self, root: Any) -> None:
         if isinstance(root, types.MethodType):
-            self._add(root.__func__, ["function of root", digest(root.__func__)])
+            self._add(root.__func__, ["function of root", self._digest(root.__func__)])
             self._add(root.__self__, ["self of root"])
-            self._add(type(root.__self__), ["class of", self.reference(root.__self__), digest(type(root.__self__))])
+            self._add(type(root.__self__), ["class of", self.reference(root.__self__), self._digest(type(root.__self__))])
         elif not isinstance(root, (types.FunctionType, type)):
-            self._add(type(root), ["class of", self.reference(root), digest(type(root))])
+            self._add(type(root), ["class of", self.reference(root), self._digest(type(root))])
 
     def _note(self, guard: Guard) -> None:
         """Where guards find objects."""
@@ -184,7 +186,7 @@ class Namer:
                 return ["value", spelled]
         if id(obj) in self._looked_up:
             cls, name = self._looked_up[id(obj)]
-            return ["looked up", self.reference(cls), name, digest(obj)]
+            return ["looked up", self.reference(cls), name, self._digest(obj)]
         if isinstance(obj, types.ModuleType) and sys.modules.get(obj.__name__) is obj:
             self._note_package(obj.__name__)
             return ["in", obj.__name__, [], ""]
@@ -195,7 +197,7 @@ class Namer:
         if found is not None:
             self._note_package(found[0])
             ours = found[0].partition(".")[0] == _OURS
-            return ["in", *found, "" if ours else digest(obj)]
+            return ["in", *found, "" if ours else self._digest(obj)]
         return self._by_use(obj)
 
     def _by_use(self, obj: Any) -> Json:
@@ -209,13 +211,13 @@ class Namer:
         if obj is sys.modules:
             return ["modules"]
         if isinstance(obj, enum.Enum) and _member(type(obj), obj._name_) is obj:
-            return ["member", self.reference(type(obj)), obj._name_, digest(obj)]
+            return ["member", self.reference(type(obj)), obj._name_, self._digest(obj)]
         if id(obj) in self._inside:
             whole, part = self._inside[id(obj)]
-            return ["inside", self.reference(whole), part, digest(obj)]
+            return ["inside", self.reference(whole), part, self._digest(obj)]
         if id(obj) in self._sources:
             how, source = self._sources[id(obj)]
-            return [how, self._spell(source), digest(obj)]
+            return [how, self._spell(source), self._digest(obj)]
         raise NotKept("no-name", f"{type(obj).__module__}.{type(obj).__qualname__} {getattr(obj, '__qualname__', '')}")
 
     def _class_of(self, members: Any) -> type:

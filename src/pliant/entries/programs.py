@@ -74,6 +74,14 @@ class ProgramWriter:
             runs = dict(backwards.found)
             row[1:] = [[missing, self.written(run)] for missing, run in sorted(runs.items()) if run is not None]
 
+    def is_whole(self) -> bool:
+        """Whether each backward is compiled."""
+        return all(any(run is not None for run in list(one.found.values())) for one, _ in self.backwards)
+
+    def grows(self) -> bool:
+        """Whether a backward is being compiled."""
+        return any(one.lock.locked() for one, _ in self.backwards)
+
     def written(self, value: Any) -> Json:
         """The value as JSON. NotKept."""
         spelled = constants.spelled(value)
