@@ -22,8 +22,8 @@ import pliant
 from pliant import background
 
 
-def start(folder: str) -> tuple[int, int]:
-    """A process of its own that compiles, or finds, a model: its number, and a pipe for what it tells."""
+def start(folder: str, user: int | None = None) -> tuple[int, int]:
+    """A process of its own, of the user, that compiles, or finds, a model: its number, and a pipe for what it tells."""
     read, write = os.pipe()
     process = os.fork()
     if process:
@@ -31,6 +31,10 @@ def start(folder: str) -> tuple[int, int]:
         return process, read
     try:
         os.close(read)
+        if user:
+            os.setgroups([])
+            os.setgid(user)
+            os.setuid(user)
         with warnings.catch_warnings(record=True) as caught, pliant.config.patch(keep_entries=True, cache_dir=folder):
             warnings.simplefilter("always")
             told = _worked()

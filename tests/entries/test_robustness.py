@@ -143,10 +143,21 @@ def test_what_killed_writers_left_goes(folder):
     assert not old.exists() and new.exists()
 
 
-def test_processes_at_once_and_killed_ones():
+def ran(*command):
     """In a process of its own: its children are forks, which a process with threads of others' had better not make."""
-    command = [sys.executable, "-m", "tests.entries.crowd", "--processes", "4", "--killed", "3"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    return subprocess.run([sys.executable, "-m", *command], env=environment, capture_output=True, text=True, timeout=200, check=False)
+
+
+def test_processes_at_once_and_killed_ones():
+    done = ran("tests.entries.crowd", "--processes", "4", "--killed", "3")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "second wave: 0 of 4 wrong or noisy, 0 captured" in done.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser mounts disks and becomes others")
+def test_hardships():
+    done = ran("tests.entries.hardships")
+    if "mount" in done.stderr:
+        pytest.skip("no disks can be mounted here")
+    assert done.returncode == 0, done.stdout + done.stderr
