@@ -548,6 +548,16 @@ def has_derivative(func: Any) -> bool:
     return any(kernels(func.name(), key) for key in ("Autograd", "AutogradCPU", "CompositeImplicitAutograd"))
 
 
+def python_derivative(func: Any) -> tuple[Callable[..., Any] | None, Callable[..., Any]] | None:
+    """What `torch.library.register_autograd` was given for an operator made by `custom_op` (stored without a public form):
+    how the context is set up, and the backward."""
+    import torch._library.custom_ops as custom_ops
+
+    made = custom_ops.OPDEFS.get(func.name().removesuffix(".default"))
+    backward = getattr(made, "_backward_fn", None)
+    return None if backward is None else (getattr(made, "_setup_context_fn", None), backward)
+
+
 def counts_writes(func: Any) -> bool:
     """Whether an operator of a program's library raises the versions of what it writes (no public form)."""
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "ADInplaceOrView"))

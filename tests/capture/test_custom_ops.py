@@ -221,3 +221,49 @@ def test_an_operator_that_is_a_kernel_only_breaks_where_gradients_are_recorded()
     whole = pliant.compile(lambda x: ops.double(x).sin() * 3, fullgraph=True)
     torch.testing.assert_close(whole(x.detach()), (2 * x.detach()).sin() * 3)
     assert pliant.compile(lambda x: ops.place(x), fullgraph=True)(x) == x.argmax()
+
+
+@torch.library.custom_op("pliant_tests::by_segment", mutates_args=())
+def by_segment(x: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    parts, start = [], 0
+    for number, end in enumerate(ends.tolist()):
+        parts.append(x[start:end] * (number + 1))
+        start = end
+    return torch.cat(parts)
+
+
+by_segment.register_fake(lambda x, ends: torch.empty_like(x))
+
+
+def _save_segments(ctx, inputs, output):
+    ctx.save_for_backward(inputs[0])
+    ctx.ends = inputs[1]
+
+
+def _gradient_by_list(ctx, g):
+    return by_segment(g, ctx.ends) if ctx.ends.tolist() else g, None
+
+
+def _gradient_by_item(ctx, g):
+    return by_segment(g, ctx.ends) * (1 if ctx.ends[-1].item() > 0 else 2), None
+
+
+@pytest.mark.parametrize("gradient", [_gradient_by_list, _gradient_by_item])
+def test_a_derivative_that_needs_values_breaks_at_its_operator(gradient):
+    by_segment.register_autograd(gradient, setup_context=_save_segments)
+
+    def f(x, ends):
+        return by_segment(x.sin(), ends).cos() * 2
+
+    ends, found = torch.tensor([1, 4]), []
+    for function in (f, pliant.compile(f)):
+        pliant.reset()
+        x = X.detach().requires_grad_()
+        function(x, ends).sum().backward()
+        found.append(x.grad)
+    torch.testing.assert_close(*found)
+    stats = pliant.stats()
+    assert (stats["graphs"], stats["graph_breaks"], stats["fallbacks"]) == (2, 1, 0)
+    pliant.reset()
+    torch.testing.assert_close(pliant.compile(f, fullgraph=True)(X.detach(), ends), f(X.detach(), ends))
+    assert pliant.stats()["graph_breaks"] == 0  # nothing is differentiated

@@ -27,6 +27,7 @@ from pliant.capture.rewritten import FACTORS, into_out, with_factor
 from pliant.capture.symbol_nodes import SymbolNodes
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, concrete
 from pliant.errors import DataDependentError, Unsupported
+from pliant.graph.custom_ops import check_derivative
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor
 from pliant.graph.lent_numbers import call_on_fakes
 from pliant.graph.passes.purity import is_random
@@ -163,6 +164,8 @@ class Recorder(TorchFunctionMode):
             result = self._run(func, args, kwargs)
         finally:
             drew, mode.draws = mode.draws, before or mode.draws
+        if type(func) in OPERATORS:
+            check_derivative(mode, func, args, kwargs, result)
         if func in _MADE_OF_NUMBERS and torch.get_default_dtype() is not self.default_dtype:
             kwargs = {"dtype": result.dtype_, **kwargs}  # chosen while another dtype was the default
         self._keep_constant(func, args, kwargs, None if drew else result)
