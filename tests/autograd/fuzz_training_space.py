@@ -9,7 +9,12 @@ import contextlib
 from typing import Any
 
 import torch
-from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    checkpoint_sequential,
+    create_selective_checkpoint_contexts,
+)
 
 Function = torch.autograd.Function
 
@@ -272,6 +277,6 @@ def space() -> dict[str, Any]:
     names = {
         "torch": torch, "F": torch.nn.functional, "checkpoint": checkpoint, "LOG": log, "double": double, "noting": noting, "selective": selective,
         "noting_and_scaling": noting_and_scaling, "noting_sum": noting_sum, "noting_node": noting_node, "packing": packing, "call": call, "backward": backward,
-        "grads": grads, "batched": batched, "flat": flat, "tangent": tangent,
+        "checkpoint_sequential": checkpoint_sequential, "grads": grads, "batched": batched, "flat": flat, "tangent": tangent,
     }  # fmt: skip
     return names | FUNCTIONS

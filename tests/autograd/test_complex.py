@@ -72,3 +72,24 @@ def test_complex_parameters_learn():
         return weight.detach()
 
     torch.testing.assert_close(learn(pliant.compile), learn(lambda f: f))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "pliant"])
+def test_gradients_that_are_conjugated_or_negated_when_they_are_read(backend):
+    lazy = (torch.arange(6.0, dtype=torch.float64) + 2j).conj()
+
+    def real(x):
+        return x.sin()
+
+    def made_complex(x):
+        return x + 1j
+
+    def gradient(call, given):
+        x = torch.arange(1.0, 7.0, dtype=torch.float64).requires_grad_()
+        return torch.autograd.grad(call(x), x, given)[0]
+
+    pliant.reset()
+    for function, given in ((real, lazy.imag), (made_complex, lazy)):
+        assert given.is_neg() or given.is_conj()
+        found = gradient(pliant.compile(function, backend=backend), given)
+        torch.testing.assert_close(found, gradient(function, given))

@@ -1,6 +1,6 @@
 """The smallest program that is left of a random one when statements are taken out as long as it still disagrees.
 
-`python -m tests.capture.fuzz_reduce SEED` prints it. What all programs start with (`fuzz_prelude`) stays.
+`python -m tests.capture.fuzz_reduce SEED [--theme NAME]` prints it. What all programs start with (`fuzz_prelude`) stays.
 """
 
 import argparse
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.capture.fuzz_programs import disagreement, program_of
+from tests.capture.fuzz_themes import NAMED
 
 import pliant
 
@@ -79,7 +80,7 @@ class Reducer:
         return False
 
 
-def outcome(text: str, seed: int, backend: str = "eager") -> str:
+def outcome(text: str, seed: int, backend: str = "eager", theme: str = "") -> str:
     """What is wrong with the program: the type of the compiler's error, what each did (`raised`, `returned`), or nothing.
 
     A program that raises in eager too must not stand for one that only the compiler lets fail.
@@ -87,7 +88,7 @@ def outcome(text: str, seed: int, backend: str = "eager") -> str:
     try:
         compile(text, "<program>", "exec")
         with pliant.config.patch(strict=True), warnings.catch_warnings(action="ignore"):
-            found = disagreement(seed, backend, text)
+            found = disagreement(seed, backend, text, theme)
             return found and "differs " + " ".join(
                 re.findall(r"^(?: got|want) \('(?:raised|returned)'.{0,20}", found, re.M)
             )
@@ -99,13 +100,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seed", type=int)
     parser.add_argument("--backend", default="eager")
+    parser.add_argument("--theme", default="", choices=("", *NAMED))
     parser.add_argument("--file", type=Path, help="write it with the classes and functions that it uses here")
     options = parser.parse_args()
-    text = program_of(options.seed)
-    wanted = outcome(text, options.seed, options.backend)
+    text = program_of(options.seed, options.theme)
+    how = options.seed, options.backend, options.theme
+    wanted = outcome(text, *how)
     if not wanted:
         raise SystemExit(f"seed {options.seed} agrees")
-    reducer = Reducer(text, lambda t: outcome(t, options.seed, options.backend) == wanted)
+    reducer = Reducer(text, lambda t: outcome(t, *how) == wanted)
     left = reducer.reduce()
     print(reducer.added_text)
     if options.file is not None:

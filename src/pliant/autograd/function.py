@@ -372,11 +372,12 @@ _LAYOUTS: dict[str, Callable[[torch.Tensor], Layout]] = {"as the result": _layou
 
 
 def _laid_out(tangent: torch.Tensor | None, layout: Layout) -> torch.Tensor:
-    """The tangent with the strides the backward was traced for; zeros where there is none."""
+    """The tangent as memory with the strides that the backward was traced for; zeros where there is none."""
     shape, stride, dtype, device = layout
     if tangent is None:
         return torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
-    if tangent.stride() == stride and type(tangent) is torch.Tensor:
+    lazy = tangent.is_conj() or tangent.is_neg()
+    if tangent.stride() == stride and type(tangent) is torch.Tensor and not lazy:
         return tangent
     if torch_adapter.is_transformed(tangent):
         return tangent.contiguous()
