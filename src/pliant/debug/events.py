@@ -113,6 +113,7 @@ class _Totals:
     recompile_reasons: Counter[str] = field(default_factory=Counter)
     cache: Counter[str] = field(default_factory=Counter)
     entries: Counter[str] = field(default_factory=Counter)
+    entry_reasons: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
 
@@ -131,15 +132,15 @@ _subscribers: dict[int, tuple[Subscriber, frozenset[str] | None]] = {}
 _loggers: dict[str, logging.Logger] = {c: logging.getLogger(f"pliant.{c}") for c in (*CHANNELS, "other")}
 _warned: set[str] = set()
 
-# kind -> (total, field whose value is counted)
+# kind -> (total, field whose value is counted), ...
 _REASONS = {
-    "graph_break": ("break_reasons", "reason"),
-    "fallback": ("fallback_reasons", "why"),
-    "recompile_limit": ("fallback_reasons", "why"),
-    "assumption": ("assumption_reasons", "why"),
-    "recompile": ("recompile_reasons", "why"),
-    "cache": ("cache", "what"),
-    "entry": ("entries", "what"),
+    "graph_break": (("break_reasons", "reason"),),
+    "fallback": (("fallback_reasons", "why"),),
+    "recompile_limit": (("fallback_reasons", "why"),),
+    "assumption": (("assumption_reasons", "why"),),
+    "recompile": (("recompile_reasons", "why"),),
+    "cache": (("cache", "what"),),
+    "entry": (("entries", "what"), ("entry_reasons", "reason")),
 }
 
 
@@ -167,9 +168,10 @@ def _fold() -> None:
 
 
 def _count_reason(kind: str, fields: Mapping[str, object]) -> None:
-    total, name = _REASONS[kind]
-    reasons: Counter[str] = getattr(_totals, total)
-    reasons[str(fields.get(name, "?"))] += 1
+    for total, name in _REASONS[kind]:
+        reasons: Counter[str] = getattr(_totals, total)
+        if reason := str(fields.get(name, "?")):
+            reasons[reason] += 1
 
 
 def _publish(event: Event) -> None:
@@ -303,6 +305,7 @@ def stats() -> dict[str, object]:
             "externs": kinds["extern"],
             "cache": dict(t.cache),
             "entries": dict(t.entries),
+            "entry_reasons": dict(t.entry_reasons),
             "seconds": {name: round(s, 6) for name, s in t.seconds.items()},
             "calls": dict(t.calls),
         }

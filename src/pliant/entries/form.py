@@ -63,11 +63,11 @@ class Draft:
         steps = entry.checks.steps
         guards = [*entry.guards, *self._watched, *(s.guard for s in steps if s.guard is not None)]
         sources = [*self._sources, *(s.source for s in steps if s.source is not None)]
-        self._taken = Taken(root, {id(g): g for g in guards}.values(), sources, self._values.values())
         self.programs = ProgramWriter()
         graph = found.values.get(_GRAPH)
         self._graph = None if graph is None else self.programs.written(graph)
         self.programs.fill()
+        self._taken = Taken(root, {id(g): g for g in guards}.values(), sources, self._values.values())
 
     @functools.cached_property
     def data(self) -> Json:
