@@ -168,6 +168,47 @@ def test_either_side_is_eagers(function, grad):
     pliant.reset()
 
 
+def one_of_two(x, a, b):
+    return ((-a if x.sum() > 0 else -b) * x).sum()
+
+
+def filled_from_another(x, a, b):
+    h = x * a
+    if h.isinf().any():
+        h = torch.where(h > 0, b, h)
+    return h.sum()
+
+
+def written_by_another(x, a, b):
+    h, k = x * a, x * a
+    k.mul_(b)
+    return (-h if x.sum() > 0 else -k).sum()
+
+
+def of_the_same(x, a, b):
+    h, k = (x * a * b).chunk(2)
+    return (F.relu(h) if x.sum() > 0 else -k).sum()
+
+
+@pytest.mark.parametrize("data", [torch.ones(4), -torch.ones(4), torch.full((4,), float("inf"))], ids=str)
+@pytest.mark.parametrize(
+    ("function", "selected"),
+    [(one_of_two, False), (filled_from_another, False), (written_by_another, False), (of_the_same, True)],
+)
+def test_who_gets_no_gradient_gets_no_zeros(function, selected, data):
+    pliant.reset()
+    found = []
+    for f in (function, pliant.compile(function, backend="eager")):
+        leaves = [torch.ones(4, requires_grad=True), torch.ones(4, requires_grad=True)]
+        f(data, *leaves).backward()
+        found.append([leaf.grad for leaf in leaves])
+    assert [g is None for g in found[0]] == [g is None for g in found[1]]
+    for wanted, got in zip(*found, strict=True):
+        assert wanted is None or torch.allclose(wanted, got, equal_nan=True)
+    assert (pliant.stats()["graph_breaks"] == 0) is selected
+    pliant.reset()
+
+
 def test_the_kernels_agree():
     pliant.reset()
     compiled = pliant.compile(in_a_loop)

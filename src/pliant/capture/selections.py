@@ -89,8 +89,9 @@ def select(frame: Frame, jump: Op, value: FakeTensor) -> Returned | None:
     try:
         condition = _condition(t, value)
         starts = [jump.index + 1, jump.target]
+        last = next(iter(reversed(t.graph.nodes)))
         ends = [_side(frame, before, s, found.meet) for s in (starts if "FALSE" in jump.name else reversed(starts))]
-        return _Meeting(frame, before.step, where, condition).of(ends[0], ends[1], found.meet)
+        return _Meeting(frame, before.step, where, condition, last).of(ends[0], ends[1], found.meet)
     except (_Refused, GraphBreak, Raised, CannotCapture, Stopped) as error:
         pass_on(error)
         if t.failure is not None:
@@ -206,6 +207,7 @@ class _Meeting:
     step: int
     where: SourceLocation | None
     condition: FakeTensor
+    last: fx.Node  # before either side
 
     def of(self, yes: _End, no: _End, meet: int | None) -> Returned | None:
         if yes.returned is not None and no.returned is not None:
@@ -235,6 +237,8 @@ class _Meeting:
 
     def tensor(self, one: FakeTensor, other: FakeTensor) -> FakeTensor:
         t = self.frame.tracer
+        if one.requires_grad and not _lead_to_the_same(one, other, self.last):
+            raise _Refused("they give gradients to different tensors")
         made: FakeTensor = t.call(torch.where, (self.condition, one, other), {})
         if not _are_alike(made, one, self.condition):
             raise _Refused("what is taken would be laid out otherwise")
@@ -250,6 +254,51 @@ def _are_alike(one: FakeTensor, other: FakeTensor, condition: FakeTensor) -> boo
 
     plain = one.subclass_ is None and one.layout is torch.strided and not (one.is_parameter_ or other.is_parameter_)
     return plain and facts(one) == facts(other) and one.device_ == condition.device_
+
+
+def _lead_to_the_same(one: FakeTensor, other: FakeTensor, last: fx.Node) -> bool:
+    """Whether gradients of both get to the same inputs: one that eager gives none must not get zeros."""
+    recorded = set(_behind(last))
+    if _sources(one.node, recorded) == _sources(other.node, recorded):
+        return True
+    found = [_sources(tensor.node, None) for tensor in (one, other)]
+    return found[0] == found[1]
+
+
+def _behind(last: fx.Node) -> Iterable[fx.Node]:
+    node = last.next
+    while node.op != "root":
+        yield node
+        node = node.next
+
+
+def _sources(start: Any, recorded: set[fx.Node] | None) -> set[Any]:
+    """Where gradients come to from a node: at nodes that are not among the recorded ones, or else (None) at the first of
+    all. Those of a written tensor are not told by its node: it is compared with nothing else."""
+    found: set[Any] = set()
+    seen, left = set(), [start]
+    while left:
+        node = left.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        behind = [n for n in node.all_input_nodes if _has_gradient(n)]
+        if recorded is None and any(tensor._version for tensor in _values(node)):
+            found.add((node, start))
+        elif recorded is not None and node not in recorded or not behind:
+            found.add(node)
+        else:
+            left += behind
+    return found
+
+
+def _values(node: fx.Node) -> list[FakeTensor]:
+    value = node.meta.get("val")
+    return tensors_of(value if isinstance(value, (tuple, list)) else [value])
+
+
+def _has_gradient(node: fx.Node) -> bool:
+    return any(tensor.requires_grad for tensor in _values(node))
 
 
 # ---- afterwards
