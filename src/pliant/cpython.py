@@ -1,7 +1,8 @@
 """CPython's objects in memory: words at addresses, and builtin functions made of native code; what it tells in private.
 
-In:     addresses; C functions of libraries that stay loaded; abstract classes.
-Out:    `word`, `words`: what lies there; `builtin`: a C function as a Python function; `registered_classes`.
+In:     addresses; C functions of libraries that stay loaded; abstract classes; functions with a cache.
+Out:    `word`, `words`: what lies there; `builtin`: a C function as a Python function; `registered_classes`; `kept_result`:
+        what a function's cache holds.
 Holds:  offsets are those of 64-bit CPython 3.11 to 3.13 with the global lock; who relies on one checks it first.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import ctypes
+import gc
 from typing import Any
 
 WORD = 8
@@ -64,3 +66,40 @@ def registered_classes(cls: abc.ABCMeta) -> list[type] | None:
     if dump is None:
         return None
     return [one for reference in dump(cls)[0] if (one := reference()) is not None]
+
+
+def kept_result(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a function of `functools.lru_cache` keeps for these arguments, without asking it; `NOT_KEPT` if nothing."""
+    wanted = _cache_key(args, kwargs, bool(function.cache_parameters()["typed"]))
+    for key, result in _cached(function):
+        found = key if type(key) is tuple else (key,)
+        if kwargs and len(found) > len(args):  # a mark that is not to be had stands between them
+            found = (*found[: len(args)], *found[len(args) + 1 :])
+        if len(found) == len(wanted) and all(map(_same_key, found, wanted)):
+            return result
+    return NOT_KEPT
+
+
+NOT_KEPT = object()
+_PLAIN = frozenset((int, float, bool, str, bytes))
+
+
+def _same_key(one: Any, other: Any) -> bool:
+    """Whether they are equal, found without calling what the program defines."""
+    return one is other or type(one) in _PLAIN and type(other) in _PLAIN and one == other
+
+
+def _cache_key(args: tuple[Any, ...], kwargs: dict[str, Any], typed: bool) -> tuple[Any, ...]:
+    key = (*args, *(part for item in kwargs.items() for part in item))
+    return (*key, *map(type, args), *map(type, kwargs.values())) if typed else key
+
+
+def _cached(function: Any) -> list[tuple[Any, Any]]:
+    """The pairs of a cache, as garbage collection sees them: of a bounded one key, result and the type of what links them."""
+    seen = gc.get_referents(function)
+    if function.cache_parameters()["maxsize"] is None:
+        held = (one for one in seen if type(one) is dict and one is not function.__dict__)
+        return list(next(held, {}).items())
+    size: int = function.cache_info().currsize
+    starts = [i for i, one in enumerate(seen) if isinstance(one, type) and one.__name__ == "_lru_list_elem"][:size]
+    return [(seen[i - 2], seen[i - 1]) for i in starts]

@@ -40,6 +40,7 @@ from pliant.capture.structures import has_symbols
 from pliant.capture.torch_calls import call_torch, is_torch_leaf
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, class_name, concrete
 from pliant.capture.varying_text import Text
+from pliant.cpython import NOT_KEPT, kept_result
 from pliant.graph.unbacked import OPERATORS
 from pliant.guards import facts
 from pliant.guards.kinds import MISSING, Kind
@@ -354,7 +355,23 @@ def _fill_defaults(
 
 
 def _call_cached(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function with a cache: of a cache from outside it is not known what it holds, so the function may have no effect."""
+    """A function with a cache. What one from outside holds already is what the call returns."""
+    kept = _kept_result(t, function, args, kwargs) if t.world.is_foreign(function) else NOT_KEPT
+    if kept is NOT_KEPT:
+        return _compute_cached(t, function, args, kwargs)
+    if _is_plain(kept):  # computed anew it is under guards, which hold in other processes too
+        found = _compute_cached(t, function, args, kwargs)
+        if type(found) is type(kept) and found == kept:
+            return found
+    return t.world.bring(kept, held(kept, f"what {function.__qualname__} keeps"))
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or type(value) in _PLAIN_KEYS or type(value) is tuple and all(map(_is_plain, value))
+
+
+def _compute_cached(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Its result where the cache does not hold it: as eager calls may fill the cache, the function may have no effect."""
     cache = t.caches.get(id(function))
     if cache is None:
         made = functools.lru_cache(**function.cache_parameters())(t.reentrant(function.__wrapped__))
@@ -367,6 +384,17 @@ def _call_cached(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[s
     if before is not None and t.world.changes() != before:
         raise GraphBreak("side-effect-call", f"{function.__qualname__} is cached, and changes something when it is not")
     return result
+
+
+def _kept_result(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What its cache holds for arguments that are the same in eager."""
+    given = (*args, *kwargs.values())
+    if not all(one is None or type(one) in _PLAIN_KEYS or t.world.is_foreign(one) for one in given):
+        return NOT_KEPT
+    return kept_result(function, args, kwargs)
+
+
+_PLAIN_KEYS = frozenset((int, float, str, bool, bytes, torch.dtype, torch.device))
 
 
 def _call_cached_by_symbols(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
