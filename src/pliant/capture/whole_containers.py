@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import collections
 import enum
+import operator
+import random
 import types
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -41,7 +43,7 @@ def copy_in(world: World, value: Any, source: Source) -> Any:
         return _copy_dict(world, value, source)
     if cls is set:
         world.guard(source, Kind.KEYS, tuple(map(plain_key, value)))
-        return {_traced_key(world, key) for key in value}
+        return _set_in_order([_traced_key(world, key) for key in value])
     if cls is bytearray:
         raise GraphBreak("unknown-object", "a bytearray from outside")
     world.guard(source, Kind.LENGTH, len(value))
@@ -67,6 +69,22 @@ def _copy_dict(world: World, value: dict[Any, Any], source: Source) -> Any:
             return type(value)(items)
         case _:
             return items
+
+
+def _set_in_order(keys: list[Any]) -> set[Any]:
+    """A set of these keys that is iterated over in this order, which depends on the order of additions where hashes meet."""
+    given = list(keys)
+    for turn in range(_TURNS):
+        made = set[Any]()
+        for key in given:  # one by one: a set grows otherwise when it is made of another
+            made.add(key)
+        if all(map(operator.is_, made, keys)):
+            return made
+        random.Random(turn).shuffle(given)
+    raise GraphBreak("unknown-object", "the order of a set from outside, of which elements were removed")
+
+
+_TURNS = 30
 
 
 def plain_key(key: Any) -> Any:
