@@ -1,5 +1,7 @@
 """Equal kernels are written once; many kernels are split over translation units."""
 
+import re
+
 import torch
 
 from loop_programs import Program, get
@@ -41,4 +43,21 @@ def test_many_kernels_are_compiled_in_several_units(monkeypatch):
     assert len(whole.texts) == 1 and len(parts.texts) > 2
     x = [torch.randn(n, 33) for n in (9, 8, 7)]
     for a, b in zip(whole(list(x)), parts(list(x)), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_little_kernels_are_compiled_quickly_and_apart(monkeypatch):
+    monkeypatch.setattr(native, "PART_TEXT", 1000)
+    compiled = compile_program(layers([(9, 33), (8, 33), (7, 33), (2000, 330), (2001, 330), (2002, 330)]).program)
+    entries, *units = compiled.texts
+    assert entries.startswith(native.QUICKLY) and "_part(" not in entries
+    large = [unit for unit in units if re.search(r"\b200[012]\b", unit)]
+    little = [unit for unit in units if unit.startswith(native.QUICKLY)]
+    assert large and little and not set(large) & set(little) and len(large) + len(little) == len(units)
+    assert any(re.search(r"\b9\b", unit) for unit in little)
+    x = [torch.randn(n, 33) for n in (9, 8, 7)] + [torch.randn(n, 330) for n in (2000, 2001, 2002)]
+    with monkeypatch.context() as patch:
+        patch.setattr(native, "QUICKLY", "")
+        plain = compile_program(layers([(9, 33), (8, 33), (7, 33), (2000, 330), (2001, 330), (2002, 330)]).program)
+    for a, b in zip(compiled(list(x)), plain(list(x)), strict=True):
         assert torch.equal(a, b)

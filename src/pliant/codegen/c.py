@@ -30,7 +30,8 @@ PART_ARGUMENTS = "void** p, const int64_t* n, int64_t begin, int64_t end, int64_
 class KernelText:
     """C text with `@` for the kernel's name; `buffers` and `sizes` are its arguments in order.
 
-    comment: C comments that name the operators in it. work: points of its iteration space.
+    comment: C comments that name the operators in it. work: points of its iteration space. is_little: that, at its cost,
+    is known to be less than a thread is worth.
     """
 
     text: str
@@ -39,6 +40,7 @@ class KernelText:
     sizes: tuple[Expr, ...]
     written: frozenset[Buffer]
     work: Expr
+    is_little: bool = False
 
 
 def write_kernel(kernel: Kernel) -> KernelText:
@@ -72,7 +74,10 @@ class _Writer(ReducingWriter):
             ]
         )  # fmt: skip
         buffers, sizes = tuple(self.names.buffers), tuple(self.names.sizes)
-        return KernelText(text, self._comment(), buffers, sizes, self._written(), total(self.kernel.axes))
+        work = total(self.kernel.axes)
+        points = work.as_int()
+        is_little = points is not None and points * self._cost() < self.target.grain
+        return KernelText(text, self._comment(), buffers, sizes, self._written(), work, is_little)
 
     def _comment(self) -> str:
         """Lines that name what the kernel computes; not part of the text, so that layers share kernels."""

@@ -28,6 +28,9 @@ RELEASE_GIL = 1 << 16  # points of a run from which on the GIL is released
 PART_TEXT = 4000  # characters of kernels in one translation unit; more are split into units compiled in parallel
 MAX_UNITS = 4
 AT_ONCE = 512  # that are read at once, for as many rows of tensors: they lie on the stack
+# Units of little kernels and of entries: a quarter less to compile, and not much slower. Vectors stay, and so does the
+# order of sums; without expensive optimizations gcc does not clear the upper halves of vector registers at the end.
+QUICKLY = '#pragma GCC optimize("O1", "tree-vectorize", "expensive-optimizations")\n'
 TABLE_CALLS = 32  # more calls of kernels in one entry are a table
 
 RUN = "int64_t (*p_run)(p_part, void**, const int64_t*, int64_t, int64_t, int64_t, int32_t*);\n"
@@ -67,16 +70,17 @@ def write_native(
     comments: dict[str, str] = {}
     entries: list[Entry] = []
     bodies: dict[str, str] = {}
-    for written in share([[write_kernel(kernel) for kernel in run] for run in runs]):
+    shared = share([[write_kernel(kernel) for kernel in run] for run in runs])
+    for written in shared:
         for kernel_text in written:
             names.setdefault(kernel_text.text, f"k{len(names)}")
             comments.setdefault(names[kernel_text.text], kernel_text.comment)
         entry, body = _entry(written, names, listed, scratch)
         name = bodies.setdefault(body, f"entry{len(bodies)}")
         entries.append(replace(entry, name=name))
-    return NativeCode(
-        _units(names, comments, [_named(body, name) for body, name in bodies.items()]), tuple(entries), len(names)
-    )
+    large = {kernel.text for written in shared for kernel in written if not kernel.is_little}
+    units = _units(names, comments, large, [_named(body, name) for body, name in bodies.items()])
+    return NativeCode(units, tuple(entries), len(names))
 
 
 def write_rows(
@@ -90,7 +94,8 @@ def write_rows(
     for kernel_text in written:
         comments.setdefault(names.setdefault(kernel_text.text, f"k{len(names)}"), kernel_text.comment)
     entry, body = _row_entry(written, names, listed, scratch)
-    return NativeCode(_units(names, comments, [_named(body, entry.name)]), (entry,), len(names)), entry.sizes
+    units = _units(names, comments, set(names), [_named(body, entry.name)])
+    return NativeCode(units, (entry,), len(names)), entry.sizes
 
 
 def _row_entry(
@@ -130,20 +135,34 @@ def _row_entry(
     return Entry("entry0", True, (), tuple(sizes)), "\n".join(body)
 
 
-def _units(names: dict[str, str], comments: dict[str, str], bodies: list[str]) -> tuple[str, ...]:
-    """Translation units: one, or several with the entries in the first, where there are many kernels."""
+def _units(names: dict[str, str], comments: dict[str, str], large: set[str], bodies: list[str]) -> tuple[str, ...]:
+    """Translation units: one, or several with the entries in the first, where there are many kernels. `large`: the
+    kernels whose own time is worth more than the compiler's."""
     texts = list(names)
     count = min(MAX_UNITS, len(texts), 1 + sum(map(len, texts)) // PART_TEXT)
     if count <= 1:
         kernels = "".join(comments[names[t]] + _named(t, names[t]) for t in texts)
         return (_unit("static", kernels, "".join(bodies), main=True),)
-    ranked = sorted(texts, key=len, reverse=True)
     units = [
-        _unit("P_HIDDEN", "".join(comments[names[t]] + _shared(t, names[t]) for t in ranked[k::count]), "", main=False)
-        for k in range(count)
+        _unit("P_HIDDEN", "".join(comments[names[t]] + _shared(t, names[t]) for t in part), "", main=False, quickly=quickly)
+        for part, quickly in _parts(texts, large, count)
     ]
     declared = "".join(f"P_HIDDEN void {names[t]}(void** p, const int64_t* n, int32_t* p_error);\n" for t in texts)
-    return (_unit("P_HIDDEN", declared, "".join(bodies), main=True), *units)
+    return (_unit("P_HIDDEN", declared, "".join(bodies), main=True, quickly=True), *units)
+
+
+def _parts(texts: list[str], large: set[str], count: int) -> list[tuple[list[str], bool]]:
+    """The kernels in `count` parts of much the same length, and whether all kernels of a part are little."""
+    ranked = sorted(texts, key=len, reverse=True)
+    little = [t for t in ranked if t not in large]
+    share = round(count * sum(map(len, little)) / sum(map(len, texts)))
+    if 0 < len(little) < len(texts):
+        share = min(share, count - 1)
+    if not share:
+        return [(ranked[k::count], False) for k in range(count)]
+    rest = [t for t in ranked if t in large]
+    parts = [(little[k::share], True) for k in range(share)]
+    return [part for part in [*parts, *((rest[k :: count - share], False) for k in range(count - share))] if part[0]]
 
 
 def _named(text: str, name: str) -> str:
@@ -155,9 +174,9 @@ def _shared(text: str, name: str) -> str:
     return _named(text.replace("static void @(", "P_HIDDEN void @("), name)
 
 
-def _unit(linkage: str, kernels: str, entries: str, *, main: bool) -> str:
+def _unit(linkage: str, kernels: str, entries: str, *, main: bool, quickly: bool = False) -> str:
     hidden = '#define P_HIDDEN __attribute__((visibility("hidden")))\n'
-    parts = [prelude.text_for(kernels + entries), hidden, PYTHON, PART]
+    parts = [QUICKLY if quickly else "", prelude.text_for(kernels + entries), hidden, PYTHON, PART]
     parts += ["P_HIDDEN ", RUN, ADDRESSES, BIND, LISTED if "p_listed" in entries else ""] if main else ["extern P_HIDDEN ", RUN]
     return "".join([*parts, "\n", kernels, entries])
 
