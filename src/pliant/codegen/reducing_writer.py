@@ -11,14 +11,16 @@ from dataclasses import replace
 
 import torch
 
-from pliant.codegen.expressions import Statements, cast_text, register_type
+from pliant.codegen.expressions import Statements, cast_text, literal, operator_text, register_type
 from pliant.codegen.loops import flat_reduced
 from pliant.codegen.reductions import Accumulator
-from pliant.codegen.vector_passes import COLUMN_TERMS, VectorPasses, cost_of
+from pliant.codegen.vector_passes import VectorPasses, cost_of
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction
+from pliant.ir.scalar import Apply, Const, Load, Scalar, walk
 from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Member, loads_of
 
+SHORT_ROW = 256  # terms of a row's sum that lanes add up in float
 SUM_BLOCK = 2048  # terms summed before they are added to the total
 RECOMPUTE = 10  # values cheaper than this are computed again in each pass
 SCRATCH = 16384  # elements of a row kept between passes on the stack
@@ -89,8 +91,20 @@ class ReducingWriter(VectorPasses):
             at = f"[{self._column()}]" if self.columns else ""
             self._finish(m, s, cast_text(acc.final(at), acc.result_dtype, m.loops.out.dtype))
         for m in members:
+            self._scale_totals(m, s, {x.loops.out: self.accumulators[id(x)] for x in ended})
             self._finish(m, s, s.value(m.loops.value, m))
         self._emit_outer(s, vector)
+
+    def _scale_totals(self, m: Member, s: Statements, ended: dict[Buffer, Accumulator]) -> None:
+        """A total that is divided or multiplied (a mean, a variance) is rounded to float once, after that."""
+        at = f"[{self._column()}]" if self.columns else ""
+        for x in walk(m.loops.value):
+            if not isinstance(x, Apply) or x.op not in ("div", "mul") or not isinstance(x.args[0], Load):
+                continue
+            acc = ended.get(x.args[0].buffer)
+            if acc is not None and acc.wide and x.dtype is torch.float32 and m.loops.out.dtype is torch.float32:
+                text = _scaled(acc.name + at, x.op, x.args[1], s.value(x.args[1], m))
+                s.memo[x, id(m)] = s.define(f"(float)({text})", torch.float32, True)
 
     def _emit_outer(self, s: Statements, vector: Axis | None) -> None:
         if vector is None:
@@ -131,8 +145,9 @@ class ReducingWriter(VectorPasses):
     def _start(self, m: Member) -> None:
         assert isinstance(m.loops, Reduction)
         dtype = m.loops.value.dtype if m.loops.op.startswith("arg") else m.loops.accumulate_dtype
-        wide = dtype is torch.float32 and m.loops.op in ("sum", "prod") and self._is_long()
-        acc = Accumulator(m.loops.op, dtype, f"acc{len(self.accumulators)}", wide)
+        acc = Accumulator(m.loops.op, dtype, f"acc{len(self.accumulators)}")
+        if acc.narrow and (self.columns or self._is_long()):
+            acc = replace(acc, wide=True)
         self.accumulators[id(m)] = acc
         for v in acc.variables():
             if self.columns:
@@ -142,10 +157,9 @@ class ReducingWriter(VectorPasses):
                 self.line(f"{v.ctype} {acc.name}{v.suffix} = {v.start};")
 
     def _is_long(self) -> bool:
-        """Whether so many terms are summed that the total needs more digits than the terms."""
+        """Whether the lanes' sums are worth adding up in double: where a row is short, that takes longer than the row."""
         count = total(self.plan.inner).as_int()
-        limit = SUM_BLOCK * self._column_terms() // COLUMN_TERMS if self.columns else SUM_BLOCK
-        return (count is None or count > limit) and (self.columns or self._has_partial_sums())
+        return count is None or count > SHORT_ROW
 
     def _has_partial_sums(self) -> bool:
         """Whether each run of the vectorized loop is summed alone and then added to the total."""
@@ -203,7 +217,8 @@ class ReducingWriter(VectorPasses):
             self.end()
 
     def _row_loop(self, members: list[Member], bounds: tuple[str, str], vectorized: bool, partial: bool) -> None:
-        """The vectorized loop; with `partial`, sums of their own are added to the totals after it."""
+        """The vectorized loop; with `partial`, sums of their own are added to the totals after it. What has no vector form
+        is added up in double, one by one."""
         if self._row_on_vectors(members, bounds):
             return
         s = self._statements(self.plan.vector)
@@ -214,15 +229,24 @@ class ReducingWriter(VectorPasses):
                 self._run(m, s)
                 continue
             acc = self.accumulators[id(m)]
-            prefix = f"s{acc.name}" if partial else acc.name
-            for v in replace(acc, wide=False).variables() if vectorized else ():
+            alone = vectorized and not acc.wide and (partial or acc.narrow)
+            prefix = f"s{acc.name}" if alone else acc.name
+            for v in replace(acc, wide=acc.wide or acc.narrow).variables() if vectorized else ():
                 clauses.setdefault(v.clause, []).append(prefix + v.suffix)
-                if partial:
+                if alone:
                     self.line(f"{v.ctype} {prefix}{v.suffix} = {v.start};")
             s.body += acc.update(self._reduced_value(m, s, acc), "", f"({self._flat(m)})", prefix)
-            if partial:
+            if alone:
                 after += acc.merge(prefix)
         texts = "".join(f" reduction({op}:{', '.join(names)})" for op, names in clauses.items())
         self._emit(s, self.plan.vector, bounds, f"#pragma omp simd{texts}" if vectorized else "")
         for text in after:
             self.line(text)
+
+
+def _scaled(total: str, op: str, by: Scalar, text: str) -> str:
+    """A total in double times or divided by a value. Its reciprocal in double is as good where the result is rounded to
+    float, and the faster."""
+    if op == "div" and isinstance(by, Const) and by.value:
+        return f"{total} * {literal(1 / float(by.value), torch.float64)}"
+    return operator_text(op, torch.float64, torch.float64, [total, text])

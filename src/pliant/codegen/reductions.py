@@ -2,7 +2,7 @@
 
 In:     a reduction operator, its accumulator's dtype and name.
 Out:    `Accumulator`: declarations, update statements, OpenMP clauses, the final value.
-Holds:  long float sums keep their totals in double, so that they lose no more to rounding than eager's pairwise sums;
+Holds:  float sums keep their totals in double, so that they lose no more to rounding than eager's pairwise sums;
         max and min let NaN win (a separate flag keeps the loop vectorizable); argmax and argmin give the first index in
         the flattened order whatever the order of the loops, NaN before numbers.
 """
@@ -33,11 +33,16 @@ class Accumulator:
     op: str
     dtype: torch.dtype
     name: str
-    wide: bool = False  # totals of many float terms are kept in double
+    wide: bool = False  # totals of float terms are kept in double
 
     @property
     def is_arg(self) -> bool:
         return self.op.startswith("arg")
+
+    @property
+    def narrow(self) -> bool:
+        """Whether it loses digits that double keeps."""
+        return self.op in ("sum", "prod") and self.dtype is torch.float32
 
     @property
     def vectorizes(self) -> bool:

@@ -21,8 +21,8 @@ from pliant.ir.ops import OPS
 from pliant.ir.scalar import Apply, walk
 from pliant.schedule.kernel import Member
 
-COLUMN_TERMS = 128  # rows that a lane sums before they are added to its column's total
-WIDE_TERMS = 16  # the same where rows are long: so many of them are read side by side
+COLUMN_TERMS = 32  # rows that a lane sums before they are added to its column's total
+WIDE_TERMS = 8  # the same where rows are long: so many of them are read side by side
 LONG_ROW = 256
 
 

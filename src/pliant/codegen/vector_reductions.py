@@ -51,6 +51,7 @@ class VectorAccumulator:
     fold: _Fold
     marks_nan: bool
     count: int
+    wide: bool
 
     def start(self) -> list[str]:
         lines = self._declared(self.fold.ctype, f"v{self.name}", self.fold.neutral)
@@ -72,7 +73,8 @@ class VectorAccumulator:
     def finish(self) -> list[str]:
         v = f"v{self.name}"
         whole = self._halves([f"{v}[{u}]" for u in range(self.count)])
-        lines = [self.fold.into.format(a=self.name, x=f"{self.fold.lanes}({whole})")]
+        lanes = f"{self.fold.lanes}_wide" if self.wide else self.fold.lanes
+        lines = [self.fold.into.format(a=self.name, x=f"{lanes}({whole})")]
         marks = " | ".join(f"{v}n[{u}]" for u in range(self.count))
         return lines + ([f"{self.name}n |= p_any_lane({marks});"] if self.marks_nan else [])
 
@@ -97,4 +99,4 @@ def vector_accumulator(acc: Accumulator, count: int) -> VectorAccumulator | None
     fold = _FOLDS.get(acc.op)
     if fold is None or (fold.ctype == "p_vf" and acc.dtype is not torch.float32):
         return None
-    return VectorAccumulator(acc.name, fold, acc.op in ("max", "min"), count)
+    return VectorAccumulator(acc.name, fold, acc.op in ("max", "min"), count, acc.wide)

@@ -201,6 +201,11 @@ P_INLINE p_vf p_turn(p_vf x, int w) { p_vf r; P_EACH r[k] = x[k ^ w]; return r; 
 #define P_FOLD(x, combine) P_HALVES(x, combine) x = combine(x, p_turn(x, 2)); x = combine(x, p_turn(x, 1)); return x[0];
 #define P_PLUS(a, b) ((a) + (b))
 P_INLINE float p_sum_lanes(p_vf x) { P_FOLD(x, P_PLUS) }
+// the last four in double, for a total in double: each of those additions in float would round half of the sum
+P_INLINE double p_sum_lanes_wide(p_vf x) {
+  P_HALVES(x, P_PLUS)
+  return ((double)x[0] + (double)x[2]) + ((double)x[1] + (double)x[3]);
+}
 P_INLINE float p_least_lane(p_vf x) { P_FOLD(x, p_lessv) }
 P_INLINE float p_largest_lane(p_vf x) { P_FOLD(x, p_morev) }
 P_INLINE int32_t p_any_lane(p_vi x) { int32_t r = 0; P_EACH r |= x[k]; return r != 0; }

@@ -66,7 +66,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
           vacc1[0] = vacc1[0] + xacc1;
         }
       }
-      acc1 += p_sum_lanes(vacc1[0]);
+      acc1 += p_sum_lanes_wide(vacc1[0]);
     }
     const float r1 = (float)acc1;
     const float t8 = 1.0f / r1;

@@ -25,7 +25,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
         vacc0[0] = vacc0[0] + xacc0;
       }
     }
-    acc0 += p_sum_lanes(((vacc0[0] + vacc0[1]) + (vacc0[2] + vacc0[3])));
+    acc0 += p_sum_lanes_wide(((vacc0[0] + vacc0[1]) + (vacc0[2] + vacc0[3])));
   }
   ((double*)p[2 + 0])[slot * 1 + 0] = acc0;
 }

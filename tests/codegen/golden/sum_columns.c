@@ -4,10 +4,10 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
   if (begin < end) {
     const int64_t i0b = begin * 64;
     const int64_t i0e = p_min(end * 64, 512);
-    float acc0[512];
+    double acc0[512];
     for (int64_t j = 0; j < 512; j++) acc0[j] = 0;
-    for (int64_t b = 0; b < 64; b += 16) {
-      const int64_t be = p_min(b + 16, 64);
+    for (int64_t b = 0; b < 64; b += 8) {
+      const int64_t be = p_min(b + 8, 64);
       int64_t ji0 = i0b;
       for (; ji0 + 4 * P_L <= i0e; ji0 += 4 * P_L) {
         p_vf vacc0[4];
@@ -43,8 +43,8 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
     float r0[512];
     #pragma omp simd
     for (int64_t i0 = i0b; i0 < i0e; i0++) {
-      r0[i0 - i0b] = acc0[i0 - i0b];
-      a1[i0] = acc0[i0 - i0b];
+      r0[i0 - i0b] = (float)acc0[i0 - i0b];
+      a1[i0] = (float)acc0[i0 - i0b];
     }
   }
 }

@@ -10,8 +10,8 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
     const int64_t i0e = p_min(i0b + 64, n0);
     double acc0[64];
     for (int64_t j = 0; j < 64; j++) acc0[j] = 0;
-    for (int64_t b = 0; b < n1; b += 128) {
-      const int64_t be = p_min(b + 128, n1);
+    for (int64_t b = 0; b < n1; b += 32) {
+      const int64_t be = p_min(b + 32, n1);
       int64_t ji0 = i0b;
       for (; ji0 + 4 * P_L <= i0e; ji0 += 4 * P_L) {
         p_vf vacc0[4];

@@ -3,7 +3,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
   float* const a1 = p[1];
   for (int64_t t = begin; t < end; t++) {
     const int64_t i0 = t;
-    float acc0 = 0;
+    double acc0 = 0;
     p_vf vacc0[4];
     for (int u = 0; u < 4; u++) vacc0[u] = P_B(0.0f);
     {
@@ -25,8 +25,8 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
         vacc0[0] = vacc0[0] + xacc0;
       }
     }
-    acc0 += p_sum_lanes(((vacc0[0] + vacc0[1]) + (vacc0[2] + vacc0[3])));
-    const float r0 = acc0;
+    acc0 += p_sum_lanes_wide(((vacc0[0] + vacc0[1]) + (vacc0[2] + vacc0[3])));
+    const float r0 = (float)acc0;
     a1[i0] = r0;
   }
 }
