@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import json
+import pathlib
 import types
 
 import pytest
@@ -24,6 +25,10 @@ def folder(tmp_path):
         yield tmp_path / "cache"
         written()  # no thread counts in the next test
     pliant.reset()
+
+
+def files_of_entries():
+    return pathlib.Path(pliant.config.get().cache.cache_dir).glob("v1/entries/??/*/data.json")
 
 
 def written():
@@ -120,6 +125,20 @@ def test_an_entry_that_was_found_explains_why_it_does_not_serve():
     (reason,) = pliant.stats()["recompile_reasons"]
     assert "alpha" in reason
     assert "0.25" in reason
+
+
+@torch.no_grad()
+def test_convolutions_whose_weights_are_packed_are_found():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3, padding=1)).eval()
+    x = torch.randn(2, 3, 16, 16)
+    kept(model, x)
+    assert "packed_convolution" in "".join(one.read_text() for one in files_of_entries())
+    again = pliant.compile(copy.deepcopy(model))
+    events.reset()
+    for _ in range(3):  # the third reads the copy
+        torch.testing.assert_close(again(x), model(x), rtol=1e-4, atol=1e-5)
+    assert pliant.stats()["entries"] == {"found": 1} and not events.events("capture")
 
 
 # ---- training

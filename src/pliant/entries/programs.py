@@ -23,6 +23,7 @@ from pliant.entries import constants
 from pliant.entries.constants import Json
 from pliant.entries.content import NotKept
 from pliant.entries.objects import at_path, path_of
+from pliant.graph.packed_weights import packed_convolution, packed_transpose
 from pliant.runtime import program
 from pliant.runtime.cuda import graphs, load, roles
 from pliant.torch_adapter import OpOverload
@@ -58,6 +59,7 @@ ROWS: dict[str, type[Any]] = {
         trained.Around, trained.Watched,
     )
 }  # fmt: skip
+_OURS = frozenset((packed_convolution, packed_transpose))  # registered wherever a program is made
 _LARGEST = 1 << 16  # bytes of a constant tensor
 
 
@@ -138,7 +140,7 @@ def _names_in(text: str) -> set[str]:
 
 def _operator(value: OpOverload[..., Any]) -> list[str]:
     namespace, name = value._schema.name.split("::")
-    if namespace not in ("aten", "prims"):
+    if namespace not in ("aten", "prims") and value not in _OURS:
         raise NotKept("custom-operator", str(value))
     return [namespace, name, value._overloadname]
 
