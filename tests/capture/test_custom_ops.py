@@ -267,3 +267,7 @@ def test_a_derivative_that_needs_values_breaks_at_its_operator(gradient):
     pliant.reset()
     torch.testing.assert_close(pliant.compile(f, fullgraph=True)(X.detach(), ends), f(X.detach(), ends))
     assert pliant.stats()["graph_breaks"] == 0  # nothing is differentiated
+
+
+def test_packets_without_a_default_overload_are_recorded():
+    check(lambda x: torch.ops.aten.index(x, [torch.tensor([0, 2])]) * 2, X)
