@@ -168,9 +168,7 @@ def measure(series: Series) -> dict[str, Any]:
     else:
         eager, compiled = program, pliant.compile(program, **series.options)
     wrong = 0
-    # every series compiles: what another one of the same program kept is not to serve it
-    kinds = "capture", "recompile", "fallback", "skip", "recompile_limit"
-    with torch.no_grad(), pliant.config.patch(keep_entries=False), events.collect(*kinds) as found:
+    with torch.no_grad(), events.collect("capture", "recompile", "fallback", "skip", "recompile_limit") as found:
         for args in series.calls():
             mine, expected = compiled(*args), eager(*args)
             try:
