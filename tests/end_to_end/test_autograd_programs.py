@@ -199,9 +199,9 @@ def scaled(wrap):
 
 @program
 def line_search(wrap):
-    module = nn.Linear(6, 1)
+    module = nn.Linear(6, 1).double()  # a search makes of a rounding some thousand
     optimizer = torch.optim.LBFGS(module.parameters(), lr=0.5, max_iter=5, line_search_fn="strong_wolfe")
-    x, y = torch.randn(5, 6), torch.randn(5, 1)
+    x, y = torch.randn(5, 6).double(), torch.randn(5, 1).double()
     error = wrap(lambda x: F.mse_loss(module(x), y))
 
     def closure():

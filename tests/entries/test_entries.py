@@ -2,9 +2,11 @@
 
 import contextlib
 import copy
+import gc
 import json
 import pathlib
 import types
+import weakref
 
 import pytest
 import torch
@@ -459,3 +461,34 @@ def test_what_changes_before_the_entry_is_written(what):
         programs.Changed.step.__code__ = code
     written()
     found(programs.changed, X)  # or not: code that is not there any more may have no name
+
+
+def test_gradients_of_other_results_than_were_asked_for_are_eagers():
+    """Zeros for what is not asked for would be NaN times zero at the root of 0."""
+
+    def gradients(f, place):
+        x, p, q = (t.requires_grad_() for t in (torch.tensor([0.0, 1.0]), torch.ones(2), torch.ones(2)))
+        f(x, p, q)[place].sum().backward()
+        return [x.grad, p.grad, q.grad]
+
+    gradients(pliant.compile(programs.losses), 1)
+    written()
+    events.reset()
+    for place in range(3):
+        torch.testing.assert_close(gradients(pliant.compile(programs.losses), place), gradients(programs.losses, place))
+    assert pliant.stats()["entries"]["found"]
+
+
+def test_what_is_kept_holds_nothing_of_the_program():
+    model = programs.Model()
+    gone = weakref.ref(model)
+    compiled = pliant.compile(model)
+    compiled(torch.ones(4, 4)).sum().backward()
+    written()
+    gc.collect()
+    gc.disable()
+    try:
+        del model, compiled
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -141,7 +141,7 @@ class Halves:
         again = torch.is_grad_enabled() or (by_operator and bool(observer))
         run = None if again else self.backwards.get(missing, observer)
         if run is None and not again:
-            again = self.affine
+            again = self.affine or bool(missing) and not self.backwards.has_graph
             if not again:  # tangents that cannot be left out are zeros
                 missing, run = 0, self.backwards.get()
                 again = run is None

@@ -71,7 +71,13 @@ class Draft:
 
     @functools.cached_property
     def data(self) -> Json:
-        """The entry as JSON, in which the programs may still grow. NotKept."""
+        """The entry as JSON, in which the programs may still grow; the program's objects are let go. NotKept."""
+        try:
+            return self._data()
+        finally:
+            del self._root, self._entry, self._form, self._values, self._watched, self._sources, self._taken
+
+    def _data(self) -> Json:
         facts = FactWriter(self._root, self._entry.guards, self._taken)
         names = {name: facts.namer.reference(value) for name, value in self._values.items()}
         guards = {id(guard): facts.guard(guard) for guard in self._entry.guards}

@@ -12,6 +12,7 @@ import base64
 import dataclasses
 import functools
 import types
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -64,17 +65,21 @@ _LARGEST = 1 << 16  # bytes of a constant tensor
 
 
 class ProgramWriter:
-    """Writes what runs a graph. `backwards`: those of the graph, which are compiled when they are first asked for, each with
-    its row, which `fill` makes up to date."""
+    """Writes what runs a graph, and keeps none of it alive. `backwards`: those of the graph that live, which are compiled when
+    they are first asked for, each with its row, which `fill` makes up to date."""
 
     def __init__(self) -> None:
-        self.backwards: list[tuple[Backwards, list[Json]]] = []
+        self._backwards: list[tuple[weakref.ref[Backwards], list[Json]]] = []
 
     def fill(self) -> None:
         """Write down what of the backwards is compiled by now."""
         for backwards, row in self.backwards:
             runs = dict(backwards.found)
             row[1:] = [[missing, self.written(run)] for missing, run in sorted(runs.items()) if run is not None]
+
+    @property
+    def backwards(self) -> list[tuple[Backwards, list[Json]]]:
+        return [(found, row) for one, row in self._backwards if (found := one()) is not None]
 
     def is_whole(self) -> bool:
         """Whether each backward is compiled."""
@@ -116,7 +121,7 @@ class ProgramWriter:
 
     def _backward(self, backwards: Backwards) -> Json:
         row: list[Json] = ["backward"]
-        self.backwards.append((backwards, row))
+        self._backwards.append((weakref.ref(backwards), row))
         return row
 
     def _gradient(self, program: GradientProgram) -> Json:
