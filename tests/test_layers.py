@@ -29,6 +29,8 @@ LAYERS: list[tuple[str, ...]] = [
     ("cache",),
     ("runtime",),
     ("entries",),
+    ("debug.flops",),
+    ("debug.cost",),
     ("exporting", "distributed", "report", "debug"),
     ("compiler",),
     ("backends",),

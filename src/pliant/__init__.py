@@ -18,7 +18,7 @@ _FROM_API = (
 )  # fmt: skip
 # What needs no compiler comes from where it is.
 _ELSEWHERE = {
-    "AUTO": "exporting.dims", "Dim": "exporting.dims", "STATIC": "exporting.dims", "load": "exporting.reading",
+    "AUTO": "exporting.dims", "Dim": "exporting.dims", "STATIC": "exporting.dims", "load": "exporting.loading",
 }  # fmt: skip
 _FROM_ERRORS = ("PliantError", "PliantWarning")
 _MODULES = ("cache", "config", "debug", "errors")

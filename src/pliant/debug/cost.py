@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -132,21 +132,36 @@ def _sum_up(
 ) -> Cost:  # fmt: skip
     if captured is None:
         return Cost(name, ZERO, ZERO, ZERO, ZERO, (), {}, ())
-    env = captured.shape_env
+    given = [i.fake for i in captured.inputs if is_fake(i.fake)]
+    return _summed(name, captured.shape_env, _names(captured.shape_env), given, graphs, programs, schedules)
+
+
+def graph_cost(graph: AtenGraph, called: Mapping[Symbol, str]) -> Cost:
+    """The cost of one graph. `called`: names of its symbols."""
+    options = config.get()
+    program = lower(graph, lambda device: True)
+    env = graph.shape_env
+    names = {**_names(env), **called}
+    given = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
+    return _summed(graph.name, env, names, given, [graph], [program], [schedule(program, options.schedule)])
+
+
+def _summed(
+    name: str, env: ShapeEnv, names: Mapping[Symbol, str], given: Iterable[Any], graphs: list[AtenGraph],
+    programs: list[LoopProgram], schedules: list[Schedule],
+) -> Cost:  # fmt: skip
     moved = [_moved(step) for s in schedules for step in s.steps]
     peaks: list[Expr] = []
     held: Expr = ZERO
     for program, plan in zip(programs, schedules, strict=True):
         peaks += [held + alive for alive in _alive(plan)]
         held = held + _results(program) * 2  # what forward leaves, and gradients of its results
-    names = _names(captured)
     rename = {s: Symbol(n, s.kind) for s, n in names.items()}
 
     def shown(e: Expr) -> Expr:
         return substitute(env.simplify(e), rename)
 
     conditions = [str(substitute(g.expr, rename)) for g in env.final_guards()]
-    given = [i.fake for i in captured.inputs if is_fake(i.fake)]
     return Cost(
         name=name,
         flops=shown(_total(flops(g) for g in graphs)),
@@ -154,17 +169,21 @@ def _sum_up(
         written=shown(_total(written for _, written in moved)),
         arguments=shown(_total(env.expr_of(t.spec.storage_bytes()) for t in given)),
         peaks=tuple(dict.fromkeys(shown(one) for one in _largest(env, peaks))),
-        sizes={n: (str(env.sources[s][0]), env.hint(s)) for s, n in names.items() if env.simplify(s) is s},
+        sizes={n: (_source(env, s), env.hint(s)) for s, n in names.items() if env.simplify(s) is s},
         conditions=tuple(t for t in conditions if not _AT_LEAST_TWO.fullmatch(t)),
     )
 
 
-def _names(captured: CapturedGraph) -> dict[Symbol, str]:
+def _source(env: ShapeEnv, symbol: Symbol) -> str:
+    return str(next(iter(env.sources.get(symbol, ())), "a size"))
+
+
+def _names(env: ShapeEnv) -> dict[Symbol, str]:
     """A Python name for each symbol: `x_0` for `x.size(0)`."""
-    env, found = captured.shape_env, {}
+    found = {}
     used: set[str] = set()
     for symbol, sources in env.sources.items():
-        text = re.sub(r"\.size\((\d+)\)", r"_\1", str(sources[0])).split(".")[-1]
+        text = re.sub(r"\.size\((\d+)\)", r"_\1", str(next(iter(sources), symbol))).split(".")[-1]
         base = re.sub(r"\W+", "_", text).strip("_") or str(symbol)
         name = base
         while name in used:

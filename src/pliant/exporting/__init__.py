@@ -16,7 +16,12 @@ values.py       values of a graph as JSON
 form.py         the form of files: names, versions, upgrades
 writing.py      a program to a file
 reading.py      a program from a file
+loading.py      `load`: with what can be done with it, and compiled code
 package.py      files with compiled kernels
 c_interface/    a shared library that C programs without Python call
+transforms.py   passes over a program, and the check after each
+decompositions.py  operators by others
+hierarchy.py    a module with a program's parameters at their names
+differences.py  how two programs differ
 text.py         the program as Python text
 """

@@ -1,7 +1,7 @@
 """From a capture to an exported program.
 
 In:     the trace of a model's call, the joint stage's graph of it, the example.
-Out:    an `Exported`.
+Out:    a `Program`.
 Holds:  what a call of the model changes is named: buffers and arguments get new values; anything else that it would
         change is an `ExportError`. Every tensor that the graph takes is a parameter, a buffer, a constant or an argument.
 """
@@ -25,8 +25,7 @@ from pliant.capture.varying_text import Text
 from pliant.entries.constants import is_constant
 from pliant.errors import ExportError
 from pliant.exporting.example import Example
-from pliant.exporting.exported import Exported
-from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Input
+from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Input, Program
 from pliant.exporting.symbols import Sizes
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.cse import cse
@@ -41,9 +40,9 @@ _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _PREFIX = {PARAMETER: "p_", BUFFER: "b_", CONSTANT: "c_", USER: ""}
 
 
-def exported(
+def program_of(
     example: Example, traced: Trace, joint: JointGraph, sizes: Sizes, names: Mapping[Symbol, str], notes: Sequence[str]
-) -> Exported:
+) -> Program:
     """The program of one capture."""
     return _Assembly(example, traced, joint, sizes).program(names, notes)
 
@@ -60,7 +59,7 @@ class _Assembly:
         self.results: list[Any] = list(joint.results)
         self.said: list[str] = []
 
-    def program(self, names: Mapping[Symbol, str], notes: Sequence[str]) -> Exported:
+    def program(self, names: Mapping[Symbol, str], notes: Sequence[str]) -> Program:
         self._take_effects(self.traced.effects)
         new_values = self._take_writes()
         before = self._place_inputs()
@@ -73,8 +72,8 @@ class _Assembly:
         inputs = tuple(dataclasses.replace(self.inputs[n], name=n.name, mutated=n in new_values) for n in order)
         state = {self.inputs[n].target: self._held(n, n in new_values) for n in order if self.inputs[n].leaf is None}
         name = re.sub(r"\W+", "_", getattr(self.example.fn, "__name__", type(self.example.fn).__name__)).strip("_")
-        return Exported(
-            name or "program", self.graph, self.captured.shape_env, inputs, tuple(_moved(one, moved) for one in outputs),
+        return Program(
+            name or "program", self.graph, self.captured.shape_env, inputs, tuple(moved_output(one, moved) for one in outputs),
             state, self._form(tree), names, tuple(dict.fromkeys((*notes, *self.said))),
         )  # fmt: skip
 
@@ -332,7 +331,7 @@ def _told(effect: Effect, traced: Trace) -> str:
     return f"the model changes `{what}`" + (f" (`{name}`)" if name is not None else "")
 
 
-def _moved(output: Output, places: Mapping[int, int]) -> Output:
+def moved_output(output: Output, places: Mapping[int, int]) -> Output:
     """The output by the places of inputs in the finished graph."""
     match output:
         case FromInput(position):

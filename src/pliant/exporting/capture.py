@@ -22,7 +22,7 @@ from pliant.capture.trace import Trace
 from pliant.capture.whole import whole
 from pliant.debug import events
 from pliant.errors import ConstraintError, ExportError, GraphBreakError, Unsupported
-from pliant.exporting.assemble import exported
+from pliant.exporting.assemble import program_of
 from pliant.exporting.constraints import Judgement, advice, advice_text, fixed_places, judge, names_of
 from pliant.exporting.dims import STATIC, TensorSizes
 from pliant.exporting.example import Example, example_of
@@ -89,7 +89,8 @@ class _Attempt:
 
     def program(self, example: Example, notes: Sequence[str]) -> Exported:
         try:
-            return exported(self.example, self.traced, self.joint, self.sizes, names_of(self.sizes), notes)
+            found = program_of(self.example, self.traced, self.joint, self.sizes, names_of(self.sizes), notes)
+            return Exported.of(found)
         finally:
             self.traced.forget()
 

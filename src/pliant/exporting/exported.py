@@ -1,18 +1,31 @@
 """What `pliant.export` gives: a program, and what can be done with it.
 
 In:     a `Program`.
-Out:    `Exported`: called, compiled, saved, printed.
+Out:    `Exported`: called, compiled, saved, printed, transformed, compared.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import torch
+from torch import fx
+
+from pliant.exporting.differences import difference
 from pliant.exporting.program import Program
 from pliant.exporting.running import Caller, compiled, interpreted
 from pliant.exporting.text import program_text
 from pliant.exporting.writing import save
+from pliant.exporting.written_back import writing_graph
+from pliant.torch_adapter import OpOverload
+
+if TYPE_CHECKING:
+    from pliant.debug.cost import Cost
+
+Pass: TypeAlias = "Callable[[Exported], object]"
 
 
 @dataclass(slots=True, eq=False)
@@ -20,6 +33,10 @@ class Exported(Program):
     """One whole graph that says all."""
 
     _caller: Caller | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, program: Program) -> Exported:
+        return cls(**{one.name: getattr(program, one.name) for one in fields(Program)})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph operator by operator; gradients are not recorded."""
@@ -34,6 +51,47 @@ class Exported(Program):
     def save(self, path: Any) -> None:
         """Write it to one file, which `pliant.load` reads."""
         save(self, path)
+
+    # ---- the graph
+    def transform(self, *passes: str | Pass) -> Exported:
+        """A new program after these passes, each followed by a check of the whole graph. A pass is a name
+        (`"dead_code"`, `"common_subexpressions"`, `"fold_constants"`, `"decompose"`) or a function that edits the
+        `graph` of the program it is given."""
+        from pliant.exporting.transforms import transformed
+
+        return transformed(self, passes, Exported.of)
+
+    def decompose(self, *operators: str) -> Exported:
+        """A new program without these operators; without names, without those that are not of PyTorch's core set."""
+        from pliant.exporting.decompositions import decomposing
+
+        return self.transform(decomposing(operators))
+
+    def constant(self, name: str, tensor: torch.Tensor) -> fx.Node:
+        """For passes: another constant of the graph."""
+        from pliant.exporting.transforms import add_constant
+
+        return add_constant(self, name, tensor)
+
+    def operators(self) -> dict[str, int]:
+        """How many calls of each operator the graph has, by name."""
+        return dict(Counter(str(n.target) for n in self.graph.nodes if isinstance(n.target, OpOverload)))
+
+    def cost(self) -> Cost:
+        """Operations and bytes of a call of the compiled program, as formulas in its symbols."""
+        from pliant.debug.cost import graph_cost
+
+        return graph_cost(writing_graph(self, optimized=True), self.names)
+
+    def unflatten(self) -> torch.nn.Module:
+        """A module with parameters and buffers at the model's own names, whose call runs the graph with them."""
+        from pliant.exporting.hierarchy import Unflattened
+
+        return Unflattened(self)
+
+    def diff(self, other: Program) -> str:
+        """How the other program differs, line by line; empty where it does not."""
+        return difference(self, other)
 
     def __str__(self) -> str:
         return program_text(self)

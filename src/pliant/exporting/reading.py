@@ -1,7 +1,7 @@
 """Read an exported program from a file.
 
 In:     a path that `Exported.save` wrote, or anything else.
-Out:    an `Exported`, its state mapped from the file; `FileError` for what is damaged or made up.
+Out:    a `Program`, its state mapped from the file; `FileError` for what is damaged or made up.
 Holds:  nothing of the file runs: no pickle, no import, no text as code. What its nodes make is computed anew from their
         operators and arguments, so descriptions cannot disagree with them. Elements are checked by their sums.
 """
@@ -15,19 +15,19 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import fx
 
 from pliant.entries import constants
-from pliant.errors import FileError, PliantError, Unsupported
-from pliant.exporting.exported import Exported
-from pliant.exporting.form import LARGEST_PROGRAM, PACKAGE, PROGRAM, TENSORS, upgraded
-from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Input
+from pliant.errors import ExportError, FileError, PliantError, Unsupported
+from pliant.exporting.form import LARGEST_PROGRAM, PROGRAM, TENSORS, upgraded
+from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Input, Program
 from pliant.exporting.values import READ_ERRORS, Json, Reader, read_tree, text, whole
+from pliant.exporting.writing import written_program
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
 from pliant.graph.unbacked import CHECKS, bindings_of
 from pliant.symbolic.expr import Bool, Symbol
@@ -39,22 +39,19 @@ _KINDS: dict[str, Any] = {"int": int, "float": float, "bool": bool}
 _SYMBOL = re.compile(r"[suzfqb]\d{1,9}")
 _ERRORS = (*READ_ERRORS, Unsupported, Contradiction, OSError, zipfile.BadZipFile, zlib.error, struct.error, UnicodeError,
            NotImplementedError)  # fmt: skip
+Found = TypeVar("Found")
 
 
-def load(path: Any, *, kernels: bool = False, libraries: Collection[str] = (), check: bool = True) -> Exported:
-    """The program that `Exported.save` or `aot_compile` wrote. Loading runs nothing of the file, which may come from
-    anywhere, unless `kernels` says that it is trusted: then calls run the machine code that `aot_compile` put there.
-    `libraries`: of operators that it may call, beside ATen's. `check`: see that no element is damaged, which reads them
-    all."""
+def read(
+    path: Any, libraries: Collection[str], check: bool, finish: Callable[[Program, zipfile.ZipFile], Found]
+) -> Found:
+    """What `finish` makes of the program that the file holds, and of the file."""
     try:
         with zipfile.ZipFile(path) as archive:
             said = json.loads(_content(archive, PROGRAM, LARGEST_PROGRAM))
-            program = _Program(upgraded(said), libraries).made(_Mapped(Path(path), archive.getinfo(TENSORS), check))
-            if kernels or PACKAGE in archive.namelist():
-                from pliant.exporting.package import attach
-
-                attach(program, path, archive, kernels)
-        return program
+            said = upgraded(said)
+            state = _state(said["tensors"], _Mapped(Path(path), archive.getinfo(TENSORS), check))
+            return finish(_Program(said, libraries).made(state), archive)
     except PliantError:
         raise
     except FileNotFoundError:
@@ -116,6 +113,33 @@ class _Mapped:
         return flat.as_strided(sizes, strides) if device.type == "cpu" else flat.as_strided(sizes, strides).to(device)
 
 
+def _state(said: dict[str, Json], tensors: _Mapped) -> dict[str, torch.Tensor]:
+    """The tensors by name; those that the file has once are one object."""
+    state, known = dict[str, torch.Tensor](), dict[int, torch.Tensor]()
+    for name, one in said.items():
+        at = whole(one["at"])
+        if not one["bytes"] or at not in known or known[at].shape != torch.Size(one["size"]):
+            known[at] = tensors.tensor(one)
+        state[text(name)] = known[at]
+    return state
+
+
+def read_again(program: Program) -> Program:
+    """The program made anew from its description, as if from a file: what each node makes is computed from its operator and
+    arguments. `ExportError` that names the node which does not hold."""
+    said = written_program(program)
+    spaces = {node.target.namespace for node in program.graph.nodes if isinstance(node.target, OpOverload)}
+    reader = _Program(said, spaces)
+    try:
+        mutated = {one.target for one in program.inputs if one.mutated}
+        return reader.made({name: t.clone() if name in mutated else t for name, t in program.state.items()})
+    except _ERRORS as error:
+        names = [one["name"] for one in said["nodes"]]
+        first = next((name for name in names if name not in reader.reader.nodes), "the results")
+        why = f"{first}: {type(error).__name__}: {error}".splitlines()[0]
+        raise ExportError("the graph does not hold", kind="graph", why=why, do="correct what made it") from None
+
+
 class _Program:
     def __init__(self, said: dict[str, Json], libraries: Collection[str]) -> None:
         self.said = said
@@ -126,7 +150,7 @@ class _Program:
         self.mode = FakeMode(self.env, allow_unbacked=True)
         self.graph = fx.Graph()
 
-    def made(self, tensors: _Mapped) -> Exported:
+    def made(self, state: dict[str, torch.Tensor]) -> Program:
         said = self.said
         for one in said["facts"]:
             self.env.declare(self.reader.expr(one))
@@ -138,21 +162,13 @@ class _Program:
         results = self.reader.value(said["results"])
         self.graph.output((*results, *self._new_values(inputs)))
         outputs = tuple(self.reader.output(one, len(inputs), len(results)) for one in said["outputs"])
-        known: dict[int, torch.Tensor] = {}
-        state = {text(name): self._tensor(one, tensors, known) for name, one in said["tensors"].items()}
         form = self._form(inputs, len(outputs))
-        program = Exported(
+        program = Program(
             self._name(said["name"]), self.graph, self.env, inputs, outputs, state, form, self.names,
             tuple(map(text, said["notes"])),
         )  # fmt: skip
         self._check_state(program)
         return program
-
-    def _tensor(self, said: Json, tensors: _Mapped, known: dict[int, torch.Tensor]) -> torch.Tensor:
-        at = whole(said["at"])
-        if not said["bytes"] or at not in known or known[at].shape != torch.Size(said["size"]):
-            known[at] = tensors.tensor(said)
-        return known[at]
 
     # ---- symbols
     def _symbol(self, said: Json) -> tuple[str, Symbol]:
@@ -260,7 +276,7 @@ class _Program:
             raise ValueError("the inputs are in disorder")
         return CallForm(arguments, result, tuple(map(text, said["names"])), held)
 
-    def _check_state(self, program: Exported) -> None:
+    def _check_state(self, program: Program) -> None:
         nodes = program.placeholders
         for node, one in zip(nodes, program.inputs, strict=True):
             fake: FakeTensor = node.meta["val"]
