@@ -146,6 +146,9 @@ def test_convolutions_whose_weights_are_packed_are_found():
 # ---- training
 
 
+THIRD = {"rtol": 1e-5, "atol": 1e-4}  # gradients of gradients of cubes: sums of numbers in the tens
+
+
 def gradients(run, model, x):
     """Of everything that requires them; and gradients of gradients."""
     x = x.detach().requires_grad_()
@@ -160,12 +163,12 @@ def gradients(run, model, x):
 def test_a_backward_is_found():
     model = programs.Model()
     compiled = pliant.compile(model)
-    torch.testing.assert_close(gradients(compiled, model, X), gradients(model, model, X))
+    torch.testing.assert_close(gradients(compiled, model, X), gradients(model, model, X), **THIRD)
     written()
     assert pliant.stats()["entries"].keys() == {"kept"}  # once, with the backward, where that comes soon
     events.reset()
     model = programs.Model()
-    torch.testing.assert_close(gradients(pliant.compile(model), model, X), gradients(model, model, X))
+    torch.testing.assert_close(gradients(pliant.compile(model), model, X), gradients(model, model, X), **THIRD)
     assert not events.events("capture")
     assert {e.fields["reason"] for e in events.events("fallback")} == {"kept-entry"}  # gradients of gradients
 
@@ -177,12 +180,12 @@ def test_a_backward_that_nobody_asked_for_is_compiled_by_who_does():
     model = programs.Model()
     compiled = pliant.compile(model)
     for _ in range(3):
-        torch.testing.assert_close(gradients(compiled, model, X), gradients(model, model, X))
+        torch.testing.assert_close(gradients(compiled, model, X), gradients(model, model, X), **THIRD)
     assert [e.fields["reason"] for e in events.events("fallback")] == ["kept-entry"]
     assert len(events.events("capture")) == 1
     written()
     events.reset()
-    torch.testing.assert_close(gradients(pliant.compile(model), model, X), gradients(model, model, X))
+    torch.testing.assert_close(gradients(pliant.compile(model), model, X), gradients(model, model, X), **THIRD)
     assert not events.events("capture")
 
 
@@ -195,7 +198,7 @@ def test_the_backward_of_symbolic_sizes_is_found():
     again = pliant.compile(model, dynamic=True)
     for rows in (3, 5, 7):
         x = torch.randn(rows, 4)
-        torch.testing.assert_close(gradients(again, model, x), gradients(model, model, x))
+        torch.testing.assert_close(gradients(again, model, x), gradients(model, model, x), **THIRD)
     assert not events.events("capture")
 
 
