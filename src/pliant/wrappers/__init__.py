@@ -2,4 +2,5 @@
 
 `wrapper` makes it of its text and has what the text calls; `profiled` is the text while a profiler records;
 `large_buffers` and `vector_math` ask the system for large pages and the C library's vector functions.
+`launches` has the tables that a GPU's kernels are launched from, and the native function that reads them.
 """
