@@ -8,7 +8,7 @@ import torch
 from loop_programs import Program, get
 from pliant.ir.interpret import run
 from pliant.ir.loops import Reduction
-from pliant.ir.scalar import apply
+from pliant.ir.scalar import IndexValue, apply, walk
 from pliant.ir.verify import verify
 from pliant.runtime.compile_program import compile_program
 from pliant.schedule.split import split_reductions
@@ -49,13 +49,13 @@ OPERATORS = [*FLOATS, ("sum", torch.int64), ("min", torch.int32), ("any", torch.
 
 @pytest.mark.parametrize("outer, over, columns", CASES)
 @pytest.mark.parametrize("op, dtype", OPERATORS)
-@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("symbolic", [False, True, "first"])
 def test_values(op, dtype, outer, over, columns, symbolic):
     sizes = (*outer, *over)
-    names = tuple(symbol(f"s{k}") for k in range(len(sizes))) if symbolic else sizes
+    names = tuple(symbol(f"s{k}") if symbolic is True or symbolic and k == len(outer) else n for k, n in enumerate(sizes))
     program, x = reduced(op, names[: len(outer)], names[len(outer) :], dtype, columns=columns)
     if symbolic:
-        program.hints = dict(zip(names, sizes, strict=True))
+        program.hints = {s: n for s, n in zip(names, sizes, strict=True) if isinstance(s, Symbol)}
     divided = split_reductions(program)
     verify(divided, "split")
     assert sum(isinstance(c, Reduction) for c in divided.computations) == 2
@@ -63,11 +63,33 @@ def test_values(op, dtype, outer, over, columns, symbolic):
     torch.manual_seed(0)
     values = torch.rand(shape, dtype=torch.float64)
     values = (values < 0.9999) if dtype is torch.bool else 1 + values / 1e4 if op == "prod" else values * 100
-    given = [*(sizes if symbolic else ()), values.to(dtype)]
+    given = [*(n for s, n in zip(names, sizes, strict=True) if isinstance(s, Symbol)), values.to(dtype)]
     (expected,), (found,) = run(program, given), run(divided, given)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
     if op == "sum" and dtype is torch.float64:
         torch.testing.assert_close(compile_program(program)(list(given))[0], expected, rtol=1e-9, atol=0)
+
+
+def test_loops_of_known_extents_are_divided_before_those_that_vary():
+    """Images in a batch of any size, channels last: chunks of images, none of which may be empty."""
+    batch = symbol("n")
+    program, _ = reduced("sum", (4,), (batch, 3136), torch.float32, columns=True)
+    program.hints = {batch: 4}
+    part, whole = split_reductions(program).computations
+    assert [a.extent.as_int() for a in part.axes] == [32, 4]
+    assert sum(a.extent.as_int() is None for a in part.reduce_axes) == 1
+    assert not any(isinstance(node, IndexValue) for node in walk(part.value))  # each chunk's points are all there
+    assert [a.extent.as_int() for a in whole.reduce_axes] == [32]
+
+
+def test_loops_that_vary_are_divided_as_one():
+    """Chunks of all tokens, not of the few sequences."""
+    batch, length = symbol("n"), symbol("l")
+    program, _ = reduced("sum", (4,), (batch, length), torch.float32, columns=True)
+    program.hints = {batch: 4, length: 128}
+    part, _ = split_reductions(program).computations
+    assert [a.extent.as_int() for a in part.axes] == [32, 4]
+    assert len(part.reduce_axes) == 1 and part.reduce_axes[0].extent.free == {batch, length}
 
 
 def test_what_is_left_alone():

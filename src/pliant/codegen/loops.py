@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from pliant.ir.loops import Axis, Reduction
 from pliant.ir.scalar import IndexValue, Load
-from pliant.schedule.align import fresh_axis, quotient
+from pliant.schedule.align import merge_axes, quotient
 from pliant.schedule.fuse import is_split, total
 from pliant.schedule.kernel import Kernel, Member, accumulates, scalars
 from pliant.symbolic.expr import ZERO, Expr, Symbol
@@ -71,42 +71,12 @@ def index_expressions(kernel: Kernel) -> Iterator[tuple[Expr, int]]:
 
 def merged(kernel: Kernel) -> Kernel:
     """The kernel with neighbouring loops made one wherever every index expression allows it."""
-    expressions = dict.fromkeys(e for e, _ in index_expressions(kernel))
-    axes, reduced = list(kernel.axes), set(kernel.reduced)
-    late: dict[Symbol, Expr] = {}
-    found = True
-    while found:
-        found = False
-        for a in axes:
-            for b in axes:
-                if a is b or (a.symbol in reduced) != (b.symbol in reduced) or not _mergeable(expressions, a, b):
-                    continue
-                one = fresh_axis(a.extent * b.extent)
-                step = {a.symbol: ZERO, b.symbol: one.symbol}
-                expressions = dict.fromkeys(substitute(e, step) for e in expressions)
-                late = {s: substitute(e, step) for s, e in late.items()} | step
-                axes = [one if x is b else x for x in axes if x is not a]
-                if b.symbol in reduced:
-                    reduced = reduced - {a.symbol, b.symbol} | {one.symbol}
-                found = True
-                break
-            if found:
-                break
+    axes, place = merge_axes(kernel.axes, [e for e, _ in index_expressions(kernel)], kernel.reduced)
+    reduced = set[Symbol]().union(*(place.get(s, s).free for s in kernel.reduced))
     members = [
-        Member(m.loops, {s: substitute(e, late) for s, e in m.place.items()}, m.inner, m.phase) for m in kernel.members
+        Member(m.loops, {s: substitute(e, place) for s, e in m.place.items()}, m.inner, m.phase) for m in kernel.members
     ]
     return Kernel(axes, reduced, members, kernel.stored)
-
-
-def _mergeable(expressions: dict[Expr, None], a: Axis, b: Axis) -> bool:
-    """Whether each expression depends on a and b only through `a*extent(b) + b`."""
-    for e in expressions:
-        if a.symbol not in e.free and b.symbol not in e.free:
-            continue
-        outer, inner = linear_coefficient(e, a.symbol), linear_coefficient(e, b.symbol)
-        if outer is None or inner is None or outer is not inner * b.extent:
-            return False
-    return True
 
 
 def weighted_accesses(kernel: Kernel) -> list[tuple[Expr, int]]:

@@ -10,13 +10,13 @@ Holds:  both maps are bijections of the iteration spaces; extents are compared e
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from pliant.ir.loops import Axis
 from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol, symbol
 from pliant.symbolic.rules.division import divide
-from pliant.symbolic.traverse import linear_coefficient
+from pliant.symbolic.traverse import linear_coefficient, substitute
 
 _fresh = itertools.count()
 
@@ -34,6 +34,41 @@ class Alignment:
 def fresh_axis(extent: Expr) -> Axis:
     """A loop with a symbol of its own."""
     return Axis(symbol(f"x{next(_fresh)}"), extent)
+
+
+def mergeable(expressions: Iterable[Expr], a: Axis, b: Axis) -> bool:
+    """Whether each expression depends on a and b only through `a*extent(b) + b`."""
+    for e in expressions:
+        if a.symbol not in e.free and b.symbol not in e.free:
+            continue
+        outer, inner = linear_coefficient(e, a.symbol), linear_coefficient(e, b.symbol)
+        if outer is None or inner is None or outer is not inner * b.extent:
+            return False
+    return True
+
+
+def merge_axes(axes: Sequence[Axis], expressions: Iterable[Expr], apart: Set[Symbol]) -> tuple[list[Axis], dict[Symbol, Expr]]:
+    """Neighbouring loops made one wherever every expression allows it, and the former symbols over the new ones.
+    Those of `apart` are not made one with others."""
+    axes, expressions = list(axes), dict.fromkeys(expressions)
+    place: dict[Symbol, Expr] = {}
+    while (pair := _pair(axes, expressions, apart)) is not None:
+        a, b = pair
+        one = fresh_axis(a.extent * b.extent)
+        step: dict[Symbol, Expr] = {a.symbol: ZERO, b.symbol: one.symbol}
+        expressions = dict.fromkeys(substitute(e, step) for e in expressions)
+        place = {s: substitute(e, step) for s, e in place.items()} | step
+        axes = [one if x is b else x for x in axes if x is not a]
+        if b.symbol in apart:
+            apart = apart | {one.symbol}
+    return axes, place
+
+
+def _pair(axes: Sequence[Axis], expressions: Iterable[Expr], apart: Set[Symbol]) -> tuple[Axis, Axis] | None:
+    for a, b in itertools.permutations(axes, 2):
+        if (a.symbol in apart) == (b.symbol in apart) and mergeable(expressions, a, b):
+            return a, b
+    return None
 
 
 def quotient(a: Expr, b: Expr) -> Expr | None:

@@ -15,38 +15,41 @@ from dataclasses import dataclass
 import torch
 
 from pliant.ir.loops import Axis, Buffer, Computation, LoopProgram, Reduction
-from pliant.ir.scalar import Number, Scalar, apply, cast, const, index_value, load, loads, where
+from pliant.ir.scalar import IndexValue, Load, Number, Scalar, apply, cast, const, index_value, load, loads, walk, where
 from pliant.ir.scalar import substitute as substitute_scalar
 from pliant.lowering.tensors import contiguous_strides
-from pliant.schedule.sizes import Sizes
+from pliant.schedule.align import merge_axes
+from pliant.schedule.sizes import LARGER, Sizes
 from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol, lit, symbol
-from pliant.symbolic.traverse import linear_coefficient
+from pliant.symbolic.traverse import linear_coefficient, substitute
 from pliant.targets.registry import has_target, target_of
 from pliant.targets.target import Target
 
 LEAST_ROW, LEAST_COLUMN = 2048, 32  # points of a chunk along memory, and across it
+ENOUGH = 8  # times the chunks at hand may be wanted before a loop of unknown length is divided too
 _FOLDS = {"sum": "sum", "prod": "prod", "max": "max", "min": "min", "any": "any", "all": "all"}
 
 
 def split_reductions(program: LoopProgram) -> LoopProgram:
     """The program with large reductions of few results split, where the target wants that."""
-    sizes = Sizes(program)
+    sizes, larger = Sizes(program), Sizes(program, LARGER)
     computations: list[Computation] = []
     for number, c in enumerate(program.computations):
-        chunks = _chunks(c, sizes) if isinstance(c, Reduction) and c.op in _FOLDS else 1
+        chunks = _chunks(c, sizes, larger) if isinstance(c, Reduction) and c.op in _FOLDS else 1
         computations.extend(_split(c, chunks, number) if isinstance(c, Reduction) and chunks > 1 else [c])
     if computations == program.computations:
         return program
     return dataclasses.replace(program, computations=computations)
 
 
-def _chunks(c: Reduction, sizes: Sizes) -> int:
-    """How many chunks a reduction is worth; 1: none."""
+def _chunks(c: Reduction, sizes: Sizes, larger: Sizes) -> int:
+    """How many chunks a reduction is worth; 1: none. Columns may become as long as in `larger`: without chunks their blocks
+    would stay few, and chunks that short columns leave empty cost little."""
     target = target_of(c.out.device) if has_target(c.out.device) else None
     if target is None or not target.splits_programs:
         return 1
-    outside, inside = sizes.points(c.axes), sizes.points(c.reduce_axes)
     along = _is_along_memory(c)
+    outside, inside = sizes.points(c.axes), (sizes if along else larger).points(c.reduce_axes)
     blocks = outside if along else math.ceil(outside / (target.lanes * _width(c, target)))
     least = LEAST_ROW if along else LEAST_COLUMN
     wanted = min(target.parts // max(blocks, 1), inside // least)
@@ -80,7 +83,7 @@ class _Axes:
 
 def _split(c: Reduction, chunks: int, number: int) -> list[Computation]:
     """The two reductions."""
-    axes = _divided(c.reduce_axes, chunks)
+    axes = _divided(c, chunks)
     value = substitute_scalar(c.value, axes.place)
     if axes.inside is not None:
         position, extent = axes.inside
@@ -96,8 +99,9 @@ def _split(c: Reduction, chunks: int, number: int) -> list[Computation]:
     return [first, second]
 
 
-def _divided(axes: tuple[Axis, ...], chunks: int) -> _Axes:
+def _divided(c: Reduction, chunks: int) -> _Axes:
     """Outer loops go to the chunks whole as long as they fit, the next one in part."""
+    axes, place = _known_first(c, chunks)
     parts: list[Axis] = []
     for k, axis in enumerate(axes):
         extent = axis.extent.as_int()
@@ -106,7 +110,9 @@ def _divided(axes: tuple[Axis, ...], chunks: int) -> _Axes:
             chunks //= max(extent, 1)
             if chunks > 1:
                 continue
-            return _Axes(tuple(parts), axes[k + 1 :], {}, None)
+            return _Axes(tuple(parts), tuple(axes[k + 1 :]), place, None)
+        if extent is None and parts and chunks < ENOUGH:
+            return _Axes(tuple(parts), tuple(axes[k:]), place, None)
         count = _even(extent, chunks)
         size = (axis.extent + (count - 1)) // count
         outer, inner = (
@@ -116,8 +122,31 @@ def _divided(axes: tuple[Axis, ...], chunks: int) -> _Axes:
         position = outer.symbol * size + inner.symbol
         whole = extent is not None and extent % count == 0
         inside = None if whole else (position, axis.extent)
-        return _Axes((*parts, outer), (inner, *axes[k + 1 :]), {axis.symbol: position}, inside)
-    return _Axes(tuple(parts[:-1]), tuple(parts[-1:]), {}, None)
+        place = {s: substitute(e, {axis.symbol: position}) for s, e in place.items()} | {axis.symbol: position}
+        return _Axes((*parts, outer), (inner, *axes[k + 1 :]), place, inside)
+    return _Axes(tuple(parts[:-1]), tuple(parts[-1:]), place, None)
+
+
+def _known_first(c: Reduction, chunks: int) -> tuple[list[Axis], dict[Symbol, Expr]]:
+    """Loops to divide, the first ones first, and the reduction's symbols over them where they are others.
+
+    A chunk of a loop whose extent is a symbol may be empty, and asks of each point whether it is there: loops of known
+    extents go first where they make chunks enough, and else loops are made one as far as that goes. Loops along memory stay
+    inside.
+    """
+    if all(a.extent.as_int() is not None for a in c.reduce_axes):
+        return list(c.reduce_axes), {}
+    last = {a.symbol for a in c.reduce_axes if any(linear_coefficient(x.index, a.symbol) is ONE for x in loads(c.value))}
+    known = math.prod(a.extent.as_int() or 1 for a in c.reduce_axes if a.symbol not in last)
+    axes, place = list(c.reduce_axes), dict[Symbol, Expr]()
+    if known * ENOUGH < chunks:
+        axes, place = merge_axes(axes, _index_expressions(c.value), frozenset())
+    return sorted(axes, key=lambda a: (a.symbol in last, a.extent.as_int() is None)), place
+
+
+def _index_expressions(value: Scalar) -> list[Expr]:
+    found = [node.index if isinstance(node, Load) else node.expr for node in walk(value) if isinstance(node, (Load, IndexValue))]
+    return list(dict.fromkeys(found))
 
 
 def _even(extent: int | None, chunks: int) -> int:

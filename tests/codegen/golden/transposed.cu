@@ -1,7 +1,7 @@
 extern "C" __global__ void __launch_bounds__(256) @(const float* a0, float* a1, const float* a2) {
-  const int i1t = (int)blockIdx.x % (2) * 64;
+  const int i1t = ((int)blockIdx.x % (2)) * 64;
   const int ti1 = (int)blockIdx.x / (2);
-  const int i0t = ti1 % (2) * 64;
+  const int i0t = (ti1 % (2)) * 64;
   const int ti0 = ti1 / (2);
   alignas(16) __shared__ float x0[4160];
   #pragma unroll

@@ -72,16 +72,23 @@ class DeviceWriter(Body):
             name = self.names.symbols[axis.symbol]
             groups = self.plan.groups(axis)
             count = self.names.text(groups) if groups.as_int() != 0 else "1"
-            item = rest if k == 0 else f"{rest} % ({count})"
+            item = rest if k == 0 else self._remainder(rest, count)
             if axis is self.plan.vector and self.plan.width > 1:
                 self.line(f"const {self.integer} {name}g = {item};")
             else:
                 self.line(f"const {self.integer} {name} = {item};")
             if k > 0:
-                self.line(f"const {self.integer} q{name} = {rest} / ({count});")
+                self.line(f"const {self.integer} q{name} = {self._quotient(rest, count)};")
                 rest = f"q{name}"
         if self.plan.vector in axes and self.plan.width > 1:
             self._begin_group(self.plan.vector)
+
+    def _quotient(self, place: str, count: str) -> str:
+        """A place among loops over the extent of the inner ones. Where 64 bits may be needed they seldom are."""
+        return f"{place} / ({count})" if self.plan.narrow else f"p_quotient({place}, {count})"
+
+    def _remainder(self, place: str, count: str) -> str:
+        return f"{place} % ({count})" if self.plan.narrow else f"{place} - p_quotient({place}, {count}) * ({count})"
 
     def _begin_group(self, vector: Axis) -> None:
         """Where this thread's group of elements begins, and which of its elements there are."""

@@ -49,6 +49,12 @@ P_INLINE int64_t p_pow(int64_t a, int64_t b) {
   return r;
 }
 """,
+    # of numbers that are not negative: division of 64 bits takes several times as long
+    "p_quotient": """\
+P_INLINE int64_t p_quotient(int64_t a, int64_t b) {
+  return (uint64_t)(a | b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b);
+}
+""",
     "p_signbit": """\
 P_INLINE bool p_signbit(float x) { return __float_as_int(x) < 0; }
 P_INLINE bool p_signbit(double x) { return __double_as_longlong(x) < 0; }

@@ -57,8 +57,8 @@ class DeviceTileWriter(DeviceWriter):
         rest = f"({self.integer})blockIdx.x"
         for axis, name in ((self.vector, self.along), (self.tiled, self.across)):
             count = self.names.text((axis.extent + (TILE - 1)) // TILE)
-            self.line(f"const {self.integer} {name}t = {rest} % ({count}) * {TILE};")
-            self.line(f"const {self.integer} t{name} = {rest} / ({count});")
+            self.line(f"const {self.integer} {name}t = ({self._remainder(rest, count)}) * {TILE};")
+            self.line(f"const {self.integer} t{name} = {self._quotient(rest, count)};")
             rest = f"t{name}"
         self._decompose(rest, [a for a in self.plan.outer if a is not self.vector and a is not self.tiled])
 
