@@ -1,5 +1,6 @@
 """Settings of all tests: a private cache, verifiers on, fast tests first, device tests only where there is a device."""
 
+import gc
 import os
 import shutil
 import sys
@@ -29,6 +30,12 @@ def pytest_collection_modifyitems(items):
             for item in items:
                 if item.get_closest_marker("gpu"):
                     item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+def pytest_collection_finish():
+    """Eleven thousand items and what they import stay to the end: no collection of a test need walk through them."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_unconfigure():
