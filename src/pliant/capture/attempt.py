@@ -20,12 +20,12 @@ from torch import fx
 from pliant import config
 from pliant.capture import carried, selections
 from pliant.capture.bytecode.cfg import layouts
-from pliant.capture.bytecode.ops import FORMS, effect, operand_count
+from pliant.capture.bytecode.ops import effect, operand_count
 from pliant.capture.bytecode.resume import is_generator, point_at, resume_freevars, step_code
 from pliant.capture.collect import collect_values
 from pliant.capture.frame import Frame, Yielded
 from pliant.capture.generators import TracedGenerator, kept_locals, notice, started
-from pliant.capture.graph_breaks import CannotCapture, CastsMeet, GraphBreak, Raised, StartAgain, Stop, Stopped
+from pliant.capture.graph_breaks import CannotCapture, CastsMeet, GraphBreak, Raised, StartAgain, Stopped
 from pliant.capture.standing_iterators import step, use_up
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
 from pliant.capture.tracer import Tracer
@@ -55,37 +55,36 @@ def trace(root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: Dynam
 
 
 def _trace(root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: DynamicPolicy) -> Trace:
-    stops, reason = tuple[Stop, ...](), None
+    stop, reason = -1, None
     for _ in range(_MAX_RESTARTS):
-        attempt = _Attempt(Tracer(policy, stops), root, reason)
+        attempt = _Attempt(Tracer(policy, stop), root, reason)
         found = None
         try:
             found = attempt.run(args, kwargs)
         except CannotCapture as failure:
             attempt.t.inputs.check_shared()
-            entered = next((stop for stop in stops if stop.enter), None)
+            whole = attempt.whole_operation()
             if attempt.t.dropped_at is not None:
                 found = _Restart(attempt.t.dropped_at, failure.reason)
-            elif entered is None or failure.reason.kind == "exception":
+            elif whole is None or failure.reason.kind == "exception":
                 raise
             else:
-                found = _Restart(Stop(entered.step, False), reason or failure.reason)
+                found = _Restart(whole, attempt.reason or failure.reason)
         finally:
             if not isinstance(found, Trace):
                 attempt.t.forget()
         if isinstance(found, Trace):
             return found
-        stops = (*(stop for stop in stops if stop.step < found.stop.step), found.stop)
-        reason = found.reason
+        stop, reason = found.step, found.reason
     assert reason is not None
     raise CannotCapture(reason)
 
 
 @dataclass(frozen=True, slots=True)
 class _Restart:
-    """Trace again with this stop."""
+    """Trace again, up to the operation of this step."""
 
-    stop: Stop
+    step: int
     reason: BreakReason
 
 
@@ -96,7 +95,6 @@ class _Attempt:
         self.t = tracer
         self.root = root
         self.reason = reason
-        self.entered = frozenset(stop.step for stop in tracer.stops)
 
     def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Trace | _Restart:
         before = self.t.settings = Settings()
@@ -129,10 +127,10 @@ class _Attempt:
             return found
         if self.t.overrides.modes or self.t.overrides.devices:
             assert self.t.overrides.step is not None
-            return _Restart(Stop(self.t.overrides.step, False), found.reason)
+            return _Restart(self.t.overrides.step, found.reason)
         if self.t.lock is not None:
             why = BreakReason("side-effect-call", "a lock is held, and the trace breaks", self._break_location())
-            return _Restart(Stop(self.t.lock.step, False), why)
+            return _Restart(self.t.lock.step, why)
         with self.t.mode, self.t.recorder:
             return self._finish(found, before)
 
@@ -226,6 +224,7 @@ class _Attempt:
 
     def _frames_to_split(self, reason: BreakReason, clean: bool) -> Break | _Restart:
         """The frames that can be cut: from the outermost in, as long as each is all that an operation runs."""
+        self.reason = self.reason or reason
         frames = self.t.broken_frames or ()
         depth = 0
         while depth < len(frames) and frames[depth].linked:
@@ -234,9 +233,19 @@ class _Attempt:
             raise CannotCapture(reason)
         last = frames[depth - 1]
         if depth < len(frames) or not clean:
-            enter = depth < len(frames) and last.op.name in FORMS and last.steps_at_op not in self.entered
-            return _Restart(Stop(last.steps_at_op, enter), reason)
+            return _Restart(last.steps_at_op, reason)
         return Break(_states(frames, self.t.current_exception), reason)
+
+    def whole_operation(self) -> int | None:
+        """The step of the outermost operation, other than a plain call, in which the trace broke: what was cut there
+        cannot be, so the operation is left to Python as a whole."""
+        for outer, inner in itertools.pairwise(self.t.broken_frames or ()):
+            if not outer.linked:
+                break
+            is_call = outer.op.name in ("CALL", "CALL_FUNCTION_EX")
+            if not is_call or inner.is_spelled_out or inner.generator is not None:
+                return outer.steps_at_op
+        return None
 
     # ---- finishing
     def _finish(self, end: Return | Break, before: Settings) -> Trace:

@@ -17,6 +17,7 @@ import torch
 
 from pliant.capture.attributes import c_descriptor, get_attr, inside, is_data_descriptor, namespace_of
 from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.tail_calls import TailCall, ending
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import ByKind, class_name
 from pliant.graph.fake_tensor import FakeTensor
@@ -27,19 +28,19 @@ if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
 
-def set_attr(t: Tracer, obj: Any, name: str, value: Any) -> None:
+@ending
+def set_attr(t: Tracer, obj: Any, name: str, value: Any) -> Any:
     """obj.name = value"""
-    _STORES.of(obj)(t, obj, name, value)
+    return _STORES.of(obj)(t, obj, name, value)
 
 
-def _set_on_object(t: Tracer, obj: Any, name: str, value: Any) -> None:
+def _set_on_object(t: Tracer, obj: Any, name: str, value: Any) -> Any:
     setter = t.world.type_lookup(type(obj), "__setattr__")
     if setter is torch.nn.Module.__setattr__ and not isinstance(value, (torch.Tensor, torch.nn.Module)):
         setter = _plain_module_store(t, obj, name)
     if isinstance(setter, types.FunctionType):
-        t.call(setter, (obj, name, value), {})
-    else:
-        generic_set_attr(t, obj, name, value)
+        return TailCall(setter, (obj, name, value))
+    return find_store(t, obj, name, value)
 
 
 def _set_in_thread(t: Tracer, obj: Any, name: str, value: Any) -> None:
@@ -52,7 +53,7 @@ def _plain_module_store(t: Tracer, module: Any, name: str) -> Any:
     return torch.nn.Module.__setattr__ if any(name in m for m in members) else None
 
 
-def generic_set_attr(t: Tracer, obj: Any, name: str, value: Any) -> None:
+def find_store(t: Tracer, obj: Any, name: str, value: Any) -> Any:
     """object.__setattr__: data descriptor, else instance dict. `DELETED` deletes."""
     world, cls = t.world, type(obj)
     found = world.type_lookup(cls, name)
@@ -81,14 +82,13 @@ def _slot_is_empty(t: Tracer, slot: types.MemberDescriptorType, obj: Any, name: 
     return False
 
 
-def _set_through_descriptor(t: Tracer, found: Any, obj: Any, name: str, value: Any) -> None:
+def _set_through_descriptor(t: Tracer, found: Any, obj: Any, name: str, value: Any) -> Any:
     if isinstance(found, property):
         function = found.fdel if value is DELETED else found.fset
         if function is None:
             what = "deleter" if value is DELETED else "setter"
             raise Raised(AttributeError(f"property '{name}' of '{type(obj).__qualname__}' object has no {what}"))
-        t.call(inside(t, function, name), (obj,) if value is DELETED else (obj, value), {})
-        return
+        return TailCall(inside(t, function, name), (obj,) if value is DELETED else (obj, value))
     if isinstance(found, types.MemberDescriptorType):
         if t.world.is_foreign(obj):
             if value is DELETED and _slot_is_empty(t, found, obj, name):
@@ -98,30 +98,29 @@ def _set_through_descriptor(t: Tracer, found: Any, obj: Any, name: str, value: A
             t.native(found.__delete__, obj)
         else:
             t.native(found.__set__, obj, value)
-        return
+        return None
     setter = getattr(type(found), "__delete__" if value is DELETED else "__set__", None)
     if isinstance(setter, types.FunctionType):
         t.world.set_origin(found, held(found, name))
-        t.call(setter, (found, obj) if value is DELETED else (found, obj, value), {})
-        return
+        return TailCall(setter, (found, obj) if value is DELETED else (found, obj, value))
     if not t.world.is_foreign(obj):
         t.native(object.__setattr__, obj, name, value)
-        return
+        return None
     raise GraphBreak("unknown-object", f"assignment through the descriptor {type(found).__name__} of '{name}'")
 
 
-def delete_attr(t: Tracer, obj: Any, name: str) -> None:
+@ending
+def delete_attr(t: Tracer, obj: Any, name: str) -> Any:
     """del obj.name"""
     deleter = t.world.python_function(type(obj), "__delattr__")
     if deleter is not None:
-        t.call(deleter, (obj, name), {})
-        return
+        return TailCall(deleter, (obj, name))
     if isinstance(obj, FakeTensor):
         raise GraphBreak("unknown-object", f"deleting an attribute of a {type(obj).__name__}")
     if isinstance(obj, (types.ModuleType, types.FunctionType, type)):
         _delete_from_namespace(t, obj, name)
-        return
-    generic_set_attr(t, obj, name, DELETED)
+        return None
+    return find_store(t, obj, name, DELETED)
 
 
 def _delete_from_namespace(t: Tracer, obj: Any, name: str) -> None:
@@ -177,7 +176,7 @@ def _set_class_attribute(t: Tracer, cls: type, name: str, value: Any) -> None:
     t.world.forget_lookups()
 
 
-_STORES: ByKind[Callable[[Tracer, Any, str, Any], None]] = ByKind(
+_STORES: ByKind[Callable[[Tracer, Any, str, Any], Any]] = ByKind(
     _set_on_object,
     {
         FakeTensor: _set_tensor_attribute,

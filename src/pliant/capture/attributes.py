@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pliant.capture import spelled_out
 from pliant.capture.arrays import array_attribute, class_of, is_array
 from pliant.capture.generators import TracedGenerator, own
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, Raised
 from pliant.capture.identity import TracedId
+from pliant.capture.tail_calls import TailCall, ended, ending, polyfill, steps_of
 from pliant.capture.thread_locals import local_attribute
 from pliant.capture.trace import DELETED, BreakReason
 from pliant.capture.tracebacks import LOST
@@ -59,14 +61,15 @@ _NATIVE_TYPES = (
 )  # fmt: skip
 
 
-def get_attr(t: Tracer, obj: Any, name: str) -> Any:
-    """The value of `obj.name`. An error that does not say which attribute was asked of which object is told."""
+def get_attr(t: Tracer, obj: Any, name: str, linked: bool = False) -> Any:
+    """The value of `obj.name`."""
+    found = find_attribute(t, obj, name)
+    if type(found) is not TailCall:
+        return found
     try:
-        return _attribute(t, obj, name)
+        return ended(t, found, linked and type(obj) is not FakeTensor)
     except NoAttribute as raised:
-        error: Any = raised.error
-        if error.name is None and error.obj is None and not t.world.is_foreign(error):
-            error.name, error.obj = name, obj
+        _tell_what_was_asked(t, raised.error, obj, name)
         raise
 
 
@@ -74,10 +77,21 @@ def get_attr(t: Tracer, obj: Any, name: str) -> Any:
 _PLACES = frozenset(("co_filename", "co_firstlineno", "co_lines", "co_linetable", "co_positions", "f_lineno", "tb_lineno"))
 
 
-def _attribute(t: Tracer, obj: Any, name: str) -> Any:
+def find_attribute(t: Tracer, obj: Any, name: str) -> Any:
+    """The value of `obj.name`, or the call that makes it."""
     if name in _PLACES:
         t.process_bound = f"{name} says where code lies"
-    return _ATTRIBUTES.of(obj)(t, obj, name)
+    try:
+        return _ATTRIBUTES.of(obj)(t, obj, name)
+    except NoAttribute as raised:
+        _tell_what_was_asked(t, raised.error, obj, name)
+        raise
+
+
+def _tell_what_was_asked(t: Tracer, error: Any, obj: Any, name: str) -> None:
+    """An error that does not say which attribute was asked of which object is told."""
+    if error.name is None and error.obj is None and not t.world.is_foreign(error):
+        error.name, error.obj = name, obj
 
 
 def _number_attribute(t: Tracer, obj: Any, name: str) -> Any:
@@ -120,7 +134,7 @@ def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
     cls = type(obj)
     hook = t.world.type_lookup(cls, "__getattribute__")
     if isinstance(hook, types.FunctionType):
-        return _with_getattr(t, obj, name, lambda: t.call(hook, (obj, name), {}))
+        return _with_getattr(t, obj, name, lambda: TailCall(hook, (obj, name)))
     if name == "__dict__" and isinstance(obj, threading.local):
         raise GraphBreak("unknown-object", "the __dict__ of a thread local")
     if name == "__dict__":
@@ -139,14 +153,17 @@ def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
 def _with_getattr(t: Tracer, obj: Any, name: str, find: Callable[[], Any]) -> Any:
     """`find()`, and on AttributeError the class' `__getattr__`."""
     try:
-        return find()
+        found = find()
     except NoAttribute:
         fallback = t.world.type_lookup(type(obj), "__getattr__")
         if fallback is MISSING:
             raise
         if fallback is torch.nn.Module.__getattr__:
             return _module_member(t, obj, name)
-        return t.call(fallback, (obj, name), {})
+        return TailCall(fallback, (obj, name))
+    if type(found) is not TailCall or (fallback := t.world.type_lookup(type(obj), "__getattr__")) is MISSING:
+        return found
+    return TailCall(spelled_out.attribute, (found.function, found.args, fallback, obj, name))
 
 
 def generic_get_attr(t: Tracer, obj: Any, name: str, namespace: dict[str, Any] | None = None) -> Any:
@@ -168,7 +185,7 @@ def generic_get_attr(t: Tracer, obj: Any, name: str, namespace: dict[str, Any] |
     hook = world.dict_get(namespace, "__getattr__")
     if hook is MISSING:
         raise Raised(AttributeError(f"module '{namespace.get('__name__')}' has no attribute '{name}'"))
-    return t.call(world.resolve(hook), (name,), {})
+    return TailCall(world.resolve(hook), (name,))
 
 
 def is_data_descriptor(t: Tracer, found: Any) -> bool:
@@ -227,7 +244,7 @@ def _held_method(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
 def _property_value(t: Tracer, found: property, obj: Any, cls: type, name: str) -> Any:
     if found.fget is None:
         raise Raised(AttributeError(f"property '{name}' of '{cls.__qualname__}' object has no getter"))
-    return t.call(inside(t, found.fget, name), (obj,), {})
+    return TailCall(inside(t, found.fget, name), (obj,))
 
 
 def _got(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
@@ -239,7 +256,7 @@ def _got(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
         return _plain_class_value(t, cls, found, name)
     if isinstance(getter, types.FunctionType):
         t.world.set_origin(found, held(found, name))
-        return t.call(getter, (found, obj, cls), {})
+        return TailCall(getter, (found, obj, cls))
     if isinstance(obj, (enum.Enum, tuple)) or not t.world.is_foreign(obj):
         return t.native(getattr, obj, name)
     raise GraphBreak("unknown-object", f"the descriptor {type(found).__name__} behind attribute '{name}'")
@@ -254,12 +271,7 @@ def _plain_class_value(t: Tracer, cls: type, found: Any, name: str) -> Any:
 
 def _compute_once(t: Tracer, found: functools.cached_property[Any], obj: Any, cls: type, name: str) -> Any:
     """A cached property that is not in the instance's dict yet."""
-    value = t.call(found.func, (obj,), {})
-    if t.world.is_foreign(obj):
-        t.world.dict_set(t.world.instance_dict(obj), str(found.attrname), value)
-    else:
-        obj.__dict__[found.attrname] = value
-    return value
+    return TailCall(polyfill(t, spelled_out.computed_once), (found.func, obj, str(found.attrname)))
 
 
 _Bind = Callable[["Tracer", Any, Any, type, str], Any]
@@ -421,7 +433,7 @@ def _module_attribute(t: Tracer, module: types.ModuleType, name: str) -> Any:
         return _asked_attribute(t, module, name)
     hook = t.world.python_function(type(module), "__getattribute__")
     if hook is not None:
-        return _with_getattr(t, module, name, lambda: t.call(hook, (module, name), {}))
+        return _with_getattr(t, module, name, lambda: TailCall(hook, (module, name)))
     return _with_getattr(t, module, name, lambda: _generic_module_attribute(t, module, name))
 
 
@@ -488,14 +500,14 @@ def _function_attribute(t: Tracer, function: types.FunctionType, name: str) -> A
 def _method_attribute(t: Tracer, method: types.MethodType, name: str) -> Any:
     if name in ("__func__", "__self__"):
         return getattr(method, name)
-    return get_attr(t, method.__func__, name)
+    return find_attribute(t, method.__func__, name)
 
 
 def _class_attribute(t: Tracer, cls: type, name: str) -> Any:
     """An attribute of a class, whose metaclass may look it up in its own way."""
     hook = t.world.python_function(type(cls), "__getattribute__")
     if hook is not None:
-        return _with_getattr(t, cls, name, lambda: t.call(hook, (cls, name), {}))
+        return _with_getattr(t, cls, name, lambda: TailCall(hook, (cls, name)))
     return generic_class_attribute(t, cls, name)
 
 
@@ -541,7 +553,7 @@ def _got_from_class(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> An
         return t.world.resolve(_plain_class_value(t, cls, found, name))
     if isinstance(getter, types.FunctionType):
         t.world.set_origin(found, held(found, name))
-        return t.call(getter, (found, None, cls), {})
+        return TailCall(getter, (found, None, cls))
     return t.native(getattr, cls, name)
 
 
@@ -566,7 +578,7 @@ def _metaclass_attribute(t: Tracer, cls: type, name: str, meta: Any) -> Any:
         return types.MethodType(meta, cls)
     fallback = t.world.python_function(type(cls), "__getattr__") if meta is MISSING else None
     if fallback is not None:
-        return t.call(fallback, (cls, name), {})
+        return TailCall(fallback, (cls, name))
     if meta is MISSING or isinstance(meta, (*_C_DESCRIPTORS, types.MethodDescriptorType, types.WrapperDescriptorType)):
         value = t.native(getattr, cls, name)
         if isinstance(value, (type, str, tuple, int, type(None))):
@@ -578,6 +590,7 @@ def _metaclass_attribute(t: Tracer, cls: type, name: str, meta: Any) -> Any:
     return bind(t, meta, cls, type(cls), name)
 
 
+@ending
 def super_attr(t: Tracer, cls: type, receiver: Any, name: str) -> Any:
     """super(cls, receiver).name"""
     real = receiver if isinstance(receiver, type) and issubclass(receiver, cls) else type(receiver)
@@ -632,7 +645,7 @@ _ATTRIBUTES: ByKind[Callable[[Tracer, Any, str], Any]] = ByKind(
         types.FunctionType: _function_attribute,
         types.MethodType: _method_attribute,
         types.FrameType: _frame_attribute,
-        super: lambda t, obj, name: super_attr(t, obj.__thisclass__, obj.__self__, name),
+        super: lambda t, obj, name: steps_of(super_attr)(t, obj.__thisclass__, obj.__self__, name),
     },
     {types.ModuleType: _module_attribute, type: _class_attribute},
 )

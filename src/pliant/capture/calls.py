@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.modules.module as nn_module
 
-from pliant.capture import arrays, class_statements, marked, tracebacks
+from pliant.capture import arrays, class_statements, marked, spelled_out, tracebacks
 from pliant.capture.attributes import bring_class
 from pliant.capture.frame import Frame, Returned
 from pliant.capture.generators import OURS, TracedGenerator, notice_arguments
@@ -35,8 +35,10 @@ from pliant.capture.handlers.random_numbers import draw, is_generator
 from pliant.capture.handlers.standard_library import call_object, fold, make_reference, referent
 from pliant.capture.handlers.table import find as find_row
 from pliant.capture.handlers.table import find_special
+from pliant.capture.iteration import advance, is_driven
 from pliant.capture.rewritten import REWRITTEN
 from pliant.capture.structures import has_symbols
+from pliant.capture.tail_calls import TailCall, ended, ending
 from pliant.capture.torch_calls import call_torch, is_torch_leaf
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, class_name, concrete
 from pliant.capture.varying_text import Text
@@ -57,13 +59,17 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     function = marked.resolve(t, function)
     if any(type(a) is Text for a in (*args, *kwargs.values())) and not _passes_text(function):
         args, kwargs = tuple(map(concrete, args)), {name: concrete(a) for name, a in kwargs.items()}
+    taking = _TAKING.get(id(function))
+    if taking is not None and args and is_driven(t, args[0]):
+        return call(t, taking[0], (*taking[1:], *args), kwargs, linked)
     handler = find_row(function)
     if handler is not None:
         least, most = _positional(function)
         if not least <= len(args) <= most:
             raise GraphBreak("bad-call", f"{function.__name__}() does not take {len(args)} positional arguments")
         with _Fitting(function, args, kwargs):
-            return handler(t, args, kwargs)
+            result = handler(t, args, kwargs)
+        return ended(t, result, linked)
     result = marked.call_marked(t, function, args, kwargs)
     if result is not marked.NOT_MARKED:
         return result
@@ -71,6 +77,8 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     if cls is types.FunctionType:
         return _call_function(t, function, args, kwargs, linked)
     if cls is types.MethodType:
+        if type(function.__self__) is TracedGenerator:
+            return advance(t, function, args, linked)
         if type(function.__self__) in OURS:
             return t.native(function, *args, **kwargs)
         if isinstance(function.__self__, logging.Logger):
@@ -80,9 +88,10 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         return call(t, function.__func__, (function.__self__, *args), kwargs, linked)
     if cls in _C_FUNCTIONS:
         with _Fitting(function, args, kwargs):
-            return call_native(t, function, args, kwargs)
+            result = call_native(t, function, args, kwargs)
+        return ended(t, result, linked)
     if issubclass(cls, type):
-        return _call_class(t, function, args, kwargs)
+        return _call_class(t, function, args, kwargs, linked)
     if cls is functools.partial:
         return _call_partial(t, function, args, kwargs, linked)
     if issubclass(cls, weakref.ref) and t.world.python_function(cls, "__call__") is None:
@@ -94,6 +103,14 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     return _call_object(t, function, args, kwargs, linked)
 
 
+# Functions that take the items of their first argument: polyfills for where that runs code of the program.
+_TAKING: dict[int, tuple[Any, ...]] = {
+    id(list): (spelled_out.all_items,),
+    **{id(function): (spelled_out.made_of, function) for function in (tuple, set, frozenset, sorted)},
+    id(sum): (spelled_out.added,),
+    id(any): (spelled_out.any_true,),
+    id(all): (spelled_out.all_true,),
+}
 _PASS_TEXT = (str, format, print, isinstance, type, list, tuple, setattr)
 
 
@@ -515,18 +532,19 @@ def _is_empty(t: Tracer, table: dict[str, Any], name: str) -> bool:
 
 
 # ---- classes
-def _call_class(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call_class(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
     """cls(*args, **kwargs): the metaclass' __call__, then __new__ and __init__."""
     meta_call = MISSING if type(cls) is type else t.world.type_lookup(type(cls), "__call__")
     if isinstance(meta_call, types.FunctionType) and type(cls) is not ParameterMeta:
         if standard_class(type(cls)) and hasattr(cls, "__members__"):
             return call_enum(t, cls, args, kwargs)
-        return call(t, meta_call, (cls, *args), kwargs)
+        return call(t, meta_call, (cls, *args), kwargs, linked)
     if isinstance(meta_call, type):  # a class is no descriptor: `dict`, of a typed dict
-        return call(t, meta_call, args, kwargs)
-    return instantiate(t, cls, args, kwargs)
+        return call(t, meta_call, args, kwargs, linked)
+    return instantiate(t, cls, args, kwargs, linked=linked)
 
 
+@ending
 def instantiate(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """type.__call__(cls, ...): `__new__`, then `__init__`."""
     native = find_class(cls)
@@ -538,15 +556,13 @@ def instantiate(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
     new = t.world.type_lookup(cls, "__new__")
     if isinstance(new, staticmethod):
         new = new.__func__
-    obj = _new_object(t, cls, new, args, kwargs)
-    if not isinstance(obj, cls):
-        return obj
+    if isinstance(new, types.FunctionType):
+        return TailCall(spelled_out.instance, (new, cls, args, kwargs))
+    obj = new_object(t, cls, new, args, kwargs)
     init = t.world.type_lookup(type(obj), "__init__")
     if isinstance(init, types.FunctionType):
-        result = call(t, init, (obj, *args), kwargs)
-        if result is not None:
-            raise Raised(TypeError(f"__init__() should return None, not '{class_name(result)}'"))
-    elif isinstance(obj, _CONTAINERS):
+        return TailCall(spelled_out.initialized, (init, obj, args, kwargs))
+    if isinstance(obj, _CONTAINERS):
         call_native(t, init.__get__(obj), args, kwargs)
     elif init not in (object.__init__, type.__init__, weakref.ref.__init__) and not isinstance(obj, BaseException):
         t.native(init, obj, *(t.iterable(a) if not isinstance(a, dict) else t.mapping(a) for a in args), **kwargs)
@@ -557,9 +573,8 @@ _CONTAINERS = (list, dict, set, collections.deque)
 _EMPTY_AT_FIRST = tuple(cls.__new__ for cls in _CONTAINERS)
 
 
-def _new_object(t: Tracer, cls: type, new: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if isinstance(new, types.FunctionType):
-        return call(t, new, (cls, *args), kwargs)
+def new_object(t: Tracer, cls: type, new: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """new(cls, *args, **kwargs), of a `__new__` written in C"""
     if new is object.__new__:
         if (args or kwargs) and cls.__init__ is object.__init__:  # type: ignore[misc]
             raise Raised(TypeError(f"{cls.__name__}() takes no arguments"))

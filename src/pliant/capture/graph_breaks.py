@@ -116,15 +116,6 @@ class GraphBreak(BaseException):
         return BreakReason(self.kind, self.detail, location, self.do, self.again)
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """The step of an operation in which an earlier attempt broke. `enter`: it is done as a call of one function, whose
-    frame can be cut."""
-
-    step: int
-    enter: bool
-
-
 class Stopped(BaseException):
     """The trace reached the operation at which an earlier attempt broke."""
 

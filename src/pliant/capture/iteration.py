@@ -10,22 +10,27 @@ from __future__ import annotations
 
 import collections
 import itertools
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pliant.capture import spelled_out
+from pliant.capture.arrays import is_array
 from pliant.capture.carried import DequeItems
 from pliant.capture.generators import OURS, TracedGenerator, TracedIterator, own
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.operators import python_method
 from pliant.capture.subscripts import known_length, sequence_item, subscript
-from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, class_name, concrete
+from pliant.capture.tail_calls import TailCall, ending
+from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, concrete
 from pliant.graph.fake_tensor import FakeTensor
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
 
+@ending
 def iterate(t: Tracer, value: Any) -> Any:
     """iter(value): a real iterator over traced values, or an object whose `__next__` is interpreted."""
     cls = type(value)
@@ -41,10 +46,7 @@ def iterate(t: Tracer, value: Any) -> Any:
     value = concrete(t.world.adopt(t.world.resolve(value)))
     method = python_method(t, value, "__iter__")
     if method is not None:
-        iterator = t.call(method, (value,), {})
-        if not hasattr(type(iterator), "__next__"):
-            raise Raised(TypeError(f"iter() returned non-iterator of type '{class_name(iterator)}'"))
-        return iterator
+        return TailCall(method, (value,)) if is_array(value) else TailCall(spelled_out.iterator, (method, value))
     if cls is collections.deque:
         return DequeItems(value)
     if cls in MUTABLE_CONTAINERS or cls in (tuple, str, bytes, range, frozenset, torch.Size):
@@ -78,12 +80,15 @@ def _getitem_iterator(t: Tracer, value: Any) -> Any:
         index += 1
 
 
+@ending
 def next_value(t: Tracer, iterator: Any) -> Any:
     """next(iterator); exhaustion is Raised(StopIteration)."""
     iterator = own(t, iterator)
+    if type(iterator) is TracedGenerator:
+        return TailCall(iterator.__next__, ())
     method = python_method(t, iterator, "__next__")
     if method is not None:
-        return t.call(method, (iterator,), {})
+        return TailCall(method, (iterator,))
     if t.world.is_opaque(iterator):
         raise GraphBreak("unknown-object", f"an iterator from outside ({type(iterator).__name__}) is advanced")
     return t.native(next, iterator)
@@ -97,6 +102,27 @@ def send(t: Tracer, iterator: Any, value: Any) -> Any:
     if value is None:
         return next_value(t, iterator)
     return t.call(t.get_attr(iterator, "send"), (value,), {})
+
+
+def advance(t: Tracer, method: types.MethodType, args: tuple[Any, ...], linked: bool) -> Any:
+    """A step of a generator, whose frame can be cut meanwhile if the step is linked."""
+    if not linked:
+        return t.native(method, *args)
+    generator: Any = method.__self__
+    frame = generator.frame
+    frame.linked, frame.generator = True, generator  # and stays so at a break
+    try:
+        item = t.native(method, *args)
+    except Raised:
+        frame.linked, frame.generator = False, None
+        raise
+    frame.linked, frame.generator = False, None
+    return item
+
+
+def is_driven(t: Tracer, items: Any) -> bool:
+    """Whether taking the items runs code of the program."""
+    return type(own(t, items)) is TracedGenerator or python_method(t, items, "__iter__") is not None
 
 
 def iterable(t: Tracer, value: Any) -> Any:

@@ -11,19 +11,19 @@ from __future__ import annotations
 import collections
 import operator
 import types
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import selections
+from pliant.capture import selections, spelled_out
 from pliant.capture.arrays import beside_symbol, beside_tensor, is_array, is_scalar
 from pliant.capture.attributes import own_member
 from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.number_domains import within_domain
 from pliant.capture.numpy_scalars import fixed, plain_number
-from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, class_name, concrete, plain_class
+from pliant.capture.tail_calls import TailCall, ending, polyfill
+from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete, plain_class
 from pliant.capture.varying_text import Text, percent
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
@@ -97,6 +97,7 @@ def _shown(value: Any) -> Any:
     return fixed(value) if is_scalar(value) else value
 
 
+@ending
 def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     """left <symbol> right; symbols ending in `=` are in place."""
     inplace = symbol.endswith("=")
@@ -120,14 +121,10 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
             return t.native(_OF_TRUTHS[plain], left, right)
         return t.native(function, *within_domain(t, plain, left, right))
     methods = ordered_methods(t, left, right, f"__{name}__", f"__r{name}__")
-    method = python_method(t, left, f"__i{name}__") if inplace else None
-    result = by_turn(t, methods if method is None else [(method, left, right), *methods])
-    if result is not NotImplemented:
-        return result
-    if methods and not _has_native(left, right, name):
-        raise Raised(
-            TypeError(f"unsupported operand type(s) for {symbol}: '{class_name(left)}' and '{class_name(right)}'")
-        )
+    if inplace and (method := python_method(t, left, f"__i{name}__")) is not None:
+        methods.insert(0, (method, left, right))
+    if methods:
+        return in_turn(t, spelled_out.computed, symbol, left, right, methods, (f"__{name}__", f"__r{name}__"))
     return _native_binary(t, function, left, right, inplace)
 
 
@@ -143,11 +140,31 @@ def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: boo
     return t.native(function, left, right)
 
 
-def _has_native(left: Any, right: Any, name: str) -> bool:
-    return any(
-        not isinstance(getattr(type(v), f"__{r}{name}__", None), (types.FunctionType, type(None)))
-        for v, r in ((left, ""), (right, "r"))
-    )
+def in_turn(
+    t: Tracer,
+    polyfilled: Any,
+    symbol: str,
+    left: Any,
+    right: Any,
+    methods: list[tuple[Any, Any, Any]],
+    names: tuple[str, str],
+) -> Any:
+    """The call that asks these (method, object, other), then those of the names that are written in C.
+
+    Methods of what stands for an array are none of the array's: code behind a break must not have them.
+    """
+    if is_array(left) or is_array(right):
+        found = (t.call(method, (obj, other), {}) for method, obj, other in methods)
+        for result in found:
+            if result is not NotImplemented:
+                return result
+        raise GraphBreak("tensor-error", f"{symbol} of an array, which does not know the other operand")
+    for obj, name, other in ((left, names[0], right), (right, names[1], left)):
+        method = getattr(type(obj), name, None)
+        if not isinstance(method, (types.FunctionType, type(None))):
+            if getattr(method, "__objclass__", None) is not object:
+                methods.append((method, obj, other))
+    return TailCall(polyfilled, (symbol, left, right, *methods))
 
 
 def ordered_methods(
@@ -166,22 +183,18 @@ def ordered_methods(
     return found
 
 
-def by_turn(t: Tracer, methods: Iterable[tuple[Any, Any, Any]]) -> Any:
-    """What the first method gives that implements the operator, else NotImplemented."""
-    found = (t.call(method, (obj, other), {}) for method, obj, other in methods)
-    return next((result for result in found if result is not NotImplemented), NotImplemented)
-
-
+@ending
 def unary(t: Tracer, name: str, value: Any) -> Any:
     special, function = UNARY[name]
     method = python_method(t, value, special)
     if method is not None:
-        return t.call(method, (value,), {})
+        return TailCall(method, (value,))
     t.refuse_opaque(value)
     return t.native(function, *within_domain(t, name, value))  # type: ignore[arg-type]
 
 
 # ---- comparison
+@ending
 def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     """left <symbol> right for the six comparisons."""
     name, reflected, function = COMPARE[symbol]
@@ -190,15 +203,13 @@ def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
         left, right = beside_tensor(t, symbol, left, right)
     if _is_plain(left) and _is_plain(right):
         return t.native(function, *within_domain(t, symbol, left, right))
-    methods = ordered_methods(t, left, right, f"__{name}__", f"__{reflected}__", comparing=True)
-    if (result := by_turn(t, methods)) is not NotImplemented:
-        return result
-    if methods and symbol == "==":
-        return left is right
-    if methods and symbol == "!=":
-        return _derived_ne(t, left, right)
-    if symbol == "!=" and (python_method(t, left, "__eq__") or python_method(t, right, "__eq__")):
-        return _derived_ne(t, left, right)
+    if symbol == "!=":
+        methods = [(method, a, b) for a, b in _by_rank(left, right) if (method := _differs(t, a)) is not None]
+    else:
+        methods = ordered_methods(t, left, right, f"__{name}__", f"__{reflected}__", comparing=True)
+    if methods:
+        compared = _COMPARED.get(symbol, spelled_out.ordered)
+        return in_turn(t, compared, symbol, left, right, methods, (f"__{name}__", f"__{reflected}__"))
     if symbol in ("==", "!=") and _by_identity(left) and _by_identity(right):
         return identical(t, left, right) is (symbol == "==")
     left, right = t.internalize(left), t.internalize(right)
@@ -214,9 +225,20 @@ def _by_identity(value: Any) -> bool:
     return cls.__eq__ is object.__eq__ and cls.__ne__ is object.__ne__ and not isinstance(value, types.FunctionType)
 
 
-def _derived_ne(t: Tracer, left: Any, right: Any) -> Any:
-    """object.__ne__ inverts __eq__."""
-    return not concrete(truth(t, compare(t, "==", left, right)))
+_COMPARED = {"==": spelled_out.equal, "!=": spelled_out.unequal}
+
+
+def _by_rank(left: Any, right: Any) -> list[tuple[Any, Any]]:
+    """Who is asked first by a comparison."""
+    pairs = [(left, right), (right, left)]
+    return pairs[::-1] if type(left) is not type(right) and isinstance(right, type(left)) else pairs
+
+
+def _differs(t: Tracer, obj: Any) -> Any:
+    """The `__ne__` of the object; that of `object` asks its `__eq__`."""
+    cls: Any = type(obj)
+    derived = cls.__ne__ is object.__ne__ and python_method(t, obj, "__eq__") is not None
+    return polyfill(t, spelled_out.differs) if derived else python_method(t, obj, "__ne__")
 
 
 def identical(t: Tracer, left: Any, right: Any) -> bool:
@@ -236,19 +258,27 @@ def identical(t: Tracer, left: Any, right: Any) -> bool:
     return False
 
 
-def contains(t: Tracer, container: Any, item: Any) -> bool:
-    """`item in container`"""
-    world = t.world
-    container = concrete(world.resolve(container))
-    cls = type(container)
-    if type(item) in SYMBOLIC_TYPES and cls in (*DICT_TYPES, set, frozenset) and len(container) <= _FEW_KEYS:
-        return _has_number(t, container, item)
-    if (cls in DICT_TYPES or cls is set and not world.has_changes(container)) and world.needs_guards(container):
-        return world.contains(container, t.hashable(item))
+@ending
+def contains(t: Tracer, container: Any, item: Any, wanted: bool = True) -> Any:
+    """`item in container`, or `not in`"""
+    container = concrete(t.world.resolve(container))
     method = python_method(t, container, "__contains__")
     if method is not None:
-        return concrete(truth(t, t.call(method, (container, item), {})))  # type: ignore[no-any-return]
-    if isinstance(container, dict) and world.needs_guards(container):
+        if is_array(container):
+            return concrete(truth(t, t.call(method, (container, item), {}))) is wanted
+        return TailCall(spelled_out.contained, (method, container, item, wanted))
+    if not isinstance(container, (dict, frozenset, set)) and python_method(t, container, "__iter__") is not None:
+        return TailCall(spelled_out.contained_by_iteration, (container, item, wanted))
+    return _contains(t, container, item) is wanted
+
+
+def _contains(t: Tracer, container: Any, item: Any) -> bool:
+    world, cls = t.world, type(container)
+    if type(item) in SYMBOLIC_TYPES and cls in (*DICT_TYPES, set, frozenset) and len(container) <= _FEW_KEYS:
+        return _has_number(t, container, item)
+    if (isinstance(container, dict) or cls is set and not world.has_changes(container)) and world.needs_guards(
+        container
+    ):
         return world.contains(container, t.hashable(item))
     if cls in (dict, set, frozenset) or cls in DICT_TYPES:
         return bool(t.native(operator.contains, world.adopt(container), t.hashable(item)))
@@ -283,6 +313,7 @@ def _contains_by_iteration(t: Tracer, container: Any, item: Any) -> bool:
 
 
 # ---- truth
+@ending
 def truth(t: Tracer, value: Any) -> Any:
     """bool(value), or a SymBool."""
     cls = type(value)
@@ -304,12 +335,9 @@ def truth(t: Tracer, value: Any) -> Any:
         return length(t, value) != 0
     if cls in _PLAIN or cls in MUTABLE_CONTAINERS or cls in (tuple, frozenset, range, torch.Size):
         return bool(value)
-    method = python_method(t, value, "__bool__")
-    if method is not None:
-        return concrete(t.call(method, (value,), {}))
-    size = python_method(t, value, "__len__")
-    if size is not None:
-        return concrete(t.call(size, (value,), {})) != 0
+    for name, polyfilled in (("__bool__", spelled_out.truth), ("__len__", spelled_out.is_not_empty)):
+        if (method := python_method(t, value, name)) is not None:
+            return TailCall(polyfilled, (method, value))
     if (
         t.world.is_foreign(value)
         and (hasattr(cls, "__len__") or hasattr(cls, "__bool__"))
@@ -319,11 +347,12 @@ def truth(t: Tracer, value: Any) -> Any:
     return bool(t.native(bool, value))
 
 
-def negation(t: Tracer, value: Any) -> Any:
-    result = truth(t, value)
+def negation(t: Tracer, value: Any, linked: bool = False) -> Any:
+    result = truth(t, value, linked=linked)
     return torch.sym_not(result) if type(result) is torch.SymBool else not result  # type: ignore[no-untyped-call]
 
 
+@ending
 def length(t: Tracer, value: Any) -> Any:
     """len(value)"""
     if isinstance(value, FakeTensor):
@@ -333,7 +362,7 @@ def length(t: Tracer, value: Any) -> Any:
     value = t.world.resolve(value)
     method = python_method(t, value, "__len__")
     if method is not None:
-        return t.call(method, (value,), {})
+        return TailCall(method, (value,)) if is_array(value) else TailCall(spelled_out.length, (method, value))
     if t.world.needs_guards(value):
         added = t.world.unread_additions(value)
         if added is None and t.world.has_changes(value):

@@ -20,7 +20,7 @@ from pliant.capture.bytecode.cfg import live_locals, sides
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.versions import CallArgs
 from pliant.capture.frame import HANDLERS, Frame, Returned, Yielded
-from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, Stop, Stopped
+from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, Stopped
 from pliant.capture.regions import tensors_of, without_effects
 from pliant.capture.trace import NULL, BreakReason
 from pliant.graph.fake_tensor import FakeTensor
@@ -322,7 +322,7 @@ def check_identity(t: Tracer, left: Any, right: Any) -> None:
 
 
 def break_at(t: Tracer, one: Selection) -> None:
-    t.dropped_at = Stop(one.step, False)
+    t.dropped_at = one.step
     why = "a branch on the value of a tensor, and later it matters which tensor it gave"
     raise CannotCapture(BreakReason("data-dependent", why, one.where))
 

@@ -1,9 +1,9 @@
-"""What Python's operations do with the methods that they enter, spelled out in Python.
+"""Polyfills: what Python's operations do with the methods that they enter, spelled out in Python.
 
 In:     the methods that CPython would call, as the tracer has looked them up, and the operands.
 Out:    the operation's result, or its exception.
-Holds:  every method is entered by a plain call, so a graph break in it can cut the frames here; code behind a break is
-        run by CPython too. Nothing here is a frame of the program: tracebacks and `stacklevel` leave these out.
+Holds:  the only text of these rules: every trace interprets it, and a graph break in a method can cut the frames here; code
+        behind a break is run by CPython too. Nothing here is a frame of the program: tracebacks and `stacklevel` leave these out.
 Source: `Objects/typeobject.c`, `Objects/abstract.c`; the data model in Python's reference.
 """
 
@@ -48,6 +48,16 @@ def attribute(find: Method, args: tuple[Any, ...], fallback: Method, obj: Any, n
     return fallback(obj, name)
 
 
+def attribute_of(find: Method, args: tuple[Any, ...], obj: Any, name: str) -> Any:
+    """getattr(obj, name), whose error says what was asked"""
+    try:
+        return find(*args)
+    except AttributeError as error:
+        if error.name is None and error.obj is None:
+            error.name, error.obj = name, obj
+        raise
+
+
 def attribute_or(find: Method, args: tuple[Any, ...], default: Any) -> Any:
     """getattr(obj, name, default)"""
     try:
@@ -83,7 +93,9 @@ def truth(method: Method, value: Any) -> bool:
 
 def length(method: Method, value: Any) -> int:
     """`__len__`"""
-    result = operator.index(method(value))
+    result = method(value)
+    if type(result) is not int:
+        result = operator.index(result)
     if result < 0:
         raise ValueError("__len__() should return >= 0")
     return result
@@ -94,9 +106,9 @@ def is_not_empty(method: Method, value: Any) -> bool:
     return length(method, value) != 0
 
 
-def truth_and_value(test: Method, method: Method, value: Any) -> tuple[bool, Any]:
+def truth_and_value(value: Any) -> tuple[bool, Any]:
     """What `and` and `or` need."""
-    return test(method, value), value
+    return bool(value), value
 
 
 def contained(method: Method, container: Any, item: Any, wanted: bool) -> bool:
@@ -113,32 +125,43 @@ def contained_by_iteration(container: Any, item: Any, wanted: bool) -> bool:
 
 
 # ---- operators
-def operated(rest: Method, symbol: str, left: Any, right: Any, *methods: tuple[Method, Any, Any]) -> Any:
+def in_turn(methods: tuple[tuple[Method, Any, Any], ...]) -> Any:
     """The result of the first method that implements the operator: each is (method, object, other)."""
     if not methods:
-        return rest(symbol, left, right)
+        return NotImplemented
     method, obj, other = methods[0]
     result = method(obj, other)
-    if result is not NotImplemented:
-        return result
-    return operated(rest, symbol, left, right, *methods[1:])
+    return in_turn(methods[1:]) if result is NotImplemented else result
 
 
-def unsupported(symbol: str, left: Any, right: Any) -> Any:
-    """No method implements the operator."""
-    names = f"'{type(left).__name__}' and '{type(right).__name__}'"
-    raise TypeError(f"unsupported operand type(s) for {symbol}: {names}")
+def computed(symbol: str, left: Any, right: Any, *methods: tuple[Method, Any, Any]) -> Any:
+    """left <symbol> right"""
+    result = in_turn(methods)
+    if result is NotImplemented:
+        names = f"'{type(left).__name__}' and '{type(right).__name__}'"
+        raise TypeError(f"unsupported operand type(s) for {symbol}: {names}")
+    return result
 
 
-def not_ordered(symbol: str, left: Any, right: Any) -> Any:
-    """No method implements the comparison."""
-    names = f"'{type(left).__name__}' and '{type(right).__name__}'"
-    raise TypeError(f"'{symbol}' not supported between instances of {names}")
+def ordered(symbol: str, left: Any, right: Any, *methods: tuple[Method, Any, Any]) -> Any:
+    """The same for comparisons that order."""
+    result = in_turn(methods)
+    if result is NotImplemented:
+        names = f"'{type(left).__name__}' and '{type(right).__name__}'"
+        raise TypeError(f"'{symbol}' not supported between instances of {names}")
+    return result
 
 
-def same(symbol: str, left: Any, right: Any) -> bool:
-    """`==` where nobody implements it."""
-    return left is right
+def equal(symbol: str, left: Any, right: Any, *methods: tuple[Method, Any, Any]) -> Any:
+    """left == right"""
+    result = in_turn(methods)
+    return left is right if result is NotImplemented else result
+
+
+def unequal(symbol: str, left: Any, right: Any, *methods: tuple[Method, Any, Any]) -> Any:
+    """left != right"""
+    result = in_turn(methods)
+    return left is not right if result is NotImplemented else result
 
 
 def differs(obj: Any, other: Any) -> Any:
@@ -146,11 +169,6 @@ def differs(obj: Any, other: Any) -> Any:
     cls: Any = type(obj)
     result = cls.__eq__(obj, other)
     return result if result is NotImplemented else not result
-
-
-def not_same(symbol: str, left: Any, right: Any) -> bool:
-    """`!=` where nobody implements it."""
-    return left is not right
 
 
 # ---- iteration
@@ -162,15 +180,15 @@ def iterator(method: Method, value: Any) -> Any:
     return result
 
 
-def step(method: Method, value: Any) -> tuple[Any, Any]:
-    """`__next__` in a loop: the item and the iterator."""
-    return method(value), value
+def step(iterator: Any) -> tuple[Any, Any]:
+    """`next` in a loop: the item and the iterator."""
+    return next(iterator), iterator
 
 
-def step_or(method: Method, value: Any, default: Any) -> Any:
+def step_or(iterator: Any, default: Any) -> Any:
     """next(iterator, default)"""
     try:
-        return method(value)
+        return next(iterator)
     except StopIteration:
         return default
 
@@ -223,9 +241,14 @@ def added(items: Any, total: Any = 0) -> Any:
     """sum(items, start)"""
     if isinstance(total, (str, bytes, bytearray)):
         return sum(items, total)  # which complains
+    numbers: list[Any] = []
     for item in items:
-        total = total + item
-    return total
+        if type(item) in (int, float, bool):
+            numbers.append(item)
+        else:
+            total = sum(numbers, total) + item
+            numbers.clear()
+    return sum(numbers, total)
 
 
 def any_true(items: Any) -> bool:
@@ -263,7 +286,7 @@ def text(method: Method, name: str, value: Any) -> str:
 _GO_ON = (
     instance,
     attribute,
-    operated,
+    in_turn,
     contained_by_iteration,
     all_items,
     made_of,

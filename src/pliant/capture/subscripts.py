@@ -18,6 +18,7 @@ import torch
 from pliant.capture.arrays import key_of
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.operators import python_method
+from pliant.capture.tail_calls import TailCall, ending
 from pliant.capture.tensor_index import NOTHING_LEFT, is_place, select_by_tensors, select_symbolic
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, concrete
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
 
+@ending
 def subscript(t: Tracer, container: Any, key: Any) -> Any:
     """container[key]"""
     cls = type(container)
@@ -50,7 +52,7 @@ def subscript(t: Tracer, container: Any, key: Any) -> Any:
         return t.native(operator.getitem, container, key)
     method = python_method(t, container, "__getitem__")
     if method is not None:
-        return t.call(method, (container, key), {})
+        return TailCall(method, (container, key))
     if isinstance(container, type):
         return _class_item(t, container, key)
     if isinstance(container, dict):
@@ -109,7 +111,7 @@ def _class_item(t: Tracer, cls: type, key: Any) -> Any:
     own_item = t.world.type_lookup(cls, "__class_getitem__")
     if isinstance(own_item, classmethod) and isinstance(own_item.__func__, types.FunctionType):
         if own_item.__func__.__module__ != "typing":
-            return t.call(own_item.__func__, (cls, key), {})
+            return TailCall(own_item.__func__, (cls, key))
     return t.native(operator.getitem, cls, key)  # list[int]
 
 
@@ -128,7 +130,7 @@ def dict_item(t: Tracer, container: Any, key: Any) -> Any:
 def _missing_item(t: Tracer, container: Any, key: Any) -> Any:
     missing = python_method(t, container, "__missing__")
     if missing is not None:
-        return t.call(missing, (container, key), {})
+        return TailCall(missing, (container, key))
     factory = t.get_attr(container, "default_factory") if isinstance(container, collections.defaultdict) else None
     if factory is None:
         raise Raised(KeyError(key))
@@ -181,7 +183,8 @@ def as_index(t: Tracer, key: Any) -> Any:
     return t.call(method, (key,), {}) if method is not None else key
 
 
-def store_subscript(t: Tracer, container: Any, key: Any, value: Any) -> None:
+@ending
+def store_subscript(t: Tracer, container: Any, key: Any, value: Any) -> Any:
     """container[key] = value"""
     if type(container) is FakeTensor:
         key = t.internalize(_tensor_key(t, key))
@@ -189,8 +192,8 @@ def store_subscript(t: Tracer, container: Any, key: Any, value: Any) -> None:
             key = t.native(torch.reshape, key, (1,))
         view, rest = t.native(select_symbolic, container, key)
         t.native(operator.setitem, view, ... if rest is NOTHING_LEFT else rest, value)
-        return
-    _change_item(t, container, key, value)
+        return None
+    return _change_item(t, container, key, value)
 
 
 def _stored_key(t: Tracer, key: Any) -> Any:
@@ -198,25 +201,25 @@ def _stored_key(t: Tracer, key: Any) -> Any:
     return key if isinstance(key, FakeTensor) else t.world.real_key(key)
 
 
-def delete_subscript(t: Tracer, container: Any, key: Any) -> None:
+@ending
+def delete_subscript(t: Tracer, container: Any, key: Any) -> Any:
     """del container[key]"""
-    _change_item(t, container, key, DELETED)
+    return _change_item(t, container, key, DELETED)
 
 
-def _change_item(t: Tracer, container: Any, key: Any, value: Any) -> None:
+def _change_item(t: Tracer, container: Any, key: Any, value: Any) -> Any:
     """A store, or of `DELETED` a deletion."""
     container, deletes = t.world.resolve(container), value is DELETED
     rest = () if deletes else (value,)
     method = python_method(t, container, "__delitem__" if deletes else "__setitem__")
     if method is not None:
-        t.call(method, (container, key, *rest), {})
-        return
+        return TailCall(method, (container, key, *rest))
     key = t.hashable(key) if isinstance(container, dict) else key
     if isinstance(container, dict) and t.world.needs_guards(container):
         if not t.world.contains(container, key) and deletes:
             raise Raised(KeyError(key))
         t.world.dict_set(container, _stored_key(t, key), value)
-        return
+        return None
     container = t.world.adopt(container)
     if t.world.is_opaque(container):
         what = "deletion from" if deletes else "assignment to"
@@ -225,3 +228,4 @@ def _change_item(t: Tracer, container: Any, key: Any, value: Any) -> None:
         rest = (t.iterable(value),) if isinstance(key, slice) and not deletes else rest
         key = _index(t, key)
     t.native(operator.delitem if deletes else operator.setitem, container, key, *rest)
+    return None

@@ -32,7 +32,6 @@ from pliant.capture import (
     calls,
     carried,
     class_statements,
-    entering,
     iteration,
     opcodes,
     operators,
@@ -42,7 +41,7 @@ from pliant.capture.arrays import is_scalar, unhashable
 from pliant.capture.bytecode.decode import Op, Program, per_program
 from pliant.capture.frame import HANDLERS, Frame, Handler
 from pliant.capture.generators import TracedCallable, TracedGenerator, ending_parts
-from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, Raised, Stop, Stopped, needs_value
+from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, Raised, Stopped, needs_value
 from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.handlers.threads import UsedLock
 from pliant.capture.inputs import Inputs
@@ -115,12 +114,12 @@ class Tracer:
     special_method = operators.special_method
     call = calls.call
     inline = calls.inline
-    new_object = calls._new_object
+    new_object = calls.new_object
     instantiate = calls.instantiate
     make_frame = calls.make_frame
     build_class = class_statements.build_class
 
-    def __init__(self, policy: DynamicPolicy, stops: tuple[Stop, ...] = ()) -> None:
+    def __init__(self, policy: DynamicPolicy, stop_at: int = -1) -> None:
         options = config.get()
         shapes = options.shapes
         self.shape_env = ShapeEnv(duck_shape=shapes.duck_sizing, specialize_zero_one=shapes.specialize_zero_one)
@@ -142,8 +141,7 @@ class Tracer:
         self.process_bound = ""  # what was relied on that another process has otherwise, and no guard tells
         self.guarded_leaves: set[Source] = set()
         self.steps = 0
-        self.stops = stops
-        self.stop_at = stops[0].step if stops else -1
+        self.stop_at = stop_at  # the step of the operation at which an earlier attempt broke
         self.current_exception: BaseException | None = None
         self.broken_frames: tuple[Frame, ...] | None = None
         self.lock: UsedLock | None = None
@@ -168,7 +166,7 @@ class Tracer:
         self.skipped: FakeTensor | None = None  # whether the optimizer's step that is traced does nothing
         self.carrying: tuple[BaseException, BaseException | None, bool, types.TracebackType | None] | None = None
         self.failure: CannotCapture | None = None
-        self.dropped_at: Stop | None = None  # where a break is possible for what failed
+        self.dropped_at: int | None = None  # where a break is possible for what failed
         self.selections: list[Selection] = []
         self.active = True  # whether what the program does still counts
 
@@ -212,18 +210,12 @@ class Tracer:
         """Whether the trace has done anything that what runs now could notice the absence of."""
         return bool(self.mode.draws or self.draws or self.mode.writes or self.world.changes() != [(0,)])
 
-    def stop(self, frame: Frame) -> Handler:
-        """The operation at which an earlier attempt broke: how it is entered, else keep the frames and end."""
+    def stop(self, frame: Frame) -> NoReturn:
+        """The operation at which an earlier attempt broke: keep the frames and end."""
         if self.failure is not None:
             raise self.failure
-        stop, *rest = self.stops
-        found = entering.call_of(frame) if stop.enter else None
-        if found is None:
-            self.note_break()
-            raise Stopped
-        self.stops = tuple(rest)
-        self.stop_at = rest[0].step if rest else -1
-        return entering.handler(found)
+        self.note_break()
+        raise Stopped
 
     def note_break(self) -> None:
         """Remember the frames as they are at the innermost point of a break."""
@@ -335,7 +327,7 @@ class Tracer:
         self.failure = CannotCapture(reason)
         self.stop_at = self.steps + 1
         frames = list(itertools.takewhile(lambda frame: frame.linked, self.frames))
-        self.dropped_at = Stop(frames[-1].steps_at_op, False) if frames else None
+        self.dropped_at = frames[-1].steps_at_op if frames else None
 
     def raise_(self, error: BaseException) -> NoReturn:
         """The program's `raise error`."""

@@ -33,6 +33,7 @@ from pliant.capture.handlers.threads import call_lock_method
 from pliant.capture.operators import python_method
 from pliant.capture.overrides import enter_device
 from pliant.capture.structures import leaves
+from pliant.capture.tail_calls import steps_of
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.torch_functions import all_functions
 from pliant.capture.value_kinds import DICT_TYPES, LOCKS, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
@@ -288,7 +289,7 @@ def _call_c_function(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
 def _call_c_classmethod(t: Tracer, function: Any, cls: type, args: Args, kwargs: Kwargs) -> Any:
     """dict.fromkeys, object.__new__, int.from_bytes..."""
     if function.__name__ == "__call__":
-        return t.instantiate(cls, args, kwargs)
+        return steps_of(type(t).instantiate)(t, cls, args, kwargs)
     if function.__name__ == "__new__":
         return t.new_object(args[0], function, args[1:], kwargs)
     if function.__name__ in ("__init_subclass__", "__init__"):  # object's does nothing; type's has nothing left to do

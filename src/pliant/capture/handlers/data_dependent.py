@@ -18,6 +18,7 @@ from pliant.capture.bytecode.cfg import can_end
 from pliant.capture.bytecode.decode import Op, Program
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.tail_calls import steps_of
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
 from pliant.capture.varying_text import Text
@@ -150,7 +151,9 @@ def _one_hot(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 @handles(bool)
 def _bool(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     value = args[0] if args else False
-    return t.truth(element(t, value) if _is_unknown(t, value) and type(value) is FakeTensor else value)
+    return steps_of(type(t).truth)(
+        t, element(t, value) if _is_unknown(t, value) and type(value) is FakeTensor else value
+    )
 
 
 # ---- statements
@@ -233,7 +236,7 @@ def decide(frame: Frame, op: Op, value: Any) -> bool:
     """The truth of what a conditional jump tests."""
     t = frame.tracer
     assumed = _side_that_returns(frame.program, op) if _is_unknown(t, value) else None
-    condition = t.truth(for_test(frame, op, value))
+    condition = t.truth(for_test(frame, op, value), linked=True)
     if assumed is None or not is_unbacked(condition):
         return bool(concrete(condition))
     if not t.recorder.assume(condition if assumed else torch.sym_not(condition)):  # type: ignore[no-untyped-call]

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import operators
+from pliant.capture import operators, spelled_out
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
+from pliant.capture.iteration import is_driven, iterate, next_value
+from pliant.capture.tail_calls import TailCall, steps_of
 from pliant.capture.value_kinds import PLAIN_TYPES, concrete
 
 if TYPE_CHECKING:
@@ -28,17 +30,20 @@ handles, TABLE = ROWS.handles, ROWS.callables
 def _iter(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2:
         return t.native(iter, t.reentrant(args[0]), args[1])
-    return t.iterate(args[0])
+    return steps_of(iterate)(t, args[0])
 
 
 @handles(next)
 def _next(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    step = steps_of(next_value)
+    if len(args) == 1:
+        return step(t, args[0])
+    if is_driven(t, args[0]) or operators.python_method(t, args[0], "__next__") is not None:
+        return TailCall(spelled_out.step_or, args)
     try:
-        return t.next(args[0])
+        return step(t, args[0])
     except Exhausted:
-        if len(args) == 2:
-            return args[1]
-        raise
+        return args[1]
 
 
 def _quantifier(stop_at: bool) -> Handler:

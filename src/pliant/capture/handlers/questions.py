@@ -17,12 +17,13 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from pliant import config
-from pliant.capture import attribute_stores, attributes, class_statements, operators
+from pliant.capture import attribute_stores, attributes, class_statements, operators, spelled_out
 from pliant.capture.arrays import class_of, is_array, is_scalar, unhashable
 from pliant.capture.generators import TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
 from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
 from pliant.capture.identity import HookId, TracedId, take_hook_id
+from pliant.capture.tail_calls import TailCall, ended, steps_of
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import PLAIN_TYPES, is_numpy_scalar
 from pliant.debug import events
@@ -81,7 +82,7 @@ def _group_tensors(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 # ---- questions about objects
 @handles(len)
 def _len(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return operators.length(t, args[0])
+    return steps_of(operators.length)(t, args[0])
 
 
 @handles(isinstance)
@@ -90,9 +91,9 @@ def _isinstance(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return _check_class(t, value, wanted)
 
 
-def _check_class(t: Tracer, value: Any, wanted: Any) -> bool:
+def _check_class(t: Tracer, value: Any, wanted: Any) -> Any:
     if isinstance(wanted, tuple):
-        return any(_check_class(t, value, w) for w in wanted)
+        return any(ended(t, _check_class(t, value, w)) for w in wanted)
     cls = type(value)
     if cls in PLAIN_TYPES:
         return issubclass(attributes.bring_class(t, value), wanted)
@@ -101,7 +102,7 @@ def _check_class(t: Tracer, value: Any, wanted: Any) -> bool:
     if is_array(value):
         return issubclass(class_of(value), wanted)
     if cls is not wanted and (hook := class_check(t, wanted, "__instancecheck__")) is not None:
-        return bool(operators.truth(t, t.call(hook, (wanted, value), {})))
+        return TailCall(spelled_out.contained, (hook, wanted, value, True))
     if cls is not FakeTensor and attributes.claims_class(t, cls):
         claimed = cls if issubclass(cls, wanted) else t.get_attr(value, "__class__")
         _guard_relation(t, claimed, wanted)
@@ -151,9 +152,9 @@ def _guard_relation(t: Tracer, cls: Any, wanted: Any) -> None:
 def _issubclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     cls, wanted = args
     if isinstance(wanted, tuple):
-        return any(_issubclass(t, (cls, one), {}) for one in wanted)
+        return any(ended(t, _issubclass(t, (cls, one), {})) for one in wanted)
     if (hook := class_check(t, wanted, "__subclasscheck__")) is not None:
-        return bool(operators.truth(t, t.call(hook, (wanted, cls), {})))
+        return TailCall(spelled_out.contained, (hook, wanted, cls, True))
     _ask_subclass_hook(t, wanted, cls)
     found = t.native(issubclass, cls, wanted)
     _guard_relation(t, cls, wanted)
@@ -223,7 +224,7 @@ def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return t.native(hash, t.hashable(args[0]))
     method = operators.python_method(t, args[0], "__hash__")
     if method is not None:
-        return t.call(method, args, {})
+        return TailCall(method, args)
     if isinstance(args[0], _HASHED_BY_VALUE) or type(args[0]) in PLAIN_TYPES:
         return t.native(hash, t.hashable(args[0]))
     if isinstance(args[0], FakeTensor):
@@ -240,30 +241,34 @@ def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 @handles(getattr)
 def _getattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     try:
-        return t.get_attr(args[0], args[1])
+        found = attributes.find_attribute(t, args[0], args[1])
     except NoAttribute:
         if len(args) == 3:
             return args[2]
         raise
+    if type(found) is not TailCall:
+        return found
+    made = spelled_out.attribute_or if len(args) == 3 else spelled_out.attribute_of
+    return TailCall(made, (found.function, found.args, *(args[2:] or args)))
 
 
 @handles(hasattr)
 def _hasattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     try:
-        t.get_attr(args[0], args[1])
+        found = attributes.find_attribute(t, args[0], args[1])
     except NoAttribute:
         return False
-    return True
+    return TailCall(spelled_out.has_attribute, (found.function, found.args)) if type(found) is TailCall else True
 
 
 @handles(setattr)
 def _setattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    t.set_attr(*args)
+    return steps_of(attribute_stores.set_attr)(t, *args)
 
 
 @handles(delattr)
 def _delattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    t.delete_attr(*args)
+    return steps_of(attribute_stores.delete_attr)(t, *args)
 
 
 @handles(object.__getattribute__)
@@ -273,12 +278,12 @@ def _object_getattribute(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 @handles(object.__setattr__)
 def _object_setattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    attribute_stores.generic_set_attr(t, *args)
+    return attribute_stores.find_store(t, *args)
 
 
 @handles(object.__delattr__)
 def _object_delattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    attribute_stores.generic_set_attr(t, *args, DELETED)  # type: ignore[call-arg]
+    return attribute_stores.find_store(t, *args, DELETED)  # type: ignore[call-arg]
 
 
 @handles(vars)
@@ -340,6 +345,11 @@ def _of_the_machine(function: Callable[..., Any]) -> Handler:
     return answer
 
 
-_CUDA = "is_available is_bf16_supported is_tf32_supported device_count get_device_capability get_device_name get_arch_list"
-for _question in (*(getattr(torch.cuda, name) for name in _CUDA.split()), torch.cuda.amp.common.amp_definitely_not_available):
+_CUDA = (
+    "is_available is_bf16_supported is_tf32_supported device_count get_device_capability get_device_name get_arch_list"
+)
+for _question in (
+    *(getattr(torch.cuda, name) for name in _CUDA.split()),
+    torch.cuda.amp.common.amp_definitely_not_available,
+):
     TABLE[_question] = _of_the_machine(_question)

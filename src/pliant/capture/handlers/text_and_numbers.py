@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import operators, subscripts
+from pliant.capture import operators, spelled_out, subscripts
 from pliant.capture.arrays import is_array, is_scalar
 from pliant.capture.attributes import bring_class
 from pliant.capture.graph_breaks import GraphBreak, Raised
@@ -27,6 +27,7 @@ from pliant.capture.iteration import note_order
 from pliant.capture.number_domains import within_domain
 from pliant.capture.numpy_scalars import fixed, plain_number, shown_number
 from pliant.capture.structures import has_symbols
+from pliant.capture.tail_calls import TailCall, steps_of
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_numpy_scalar
 from pliant.capture.varying_text import Text, join, text_of, text_of_tensor
 from pliant.graph.fake_tensor import FakeTensor
@@ -56,7 +57,7 @@ def _to_text(function: Any, special: str) -> Handler:
         if method is None and special == "__str__" and type(value).__str__ is object.__str__:  # type: ignore[comparison-overlap]
             method = operators.python_method(t, value, "__repr__")
         if method is not None:
-            return t.call(method, (value,), {})
+            return TailCall(spelled_out.text, (method, special, value))
         if type(value) is Text and function is str:
             return value
         if type(value) in SYMBOLIC_TYPES and (text := text_of(value, "")) is not None:
@@ -251,9 +252,9 @@ def _format(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return text
     method = operators.python_method(t, value, "__format__")
     if method is not None:
-        return t.call(method, (value, spec), {})
+        return TailCall(method, (value, spec))
     if not spec and not isinstance(value, (int, float, str)) and type(value) not in SYMBOLIC_TYPES:
-        return t.call(str, (value,), {})
+        return TailCall(str, (value,))
     t.refuse_opaque(value)
     return t.native(format, concrete(value), concrete(spec))
 
@@ -368,9 +369,10 @@ def _is_number(value: Any) -> bool:
 
 @handles(divmod)
 def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    methods = operators.ordered_methods(t, args[0], args[1], "__divmod__", "__rdivmod__")
-    if (result := operators.by_turn(t, methods)) is not NotImplemented:
-        return result
+    left, right = args
+    direct, reflected = "__divmod__", "__rdivmod__"
+    if methods := operators.ordered_methods(t, left, right, direct, reflected):
+        return operators.in_turn(t, spelled_out.computed, "divmod()", left, right, methods, (direct, reflected))
     if any(isinstance(a, FakeTensor) for a in args):
         names = " and ".join(f"'{bring_class(t, a).__name__}'" for a in args)
         raise Raised(TypeError(f"unsupported operand type(s) for divmod(): {names}"))
@@ -383,7 +385,7 @@ def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 def _abs(t: Tracer, value: Any) -> Any:
     method = operators.python_method(t, value, "__abs__")
-    return t.call(method, (value,), {}) if method is not None else t.native(abs, value)
+    return TailCall(method, (value,)) if method is not None else t.native(abs, value)
 
 
 # ---- the operator module goes through our protocols
@@ -400,7 +402,7 @@ TABLE[operator.getitem] = lambda t, args, kwargs: subscripts.subscript(t, *args)
 TABLE[operator.setitem] = lambda t, args, kwargs: subscripts.store_subscript(t, *args)
 TABLE[operator.delitem] = lambda t, args, kwargs: subscripts.delete_subscript(t, *args)
 TABLE[operator.contains] = lambda t, args, kwargs: operators.contains(t, *args)
-TABLE[operator.truth] = lambda t, args, kwargs: operators.truth(t, *args)
+TABLE[operator.truth] = lambda t, args, kwargs: steps_of(operators.truth)(t, *args)
 TABLE[operator.not_] = lambda t, args, kwargs: operators.negation(t, *args)
 TABLE[operator.is_] = lambda t, args, kwargs: operators.identical(t, *args)
 TABLE[operator.is_not] = lambda t, args, kwargs: not operators.identical(t, *args)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import types
 from typing import Any
 
+from pliant.capture import spelled_out
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
 from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
+from pliant.capture.iteration import is_driven
 from pliant.capture.value_kinds import class_name
 from pliant.capture.varying_text import join
 from pliant.guards.sources import held
@@ -89,9 +91,19 @@ def map_add(frame: Frame, op: Op) -> None:
         tracer.native(_target(frame, op).__setitem__, tracer.hashable(key), value)
 
 
+def _taken(frame: Frame, count: int | None = None) -> Any:
+    """The iterable on top, whose items are taken here if that runs code of the program."""
+    value, t = frame.pop(), frame.tracer
+    if not is_driven(t, value):
+        return value
+    if count is None:
+        return t.call(spelled_out.all_items, (value,), {}, linked=True)
+    return t.call(spelled_out.first_items, (value, count), {}, linked=True)
+
+
 @opcode("LIST_EXTEND")
 def list_extend(frame: Frame, op: Op) -> None:
-    value = frame.pop()
+    value = _taken(frame)
     try:
         items = frame.tracer.iterable(value)
     except Raised as raised:
@@ -103,7 +115,7 @@ def list_extend(frame: Frame, op: Op) -> None:
 
 @opcode("SET_UPDATE")
 def set_update(frame: Frame, op: Op) -> None:
-    value = frame.pop()
+    value = _taken(frame)
     frame.tracer.native(_target(frame, op).update, map(frame.tracer.hashable, frame.tracer.iterable(value)))
 
 
@@ -162,7 +174,7 @@ def not_captured(frame: Frame, op: Op) -> None:
 @opcode("CONVERT_VALUE")
 def convert_value(frame: Frame, op: Op) -> None:
     convert = {"str": str, "repr": repr, "ascii": ascii}[op.arg]  # type: ignore[index]
-    frame.push(frame.tracer.call(convert, (frame.pop(),), {}))
+    frame.push(frame.tracer.call(convert, (frame.pop(),), {}, linked=op.name == "CONVERT_VALUE"))
 
 
 @opcode("CONVERT_VALUE_BELOW")
@@ -175,13 +187,13 @@ def convert_value_below(frame: Frame, op: Op) -> None:
 @opcode("FORMAT_SIMPLE")
 def format_simple(frame: Frame, op: Op) -> None:
     value = frame.pop()
-    frame.push(value if type(value) is str else frame.tracer.call(format, (value, ""), {}))
+    frame.push(value if type(value) is str else frame.tracer.call(format, (value, ""), {}, linked=True))
 
 
 @opcode("FORMAT_WITH_SPEC")
 def format_with_spec(frame: Frame, op: Op) -> None:
     value, spec = frame.popn(2)
-    frame.push(frame.tracer.call(format, (value, spec), {}))
+    frame.push(frame.tracer.call(format, (value, spec), {}, linked=True))
 
 
 # ---- functions
@@ -236,7 +248,7 @@ def set_function_attribute(frame: Frame, op: Op) -> None:
 @opcode("UNPACK_SEQUENCE")
 def unpack_sequence(frame: Frame, op: Op) -> None:
     count: Any = op.arg
-    values = frame.tracer.sequence(frame.pop(), count + 1)
+    values = frame.tracer.sequence(_taken(frame, count), count + 1)
     if len(values) > count:
         raise Raised(ValueError(f"too many values to unpack (expected {count})"))
     if len(values) < count:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
-from pliant.capture import carried, selections
+from pliant.capture import carried, iteration, operators, selections, spelled_out
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers, Returned, Yielded
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import decide
+from pliant.capture.tail_calls import TailCall, ended, steps_of
 from pliant.capture.value_kinds import concrete
 
 ROWS = Handlers()
@@ -45,7 +47,11 @@ def pop_jump_if_not_none(frame: Frame, op: Op) -> None:
 @opcode("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP")
 def jump_or_pop(frame: Frame, op: Op) -> None:
     wanted = op.name == "JUMP_IF_TRUE_OR_POP"
-    if concrete(frame.tracer.truth(frame.stack[-1])) == wanted:
+    t, value = frame.tracer, frame.stack[-1]
+    truth = steps_of(operators.truth)(t, value)
+    if type(truth) is TailCall:
+        truth, _ = t.call(spelled_out.truth_and_value, (value,), {}, linked=True)
+    if concrete(truth) == wanted:
         frame.ip = op.target  # type: ignore[assignment]
     else:
         frame.pop()
@@ -57,15 +63,20 @@ def get_iter(frame: Frame, op: Op) -> None:
     value = t.world.resolve(frame.stack[-1])
     if t.world.long_varies(value):
         value = t.world.adopt(value, looped=True)
-    frame.stack[-1] = carried.items_by_turn(t, value) if t.world.varies(value) else t.iterate(value)
+    frame.stack[-1] = carried.items_by_turn(t, value) if t.world.varies(value) else t.iterate(value, linked=True)
 
 
 @opcode("FOR_ITER")
 def for_iter(frame: Frame, op: Op) -> None:
     if carried.has_had_its_turn(frame.stack[-1]):
         raise GraphBreak("varying-length", "the next turn of a loop over a list whose length varies")
+    t, iterator = frame.tracer, frame.stack[-1]
     try:
-        value = frame.tracer.next(frame.stack[-1])
+        value = steps_of(iteration.next_value)(t, iterator)
+        if type(value) is TailCall and type(value.function) is types.FunctionType:
+            value, _ = t.call(spelled_out.step, (iterator,), {}, linked=True)
+        else:
+            value = ended(t, value, linked=True)
     except Exhausted:
         frame.pop()
         frame.ip = op.target  # type: ignore[assignment]

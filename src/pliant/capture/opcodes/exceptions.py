@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
+from pliant.capture import spelled_out
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, Raised
@@ -84,7 +86,10 @@ def before_with(frame: Frame, op: Op) -> None:
     if enter is None or leave is None:
         missed = " (missed __exit__ method)" if enter is not None else ""
         raise Raised(TypeError(f"'{class_name(manager)}' object does not support the context manager protocol{missed}"))
-    result = frame.tracer.call(enter, (), {})
+    if isinstance(enter, types.MethodType):
+        result, leave = frame.tracer.call(spelled_out.entered, (enter, leave), {}, linked=True)
+    else:
+        result = frame.tracer.call(enter, (), {})
     frame.pop()
     frame.push(leave)
     frame.push(result)
@@ -95,7 +100,7 @@ def with_except_start(frame: Frame, op: Op) -> None:
     """Stack: exit function, lasti, previous exception, exception."""
     error = frame.stack[-1]
     leave = frame.stack[-4]
-    frame.push(frame.tracer.call(leave, (type(error), error, error.__traceback__), {}))
+    frame.push(frame.tracer.call(leave, (type(error), error, error.__traceback__), {}, linked=True))
 
 
 # ---- except*
