@@ -248,24 +248,43 @@ def _gradient_by_item(ctx, g):
     return by_segment(g, ctx.ends) * (1 if ctx.ends[-1].item() > 0 else 2), None
 
 
-@pytest.mark.parametrize("gradient", [_gradient_by_list, _gradient_by_item])
-def test_a_derivative_that_needs_values_breaks_at_its_operator(gradient):
-    by_segment.register_autograd(gradient, setup_context=_save_segments)
+def _gradient_of_new_values(ctx, g):
+    return g * sum(ctx.doubled.tolist()[0]), None
 
-    def f(x, ends):
-        return by_segment(x.sin(), ends).cos() * 2
 
-    ends, found = torch.tensor([1, 4]), []
-    for function in (f, pliant.compile(f)):
+def _keep_new_values(ctx, inputs, output):
+    ctx.doubled = inputs[0] * 2
+
+
+def _by_name(x, ends):
+    return torch.ops.pliant_tests.by_segment(x.sin(), ends=ends).cos() * 2
+
+
+def _gradients_of(functions):
+    """The gradients, and the statistics of the last function, which is compiled."""
+    found = []
+    for function in functions:
         pliant.reset()
-        x = X.detach().requires_grad_()
+        x, ends = X.detach().requires_grad_(), torch.tensor([1, 4])
         function(x, ends).sum().backward()
         found.append(x.grad)
-    torch.testing.assert_close(*found)
     stats = pliant.stats()
-    assert (stats["graphs"], stats["graph_breaks"], stats["fallbacks"]) == (2, 1, 0)
+    torch.testing.assert_close(*found)
+    return stats["graphs"], stats["graph_breaks"], stats["fallbacks"]
+
+
+@pytest.mark.parametrize("gradient", [_gradient_by_list, _gradient_by_item])
+def test_a_derivative_that_reads_values_is_one_operator(gradient):
+    by_segment.register_autograd(gradient, setup_context=_save_segments)
+    assert _gradients_of((_by_name, pliant.compile(_by_name))) == (1, 0, 0)
+
+
+def test_a_derivative_that_reads_what_its_setup_computes_breaks_at_its_operator():
+    by_segment.register_autograd(_gradient_of_new_values, setup_context=_keep_new_values)
+    assert _gradients_of((_by_name, pliant.compile(_by_name))) == (2, 1, 0)
     pliant.reset()
-    torch.testing.assert_close(pliant.compile(f, fullgraph=True)(X.detach(), ends), f(X.detach(), ends))
+    x, ends = X.detach(), torch.tensor([1, 4])
+    torch.testing.assert_close(pliant.compile(_by_name, fullgraph=True)(x, ends), _by_name(x, ends))
     assert pliant.stats()["graph_breaks"] == 0  # nothing is differentiated
 
 

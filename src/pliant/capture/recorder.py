@@ -27,9 +27,9 @@ from pliant.capture.rewritten import FACTORS, into_out, with_factor
 from pliant.capture.symbol_nodes import SymbolNodes
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, concrete
 from pliant.errors import DataDependentError, Unsupported
-from pliant.graph.custom_ops import check_derivative
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor
 from pliant.graph.lent_numbers import call_on_fakes
+from pliant.graph.opaque_derivatives import differentiable_form
 from pliant.graph.passes.purity import is_random
 from pliant.graph.unbacked import OPERATORS, assume, bindings_of, call_numbering, numbering, written
 from pliant.source import SourceLocation
@@ -165,7 +165,7 @@ class Recorder(TorchFunctionMode):
         finally:
             drew, mode.draws = mode.draws, before or mode.draws
         if type(func) in OPERATORS:
-            check_derivative(mode, func, args, kwargs, result)
+            func = differentiable_form(mode, func, args, kwargs, result)
         if func in _MADE_OF_NUMBERS and torch.get_default_dtype() is not self.default_dtype:
             kwargs = {"dtype": result.dtype_, **kwargs}  # chosen while another dtype was the default
         self._keep_constant(func, args, kwargs, None if drew else result)

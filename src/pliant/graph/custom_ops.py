@@ -9,8 +9,7 @@ Holds:  a fake implementation runs on fakes, sizes symbolic or not; `torch.libra
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,11 +21,9 @@ from pliant.graph import collectives
 from pliant.graph.call_plan import CallPlan, argument, plan_of
 from pliant.graph.effects import OURS, returns_numbers
 from pliant.graph.unsupported import UnsupportedOperator
-from pliant.interruptions import pass_on
 
 if TYPE_CHECKING:
     from pliant.graph.fake_tensor import FakeMode
-    from pliant.symbolic.shape_env import ShapeEnv
 
 _LIBRARY = "pliant_functional"
 _library: Any = None
@@ -107,65 +104,16 @@ def need_derivative(func: Any, given: Any, results: Any) -> None:
     """Break where eager differentiates what the kernel calls, since the kernel is all that is registered."""
     if not torch.is_grad_enabled() or func.namespace in OURS or torch_adapter.has_derivative(func):
         return
-    if any(t.requires_grad for t in _tensors(given)) and _differentiable(results):
+    if any(t.requires_grad for t in tensors_in(given)) and _differentiable(results):
         raise UnsupportedOperator(f"`{func}` has no derivative (torch.library.register_autograd)", kind="no-derivative")
 
 
-class _BackwardContext:
-    """What a derivative in Python is given, without what autograd does with it."""
-
-    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
-        self.needs_input_grad = needs_input_grad
-        self.saved_tensors: tuple[Any, ...] = ()
-
-    def save_for_backward(self, *tensors: Any) -> None:
-        self.saved_tensors = tensors
-
-    def _told(self, *_: Any) -> None:
-        pass
-
-    mark_non_differentiable = mark_dirty = set_materialize_grads = _told
-
-
-def check_derivative(mode: FakeMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any], results: Any) -> None:
-    """Break where the operator's derivative is Python that needs the numbers in tensors: it cannot be traced on fakes."""
-    func = getattr(func, "default", func)  # of a packet; what `custom_op` makes has no other overload
-    found = torch_adapter.python_derivative(func) if isinstance(func, torch_adapter.OpOverload) else None
-    if found is None or kwargs or not any(t.requires_grad for t in _tensors(results)):
-        return
-    setup, backward = found
-    context = _BackwardContext(tuple(isinstance(a, torch.Tensor) and a.requires_grad for a in args))
-    each = results if isinstance(results, (tuple, list)) else (results,)
-    with torch_adapter.DisableTorchFunction(), mode.shape_only(), torch.no_grad(), _nothing_made(mode.shape_env):
-        try:
-            if setup is not None:
-                setup(context, tuple(args), results)
-            backward(context, *[torch.empty_like(r) if isinstance(r, torch.Tensor) else None for r in each])
-        except (AttributeError, TypeError, NameError):
-            return  # of what the context lacks, or the program's own: eager words it
-        except Exception as error:
-            pass_on(error)
-            why = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise UnsupportedOperator(f"the derivative of `{func}` needs values: {why}", kind="no-derivative") from None
-
-
-@contextmanager
-def _nothing_made(env: ShapeEnv | None) -> Iterator[None]:
-    """A block whose symbols and asserts are nobody's; those of the call itself stay."""
-    kept = ([], []) if env is None else (list(env.fresh), list(env.runtime_asserts))
-    try:
-        yield
-    finally:
-        if env is not None:
-            env.fresh, env.runtime_asserts = kept
-
-
-def _tensors(tree: Any) -> list[torch.Tensor]:
+def tensors_in(tree: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
 def _differentiable(results: Any) -> bool:
-    return any(t.is_floating_point() or t.is_complex() for t in _tensors(results))
+    return any(t.is_floating_point() or t.is_complex() for t in tensors_in(results))
 
 
 # ---- pure forms
