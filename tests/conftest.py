@@ -50,6 +50,24 @@ def modes_of_torch_are_left_as_found():
     assert before in (None, _modes())
 
 
+# What these test is the program's meaning: they do without half of the C compiler's time. Kernels have tests of their own,
+# and whole models are built as users have them built.
+QUICKLY_BUILT = ("autograd", "capture", "debug", "end_to_end", "graph", "guards")
+QUICK_FLAGS = ("-O0", "-march=native", "-fno-math-errno")
+
+
+@pytest.fixture(autouse=True)
+def kernels_are_built_quickly(request):
+    folder = request.path.relative_to(request.config.rootpath / "tests").parts[0]
+    if folder not in QUICKLY_BUILT or request.node.get_closest_marker("slow"):
+        yield
+        return
+    from pliant import config
+
+    with config.patch(opt_flags=QUICK_FLAGS):
+        yield
+
+
 def _modes():
     torch = sys.modules.get("torch")
     return torch and (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype())

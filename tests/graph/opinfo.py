@@ -14,28 +14,28 @@ from torch.utils._pytree import tree_leaves
 from .eager_check import EagerCheck
 
 
-def check_all(symbolic: bool, dtypes: tuple[torch.dtype, ...], samples: int) -> EagerCheck:
-    """Every operator of the database with a few samples each.
+def check_all(symbolic: bool, dtypes: tuple[torch.dtype, ...], samples: int, part: int, of: int) -> EagerCheck:
+    """Every `of`-th operator of the database from the `part`-th on, with a few samples each.
 
     In a thread of its own: torch notes the whole call stack for every sample, and a test runner's is deep.
     """
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(_check_all, symbolic, dtypes, samples).result()
+        return pool.submit(_check_all, symbolic, dtypes, samples, op_db[part::of]).result()
 
 
-def _check_all(symbolic: bool, dtypes: tuple[torch.dtype, ...], samples: int) -> EagerCheck:
+def _check_all(symbolic: bool, dtypes: tuple[torch.dtype, ...], samples: int, operators: list[Any]) -> EagerCheck:
     check = EagerCheck(symbolic)
-    run_all(check, dtypes, samples)
+    run_all(check, dtypes, samples, operators)
     return check
 
 
-def run_all(check: Any, dtypes: tuple[torch.dtype, ...], samples: int) -> None:
+def run_all(check: Any, dtypes: tuple[torch.dtype, ...], samples: int, operators: list[Any] = op_db) -> None:
     """Run the samples, each inside `check`."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # samples are tiny
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for op, dtype in itertools.product(op_db, dtypes):
+        for op, dtype in itertools.product(operators, dtypes):
             if dtype in op.dtypes:
                 differentiable = op.supports_autograd and dtype.is_floating_point
                 inputs = op.sample_inputs("cpu", dtype, requires_grad=differentiable)

@@ -25,7 +25,7 @@ from pliant.capture.bytecode.resume import is_generator, point_at, resume_freeva
 from pliant.capture.collect import collect_values
 from pliant.capture.frame import Frame, Yielded
 from pliant.capture.generators import TracedGenerator, kept_locals, notice, started
-from pliant.capture.graph_breaks import CannotCapture, CastsMeet, GraphBreak, Raised, StartAgain, Stopped
+from pliant.capture.graph_breaks import CannotCapture, CastsKept, CastsMeet, GraphBreak, Raised, StartAgain, Stopped
 from pliant.capture.standing_iterators import step, use_up
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
 from pliant.capture.tracer import Tracer
@@ -66,7 +66,7 @@ def _trace(root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: Dyna
             whole = attempt.whole_operation()
             if attempt.t.dropped_at is not None:
                 found = _Restart(attempt.t.dropped_at, failure.reason)
-            elif whole is None or failure.reason.kind == "exception":
+            elif whole is None or isinstance(failure, CastsKept) or failure.reason.kind == "exception":
                 raise
             else:
                 found = _Restart(whole, attempt.reason or failure.reason)
@@ -216,11 +216,11 @@ class _Attempt:
         casts = self.t.casts
         if casts.are_mixed:
             mixed = f"casts to several dtypes that autocast keeps, at a graph break ({reason.detail})"
-            refused = CastsMeet if casts.meet_others else CannotCapture
+            refused = CastsMeet if casts.meet_others else CastsKept
             raise refused(BreakReason("mutated-global-state", mixed, reason.location))
         if casts.kept and not config.get().capture.breaks_in_autocast:
             one = f"casts that autocast keeps, at a graph break ({reason.detail})"
-            raise CannotCapture(BreakReason("mutated-global-state", one, reason.location))
+            raise CastsKept(BreakReason("mutated-global-state", one, reason.location))
 
     def _frames_to_split(self, reason: BreakReason, clean: bool) -> Break | _Restart:
         """The frames that can be cut: from the outermost in, as long as each is all that an operation runs."""

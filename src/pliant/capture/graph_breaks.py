@@ -141,7 +141,11 @@ class CannotCapture(Exception):
         self.reason = reason
 
 
-class CastsMeet(CannotCapture):
+class CastsKept(CannotCapture):
+    """A break would lose casts that autocast keeps and code behind it may take, wherever the trace is cut."""
+
+
+class CastsMeet(CastsKept):
     """Autocast may take casts that it kept before the trace, of another dtype than its block's."""
 
 
