@@ -7,7 +7,6 @@ import torch
 
 from .opinfo import check_all
 
-
 PARTS = 3  # so that processes share them
 
 
