@@ -495,3 +495,64 @@ def test_what_is_kept_holds_nothing_of_the_program():
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_a_model_that_is_dropped_before_its_entry_is_written_is_gone():
+    model = programs.Model()
+    gone = weakref.ref(model)
+    with keeper._writing:
+        compiled = pliant.compile(model)
+        compiled(torch.ones(4, 4)).sum().backward()
+        del model, compiled
+        gc.collect()
+        assert gone() is None
+    written()
+    assert pliant.stats()["entry_reasons"] == {"dropped": 1}
+
+
+# ---- what users say about sizes
+
+
+def _marked(how, *more):
+    x = torch.randn(6, 4)
+    how(x, 0, *more)
+    return x
+
+
+MARKS = {
+    "nothing": lambda: torch.randn(6, 4),
+    "dynamic": lambda: _marked(pliant.mark_dynamic),
+    "static": lambda: _marked(pliant.mark_static),
+    "perhaps": lambda: _marked(pliant.maybe_mark_dynamic),
+}
+
+
+@pytest.mark.parametrize("said", MARKS)
+@torch.no_grad()
+def test_what_was_said_about_sizes_is_noticed(said):
+    kept(programs.scaled, MARKS[said]())
+    for other in MARKS:
+        events.reset()
+        result = pliant.compile(programs.scaled)(x := MARKS[other]())
+        torch.testing.assert_close(result, programs.scaled(x))
+        assert bool(pliant.stats()["entries"].get("found")) is (other == said)
+
+
+@torch.no_grad()
+def test_a_range_that_does_not_hold_is_told_though_there_is_an_entry():
+    def first_of_six(x):
+        return x[:6] * 2 if x.shape[0] == 6 else x
+
+    kept(first_of_six, torch.randn(6, 4))
+    with pytest.raises(pliant.errors.ConstraintError):
+        pliant.compile(first_of_six)(_marked(pliant.mark_dynamic))
+
+
+@torch.no_grad()
+def test_found_graphs_are_counted_as_graphs():
+    kept(programs.Model(), X)
+    assert found(programs.Model(), X)
+    stats = pliant.stats()
+    assert stats["graphs"] == 1 and stats["entries"] == {"found": 1}
+    (graph,) = events.events("found_graph")
+    assert graph.fields["nodes"] > 5 and "another process" in graph.line

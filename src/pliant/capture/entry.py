@@ -45,6 +45,7 @@ from pliant.capture.trace import (
     SetItem,
     Trace,
 )
+from pliant.dispatch.dynamic_policy import marks_of
 from pliant.dispatch.entry import (
     CallShape,
     Entry,
@@ -108,7 +109,8 @@ def make_entry(
     run = define_entry(text, writer.names.values, name, section, tensors)
     form = None
     if trace.lock is None:
-        form = EntryForm(text, writer.names.values, section, tensors, trace.codes, trace.process_bound)
+        marks = [(one.source, marks_of(one.example)) for one in trace.inputs if one.kind == "tensor" and not one.static]
+        form = EntryForm(text, writer.names.values, section, tensors, trace.codes, trace.process_bound, marks)
     if trace.lock is not None:
         run = _holding(trace.lock, run)
     end = "return" if isinstance(trace.end, Return) else trace.end.reason.kind

@@ -42,6 +42,7 @@ class Kind:
 KINDS: dict[str, Kind] = {
     "capture": Kind("capture", "capturing {name} at {where}"),
     "graph": Kind("graphs", "compiled {name}: {nodes} operators in {seconds} s"),
+    "found_graph": Kind("graphs", "found {name}, compiled by another process: {nodes} operators"),
     "graph_break": Kind("graph_breaks", "graph break [{reason}] {where}\n  why  {why}\n  do   {do}"),
     "recompile": Kind("recompiles", "recompiling {name}: {why}\n  {where}"),
     "recompile_limit": Kind("recompiles", "{name} reached {limit} entries and runs eagerly: {why}", logging.WARNING),
@@ -292,7 +293,7 @@ def stats() -> dict[str, object]:
         _fold()
         kinds, t = Counter(_totals.kinds), _totals
         return {
-            "graphs": kinds["graph"],
+            "graphs": kinds["graph"] + kinds["found_graph"],
             "graph_breaks": kinds["graph_break"],
             "break_reasons": dict(t.break_reasons),
             "recompiles": kinds["recompile"],

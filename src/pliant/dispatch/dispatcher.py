@@ -263,6 +263,8 @@ class Dispatcher:
                     self.policy.note_served(self._sources_of(args, kwargs))
                     note_guards(self.name, entry.guards)
                     events.record("entry", what="found", name=self.name, why="made by another process", reason="")
+                    if entry.operators is not None:
+                        events.record("found_graph", name=self.name, nodes=entry.operators)
                     return result
                 if events.wants("entry"):
                     failure = explain_miss(entry.checks, args, kwargs)
@@ -337,8 +339,9 @@ class Dispatcher:
                 self.refresh()
             keeper = self.compilation.keeper
             keep = shielded(keeper.prepare)(self, found, args, kwargs) if keeper is not None else None
-            found.form = None
             result = found.run(args, kwargs)
+            if keep is None or result is MISS:
+                found.form = None
             if result is not MISS:
                 if keep is not None:
                     keep()

@@ -35,7 +35,8 @@ ResumeMaker = Callable[["ResumePoint", dict[str, Any], str, Symbolic], Callable[
 @dataclass(frozen=True, slots=True, eq=False)
 class EntryForm:
     """What an entry's function was made of (`guards.generated.define_entry`), and which code of the program capture
-    went through. `process_bound`: what capture relied on that no guard tells and another process may have otherwise."""
+    went through. `process_bound`: what capture relied on that no guard tells and another process may have otherwise;
+    `marks`: what users said about the sizes of each tensor, which no guard tells either."""
 
     text: str
     values: Mapping[str, Any]
@@ -43,9 +44,10 @@ class EntryForm:
     tensors: Mapping[str, Sequence[int]]
     codes: Mapping[int, types.CodeType]
     process_bound: str = ""
+    marks: Sequence[tuple[Source, Mapping[int, Any]]] = ()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Entry:
     """Compiled code of one capture. `checks` are the guard statements (for explanations), `text` the whole function.
 
@@ -61,7 +63,8 @@ class Entry:
     end: str  # "return", or the kind of the break
     later: list[str]  # generators and their like among what it returns
     graph: CapturedGraph | None
-    form: EntryForm | None = None  # what `run` was made of, where another process could make it so
+    form: EntryForm | None = None  # what `run` was made of, where another process could make it so; until it is written down
+    operators: int | None = None  # how many its graph has, of an entry that another process made
     probes: tuple[Probe, ...] = ()
     _misses: int = 0
     _next: int = 2  # at which miss the failing guard is looked for: ever more rarely, since that costs a whole check

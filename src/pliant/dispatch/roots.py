@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pliant.capture.bytecode.resume import ResumePoint
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class CallableRoot:
     """`fn(*args, **kwargs)`; `fn` is any callable the user compiled."""
 
@@ -27,7 +27,7 @@ class CallableRoot:
         return str(getattr(self.fn, "__qualname__", type(self.fn).__qualname__))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ResumeRoot:
     """A frame of `point.code` going on at `point`; the call's args are (cells, *stack values, *locals)."""
 

@@ -13,13 +13,17 @@ import os
 import re
 import time
 import types
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pliant.debug import events
 from pliant.dispatch import markers
 from pliant.dispatch.dispatcher import Dispatcher, EagerAfter
+from pliant.dispatch.dynamic_policy import marks_of
 from pliant.dispatch.entry import Entry, EntryForm
+from pliant.dispatch.roots import CallableRoot
 from pliant.entries.constants import Json
 from pliant.entries.content import NotKept
 from pliant.entries.environment import compiler_of
@@ -27,11 +31,11 @@ from pliant.entries.facts import FactReader, FactWriter
 from pliant.entries.objects import NotFound, version_of
 from pliant.entries.programs import ProgramReader, ProgramWriter
 from pliant.entries.taken import Taken
-from pliant.guards.codegen import Step
+from pliant.guards.codegen import READ_ERRORS, Step
 from pliant.guards.generated import define_entry
 from pliant.guards.kinds import Guard
 from pliant.guards.replay import Replay
-from pliant.guards.sources import Source
+from pliant.guards.sources import Source, value_of
 from pliant.guards.watch import Watch
 from pliant.torch_adapter import OpOverload, OpOverloadPacket
 
@@ -47,9 +51,11 @@ _ADDRESS = re.compile(rb"\b0x[0-9a-f]{8,}")
 
 
 class Draft:
-    """An entry that is to be kept: what the call must have looked at before the program goes on. NotKept."""
+    """An entry that is to be kept: what the call must have looked at before the program goes on. NotKept.
 
-    def __init__(self, root: Any, entry: Entry, compiler: str) -> None:
+    Of the program's objects it has plain data alone: they are the entry's, which may be gone when it is to be written."""
+
+    def __init__(self, root: CallableRoot, entry: Entry, compiler: str) -> None:
         found = entry.form
         if found is None or entry.end != "return" or entry.later:
             later = found is None or entry.later
@@ -57,49 +63,74 @@ class Draft:
         if found.process_bound:
             raise NotKept("process-bound", found.process_bound)
         _check_graph(entry)
-        self._root, self._entry, self._form, self._compiler = root, entry, found, compiler
-        self._values = {name: value for name, value in found.values.items() if name not in (_GRAPH, _EAGER)}
-        self._watched, self._sources = ([], []) if found.section is None else found.section.watched()
+        self._root, self._entry, self._compiler = weakref.ref(root), weakref.ref(entry), compiler
+        watched, watched_sources = _watched(found)
         steps = entry.checks.steps
-        guards = [*entry.guards, *self._watched, *(s.guard for s in steps if s.guard is not None)]
-        sources = [*self._sources, *(s.source for s in steps if s.source is not None)]
+        guards = [*entry.guards, *watched, *(s.guard for s in steps if s.guard is not None)]
+        sources = [*watched_sources, *(s.source for s in steps if s.source is not None)]
         self.programs = ProgramWriter()
         graph = found.values.get(_GRAPH)
         self._graph = None if graph is None else self.programs.written(graph)
         self.programs.fill()
-        self._taken = Taken(root, {id(g): g for g in guards}.values(), sources, self._values.values())
+        self._taken = Taken(root.fn, {id(g): g for g in guards}.values(), sources, _values(found).values())
 
     @functools.cached_property
     def data(self) -> Json:
-        """The entry as JSON, in which the programs may still grow; the program's objects are let go. NotKept."""
+        """The entry as JSON, in which the programs may still grow. NotKept."""
+        root, entry = self._root(), self._entry()
+        if root is None or entry is None or entry.form is None:
+            raise NotKept("dropped", "the program let go of it before it was written down")
         try:
-            return self._data()
+            return self._data(root.fn, entry, entry.form)
         finally:
-            del self._root, self._entry, self._form, self._values, self._watched, self._sources, self._taken
+            entry.form = None
+            del self._taken
 
-    def _data(self) -> Json:
-        facts = FactWriter(self._root, self._entry.guards, self._taken)
-        names = {name: facts.namer.reference(value) for name, value in self._values.items()}
-        guards = {id(guard): facts.guard(guard) for guard in self._entry.guards}
+    def _data(self, root: Any, entry: Entry, form: EntryForm) -> Json:
+        facts = FactWriter(root, entry.guards, self._taken)
+        names = {name: facts.namer.reference(value) for name, value in _values(form).items()}
+        guards = {id(guard): facts.guard(guard) for guard in entry.guards}
         steps = [[s.text, _place(s.guard, guards, facts), None if s.source is None else facts.source(s.source)]
-                 for s in self._entry.checks.steps]  # fmt: skip
-        watched = [_place(guard, guards, facts) for guard in self._watched], list(map(facts.source, self._sources))
+                 for s in entry.checks.steps]  # fmt: skip
+        watched, sources = _watched(form)
+        section = [_place(guard, guards, facts) for guard in watched], list(map(facts.source, sources))
         result = {
-            "name": self._entry.name,
+            "name": entry.name,
             "compiler": self._compiler,
-            "text": self._entry.text,
+            "text": entry.text,
             "names": names,
             "graph": self._graph,
-            "section": None if self._form.section is None else watched,
-            "tensors": {name: list(places) for name, places in self._form.tensors.items()},
+            "operators": None if self._graph is None else _count(entry),
+            "section": None if form.section is None else section,
+            "tensors": {name: list(places) for name, places in form.tensors.items()},
+            "marks": [[facts.source(source), _marks_as_data(marks)] for source, marks in form.marks],
             "steps": steps,
             "guards": facts.guards,
             "sources": facts.sources,
             "objects": facts.namer.table,
             "packages": facts.namer.packages,
         }
-        _check_code(self._root, self._form, facts.namer.objects)
+        _check_code(root, form, facts.namer.objects)
         return result
+
+
+def _values(form: EntryForm) -> dict[str, Any]:
+    """What the names of the text stand for, but for what an entry makes itself."""
+    return {name: value for name, value in form.values.items() if name not in (_GRAPH, _EAGER)}
+
+
+def _watched(form: EntryForm) -> tuple[Sequence[Guard], Sequence[Source]]:
+    return ([], []) if form.section is None else form.section.watched()
+
+
+def _count(entry: Entry) -> int:
+    """How many operators the graph has."""
+    nodes = entry.graph.module.graph.nodes if entry.graph is not None else ()
+    return sum(node.op not in ("placeholder", "output", "get_attr") for node in nodes)
+
+
+def _marks_as_data(marks: Mapping[int, Any]) -> Json:
+    return sorted([dim, mark.how, mark.lo, mark.hi] for dim, mark in marks.items())
 
 
 def _place(guard: Guard | None, guards: dict[int, int], facts: FactWriter) -> int | None:
@@ -177,6 +208,22 @@ def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 # ---- in another process
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """An entry made again, and what users had said about sizes where it was made. Of no size anything: no marks."""
+
+    entry: Entry
+    marks: list[tuple[Source, Json]]
+
+    def is_for(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether as much is said about the sizes of this call. No guard asks: a mark made later is none of an entry's."""
+        try:
+            said = [marks_of(value_of(source, args, kwargs)) for source, _ in self.marks]
+        except READ_ERRORS:
+            return False
+        return list(map(_marks_as_data, said)) == [marks for _, marks in self.marks]
+
+
 def made(
     data: Any,
     programs: ProgramReader,
@@ -184,7 +231,7 @@ def made(
     root: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-) -> Entry:
+) -> Found:
     """The entry for this process' objects. NotFound. Where there is no compiler, kernels of any will do."""
     here = compiler_of(dispatcher.compilation)
     if here and data["compiler"] != here:
@@ -206,7 +253,8 @@ def made(
     run = define_entry(data["text"], values, data["name"], section, data["tensors"])
     checks = Replay(lambda: _steps(reader, data["steps"]), values)
     guards = [reader.guard(place) for place in range(len(data["guards"]))] if events.wants("guard") else []
-    return Entry(run, data["name"], data["text"], checks, guards, "return", [], None)
+    entry = Entry(run, data["name"], data["text"], checks, guards, "return", [], None, operators=data["operators"])
+    return Found(entry, [(reader.source(place), marks) for place, marks in data["marks"]])
 
 
 def _steps(reader: FactReader, rows: Iterable[Json]) -> list[Step]:

@@ -40,7 +40,7 @@ class Keeper:
     """Keeps entries of the compiler's own backend."""
 
     def __init__(self) -> None:
-        self._seen: weakref.WeakKeyDictionary[Dispatcher, dict[str, Entry | None]] = weakref.WeakKeyDictionary()
+        self._seen: weakref.WeakKeyDictionary[Dispatcher, dict[str, form.Found | None]] = weakref.WeakKeyDictionary()
 
     # ---- keeping
     def prepare(
@@ -52,7 +52,7 @@ class Keeper:
         try:
             with events.stage("keep"):
                 circumstances = circumstances_of(dispatcher.compilation, dispatcher.root.fn, args, kwargs)
-                draft = form.Draft(dispatcher.root.fn, entry, compiler_of(dispatcher.compilation))
+                draft = form.Draft(dispatcher.root, entry, compiler_of(dispatcher.compilation))
         except Exception as error:  # a fault here must not change what the program does
             pass_on(error)
             _refused("not kept", dispatcher.name, error)
@@ -82,20 +82,20 @@ class Keeper:
             if digest not in seen:
                 seen[digest] = self._made(dispatcher, digest, text, args, kwargs)
             found = seen[digest]
-            if found is not None and found not in dispatcher.entries:
-                yield found
+            if found is not None and found.entry not in dispatcher.entries and found.is_for(args, kwargs):
+                yield found.entry
 
     def _made(
         self, dispatcher: Dispatcher, digest: str, text: bytes, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Entry | None:
+    ) -> form.Found | None:
         assert isinstance(dispatcher.root, CallableRoot)
         programs = ProgramReader()
         try:
             with events.stage("find"):
-                entry = form.made(json.loads(text), programs, dispatcher, dispatcher.root.fn, args, kwargs)
+                found = form.made(json.loads(text), programs, dispatcher, dispatcher.root.fn, args, kwargs)
             for backwards in programs.backwards:
-                backwards.lost = functools.partial(self._lost, weakref.ref(dispatcher), digest, entry)
-            return entry
+                backwards.lost = functools.partial(self._lost, weakref.ref(dispatcher), digest, found.entry)
+            return found
         except Exception as error:  # an entry of another making: the old way is always open
             pass_on(error)
             _refused("not found", dispatcher.name, error)
@@ -124,13 +124,15 @@ def _refused(what: str, name: str, error: Exception) -> None:
 
 class _Keeping:
     """Writes an entry, and again whenever one more of its backwards is compiled: in place of the one before. On a thread: the
-    call waits neither for names and tables nor for the disk."""
+    call waits neither for names and tables nor for the disk. Names come first, while there is what they name: nothing of the
+    program's is held while a backward is waited for."""
 
-    def __init__(self, circumstances: Parts, draft: form.Draft, name: str, seen: dict[str, Entry | None]) -> None:
+    def __init__(self, circumstances: Parts, draft: form.Draft, name: str, seen: dict[str, form.Found | None]) -> None:
         self.circumstances, self.draft, self.name, self.seen = circumstances, draft, name, seen
         self.changing = background.lock()
         self.grown = threading.Event()
         self.wanted = self.done = 0  # how often it was to be written, and which of these times is on disk
+        self.refused = False
         self.last: Key | None = None
 
     def start(self) -> None:
@@ -153,20 +155,31 @@ class _Keeping:
         options = config.get()
 
         def write() -> None:
-            self._await_backwards()
-            with _writing, config.use(options):
-                if self.done == self.wanted:
-                    return
-                try:
-                    events.record("entry", what="kept", name=self.name, why=f"{self._written()} bytes", reason="")
-                except OSError as error:
-                    pass_on(error)
-                    _refused("not kept", self.name, NotKept("no-space", str(error)))
-                except Exception as error:
-                    pass_on(error)
-                    _refused("not kept", self.name, error)
+            with config.use(options):
+                if self._done(self._name):
+                    self._await_backwards()
+                    self._done(self._put)
 
         background.start(write, WRITING)
+
+    def _done(self, work: Callable[[], object]) -> bool:
+        """Whether the work was done. What refuses it is told, and for good unless it is the disk."""
+        try:
+            with _writing:
+                if not self.refused:
+                    work()
+                    return True
+        except OSError as error:
+            pass_on(error)
+            _refused("not kept", self.name, NotKept("no-space", str(error)))
+        except Exception as error:
+            pass_on(error)
+            self.refused = True
+            _refused("not kept", self.name, error)
+        return False
+
+    def _name(self) -> None:
+        assert self.draft.data
 
     def _await_backwards(self) -> None:
         for _ in range(_ROUNDS):
@@ -175,7 +188,9 @@ class _Keeping:
                 return
             self.grown.clear()
 
-    def _written(self) -> int:
+    def _put(self) -> None:
+        if self.done == self.wanted:
+            return
         with self.changing:
             count = self.wanted
             text = form.without_addresses(_text(self.draft.data))
@@ -186,7 +201,7 @@ class _Keeping:
         if self.last not in (None, made):
             open_store(_STORE).remove(self.last)
         self.last = made
-        return len(text)
+        events.record("entry", what="kept", name=self.name, why=f"{len(text)} bytes", reason="")
 
 
 def _text(data: Any) -> bytes:

@@ -3,6 +3,7 @@
 In:     the compiled callable, an entry's guards, what its text names.
 Out:    `Taken.digest(obj)`: the digest of what the object was then. NotKept.
 Holds:  the call waits for a look at each object, not for names, tables and text. What was not looked at has no digest.
+        Contents alone are held, by addresses that are the objects' as long as the entry lives, which holds them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import functools
 import gc
 import operator
 import types
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -41,9 +43,10 @@ class Taken:
     """Contents of the objects that an entry may name."""
 
     def __init__(self, root: Any, guards: Iterable[Guard], sources: Iterable[Source], values: Iterable[Any]) -> None:
-        self._contents: dict[int, tuple[Any, Content | NotKept]] = {}
+        self._contents: dict[int, Content | NotKept] = {}
+        self._classes: weakref.WeakSet[type] = weakref.WeakSet()
         self._digests: dict[int, str] = {}
-        self._parts: dict[int, Any] = {}
+        self._parts: set[int] = set()
         self._members: set[int] = set()
         self._take(type(root))
         if isinstance(root, types.MethodType):
@@ -67,7 +70,7 @@ class Taken:
         if type(obj) is tuple:
             spelled = constants.spelled(obj)
             return [tuple.__name__, *map(self._content, obj)] if spelled is None else ["constant", spelled]
-        _, found = self._contents.get(id(obj), (None, None))
+        found = self._contents.get(id(obj))
         if found is None:
             raise NotKept("not-taken", f"a {type(obj).__module__}.{type(obj).__qualname__} that nobody looked at in time")
         if isinstance(found, NotKept):
@@ -81,7 +84,7 @@ class Taken:
                 continue
             if (fields := _fields_of(cls)) is not None:
                 if id(value) not in self._parts:
-                    self._parts[id(value)] = value
+                    self._parts.add(id(value))
                     self._take_parts(fields(value))
             elif cls is tuple:
                 self._take_parts(value)
@@ -97,13 +100,15 @@ class Taken:
             found = content(obj)
         except NotKept as refused:
             found = refused
-        self._contents[id(obj)] = obj, found
+        self._contents[id(obj)] = found
+        if isinstance(obj, type):
+            self._classes.add(obj)
         if isinstance(obj, enum.Enum):  # which is named after its class
             self._take(type(obj))
 
     def _take_bases(self) -> None:
         """Classes of which an entry has the members, which do not say whose they are."""
-        for cls in [obj for obj, _ in self._contents.values() if isinstance(obj, type)] if self._members else ():
+        for cls in list(self._classes) if self._members else ():
             for base in cls.__mro__:
                 if id(gc.get_referents(base.__dict__)[0]) in self._members:
                     self._take(base)
