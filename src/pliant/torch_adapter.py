@@ -433,6 +433,12 @@ def saved_one_by_one(ctx: Any) -> list[torch.Tensor | None]:
     return found
 
 
+def register_hooks_of(tensor: Any) -> None:
+    """Tell the tensor's function of its dict of hooks (what `register_hook` does when it makes that dict)."""
+    if tensor.grad_fn is not None:
+        tensor.grad_fn._register_hook_dict(tensor)
+
+
 def after_backward(call: Callable[[], None]) -> None:
     """Have the running backward pass call this when it ends (no public form)."""
     torch.autograd.Variable._execution_engine.queue_callback(call)

@@ -12,6 +12,7 @@ FOUND = [
     Case("computed", "scaled", "used and returned"),  # a gradient of a result passes through the hooks of that result
     Case("computed", "closure over itself", "returned twice"),  # which later hooks come after
     Case("computed", "affine", "beside"),  # no gradient is not a gradient of zeros
+    Case("computed", "seen", "beside"),  # a hook of a result that no gradient gets to is not called
     Case("view of a computed", "scaled", "part used"),  # a view is made for the caller from what it is a view of
     Case("computed", "retained between", "used"),  # hooks before a graph break come before those behind it
     Case("computed", "retained", "gradient inside"),  # gradients asked for inside are kept

@@ -21,6 +21,7 @@ from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.kept_inputs import HALVES, KeptInputs, given_again, version
 from pliant.autograd.outputs import inner_views
 from pliant.autograd.places import Saved, ViewOf
+from pliant.autograd.result_hooks import Spared
 from pliant.graph.contracts import Runnable
 from pliant.torch_adapter import DisableTorchFunction, without_base
 
@@ -290,16 +291,6 @@ def _unchanged(tensor: torch.Tensor, expected: int) -> torch.Tensor:
     return tensor
 
 
-class _Spared:
-    """A hook that is not called without a gradient."""
-
-    def __init__(self, hook: Callable[[Any], Any]) -> None:
-        self.hook = hook
-
-    def __call__(self, gradient: Any) -> Any:
-        return None if gradient is None else self.hook(gradient)
-
-
 class _SparedAfter:
     """A hook on a parameter whose gradient was added to, which is not called if it was not."""
 
@@ -322,7 +313,7 @@ def _spare_hooks(function: Any) -> None:
     while function is not None and not hasattr(function, "variable") and len(function.next_functions) == 1:
         function = function.next_functions[0][0]
     leaf: Any = getattr(function, "variable", None)
-    _replace_for_now(getattr(leaf, "_backward_hooks", None), _Spared)
+    _replace_for_now(getattr(leaf, "_backward_hooks", None), Spared)
     _replace_for_now(getattr(leaf, "_post_accumulate_grad_hooks", None), lambda hook: _SparedAfter(hook, leaf))
 
 

@@ -21,6 +21,7 @@ from pliant.autograd.function import Compiled, Halves, HalvesFacts
 from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.kept_inputs import version
 from pliant.autograd.outputs import MadeOutputs, OutputMaker
+from pliant.autograd.result_hooks import with_spared_hooks
 from pliant.graph.contracts import Runnable
 from pliant.torch_adapter import any_autocast, no_autocast
 from pliant.wrappers.remade import remade
@@ -108,6 +109,7 @@ def trained(
         apply = _given_apart(apply, around.hooked, around.idle)
     if not around.records:
         apply = with_gradients(apply)
+    apply = with_spared_hooks(apply, facts.tangents)
     first = facts.tangents[0]
     if maker.is_plain and not bump and not watched:
         return lambda inputs: apply(kept.before(inputs), *inputs)

@@ -1,0 +1,57 @@
+"""Hooks that the caller registers on results of a compiled graph, which share one function of autograd's graph.
+
+In:     a result.
+Out:    the same tensor; where it gets hooks, they are called only with a gradient.
+Holds:  in eager a result that no gradient gets to has its hooks left alone; the engine, which goes through the shared
+        function for another result, or comes from a later graph's for one that needs nothing of this, calls the hooks of
+        that function with None.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pliant.torch_adapter import register_hooks_of
+
+
+class Spared:
+    """A hook that is not called without a gradient."""
+
+    def __init__(self, hook: Callable[[Any], Any]) -> None:
+        self.hook = hook
+
+    def __call__(self, gradient: Any) -> Any:
+        return None if gradient is None else self.hook(gradient)
+
+
+class _ResultHooks(dict[int, Any]):
+    """What a result has for its dict of hooks. The engine knows of it from the first hook on."""
+
+    __slots__ = ("__weakref__", "known", "tensor")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor, self.known = weakref.ref(tensor), False
+
+    def __setitem__(self, key: int, hook: Callable[[Any], Any]) -> None:
+        super().__setitem__(key, Spared(hook))
+        tensor = self.tensor()
+        if not self.known and tensor is not None:
+            self.known = True
+            register_hooks_of(tensor)
+
+
+def with_spared_hooks(run: Callable[..., Any], places: list[int]) -> Callable[..., Any]:
+    """`run` whose results at these places call their hooks only with a gradient."""
+
+    def call(*inputs: Any) -> Any:
+        results = run(*inputs)
+        for place in places:
+            tensor = results[place]
+            tensor._backward_hooks = _ResultHooks(tensor)
+        return results
+
+    return call
