@@ -70,7 +70,8 @@ def texts() -> dict[str, str]:
             kernels = [step for step in planned.steps if isinstance(step, Kernel)]
             found[f"{name}{suffix}.c"] = "\n".join(write_kernel(kernel).text for kernel in kernels)
             target = cuda.target(90)
-            found[f"{name}{suffix}.cu"] = "\n".join(write_device_kernel(kernel, target).text for kernel in kernels)
+            written = [one for kernel in kernels for one in write_device_kernel(kernel, target)]
+            found[f"{name}{suffix}.cu"] = "\n".join(one.text for one in written)
     return found
 
 

@@ -10,6 +10,7 @@ from pliant.targets.target import Target
 
 _UNITS = {80: 108, 86: 84, 89: 128, 90: 132, 100: 148}  # multiprocessors of the largest GPU of a capability
 OLDEST = 80  # bf16 arithmetic and asynchronous copies begin here
+_CLUSTERS = 90  # blocks form clusters, of eight at most on every GPU, from here on
 
 
 @functools.cache
@@ -22,6 +23,7 @@ def target(capability: int, units: int = 0) -> Target:
         units=units,
         threads=1024,
         lanes=32,
+        cluster=8 if capability >= _CLUSTERS else 1,
         vector_bytes=16,
         split_outer=2 * units,
         split_inner=1 << 14,  # what a block reads while another kernel would be launched

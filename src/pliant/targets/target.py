@@ -19,6 +19,7 @@ class Target:
 
     kind, architecture: type of device ("cpu", "cuda"); what its kernels are built for ("sm_90").
     units, threads, lanes: cores or multiprocessors; threads of a block at most, and how many of them run in step.
+    cluster: blocks side by side that can wait for each other and read each other's shared memory; 1: none can.
     vector_bytes: the widest access to memory.
     split_outer, split_inner, parts: a reduction with at most `split_outer` points outside and more than `split_inner`
         inside is shared by up to `parts` threads (or blocks).
@@ -44,6 +45,7 @@ class Target:
     units: int = 1
     threads: int = 1
     lanes: int = 1
+    cluster: int = 1
     vector_bytes: int = 64
     split_outer: int = 8
     split_inner: int = 4096

@@ -25,13 +25,13 @@ class DeviceProgram:
     def __init__(self, program: LoopProgram, target: Target = TARGET) -> None:
         self.program = program
         self.schedule: Schedule = schedule(program, config.get().schedule)
-        self.texts: dict[Kernel, DeviceKernel] = {
+        self.texts: dict[Kernel, list[DeviceKernel]] = {
             step: write_kernel(step, target) for step in self.schedule.steps if isinstance(step, Kernel)
         }
 
     @property
     def kernels(self) -> list[DeviceKernel]:
-        return list(self.texts.values())
+        return [text for texts in self.texts.values() for text in texts]
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         prepare(self.kernels)
@@ -41,7 +41,8 @@ class DeviceProgram:
             if isinstance(step, ExternCall):
                 state._extern(step.extern)
             else:
-                self._run(self.texts[step], state)
+                for text in self.texts[step]:
+                    self._run(text, state)
         return [state.result(output) for output in self.program.outputs]
 
     def _run(self, kernel: DeviceKernel, state: _State) -> None:

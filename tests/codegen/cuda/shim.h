@@ -1,5 +1,6 @@
-// Enough of CUDA C on a CPU to run generated kernels: the blocks of a grid one after another, the threads of a block as
-// fibers that take turns at barriers and shuffles (or one after another where a kernel has neither).
+// Enough of CUDA C on a CPU to run generated kernels: the blocks of a grid one after another, the threads of a block (or of
+// a cluster of blocks) as fibers that take turns at barriers and shuffles (or one after another where a kernel has neither).
+// Blocks of a cluster share what `__shared__` declares, and wait for all of them at any barrier.
 #include <math.h>
 #include <setjmp.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #define __global__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __shared__ static
 #define __int_as_float(x) shim_bits<float, int>(x)
 #define __uint_as_float(x) shim_bits<float, unsigned>(x)
@@ -29,11 +31,11 @@ static shim_dim threadIdx, blockIdx, blockDim, gridDim;
 
 template <class A, class B> static inline A shim_bits(B b) { A a; memcpy(&a, &b, sizeof a); return a; }
 
-enum { SHIM_THREADS = 1024, SHIM_STACK = 1 << 16 };
+enum { SHIM_THREADS = 8192, SHIM_STACK = 1 << 16 };
 static ucontext_t shim_main, shim_fiber[SHIM_THREADS];
 static char* shim_stacks;
 static bool shim_done[SHIM_THREADS], shim_fibers;
-static unsigned shim_now, shim_alive, shim_arrived, shim_turn;
+static unsigned shim_now, shim_alive, shim_arrived, shim_turn, shim_first;
 static long shim_shuffles[SHIM_THREADS];
 static double shim_slot[2][SHIM_THREADS];
 static int shim_error;  // 1: a check failed; 2: threads wait for each other for ever; 3: a shuffle with
@@ -44,7 +46,6 @@ static void (*shim_body)();
 static void shim_yield() {
   const unsigned me = shim_now;
   swapcontext(&shim_fiber[me], &shim_main);
-  threadIdx.x = me;
 }
 static void shim_fail(int error) {
   shim_error = error;
@@ -84,7 +85,6 @@ template <class T, class U, class V> static inline T atomicCAS(T* at, U seen, V 
 }
 
 static void shim_enter() {
-  threadIdx.x = shim_now;
   shim_body();
   shim_done[shim_now] = true;
   shim_alive--;
@@ -92,7 +92,7 @@ static void shim_enter() {
 }
 static void shim_block(unsigned threads) {
   shim_alive = threads, shim_arrived = 0;
-  for (unsigned t = 0; t < SHIM_THREADS; t++) shim_done[t] = t >= threads, shim_shuffles[t] = 0;
+  for (unsigned t = 0; t < (threads + 31 & ~31u); t++) shim_done[t] = t >= threads, shim_shuffles[t] = 0;
   for (unsigned t = 0; t < threads; t++) {
     getcontext(&shim_fiber[t]);
     shim_fiber[t].uc_stack.ss_sp = shim_stacks + (size_t)t * SHIM_STACK;
@@ -102,21 +102,25 @@ static void shim_block(unsigned threads) {
   }
   for (long rounds = 0; shim_alive && !shim_error; rounds++) {
     for (unsigned t = 0; t < threads && !shim_error; t++)
-      if (!shim_done[t]) shim_now = t, swapcontext(&shim_main, &shim_fiber[t]);
+      if (!shim_done[t]) {
+        shim_now = t, threadIdx.x = t % blockDim.x, blockIdx.x = shim_first + t / blockDim.x;
+        swapcontext(&shim_main, &shim_fiber[t]);
+      }
     if (shim_alive && shim_arrived == shim_alive) shim_arrived = 0, shim_turn++;
     if (rounds > 1000000) shim_error = 2;
   }
 }
-static int shim_run(void (*body)(), const unsigned* grid, unsigned threads, bool fibers) {
+static int shim_run(void (*body)(), const unsigned* grid, unsigned threads, bool fibers, unsigned cluster = 1) {
   shim_body = body, shim_fibers = fibers, shim_error = 0;
   if (!shim_stacks) shim_stacks = (char*)malloc((size_t)SHIM_THREADS * SHIM_STACK);
   gridDim = {grid[0], grid[1], grid[2]}, blockDim = {threads, 1, 1};
   if (!fibers && setjmp(shim_way_out)) return shim_error;
   for (unsigned z = 0; z < grid[2]; z++)
     for (unsigned y = 0; y < grid[1]; y++)
-      for (unsigned x = 0; x < grid[0] && !shim_error; x++) {
+      for (unsigned x = 0; x < grid[0] && !shim_error; x += cluster) {
         blockIdx = {x, y, z};
-        if (fibers) shim_block(threads);
+        shim_first = x;
+        if (fibers) shim_block(threads * cluster);
         else for (unsigned t = 0; t < threads; t++) shim_now = t, threadIdx.x = t, body();
       }
   return shim_error;

@@ -33,6 +33,8 @@ _REPLACED = {
         f"{{ return p_to_{kind}(low) | (uint32_t)p_to_{kind}(high) << 16; }}\n"
         for kind in ("bf16", "f16")
     },
+    "p_cluster_sync": "P_INLINE void p_cluster_sync() { __syncthreads(); }\n",
+    "p_peer": "template <class T> P_INLINE T p_peer(const T* at, int rank) { return *at; }\n",
     "p_f16": C_SNIPPETS["p_f16"],
     "p_bf16": """\
 P_INLINE float p_from_bf16(uint16_t x) { return __uint_as_float((uint32_t)x << 16); }
@@ -104,14 +106,20 @@ def _driver(name: str, kernel: DeviceKernel) -> str:
     given = [f"({t})shim_p[{i}]" for i, t in enumerate(types[: len(kernel.buffers)])]
     for i, t in enumerate(types[len(kernel.buffers) :]):
         given.append(f"shim_n[{i}]" if t == "int64_t" else f"shim_bits<double>(shim_n[{i}])")
-    fibers = "true" if re.search(r"__sync|p_shuffle", kernel.text) else "false"
     return (
         f"static void** {name}_p; static const int64_t* {name}_n;\n"
         f"static void {name}_body() {{ void** const shim_p = {name}_p; const int64_t* const shim_n = {name}_n;"
         f" {name}({', '.join(given)}); }}\n"
         f'extern "C" int run_{name}(void** p, const int64_t* n, const unsigned* grid, unsigned threads) {{\n'
-        f"  {name}_p = p, {name}_n = n; return shim_run({name}_body, grid, threads, {fibers}); }}\n"
+        f"  {name}_p = p, {name}_n = n; return shim_run({name}_body, grid, threads, {sharing(kernel.text)}); }}\n"
     )
+
+
+def sharing(text: str) -> str:
+    """Whether threads of a kernel wait for each other, and how many blocks a cluster has."""
+    cluster = re.search(r"__cluster_dims__\((\d+)", text)
+    fibers = "true" if re.search(r"__sync|p_shuffle", text) else "false"
+    return f"{fibers}, {cluster[1] if cluster else 1}"
 
 
 def _as_bytes(tensor: torch.Tensor) -> bytes:

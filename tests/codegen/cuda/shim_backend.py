@@ -45,11 +45,10 @@ def _driver(function: Function) -> str:
     given = re.search(rf"{name}\((.*)\) \{{", function.text)
     assert given is not None
     types = [argument.rpartition(" ")[0] for argument in given[1].split(", ")]
-    fibers = "true" if re.search(r"__sync|p_shuffle", function.text) else "false"
     values = ", ".join(f"*(({kind}*){name}_a[{k}])" for k, kind in enumerate(types))
     return (
         f"static void** {name}_a;\nstatic void {name}_body() {{ {name}({values}); }}\n"
         f'extern "C" int {name}_run(unsigned x, unsigned y, unsigned z, unsigned threads, unsigned shared, void** a) {{\n'
         f"  const unsigned grid[] = {{x, y, z}};\n  {name}_a = a;\n"
-        f"  return shim_run({name}_body, grid, threads, {fibers});\n}}\n"
+        f"  return shim_run({name}_body, grid, threads, {shim.sharing(function.text)});\n}}\n"
     )

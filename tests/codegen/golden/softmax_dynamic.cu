@@ -4,8 +4,431 @@ extern "C" __global__ void __launch_bounds__(128) @(const float* a0, float* a1, 
   if (item >= n0) return;
   const int64_t i0 = item;
   float acc0 = (-INFINITY);
+  alignas(16) float v0[32];
+  #pragma unroll
+  for (int k = 0; k < 8; k++) {
+    const int64_t q = lane + k * 32;
+    if (q >= n1) break;
+    const int64_t i1g = q;
+    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
+    const int64_t i1b = i1g * 4 - shift;
+    const int low = (int)p_max(-i1b, 0);
+    const int cnt = (int)p_min(n2 - i1b, 4);
+    p_load<4>(v0 + k * 4, a0 + (n2*i0 + i1b), low, cnt);
+  }
+  #pragma unroll
+  for (int k = 0; k < 8; k++) {
+    const int64_t q = lane + k * 32;
+    if (q >= n1) break;
+    const int64_t i1g = q;
+    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
+    const int64_t i1b = i1g * 4 - shift;
+    const int low = (int)p_max(-i1b, 0);
+    const int cnt = (int)p_min(n2 - i1b, 4);
+    #pragma unroll
+    for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
+      const int64_t i1 = i1b + u;
+      const float t1 = v0[k * 4 + u];
+      acc0 = p_nan_max(acc0, t1);
+    }
+  }
+  #pragma unroll
+  for (int o = 16; o > 0; o >>= 1) {
+    const float oacc0 = p_shuffle<32>(acc0, o);
+    acc0 = p_nan_max(acc0, oacc0);
+  }
+  const float r0 = acc0;
+  float acc1 = 0;
+  #pragma unroll
+  for (int k = 0; k < 8; k++) {
+    const int64_t q = lane + k * 32;
+    if (q >= n1) break;
+    const int64_t i1g = q;
+    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
+    const int64_t i1b = i1g * 4 - shift;
+    const int low = (int)p_max(-i1b, 0);
+    const int cnt = (int)p_min(n2 - i1b, 4);
+    #pragma unroll
+    for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
+      const int64_t i1 = i1b + u;
+      const float t2 = v0[k * 4 + u];
+      const float t3 = t2 - r0;
+      const float t4 = p_expf(t3);
+      acc1 += t4;
+    }
+  }
+  #pragma unroll
+  for (int o = 16; o > 0; o >>= 1) {
+    const float oacc1 = p_shuffle<32>(acc1, o);
+    acc1 += oacc1;
+  }
+  const float r1 = acc1;
+  const float t5 = 1.0f / r1;
+  const float r2 = t5;
+  #pragma unroll
+  for (int k = 0; k < 8; k++) {
+    const int64_t q = lane + k * 32;
+    if (q >= n1) break;
+    const int64_t i1g = q;
+    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
+    const int64_t i1b = i1g * 4 - shift;
+    const int low = (int)p_max(-i1b, 0);
+    const int cnt = (int)p_min(n2 - i1b, 4);
+    alignas(16) float s10[4];
+    #pragma unroll
+    for (int u = 0; u < 4; u++) {
+      const int64_t i1 = i1b + u;
+      const float t6 = v0[k * 4 + u];
+      const float t7 = t6 - r0;
+      const float t8 = p_expf(t7);
+      const float t9 = t8 * r2;
+      s10[u] = t9;
+    }
+    p_store<4>(a1 + (n2*i0 + i1b), s10, low, cnt);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256) @(const float* a0, float* a1, int64_t n0, int64_t n1, int64_t n2) {
+  const int lane = threadIdx.x;
+  const int64_t item = (int64_t)blockIdx.x;
+  const int64_t i0 = item;
+  float acc0 = (-INFINITY);
+  alignas(16) float v0[32];
+  #pragma unroll
+  for (int k = 0; k < 8; k++) {
+    const int64_t q = lane + k * 256;
+    if (q >= n1) break;
+    const int64_t i1g = q;
+    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
+    const int64_t i1b = i1g * 4 - shift;
+    const int low = (int)p_max(-i1b, 0);
+    const int cnt = (int)p_min(n2 - i1b, 4);
+    p_load<4>(v0 + k * 4, a0 + (n2*i0 + i1b), low, cnt);
+  }
+  #pragma unroll
+  for (int k = 0; k < 8; k++) {
+    const int64_t q = lane + k * 256;
+    if (q >= n1) break;
+    const int64_t i1g = q;
+    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
+    const int64_t i1b = i1g * 4 - shift;
+    const int low = (int)p_max(-i1b, 0);
+    const int cnt = (int)p_min(n2 - i1b, 4);
+    #pragma unroll
+    for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
+      const int64_t i1 = i1b + u;
+      const float t1 = v0[k * 4 + u];
+      acc0 = p_nan_max(acc0, t1);
+    }
+  }
+  #pragma unroll
+  for (int o = 16; o > 0; o >>= 1) {
+    const float oacc0 = p_shuffle<32>(acc0, o);
+    acc0 = p_nan_max(acc0, oacc0);
+  }
+  __shared__ float xacc0[8];
+  if (lane % 32 == 0) xacc0[lane / 32] = acc0;
+  __syncthreads();
+  acc0 = lane % 32 < 8 ? xacc0[lane % 32] : (-INFINITY);
+  #pragma unroll
+  for (int o = 16; o > 0; o >>= 1) {
+    const float oacc0 = p_shuffle<32>(acc0, o);
+    acc0 = p_nan_max(acc0, oacc0);
+  }
+  const float r0 = acc0;
+  float acc1 = 0;
+  #pragma unroll
+  for (int k = 0; k < 8; k++) {
+    const int64_t q = lane + k * 256;
+    if (q >= n1) break;
+    const int64_t i1g = q;
+    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
+    const int64_t i1b = i1g * 4 - shift;
+    const int low = (int)p_max(-i1b, 0);
+    const int cnt = (int)p_min(n2 - i1b, 4);
+    #pragma unroll
+    for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
+      const int64_t i1 = i1b + u;
+      const float t2 = v0[k * 4 + u];
+      const float t3 = t2 - r0;
+      const float t4 = p_expf(t3);
+      acc1 += t4;
+    }
+  }
+  #pragma unroll
+  for (int o = 16; o > 0; o >>= 1) {
+    const float oacc1 = p_shuffle<32>(acc1, o);
+    acc1 += oacc1;
+  }
+  __shared__ float xacc1[8];
+  if (lane % 32 == 0) xacc1[lane / 32] = acc1;
+  __syncthreads();
+  acc1 = lane % 32 < 8 ? xacc1[lane % 32] : 0;
+  #pragma unroll
+  for (int o = 16; o > 0; o >>= 1) {
+    const float oacc1 = p_shuffle<32>(acc1, o);
+    acc1 += oacc1;
+  }
+  const float r1 = acc1;
+  const float t5 = 1.0f / r1;
+  const float r2 = t5;
+  #pragma unroll
+  for (int k = 0; k < 8; k++) {
+    const int64_t q = lane + k * 256;
+    if (q >= n1) break;
+    const int64_t i1g = q;
+    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
+    const int64_t i1b = i1g * 4 - shift;
+    const int low = (int)p_max(-i1b, 0);
+    const int cnt = (int)p_min(n2 - i1b, 4);
+    alignas(16) float s10[4];
+    #pragma unroll
+    for (int u = 0; u < 4; u++) {
+      const int64_t i1 = i1b + u;
+      const float t6 = v0[k * 4 + u];
+      const float t7 = t6 - r0;
+      const float t8 = p_expf(t7);
+      const float t9 = t8 * r2;
+      s10[u] = t9;
+    }
+    p_store<4>(a1 + (n2*i0 + i1b), s10, low, cnt);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(1024) @(const float* a0, float* a1, int64_t n0, int64_t n1, int64_t n2) {
+  const int lane = threadIdx.x;
+  const int64_t item = (int64_t)blockIdx.x;
+  const int64_t i0 = item;
+  float acc0 = (-INFINITY);
+  alignas(16) float v0[32];
+  #pragma unroll
+  for (int k = 0; k < 8; k++) {
+    const int64_t q = lane + k * 1024;
+    if (q >= n1) break;
+    const int64_t i1g = q;
+    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
+    const int64_t i1b = i1g * 4 - shift;
+    const int low = (int)p_max(-i1b, 0);
+    const int cnt = (int)p_min(n2 - i1b, 4);
+    p_load<4>(v0 + k * 4, a0 + (n2*i0 + i1b), low, cnt);
+  }
+  #pragma unroll
+  for (int k = 0; k < 8; k++) {
+    const int64_t q = lane + k * 1024;
+    if (q >= n1) break;
+    const int64_t i1g = q;
+    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
+    const int64_t i1b = i1g * 4 - shift;
+    const int low = (int)p_max(-i1b, 0);
+    const int cnt = (int)p_min(n2 - i1b, 4);
+    #pragma unroll
+    for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
+      const int64_t i1 = i1b + u;
+      const float t1 = v0[k * 4 + u];
+      acc0 = p_nan_max(acc0, t1);
+    }
+  }
+  #pragma unroll
+  for (int o = 16; o > 0; o >>= 1) {
+    const float oacc0 = p_shuffle<32>(acc0, o);
+    acc0 = p_nan_max(acc0, oacc0);
+  }
+  __shared__ float xacc0[32];
+  if (lane % 32 == 0) xacc0[lane / 32] = acc0;
+  __syncthreads();
+  acc0 = xacc0[lane % 32];
+  #pragma unroll
+  for (int o = 16; o > 0; o >>= 1) {
+    const float oacc0 = p_shuffle<32>(acc0, o);
+    acc0 = p_nan_max(acc0, oacc0);
+  }
+  const float r0 = acc0;
+  float acc1 = 0;
+  #pragma unroll
+  for (int k = 0; k < 8; k++) {
+    const int64_t q = lane + k * 1024;
+    if (q >= n1) break;
+    const int64_t i1g = q;
+    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
+    const int64_t i1b = i1g * 4 - shift;
+    const int low = (int)p_max(-i1b, 0);
+    const int cnt = (int)p_min(n2 - i1b, 4);
+    #pragma unroll
+    for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
+      const int64_t i1 = i1b + u;
+      const float t2 = v0[k * 4 + u];
+      const float t3 = t2 - r0;
+      const float t4 = p_expf(t3);
+      acc1 += t4;
+    }
+  }
+  #pragma unroll
+  for (int o = 16; o > 0; o >>= 1) {
+    const float oacc1 = p_shuffle<32>(acc1, o);
+    acc1 += oacc1;
+  }
+  __shared__ float xacc1[32];
+  if (lane % 32 == 0) xacc1[lane / 32] = acc1;
+  __syncthreads();
+  acc1 = xacc1[lane % 32];
+  #pragma unroll
+  for (int o = 16; o > 0; o >>= 1) {
+    const float oacc1 = p_shuffle<32>(acc1, o);
+    acc1 += oacc1;
+  }
+  const float r1 = acc1;
+  const float t5 = 1.0f / r1;
+  const float r2 = t5;
+  #pragma unroll
+  for (int k = 0; k < 8; k++) {
+    const int64_t q = lane + k * 1024;
+    if (q >= n1) break;
+    const int64_t i1g = q;
+    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
+    const int64_t i1b = i1g * 4 - shift;
+    const int low = (int)p_max(-i1b, 0);
+    const int cnt = (int)p_min(n2 - i1b, 4);
+    alignas(16) float s10[4];
+    #pragma unroll
+    for (int u = 0; u < 4; u++) {
+      const int64_t i1 = i1b + u;
+      const float t6 = v0[k * 4 + u];
+      const float t7 = t6 - r0;
+      const float t8 = p_expf(t7);
+      const float t9 = t8 * r2;
+      s10[u] = t9;
+    }
+    p_store<4>(a1 + (n2*i0 + i1b), s10, low, cnt);
+  }
+}
+
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024) @(const float* a0, float* a1, int64_t n0, int64_t n1, int64_t n2) {
+  const int rank = blockIdx.x % 8;
+  const int lane = threadIdx.x + rank * 1024;
+  const int64_t item = (int64_t)blockIdx.x / 8;
+  const int64_t i0 = item;
+  float acc0 = (-INFINITY);
+  alignas(16) float v0[32];
+  #pragma unroll
+  for (int k = 0; k < 8; k++) {
+    const int64_t q = lane + k * 8192;
+    if (q >= n1) break;
+    const int64_t i1g = q;
+    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
+    const int64_t i1b = i1g * 4 - shift;
+    const int low = (int)p_max(-i1b, 0);
+    const int cnt = (int)p_min(n2 - i1b, 4);
+    p_load<4>(v0 + k * 4, a0 + (n2*i0 + i1b), low, cnt);
+  }
+  #pragma unroll
+  for (int k = 0; k < 8; k++) {
+    const int64_t q = lane + k * 8192;
+    if (q >= n1) break;
+    const int64_t i1g = q;
+    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
+    const int64_t i1b = i1g * 4 - shift;
+    const int low = (int)p_max(-i1b, 0);
+    const int cnt = (int)p_min(n2 - i1b, 4);
+    #pragma unroll
+    for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
+      const int64_t i1 = i1b + u;
+      const float t1 = v0[k * 4 + u];
+      acc0 = p_nan_max(acc0, t1);
+    }
+  }
+  #pragma unroll
+  for (int o = 16; o > 0; o >>= 1) {
+    const float oacc0 = p_shuffle<32>(acc0, o);
+    acc0 = p_nan_max(acc0, oacc0);
+  }
+  __shared__ float xacc0[256];
+  if (lane % 32 == 0) xacc0[lane / 32] = acc0;
+  p_cluster_sync();
+  acc0 = (-INFINITY);
+  #pragma unroll
+  for (int k = lane % 32; k < 256; k += 32) {
+    const float oacc0 = p_peer(xacc0 + k, k / 32);
+    acc0 = p_nan_max(acc0, oacc0);
+  }
+  #pragma unroll
+  for (int o = 16; o > 0; o >>= 1) {
+    const float oacc0 = p_shuffle<32>(acc0, o);
+    acc0 = p_nan_max(acc0, oacc0);
+  }
+  const float r0 = acc0;
+  float acc1 = 0;
+  #pragma unroll
+  for (int k = 0; k < 8; k++) {
+    const int64_t q = lane + k * 8192;
+    if (q >= n1) break;
+    const int64_t i1g = q;
+    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
+    const int64_t i1b = i1g * 4 - shift;
+    const int low = (int)p_max(-i1b, 0);
+    const int cnt = (int)p_min(n2 - i1b, 4);
+    #pragma unroll
+    for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
+      const int64_t i1 = i1b + u;
+      const float t2 = v0[k * 4 + u];
+      const float t3 = t2 - r0;
+      const float t4 = p_expf(t3);
+      acc1 += t4;
+    }
+  }
+  #pragma unroll
+  for (int o = 16; o > 0; o >>= 1) {
+    const float oacc1 = p_shuffle<32>(acc1, o);
+    acc1 += oacc1;
+  }
+  __shared__ float xacc1[256];
+  if (lane % 32 == 0) xacc1[lane / 32] = acc1;
+  p_cluster_sync();
+  acc1 = 0;
+  #pragma unroll
+  for (int k = lane % 32; k < 256; k += 32) {
+    const float oacc1 = p_peer(xacc1 + k, k / 32);
+    acc1 += oacc1;
+  }
+  #pragma unroll
+  for (int o = 16; o > 0; o >>= 1) {
+    const float oacc1 = p_shuffle<32>(acc1, o);
+    acc1 += oacc1;
+  }
+  const float r1 = acc1;
+  const float t5 = 1.0f / r1;
+  const float r2 = t5;
+  #pragma unroll
+  for (int k = 0; k < 8; k++) {
+    const int64_t q = lane + k * 8192;
+    if (q >= n1) break;
+    const int64_t i1g = q;
+    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
+    const int64_t i1b = i1g * 4 - shift;
+    const int low = (int)p_max(-i1b, 0);
+    const int cnt = (int)p_min(n2 - i1b, 4);
+    alignas(16) float s10[4];
+    #pragma unroll
+    for (int u = 0; u < 4; u++) {
+      const int64_t i1 = i1b + u;
+      const float t6 = v0[k * 4 + u];
+      const float t7 = t6 - r0;
+      const float t8 = p_expf(t7);
+      const float t9 = t8 * r2;
+      s10[u] = t9;
+    }
+    p_store<4>(a1 + (n2*i0 + i1b), s10, low, cnt);
+  }
+  p_cluster_sync();
+}
+
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024) @(const float* a0, float* a1, int64_t n0, int64_t n1, int64_t n2) {
+  const int rank = blockIdx.x % 8;
+  const int lane = threadIdx.x + rank * 1024;
+  const int64_t item = (int64_t)blockIdx.x / 8;
+  const int64_t i0 = item;
+  float acc0 = (-INFINITY);
   #pragma unroll 4
-  for (int64_t q = lane; q < n2; q += 32) {
+  for (int64_t q = lane; q < n2; q += 8192) {
     const int64_t i1g = q;
     const int shift = n1 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n1*i0)) / 4 % 4);
     const int64_t i1b = i1g * 4 - shift;
@@ -25,10 +448,24 @@ extern "C" __global__ void __launch_bounds__(128) @(const float* a0, float* a1, 
     const float oacc0 = p_shuffle<32>(acc0, o);
     acc0 = p_nan_max(acc0, oacc0);
   }
+  __shared__ float xacc0[256];
+  if (lane % 32 == 0) xacc0[lane / 32] = acc0;
+  p_cluster_sync();
+  acc0 = (-INFINITY);
+  #pragma unroll
+  for (int k = lane % 32; k < 256; k += 32) {
+    const float oacc0 = p_peer(xacc0 + k, k / 32);
+    acc0 = p_nan_max(acc0, oacc0);
+  }
+  #pragma unroll
+  for (int o = 16; o > 0; o >>= 1) {
+    const float oacc0 = p_shuffle<32>(acc0, o);
+    acc0 = p_nan_max(acc0, oacc0);
+  }
   const float r0 = acc0;
   float acc1 = 0;
   #pragma unroll 4
-  for (int64_t q = lane; q < n2; q += 32) {
+  for (int64_t q = lane; q < n2; q += 8192) {
     const int64_t i1g = q;
     const int shift = n1 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n1*i0)) / 4 % 4);
     const int64_t i1b = i1g * 4 - shift;
@@ -50,11 +487,25 @@ extern "C" __global__ void __launch_bounds__(128) @(const float* a0, float* a1, 
     const float oacc1 = p_shuffle<32>(acc1, o);
     acc1 += oacc1;
   }
+  __shared__ float xacc1[256];
+  if (lane % 32 == 0) xacc1[lane / 32] = acc1;
+  p_cluster_sync();
+  acc1 = 0;
+  #pragma unroll
+  for (int k = lane % 32; k < 256; k += 32) {
+    const float oacc1 = p_peer(xacc1 + k, k / 32);
+    acc1 += oacc1;
+  }
+  #pragma unroll
+  for (int o = 16; o > 0; o >>= 1) {
+    const float oacc1 = p_shuffle<32>(acc1, o);
+    acc1 += oacc1;
+  }
   const float r1 = acc1;
   const float t6 = 1.0f / r1;
   const float r2 = t6;
   #pragma unroll 4
-  for (int64_t q = lane; q < n2; q += 32) {
+  for (int64_t q = lane; q < n2; q += 8192) {
     const int64_t i1g = q;
     const int shift = n1 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n1*i0)) / 4 % 4);
     const int64_t i1b = i1g * 4 - shift;
@@ -74,4 +525,5 @@ extern "C" __global__ void __launch_bounds__(128) @(const float* a0, float* a1, 
     }
     p_store<4>(a1 + (n1*i0 + i1b), s12, low, cnt);
   }
+  p_cluster_sync();
 }

@@ -55,6 +55,7 @@ class DeviceWriter(Body):
         """The outer point of this thread; `early`: those behind the last one end here."""
         items = self.plan.items
         first = f"({self.integer})blockIdx.x" + (f" * {items} + {within}" if items > 1 else "")
+        first += f" / {self.plan.cluster}" * (self.plan.cluster > 1)
         count = self._count(self.plan.outer)
         if early:
             self.line(f"const {self.integer} item = {first};")

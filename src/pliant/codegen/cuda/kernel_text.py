@@ -20,7 +20,8 @@ class DeviceKernel:
 
     buffers, sizes: the arguments in order: a pointer for each buffer, then `int64_t` (or `double`, where the expression is
         a float) for each size. The text must not assume more alignment of a pointer than its element's.
-    blocks: blocks of the grid in x, y and z, over the program's sizes; 0 of them: nothing is launched.
+    blocks: blocks of the grid in x, y and z, over the program's sizes; 0 of them: nothing is launched. A text that names
+        `__cluster_dims__` has whole clusters of them.
     threads: threads of a block, in x. shared: bytes of dynamic shared memory, beyond what the text declares.
     comment: comments that name the operators in it. work: points of its iteration space.
     """

@@ -1,7 +1,8 @@
 """Choose how the threads of a grid share a kernel's points.
 
 In:     a `Kernel` of the schedule, a `Target`.
-Out:    a `DevicePlan`: which axes a thread or a group of threads takes, how many elements at a time.
+Out:    `DevicePlan`s: which axes a thread or a group of threads takes, how many elements at a time. One plan, or one for
+        each range of lengths of a row, where only running tells how long rows are.
 Holds:  the choice affects speed only.
 
     points   no reduction: each thread takes `width` neighbouring points
@@ -14,7 +15,7 @@ Holds:  the choice affects speed only.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pliant.codegen.loops import index_expressions, is_transposed, merged, order_axes, step_along, weighted_accesses
 from pliant.codegen.vector_passes import cost_of
@@ -23,12 +24,13 @@ from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Kernel, Member, accumulates, loads_of
 from pliant.symbolic.bounds import ALL, Interval, bounds
 from pliant.symbolic.expr import ONE, Expr, Symbol
+from pliant.symbolic.rules.extrema import minimum
 from pliant.symbolic.traverse import linear_coefficient
 from pliant.targets.target import Target
 
 POINT_THREADS = 256
 ROW_THREADS = 128  # of a block that takes several rows
-UNKNOWN_GROUP = 256  # threads for a row of a length that only running tells, if rows are few
+MEDIUM_GROUP = 256  # threads for a row that is too long for a warp's registers and too short for a full block
 FEW_THREADS = 512  # a multiprocessor with fewer wants more threads a row
 RECOMPUTE = 10  # values cheaper than this are computed again in each pass
 TURN_ELEMENTS = 16  # of a row that a thread takes: enough to have in flight, few to write out
@@ -46,8 +48,10 @@ WIDEST = 8  # elements that a thread takes at a time
 class DevicePlan:
     """outer, inner: loops from the outside in, the vectorized one last. whole: its extent is a multiple of `width`.
 
-    group: threads that share an outer point. items: outer points (of `width` columns) a block. steps: turns of the loop over
-    a row's groups of elements, where it is written out and values stay in registers; 0: it is a loop.
+    group: threads that share an outer point. items: outer points (of `width` columns) a block. cluster: blocks that share one.
+    steps: turns of the loop over a row's groups of elements, where it is written out and values stay in registers; 0: it
+    is a loop.
+    above, upto: it is for rows of more than `above` groups of elements and at most `upto`; None: of any number.
     kept: members whose values stay in registers too. anchor: rows begin anywhere, so a row's groups begin where this access
         to memory is aligned, and the first and the last of them are parts.
     """
@@ -65,10 +69,13 @@ class DevicePlan:
     kept: list[Member] = field(default_factory=list)
     anchor: tuple[Buffer, Expr] | None = None
     tiled: Axis | None = None
+    cluster: int = 1
+    above: int | None = None
+    upto: int | None = None
 
     @property
     def threads(self) -> int:
-        return self.group * self.items
+        return self.group * self.items // self.cluster
 
     @property
     def whole(self) -> bool:
@@ -87,14 +94,24 @@ class DevicePlan:
 
     @property
     def blocks(self) -> Expr:
-        """Blocks of the grid."""
+        """Blocks of the grid: none for rows that are not of its lengths."""
         if self.tiled is None:
-            return (self.count(self.outer) + (self.items - 1)) // self.items
+            return (self.count(self.outer) + (self.items - 1)) // self.items * self.cluster * self._is_meant
         result: Expr = ONE
         for axis in self.outer:
             turned = axis is self.tiled or axis is self.vector
             result = result * ((axis.extent + (TILE - 1)) // TILE if turned else axis.extent)
         return result
+
+    @property
+    def _is_meant(self) -> Expr:
+        """1 for rows of its lengths, 0 for others."""
+        above = ONE if self.above is None else self._exceeds(self.above)
+        return above if self.upto is None else above * (1 - self._exceeds(self.upto))
+
+    def _exceeds(self, most: int) -> Expr:
+        """1 if a row has more than `most` groups of elements, else 0."""
+        return minimum(ONE, self.count(self.inner) // (most + 1))
 
     def count(self, axes: list[Axis]) -> Expr:
         """Groups of elements in a nest of loops."""
@@ -104,8 +121,8 @@ class DevicePlan:
         return result
 
 
-def plan_device(kernel: Kernel, target: Target) -> DevicePlan:
-    """How the grid runs a kernel."""
+def plan_device(kernel: Kernel, target: Target) -> list[DevicePlan]:
+    """How the grid runs a kernel: plans of which one is meant for each length of rows."""
     kernel = merged(kernel)
     weighted = weighted_accesses(kernel)
     axes, vector = order_axes(kernel, weighted)
@@ -119,10 +136,10 @@ def plan_device(kernel: Kernel, target: Target) -> DevicePlan:
     if not inner and vector is not None:
         _plan_tiles(plan, vector, weighted)
     if inner and vector in inner:
-        _plan_rows(plan, target)
-    elif inner:
+        return _plan_rows(plan, target)
+    if inner:
         _plan_columns(plan, target)
-    return plan
+    return [plan]
 
 
 def _plan_tiles(plan: DevicePlan, vector: Axis, weighted: list[tuple[Expr, int]]) -> None:
@@ -189,14 +206,12 @@ def _contiguous(kernel: Kernel, vector: Axis | None) -> Iterator[tuple[Buffer, E
     yield from sorted(found, key=lambda access: -len(access[1].free))
 
 
-def _plan_rows(plan: DevicePlan, target: Target) -> None:
-    """Threads for a row: few for short ones, so that several rows fill a warp; a block for long ones."""
+def _plan_rows(plan: DevicePlan, target: Target) -> list[DevicePlan]:
+    """Threads for a row: few for short ones, so that several rows fill a warp; a block or a cluster for long ones."""
     plan.kind = "rows"
     groups, rows = plan.count(plan.inner).as_int(), plan.count(plan.outer).as_int()
     if groups is None:
-        few = rows is not None and rows < target.units * FEW_THREADS // target.lanes
-        plan.group, plan.items = (UNKNOWN_GROUP, 1) if few else (target.lanes, ROW_THREADS // target.lanes)
-        return
+        return _plan_lengths(plan, target, rows)
     turns = max(1, TURN_ELEMENTS // plan.width)
     while turns > 1 and rows is not None and rows * groups < turns * target.units * FEW_THREADS:
         turns //= 2
@@ -204,19 +219,53 @@ def _plan_rows(plan: DevicePlan, target: Target) -> None:
         plan.group = min(target.lanes, power_of_two(groups))
         plan.items = ROW_THREADS // plan.group
     else:
-        turns = max(turns, -(-groups // target.threads))
-        plan.group, plan.items = -(-groups // turns // target.lanes) * target.lanes, 1
+        plan.cluster = target.cluster if groups > _most_turns(plan) * target.threads and _reads_again(plan.kernel) else 1
+        shared = -(-groups // plan.cluster)
+        turns = max(turns, -(-shared // target.threads))
+        plan.group, plan.items = -(-shared // turns // target.lanes) * target.lanes * plan.cluster, 1
     _keep_rows(plan, -(-groups // plan.group))
+    return [plan]
+
+
+def _plan_lengths(plan: DevicePlan, target: Target, rows: int | None) -> list[DevicePlan]:
+    """Plans for rows of every length. Each but the last keeps its rows in registers, if there is room."""
+    few = rows is not None and rows < target.units * FEW_THREADS // target.lanes
+    shares = [] if few else [(target.lanes, ROW_THREADS // target.lanes, 1)]
+    shares += [(MEDIUM_GROUP, 1, 1), (target.threads, 1, 1)]
+    shares += [(target.threads * target.cluster, 1, target.cluster)] * (target.cluster > 1)
+    turns = max(1, MOST_ELEMENTS // plan.width)
+    found: list[DevicePlan] = []
+    for group, items, cluster in shares:
+        above = found[-1].upto if found else None
+        one = replace(plan, group=group, items=items, cluster=cluster, above=above, upto=group * turns)
+        _keep_rows(one, turns)
+        found.append(one)
+    last = found[-1]
+    if last.steps:
+        return [*found, replace(last, steps=0, kept=[], above=last.upto, upto=None)]
+    last.upto = None
+    return found
+
+
+def _reads_again(kernel: Kernel) -> bool:
+    """Whether a row is passed over more than once."""
+    return len({m.phase for m in kernel.members if m.inner}) > 1
+
+
+def _most_turns(plan: DevicePlan) -> int:
+    """Turns of the loop over a row whose elements stay in registers."""
+    return min(MOST_ELEMENTS, LOADED_BYTES // max(1, _loaded_size(plan.kernel))) // plan.width
 
 
 def _keep_rows(plan: DevicePlan, turns: int) -> None:
     """Keep what threads load of a row in registers, and what they compute of it, as far as there is room."""
-    elements = max(1, turns) * plan.width
-    if elements > MOST_ELEMENTS or elements * _loaded_size(plan.kernel) > LOADED_BYTES:
+    turns = max(1, turns)
+    if turns > _most_turns(plan):
         return
-    plan.steps = max(1, turns)
+    plan.steps = turns
     computed = kept_values(plan.kernel)
-    if elements * (_loaded_size(plan.kernel) + sum(m.loops.out.dtype.itemsize for m in computed)) <= KEPT_BYTES:
+    size = _loaded_size(plan.kernel) + sum(m.loops.out.dtype.itemsize for m in computed)
+    if turns * plan.width * size <= KEPT_BYTES:
         plan.kept = computed
 
 

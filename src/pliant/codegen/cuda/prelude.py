@@ -142,6 +142,19 @@ template <int G, class T> P_INLINE T p_shuffle(T x, int o) {
   return (T)__shfl_xor_sync(p_lanes<G>(), x, o);
 }
 """,
+    # Blocks of a cluster: each waits for all, and reads what another has at the same place of its shared memory.
+    "p_cluster_sync": """\
+P_INLINE void p_cluster_sync() {
+  asm volatile("barrier.cluster.arrive;\\n\\tbarrier.cluster.wait;" ::: "memory");
+}
+""",
+    "p_peer": """\
+template <class T> P_INLINE T p_peer(const T* at, int rank) {
+  uint64_t there;
+  asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"((uint64_t)at), "r"(rank));
+  return *(const volatile T*)there;
+}
+""",
     # Two narrow floats are a word of memory.
     **{
         f"p_at_{kind}": f"""\

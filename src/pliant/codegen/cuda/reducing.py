@@ -51,7 +51,10 @@ class DeviceReducingWriter(DeviceWriter):
             self.line(f"const int lane = threadIdx.x / {plan.items};")
             self._find_item(f"threadIdx.x % {plan.items}", early=not self.guarded)
         else:
-            self.line("const int lane = threadIdx.x" + (f" % {plan.group};" if plan.items > 1 else ";"))
+            rank = f" + rank * {plan.threads}" * (plan.cluster > 1)
+            if plan.cluster > 1:
+                self.line(f"const int rank = blockIdx.x % {plan.cluster};")
+            self.line("const int lane = threadIdx.x" + (f" % {plan.group};" if plan.items > 1 else f"{rank};"))
             self._find_item(f"threadIdx.x / {plan.group}", early=True)
         self._decompose("item", plan.outer)
         for phase in range(max(m.phase for m in self.kernel.members) + 2):
@@ -60,6 +63,8 @@ class DeviceReducingWriter(DeviceWriter):
             if members:
                 self._pass(members, phase)
         self._store_outer()
+        if plan.cluster > 1:
+            self.line("p_cluster_sync();")  # shared memory of a block lives as long as it does
 
     # -- outer points --------------------------------------------------------------------------------------------------
 
@@ -126,7 +131,9 @@ class DeviceReducingWriter(DeviceWriter):
 
     def _wait(self) -> None:
         """Until the threads that share an outer point are here."""
-        if self.columns and self.plan.group > 1 or self.plan.group > WARP:
+        if self.plan.cluster > 1:
+            self.line("p_cluster_sync();")
+        elif self.columns and self.plan.group > 1 or self.plan.group > WARP:
             self.line("__syncthreads();")
         elif self.plan.group > 1:
             self.line(f"__syncwarp(p_lanes<{self.plan.group}>());")
@@ -262,18 +269,40 @@ class DeviceReducingWriter(DeviceWriter):
             return
         self._butterfly(acc, min(self.plan.group, WARP))
         if self.plan.group > WARP:
-            warps = self.plan.group // WARP
-            for v in acc.variables():
-                self.line(f"__shared__ {v.ctype} x{acc.name}{v.suffix}[{warps}];")
-            for v in acc.variables():
-                self.line(f"if (lane % 32 == 0) x{acc.name}{v.suffix}[lane / 32] = {acc.name}{v.suffix};")
-            self.line("__syncthreads();")
+            self._combine_warps(acc)
+
+    def _combine_warps(self, acc: Accumulator) -> None:
+        """Through shared memory. Each block of a cluster has its warps' part of an array that is as long as all need."""
+        plan = self.plan
+        warps = plan.group // WARP
+        for v in acc.variables():
+            self.line(f"__shared__ {v.ctype} x{acc.name}{v.suffix}[{warps}];")
+        for v in acc.variables():
+            self.line(f"if (lane % 32 == 0) x{acc.name}{v.suffix}[lane / 32] = {acc.name}{v.suffix};")
+        self.line("p_cluster_sync();" if plan.cluster > 1 else "__syncthreads();")
+        if plan.cluster > 1:
+            self._merge_blocks(acc)
+        else:
             for v in acc.variables():
                 shared = f"x{acc.name}{v.suffix}[lane % 32]"
-                self.line(
-                    f"{acc.name}{v.suffix} = {shared if warps == WARP else f'lane % 32 < {warps} ? {shared} : {v.start}'};"
-                )
-            self._butterfly(acc, WARP)
+                if warps < WARP:
+                    shared = f"lane % 32 < {warps} ? {shared} : {v.start}"
+                self.line(f"{acc.name}{v.suffix} = {shared};")
+        self._butterfly(acc, WARP)
+
+    def _merge_blocks(self, acc: Accumulator) -> None:
+        """A lane takes in what every 32nd warp of the cluster reduced."""
+        warps = self.plan.group // WARP
+        for v in acc.variables():
+            self.line(f"{acc.name}{v.suffix} = {v.start};")
+        self.line("#pragma unroll")
+        self.begin(f"for (int k = lane % 32; k < {warps}; k += 32)")
+        for v in acc.variables():
+            at = f"x{acc.name}{v.suffix} + k, k / {warps // self.plan.cluster}"
+            self.line(f"const {v.ctype} o{acc.name}{v.suffix} = p_peer({at});")
+        for text in acc.merge(f"o{acc.name}"):
+            self.line(text)
+        self.end()
 
     def _butterfly(self, acc: Accumulator, lanes: int) -> None:
         self.line("#pragma unroll")

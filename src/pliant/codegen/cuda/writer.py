@@ -1,7 +1,7 @@
 """Write a kernel as CUDA C.
 
 In:     a `Kernel` of the schedule, a `Target`.
-Out:    `DeviceKernel`.
+Out:    `DeviceKernel`s: one, or one for each range of a row's length, of which all but one have an empty grid.
 Holds:  equal kernels (equal up to the names of buffers, sizes and loops) give equal text. What passes over a row share is
         in registers; values of an outer point are stored after the last pass, when no thread reads what they replace.
 Reads on: `plan.py` chooses how threads share the points, `statements.py` prints what one of them does, `prelude.py` has
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pliant.codegen.cuda.device_writer import DeviceWriter
 from pliant.codegen.cuda.kernel_text import DeviceKernel
-from pliant.codegen.cuda.plan import plan_device
+from pliant.codegen.cuda.plan import DevicePlan, plan_device
 from pliant.codegen.cuda.reducing import DeviceReducingWriter
 from pliant.codegen.cuda.tiles import DeviceTileWriter
 from pliant.codegen.expressions import MEMORY_TYPES
@@ -29,9 +29,12 @@ _WRITERS: dict[str, type[DeviceWriter]] = {
 }
 
 
-def write_kernel(kernel: Kernel, target: Target) -> DeviceKernel:
-    """The CUDA C text of a kernel."""
-    plan = plan_device(kernel, target)
+def write_kernel(kernel: Kernel, target: Target) -> list[DeviceKernel]:
+    """The CUDA C texts of a kernel, which are launched one after another."""
+    return [_write(kernel, plan) for plan in plan_device(kernel, target)]
+
+
+def _write(kernel: Kernel, plan: DevicePlan) -> DeviceKernel:
     writer = _WRITERS[plan.kind](plan)
     writer.write()
     names = writer.names
@@ -40,7 +43,8 @@ def write_kernel(kernel: Kernel, target: Target) -> DeviceKernel:
         f"{'' if b in kernel.stored else 'const '}{MEMORY_TYPES[b.dtype]}* {name}" for b, name in names.buffers.items()
     ]
     arguments += [f"{'int64_t' if s.kind is int else 'double'} n{k}" for k, s in enumerate(sizes)]
-    head = f'extern "C" __global__ void __launch_bounds__({plan.threads}) @({", ".join(arguments)}) {{'
+    cluster = f"__cluster_dims__({plan.cluster}, 1, 1) " * (plan.cluster > 1)
+    head = f'extern "C" __global__ void {cluster}__launch_bounds__({plan.threads}) @({", ".join(arguments)}) {{'
     text = "\n".join([head, *writer.lines, "}", ""])
     return DeviceKernel(
         text=text,

@@ -29,7 +29,7 @@ class CudaC:
     def write(
         self, runs: Sequence[Sequence[Kernel]], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
     ) -> DeviceCode:
-        written = [[write_kernel(kernel, kernel.target) for kernel in run] for run in runs]
+        written = [[text for kernel in run for text in write_kernel(kernel, kernel.target)] for run in runs]
         return write_native(written, listed, text_for)
 
     def load(self, code: DeviceCode, options: config.Build) -> list[NativeEntry]:
