@@ -1,8 +1,8 @@
 """Every model that the installed libraries can build, small, in eager and compiled: `python -m benchmarks.zoo`.
 
 In:     `--only NAME ...` (a name, or a part of one), `--library hf timm`, `--mode inference|training`, `--shard i/n`,
-        `--timeout` seconds of the processor a model and mode, `--for` seconds in all: what is left is run by the same
-        command again.
+        `--device cuda`, `--timeout` seconds of the processor a model and mode, `--for` seconds in all: what is left is run
+        by the same command again.
         `--out FILE` takes a JSON line for each model and mode as it is known;
         rows that it holds are not run again (`--again` lists what to repeat: `failed`, `broken`, `slow`, `wrong`).
         `--show FILE ...` prints the summary of such files and runs nothing; `--list` prints the names.
@@ -74,7 +74,7 @@ def call(function: Callable[..., object], inputs: Row, training: bool) -> list[T
     roots = [t for t in outputs if t.requires_grad]
     if not roots:
         raise zoo_models.NoCase("no output has a gradient")
-    torch.autograd.backward(roots, [torch.cos(torch.arange(t.numel())).view(t.shape).to(t.dtype) for t in roots])
+    torch.autograd.backward(roots, [torch.cos(torch.arange(t.numel())).view(t.shape).to(t) for t in roots])
     return [t.detach() for t in outputs]
 
 
@@ -107,15 +107,25 @@ class OutOfTime(BaseException):
     """A row took more of the processor than it may."""
 
 
-def measure(case: zoo_models.Case, mode: str, backend: str) -> Row:
+def moved(value: Any, device: str) -> Any:
+    """Inputs of a model with their tensors on a device."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(moved(v, device) for v in value)
+    if isinstance(value, dict):
+        return {name: moved(v, device) for name, v in value.items()}
+    return value.to(device) if isinstance(value, Tensor) else value
+
+
+def measure(case: zoo_models.Case, mode: str, backend: str, device: str = "cpu") -> Row:
     """The row of one model."""
     import pliant
     from pliant.debug import events
 
     training = mode == "training"
     base = without_dropout(case.build()).train(training)
+    made = [moved(case.inputs(copy.deepcopy(base).eval(), size), device) for size in case.sizes]
+    base = base.to(device)
     eager, ours = copy.deepcopy(base), copy.deepcopy(base)
-    made = [case.inputs(copy.deepcopy(base).eval(), size) for size in case.sizes]
     step(copy.deepcopy(base), eager, made[0], training)  # warms up torch itself
     eager, function = copy.deepcopy(base), pliant.compile(ours, backend=backend)
     row: Row = {"what": case.what, "parameters": sum(p.numel() for p in base.parameters()), "sizes": []}
@@ -210,9 +220,16 @@ def replayed(base: nn.Module, made: list[Row], at: int, training: bool, dtype: t
     return found
 
 
+def finished(results: list[Tensor]) -> list[Tensor]:
+    """The results, once a GPU has computed them."""
+    if any(t.is_cuda for t in results):
+        torch.cuda.synchronize()
+    return results
+
+
 def steady(eager: nn.Module, function: Callable[..., object], inputs: Row, training: bool) -> Row:
     try:
-        a, b = (lambda f=f: call(f, inputs, training) for f in (eager, function))
+        a, b = (lambda f=f: finished(call(f, inputs, training)) for f in (eager, function))
         times = in_turn(a, b, BUDGET)
     except Exception:
         return {}
@@ -223,12 +240,12 @@ def steady(eager: nn.Module, function: Callable[..., object], inputs: Row, train
 # ---- all rows
 
 
-def in_child(name: str, mode: str, backend: str, timeout: float) -> Row:
+def in_child(name: str, mode: str, backend: str, device: str, timeout: float) -> Row:
     """The row of a model, from a forked process; what failed where there is none."""
     with fresh_cache() as cache, tempfile.NamedTemporaryFile() as answer:
         child = os.fork()
         if not child:
-            run_child(name, mode, backend, timeout, cache, Path(answer.name))
+            run_child(name, mode, backend, device, timeout, cache, Path(answer.name))
         end = time.monotonic() + STANDSTILL * timeout
         while True:
             done, status = os.waitpid(child, os.WNOHANG)
@@ -243,7 +260,7 @@ def in_child(name: str, mode: str, backend: str, timeout: float) -> Row:
             time.sleep(0.05)
 
 
-def run_child(name: str, mode: str, backend: str, timeout: float, cache: Path, answer: Path) -> None:
+def run_child(name: str, mode: str, backend: str, device: str, timeout: float, cache: Path, answer: Path) -> None:
     """In the forked process: writes the row and ends."""
     os.setsid()
     from pliant import config
@@ -253,7 +270,7 @@ def run_child(name: str, mode: str, backend: str, timeout: float, cache: Path, a
         try:
             case = zoo_models.find_case(name)
             zoo_models.limit(timeout, lambda: OutOfTime(f"over {timeout:.0f} s"))
-            row = measure(case, mode, backend)
+            row = measure(case, mode, backend, device)
         except zoo_models.NoCase as error:
             row = {"none": str(error)[:300]}
         except BaseException as error:
@@ -292,14 +309,14 @@ STATES: dict[str, Callable[[Row], bool]] = {
 }
 
 
-def key(row: Row) -> tuple[str, str, str]:
-    """What a row is of: rows of other backends are other rows."""
-    return row["name"], row["mode"], row.get("backend", "pliant")
+def key(row: Row) -> tuple[str, str, str, str]:
+    """What a row is of: rows of other backends or devices are other rows."""
+    return row["name"], row["mode"], row.get("backend", "pliant"), row.get("device", "cpu")
 
 
-def read(files: Iterable[str]) -> dict[tuple[str, str, str], Row]:
+def read(files: Iterable[str]) -> dict[tuple[str, str, str, str], Row]:
     """The rows of these files, the last of each."""
-    rows: dict[tuple[str, str, str], Row] = {}
+    rows: dict[tuple[str, str, str, str], Row] = {}
     for file in files:
         with contextlib.suppress(FileNotFoundError), open(file) as lines:
             for line in lines:
@@ -353,6 +370,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--library", nargs="*", default=list(zoo_models.LIBRARIES), choices=list(zoo_models.LIBRARIES))
     parser.add_argument("--mode", nargs="*", default=list(MODES), choices=MODES)
     parser.add_argument("--backend", default="pliant", help="`eager` tests capture alone, several times as fast")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--shard", default="0/1", help="i/n: each n-th name from the i-th")
     parser.add_argument("--timeout", type=float, default=150.0)
     parser.add_argument("--for", dest="seconds", type=float, default=float("inf"), help="seconds after which no row starts")
@@ -389,14 +407,14 @@ def main() -> None:
     rows, left, end = [], 0, time.monotonic() + options.seconds
     for name in chosen(options):
         for mode in options.mode:
-            row: Row = {"name": name, "mode": mode, "backend": options.backend}
+            row: Row = {"name": name, "mode": mode, "backend": options.backend, "device": options.device}
             known = done.get(key(row))
             if known is not None and not any(STATES[s](known) for s in options.again):
                 continue
             if time.monotonic() > end:
                 left += 1
                 continue
-            row |= in_child(name, mode, options.backend, options.timeout)
+            row |= in_child(name, mode, options.backend, options.device, options.timeout)
             rows.append(row)
             print(f"{name:40} {mode:10} {told(row)}", flush=True)
             if options.out:
