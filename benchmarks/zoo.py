@@ -397,6 +397,7 @@ def main() -> None:
         return
     warnings.filterwarnings("ignore")
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or 1))
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # libraries that ask for a GPU keep forked processes from it
     zoo_models.import_libraries()
     gc.collect()
     gc.freeze()  # forked processes share what was imported

@@ -11,7 +11,7 @@ from pliant.codegen.cuda.kernel_text import DeviceKernel
 from pliant.errors import InternalError
 from pliant.ir.loops import Buffer
 from pliant.runtime.cuda.load import load
-from pliant.symbolic.expr import ONE, ZERO, symbol
+from pliant.symbolic.expr import ONE, ZERO, lit, symbol
 from pliant.symbolic.rules.division import floordiv
 
 CPU = torch.device("cpu")
@@ -40,7 +40,7 @@ def buffer(name: str) -> Buffer:
 
 def kernel(text, buffers, sizes, blocks, threads=32, shared=0) -> DeviceKernel:
     return DeviceKernel(
-        text, "// src a node\n", tuple(buffers), tuple(sizes), tuple(blocks), threads, shared, frozenset(), ZERO
+        text, "// src a node\n", tuple(buffers), tuple(sizes), tuple(blocks), lit(threads), shared, frozenset(), ZERO
     )
 
 
@@ -127,7 +127,7 @@ def test_grids_that_are_too_wide():
 def test_blocks_that_are_too_large():
     a = buffer("a")
     with pytest.raises(InternalError, match="1056 threads where 1024 are allowed"):
-        written([replace(kernel(ADD, [a], [ONE], [ONE, ONE, ONE]), threads=1056)])
+        written([replace(kernel(ADD, [a], [ONE], [ONE, ONE, ONE]), threads=lit(1056))])
 
 
 def test_one_run_is_of_one_device():

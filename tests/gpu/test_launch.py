@@ -9,7 +9,7 @@ from pliant.codegen.cuda.entry import write_native
 from pliant.codegen.cuda.kernel_text import DeviceKernel
 from pliant.errors import CompileError
 from pliant.ir.loops import Buffer
-from pliant.symbolic.expr import ONE, ZERO, symbol
+from pliant.symbolic.expr import ONE, ZERO, lit, symbol
 from pliant.symbolic.rules.division import floordiv
 
 pytestmark = pytest.mark.gpu
@@ -42,7 +42,7 @@ def buffer(name, device="cuda:0", dtype=torch.float32):
 
 
 def kernel(text, buffers, sizes, blocks, threads=256, shared=0):
-    return DeviceKernel(text, "// test\n", buffers, sizes, blocks, threads, shared, frozenset(), ZERO)
+    return DeviceKernel(text, "// test\n", buffers, sizes, blocks, lit(threads), shared, frozenset(), ZERO)
 
 
 def entries(*runs, device="cuda:0"):

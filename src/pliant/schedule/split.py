@@ -54,7 +54,8 @@ def _chunks(c: Reduction, sizes: Sizes, larger: Sizes) -> int:
     least = LEAST_ROW if along else LEAST_COLUMN
     wanted = min(target.parts // max(blocks, 1), inside // least)
     worth = inside > target.split_inner if along else wanted > 1
-    return wanted if worth and wanted > 1 and blocks < target.split_outer else 1
+    few = target.split_outer // (target.cluster if along else 1)  # a cluster of blocks can share a row
+    return wanted if worth and wanted > 1 and blocks < few else 1
 
 
 def _width(c: Reduction, target: Target) -> int:

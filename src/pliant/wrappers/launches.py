@@ -21,8 +21,8 @@ MOST_THREADS = 1024
 
 # What the function is given as its `self`: a bytes object that holds this, then constants (int64), then functions
 # (addresses), then int32: places in the list of inputs, whether a number is a float, and the launches, each the place of
-# its function, how many tensors and numbers it takes, threads, shared bytes, the places in `n` of the blocks in x, y and
-# z, and the places of its tensors in `b` and of its numbers in `n`. `context`: 0 where there is none.
+# its function, how many tensors and numbers it takes, the place in `n` of a block's threads, shared bytes, the places in `n`
+# of the blocks in x, y and z, and the places of its tensors in `b` and of its numbers in `n`. `context`: 0 where there is none.
 _HEAD = """\
 typedef struct {
   uint64_t launch, context;
@@ -90,7 +90,7 @@ PyObject* pliant_launch(PyObject* self, PyObject* const* args, int64_t count) {
     const int64_t x = n[c[5]], y = n[c[6]], z = n[c[7]];
     const int32_t* const place = c + 8;
     void* const function = functions[c[0]];
-    const uint32_t threads = c[3], shared = c[4];
+    const uint32_t threads = n[c[3]], shared = c[4];
     c = place + given + numbered;
     if (!x || !y || !z) continue;
     if ((uint64_t)x > MOST_X || (uint64_t)y > MOST_Y || (uint64_t)z > MOST_Z) { wide = 1; break; }

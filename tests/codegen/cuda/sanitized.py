@@ -63,7 +63,7 @@ def replay(calls: Sequence[shim.Call]) -> None:
     data = program.with_suffix(".data")
     with data.open("wb") as file:
         for c in calls:
-            head = (place[c.kernel.text], c.kernel.threads, *c.grid, len(c.numbers), len(c.memory))
+            head = (place[c.kernel.text], c.threads, *c.grid, len(c.numbers), len(c.memory))
             file.write(struct.pack(f"{7 + len(c.numbers)}q", *head, *c.numbers))
             file.writelines(struct.pack("q", len(m)) + m for m in c.memory)
     options = {"ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0"}

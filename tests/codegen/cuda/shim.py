@@ -58,6 +58,7 @@ class Call:
     memory: tuple[bytes, ...]
     numbers: tuple[int, ...]
     grid: tuple[int, ...]
+    threads: int
 
 
 _functions: dict[str, Any] = {}
@@ -135,14 +136,15 @@ def run_on_shim(kernel: DeviceKernel, tensors: Mapping[Buffer, torch.Tensor], si
     grid = [int(evaluate(e, sizes)) for e in kernel.blocks]
     if 0 in grid:
         return
+    threads = int(evaluate(kernel.threads, sizes))
     if calls is not None:
         memory = tuple(_as_bytes(tensors[b]) for b in kernel.buffers)
-        calls.append(Call(kernel, memory, tuple(words), tuple(grid)))
+        calls.append(Call(kernel, memory, tuple(words), tuple(grid), threads))
     error = _functions[kernel.text](
         pointers,
         (ctypes.c_int64 * max(1, len(words)))(*words),
         (ctypes.c_uint * 3)(*grid),
-        ctypes.c_uint(kernel.threads),
+        ctypes.c_uint(threads),
     )
     if error == 1:
         raise IndexError("index out of range in self")

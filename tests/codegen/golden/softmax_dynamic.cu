@@ -25,11 +25,21 @@ extern "C" __global__ void __launch_bounds__(128) @(const float* a0, float* a1, 
     const int64_t i1b = i1g * 4 - shift;
     const int low = (int)p_max(-i1b, 0);
     const int cnt = (int)p_min(n2 - i1b, 4);
-    #pragma unroll
-    for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
-      const int64_t i1 = i1b + u;
-      const float t1 = v0[k * 4 + u];
-      acc0 = p_nan_max(acc0, t1);
+    if (low <= 0 && cnt >= 4) {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) {
+        const int64_t i1 = i1b + u;
+        const float t1 = v0[k * 4 + u];
+        acc0 = p_nan_max(acc0, t1);
+      }
+    }
+    else {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
+        const int64_t i1 = i1b + u;
+        const float t1 = v0[k * 4 + u];
+        acc0 = p_nan_max(acc0, t1);
+      }
     }
   }
   #pragma unroll
@@ -48,13 +58,25 @@ extern "C" __global__ void __launch_bounds__(128) @(const float* a0, float* a1, 
     const int64_t i1b = i1g * 4 - shift;
     const int low = (int)p_max(-i1b, 0);
     const int cnt = (int)p_min(n2 - i1b, 4);
-    #pragma unroll
-    for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
-      const int64_t i1 = i1b + u;
-      const float t2 = v0[k * 4 + u];
-      const float t3 = t2 - r0;
-      const float t4 = p_expf(t3);
-      acc1 += t4;
+    if (low <= 0 && cnt >= 4) {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) {
+        const int64_t i1 = i1b + u;
+        const float t2 = v0[k * 4 + u];
+        const float t3 = t2 - r0;
+        const float t4 = p_expf(t3);
+        acc1 += t4;
+      }
+    }
+    else {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
+        const int64_t i1 = i1b + u;
+        const float t2 = v0[k * 4 + u];
+        const float t3 = t2 - r0;
+        const float t4 = p_expf(t3);
+        acc1 += t4;
+      }
     }
   }
   #pragma unroll
@@ -88,15 +110,16 @@ extern "C" __global__ void __launch_bounds__(128) @(const float* a0, float* a1, 
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) @(const float* a0, float* a1, int64_t n0, int64_t n1, int64_t n2) {
+extern "C" __global__ void __launch_bounds__(512) @(const float* a0, float* a1, int64_t n0, int64_t n1, int64_t n2) {
   const int lane = threadIdx.x;
+  const int group = blockDim.x;
   const int64_t item = (int64_t)blockIdx.x;
   const int64_t i0 = item;
   float acc0 = (-INFINITY);
   alignas(16) float v0[32];
   #pragma unroll
   for (int k = 0; k < 8; k++) {
-    const int64_t q = lane + k * 256;
+    const int64_t q = lane + k * group;
     if (q >= n1) break;
     const int64_t i1g = q;
     const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
@@ -107,18 +130,28 @@ extern "C" __global__ void __launch_bounds__(256) @(const float* a0, float* a1, 
   }
   #pragma unroll
   for (int k = 0; k < 8; k++) {
-    const int64_t q = lane + k * 256;
+    const int64_t q = lane + k * group;
     if (q >= n1) break;
     const int64_t i1g = q;
     const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
     const int64_t i1b = i1g * 4 - shift;
     const int low = (int)p_max(-i1b, 0);
     const int cnt = (int)p_min(n2 - i1b, 4);
-    #pragma unroll
-    for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
-      const int64_t i1 = i1b + u;
-      const float t1 = v0[k * 4 + u];
-      acc0 = p_nan_max(acc0, t1);
+    if (low <= 0 && cnt >= 4) {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) {
+        const int64_t i1 = i1b + u;
+        const float t1 = v0[k * 4 + u];
+        acc0 = p_nan_max(acc0, t1);
+      }
+    }
+    else {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
+        const int64_t i1 = i1b + u;
+        const float t1 = v0[k * 4 + u];
+        acc0 = p_nan_max(acc0, t1);
+      }
     }
   }
   #pragma unroll
@@ -126,10 +159,10 @@ extern "C" __global__ void __launch_bounds__(256) @(const float* a0, float* a1, 
     const float oacc0 = p_shuffle<32>(acc0, o);
     acc0 = p_nan_max(acc0, oacc0);
   }
-  __shared__ float xacc0[8];
+  __shared__ float xacc0[16];
   if (lane % 32 == 0) xacc0[lane / 32] = acc0;
   __syncthreads();
-  acc0 = lane % 32 < 8 ? xacc0[lane % 32] : (-INFINITY);
+  acc0 = lane % 32 < (group / 32) ? xacc0[lane % 32] : (-INFINITY);
   #pragma unroll
   for (int o = 16; o > 0; o >>= 1) {
     const float oacc0 = p_shuffle<32>(acc0, o);
@@ -139,20 +172,32 @@ extern "C" __global__ void __launch_bounds__(256) @(const float* a0, float* a1, 
   float acc1 = 0;
   #pragma unroll
   for (int k = 0; k < 8; k++) {
-    const int64_t q = lane + k * 256;
+    const int64_t q = lane + k * group;
     if (q >= n1) break;
     const int64_t i1g = q;
     const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
     const int64_t i1b = i1g * 4 - shift;
     const int low = (int)p_max(-i1b, 0);
     const int cnt = (int)p_min(n2 - i1b, 4);
-    #pragma unroll
-    for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
-      const int64_t i1 = i1b + u;
-      const float t2 = v0[k * 4 + u];
-      const float t3 = t2 - r0;
-      const float t4 = p_expf(t3);
-      acc1 += t4;
+    if (low <= 0 && cnt >= 4) {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) {
+        const int64_t i1 = i1b + u;
+        const float t2 = v0[k * 4 + u];
+        const float t3 = t2 - r0;
+        const float t4 = p_expf(t3);
+        acc1 += t4;
+      }
+    }
+    else {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
+        const int64_t i1 = i1b + u;
+        const float t2 = v0[k * 4 + u];
+        const float t3 = t2 - r0;
+        const float t4 = p_expf(t3);
+        acc1 += t4;
+      }
     }
   }
   #pragma unroll
@@ -160,10 +205,10 @@ extern "C" __global__ void __launch_bounds__(256) @(const float* a0, float* a1, 
     const float oacc1 = p_shuffle<32>(acc1, o);
     acc1 += oacc1;
   }
-  __shared__ float xacc1[8];
+  __shared__ float xacc1[16];
   if (lane % 32 == 0) xacc1[lane / 32] = acc1;
   __syncthreads();
-  acc1 = lane % 32 < 8 ? xacc1[lane % 32] : 0;
+  acc1 = lane % 32 < (group / 32) ? xacc1[lane % 32] : 0;
   #pragma unroll
   for (int o = 16; o > 0; o >>= 1) {
     const float oacc1 = p_shuffle<32>(acc1, o);
@@ -174,7 +219,7 @@ extern "C" __global__ void __launch_bounds__(256) @(const float* a0, float* a1, 
   const float r2 = t5;
   #pragma unroll
   for (int k = 0; k < 8; k++) {
-    const int64_t q = lane + k * 256;
+    const int64_t q = lane + k * group;
     if (q >= n1) break;
     const int64_t i1g = q;
     const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
@@ -195,123 +240,16 @@ extern "C" __global__ void __launch_bounds__(256) @(const float* a0, float* a1, 
   }
 }
 
-extern "C" __global__ void __launch_bounds__(1024) @(const float* a0, float* a1, int64_t n0, int64_t n1, int64_t n2) {
-  const int lane = threadIdx.x;
-  const int64_t item = (int64_t)blockIdx.x;
-  const int64_t i0 = item;
-  float acc0 = (-INFINITY);
-  alignas(16) float v0[32];
-  #pragma unroll
-  for (int k = 0; k < 8; k++) {
-    const int64_t q = lane + k * 1024;
-    if (q >= n1) break;
-    const int64_t i1g = q;
-    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
-    const int64_t i1b = i1g * 4 - shift;
-    const int low = (int)p_max(-i1b, 0);
-    const int cnt = (int)p_min(n2 - i1b, 4);
-    p_load<4>(v0 + k * 4, a0 + (n2*i0 + i1b), low, cnt);
-  }
-  #pragma unroll
-  for (int k = 0; k < 8; k++) {
-    const int64_t q = lane + k * 1024;
-    if (q >= n1) break;
-    const int64_t i1g = q;
-    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
-    const int64_t i1b = i1g * 4 - shift;
-    const int low = (int)p_max(-i1b, 0);
-    const int cnt = (int)p_min(n2 - i1b, 4);
-    #pragma unroll
-    for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
-      const int64_t i1 = i1b + u;
-      const float t1 = v0[k * 4 + u];
-      acc0 = p_nan_max(acc0, t1);
-    }
-  }
-  #pragma unroll
-  for (int o = 16; o > 0; o >>= 1) {
-    const float oacc0 = p_shuffle<32>(acc0, o);
-    acc0 = p_nan_max(acc0, oacc0);
-  }
-  __shared__ float xacc0[32];
-  if (lane % 32 == 0) xacc0[lane / 32] = acc0;
-  __syncthreads();
-  acc0 = xacc0[lane % 32];
-  #pragma unroll
-  for (int o = 16; o > 0; o >>= 1) {
-    const float oacc0 = p_shuffle<32>(acc0, o);
-    acc0 = p_nan_max(acc0, oacc0);
-  }
-  const float r0 = acc0;
-  float acc1 = 0;
-  #pragma unroll
-  for (int k = 0; k < 8; k++) {
-    const int64_t q = lane + k * 1024;
-    if (q >= n1) break;
-    const int64_t i1g = q;
-    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
-    const int64_t i1b = i1g * 4 - shift;
-    const int low = (int)p_max(-i1b, 0);
-    const int cnt = (int)p_min(n2 - i1b, 4);
-    #pragma unroll
-    for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
-      const int64_t i1 = i1b + u;
-      const float t2 = v0[k * 4 + u];
-      const float t3 = t2 - r0;
-      const float t4 = p_expf(t3);
-      acc1 += t4;
-    }
-  }
-  #pragma unroll
-  for (int o = 16; o > 0; o >>= 1) {
-    const float oacc1 = p_shuffle<32>(acc1, o);
-    acc1 += oacc1;
-  }
-  __shared__ float xacc1[32];
-  if (lane % 32 == 0) xacc1[lane / 32] = acc1;
-  __syncthreads();
-  acc1 = xacc1[lane % 32];
-  #pragma unroll
-  for (int o = 16; o > 0; o >>= 1) {
-    const float oacc1 = p_shuffle<32>(acc1, o);
-    acc1 += oacc1;
-  }
-  const float r1 = acc1;
-  const float t5 = 1.0f / r1;
-  const float r2 = t5;
-  #pragma unroll
-  for (int k = 0; k < 8; k++) {
-    const int64_t q = lane + k * 1024;
-    if (q >= n1) break;
-    const int64_t i1g = q;
-    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
-    const int64_t i1b = i1g * 4 - shift;
-    const int low = (int)p_max(-i1b, 0);
-    const int cnt = (int)p_min(n2 - i1b, 4);
-    alignas(16) float s10[4];
-    #pragma unroll
-    for (int u = 0; u < 4; u++) {
-      const int64_t i1 = i1b + u;
-      const float t6 = v0[k * 4 + u];
-      const float t7 = t6 - r0;
-      const float t8 = p_expf(t7);
-      const float t9 = t8 * r2;
-      s10[u] = t9;
-    }
-    p_store<4>(a1 + (n2*i0 + i1b), s10, low, cnt);
-  }
-}
-
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024) @(const float* a0, float* a1, int64_t n0, int64_t n1, int64_t n2) {
-  const int rank = blockIdx.x % 8;
-  const int lane = threadIdx.x + rank * 1024;
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512) @(const float* a0, float* a1, int64_t n0, int64_t n1, int64_t n2) {
+  const int lane = threadIdx.x + blockIdx.x % 8 * blockDim.x;
+  const int group = blockDim.x * 8;
   const int64_t item = (int64_t)blockIdx.x / 8;
   const int64_t i0 = item;
   float acc0 = (-INFINITY);
   alignas(16) float v0[32];
   #pragma unroll
   for (int k = 0; k < 8; k++) {
-    const int64_t q = lane + k * 8192;
+    const int64_t q = lane + k * group;
     if (q >= n1) break;
     const int64_t i1g = q;
     const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
@@ -322,18 +260,28 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024) @(c
   }
   #pragma unroll
   for (int k = 0; k < 8; k++) {
-    const int64_t q = lane + k * 8192;
+    const int64_t q = lane + k * group;
     if (q >= n1) break;
     const int64_t i1g = q;
     const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
     const int64_t i1b = i1g * 4 - shift;
     const int low = (int)p_max(-i1b, 0);
     const int cnt = (int)p_min(n2 - i1b, 4);
-    #pragma unroll
-    for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
-      const int64_t i1 = i1b + u;
-      const float t1 = v0[k * 4 + u];
-      acc0 = p_nan_max(acc0, t1);
+    if (low <= 0 && cnt >= 4) {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) {
+        const int64_t i1 = i1b + u;
+        const float t1 = v0[k * 4 + u];
+        acc0 = p_nan_max(acc0, t1);
+      }
+    }
+    else {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
+        const int64_t i1 = i1b + u;
+        const float t1 = v0[k * 4 + u];
+        acc0 = p_nan_max(acc0, t1);
+      }
     }
   }
   #pragma unroll
@@ -341,13 +289,12 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024) @(c
     const float oacc0 = p_shuffle<32>(acc0, o);
     acc0 = p_nan_max(acc0, oacc0);
   }
-  __shared__ float xacc0[256];
+  __shared__ float xacc0[128];
   if (lane % 32 == 0) xacc0[lane / 32] = acc0;
   p_cluster_sync();
   acc0 = (-INFINITY);
-  #pragma unroll
-  for (int k = lane % 32; k < 256; k += 32) {
-    const float oacc0 = p_peer(xacc0 + k, k / 32);
+  for (int k = lane % 32; k < (group / 32); k += 32) {
+    const float oacc0 = p_peer(xacc0 + k, k / ((group / 32) / 8));
     acc0 = p_nan_max(acc0, oacc0);
   }
   #pragma unroll
@@ -359,20 +306,32 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024) @(c
   float acc1 = 0;
   #pragma unroll
   for (int k = 0; k < 8; k++) {
-    const int64_t q = lane + k * 8192;
+    const int64_t q = lane + k * group;
     if (q >= n1) break;
     const int64_t i1g = q;
     const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
     const int64_t i1b = i1g * 4 - shift;
     const int low = (int)p_max(-i1b, 0);
     const int cnt = (int)p_min(n2 - i1b, 4);
-    #pragma unroll
-    for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
-      const int64_t i1 = i1b + u;
-      const float t2 = v0[k * 4 + u];
-      const float t3 = t2 - r0;
-      const float t4 = p_expf(t3);
-      acc1 += t4;
+    if (low <= 0 && cnt >= 4) {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) {
+        const int64_t i1 = i1b + u;
+        const float t2 = v0[k * 4 + u];
+        const float t3 = t2 - r0;
+        const float t4 = p_expf(t3);
+        acc1 += t4;
+      }
+    }
+    else {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
+        const int64_t i1 = i1b + u;
+        const float t2 = v0[k * 4 + u];
+        const float t3 = t2 - r0;
+        const float t4 = p_expf(t3);
+        acc1 += t4;
+      }
     }
   }
   #pragma unroll
@@ -380,13 +339,12 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024) @(c
     const float oacc1 = p_shuffle<32>(acc1, o);
     acc1 += oacc1;
   }
-  __shared__ float xacc1[256];
+  __shared__ float xacc1[128];
   if (lane % 32 == 0) xacc1[lane / 32] = acc1;
   p_cluster_sync();
   acc1 = 0;
-  #pragma unroll
-  for (int k = lane % 32; k < 256; k += 32) {
-    const float oacc1 = p_peer(xacc1 + k, k / 32);
+  for (int k = lane % 32; k < (group / 32); k += 32) {
+    const float oacc1 = p_peer(xacc1 + k, k / ((group / 32) / 8));
     acc1 += oacc1;
   }
   #pragma unroll
@@ -399,7 +357,7 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024) @(c
   const float r2 = t5;
   #pragma unroll
   for (int k = 0; k < 8; k++) {
-    const int64_t q = lane + k * 8192;
+    const int64_t q = lane + k * group;
     if (q >= n1) break;
     const int64_t i1g = q;
     const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
@@ -422,8 +380,7 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024) @(c
 }
 
 extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024) @(const float* a0, float* a1, int64_t n0, int64_t n1, int64_t n2) {
-  const int rank = blockIdx.x % 8;
-  const int lane = threadIdx.x + rank * 1024;
+  const int lane = threadIdx.x + blockIdx.x % 8 * 1024;
   const int64_t item = (int64_t)blockIdx.x / 8;
   const int64_t i0 = item;
   float acc0 = (-INFINITY);
@@ -436,11 +393,21 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024) @(c
     const int cnt = (int)p_min(n1 - i1b, 4);
     alignas(16) float v0[4];
     p_load<4>(v0, a0 + (n1*i0 + i1b), low, cnt);
-    #pragma unroll
-    for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
-      const int64_t i1 = i1b + u;
-      const float t1 = v0[u];
-      acc0 = p_nan_max(acc0, t1);
+    if (low <= 0 && cnt >= 4) {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) {
+        const int64_t i1 = i1b + u;
+        const float t1 = v0[u];
+        acc0 = p_nan_max(acc0, t1);
+      }
+    }
+    else {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
+        const int64_t i1 = i1b + u;
+        const float t1 = v0[u];
+        acc0 = p_nan_max(acc0, t1);
+      }
     }
   }
   #pragma unroll
@@ -452,9 +419,8 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024) @(c
   if (lane % 32 == 0) xacc0[lane / 32] = acc0;
   p_cluster_sync();
   acc0 = (-INFINITY);
-  #pragma unroll
   for (int k = lane % 32; k < 256; k += 32) {
-    const float oacc0 = p_peer(xacc0 + k, k / 32);
+    const float oacc0 = p_peer(xacc0 + k, k / (256 / 8));
     acc0 = p_nan_max(acc0, oacc0);
   }
   #pragma unroll
@@ -473,13 +439,25 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024) @(c
     const int cnt = (int)p_min(n1 - i1b, 4);
     alignas(16) float v2[4];
     p_load<4>(v2, a0 + (n1*i0 + i1b), low, cnt);
-    #pragma unroll
-    for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
-      const int64_t i1 = i1b + u;
-      const float t3 = v2[u];
-      const float t4 = t3 - r0;
-      const float t5 = p_expf(t4);
-      acc1 += t5;
+    if (low <= 0 && cnt >= 4) {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) {
+        const int64_t i1 = i1b + u;
+        const float t3 = v2[u];
+        const float t4 = t3 - r0;
+        const float t5 = p_expf(t4);
+        acc1 += t5;
+      }
+    }
+    else {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
+        const int64_t i1 = i1b + u;
+        const float t3 = v2[u];
+        const float t4 = t3 - r0;
+        const float t5 = p_expf(t4);
+        acc1 += t5;
+      }
     }
   }
   #pragma unroll
@@ -491,9 +469,8 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024) @(c
   if (lane % 32 == 0) xacc1[lane / 32] = acc1;
   p_cluster_sync();
   acc1 = 0;
-  #pragma unroll
   for (int k = lane % 32; k < 256; k += 32) {
-    const float oacc1 = p_peer(xacc1 + k, k / 32);
+    const float oacc1 = p_peer(xacc1 + k, k / (256 / 8));
     acc1 += oacc1;
   }
   #pragma unroll

@@ -14,11 +14,21 @@ extern "C" __global__ void __launch_bounds__(256) @(const float* a0, float* a1, 
       const int64_t i1 = q;
       alignas(16) float v0[4];
       p_load<4>(v0, a0 + (n1*i1 + i0b), cnt);
-      #pragma unroll
-      for (int u = 0; u < 4; u++) if (u < cnt) {
-        const int64_t i0 = i0b + u;
-        const float t1 = v0[u];
-        acc0[u] += t1;
+      if (cnt >= 4) {
+        #pragma unroll
+        for (int u = 0; u < 4; u++) {
+          const int64_t i0 = i0b + u;
+          const float t1 = v0[u];
+          acc0[u] += t1;
+        }
+      }
+      else {
+        #pragma unroll
+        for (int u = 0; u < 4; u++) if (u < cnt) {
+          const int64_t i0 = i0b + u;
+          const float t1 = v0[u];
+          acc0[u] += t1;
+        }
       }
     }
   }
@@ -40,10 +50,19 @@ extern "C" __global__ void __launch_bounds__(256) @(const float* a0, float* a1, 
   }
   float r0[4];
   if (live) {
-    #pragma unroll
-    for (int u = 0; u < 4; u++) if (u < cnt) {
-      const int64_t i0 = i0b + u;
-      r0[u] = acc0[u];
+    if (cnt >= 4) {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) {
+        const int64_t i0 = i0b + u;
+        r0[u] = acc0[u];
+      }
+    }
+    else {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) if (u < cnt) {
+        const int64_t i0 = i0b + u;
+        r0[u] = acc0[u];
+      }
     }
   }
   __syncthreads();

@@ -83,7 +83,7 @@ def launcher(index=0):
 
 def loaded(text="text @", index=0, shared=0):
     a = Buffer("a", torch.float32, (N,), (ONE,), torch.device("cpu"), "input")
-    kernel = DeviceKernel(text, "", (a,), (N,), (N, ONE * 2, ONE * 3), 256, shared, frozenset(), ZERO)
+    kernel = DeviceKernel(text, "", (a,), (N,), (N, ONE * 2, ONE * 3), ONE * 256, shared, frozenset(), ZERO)
     return load.load(write_native([[kernel]], {}, lambda text: ""), launcher(index))[0]
 
 

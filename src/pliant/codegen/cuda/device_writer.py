@@ -135,9 +135,20 @@ class DeviceWriter(Body):
             self.line(text)
 
     def _each(self, tile: Tile, body: list[str]) -> None:
+        """Statements of each point. Groups that are whole, which most are, ask for no point whether it is there."""
+        if not tile.limits or _harmless(body):
+            self._all(tile, body)
+            return
+        self.begin(f"if ({tile.is_whole})")
+        self._all(tile, body)
+        self.end()
+        self.begin("else")
+        self._all(tile, body, tile.guard)
+        self.end()
+
+    def _all(self, tile: Tile, body: list[str], guard: str = "") -> None:
         name = self.names.symbols[tile.axis.symbol]
         self.line("#pragma unroll")
-        guard = "" if _harmless(body) else tile.guard
         self.begin(f"for (int u = 0; u < {tile.width}; u++){guard}")
         self.line(f"const {self.integer} {name} = {name}b + u;")
         for text in body:

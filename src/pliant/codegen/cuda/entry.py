@@ -81,7 +81,7 @@ def _run(
     used = dict.fromkeys(b for kernel in kernels for b in kernel.buffers)
     read = sorted((b for b in used if b in listed), key=listed.__getitem__)
     passed = [b for b in used if b not in listed]
-    needed = dict.fromkeys(s for kernel in kernels for s in (*kernel.sizes, *kernel.blocks))
+    needed = dict.fromkeys(s for kernel in kernels for s in (*kernel.sizes, *kernel.blocks, kernel.threads))
     numbers = [s for s in needed if s.as_int() is None]
     constants = {s: known for s in needed if (known := s.as_int()) is not None}
     called = {k: m for m, k in enumerate(dict.fromkeys(functions[kernel.text] for kernel in kernels))}
@@ -102,9 +102,10 @@ def _call(kernel: DeviceKernel, function: int, place: Mapping[Buffer, int], numb
     for extent, most in zip(kernel.blocks, MOST_BLOCKS, strict=True):
         if (known := extent.as_int()) is not None and not 0 <= known <= most:
             raise InternalError(f"a kernel's grid has {known} blocks where {most} are allowed", kind="launch-grid")
-    if not 0 < kernel.threads <= MOST_THREADS:
-        raise InternalError(f"a kernel's blocks have {kernel.threads} threads where {MOST_THREADS} are allowed", kind="launch-grid")
-    head = (function, len(kernel.buffers), len(kernel.sizes), kernel.threads, kernel.shared)
+    threads = kernel.threads.as_int()
+    if threads is not None and not 0 < threads <= MOST_THREADS:
+        raise InternalError(f"a kernel's blocks have {threads} threads where {MOST_THREADS} are allowed", kind="launch-grid")
+    head = (function, len(kernel.buffers), len(kernel.sizes), number[kernel.threads], kernel.shared)
     blocks = tuple(number[b] for b in kernel.blocks)
     return (*head, *blocks, *(place[b] for b in kernel.buffers), *(number[s] for s in kernel.sizes))
 

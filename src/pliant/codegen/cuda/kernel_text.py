@@ -22,7 +22,8 @@ class DeviceKernel:
         a float) for each size. The text must not assume more alignment of a pointer than its element's.
     blocks: blocks of the grid in x, y and z, over the program's sizes; 0 of them: nothing is launched. A text that names
         `__cluster_dims__` has whole clusters of them.
-    threads: threads of a block, in x. shared: bytes of dynamic shared memory, beyond what the text declares.
+    threads: threads of a block, in x, over the program's sizes: no more than the text's bound.
+    shared: bytes of dynamic shared memory, beyond what the text declares.
     comment: comments that name the operators in it. work: points of its iteration space.
     """
 
@@ -31,7 +32,7 @@ class DeviceKernel:
     buffers: tuple[Buffer, ...]
     sizes: tuple[Expr, ...]
     blocks: tuple[Expr, Expr, Expr]
-    threads: int
+    threads: Expr
     shared: int
     written: frozenset[Buffer]
     work: Expr

@@ -30,7 +30,7 @@ from pliant.targets.target import Target
 
 POINT_THREADS = 256
 ROW_THREADS = 128  # of a block that takes several rows
-MEDIUM_GROUP = 256  # threads for a row that is too long for a warp's registers and too short for a full block
+MOST_LAUNCHED = 512  # threads of a block where a row's length decides: more would leave too few registers for 64-bit places
 FEW_THREADS = 512  # a multiprocessor with fewer wants more threads a row
 RECOMPUTE = 10  # values cheaper than this are computed again in each pass
 TURN_ELEMENTS = 16  # of a row that a thread takes: enough to have in flight, few to write out
@@ -49,6 +49,7 @@ class DevicePlan:
     """outer, inner: loops from the outside in, the vectorized one last. whole: its extent is a multiple of `width`.
 
     group: threads that share an outer point. items: outer points (of `width` columns) a block. cluster: blocks that share one.
+    launched: threads of a block where a launch chooses them, by a row's length; there are `threads` at most.
     steps: turns of the loop over a row's groups of elements, where it is written out and values stay in registers; 0: it
     is a loop.
     above, upto: it is for rows of more than `above` groups of elements and at most `upto`; None: of any number.
@@ -70,6 +71,7 @@ class DevicePlan:
     anchor: tuple[Buffer, Expr] | None = None
     tiled: Axis | None = None
     cluster: int = 1
+    launched: Expr | None = None
     above: int | None = None
     upto: int | None = None
 
@@ -219,7 +221,9 @@ def _plan_rows(plan: DevicePlan, target: Target) -> list[DevicePlan]:
         plan.group = min(target.lanes, power_of_two(groups))
         plan.items = ROW_THREADS // plan.group
     else:
-        plan.cluster = target.cluster if groups > _most_turns(plan) * target.threads and _reads_again(plan.kernel) else 1
+        most = _most_turns(plan)
+        if groups > most * target.threads and (_reads_again(plan.kernel) or rows is None or rows < 2 * target.units):
+            plan.cluster, turns = target.cluster, max(turns, most)
         shared = -(-groups // plan.cluster)
         turns = max(turns, -(-shared // target.threads))
         plan.group, plan.items = -(-shared // turns // target.lanes) * target.lanes * plan.cluster, 1
@@ -228,23 +232,22 @@ def _plan_rows(plan: DevicePlan, target: Target) -> list[DevicePlan]:
 
 
 def _plan_lengths(plan: DevicePlan, target: Target, rows: int | None) -> list[DevicePlan]:
-    """Plans for rows of every length. Each but the last keeps its rows in registers, if there is room."""
+    """Plans for rows of every length: some lanes of a warp, a block, a cluster; these keep rows in registers, if there is
+    room, and have as many threads as a row needs. What is longer is looped over."""
     few = rows is not None and rows < target.units * FEW_THREADS // target.lanes
-    shares = [] if few else [(target.lanes, ROW_THREADS // target.lanes, 1)]
-    shares += [(MEDIUM_GROUP, 1, 1), (target.threads, 1, 1)]
-    shares += [(target.threads * target.cluster, 1, target.cluster)] * (target.cluster > 1)
-    turns = max(1, MOST_ELEMENTS // plan.width)
+    turns, length = max(1, MOST_ELEMENTS // plan.width), plan.count(plan.inner)
     found: list[DevicePlan] = []
-    for group, items, cluster in shares:
-        above = found[-1].upto if found else None
-        one = replace(plan, group=group, items=items, cluster=cluster, above=above, upto=group * turns)
+    if not few:
+        found.append(replace(plan, group=target.lanes, items=ROW_THREADS // target.lanes, upto=target.lanes * turns))
+    for cluster in sorted({1, target.cluster}):
+        warps = (length + (target.lanes * cluster * turns - 1)) // (target.lanes * cluster * turns)
+        group, above = MOST_LAUNCHED * cluster, found[-1].upto if found else None
+        one = replace(plan, group=group, items=1, cluster=cluster, above=above, upto=group * turns)
+        found.append(replace(one, launched=warps * target.lanes))
+    for one in found:
         _keep_rows(one, turns)
-        found.append(one)
     last = found[-1]
-    if last.steps:
-        return [*found, replace(last, steps=0, kept=[], above=last.upto, upto=None)]
-    last.upto = None
-    return found
+    return [*found, replace(last, group=target.threads * last.cluster, steps=0, kept=[], launched=None, above=last.upto, upto=None)]
 
 
 def _reads_again(kernel: Kernel) -> bool:

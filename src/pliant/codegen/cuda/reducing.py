@@ -38,6 +38,8 @@ class DeviceReducingWriter(DeviceWriter):
         slot = f"k * {plan.width} + u" if plan.steps else "u"
         self.inner_tile = self._tile(slot)
         self.slot = slot if self.inner_tile else "k"
+        known = plan.launched is None
+        self.group, self.warps = (str(plan.group), str(plan.group // WARP)) if known else ("group", f"(group / {WARP})")
         self.cross: dict[Buffer, str] = {}
         self.scratch: dict[Buffer, str] = {}
         self.rows: dict[tuple[Buffer, Expr], str] = {}
@@ -51,10 +53,9 @@ class DeviceReducingWriter(DeviceWriter):
             self.line(f"const int lane = threadIdx.x / {plan.items};")
             self._find_item(f"threadIdx.x % {plan.items}", early=not self.guarded)
         else:
-            rank = f" + rank * {plan.threads}" * (plan.cluster > 1)
-            if plan.cluster > 1:
-                self.line(f"const int rank = blockIdx.x % {plan.cluster};")
-            self.line("const int lane = threadIdx.x" + (f" % {plan.group};" if plan.items > 1 else f"{rank};"))
+            self.line(f"const int lane = {self._lane()};")
+            if plan.launched is not None:
+                self.line(f"const int group = blockDim.x{f' * {plan.cluster}' * (plan.cluster > 1)};")
             self._find_item(f"threadIdx.x / {plan.group}", early=True)
         self._decompose("item", plan.outer)
         for phase in range(max(m.phase for m in self.kernel.members) + 2):
@@ -65,6 +66,15 @@ class DeviceReducingWriter(DeviceWriter):
         self._store_outer()
         if plan.cluster > 1:
             self.line("p_cluster_sync();")  # shared memory of a block lives as long as it does
+
+    def _lane(self) -> str:
+        """A thread's number among those that share its outer point."""
+        plan = self.plan
+        if plan.items > 1:
+            return f"threadIdx.x % {plan.group}"
+        if plan.cluster == 1:
+            return "threadIdx.x"
+        return f"threadIdx.x + blockIdx.x % {plan.cluster} * {'blockDim.x' if plan.launched is not None else plan.threads}"
 
     # -- outer points --------------------------------------------------------------------------------------------------
 
@@ -171,11 +181,11 @@ class DeviceReducingWriter(DeviceWriter):
         self.line("#pragma unroll" + ("" if plan.steps else f" {max(2, min(8, TURN_ELEMENTS // plan.width))}"))
         if plan.steps:
             self.begin(f"for (int k = 0; k < {plan.steps}; k++)")
-            self.line(f"const {self.integer} q = lane + k * {plan.group};")
+            self.line(f"const {self.integer} q = lane + k * {self.group};")
             if plan.count(plan.inner).as_int() != plan.steps * plan.group:
                 self.line(f"if (q >= {count}) break;")
         else:
-            self.begin(f"for ({self.integer} q = lane; q < {count}; q += {plan.group})")
+            self.begin(f"for ({self.integer} q = lane; q < {count}; q += {self.group})")
         self._decompose("q", plan.inner)
 
     def _end_inner(self) -> None:
@@ -285,20 +295,18 @@ class DeviceReducingWriter(DeviceWriter):
         else:
             for v in acc.variables():
                 shared = f"x{acc.name}{v.suffix}[lane % 32]"
-                if warps < WARP:
-                    shared = f"lane % 32 < {warps} ? {shared} : {v.start}"
+                if warps < WARP or plan.launched is not None:
+                    shared = f"lane % 32 < {self.warps} ? {shared} : {v.start}"
                 self.line(f"{acc.name}{v.suffix} = {shared};")
         self._butterfly(acc, WARP)
 
     def _merge_blocks(self, acc: Accumulator) -> None:
         """A lane takes in what every 32nd warp of the cluster reduced."""
-        warps = self.plan.group // WARP
         for v in acc.variables():
             self.line(f"{acc.name}{v.suffix} = {v.start};")
-        self.line("#pragma unroll")
-        self.begin(f"for (int k = lane % 32; k < {warps}; k += 32)")
+        self.begin(f"for (int k = lane % 32; k < {self.warps}; k += 32)")
         for v in acc.variables():
-            at = f"x{acc.name}{v.suffix} + k, k / {warps // self.plan.cluster}"
+            at = f"x{acc.name}{v.suffix} + k, k / ({self.warps} / {self.plan.cluster})"
             self.line(f"const {v.ctype} o{acc.name}{v.suffix} = p_peer({at});")
         for text in acc.merge(f"o{acc.name}"):
             self.line(text)

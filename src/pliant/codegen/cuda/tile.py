@@ -33,6 +33,11 @@ class Tile:
         return "".join(f", {name}" for name in self.limits)
 
     @property
+    def is_whole(self) -> str:
+        """Whether there are all points."""
+        return " && ".join(f"cnt >= {self.width}" if name == "cnt" else f"{name} <= 0" for name in self.limits)
+
+    @property
     def guard(self) -> str:
         """Whether there is the point `u`."""
         conditions = [f"u {'<' if name == 'cnt' else '>='} {name}" for name in self.limits]

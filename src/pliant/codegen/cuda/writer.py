@@ -18,7 +18,7 @@ from pliant.codegen.cuda.tiles import DeviceTileWriter
 from pliant.codegen.expressions import MEMORY_TYPES
 from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Kernel
-from pliant.symbolic.expr import ONE
+from pliant.symbolic.expr import ONE, lit
 from pliant.targets.target import Target
 
 _WRITERS: dict[str, type[DeviceWriter]] = {
@@ -52,7 +52,7 @@ def _write(kernel: Kernel, plan: DevicePlan) -> DeviceKernel:
         buffers=buffers,
         sizes=sizes,
         blocks=(plan.blocks, ONE, ONE),
-        threads=plan.threads,
+        threads=lit(plan.threads) if plan.launched is None else plan.launched,
         shared=0,
         written=frozenset(b for b in buffers if b in kernel.stored),
         work=total(kernel.axes),
