@@ -383,7 +383,7 @@ def parsed() -> argparse.Namespace:
 
 def chosen(options: argparse.Namespace) -> list[str]:
     index, _, count = options.shard.partition("/")
-    listed = [n for n in zoo_models.names() if n.partition("/")[0] in options.library]
+    listed = zoo_models.names(options.library)
     exact = [n for n in listed if n in options.only or n.partition("/")[2] in options.only]
     if options.only:
         listed = exact or [n for n in listed if any(part in n for part in options.only)]
@@ -397,8 +397,10 @@ def main() -> None:
         return
     warnings.filterwarnings("ignore")
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or 1))
-    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # libraries that ask for a GPU keep forked processes from it
-    zoo_models.import_libraries()
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    if options.device == "cuda":  # this one asks for a GPU when it is imported, which forked processes then cannot use
+        options.library = [library for library in options.library if library != "pyg"]
+    zoo_models.import_libraries(options.library)
     gc.collect()
     gc.freeze()  # forked processes share what was imported
     done = read([options.out] if options.out else [])

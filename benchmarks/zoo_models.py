@@ -14,7 +14,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
@@ -40,13 +40,19 @@ class Case:
     what: str
 
 
+SHARED = (
+    ("hf", "transformers.modeling_utils"), ("hf", "transformers.models.auto.modeling_auto"),
+    ("timm", "timm"), ("pyg", "torch_geometric.nn"),
+)  # fmt: skip
+
+
 class NoCase(Exception):
     """No way was found to run this model; the text says what was seen last."""
 
 
-def import_libraries() -> None:
-    """Imports once what all models share. torchvision's wheel for GPUs has no native part beside a CPU build of
-    PyTorch; its Python part needs the two schemas only."""
+def import_libraries(libraries: Iterable[str]) -> None:
+    """Imports once what all models of these libraries share. torchvision's wheel for GPUs has no native part beside a CPU
+    build of PyTorch; its Python part needs the two schemas only."""
     with contextlib.suppress(ImportError):
         if torch.version.cuda is None and importlib.util.find_spec("torchvision") and not _libraries:
             _libraries.append(torch.library.Library("torchvision", "FRAGMENT"))
@@ -54,13 +60,14 @@ def import_libraries() -> None:
                 with contextlib.suppress(RuntimeError):
                     _libraries[0].define(operator + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         importlib.import_module("torchvision")
-    for name in ("transformers.modeling_utils", "transformers.models.auto.modeling_auto", "timm", "torch_geometric.nn"):
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
+    for library, name in SHARED:
+        if library in libraries:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
 
 
-def names() -> list[str]:
-    found = [f"{library}/{name}" for library, (listed, _) in LIBRARIES.items() for name in listed()]
+def names(libraries: Iterable[str]) -> list[str]:
+    found = [f"{library}/{name}" for library in libraries for name in LIBRARIES[library][0]()]
     return sorted(found, key=lambda name: random.Random(name).random())
 
 
@@ -377,6 +384,6 @@ LIBRARIES: dict[str, Library] = {
 }
 
 if __name__ == "__main__":
-    import_libraries()
+    import_libraries(LIBRARIES)
     for each in sys.argv[1:] or names():
         print(each, find_case(each).what if sys.argv[1:] else "")
