@@ -139,9 +139,13 @@ ATTENTION_SETTINGS = (
     (_C._get_overrideable_sdp_enabled, _C._set_sdp_use_overrideable),
 )
 CUDNN_SETTINGS = tuple(
-    (getattr(_C, f"_get_cudnn_{name}"), getattr(_C, f"_set_cudnn_{name}"))
-    for name in ("enabled", "benchmark", "deterministic", "allow_tf32", "depthwise_kernel")
-    if hasattr(_C, f"_set_cudnn_{name}")
+    (getattr(_C, f"{owner}_get_cudnn_{name}"), getattr(_C, f"{owner}_set_cudnn_{name}"))
+    for owner, names in (
+        ("", ("enabled", "benchmark", "deterministic", "allow_tf32", "depthwise_kernel")),
+        ("_cuda", ("benchmark_limit",)),  # in builds for GPUs only
+    )
+    for name in names
+    if hasattr(_C, f"{owner}_set_cudnn_{name}")
 )
 PRECISION_SETTING = (_C._get_fp32_precision_getter, _C._set_fp32_precision_setter)  # of a backend and an operation
 

@@ -8,6 +8,8 @@ import pytest
 import torch
 
 import pliant
+from pliant.capture.torch_functions import READS
+from pliant.guards.settings import KERNEL_SETTINGS
 
 # Setters whose question has another name: question -> (setter, the other value)
 NAMED = {
@@ -208,3 +210,11 @@ def test_kernels_of_one_operation_set_apart():
         finally:
             precision.fp32_precision = old
     assert pliant.stats()["fallbacks"] == 0
+
+
+def test_all_that_the_flags_of_cudnn_ask_and_set_is_known():
+    """By the names that every build's Python has; those that only builds for GPUs have as C functions are no exception."""
+    names = [n for n in torch.backends.cudnn.set_flags.__code__.co_names if re.match(r"_(cuda_)?[gs]et_cudnn_", n)]
+    assert len(names) > 8 and not [n for n in names if "get_" in n and n not in READS]
+    rows = {f.__name__ for one in KERNEL_SETTINGS for f in (one.getter, one.setter)}
+    assert not [n for n in names if hasattr(torch._C, n) and n not in rows]

@@ -55,7 +55,7 @@ READS = frozenset(
     is_autocast_enabled is_autocast_ipu_enabled is_autocast_xla_enabled is_grad_enabled is_inference_mode_enabled
     kineto_available parse_schema
     _cuda_getArchFlags _cuda_getCompiledVersion _cuda_getDevice _cuda_getDeviceCount _cuda_isInBadFork
-    _cuda_isCurrentStreamCapturing _cuda_isHistoryEnabled _cuda_hasPrimaryContext
+    _cuda_get_cudnn_benchmark_limit _cuda_isCurrentStreamCapturing _cuda_isHistoryEnabled _cuda_hasPrimaryContext
     """.split()
 )
 # They are made of operators, or do nothing that a program sees.
