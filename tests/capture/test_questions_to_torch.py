@@ -1,5 +1,8 @@
 """What functions of C answer about classes and settings: known at capture, guarded, read again at each call."""
 
+import contextlib
+
+import pytest
 import torch
 
 import pliant
@@ -46,3 +49,38 @@ def test_whether_hooks_of_saved_tensors_are_disabled():
         torch.testing.assert_close(compiled(x), x + 8)
     torch.testing.assert_close(compiled(x), x + 1)
     assert pliant.stats()["graphs"] == 2
+
+
+ORDINARY = torch.ones(3)
+with torch.inference_mode():
+    INFERRED = torch.ones(3)
+
+
+def inputs_and_views(x):
+    y = x + 1
+    return [torch.is_inference(one) for one in (x, x[1:], x.detach(), y, y.view(3, 1))]
+
+
+def blocks(x):
+    y = x * 2
+    with torch.inference_mode():
+        z = x + 1
+        answers = [torch.is_inference(one) for one in (x, y, z, x.view(-1), y.view(-1), z.view(-1))]
+    return [*answers, z.is_inference(), z.view(-1).is_inference(), (x * 2).is_inference()]
+
+
+@pytest.mark.parametrize("around", [contextlib.nullcontext, torch.inference_mode])
+@pytest.mark.parametrize("program", [inputs_and_views, blocks])
+def test_inference_tensors(program, around):
+    pliant.reset()
+    compiled = pliant.compile(lambda x: (program(x), x + 1), backend="aot_eager")
+    with around():
+        for x in (ORDINARY, INFERRED, ORDINARY, INFERRED):
+            assert compiled(x)[0] == program(x)
+    assert pliant.stats()["fallbacks"] == 0
+
+
+def test_whether_an_input_is_an_inference_tensor_is_no_break():
+    pliant.reset()
+    compiled = pliant.compile(lambda x: x + 1 if x.is_inference() else x - 1, backend="eager", fullgraph=True)
+    assert [compiled(x).tolist() for x in (ORDINARY, INFERRED, ORDINARY)] == [[0.0] * 3, [2.0] * 3, [0.0] * 3]

@@ -11,12 +11,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
 
 from pliant.capture.arrays import to_array
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.parameters import new_leaf
 from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.overrides import default_override, pop_mode, push_mode, with_class
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.guards.kinds import Kind
+from pliant.guards.sources import MethodSource
 from pliant.torch_adapter import (
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
@@ -163,8 +167,32 @@ def _is_enabled(t: Tracer, args: Args, kwargs: Kwargs) -> bool:
 
 @handles(torch.Tensor.is_inference, torch.is_inference)
 def _is_inference(t: Tracer, args: Args, kwargs: Kwargs) -> bool:
-    if t.inputs.example_of(args[0]) is not None:
-        raise GraphBreak("data-dependent", "whether an input is an inference tensor")
-    if t.inference:
-        raise GraphBreak("unsupported-tensor", "whether a tensor of this block is an inference tensor")
-    return torch.is_inference_mode_enabled()
+    """What all that a tensor was made of have in common: a view is one if what it shows is, other results if the mode
+    is on where they are made."""
+    (asked,) = args or kwargs.values()
+    answers, seen = set(), {node := t.recorder.node_of(asked)}
+    reached = [node]
+    while reached:
+        node = reached.pop()
+        answers.add(_answer_of_one(t, node))
+        reached += set(node.all_input_nodes) - seen
+        seen.update(reached)
+    answers.discard(None)
+    if len(answers) != 1:
+        raise GraphBreak("unsupported-tensor", "whether a tensor is an inference tensor that may be a view of another")
+    return bool(answers.pop())
+
+
+def _answer_of_one(t: Tracer, node: fx.Node) -> bool | None:
+    """Whether an input is an inference tensor, or the mode is on where the node is; None: it is about no tensor."""
+    fake = node.meta.get("val")
+    example = t.inputs.example_of(fake) if isinstance(fake, FakeTensor) else None
+    if example is not None:
+        with DisableTorchFunction():
+            answer = example.is_inference()
+        source = t.world.source_of(fake)
+        assert source is not None
+        t.world.guard(MethodSource(source, "is_inference"), Kind.EQUALS, answer)
+        return answer
+    made = node.op in ("call_function", "call_method")
+    return bool(node.meta.get("inference", torch.is_inference_mode_enabled())) if made else None
