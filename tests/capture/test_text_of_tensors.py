@@ -1,9 +1,13 @@
 """Text of tensors is made once the graph has run; only who asks what it says breaks the graph."""
 
+import re
+
 import pytest
 import torch
 
 import pliant
+
+ADDRESS = re.compile("0x[0-9a-f]+")
 
 
 def check(condition, message):
@@ -69,3 +73,36 @@ def test_text_that_names_an_operator_of_autograd():
 
     x = torch.ones(2, requires_grad=True)
     assert repr(pliant.compile(fn, backend="eager")(x)) == repr(fn(x))
+
+
+class Named:
+    def __init__(self, of):
+        self.of = of
+
+    def __repr__(self):
+        return f"Named({self.of!r})"
+
+
+METHODS = {
+    "of a result": lambda x: repr((x + 1).all),
+    "of an argument": lambda x: f"{x.sum} %r" % x.add,
+    "in a list": lambda x: str([(x + 1).all, (x + 2)]),
+    "operator": lambda x: ascii((x + 1).__add__),
+    "written in Python": lambda x: repr((x + 1).__len__),
+    "of a program's object": lambda x: repr(Named(x + 1).__repr__),
+    "of a list": lambda x: repr([x].append) + repr([x].__len__),
+    "refused text": lambda x: complaint(lambda: ",".join([x + 1])),
+}
+
+
+def complaint(call):
+    try:
+        return call()
+    except TypeError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("text", METHODS.values(), ids=METHODS)
+def test_text_of_methods_names_no_stand_in(text):
+    compiled = pliant.compile(lambda x: (text(x), x + 1), backend="eager")
+    assert ADDRESS.sub("", compiled(torch.ones(2))[0]) == ADDRESS.sub("", text(torch.ones(2)))

@@ -262,8 +262,8 @@ class Tracer:
                 raise GraphBreak("tensor-error", f"{name}: {type(error).__name__}: {error}") from error
             if any(type(a) in PLAIN_TYPES for a in (*args, *kwargs.values())):  # they complain as Python's own
                 return self.native(function, *map(concrete, args), **{k: concrete(v) for k, v in kwargs.items()})
-            if _SYMBOLIC_NAME.search(str(error)):
-                raise GraphBreak("unknown-object", "C code would look into a symbolic number") from None
+            if _STAND_IN.search(str(error)):
+                raise GraphBreak("unknown-object", "C code would look into a symbolic number, or a tensor") from None
             raise self.raised(error) from None
 
     def raised(self, error: BaseException) -> Raised:
@@ -418,7 +418,7 @@ class Tracer:
         return TracedCallable(self, function, truth)
 
 
-_SYMBOLIC_NAME = re.compile(r"\bSym(Int|Float|Bool)\b")  # in the message of an error
+_STAND_IN = re.compile(r"\b(Sym(Int|Float|Bool)|FakeTensor)\b")  # in the message of an error
 
 
 def _no_handler(frame: Frame, op: Op) -> NoReturn:

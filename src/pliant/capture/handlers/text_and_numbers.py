@@ -67,7 +67,7 @@ def _to_text(function: Any, special: str) -> Handler:
         note_order(t, value)
         value = t.internalize(value)
         if len(args) == 1 and type(value) in _NAMED:
-            return join("", (*_NAMED[type(value)](t, value), ")"))
+            return join("", _NAMED[type(value)](t, value))
         if len(args) == 1 and _holds_numbers_that_vary(value):
             return _container_text(t, value)
         value = t.concrete_tree(value)
@@ -139,32 +139,41 @@ def _container_text(t: Tracer, value: Any) -> str:
 
 def _ordered_dict_text(t: Tracer, value: Any) -> list[Any]:
     inside = dict(value) if sys.version_info >= (3, 12) else list(value.items())
-    return ["OrderedDict(", t.call(repr, (inside,), {}) if value else ""]
+    return ["OrderedDict(", t.call(repr, (inside,), {}) if value else "", ")"]
 
 
 def _default_dict_text(t: Tracer, value: Any) -> list[Any]:
-    return ["defaultdict(", t.call(repr, (value.default_factory,), {}), ", ", t.call(repr, (dict(value),), {})]
+    return ["defaultdict(", t.call(repr, (value.default_factory,), {}), ", ", t.call(repr, (dict(value),), {}), ")"]
 
 
 def _partial_text(t: Tracer, value: Any) -> list[Any]:
     parts = [t.call(repr, (one,), {}) for one in (t.get_attr(value, "func"), *t.get_attr(value, "args"))]
-    return ["functools.partial(", join(", ", parts + _keywords(t, t.get_attr(value, "keywords")))]
+    return ["functools.partial(", join(", ", parts + _keywords(t, t.get_attr(value, "keywords"))), ")"]
 
 
 def _namespace_text(t: Tracer, value: Any) -> list[Any]:
-    return ["namespace(", join(", ", _keywords(t, t.internalize(t.get_attr(value, "__dict__"))))]
+    return ["namespace(", join(", ", _keywords(t, t.internalize(t.get_attr(value, "__dict__")))), ")"]
 
 
 def _keywords(t: Tracer, values: dict[str, Any]) -> list[Any]:
     return [join("", (f"{k}=", t.call(repr, (v,), {}))) for k, v in values.items()]
 
 
-# What is written in C and shows what it holds behind its name; without the closing bracket.
+def _method_text(t: Tracer, value: Any) -> list[Any]:
+    function = t.get_attr(value, "__func__")
+    name = getattr(function, "__qualname__", None)
+    if type(name) is not str:
+        raise GraphBreak("unknown-object", "text of a method of a function without a name")
+    return [f"<bound method {name} of ", t.call(repr, (t.get_attr(value, "__self__"),), {}), ">"]
+
+
+# What is written in C and shows what it holds behind its name.
 _NAMED: dict[type, Callable[[Tracer, Any], list[Any]]] = {
     collections.OrderedDict: _ordered_dict_text,
     collections.defaultdict: _default_dict_text,
     functools.partial: _partial_text,
     types.SimpleNamespace: _namespace_text,
+    types.MethodType: _method_text,
 }
 
 
@@ -219,9 +228,14 @@ def shown(t: Tracer, value: Any) -> Shown:
     return made
 
 
+# Methods written in C show the address of their object.
+_OF_AN_OBJECT = (types.BuiltinMethodType, types.MethodWrapperType)
+
+
 def _refuse_address(value: Any) -> None:
     """Texts that contain an address differ from eager's when the object is made anew."""
-    if type(value).__repr__ is object.__repr__ and type(value).__str__ is object.__str__:  # type: ignore[comparison-overlap]
+    plain = type(value).__repr__ is object.__repr__ and type(value).__str__ is object.__str__  # type: ignore[comparison-overlap]
+    if plain or type(value) in _OF_AN_OBJECT and not isinstance(value.__self__, (type, types.ModuleType, type(None))):
         raise GraphBreak("unknown-call", f"text of a {type(value).__name__}, which contains its address")
 
 
