@@ -29,3 +29,14 @@ def test_what_is_specialized_says_so(name):
         args = [a.requires_grad_() for a in inputs(5, 6)]
         torch.testing.assert_close(pliant.compile(program, dynamic=True)(*args), program(*args))
     assert found and all("size_programs.py" in str(e.fields["where"]) for e in found)
+
+
+def test_histograms_of_columns_are_whole():
+    def program(x):
+        counts, edges = torch.histogramdd(x, [2, 3], weight=x[:, 0])
+        return counts, *edges, torch.histogramdd(x, edges)[0]
+
+    compiled = pliant.compile(program, backend="aot_eager", fullgraph=True)
+    for rows in (5, 7):
+        x = torch.rand(rows, 2)
+        torch.testing.assert_close(compiled(x), program(x))

@@ -161,6 +161,29 @@ def histogram_of_edges(x: TensorSpec, bins: TensorSpec, **_: Any) -> tuple[Tenso
     return x.like((bins.size[0] - 1,)), bins.like()
 
 
+@rule(_aten._histogramdd_bin_edges.default)
+def histogram_edges(x: TensorSpec, bins: Sequence[Any], **_: Any) -> list[TensorSpec]:
+    _require_columns(x, len(bins))
+    return [x.like((number + 1,)) for number in bins]
+
+
+@rule(_aten._histogramdd_from_bin_cts.default)
+def histogram_of_columns(x: TensorSpec, bins: Sequence[Any], **_: Any) -> TensorSpec:
+    _require_columns(x, len(bins))
+    return x.like(tuple(bins))
+
+
+@rule(_aten._histogramdd_from_bin_tensors.default)
+def histogram_of_columns_by_edges(x: TensorSpec, bins: Sequence[TensorSpec], **_: Any) -> TensorSpec:
+    _require_columns(x, len(bins))
+    return x.like(tuple(edges.size[0] - 1 for edges in bins))
+
+
+def _require_columns(x: TensorSpec, number: int) -> None:
+    if x.ndim < 2 or x.size[-1] != number:
+        raise RuntimeError(f"histogramdd: {number} sequences of bins for the last dimension of {tuple(x.size)}")
+
+
 @rule(_aten.mvlgamma.default)
 def mvlgamma(x: TensorSpec, p: int) -> TensorSpec:
     return x.like(dtype=x.dtype if x.dtype.is_floating_point else torch.get_default_dtype())
