@@ -274,7 +274,23 @@ ROWS: dict[str, Row] = {
     "addmm": (lambda b, x, y: torch.addmm(b, x * 2, y), [(ramp(5), ramp(3, 4), ramp(4, 5))]),
     "bmm": (lambda x, y: torch.bmm(x, y.transpose(1, 2)), [(ramp(2, 3, 4), ramp(2, 5, 4))]),
     "conv": (lambda x, w: F.conv2d(x, w, padding=1).relu(), [(ramp(2, 3, 6, 6), ramp(4, 3, 3, 3))]),
-    "pool": (lambda x: (F.max_pool2d(x, 2), F.avg_pool2d(x, 2)), [(ramp(2, 3, 6, 6),)]),
+    "max pool": (lambda x: F.max_pool2d(x, 2), [(ramp(2, 3, 6, 6),)]),
+    "average pool": (
+        lambda x: (
+            F.avg_pool2d(x, 2),
+            F.avg_pool2d(x, 3, 2, 1),
+            F.avg_pool2d(x, (2, 3), (3, 1), (1, 0), divisor_override=-4, ceil_mode=True),
+            F.avg_pool2d(x, 2, 3, 1, ceil_mode=True),
+            F.avg_pool2d(x, 2, 2, 1, count_include_pad=False),
+            F.avg_pool2d(x, 5, 1),
+        ),
+        [
+            (ramp(2, 3, 6, 8),),
+            (ramp(3, 7, 5).bfloat16(),),
+            (ramp(2, 4, 5, 6).to(memory_format=torch.channels_last),),
+            (ramp(3, 7, 5).double().transpose(1, 2),),
+        ],
+    ),
     "sort": (lambda x: (*x.sort(1), x.cumsum(0), *x.topk(2)), [(ramp(3, 5),)]),
     "complex": (lambda x: torch.view_as_real(torch.view_as_complex(x) * 2), [(ramp(3, 2),)]),
 }

@@ -59,7 +59,7 @@ def _stack(low: Lowering, out: torch.Tensor, tensors: Sequence[Tensor], dim: int
     return cat(low, out, [unsqueeze(low, None, t, d) for t in tensors], d)
 
 
-def _all_of(conditions: Sequence[Scalar]) -> Scalar:
+def all_of(conditions: Sequence[Scalar]) -> Scalar:
     result = conditions[0]
     for c in conditions[1:]:
         result = apply("bit_and", result, c)
@@ -89,7 +89,7 @@ def _pad(low: Lowering, out: torch.Tensor, x: Tensor, pad: Sequence[Any], value:
             if shape[d] is not x.shape[d] or before[d]:
                 conditions += _between(low, e, lit(before[d]), x.shape[d] + before[d], shape[d])
         # a negative amount cuts off: the lower condition then always holds
-        return where(_all_of(conditions), x.math_at(local), padding) if conditions else x.math_at(local)
+        return where(all_of(conditions), x.math_at(local), padding) if conditions else x.math_at(local)
 
     return low.pointwise(out.dtype, shape, at, x.weight + 3)
 
@@ -114,7 +114,7 @@ def _slice_scatter(
     def at(index: Index) -> Scalar:
         conditions = _between(low, index[d], first, last, x.shape[d])
         new = _piece(source, index, d, first, dtype)
-        return where(_all_of(conditions), new, x.math_at(index)) if conditions else new
+        return where(all_of(conditions), new, x.math_at(index)) if conditions else new
 
     return low.pointwise(out.dtype, low.shape_of(out), at, x.weight + source.weight + 2)
 

@@ -11,11 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pliant.lowering import creation, indexing, joining, matmul, normalization, pointwise, reduction, scattering, views
+from pliant.lowering import (
+    creation,
+    indexing,
+    joining,
+    matmul,
+    normalization,
+    pointwise,
+    pooling,
+    reduction,
+    scattering,
+    views,
+)
 from pliant.tables import Table, joined
 
 Rule = Callable[..., Any]
 
-FAMILIES = (pointwise, creation, views, reduction, normalization, indexing, scattering, joining, matmul)
+FAMILIES = (pointwise, creation, views, reduction, normalization, indexing, scattering, joining, pooling, matmul)
 RULES: Table[Any, Rule] = joined(*(family.RULES for family in FAMILIES))
 VIEW_OPS: frozenset[Any] = frozenset(views.RULES)
