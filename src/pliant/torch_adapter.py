@@ -230,11 +230,13 @@ def is_functorch_wrapped(tensor: torch.Tensor) -> bool:
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
+_is_wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
+_is_batched: Callable[[torch.Tensor], bool] = torch._C._functorch.is_legacy_batchedtensor
+
+
 def is_transformed(tensor: torch.Tensor | None) -> bool:
     """Whether the tensor stands for others inside a transform, `is_grads_batched` among them (no public form)."""
-    if tensor is None:
-        return False
-    return is_functorch_wrapped(tensor) or bool(torch._C._functorch.is_legacy_batchedtensor(tensor))
+    return tensor is not None and (_is_wrapped(tensor) or _is_batched(tensor))
 
 
 def append_node(

@@ -23,7 +23,7 @@ from pliant.autograd.outputs import inner_views
 from pliant.autograd.places import Saved, ViewOf
 from pliant.autograd.result_hooks import Spared
 from pliant.graph.contracts import Runnable
-from pliant.torch_adapter import DisableTorchFunction, without_base
+from pliant.torch_adapter import DisableTorchFunction, without_base, without_bases
 
 if TYPE_CHECKING:
     from pliant.autograd.joint import JointGraph
@@ -94,45 +94,52 @@ class Halves:
     def __init__(self, facts: HalvesFacts, run: Runnable, backwards: Backwards, again: GradientProgram) -> None:
         self.run, self.backwards, self.kept, self.again = run, backwards, facts.kept, again
         self.n_results, self.n_numbers, self.n_inputs = facts.results, facts.numbers, facts.inputs
-        self.saved, self.wanted, self.tangents = facts.saved, facts.wanted, facts.tangents
+        self.wanted, self.tangents = facts.wanted, facts.tangents
         self.constants, self.inner, self.plain = facts.constants, inner_views(facts.inner), facts.plain
         self.layouts = [_LAYOUTS[one] if isinstance(one, str) else one for one in facts.layouts]
         self.reached, self.reads = facts.reached, facts.reads
         self.all = (1 << len(facts.tangents)) - 1
         self.sharing, self.affine = facts.sharing, facts.affine
         self.ordinal = {position: number for number, position in enumerate(facts.tensors)}
+        # what each call would find out again:
+        self.only_tensors = len(facts.plain) + len(facts.tangents) == facts.results
+        self.layouts_vary = any(map(callable, self.layouts))
+        self.saved, self.in_places = _saved(facts), _in_places(facts)
+        self.nothing_left = _nothing_left(facts)
 
     def forward(self, ctx: Any, before: list[Any] | None, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        ctx.random_state = torch.get_rng_state() if self.kept.random else None
-        outputs = list(self.run(list(inputs)))
+        kept = self.kept
+        ctx.random_state = torch.get_rng_state() if kept.random else None
+        outputs = self.run(list(inputs))
         ctx.set_materialize_grads(False)
         end = self.n_results
-        results = tuple(map(without_base, outputs[:end]))
+        made = outputs[:end]
+        results = without_bases(made) if self.only_tensors else tuple(map(without_base, made))
         if self.inner:
             results = _with_views(results, self.inner, inputs)
         if self.plain:
             ctx.mark_non_differentiable(*[results[i] for i in self.plain])
         ctx.numbers = outputs[end : end + self.n_numbers]
         ctx.watched = ()
-        outputs[:end] = results
-        sources = inputs if not self.constants else (*inputs, *self.constants)
-        ctx.save_for_backward(*[sources[s.position] if s.is_input else outputs[s.position] for s in self.saved])
-        ctx.layouts = [one(results[i]) if callable(one) else one for i, one in zip(self.tangents, self.layouts)]
+        ctx.save_for_backward(*self.saved((*inputs, *self.constants, *results, *outputs[end:])))
+        ctx.layouts = self._layouts_of(results) if self.layouts_vary else self.layouts
         ctx.inputs = inputs if before is None else before
-        ctx.versions = self.kept.versions(inputs)
+        ctx.versions = kept.versions(inputs) if kept.unsaved else []
         return results
+
+    def _layouts_of(self, results: tuple[Any, ...]) -> list[Any]:
+        return [one(results[i]) if callable(one) else one for i, one in zip(self.tangents, self.layouts)]
 
     def backward(self, ctx: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
         asked = sum([1 << n for n, position in enumerate(self.tangents) if given[position] is not None])
-        gradients: list[Any] = [None] * (2 + self.n_inputs)
         unreached = frozenset() if asked == self.all else self._unreached(ctx, asked)
         if asked != self.all or hasattr(ctx, "rest"):
             needed = self._needed(ctx, unreached)
             asked &= functools.reduce(operator.or_, [self.reached[self.wanted.index(i)] for i in needed], 0)
             if not asked:
-                self._saved(ctx, 0)
-                return tuple(gradients)
-        arguments = [*ctx.numbers, *self._saved(ctx, asked)]
+                self._take_saved(ctx, 0)
+                return self._placed({})
+        arguments = [*ctx.numbers, *self._take_saved(ctx, asked)]
         if ctx.watched:
             _check_versions(ctx.watched, asked)
         observer = "a torch dispatch mode" if torch_adapter.count_dispatch_modes() else ""
@@ -152,19 +159,22 @@ class Halves:
         ]
         if again:
             needed = self._needed(ctx, unreached)
-            for index, value in zip(needed, self._by_the_program(ctx, asked, tangents, needed)):
-                gradients[2 + index] = value
-            return tuple(gradients)
+            return self._placed(dict(zip(needed, self._by_the_program(ctx, asked, tangents, needed))))
         arguments += tangents
         tangents.clear()
         if self._is_freed(ctx):
             ctx.inputs = ()
         assert run is not None
-        for number, (index, value) in enumerate(zip(self.wanted, run(arguments))):
-            gradients[2 + index] = None if number in unreached else value
-        return tuple(gradients)
+        values: Any = run(arguments)
+        if unreached:
+            values = [None if number in unreached else value for number, value in enumerate(values)]
+        return self.in_places((None, *values))
 
-    def _saved(self, ctx: Any, asked: int) -> list[Any]:
+    def _placed(self, gradients: dict[int, Any]) -> tuple[Any, ...]:
+        """What the engine takes: these gradients by the inputs' positions, None elsewhere."""
+        return (None, None, *map(gradients.get, range(self.n_inputs)))
+
+    def _take_saved(self, ctx: Any, asked: int) -> list[Any]:
         """The saved tensors. They are freed, as eager's are (unless retain_graph), but for those that only results of
         which no gradient was asked are in need of: eager can still give these."""
         used, rest = getattr(ctx, "used", 0), getattr(ctx, "rest", None)
@@ -178,8 +188,11 @@ class Halves:
                 raise RuntimeError(f"{_WRITTEN} a saved tensor of a compiled function")
         if not torch_adapter.engine_keeps_graph():
             ctx.used = used = used | asked
-            left = sum([1 << n for n, bits in enumerate(self.sharing) if not bits & used])
             ctx.maybe_clear_saved_tensors()
+            if used == self.all and self.nothing_left:
+                ctx.rest = self.nothing_left
+                return saved
+            left = sum([1 << n for n, bits in enumerate(self.sharing) if not bits & used])
             ctx.rest = [
                 (tensor.detach(), version(tensor)) if tensor is not None and bits & left else None
                 for tensor, bits in zip(saved, self.reads)
@@ -188,7 +201,8 @@ class Halves:
 
     def _is_freed(self, ctx: Any) -> bool:
         """Whether eager has no further gradients: what it saved, if anything, is gone."""
-        left = any(one is not None for one in getattr(ctx, "rest", ()))
+        rest = getattr(ctx, "rest", ())
+        left = rest is not self.nothing_left and any(one is not None for one in rest)
         return any(self.sharing) and not left and not torch_adapter.engine_keeps_graph()
 
     def _unpacked(self, ctx: Any, asked: int) -> list[Any]:
@@ -268,6 +282,35 @@ class Compiled(torch.autograd.Function):
             return run(halves, ctx, given)
         with DisableTorchFunction():  # eager's backward shows them nothing either
             return run(halves, ctx, given)
+
+
+Picker = Callable[[tuple[Any, ...]], tuple[Any, ...]]
+
+
+def _picker(places: list[int]) -> Picker:
+    """A function that gives what is at these places of a tuple."""
+    if len(places) > 1:
+        return operator.itemgetter(*places)
+    start = places[0] if places else 0
+    return operator.itemgetter(slice(start, start + len(places)))
+
+
+def _saved(facts: HalvesFacts) -> Picker:
+    """What of the inputs, the constants and the forward's outputs is saved."""
+    first = facts.inputs + len(facts.constants)
+    return _picker([s.position if s.is_input else first + s.position for s in facts.saved])
+
+
+def _in_places(facts: HalvesFacts) -> Picker:
+    """Of None and the gradients what the engine takes: one for each argument of the function, None for its first two."""
+    number = {position: n for n, position in enumerate(facts.wanted, 1)}
+    return _picker([0, 0, *[number.get(i, 0) for i in range(facts.inputs)]])
+
+
+def _nothing_left(facts: HalvesFacts) -> list[None]:
+    """What is left of the saved tensors after all gradients, if that is nothing; else empty."""
+    left = sum(1 << n for n, bits in enumerate(facts.sharing) if not bits)
+    return [] if any(bits & left for bits in facts.reads) else [None] * len(facts.reads)
 
 
 def _with_views(results: tuple[Any, ...], views: dict[int, Any], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
