@@ -153,6 +153,11 @@ def test_unknown_names_are_told():
         program().decompose("aten.sin")
 
 
+def hidden():
+    """A mask whose first row hides every key."""
+    return torch.ones(6, 6).tril(-1) > 0
+
+
 CASES = {
     "t": (lambda x: x.t(), [(3, 4)]), "transpose": (lambda x: x.transpose(-1, 0) * 2, [(2, 3, 4)]),
     "split": (lambda x: [y + 1 for y in x.split(3, 1)], [(2, 8)]), "silu": (nn.functional.silu, [(3, 5)]),
@@ -164,6 +169,8 @@ CASES = {
     "batch_norm": (nn.BatchNorm2d(4).eval(), [(2, 4, 3, 3)]), "softmax": (lambda x: x.softmax(1), [(2, 4, 3)]),
     "log_softmax": (lambda x: x.log_softmax(0), [(2, 4)]), "matmul": (torch.matmul, [(2, 3, 4), (4, 5)]),
     "attention": (nn.functional.scaled_dot_product_attention, [(2, 3, 6, 4)] * 3),
+    "attention_all_masked": (lambda q, k, v: nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=hidden()), [(2, 3, 6, 4)] * 3),
+    "attention_causal": (lambda q, k: nn.functional.scaled_dot_product_attention(q, k, k, is_causal=True), [(2, 3, 6, 4), (2, 3, 7, 4)]),
 }  # fmt: skip
 
 

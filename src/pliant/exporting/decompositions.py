@@ -194,11 +194,31 @@ def _log_softmax(g: Building, x: fx.Node, dim: int, half_to_float: bool = False)
     return g(_aten.sub.Tensor, apart, g(_aten.log.default, total))
 
 
+def _behind(g: Building, scores: fx.Node, length: Any, keys: Any) -> fx.Node:
+    """The scores with -inf where a key is behind its query."""
+    fake = scores.meta["val"]
+    rows, columns = (g(_aten.arange.default, n, device=fake.device_, pin_memory=False) for n in (length, keys))
+    hidden = g(_aten.gt.Tensor, columns, g(_aten.unsqueeze.default, rows, 1))
+    return g(_aten.where.self, hidden, _scalar(g, fake, -math.inf), scores)
+
+
+def _scalar(g: Building, fake: FakeTensor, value: float) -> fx.Node:
+    return g(_aten.full.default, [], value, dtype=fake.dtype_, device=fake.device_)
+
+
+def _safe_softmax(g: Building, x: fx.Node, dim: int, dtype: Any = None) -> fx.Node | None:
+    """0 where all is masked, as attention has it."""
+    if not _size(x) or dtype is not None:
+        return None
+    masked = g(_aten.eq.Scalar, g(_aten.amax.default, x, [dim], True), -math.inf)
+    return g(_aten.where.self, masked, _scalar(g, x.meta["val"], 0.0), g(_aten._softmax.default, x, dim, False))
+
+
 def _attention(
     g: Building, q: fx.Node, k: fx.Node, v: fx.Node, dropout: float = 0.0, causal: bool = False, attn_mask: Any = None,
     scale: float | None = None,
 ) -> list[Any] | None:  # fmt: skip
-    if dropout or causal or scale is None and type(_size(q)[-1]) is not int:
+    if dropout or scale is None and type(_size(q)[-1]) is not int:
         return None
     batch, heads, length, _ = _size(q)
     keys, width = _size(k)[2], _size(v)[3]
@@ -212,7 +232,9 @@ def _attention(
     scores = _view(g, g(_aten.bmm.default, q, _transpose(g, flat(k), 1, 2)), [batch, heads, length, keys])
     if attn_mask is not None:
         scores = g(_aten.add.Tensor, scores, attn_mask)
-    shares = _view(g, g(_aten._softmax.default, scores, -1, False), [batch * heads, length, keys])
+    if causal:
+        scores = _behind(g, scores, length, keys)
+    shares = _view(g, g(_aten._safe_softmax.default, scores, -1), [batch * heads, length, keys])
     found = _view(g, g(_aten.bmm.default, shares, flat(v)), [batch, heads, length, width])
     if found.meta["val"].spec.stride_key == g.node.meta["val"][0].spec.stride_key:
         return [found, None]
@@ -235,6 +257,7 @@ RULES: dict[Any, Rule] = {
     _aten.native_layer_norm.default: _layer_norm,
     _aten.native_batch_norm.default: _batch_norm,
     _aten._softmax.default: _softmax,
+    _aten._safe_softmax.default: _safe_softmax,
     _aten._log_softmax.default: _log_softmax,
     _aten._scaled_dot_product_flash_attention_for_cpu.default: _attention,
 }
