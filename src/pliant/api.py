@@ -359,22 +359,29 @@ def _is_exported(value: object) -> bool:
 
 
 def aot_compile(
-    program: Exported, path: Any, *, interface: Literal["python", "c"] = "python", options: Mapping[str, object] | None = None
+    program: Exported, path: Any, *, interface: Literal["python", "c", "standalone"] = "python",
+    options: Mapping[str, object] | None = None
 ) -> None:
     """Write an exported program with its compiled kernels: `pliant.load(path, kernels=True)` runs them without tracing
     or a C compiler, on a processor like this one. `interface="c"`: a folder with a shared library that C and C++ programs
-    without Python call, a header and the weights; it runs by PyTorch's operators."""
+    without Python call, a header and the weights; it runs by PyTorch's operators. `interface="standalone"`: the same without
+    PyTorch: compiled kernels, and loops of Pliant's own for products, convolutions and pools."""
     if not _is_exported(program):
         raise ConfigError(
             f"cannot package {program!r}", kind="wrong-type", why="it is no exported program",
             do="pass what pliant.export returns",
         )  # fmt: skip
-    if interface not in ("python", "c"):
-        raise ConfigError(f"there is no interface {interface!r}", kind="wrong-value", do='pass "python" or "c"')
+    if interface not in ("python", "c", "standalone"):
+        raise ConfigError(f"there is no interface {interface!r}", kind="wrong-value", do='pass "python", "c" or "standalone"')
     if interface == "c":
         from pliant.exporting.c_interface.library import write_library
 
         write_library(program, path)
+        return
+    if interface == "standalone":
+        from pliant.exporting.standalone.library import write_library as write_standalone
+
+        write_standalone(program, path, options or {})
         return
     from pliant.exporting.package import aot_compile as packaging
 

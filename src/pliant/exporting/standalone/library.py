@@ -1,0 +1,103 @@
+"""A program's shared library, header and weights, in a folder, for processes that have neither Python nor PyTorch.
+
+In:     an `Exported`, the folder.
+Out:    `libprogram.so`, `weights`, `pliant_standalone.h`, and `kernels.c` and `program.c` to read.
+Holds:  the library needs libc and libm; it is for processors that have the instructions of this one, unless the option
+        `opt_flags` says otherwise, which `pliant_create` checks.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from pliant import config
+from pliant.errors import ExportError
+from pliant.exporting.exported import Exported
+from pliant.exporting.form import ALIGNED
+from pliant.exporting.standalone.operators import NoForm
+from pliant.exporting.standalone.writer import ProgramText
+from pliant.exporting.writing import bytes_of
+from pliant.exporting.written_back import writing_graph
+from pliant.ir.loops import LoopProgram
+from pliant.lowering.lower import lower
+from pliant.runtime.build import MEANING_FLAGS, find_compiler
+from pliant.schedule.kernel import forget_loads
+from pliant.schedule.schedule import schedule
+
+HERE = Path(__file__).parent
+LIBRARY, WEIGHTS, HEADER, KERNELS, TEXT = "libprogram.so", "weights", "pliant_standalone.h", "kernels.c", "program.c"
+_ATTENTION = ("aten._scaled_dot_product_flash_attention_for_cpu",)
+
+
+def write_library(program: Exported, path: object, options: Mapping[str, object]) -> None:
+    """Write the folder; a C compiler is needed."""
+    folder = Path(str(path))
+    with config.use(config.get().with_options(options)):
+        try:
+            kernels, text, weights = texts_of(program)
+        except NoForm as refused:
+            raise ExportError(
+                f"the program has no library of its own: {refused}", kind="unsaved", why="the library cannot do it",
+                do='use PyTorch\'s operators (`interface="c"`), or package it for Python', doc="docs/export.md#without-python",
+            ) from None  # fmt: skip
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / KERNELS).write_text(kernels)
+        (folder / TEXT).write_text(text)
+        (folder / WEIGHTS).write_bytes(weights)
+        shutil.copyfile(HERE / HEADER, folder / HEADER)
+        _build(folder, config.get().build)
+
+
+def texts_of(program: Exported) -> tuple[str, str, bytes]:
+    """The unit of kernels, that of the program, the weights' bytes."""
+    program = program.decompose(*_ATTENTION)
+    graph = writing_graph(program)
+    for node in graph.graph.nodes:
+        if "where" in node.meta:
+            node.meta["origin"] = str(node.meta["where"])  # for what has no loops
+    loops = lower(graph)
+    planned = schedule(loops, config.get().schedule)
+    content, at = _weights(program, loops)
+    found = ProgramText(program, loops, planned, at, len(content)).texts()
+    forget_loads()
+    return *found, content
+
+
+def _weights(program: Exported, loops: LoopProgram) -> tuple[bytes, list[int]]:
+    """The bytes of the state and of constants, and where each begins. Tensors that are one object are written once."""
+    content, places, known = bytearray(), list[int](), dict[int, int]()
+    tensors = [program.state[one.target] for one in program.inputs if one.leaf is None]
+    values = [(t, n.meta["val"].stride_) for t, n in zip(tensors, program.placeholders)]
+    for tensor, stride in [*values, *((b.value, b.value.stride()) for b in loops.constants if b.value is not None)]:
+        if id(tensor) not in known:
+            plain = torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype).copy_(tensor.detach())
+            content += bytes(-len(content) % ALIGNED)
+            known[id(tensor)] = len(content)
+            content += bytes_of(plain)
+        places.append(known[id(tensor)])
+    return bytes(content), places
+
+
+def _build(folder: Path, options: config.Build) -> None:
+    compiler = find_compiler(options.compiler).command
+    common = [*options.opt_flags, *MEANING_FLAGS, "-fPIC", "-fvisibility=hidden", "-pipe", "-w", f"-I{HERE}"]
+    units = {folder / KERNELS: [], folder / TEXT: ["-O1"], HERE / "runtime.c": [], HERE / "products.c": ["-O3", "-ffp-contract=fast"]}
+    with tempfile.TemporaryDirectory() as place:
+        objects = [str(Path(place) / f"{source.stem}.o") for source in units]
+        for (source, flags), made in zip(units.items(), objects):
+            _run([*compiler, *common, *flags, "-c", str(source), "-o", made])
+        library = Path(place) / LIBRARY
+        _run([*compiler, *options.opt_flags, "-shared", *objects, "-Wl,-Bsymbolic", "-lm", "-lpthread", "-o", str(library)])
+        shutil.move(library, folder / LIBRARY)
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ExportError("the library cannot be built", kind="no-compiler", why=done.stderr[-2000:], do="name another compiler in PLIANT_CC")

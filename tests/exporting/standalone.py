@@ -1,0 +1,146 @@
+"""Models as libraries that need neither Python nor PyTorch, called by a C program from 8 threads: results as eager's.
+
+    python -m tests.exporting.standalone [--models small bert] [--calls 10] [--sanitize address]
+"""
+
+import argparse
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils import _pytree as pytree
+
+import pliant
+from exporting.c_programs import BATCH, MODELS, image
+from pliant.exporting.standalone.writer import DTYPES
+
+CALLER = Path(__file__).with_name("standalone_caller.c")
+_BY_CODE = {(code, bits): dtype for dtype, (code, bits, _) in DTYPES.items()}
+
+
+class Squeeze(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.down, self.up = nn.Conv2d(width, width // 4, 1), nn.Conv2d(width // 4, width, 1)
+
+    def forward(self, x):
+        return x * F.hardsigmoid(self.up(F.relu(self.down(F.adaptive_avg_pool2d(x, 1)))))
+
+
+class Inverted(nn.Module):
+    """A block of MobileNetV3: widen, by channel, weigh channels, narrow."""
+
+    def __init__(self, before, wide, after, kernel, stride, squeeze, act):
+        super().__init__()
+        def conv(a, b, k=1, s=1, g=1):
+            return nn.Conv2d(a, b, k, s, k // 2, groups=g, bias=False), nn.BatchNorm2d(b, eps=0.001)
+
+        middle = [Squeeze(wide)] if squeeze else []
+        self.body = nn.Sequential(*conv(before, wide), act(), *conv(wide, wide, kernel, stride, wide), act(), *middle, *conv(wide, after))
+        self.adds = stride == 1 and before == after
+
+    def forward(self, x):
+        return x + self.body(x) if self.adds else self.body(x)
+
+
+def mobilenet():
+    hard, relu = nn.Hardswish, nn.ReLU
+    rows = ((16, 16, 16, 3, 2, True, relu), (16, 72, 24, 3, 2, False, relu), (24, 88, 24, 3, 1, False, relu), (24, 96, 40, 5, 2, True, hard),
+            (40, 240, 40, 5, 1, True, hard), (40, 120, 48, 5, 1, True, hard), (48, 288, 96, 5, 2, True, hard), (96, 576, 96, 5, 1, True, hard))  # fmt: skip
+    stem, top = nn.Conv2d(3, 16, 3, 2, 1, bias=False), nn.Conv2d(96, 576, 1, bias=False)
+    return nn.Sequential(
+        stem, nn.BatchNorm2d(16), hard(), *(Inverted(*row) for row in rows), top, nn.BatchNorm2d(576), hard(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(576, 1024), hard(), nn.Linear(1024, 10),
+    )  # fmt: skip
+
+
+ALL = {**MODELS, "mobilenet": (mobilenet, lambda n: image(n, 64), ({0: BATCH},))}
+
+
+def written(path, tensors):
+    content = struct.pack("q", len(tensors))
+    for one in tensors:
+        content += struct.pack(f"{3 + one.dim()}q", *DTYPES[one.dtype][:2], one.dim(), *one.shape) + one.contiguous().numpy().tobytes()
+    path.write_bytes(content)
+
+
+def read(path):
+    content, at = bytearray(path.read_bytes()), 8
+    for _ in range(struct.unpack_from("q", content)[0]):
+        code, bits, rank = struct.unpack_from("3q", content, at)
+        sizes = struct.unpack_from(f"{rank}q", content, at + 24)
+        at += 24 + 8 * rank
+        one = torch.empty(sizes, dtype=_BY_CODE[code, bits])
+        if one.numel():
+            one = torch.frombuffer(content, dtype=one.dtype, offset=at, count=one.numel()).view(sizes)
+        yield one
+        at += one.nbytes
+
+
+def caller(folder, flags=()):
+    """The C program, linked with the library of a folder."""
+    command = ["gcc", "-O1", "-Wall", *flags, f"-I{folder}", str(CALLER), f"-L{folder}", "-lprogram", f"-Wl,-rpath,{folder}", "-lpthread"]
+    subprocess.run([*command, "-o", str(folder / "caller")], check=True)
+    needed = subprocess.run(["ldd", str(folder / "caller")], capture_output=True, text=True, check=True).stdout.replace(str(folder), "")
+    assert "libprogram" in needed and not any(one in needed for one in ("python", "torch", "c10")), needed
+
+
+def called(folder, args, threads=8, repeats=10):
+    """Each thread's last results; how many blocks of memory were left, and by how many KiB the process grew."""
+    written(folder / "inputs", args)
+    command = [folder / "caller", folder / "weights", folder / "inputs", folder / "results", str(threads), str(repeats)]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, env={"PATH": os.environ["PATH"]})
+    if done.returncode:
+        raise RuntimeError(done.stderr[-3000:] or f"ended with {done.returncode}")
+    return [list(read(folder / f"results.{i}")) for i in range(threads)], *map(int, done.stdout.split())
+
+
+def difference(found, wanted):
+    """The largest difference of elements, relative to the largest element; types and sizes are the same."""
+    assert len(found) == len(wanted)
+    for a, b in zip(found, wanted):
+        assert a.dtype == b.dtype and a.shape == b.shape, (a.dtype, b.dtype, a.shape, b.shape)
+    pairs = [(a.double(), b.double()) for a, b in zip(found, wanted) if a.numel()]
+    return max((float((a - b).abs().max() / b.abs().max().clamp(min=1e-30)) for a, b in pairs), default=0.0)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", nargs="*", default=list(ALL), choices=list(ALL))
+    parser.add_argument("--calls", type=int, default=10)
+    parser.add_argument("--batches", type=int, nargs="*", default=[1, 3, 8])
+    parser.add_argument("--sanitize", choices=["address", "thread", "undefined"])
+    options, failed = parser.parse_args(), 0
+    flags = ["-g", f"-fsanitize={options.sanitize}"] if options.sanitize else []
+    build = {"opt_flags": ("-O2", "-ftree-vectorize", "-march=native", "-fno-math-errno", *flags)}
+    for name in options.models:
+        make, at, said = ALL[name]
+        torch.manual_seed(0)
+        model = make().eval()
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
+            pliant.aot_compile(pliant.export(model, at(4), dynamic_shapes=said), folder, interface="standalone", options=build)
+            caller(folder, flags)
+            for batch in options.batches:
+                args = at(batch)
+                with torch.no_grad():
+                    wanted = [torch.as_tensor(one) for one in pytree.tree_leaves(model(*args))]
+                results, left, grown = called(folder, args, repeats=options.calls)
+                worst = max(difference(found, wanted) for found in results)
+                print(f"{name}, batch {batch}: differs by {worst:.1e}, {left} blocks left, grew by {grown} KiB in {8 * options.calls} calls", flush=True)
+                failed += left != 0 or not worst < 1e-4
+            try:
+                called(folder, tuple(one[..., :2] for one in at(2)))
+            except RuntimeError as error:
+                print(f"{name}, other arguments: {str(error).splitlines()[0]}")
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
