@@ -48,6 +48,7 @@ NUDGES = 5  # other weights at which gradients are compared where they differ at
 SLOW = 10.0  # seconds of a first call beyond what eager takes
 STANDSTILL = 6  # times the limit, by the clock: a process that waits for something
 BUDGET = 0.4  # seconds of steady timing
+EAGER = ("fallback", "recompile_limit", "skip", "assumption")  # events of calls and code that run eagerly
 Row = dict[str, Any]
 Found = dict[str, list[Tensor]]
 
@@ -134,7 +135,7 @@ def measure(case: zoo_models.Case, mode: str, backend: str, device: str = "cpu")
         start = cpu_seconds()
         wanted, refused = attempt(lambda i=inputs: step(eager, eager, i, training))
         eagers, start, cpu = cpu_seconds() - start, time.perf_counter(), cpu_seconds()
-        with events.collect("recompile", "graph", "graph_break", "fallback", "recompile_limit", "skip") as seen:
+        with events.collect("recompile", "graph", "graph_break", *EAGER) as seen:
             got, error = attempt(lambda i=inputs: step(ours, function, i, training))
         found = {"seconds": time.perf_counter() - start, "cpu": cpu_seconds() - cpu, "eager": eagers, **counted(seen)}
         found |= judged(base, made, at, training, (got, error), (wanted, refused))
@@ -167,7 +168,7 @@ def counted(seen: Iterable[Any]) -> Row:
         "graphs": len(kinds["graph"]),
         "breaks": breaks,
         "recompiles": [f"{f['name']}: {f['why']}"[:200] for f in kinds["recompile"]],
-        "fallbacks": [f"{f['name']}: {f['why']}"[:200] for k in ("fallback", "recompile_limit", "skip") for f in kinds[k]],
+        "fallbacks": [f"{f['name']}: {f['why']}"[:200] for k in EAGER for f in kinds[k]],
     }
 
 
