@@ -24,7 +24,7 @@ from pliant.wrappers.remade import remade
 WROTE = "_pliant_wrote"
 
 # A global of the wrapper: the line behind which an input may be written.
-FIRST_WRITE = "FIRST_WRITE"
+FIRST_WRITE = "_pliant_first_write"  # no name of a module: every frame of a traceback is asked
 
 
 def has_written(error: BaseException) -> bool:
