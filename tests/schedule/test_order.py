@@ -116,3 +116,20 @@ def test_results_are_made_of_products_one_by_one():
     assert [type(step) for step in ordered] == [ExternCall, Kernel] * 4
     sizes, size = Sizes(p.program), 64 * 64 * 4
     assert [peak(p.program, order, sizes) for order in (steps, ordered)] == [12 * size, 9 * size]
+
+
+def test_memory_of_a_device_is_not_taken_over_on_another():
+    p = Program()
+    x = p.tensor(64, 64)
+    here = product(p, x, x)
+    there = [Buffer(f"there{k}", x.dtype, x.shape, x.strides, torch.device("cuda", 0), "extern") for k in range(2)]
+    moved, squared = there
+    copy = torch.ops.aten._to_copy.default
+    p.program.computations += [
+        Extern(copy, (whole(here),), {"device": moved.device}, (moved,), origin="moved"),
+        Extern(mm.default, (whole(moved), whole(moved)), {}, (squared,), out_variant=mm.out, origin="product"),
+    ]
+    again = product(p, x, x)
+    planned = schedule(p.done(squared, again), OPTIONS)
+    assert all(old.device == b.device for b, old in planned.in_place.items())
+    assert squared not in planned.in_place

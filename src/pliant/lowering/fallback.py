@@ -15,7 +15,15 @@ import torch
 from pliant.errors import InternalError
 from pliant.lowering.context import Lowering
 from pliant.lowering.tensors import Tensor
+from pliant.torch_adapter import OpOverload
 
+# Kernels of attention on GPUs. PyTorch chose one by how far apart rows lie, those of dimensions of one element too, and it
+# refuses rows that lie otherwise.
+_ASK_STRIDES = (
+    "aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_efficient_attention",
+    "aten::_scaled_dot_product_cudnn_attention", "aten::_scaled_dot_product_fused_attention_overrideable",
+    "aten::_flash_attention_", "aten::_efficient_attention_", "aten::_cudnn_attention_",
+)  # fmt: skip
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -32,6 +40,12 @@ def lower_call(
         r if r is not None or not isinstance(f, _NUMBERS) else low.size(f) for r, f in zip(results, fakes)
     ]
     return flat if isinstance(value, (list, tuple)) else flat[0] if flat else None
+
+
+def asks_strides(target: Any) -> bool:
+    """Whether the operator works only on operands that lie as eager's do. Those of the CPU read any."""
+    name = target._schema.name if isinstance(target, OpOverload) else ""
+    return name.startswith(_ASK_STRIDES) and "_for_cpu" not in name
 
 
 def flatten(value: Any) -> list[Any]:

@@ -177,6 +177,9 @@ class _GraphLowering:
                 pass
         events.record("extern", name=str(node.target), why="no loops are written for it")
         read = value if self.low.binds else _read_results(node, value)
+        if fallback.asks_strides(node.target):
+            args = tuple([self._as_eager_lays_it(given, arg) for given, arg in zip(node.args, args)])
+            kwargs = {k: self._as_eager_lays_it(node.kwargs[k], arg) for k, arg in kwargs.items()}
         return fallback.lower_call(self.low, node.target, read, args, kwargs)
 
     def _check(self, node: fx.Node) -> None:
@@ -261,6 +264,15 @@ class _GraphLowering:
         view = self.low.realize(result)
         copied = value.target is not _COPY and view.buffer in updated
         return self._with_eager_strides(result, view, value.meta["val"], copied)
+
+    def _as_eager_lays_it(self, given: Any, argument: Any) -> Any:
+        """The argument of a call, in memory with the strides that eager's has, in dimensions of one element too."""
+        if not isinstance(argument, Tensor) or not isinstance(given, fx.Node):
+            return argument
+        self.low.exact_layout = True
+        view = self.low.realize_readable(argument)
+        self.low.exact_layout = False
+        return self._with_eager_strides(argument, view, given.meta["val"], False)
 
     def _with_eager_strides(self, t: Tensor, view: View, fake: torch.Tensor, copied: bool) -> View:
         strides = self.low.strides_of(fake)

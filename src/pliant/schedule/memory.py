@@ -107,16 +107,15 @@ class _Reuse:
         dying: dict[int, list[Buffer]] = {}
         for k, step in enumerate(self.steps):
             for b in self.allocate[k]:
-                layout = (b.dtype, b.shape, b.strides)
                 old = self._updated(step, b, k) or self._overwritten(step, b, k, passed_on)
-                old = old or self._donor(dead.get(layout, []), k, rooms)
+                old = old or self._donor(dead.get(_layout(b), []), k, rooms)
                 if old is not None:
                     self.taken[b] = old
                     passed_on.add(old)
                 dying.setdefault(self.last[b], []).append(b)
             for b in dying.get(k, ()):
                 if b not in self.fixed and b not in passed_on:
-                    dead.setdefault((b.dtype, b.shape, b.strides), []).append(b)
+                    dead.setdefault(_layout(b), []).append(b)
 
     def _donor(self, dead: list[Buffer], k: int, rooms: list[_Room]) -> Buffer | None:
         while dead:
@@ -144,7 +143,7 @@ class _Reuse:
         for old, places in loads.items():
             alike = old.shape == b.shape and old.strides == b.strides
             alike = alike or (b not in self.kept and numel(old.shape) is numel(b.shape))
-            same = alike and old.dtype is b.dtype
+            same = alike and old.dtype is b.dtype and old.device == b.device
             ends = self.last.get(old) == k and old in self.owned and old not in self.fixed and old not in passed_on
             if same and ends and old not in elsewhere and places == {member.loops.index}:
                 return old
@@ -156,11 +155,16 @@ class _Reuse:
             return None
         total, *rest = step.extern.args
         old = total.buffer
-        if total.shape != b.shape or total.strides != b.strides or total.offset is not ZERO or old.dtype is not b.dtype:
+        if total.shape != b.shape or total.strides != b.strides or total.offset is not ZERO:
             return None
-        same = old.shape == b.shape and old.strides == b.strides and self.last.get(old) == k
+        same = _layout(old) == _layout(b) and self.last.get(old) == k
         free = same and old in self.owned and old not in self.fixed
         return old if free and all(v.buffer is not old for v in views_in(rest)) else None
+
+
+def _layout(b: Buffer) -> object:
+    """What buffers have in common whose memory may be each other's."""
+    return b.device, b.dtype, b.shape, b.strides
 
 
 class _Room:
