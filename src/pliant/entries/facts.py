@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -42,6 +43,18 @@ class Told:
         return self.text
 
 
+def _weakly(table: Any) -> Callable[[Any], Any]:
+    """`table.source` for what the table holds itself: else the program's objects in both would live on as a cycle."""
+    held = weakref.ref(table)
+
+    def source(given: Any) -> Any:
+        there = held()
+        assert there is not None
+        return there.source(given)
+
+    return source
+
+
 @functools.cache
 def _field_names(cls: Any) -> tuple[str, ...]:
     return tuple(f.name for f in dataclasses.fields(cls) if f.init)
@@ -62,7 +75,7 @@ class FactWriter:
         self.guards: list[Json] = []
         self._places: dict[int, tuple[int, Source]] = {}
         self._by_value: dict[Source, int] = {}
-        self.namer = Namer(root, guards, self.source, taken)
+        self.namer = Namer(root, guards, _weakly(self), taken)
 
     def source(self, source: Source) -> int:
         known = self._places.get(id(source))
@@ -140,7 +153,7 @@ class FactReader:
         self._source_rows, self._guard_rows = source_rows, guard_rows
         self._sources: dict[int, Source] = {}
         self._guards: dict[int, Guard] = {}
-        self.finder = Finder(table, root, self.source)
+        self.finder = Finder(table, root, _weakly(self))
 
     def source(self, place: int) -> Source:
         found = self._sources.get(place)

@@ -94,22 +94,22 @@ class Keeper:
             with events.stage("find"):
                 found = form.made(json.loads(text), programs, dispatcher, dispatcher.root.fn, args, kwargs)
             for backwards in programs.backwards:
-                backwards.lost = functools.partial(self._lost, weakref.ref(dispatcher), digest, found.entry)
+                backwards.lost = functools.partial(self._lost, weakref.ref(dispatcher), digest, weakref.ref(found.entry))
             return found
         except Exception as error:  # an entry of another making: the old way is always open
             pass_on(error)
             _refused("not found", dispatcher.name, error)
         return None
 
-    def _lost(self, dispatcher: weakref.ref[Dispatcher], digest: str, entry: Entry) -> None:
+    def _lost(self, dispatcher: weakref.ref[Dispatcher], digest: str, entry: weakref.ref[Entry]) -> None:
         """The process that made the entry never asked for gradients: this call's come operator by operator, and the next
         call compiles."""
         why = "its backward was not compiled when it was kept"
-        events.record("fallback", name=entry.name, why=why, reason="kept-entry")
-        found = dispatcher()
-        if found is not None:
+        found, lost = dispatcher(), entry()
+        events.record("fallback", name=lost.name if lost is not None else "", why=why, reason="kept-entry")
+        if found is not None and lost is not None:
             self._seen.setdefault(found, {})[digest] = None
-            found.drop(entry)
+            found.drop(lost)
 
 
 def _refused(what: str, name: str, error: Exception) -> None:

@@ -29,11 +29,13 @@ _PLAIN = constants.ITSELF | {float, complex, bytes, range, slice, torch.dtype, t
 _PARTS = frozenset((NumberOf, TensorFacts, ConstantItems))
 
 
-@functools.cache
 def _fields_of(cls: Any) -> Callable[[Any], Iterable[Any]] | None:
     """What reads the fields of a part of a guard; None for other objects."""
-    if cls is not _Held and cls not in _PARTS and not issubclass(cls, Source):
-        return None
+    return _reader(cls) if cls is _Held or cls in _PARTS or issubclass(cls, Source) else None
+
+
+@functools.cache  # of classes of ours alone: those of programs may go
+def _reader(cls: Any) -> Callable[[Any], Iterable[Any]]:
     names = ["value"] if cls is _Held else [f.name for f in dataclasses.fields(cls) if f.init]
     read = operator.attrgetter(*names) if names else lambda part: ()
     return (lambda part: (read(part),)) if len(names) == 1 else read
