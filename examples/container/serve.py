@@ -1,7 +1,7 @@
 """A model that starts at once: what was compiled when the image was built is found when it runs.
 
-    PLIANT_KEEP_ENTRIES=1 python serve.py build bundle.tgz     # on a machine with a C compiler
-    PLIANT_KEEP_ENTRIES=1 python serve.py run bundle.tgz       # on one without
+    python serve.py build bundle.tgz     # on a machine with a C compiler
+    python serve.py run bundle.tgz       # on one without
 """
 
 import sys
