@@ -147,7 +147,7 @@ class Cache:
 
     cache: bool = option(True, "keep built code on disk", env=("PLIANT_CACHE",), code=False)
     keep_entries: bool = option(
-        False, "keep whole compiled functions on disk, for the next process", env=("PLIANT_KEEP_ENTRIES",), code=False
+        True, "keep whole compiled functions on disk, for the next process", env=("PLIANT_KEEP_ENTRIES",), code=False
     )
     cache_dir: str = option("~/.cache/pliant", "where", env=("PLIANT_CACHE_DIR",), code=False)
     cache_bytes: int = option(

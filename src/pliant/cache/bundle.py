@@ -87,7 +87,7 @@ def _of_models(found: list[tuple[str, Path]], models: Collection[str]) -> list[t
             f"nothing is stored for {', '.join(missing)}",
             kind="bundle",
             why="no process has kept an entry of this name here",
-            do="run the model with keep_entries=True first; `python -m pliant.cache show` lists the names",
+            do="run the model first, with keep_entries as it is by default; `python -m pliant.cache show` lists the names",
         )
     called = {digest for text in named.values() for digest in _DIGEST.findall(text)}
     others = {digest for text in texts.values() for digest in _DIGEST.findall(text)} - called
