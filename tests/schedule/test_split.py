@@ -115,3 +115,17 @@ def test_loads_that_lie_in_two_ways_are_split_for_the_fewer_blocks():
     out = p.reduce("sum", (8,), (4096,), lambda i, r: apply("mul", get(along, i, r), get(across, r, i)))
     parts = split_reductions(p.done(out)).computations[0]
     assert parts.axes[0].extent.as_int() >= 16
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_rows_that_a_cluster_keeps_are_whole_where_they_are_written(written):
+    there = cpu.target()
+    registry.provide("cpu", lambda _: dataclasses.replace(
+        there, splits_programs=True, lanes=4, vector_bytes=1, split_outer=16, parts=32, split_inner=4096, cluster=4
+    ))  # fmt: skip
+    p = Program()
+    x = p.tensor(6, 40_000)
+    total = p.reduce("sum", (6,), (40_000,), lambda i, j: get(x, i, j), torch.float32)
+    results = [p.pointwise((6, 40_000), lambda i, j: apply("div", get(x, i, j), get(total, i)))] if written else [total]
+    divided = split_reductions(p.done(*results))
+    assert sum(isinstance(c, Reduction) for c in divided.computations) == (1 if written else 2)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pliant.ir.loops import Axis, Buffer, Computation, LoopProgram, Reduction
+from pliant.ir.loops import Axis, Buffer, Computation, LoopProgram, Pointwise, Reduction
 from pliant.ir.scalar import IndexValue, Load, Number, Scalar, apply, cast, const, index_value, load, loads, walk, where
 from pliant.ir.scalar import substitute as substitute_scalar
 from pliant.lowering.tensors import contiguous_strides
@@ -33,18 +33,20 @@ _FOLDS = {"sum": "sum", "prod": "prod", "max": "max", "min": "min", "any": "any"
 def split_reductions(program: LoopProgram) -> LoopProgram:
     """The program with large reductions of few results split, where the target wants that."""
     sizes, larger = Sizes(program), Sizes(program, LARGER)
+    written = max([sizes.points(c.axes) for c in program.computations if isinstance(c, Pointwise)], default=0)
     computations: list[Computation] = []
     for number, c in enumerate(program.computations):
-        chunks = _chunks(c, sizes, larger) if isinstance(c, Reduction) and c.op in _FOLDS else 1
+        chunks = _chunks(c, sizes, larger, written) if isinstance(c, Reduction) and c.op in _FOLDS else 1
         computations.extend(_split(c, chunks, number) if isinstance(c, Reduction) and chunks > 1 else [c])
     if computations == program.computations:
         return program
     return dataclasses.replace(program, computations=computations)
 
 
-def _chunks(c: Reduction, sizes: Sizes, larger: Sizes) -> int:
+def _chunks(c: Reduction, sizes: Sizes, larger: Sizes, written: int) -> int:
     """How many chunks a reduction is worth; 1: none. Columns may become as long as in `larger`: without chunks their blocks
-    would stay few, and chunks that short columns leave empty cost little."""
+    would stay few, and chunks that short columns leave empty cost little. `written`: points of the program's largest loop
+    that is no reduction: where it is as large as the rows together, it is what they are kept in registers for."""
     target = target_of(c.out.device) if has_target(c.out.device) else None
     if target is None or not target.splits_programs:
         return 1
@@ -54,7 +56,8 @@ def _chunks(c: Reduction, sizes: Sizes, larger: Sizes) -> int:
     least = LEAST_ROW if along else LEAST_COLUMN
     wanted = min(target.parts // max(blocks, 1), inside // least)
     worth = inside > target.split_inner if along else wanted > 1
-    few = target.split_outer // (target.cluster if along else 1)  # a cluster of blocks can share a row
+    shares = along and written >= outside * inside  # a cluster of blocks shares a row
+    few = target.split_outer // (target.cluster if shares else 1)
     return wanted if worth and wanted > 1 and blocks < few else 1
 
 
