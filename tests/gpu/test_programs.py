@@ -208,3 +208,57 @@ def test_attention_with_a_broadcast_mask_is_one_fused_call():
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as recorded:
         compiled(q, k, v, lengths)
     assert not any(event.key == "aten::bmm" for event in recorded.key_averages())
+
+
+def over_rows(x):
+    written = torch.softmax(x.float(), -1), F.layer_norm(x.float(), x.shape[-1:])
+    return *written, x.float().logsumexp(-1), x.float().sum(-1), (x - x.float().mean(-1, keepdim=True)).argmax(-1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("rows", [3, 200])
+def test_long_rows(rows, dtype):
+    """A warp, a block, a cluster of blocks or a loop of one takes a row; a dynamic program has all of them."""
+    dynamic = pliant.compile(over_rows, dynamic=True)
+    for length in (33_000, 65_536, 131_079, 262_144, 300_003, 40):
+        x = torch.randn(rows, length, device="cuda").to(dtype)
+        wanted, exact = over_rows(x), over_rows(x.double())[:3]
+        for found in (dynamic(x), pliant.compile(over_rows, dynamic=False)(x)):
+            for mine, theirs in zip(found[:3], exact, strict=True):
+                torch.testing.assert_close(mine.double(), theirs.double(), rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(found[3].double(), x.double().sum(-1), rtol=1e-4, atol=1e-2)
+            assert torch.equal(found[4], wanted[4])
+    assert pliant.stats()["fallbacks"] == pliant.stats()["assumptions"] == 0
+
+
+def one_row(x, w, mask):
+    q = (x[:, 0] @ w).unsqueeze(1).reshape(2, 1, 4, 16).permute(0, 2, 1, 3)
+    kv = x.view(2, -1, 4, 16).transpose(1, 2)
+    return F.scaled_dot_product_attention(q, kv, kv, attn_mask=mask)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_attention_of_one_row_and_masks_of_odd_lengths(masked, training, dynamic):
+    """Fused kernels ask how far apart rows lie, that of a single one too."""
+    compiled = pliant.compile(one_row, dynamic=dynamic)
+    for length in (9, 17, 18):
+        x, w = torch.randn(2, length, 64, device="cuda"), torch.randn(64, 64, device="cuda", requires_grad=training)
+        mask = torch.randn(2, 1, 1, length, device="cuda") if masked else None
+        found, wanted = compiled(x, w, mask), one_row(x, w, mask)
+        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
+        if training:
+            mine, theirs = (torch.autograd.grad(y.sum(), w)[0] for y in (found, wanted))
+            torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-3)
+    assert pliant.stats()["fallbacks"] == pliant.stats()["assumptions"] == 0
+
+
+def test_memory_of_the_host_is_not_taken_for_the_gpus():
+    def f(x):
+        here = ~torch.zeros(2, 8, 8).to(device=x.device, dtype=torch.bool)
+        rows, columns = here.cumsum(1, dtype=torch.float32), here.cumsum(2, dtype=torch.float32)
+        return (rows / rows[:, -1:] + columns / columns[:, :, -1:]).cumsum(1) @ x
+
+    x = torch.randn(2, 8, 8, device="cuda")
+    torch.testing.assert_close(pliant.compile(f)(x), f(x), rtol=1e-4, atol=1e-4)
