@@ -401,6 +401,7 @@ def main() -> None:
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     if options.device == "cuda":  # this one asks for a GPU when it is imported, which forked processes then cannot use
         options.library = [library for library in options.library if library != "pyg"]
+        torch.backends.cudnn.allow_tf32 = False  # gradients that are zero but for rounding would differ in it alone
     zoo_models.import_libraries(options.library)
     gc.collect()
     gc.freeze()  # forked processes share what was imported
