@@ -302,3 +302,14 @@ def test_middle_axis_is_reduced():
     x = p.tensor(20, 70, 300)
     found = p.reduce("sum", (20, 300), (70,), lambda i, j, k: get(x, i, k, j))
     check(p.done(found), torch.randn(20, 70, 300))
+
+
+def test_a_size_that_inputs_have_as_a_multiple_alone_is_read():
+    p = Program()
+    s, t = symbol("s"), symbol("t")
+    x = p.tensor(s * 4, t * 3 + s, strides=None)
+    program = p.done(p.pointwise((s * 4, t * 3 + s), lambda i, j: get(x, i, j)), p.pointwise((s, t), lambda i, j: get(x, i, j)))
+    for rows, columns in ((2, 5), (3, 1)):
+        data = torch.randn(4 * rows, 3 * columns + rows)
+        whole, part = compile_program(program)([data])
+        assert torch.equal(whole, data) and torch.equal(part, data[:rows, :columns])

@@ -28,6 +28,7 @@ from pliant.schedule.memory import kernel_buffers
 from pliant.schedule.sizes import all_guesses
 from pliant.symbolic.expr import ZERO, Expr, Symbol
 from pliant.symbolic.printer import to_python
+from pliant.symbolic.traverse import linear_coefficient, substitute
 from pliant.torch_adapter import OPAQUE_RESULTS, RUNS_AS, current_stream_of
 from pliant.wrappers import large_buffers
 from pliant.wrappers.wrapper import FIRST_WRITE, WrapperCode, conform, without_memory
@@ -193,14 +194,33 @@ class _Writer:
             self._line("".join(f"args[{k}] = " for k in places) + "None")
 
     def _sizes_from_shapes(self) -> None:
-        """Sizes that no argument passes are read from the first tensor that has them."""
-        for given in self.program.inputs:
-            if isinstance(given, Buffer) and given not in self.listed:
-                for what, values in (("size", given.shape), ("stride", given.strides)):
-                    for d, e in enumerate(values):
-                        if isinstance(e, Symbol) and e not in self.names.symbols:
-                            self.names.symbols[e] = e.name
-                            self._line(f"{e.name} = {self.names.buffers[given]}.{what}({d})")
+        """Sizes that no argument passes are read from the first tensor that has them, or has them times others."""
+        extents = [
+            (f"{self.names.buffers[given]}.{what}({d})", e)
+            for given in self.program.inputs
+            if isinstance(given, Buffer) and given not in self.listed
+            for what, values in (("size", given.shape), ("stride", given.strides))
+            for d, e in enumerate(values)
+        ]
+        for text, e in extents:
+            if isinstance(e, Symbol) and e not in self.names.symbols:
+                self._size(e, text)
+        while any([self._solved(text, e) for text, e in extents]):
+            pass
+
+    def _solved(self, text: str, e: Expr) -> bool:
+        """Whether the extent told the one symbol in it that was not known."""
+        unknown = [s for s in e.free if s not in self.names.symbols]
+        factor = linear_coefficient(e, unknown[0]) if len(unknown) == 1 else None
+        if factor is None or factor is ZERO:
+            return False
+        rest, divisor = self._expr(substitute(e, {unknown[0]: ZERO})), self._expr(factor)
+        self._size(unknown[0], f"({text} - ({rest})) // ({divisor})")
+        return True
+
+    def _size(self, s: Symbol, text: str) -> None:
+        self.names.symbols[s] = s.name
+        self._line(f"{s.name} = {text}")
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
