@@ -260,7 +260,7 @@ class Dispatcher:
                 if result is not MISS:
                     self.entries = (entry, *self.entries)
                     self.refresh()
-                    self.policy.note_served(self._sources_of(args, kwargs))
+                    self.policy.note_found(self._sources_of(args, kwargs), entry.checks.guards)
                     note_guards(self.name, entry.guards)
                     events.record("entry", what="found", name=self.name, why="made by another process", reason="")
                     if entry.operators is not None:
@@ -332,6 +332,7 @@ class Dispatcher:
                     if entry not in tried and (result := entry.run(args, kwargs)) is not MISS:
                         return result
                 self.raising = ""
+                self.policy.learn()
                 found = shielded(self.compilation.new_entry)(self, args, kwargs)
                 if found is None:
                     return self._uncaptured(self.raising, args, kwargs)

@@ -22,6 +22,7 @@ import torch
 
 from pliant import config
 from pliant.errors import ConstraintError
+from pliant.guards.kinds import ConstantItems, Guard, Kind
 from pliant.guards.parts import root_of
 from pliant.guards.sources import ArgSource, ItemSource, KwargSource, Source
 
@@ -94,6 +95,7 @@ class DynamicPolicy:
     _classes: dict[Source, weakref.ref[type]] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)  # what was assumed of numbers that data gives, and did not hold
     _called: bool = False
+    _unread: list[Callable[[], Iterable[Guard]]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note_call(self, arguments: Iterable[tuple[Source, Any]]) -> bool:
@@ -111,6 +113,30 @@ class DynamicPolicy:
                 self._note_sizes(source, tuple(value.shape))
             elif type(value) in (int, float):
                 self.scalar(source, value)
+
+    def note_found(self, arguments: Iterable[tuple[Source, Any]], guards: Callable[[], Iterable[Guard]]) -> None:
+        """Remember a call that another process' entry serves, and what its guards fix of all that the call leads to."""
+        self.note_served(arguments)
+        self._unread.append(guards)
+
+    def learn(self) -> None:
+        """Read those guards. A capture begins: what it finds otherwise varies, as if this process had captured them."""
+        for guards in self._unread:
+            for guard in guards():
+                if (note := _LEARNT.get(guard.kind)) is not None:
+                    note(self, guard.source, guard.expected)
+        self._unread.clear()
+
+    def _learn_sizes(self, source: Source, sizes: tuple[int | None, ...]) -> None:
+        symbols = frozenset(dim for dim, size in enumerate(sizes) if size is None)
+        if symbols:
+            self.note_dynamic(source, len(sizes), symbols)
+        else:
+            self._note_sizes(source, sizes)  # type: ignore[arg-type]
+
+    def _learn_items(self, source: Source, items: ConstantItems) -> None:
+        known = {items.place(k): value for k, value in enumerate(items.values)}
+        self.varying_items(source, [known.get(place) for place in range(max(known) + 1)])
 
     def tensor_dims(self, source: Source, tensor: torch.Tensor) -> tuple[DimPolicy, ...]:
         """How each dimension enters the graph; remembers the sizes."""
@@ -324,3 +350,13 @@ def _merged(old: int | None, new: int) -> int | None:
     if old is None or old == _UNSEEN:
         return old and new
     return old if old == new else None
+
+
+# What a guard of an entry says to the captures after it.
+_LEARNT: dict[Kind, Callable[[DynamicPolicy, Source, Any], object]] = {
+    Kind.TENSOR: lambda policy, source, facts: policy._learn_sizes(source, facts.sizes),
+    Kind.LENGTH: DynamicPolicy.length,
+    Kind.ITEMS: DynamicPolicy._learn_items,
+    Kind.NUMBER_TYPE: DynamicPolicy.note_varies,
+    Kind.EQUALS: lambda policy, source, value: type(value) in (int, float) and policy.scalar(source, value),
+}

@@ -15,7 +15,7 @@ from typing import Any
 
 from pliant.guards.codegen import READ_ERRORS, Step
 from pliant.guards.facts import has_items, lacks_item
-from pliant.guards.kinds import Kind
+from pliant.guards.kinds import Guard, Kind
 
 Probe = Callable[[Sequence[Any], dict[str, Any]], bool]
 
@@ -41,6 +41,10 @@ class Replay:
         if callable(self._steps):
             self._steps = self._steps()
         return self._steps
+
+    def guards(self) -> list[Guard]:
+        """The guards that the statements check."""
+        return [step.guard for step in self.steps if step.guard is not None]
 
     def first_failing(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
         """Index of the first statement that would return MISS or that cannot read, and the variables at that time."""
