@@ -126,8 +126,8 @@ def _same(one: object, other: object) -> bool:
 def _same_leaf(a: object, b: object) -> bool:
     if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
         return type(a) is type(b) and (a == b or a != a and b != b)
-    same = (a.dtype, a.shape, a.requires_grad) == (b.dtype, b.shape, b.requires_grad)
-    return same and torch.allclose(a.detach(), b.detach(), atol=1e-6, equal_nan=True)
+    same = (a.dtype, a.shape, a.requires_grad, a.device) == (b.dtype, b.shape, b.requires_grad, b.device)
+    return same and (a.is_meta or torch.allclose(a.detach(), b.detach(), atol=1e-6, equal_nan=True))
 
 
 @contextlib.contextmanager

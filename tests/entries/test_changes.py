@@ -10,7 +10,8 @@ NAMES = (
     "itemgetter", "bound tuple index", "pattern match", "cmp_to_key", "memoryview", "int subclass", "scipy-free ufunc",
     "enum by value 2", "intenum", "enum init", "abc subclass register", "typing hints", "match args", "str function",
     "torch assume constant", "allow in graph", "func lineno", "decimal context", "int max str", "tz", "version counter",
-    "property fget default", "substitute", "kwdefault",
+    "property fget default", "substitute", "kwdefault", "count object", "function mode inside", "global forward hook", "environ copy", "file content",
+    "builtin added", "class_getitem", "code replaced", "conj used",
 )  # fmt: skip
 # What is the same in both processes but the order of hashes.
 OF_HASHES = ("set join", "set comp", "set fmt", "set pop", "set star", "hash str")
