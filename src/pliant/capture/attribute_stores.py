@@ -27,6 +27,8 @@ from pliant.guards.sources import held
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
+_MODULE_STORE = torch.nn.Module.__setattr__  # programs may put another there
+
 
 @ending
 def set_attr(t: Tracer, obj: Any, name: str, value: Any) -> Any:
@@ -36,7 +38,7 @@ def set_attr(t: Tracer, obj: Any, name: str, value: Any) -> Any:
 
 def _set_on_object(t: Tracer, obj: Any, name: str, value: Any) -> Any:
     setter = t.world.type_lookup(type(obj), "__setattr__")
-    if setter is torch.nn.Module.__setattr__ and not isinstance(value, (torch.Tensor, torch.nn.Module)):
+    if setter is _MODULE_STORE and not isinstance(value, (torch.Tensor, torch.nn.Module)):
         setter = _plain_module_store(t, obj, name)
     if isinstance(setter, types.FunctionType):
         return TailCall(setter, (obj, name, value))
@@ -50,7 +52,7 @@ def _set_in_thread(t: Tracer, obj: Any, name: str, value: Any) -> None:
 def _plain_module_store(t: Tracer, module: Any, name: str) -> Any:
     """nn.Module.__setattr__ of a value that is no tensor or module is a plain store, unless the name is a member."""
     members = [module.__dict__.get(m) or () for m in ("_parameters", "_buffers", "_modules")]
-    return torch.nn.Module.__setattr__ if any(name in m for m in members) else None
+    return _MODULE_STORE if any(name in m for m in members) else None
 
 
 def find_store(t: Tracer, obj: Any, name: str, value: Any) -> Any:

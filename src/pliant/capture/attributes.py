@@ -53,6 +53,7 @@ _LRU_CACHE = type(functools.lru_cache(len))
 _OWN_LOOKUP = (threading.local, weakref.ProxyType, weakref.CallableProxyType)
 _TPFLAGS_HEAPTYPE = 1 << 9  # other classes do not change
 _OFFSET_QUESTIONS = frozenset(("storage_offset", "as_strided", "as_strided_", "set_", "untyped_storage", "storage"))
+_MODULE_MEMBER = torch.nn.Module.__getattr__  # programs may put another there
 _C_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _NATIVE_TYPES = (
     *CONSTANT_TYPES, *MUTABLE_CONTAINERS, int, float, tuple, frozenset, slice, range, torch.Size, torch.finfo, torch.iinfo,
@@ -158,7 +159,7 @@ def _with_getattr(t: Tracer, obj: Any, name: str, find: Callable[[], Any]) -> An
         fallback = t.world.type_lookup(type(obj), "__getattr__")
         if fallback is MISSING:
             raise
-        if fallback is torch.nn.Module.__getattr__:
+        if fallback is _MODULE_MEMBER:
             return _module_member(t, obj, name)
         return TailCall(fallback, (obj, name))
     if type(found) is not TailCall or (fallback := t.world.type_lookup(type(obj), "__getattr__")) is MISSING:
