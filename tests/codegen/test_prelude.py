@@ -55,7 +55,7 @@ def errors_in_ulp(function, x: np.ndarray, found: np.ndarray) -> np.ndarray:
         return np.where(np.isfinite(expected), np.abs(found - exact) / ulp, 0.0)
 
 
-@pytest.mark.parametrize("step", [1, 2])  # on vectors; one by one, where elements are not neighbours
+@pytest.mark.parametrize("step", [1, 3])  # on vectors; one by one, where elements are not neighbours
 @pytest.mark.parametrize("name", sorted(EXACT))
 def test_error_is_a_few_ulp(name, step):
     x = samples()

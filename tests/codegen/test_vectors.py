@@ -12,7 +12,7 @@ from pliant import config
 from pliant.codegen.vectors import VECTOR_OPS
 from pliant.ir.interpret import run
 from pliant.ir.ops import OPS
-from pliant.ir.scalar import apply, cast, const, index_value, where
+from pliant.ir.scalar import apply, cast, const, index_value, load, where
 from pliant.runtime.compile_program import compile_program
 
 WIDTHS = {
@@ -195,3 +195,40 @@ def test_no_memory_behind_the_end_is_touched():
     command = [sys.executable, "-c", _AT_THE_END]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
     assert done.stdout.strip() == "done", done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+def test_int64_in_memory_are_compared_as_what_they_are(options, n):
+    p = Program()
+    x, at = p.tensor(n), p.tensor(n, dtype=torch.int64)
+    chosen = p.pointwise(
+        (n,), lambda i: where(apply("eq", get(at, i), index_value(i)), get(x, i), const(0.0, torch.float32))
+    )
+    above = p.pointwise((n,), lambda i: cast(apply("lt", index_value(i), get(at, i)), torch.float32))
+    program = p.done(chosen, above)
+    far = torch.arange(n) + torch.tensor([0, 2**32, -(2**32), 2**31, 2**63 - 1 - n])[torch.arange(n) % 5]
+    args = [values(torch.float32, n), far]
+    built = compile_program(program, options)
+    assert "p_load64(" in built.source
+    for got, expected in zip(built(list(args)), run(program, args), strict=True):
+        torch.testing.assert_close(got, expected, equal_nan=True, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("n", LENGTHS)
+def test_every_second_element_and_each_element_twice(options, n, dtype):
+    p = Program()
+    x = p.tensor(2 * n + 1, dtype=dtype)
+    outs = [p.pointwise((n,), lambda i, k=k: cast(load(x, 2 * i + k), torch.float32)) for k in (0, 1)]
+    outs += [p.pointwise((n,), lambda i, k=k: cast(load(x, (i + k) // 2), torch.float32)) for k in (0, 1, 2)]
+
+    def inside(i):  # beyond the middle nothing is loaded
+        behind = cast(load(x, 2 * i + n), torch.float32)
+        return where(apply("lt", index_value(2 * i), const(n, torch.int64)), behind, const(0.0, torch.float32))
+
+    program = p.done(*outs, p.pointwise((n,), inside))
+    args = [values(torch.float32, 2 * n + 1).to(dtype)]
+    built = compile_program(program, options)
+    assert "_2(" in built.source and "_pairs(" in built.source
+    for got, expected in zip(built(list(args)), run(program, args), strict=True):
+        torch.testing.assert_close(got, expected, equal_nan=True, atol=0, rtol=0)

@@ -274,7 +274,16 @@ ROWS: dict[str, Row] = {
     "addmm": (lambda b, x, y: torch.addmm(b, x * 2, y), [(ramp(5), ramp(3, 4), ramp(4, 5))]),
     "bmm": (lambda x, y: torch.bmm(x, y.transpose(1, 2)), [(ramp(2, 3, 4), ramp(2, 5, 4))]),
     "conv": (lambda x, w: F.conv2d(x, w, padding=1).relu(), [(ramp(2, 3, 6, 6), ramp(4, 3, 3, 3))]),
-    "max pool": (lambda x: F.max_pool2d(x, 2), [(ramp(2, 3, 6, 6),)]),
+    "max pool": (
+        lambda x: (
+            F.max_pool2d(x, 2),
+            *F.max_pool2d(x.sin(), 3, 2, 1, return_indices=True),
+            *F.max_pool2d(x, (2, 3), (3, 1), (1, 0), ceil_mode=True, return_indices=True),
+            F.max_pool2d(x, 2, dilation=2),
+            F.max_pool2d(x, 5, 1),
+        ),
+        [(ramp(2, 3, 6, 6),), (ramp(3, 7, 5).bfloat16(),), (ramp(2, 4, 5, 6).to(memory_format=torch.channels_last),)],
+    ),
     "average pool": (
         lambda x: (
             F.avg_pool2d(x, 2),

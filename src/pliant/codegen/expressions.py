@@ -407,6 +407,8 @@ class Statements:
         if x.indirect:
             return False
         e = member.at(x.index)
+        if self._is_inside(e, x.buffer):
+            return True
         last = {s: axis.extent - 1 for s in e.free if (axis := self.axes.get(s)) is not None}
         for s in last:
             step = linear_coefficient(e, s)
@@ -419,6 +421,20 @@ class Statements:
         slack = (span - largest).as_int()
         start = smallest.as_int()
         return start is not None and start >= 0 and slack is not None and slack >= 0
+
+    def _is_inside(self, e: Expr, buffer: Buffer) -> bool:
+        """Whether numbers alone say so: where sizes and strides are known, and all extents."""
+
+        def known(s: Expr) -> Interval | None:
+            axis = self.axes.get(s) if isinstance(s, Symbol) else None
+            number = axis.extent.as_int() if axis else None
+            return Interval(0, number - 1) if number else ALL
+
+        sizes, strides = ([n.as_int() for n in numbers] for numbers in (buffer.shape, buffer.strides))
+        if any(n is None for n in (*sizes, *strides)) or 0 in sizes:
+            return False
+        found = bounds(e, known)
+        return found.lo >= 0 and found.hi <= sum((n - 1) * step for n, step in zip(sizes, strides) if n and step)
 
     def _nested(self, x: Scalar, member: Member) -> str:
         """`x` as one expression without locals, so that it is evaluated only where it is chosen."""

@@ -5,7 +5,7 @@ Out:    statements with one local a value, of vector type where the value varies
 Holds:  what has no form here is refused by `NoVectorForm`, before which nothing but names was given out: the caller
         writes the loop without vectors. Under a mask no memory is touched and no store made where it is not set.
         Kept in lanes of 32 bits: float32, int32, truth values (all bits or none), int8 and uint8 as int32, int64 where its
-        range is known to fit. bf16 and f16 keep their 16 bits.
+        range is known to fit; int64 in memory are clamped to what a lane holds, and only compared. bf16 and f16 keep their 16 bits.
 Reads on: `vectors.py` has the C functions.
 """
 
@@ -21,7 +21,7 @@ from pliant.ir.loops import Axis
 from pliant.ir.scalar import Apply, Const, IndexValue, Load, Scalar, walk
 from pliant.schedule.kernel import Member
 from pliant.symbolic.bounds import ALL, Interval
-from pliant.symbolic.expr import Expr, Symbol
+from pliant.symbolic.expr import ONE, Expr, FloorDiv, Symbol
 from pliant.symbolic.traverse import linear_coefficient
 
 
@@ -35,6 +35,7 @@ _TYPES: dict[torch.dtype, str] = {
 }  # fmt: skip
 _LOADS: dict[torch.dtype, str] = {
     torch.float32: "p_load{part}({at}{masked})", torch.int32: "(p_vi)p_load{part}((const void*){at}{masked})",
+    torch.int64: "p_load64{part}({at}{masked})",
     torch.bool: "p_from8(p_load8{part}((const void*){at}{masked})) != 0",
     torch.uint8: "p_from8(p_load8{part}({at}{masked}))",
     torch.int8: "p_from_signed8(p_load8{part}((const void*){at}{masked}))",
@@ -42,12 +43,17 @@ _LOADS: dict[torch.dtype, str] = {
 }  # fmt: skip
 _STORES: dict[torch.dtype, tuple[str, str]] = {  # the function, what it stores
     torch.float32: ("p_store", "{0}"), torch.int32: ("p_store", "(p_vf)({0})"), torch.bool: ("p_store8", "p_to8({0} & 1)"),
-    torch.bfloat16: ("p_store16", "{0}"), torch.float16: ("p_store16", "{0}"),
+    torch.bfloat16: ("p_store16", "{0}"), torch.float16: ("p_store16", "{0}"), torch.int64: ("p_store64", "{0}"),
 }  # fmt: skip
 _HALVES = {torch.bfloat16: "bf16", torch.float16: "f16"}
 _LANES_OF_INT = frozenset((torch.int32, torch.int64, torch.int8, torch.uint8))
 _RANGES = {torch.int8: Interval(-128, 127), torch.uint8: Interval(0, 255), torch.bool: Interval(0, 1)}
 _NARROW = Interval(-(2**31) + 1, 2**31 - 2)  # what int64 values in lanes of 32 bits may be; clamped numbers lie outside
+_LANE = Interval(-(2**31), 2**31 - 1)
+_SPACED: dict[str, frozenset[torch.dtype]] = {  # element types that have loads of lanes spaced in this way
+    "_2": frozenset((torch.float32, torch.bfloat16, torch.float16)),
+    "_pairs": frozenset((torch.float32, torch.bfloat16, torch.float16, torch.int64)),
+}
 _COMPARISONS = frozenset("eq ne lt le gt ge".split())
 
 
@@ -141,9 +147,9 @@ class VectorStatements(Statements):
         """int64 values whose range is known: comparisons, and sums and products that fit as well."""
         ranges = [self._range(a, text) for a, text in zip(x.args, args)]
         if x.op in _COMPARISONS:
-            outside = any(a not in self.varying and not _fits(r) for a, r in zip(args, ranges))
-            if outside and not all(_fits(r) for a, r in zip(args, ranges) if a in self.varying):
-                raise NoVectorForm("a number that may be clamped to a value of a lane")
+            exact = all(a in self.varying and _in_lane(r) for a, r in zip(args, ranges))
+            if not exact and not any(map(_fits, ranges)):
+                raise NoVectorForm("two numbers that may be clamped to the values of a lane")
             texts = [a if a in self.varying else f"P_BI(p_clamp({a}))" for a in args]
             return self._local("p_vi", VECTOR_OPS[x.op, "i"].format(*texts))
         combine = _INT64.get(x.op)
@@ -164,6 +170,8 @@ class VectorStatements(Statements):
         """A vector converted."""
         if source is target:
             return text
+        if source is torch.int64:
+            self._needs_lane(text)
         if source in _HALVES:
             return self.cast(self._local("p_vf", f"p_from_{_HALVES[source]}v({text})"), torch.float32, target)
         if target in _HALVES:
@@ -176,11 +184,16 @@ class VectorStatements(Statements):
             return self._local("p_vi", f"p_intv({text})")
         if target in (torch.int32, torch.int64) and (source is torch.bool or source in _LANES_OF_INT):
             found = self._local("p_vi", f"{text} & 1") if source is torch.bool else text
-            known = self.ranges.get(text) or _RANGES.get(source)
+            known = self.ranges.get(text) or _RANGES.get(source, _LANE)
             if target is torch.int64:
-                self.ranges[found] = known or Interval(-(2**31), 2**31 - 1)
+                self.ranges[found] = known if _in_lane(known) else _LANE
             return found
         raise NoVectorForm(f"{source} as {target}")
+
+    def _needs_lane(self, text: str) -> None:
+        """Refuse an int64 that is clamped to what a lane holds, or may be."""
+        if text not in self.varying or not _in_lane(self.ranges.get(text, ALL)):
+            raise NoVectorForm("an int64 of unknown range")
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
@@ -212,19 +225,53 @@ class VectorStatements(Statements):
         text = self.index(x.index, x.indirect, member)
         e = member.at(x.index)
         if self._depends(e):
-            if self._step(e) != 1:
-                raise NoVectorForm("elements that are not neighbours")
-            return self.read(self.names.buffer(x.buffer), text, x.dtype)
+            return self._neighbours(x, e, text)
         if self.guarded:
             raise NoVectorForm("one element for all lanes, where it may not be read")
         return self.define(self._element(x, text), x.dtype, False)
 
+    def _neighbours(self, x: Load, e: Expr, index: str) -> str:
+        """Elements that lie side by side, are every second one, or of which each is read by two lanes (`i // 2`)."""
+        array, follower = self.names.buffer(x.buffer), self._follower(e)
+        if follower is not None:
+            second = self.names.text(follower, self.indirect_names)
+            return self._shared(f"&{array}[{index}], &{array}[{second}]", x.dtype, "_pairs")
+        step = self._step(e)
+        if step not in (1, 2):
+            raise NoVectorForm("elements that are not neighbours")
+        return self._shared(f"&{array}[{index}]", x.dtype, "" if step == 1 else "_2")
+
+    def _follower(self, e: Expr) -> Expr | None:
+        """The index of the second lane, where the third reads what follows the first one's element, and so on."""
+        assert self.vector is not None
+        along = [(mono, coef) for mono, coef in e.terms if self.vector in mono.free]
+        if len(along) != 1 or along[0][1] != 1 or not isinstance(along[0][0], FloorDiv):
+            return None
+        whole, divisor = along[0][0].args
+        rest = e - along[0][0]
+        if divisor.as_int() != 2 or linear_coefficient(whole, self.vector) is not ONE:
+            return None
+        looked_up = any(self.indirect_names.get(s) in self.varying for s in e.free)
+        return None if looked_up else rest + (whole + 1) // divisor
+
+    def _shared(self, at: str, dtype: torch.dtype, how: str) -> str:
+        """What lies in memory: read once, whatever number of members wants it."""
+        if how and dtype not in _SPACED[how]:
+            raise NoVectorForm(f"{dtype} that are not neighbours")
+        text = self._memory(at, dtype, how)
+        return self._local(_TYPES[dtype], text)
+
     def read(self, array: str, index: str, dtype: torch.dtype) -> str:
+        text = self._memory(f"&{array}[{index}]", dtype)
+        return self._fresh(_TYPES[dtype], text)
+
+    def _memory(self, at: str, dtype: torch.dtype, how: str = "") -> str:
+        """The text of a load."""
         template = _LOADS.get(dtype)
         if template is None:
             raise NoVectorForm(f"{dtype} in memory")
-        part, masked = ("", "") if self.mask is None else ("_part", f", {self.mask}")
-        return self._fresh(_TYPES[dtype], template.format(part=part, at=f"&{array}[{index}]", masked=masked))
+        part, masked = (how, "") if self.mask is None else (f"{how}_part", f", {self.mask}")
+        return template.format(part=part, at=at, masked=masked)
 
     def _fresh(self, ctype: str, text: str) -> str:
         """A local of its own: what memory holds now."""
@@ -237,6 +284,8 @@ class VectorStatements(Statements):
     def write(self, array: str, index: str, value: str, dtype: torch.dtype, e: Expr | None = None) -> None:
         if dtype not in _STORES or (e is not None and self._step(e) != 1):
             raise NoVectorForm("elements that are not neighbours")
+        if dtype is torch.int64:
+            self._needs_lane(value)
         function, form = _STORES[dtype]
         text = form.format(self.lanes(value, dtype))
         if self.mask is None:
@@ -291,6 +340,10 @@ def _type_of(dtype: torch.dtype) -> str:
 
 def _fits(interval: Interval) -> bool:
     return interval.lo >= _NARROW.lo and interval.hi <= _NARROW.hi
+
+
+def _in_lane(interval: Interval) -> bool:
+    return interval.lo >= _LANE.lo and interval.hi <= _LANE.hi
 
 
 def _product(a: Interval, b: Interval) -> Interval:

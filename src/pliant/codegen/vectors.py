@@ -170,6 +170,94 @@ P_INLINE p_vh p_to_bf16v(p_vf x) {
 #else
 #define P_BOTH(a, b, m) __builtin_shuffle(a, b, m)
 #endif
+P_INLINE int32_t p_all_lanes(p_vi x) { int32_t r = -1; P_EACH r &= x[k]; return r != 0; }
+// int64 elements, clamped to what a lane holds
+P_INLINE p_vi p_narrowed(p_vi low, p_vi high) { return p_choosei(high == (low >> 31), low, (high >> 31) ^ 0x7fffffff); }
+P_INLINE p_vi p_load64_part(const int64_t* p, p_vi m) { p_vi r = {}; P_EACH if (m[k]) r[k] = p_clamp(p[k]); return r; }
+P_INLINE void p_store64_part(int64_t* p, p_vi x, p_vi m) { P_EACH if (m[k]) p[k] = x[k]; }
+P_INLINE p_vi p_load64_pairs_part(const int64_t* p, const int64_t* q, p_vi m) {
+  p_vi r = {};
+  P_EACH if (m[k]) r[k] = p_clamp((k % 2 ? q : p)[k / 2]);
+  return r;
+}
+// every second element (`_2`); each element twice, or `p` and `q` in turn (`_pairs`)
+P_INLINE p_vf p_load_2_lanes(const float* p, p_vi m) { p_vf r = {}; P_EACH if (m[k]) r[k] = p[2 * k]; return r; }
+P_INLINE p_vh p_load16_2_lanes(const uint16_t* p, p_vi m) { p_vh r = {}; P_EACH if (m[k]) r[k] = p[2 * k]; return r; }
+P_INLINE p_vf p_load_pairs_lanes(const float* p, const float* q, p_vi m) {
+  p_vf r = {};
+  P_EACH if (m[k]) r[k] = (k % 2 ? q : p)[k / 2];
+  return r;
+}
+P_INLINE p_vh p_load16_pairs_lanes(const uint16_t* p, const uint16_t* q, p_vi m) {
+  p_vh r = {};
+  P_EACH if (m[k]) r[k] = (k % 2 ? q : p)[k / 2];
+  return r;
+}
+#if P_PLAIN
+P_INLINE p_vi p_load64(const int64_t* p) { p_vi r; P_EACH r[k] = p_clamp(p[k]); return r; }
+P_INLINE void p_store64(int64_t* p, p_vi x) { P_EACH p[k] = x[k]; }
+P_INLINE p_vi p_load64_pairs(const int64_t* p, const int64_t* q) { return p_load64_pairs_part(p, q, P_BI(-1)); }
+P_INLINE p_vf p_load_2(const float* p) { return p_load_2_lanes(p, P_BI(-1)); }
+P_INLINE p_vh p_load16_2(const uint16_t* p) { return p_load16_2_lanes(p, P_BI(-1)); }
+P_INLINE p_vf p_load_pairs(const float* p, const float* q) { return p_load_pairs_lanes(p, q, P_BI(-1)); }
+P_INLINE p_vh p_load16_pairs(const uint16_t* p, const uint16_t* q) { return p_load16_pairs_lanes(p, q, P_BI(-1)); }
+#else
+P_INLINE p_vi p_load64(const int64_t* p) {
+  const p_vi a = (p_vi)p_load(p), b = (p_vi)p_load(p + P_L / 2), even = p_lanes() * 2;
+  return p_narrowed(P_BOTH(a, b, even), P_BOTH(a, b, even + 1));
+}
+P_INLINE void p_store64(int64_t* p, p_vi x) {
+  p_vi low;
+  P_EACH low[k] = k / 2 + k % 2 * P_L;
+  p_store(p, (p_vf)P_BOTH(x, x >> 31, low));
+  p_store(p + P_L / 2, (p_vf)P_BOTH(x, x >> 31, low + P_L / 2));
+}
+P_INLINE p_vi p_load64_pairs(const int64_t* p, const int64_t* q) {
+  const p_vi a = (p_vi)p_load(p), b = (p_vi)p_load(q);
+  p_vi even;
+  P_EACH even[k] = k - k % 2 + k % 2 * P_L;
+  return p_narrowed(P_BOTH(a, b, even), P_BOTH(a, b, even + 1));
+}
+P_INLINE p_vf p_load_2(const float* p) {  // the second load ends with the last element that is wanted
+  const p_vf a = p_load(p), b = p_load(p + P_L - 1);
+  p_vi i;
+  P_EACH i[k] = 2 * k + (2 * k >= P_L);
+  return P_BOTH(a, b, i);
+}
+P_INLINE p_vh p_load16_2(const uint16_t* p) {
+  const p_vh a = p_load16(p), b = p_load16(p + P_L - 1);
+  p_vh i;
+  P_EACH i[k] = 2 * k + (2 * k >= P_L);
+  return P_BOTH(a, b, i);
+}
+P_INLINE p_vf p_load_pairs(const float* p, const float* q) {
+  const p_vf a = p_load_part(p, p_upto(P_L / 2)), b = p_load_part(q, p_upto(P_L / 2));
+  p_vi i;
+  P_EACH i[k] = k / 2 + k % 2 * P_L;
+  return P_BOTH(a, b, i);
+}
+#if P_L == 8 && defined(__AVX2__)
+P_INLINE p_vh p_load16_half(const void* p) { int64_t q; __builtin_memcpy(&q, p, 8); return (p_vh)(p_q2){q, 0}; }
+#else
+P_INLINE p_vh p_load16_half(const void* p) { return p_load16_part(p, p_upto(P_L / 2)); }
+#endif
+P_INLINE p_vh p_load16_pairs(const uint16_t* p, const uint16_t* q) {
+  const p_vh a = p_load16_half(p), b = p_load16_half(q);
+  p_vh i;
+  P_EACH i[k] = k / 2 + k % 2 * P_L;
+  return P_BOTH(a, b, i);
+}
+#endif
+P_INLINE p_vf p_load_2_part(const float* p, p_vi m) { return p_all_lanes(m) ? p_load_2(p) : p_load_2_lanes(p, m); }
+P_INLINE p_vh p_load16_2_part(const uint16_t* p, p_vi m) {
+  return p_all_lanes(m) ? p_load16_2(p) : p_load16_2_lanes(p, m);
+}
+P_INLINE p_vf p_load_pairs_part(const float* p, const float* q, p_vi m) {
+  return p_all_lanes(m) ? p_load_pairs(p, q) : p_load_pairs_lanes(p, q, m);
+}
+P_INLINE p_vh p_load16_pairs_part(const uint16_t* p, const uint16_t* q, p_vi m) {
+  return p_all_lanes(m) ? p_load16_pairs(p, q) : p_load16_pairs_lanes(p, q, m);
+}
 P_TRANSPOSES
 #define P_FMAv(a, b, c) p_fmav(P_B(a), P_B(b), P_B(c))
 #define P_LESSv(a, b) p_lessv(P_B(a), P_B(b))
@@ -209,7 +297,6 @@ P_INLINE double p_sum_lanes_wide(p_vf x) {
 P_INLINE float p_least_lane(p_vf x) { P_FOLD(x, p_lessv) }
 P_INLINE float p_largest_lane(p_vf x) { P_FOLD(x, p_morev) }
 P_INLINE int32_t p_any_lane(p_vi x) { int32_t r = 0; P_EACH r |= x[k]; return r != 0; }
-P_INLINE int32_t p_all_lanes(p_vi x) { int32_t r = -1; P_EACH r &= x[k]; return r != 0; }
 """
 
 # Tiles: to[c * to_step + r] = from[r * from_step + c]. Squares of P_L rows in log2(P_L) rounds, each of which interleaves

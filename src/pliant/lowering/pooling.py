@@ -1,21 +1,22 @@
-"""Averages of images over small windows, as loops over the results.
+"""Averages and maxima of images over small windows, as loops over the results.
 
 In:     images with or without a batch dimension; windows, steps, padding.
-Out:    each result computed of the elements in its window.
-Holds:  elements are added in the order of eager's loops. They are written out one by one: large windows stay calls, and so do
-        windows of which the number of elements varies.
+Out:    each result computed of the elements in its window; each gradient of the windows that its element is in.
+Holds:  elements are taken in the order of eager's loops. They are written out one by one: large windows stay calls, and so do
+        averages over windows of which the number of elements varies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from pliant.errors import Unsupported
-from pliant.ir.scalar import Scalar, apply, const, where
+from pliant.ir.scalar import Scalar, apply, cast, const, where
 from pliant.lowering.context import Lowering
 from pliant.lowering.joining import all_of
 from pliant.lowering.tensors import Index, Tensor, opmath
@@ -37,6 +38,18 @@ class _Windows:
     step: int
     padding: int
 
+    def first(self, k: Expr, dtype: torch.dtype) -> Scalar:
+        """The first element of window `k` that is there."""
+        start = self.low.number(k * self.step - self.padding, dtype)
+        return apply("maximum", start, const(0, dtype)) if self.padding else start
+
+    def around(self, e: Expr) -> tuple[Expr, list[Scalar]]:
+        """The one window that element `e` may be in, where none overlap, and what must hold for it to be there."""
+        k = (e + self.padding) // self.step
+        if self.low.known(((self.images - 1 + self.padding) // self.step).lt(self.results)):
+            return k, []
+        return k, [apply("lt", self.low.number(k), self.low.number(self.results))]
+
     def elements(self, k: Expr) -> list[tuple[Expr, list[Scalar]]]:
         """The elements of window `k`, and what must hold for them to be there."""
         return [self._element(k, n - self.padding) for n in range(self.size)]
@@ -49,6 +62,11 @@ class _Windows:
         if not self.low.known(last.lt(self.images)):
             found.append(apply("lt", position, self.low.number(self.images)))
         return e, found
+
+
+    @property
+    def overlap(self) -> bool:
+        return self.size > self.step
 
 
 def _windows(low: Lowering, x: Tensor, results: Sequence[Expr], *options: Any) -> list[_Windows]:
@@ -77,7 +95,7 @@ def _average_pool(
         raise Unsupported("windows of several sizes")
     if divisor is not None and type(divisor) is not int:
         raise Unsupported("a symbolic divisor")
-    if rows.size > rows.step or columns.size > columns.step:
+    if rows.overlap or columns.overlap:
         x.uses = max(x.uses, 2)  # several windows read an element
 
     def at(index: Index) -> Scalar:
@@ -95,4 +113,78 @@ def _average_pool(
     return low.pointwise(out.dtype, shape, at, weight)
 
 
-RULES: dict[Any, Callable[..., Any]] = {aten.avg_pool2d.default: _average_pool}
+# -- maxima -----------------------------------------------------------------------------------------------------------
+
+
+def _maximum_windows(low: Lowering, x: Tensor, results: Sequence[Expr], options: Sequence[Any]) -> list[_Windows]:
+    """`options` as the operators take them: sizes, steps, paddings, distances of elements, whether to round up."""
+    defaults: tuple[Any, ...] = ((), 0, 1, False)
+    size, step, padding, dilation, _ = [*options, *defaults[len(options) - 1 :]]
+    rows, columns = _windows(low, x, results, size, step or size, padding)
+    if x.dtype not in _FLOATS or rows.size * columns.size > _LARGEST or _pair(dilation) != (1, 1):
+        raise Unsupported("a large window, one with holes, or integers")
+    if not low.known((x.shape[-2] * x.shape[-1]).lt(2**31)):
+        raise Unsupported("images of unknown size")  # lanes hold positions of 32 bits
+    return [rows, columns]
+
+
+def _max_pool(low: Lowering, out: Sequence[torch.Tensor], x: Tensor, *options: Any) -> list[Tensor]:
+    shape, math = low.shape_of(out[0]), opmath(x.dtype)
+    rows, columns = _maximum_windows(low, x, shape, options)
+    if rows.overlap or columns.overlap:
+        x.uses = max(x.uses, 2)  # several windows read an element
+
+    def elements(index: Index) -> Iterator[tuple[Scalar, Expr]]:
+        """Each element of a window, -inf where none is, and where it lies in the image."""
+        for h, inside in rows.elements(index[-2]):
+            for w, beside in columns.elements(index[-1]):
+                value, conditions = cast(x.exact_at([*index[:-2], h, w]), math), inside + beside  # rounded, for ties
+                value = where(all_of(conditions), value, const(-torch.inf, math)) if conditions else value
+                yield value, h * x.shape[-1] + w
+
+    def larger(best: Scalar, value: Scalar) -> Scalar:
+        return apply("maximum", value, best)  # of equal ones the earlier
+
+    def largest(index: Index) -> Scalar:
+        return functools.reduce(larger, [value for value, _ in elements(index)])
+
+    def position(index: Index) -> Scalar:
+        above = apply("mul", rows.first(index[-2], torch.int32), low.number(x.shape[-1], torch.int32))
+        at = apply("add", above, columns.first(index[-1], torch.int32))
+        (best, _), *others = list(elements(index))
+        for value, e in others:
+            taken = apply("bit_or", apply("gt", value, best), apply("isnan", value))  # the last NaN, as in eager
+            at, best = where(taken, low.number(e, torch.int32), at), larger(best, value)
+        return cast(at, torch.int64)
+
+    weight = rows.size * columns.size * (3 + (x.weight if x.view is None else 0))
+    values = low.pointwise(out[0].dtype, shape, largest, weight)
+    return [values, low.pointwise(torch.int64, shape, position, weight)]
+
+
+def _max_pool_gradient(low: Lowering, out: torch.Tensor, grad: Tensor, x: Tensor, *given: Any) -> Tensor:
+    """`positions` are those that the forward found: each in its window."""
+    *options, positions = given
+    math = opmath(x.dtype)
+    rows, columns = _maximum_windows(low, x, grad.shape, options)
+    if grad.dtype is not x.dtype:
+        raise Unsupported("gradients of another dtype")
+    if rows.overlap or columns.overlap:
+        raise Unsupported("windows that overlap")  # adding up what each gives is faster than looking for it
+
+    def at(index: Index) -> Scalar:
+        here = low.number(index[-2] * x.shape[-1] + index[-1])
+        (h, inside), (w, beside) = rows.around(index[-2]), columns.around(index[-1])
+        place, conditions, zero = [*index[:-2], h, w], inside + beside, const(0, math)
+        found = where(apply("eq", positions.at(place), here), grad.math_at(place), zero)
+        found = where(all_of(conditions), found, zero) if conditions else found
+        return apply("add", found, zero)  # eager has no negative zeros
+
+    return low.pointwise(out.dtype, low.shape_of(out), at, 4 + (grad.weight if grad.view is None else 0))
+
+
+RULES: dict[Any, Callable[..., Any]] = {
+    aten.avg_pool2d.default: _average_pool,
+    aten.max_pool2d_with_indices.default: _max_pool,
+    aten.max_pool2d_with_indices_backward.default: _max_pool_gradient,
+}

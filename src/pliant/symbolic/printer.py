@@ -9,11 +9,12 @@ Holds:  C text computes in `int64_t` and `double` and needs `C_PRELUDE`; `//` an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from pliant.symbolic import nodes
 from pliant.symbolic import operations as x
+from pliant.symbolic.polynomials import atoms_of
 
 # Precedence levels of Python; the C table uses the same scale and parenthesizes where the languages differ.
 _TERNARY, _OR, _AND, _NOT, _COMPARE, _BITOR, _BITXOR, _BITAND, _SHIFT, _ADD, _MUL, _UNARY, _POW, _ATOM = range(14)
@@ -206,7 +207,7 @@ class _Writer:
 
     def _sum(self, const: int, terms: tuple[nodes.Term, ...]) -> tuple[str, int]:
         """Positive parts first, so that no text starts with a sign unless it must."""
-        parts = sorted([(coef < 0, self._term(mono, abs(coef))) for mono, coef in terms], key=lambda p: p[0])
+        parts = sorted([(coef < 0, self._term(mono, abs(coef))) for mono, coef in self._in_order(terms)], key=lambda p: p[0])
         if const:
             literal = self._constant(abs(const))[0]
             parts.insert(len(parts) if const < 0 else sum(not negative for negative, _ in parts), (const < 0, literal))
@@ -216,6 +217,16 @@ class _Writer:
         for negative, part in parts[1:]:
             text += (" - " if negative else " + ") + part
         return text, _ADD if len(parts) > 1 else _MUL
+
+    def _in_order(self, terms: tuple[nodes.Term, ...]) -> Iterable[nodes.Term]:
+        """In C, what is no product of symbols comes last, by its text: its place in `terms` is that of a hash of names that
+        equal kernels do not share."""
+        if not self.c:
+            return terms
+        plain = [all(isinstance(a, nodes.Symbol) for a in atoms_of(mono)) for mono, _ in terms]
+        others = [term for term, is_plain in zip(terms, plain) if not is_plain]
+        others.sort(key=lambda term: self._term(term[0], abs(term[1])))
+        return [*(term for term, is_plain in zip(terms, plain) if is_plain), *others]
 
     def _term(self, mono: nodes.Expr, coef: int, level: int = _MUL) -> str:
         if type(mono) is nodes.Product:
