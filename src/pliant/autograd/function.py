@@ -105,7 +105,8 @@ class Halves:
         self.only_tensors = len(facts.plain) + len(facts.tangents) == facts.results
         self.layouts_vary = any(map(callable, self.layouts))
         self.saved, self.in_places = _saved(facts), _in_places(facts)
-        self.nothing_left = _nothing_left(facts)
+        self.nothing_left, self.shares = _nothing_left(facts), any(facts.sharing)
+        self.given_tangents = _picker(facts.tangents)
 
     def forward(self, ctx: Any, before: list[Any] | None, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         kept = self.kept
@@ -120,7 +121,7 @@ class Halves:
         if self.plain:
             ctx.mark_non_differentiable(*[results[i] for i in self.plain])
         ctx.numbers = outputs[end : end + self.n_numbers]
-        ctx.watched = ()
+        ctx.watched, ctx.used, ctx.rest = (), 0, None
         ctx.save_for_backward(*self.saved((*inputs, *self.constants, *results, *outputs[end:])))
         ctx.layouts = self._layouts_of(results) if self.layouts_vary else self.layouts
         ctx.inputs = inputs if before is None else before
@@ -131,9 +132,34 @@ class Halves:
         return [one(results[i]) if callable(one) else one for i, one in zip(self.tangents, self.layouts)]
 
     def backward(self, ctx: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        run = self.backwards.found.get(0)
+        if run is None or not self._is_ordinary(ctx, given):
+            return self._by_what_is_given(ctx, given)
+        values = run([*ctx.numbers, *self._freed(ctx), *self.given_tangents(given)])
+        return self.in_places((None, *values))
+
+    def _is_ordinary(self, ctx: Any, given: tuple[Any, ...]) -> bool:
+        """Whether this is the one backward of a call, of all its results' gradients, which lie as the backward was traced
+        for, and nobody looks on."""
+        if ctx.rest is not None or ctx.watched or not self.nothing_left or torch.is_grad_enabled():
+            return False
+        if torch_adapter.count_dispatch_modes() or torch_adapter.engine_keeps_graph():
+            return False
+        return all(map(_lies_as_traced, self.given_tangents(given), ctx.layouts))
+
+    def _freed(self, ctx: Any) -> Any:
+        """What was saved, which nobody has after this."""
+        saved = ctx.saved_tensors
+        ctx.used, ctx.rest = self.all, self.nothing_left
+        ctx.maybe_clear_saved_tensors()
+        if self.shares:
+            ctx.inputs = ()
+        return saved
+
+    def _by_what_is_given(self, ctx: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
         asked = sum([1 << n for n, position in enumerate(self.tangents) if given[position] is not None])
         unreached = frozenset() if asked == self.all else self._unreached(ctx, asked)
-        if asked != self.all or hasattr(ctx, "rest"):
+        if asked != self.all or ctx.rest is not None:
             needed = self._needed(ctx, unreached)
             asked &= functools.reduce(operator.or_, [self.reached[self.wanted.index(i)] for i in needed], 0)
             if not asked:
@@ -177,7 +203,7 @@ class Halves:
     def _take_saved(self, ctx: Any, asked: int) -> list[Any]:
         """The saved tensors. They are freed, as eager's are (unless retain_graph), but for those that only results of
         which no gradient was asked are in need of: eager can still give these."""
-        used, rest = getattr(ctx, "used", 0), getattr(ctx, "rest", None)
+        used, rest = ctx.used, ctx.rest
         if rest is None:
             saved = self._unpacked(ctx, asked)
         elif any(bits & used for n, bits in enumerate(self.sharing) if asked >> n & 1):
@@ -201,9 +227,9 @@ class Halves:
 
     def _is_freed(self, ctx: Any) -> bool:
         """Whether eager has no further gradients: what it saved, if anything, is gone."""
-        rest = getattr(ctx, "rest", ())
+        rest = ctx.rest or ()
         left = rest is not self.nothing_left and any(one is not None for one in rest)
-        return any(self.sharing) and not left and not torch_adapter.engine_keeps_graph()
+        return self.shares and not left and not torch_adapter.engine_keeps_graph()
 
     def _unpacked(self, ctx: Any, asked: int) -> list[Any]:
         """The saved tensors; None for what was written since, if these tangents are not combined with it."""
@@ -325,6 +351,7 @@ class Backwards(Protocol):
     """What `training.Backwards` is."""
 
     has_graph: bool  # whether it can run operator by operator
+    found: Any  # what runs it, for sets of tangents that are missing
 
     def get(self, missing: int = 0, observer: str = "") -> Runnable | None: ...
 
@@ -403,6 +430,12 @@ def _layout_of_clone(tensor: torch.Tensor) -> Layout:
 
 
 _LAYOUTS: dict[str, Callable[[torch.Tensor], Layout]] = {"as the result": _layout, "as a clone": _layout_of_clone}
+
+
+def _lies_as_traced(tangent: torch.Tensor | None, layout: Layout) -> bool:
+    if type(tangent) is not torch.Tensor or tangent.stride() != layout[1] or torch_adapter.is_transformed(tangent):
+        return False
+    return not (tangent.is_conj() or tangent.is_neg())
 
 
 def _laid_out(tangent: torch.Tensor | None, layout: Layout) -> torch.Tensor:
