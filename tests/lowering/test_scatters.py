@@ -28,9 +28,18 @@ CALLS = {
     "single elements": (lambda x, i, v: x.scatter_add(1, i[None] % 40, v), (X, AT, ADDED)),
     "the last of two": (lambda x, i, v: x.t().index_add(1, i, v.t()), (X, AT, ADDED)),
     "one dimension": (lambda x, i, v: x.index_add(0, i, v), (X[:, 0].clone(), AT, ADDED[:, 0].clone())),
-    "half": (lambda x, i, v: x.index_add(0, i, v), (X.half(), AT, ADDED.half())),
+    "half": (lambda x, i, v: torch.index_put(x, (i,), v, accumulate=True), (X.half(), AT, ADDED.half())),
+    "sums that eager does not round": (lambda x, i, v: x.index_add(0, i, v), (X.bfloat16(), AT, ADDED.bfloat16())),
     "overwritten": (lambda x, i, v: torch.index_put(x, (i,), v), (X, AT, ADDED)),
 }
+
+
+ROUNDED = {
+    "index_put": (lambda x, i, v: torch.index_put(x, (i - 40,), v * 2, accumulate=True), (X, AT, ADDED)),
+    "gradient of an embedding": (
+        lambda x, i, v: torch.ops.aten.embedding_dense_backward(v.cos(), i, 40, 3, False), (X, AT, ADDED)),
+    "without padding": (lambda x, i, v: torch.ops.aten.embedding_dense_backward(v, i, 40, -1, False), (X, AT, ADDED)),
+}  # fmt: skip
 
 
 def loops(f, args, dynamic=False) -> str:
@@ -52,6 +61,15 @@ def test_added_by_loops(name):
 @pytest.mark.parametrize("name", ["index_put", "index_add of the second"])
 def test_sizes_may_be_symbols(name):
     assert ADDS in loops(*PROGRAMS[name], dynamic=True)
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_sums_are_rounded_one_by_one_as_in_eager(name):
+    f, args = ROUNDED[name]
+    given = [a.bfloat16() if a.is_floating_point() else a.repeat_interleave(9) % 7 for a in args]
+    given[2] = given[2].repeat(9, 1)
+    assert ADDS in loops(f, given)
+    torch.testing.assert_close(pliant.compile(f)(*given), f(*given), atol=0, rtol=0)
 
 
 @pytest.mark.parametrize("name", CALLS)

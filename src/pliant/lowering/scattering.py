@@ -27,6 +27,8 @@ from pliant.targets.registry import has_target, target_of
 
 aten = torch.ops.aten
 
+_WIDE = (torch.float32, torch.float64)
+_ROUNDED = (*_WIDE, torch.bfloat16)  # where eager, too, rounds each sum to the dtype; of f16, the calls are faster
 _WEIGHT = 100  # of what is in memory anyway
 
 
@@ -50,11 +52,13 @@ def _sums(
     return t
 
 
-def _needs_rows(low: Lowering, out: torch.Tensor, values: Tensor, indices: Tensor, dim: int) -> None:
+def _needs_rows(
+    low: Lowering, out: torch.Tensor, values: Tensor, indices: Tensor, dim: int, dtypes: tuple[torch.dtype, ...] = _WIDE
+) -> None:
     """Refuse what is not added along neighbours in memory, or not in order. `dim`: where the positions are."""
     if not has_target(out.device) or not target_of(out.device).adds_in_order:
         raise Unsupported("a target that adds in no order")
-    if out.dtype not in (torch.float32, torch.float64) or values.dtype is not out.dtype:
+    if out.dtype not in dtypes or values.dtype is not out.dtype:
         raise Unsupported("sums of other numbers")
     if indices.dtype not in (torch.int64, torch.int32) or not indices.shape:
         raise Unsupported("masks, or one position")
@@ -75,7 +79,7 @@ def _index_put(
         raise Unsupported("positions that are overwritten, or in several dimensions")
     d, at = given[0], indices[given[0]]
     assert at is not None
-    _needs_rows(low, out, values, at, d)
+    _needs_rows(low, out, values, at, d, _ROUNDED)
     rank = len(at.shape)
     shape = (*x.shape[:d], *at.shape, *x.shape[d + 1 :])
     if any(n is not ONE and n is not whole for n, whole in zip(values.shape[::-1], shape[::-1])):
@@ -110,20 +114,20 @@ def _embedding_gradient(
 ) -> Tensor:
     if by_frequency or grad.shape[:-1] != indices.shape:
         raise Unsupported("gradients by frequency, or a position for each is not known")
-    _needs_rows(low, out, grad, indices, 0)
-    zero, padded = const(0, out.dtype), number(low, padding, torch.int64)
+    _needs_rows(low, out, grad, indices, 0, _ROUNDED)
+    padded = number(low, padding, torch.int64)
     size = low.shape_of(out)[0]
 
     def place(index: Index) -> Index:
         return [position(low, indices.at(index[:-1]), size, False), index[-1]]
 
     def term(index: Index) -> Scalar:
-        value = grad.at(index)
+        value = grad.math_at(index)
         if padding == -1:  # no row is
             return value
-        return where(apply("eq", cast(indices.at(index[:-1]), torch.int64), padded), zero, value)
+        return where(apply("eq", cast(indices.at(index[:-1]), torch.int64), padded), const(0, value.dtype), value)
 
-    return _sums(low, out, lambda i: zero, grad.shape, place, term)
+    return _sums(low, out, lambda i: const(0, out.dtype), grad.shape, place, term)
 
 
 RULES: dict[Any, Callable[..., Any]] = {
