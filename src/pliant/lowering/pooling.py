@@ -19,7 +19,7 @@ from pliant.errors import Unsupported
 from pliant.ir.scalar import Scalar, apply, cast, const, where
 from pliant.lowering.context import Lowering
 from pliant.lowering.joining import all_of
-from pliant.lowering.tensors import Index, Tensor, opmath
+from pliant.lowering.tensors import At, Index, Tensor, opmath
 from pliant.symbolic.expr import Expr
 
 aten = torch.ops.aten
@@ -134,11 +134,11 @@ def _max_pool(low: Lowering, out: Sequence[torch.Tensor], x: Tensor, *options: A
     if rows.overlap or columns.overlap:
         x.uses = max(x.uses, 2)  # several windows read an element
 
-    def elements(index: Index) -> Iterator[tuple[Scalar, Expr]]:
+    def elements(index: Index, at: At) -> Iterator[tuple[Scalar, Expr]]:
         """Each element of a window, -inf where none is, and where it lies in the image."""
         for h, inside in rows.elements(index[-2]):
             for w, beside in columns.elements(index[-1]):
-                value, conditions = cast(x.exact_at([*index[:-2], h, w]), math), inside + beside  # rounded, for ties
+                value, conditions = cast(at([*index[:-2], h, w]), math), inside + beside
                 value = where(all_of(conditions), value, const(-torch.inf, math)) if conditions else value
                 yield value, h * x.shape[-1] + w
 
@@ -146,12 +146,12 @@ def _max_pool(low: Lowering, out: Sequence[torch.Tensor], x: Tensor, *options: A
         return apply("maximum", value, best)  # of equal ones the earlier
 
     def largest(index: Index) -> Scalar:
-        return functools.reduce(larger, [value for value, _ in elements(index)])
+        return functools.reduce(larger, [value for value, _ in elements(index, x.at)])
 
     def position(index: Index) -> Scalar:
         above = apply("mul", rows.first(index[-2], torch.int32), low.number(x.shape[-1], torch.int32))
         at = apply("add", above, columns.first(index[-1], torch.int32))
-        (best, _), *others = list(elements(index))
+        (best, _), *others = list(elements(index, x.exact_at))  # rounded: there may be equal ones then
         for value, e in others:
             taken = apply("bit_or", apply("gt", value, best), apply("isnan", value))  # the last NaN, as in eager
             at, best = where(taken, low.number(e, torch.int32), at), larger(best, value)
