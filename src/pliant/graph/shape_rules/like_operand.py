@@ -29,6 +29,22 @@ def same_layout(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
     return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
 
 
+def between(x: TensorSpec, low: Any = -1, high: Any = 1) -> TensorSpec:
+    """As `same_layout`, for dtypes that have the limits."""
+    if x.dtype is torch.bool:
+        raise RuntimeError("hardtanh does not support bool")
+    if not x.dtype.is_signed and (low < 0 or high < 0):
+        raise RuntimeError(f"hardtanh of {x.dtype} cannot have negative limits")
+    return same_layout(x)
+
+
+def filled(x: TensorSpec, value: TensorSpec) -> TensorSpec:
+    """As `same_layout`, of one number."""
+    if value.ndim:
+        raise RuntimeError(f"fill only supports a value without dimensions, not with {value.ndim}")
+    return same_layout(x)
+
+
 def same_size(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
     """Fresh and row-major."""
     return x.like()
@@ -98,14 +114,16 @@ _ROWS: dict[Any, tuple[Any, ...]] = {
     ),
     same_layout: (
         _aten.lift_fresh_copy.default, _aten.detach_copy.default, _aten.alias_copy.default, _aten.fill.Scalar,
-        _aten.fill.Tensor, _aten.zero.default, _aten.bernoulli.p, _aten.bernoulli.Tensor, _aten.uniform.default,
+        _aten.zero.default, _aten.bernoulli.p, _aten.bernoulli.Tensor, _aten.uniform.default,
         _aten.normal_functional.default, _aten.exponential.default, _aten.geometric.default, _aten.log_normal.default,
-        _aten.cauchy.default, _aten.flip.default, _aten.hardtanh.default, _aten.index_fill.int_Scalar,
+        _aten.cauchy.default, _aten.flip.default, _aten.index_fill.int_Scalar,
         _aten.index_fill.int_Tensor, _aten.put.default, _aten.as_strided_scatter.default, _aten.index_put.default,
         _aten._unsafe_index_put.default, _aten.slice_scatter.default, _aten.select_scatter.default,
         _aten.diagonal_scatter.default, _aten._fake_quantize_learnable_per_tensor_affine.default,
         _aten._fake_quantize_learnable_per_channel_affine.default,
     ),
+    between: (_aten.hardtanh.default,),
+    filled: (_aten.fill.Tensor,),
     same_size: (
         _aten.normal.Tensor_float, _aten.bernoulli.default, _aten.roll.default, _aten.scatter.src,
         _aten.scatter.value, _aten.scatter_add.default, _aten.scatter.reduce, _aten.scatter.value_reduce,

@@ -167,7 +167,7 @@ _UNTAGGED = frozenset(
         "complex", "polar", "hardshrink_backward", "softshrink_backward", "elu_backward", "leaky_relu_backward",
         "hardtanh_backward", "hardswish", "hardswish_", "hardswish_backward", "hardsigmoid_backward",
         "softplus_backward", "mish_backward", "_conj_physical", "log_sigmoid_backward",
-        "floor_divide", "floor_divide_", "mse_loss_backward", "huber_loss_backward", "smooth_l1_loss_backward",
+        "floor_divide", "floor_divide_", "rsub", "mse_loss_backward", "huber_loss_backward", "smooth_l1_loss_backward",
     }
 )  # fmt: skip
 

@@ -89,6 +89,8 @@ def max_dim(x: TensorSpec, dim: int = -1, keepdim: bool = False) -> tuple[Tensor
 
 @rule(_aten.argmax.default, _aten.argmin.default)
 def argmax(x: TensorSpec, dim: int | None = None, keepdim: bool = False) -> TensorSpec:
+    if x.dtype is torch.bool or x.dtype.is_complex:
+        raise RuntimeError(f"argmax and argmin do not support {x.dtype}")
     return x.like(reduced_size(x, _all_dims(dim, x.ndim), keepdim), dtype=torch.int64)
 
 
