@@ -147,7 +147,9 @@ def aot_eager(captured: CapturedGraph) -> GraphCallable:
 
 def eager(captured: CapturedGraph) -> GraphCallable:
     """The captured graph as it is."""
-    forward = captured.module.forward
+    from pliant.graph.interpret import in_inference_mode
+
+    forward = in_inference_mode(captured.module) or captured.module.forward
     return undoing(captured, lambda inputs: forward(*inputs))
 
 

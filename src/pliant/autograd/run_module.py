@@ -19,6 +19,7 @@ from torch import fx
 from pliant.autograd.functional_ops import UnsupportedMutation
 from pliant.graph.lent_numbers import call_on_fakes, mode_of
 from pliant.graph.unbacked import CHECKS, call_numbering, numbering
+from pliant.torch_adapter import set_grad_enabled
 
 _VIEW_IN_PLACE = {
     name + "_": name
@@ -49,6 +50,9 @@ def run_module(
                 return tuple(fx.map_arg(node.args[0], values.__getitem__))
             case _ if node.target in CHECKS:  # recorded by `on_node`
                 values[node] = None
+            case _ if node.meta.get("inference") and torch.is_grad_enabled() and node.target is not set_grad_enabled:
+                with torch.no_grad():  # which `enable_grad` in a block of inference mode does not change
+                    values[node] = _call(module, node, values, inputs)
             case _:
                 values[node] = _call(module, node, values, inputs)
     raise AssertionError("a graph without an output node")

@@ -9,7 +9,7 @@ Holds:  nothing is compiled or fused; values are freed after their last use. Sym
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import CHECKS, unlearnt
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.traverse import evaluate
-from pliant.torch_adapter import RUNS_AS
+from pliant.torch_adapter import RUNS_AS, set_grad_enabled
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 Values = dict[Symbol, Any]
@@ -57,6 +57,24 @@ def interpret(aten: AtenGraph, inputs: list[Any]) -> list[Any]:
     """The outputs of the graph on these inputs."""
     run = _Run(aten)
     return run.all(list(inputs))
+
+
+def in_inference_mode(module: fx.GraphModule) -> Callable[..., Any] | None:
+    """What runs a torch-level graph with the mode on for the calls that the program makes in it; None if it makes none."""
+    if not any(node.meta.get("inference") for node in module.graph.nodes):
+        return None
+    run = _InModes(module).run
+    return lambda *inputs: run(*inputs, enable_io_processing=False)
+
+
+class _InModes(fx.Interpreter):
+    """Runs the nodes of blocks of `torch.inference_mode`, which are no nodes themselves, as those blocks would."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        if not n.meta.get("inference") or n.target is set_grad_enabled:  # which must outlast the node
+            return super().run_node(n)
+        with torch.inference_mode():
+            return super().run_node(n)
 
 
 def eager(aten: AtenGraph) -> Runnable:

@@ -71,7 +71,10 @@ def real_block(b: Statements, block: InferenceBlock) -> str:
 
 
 def _construct(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    return InferenceBlock(bool(t.truth(args[0])))
+    mode = bool(t.truth(args[0]))
+    if not mode and torch.is_inference_mode_enabled():  # the graph would run in the mode, and make inference tensors
+        raise GraphBreak("mutated-global-state", "torch.inference_mode(False) within inference mode")
+    return InferenceBlock(mode)
 
 
 CLASSES[InferenceModeGuard] = _construct

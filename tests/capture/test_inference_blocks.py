@@ -1,0 +1,82 @@
+"""Blocks of `torch.inference_mode`, inside and around compiled code: which tensors come out of them."""
+
+import contextlib
+
+import pytest
+import torch
+
+import pliant
+
+
+def block(x):
+    with torch.inference_mode():
+        y = x * 2
+        viewed = x[:1]
+    return y, y.is_inference(), viewed.is_inference(), x + 1
+
+
+def switched_off(x):
+    with torch.inference_mode(False):
+        y = x * 2
+        pliant.graph_break()
+        z = y + 1
+    return y, z, y.is_inference(), z.requires_grad
+
+
+def off_without_a_break(x):
+    with torch.inference_mode(False):
+        y = (x * 2).add_(1)
+    return y, x * 3
+
+
+def off_within(x):
+    with torch.inference_mode():
+        before = x + 1
+        with torch.inference_mode(False):
+            y = torch.ones(3) * 2
+            pliant.graph_break()
+            z = y + 1
+        after = z * 2
+    return before, y, z, after
+
+
+def gradients_recorded_again(x):
+    with torch.inference_mode():
+        with torch.enable_grad():
+            y = x * 2
+        z = torch.zeros(3)
+    return y, z, x.sin()
+
+
+def made(kind):
+    with torch.inference_mode() if kind == "inference" else contextlib.nullcontext():
+        return torch.ones(3, requires_grad=kind == "leaf")
+
+
+def seen(program, x, mode):
+    """What a caller can tell of the results, or the error."""
+    try:
+        with torch.inference_mode() if mode else contextlib.nullcontext():
+            found = program(x)
+    except RuntimeError as error:
+        return type(error)
+    return [
+        (t.tolist(), t.is_inference(), t.requires_grad, t.grad_fn is None) if isinstance(t, torch.Tensor) else t
+        for t in found
+    ]
+
+
+@pytest.mark.parametrize("backend", ("eager", "aot_eager"))
+@pytest.mark.parametrize("mode", (False, True), ids=("outside", "inside"))
+@pytest.mark.parametrize("kind", ("plain", "leaf", "inference"))
+@pytest.mark.parametrize(
+    "program",
+    (block, switched_off, off_without_a_break, off_within, gradients_recorded_again),
+    ids=lambda p: p.__name__,
+)
+def test_inference_tensors(program, kind, mode, backend):
+    x = made(kind)
+    compiled = pliant.compile(program, backend=backend)
+    want = seen(program, x, mode)
+    assert seen(compiled, x, mode) == want
+    assert seen(compiled, x, mode) == want
