@@ -205,7 +205,7 @@ class _Writer:
         for text, e in extents:
             if isinstance(e, Symbol) and e not in self.names.symbols:
                 self._size(e, text)
-        while any([self._solved(text, e) for text, e in extents]):
+        while any(self._solved(text, e) for text, e in extents):
             pass
 
     def _solved(self, text: str, e: Expr) -> bool:
