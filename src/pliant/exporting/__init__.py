@@ -18,6 +18,7 @@ writing.py      a program to a file
 reading.py      a program from a file
 loading.py      `load`: with what can be done with it, and compiled code
 package.py      files with compiled kernels
+onnx_form/      ONNX models
 c_interface/    a shared library that C programs without Python call
 transforms.py   passes over a program, and the check after each
 decompositions.py  operators by others

@@ -52,6 +52,15 @@ class Exported(Program):
         """Write it to one file, which `pliant.load` reads."""
         save(self, path)
 
+    def to_onnx(self, path: Any) -> None:
+        """Write it as an ONNX model of opset 18; weights of 2 GB and more lie beside it, in `path` with `.data`.
+
+        Raises `ExportError` for what has no form in ONNX, with the line of the model. Needs the package onnx.
+        """
+        from pliant.exporting.onnx_form.writer import write_onnx
+
+        write_onnx(self, path)
+
     # ---- the graph
     def transform(self, *passes: str | Pass) -> Exported:
         """A new program after these passes, each followed by a check of the whole graph. A pass is a name

@@ -1,0 +1,5 @@
+"""Programs as ONNX models, for other runtimes.
+
+writer.py     a program to a model: inputs, weights, sizes, results
+operators.py  the table: an ATen operator's ONNX operators
+"""

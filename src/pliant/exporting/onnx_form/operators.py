@@ -1,0 +1,324 @@
+"""ATen operators by ONNX operators of opset 18.
+
+In:     the writer, an operator's arguments: nodes, numbers, symbolic numbers.
+Out:    the name of what is made, or several.
+Holds:  a row is for every call of its operator, or refuses what it is not for. Operands are cast to the dtype in which
+        ATen computes: ONNX promotes nothing. What ATen makes of sizes is taken from the node's own description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+from torch import fx
+
+if TYPE_CHECKING:
+    from pliant.exporting.onnx_form.writer import Writer
+
+Row: TypeAlias = "Callable[..., str | list[str]]"
+
+EXPANDED = ("aten.gelu",)  # of PyTorch's core set, and not of opset 18
+_END = (1 << 63) - 1
+
+ROWS: dict[str, Row] = {}
+
+
+def _row(*names: str) -> Callable[[Row], Row]:
+    def put(row: Row) -> Row:
+        ROWS.update({f"aten.{name}": row for name in names})
+        return row
+
+    return put
+
+
+# ---- pointwise
+def _unary(kind: str) -> Row:
+    return lambda w, x: w.op(kind, w.value(x, w.result.dtype_))
+
+
+def _binary(kind: str) -> Row:
+    def row(w: Writer, x: Any, y: Any, alpha: Any = 1) -> str:
+        dtype = w.result.dtype_
+        second = w.value(y, dtype)
+        if alpha != 1:
+            second = w.op("Mul", second, w.scalar(alpha, dtype))
+        if dtype is torch.bool:
+            raise w.refused(f"`{kind}` of bools")
+        return w.op(kind, w.value(x, dtype), second)
+
+    return row
+
+
+def _logical(kind: str, bitwise: str = "") -> Row:
+    """`bitwise`: what it is of whole numbers."""
+
+    def row(w: Writer, x: Any, y: Any) -> str:
+        dtype = w.result.dtype_ if bitwise else torch.bool
+        return w.op(kind if dtype is torch.bool else bitwise, w.value(x, dtype), w.value(y, dtype))
+
+    return row
+
+
+def _compared(*kinds: str) -> Row:
+    """Operators from the inside out: `Equal`, then `Not`."""
+
+    def row(w: Writer, x: Any, y: Any) -> str:
+        dtype = _common(w, x, y)
+        found = w.op(kinds[0], w.value(x, dtype), w.value(y, dtype))
+        for kind in kinds[1:]:
+            found = w.op(kind, found)
+        return found
+
+    return row
+
+
+def _common(w: Writer, x: Any, y: Any) -> torch.dtype:
+    """The dtype in which two operands are compared."""
+    sample = [torch.empty([0] * len(w.fake(v).size_), dtype=w.fake(v).dtype_) if isinstance(v, fx.Node) else v for v in (x, y)]
+    if not all(isinstance(v, (torch.Tensor, bool, int, float)) for v in sample):
+        raise w.refused("a comparison with a size")
+    found = torch.result_type(sample[0], sample[1])
+    return torch.int32 if found is torch.bool else found
+
+
+for _names, _kind in {
+    "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "erf": "Erf", "neg": "Neg",
+    "abs": "Abs", "sin": "Sin", "cos": "Cos", "tan": "Tan", "atan": "Atan", "asin": "Asin", "acos": "Acos", "sinh": "Sinh",
+    "cosh": "Cosh", "floor": "Floor", "ceil": "Ceil", "round": "Round", "reciprocal": "Reciprocal", "sign": "Sign",
+    "clone": "Identity", "alias": "Identity", "isnan": "IsNaN",
+}.items():  # fmt: skip
+    ROWS[f"aten.{_names}.default"] = _unary(_kind)
+ROWS["aten.isnan.default"] = lambda w, x: w.op("IsNaN", w.value(x))
+for _names, _kind in {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "minimum": "Min", "maximum": "Max"}.items():
+    ROWS[f"aten.{_names}.Tensor"] = ROWS[f"aten.{_names}.Scalar"] = ROWS[f"aten.{_names}.default"] = _binary(_kind)
+for _overload in ("Tensor_Tensor", "Tensor_Scalar", "Scalar"):
+    ROWS[f"aten.pow.{_overload}"] = _binary("Pow")
+for _overload in ("Tensor", "Scalar"):
+    ROWS |= {
+        f"aten.eq.{_overload}": _compared("Equal"), f"aten.ne.{_overload}": _compared("Equal", "Not"),
+        f"aten.lt.{_overload}": _compared("Less"), f"aten.le.{_overload}": _compared("LessOrEqual"),
+        f"aten.gt.{_overload}": _compared("Greater"), f"aten.ge.{_overload}": _compared("GreaterOrEqual"),
+        f"aten.bitwise_and.{_overload}": _logical("And", "BitwiseAnd"),
+        f"aten.bitwise_or.{_overload}": _logical("Or", "BitwiseOr"),
+        f"aten.bitwise_xor.{_overload}": _logical("Xor", "BitwiseXor"),
+    }  # fmt: skip
+ROWS |= {"aten.logical_and.default": _logical("And"), "aten.logical_or.default": _logical("Or")}
+
+
+@_row("clone.default", "_to_copy.default")
+def _copy(w: Writer, x: fx.Node, **_: Any) -> str:
+    return w.op("Identity", w.value(x, w.result.dtype_))
+
+
+@_row("logical_not.default", "bitwise_not.default")
+def _not(w: Writer, x: fx.Node) -> str:
+    if w.result.dtype_ is not torch.bool:
+        return w.op("BitwiseNot", w.value(x))
+    return w.op("Not", w.value(x, torch.bool))
+
+
+@_row("rsub.Scalar", "rsub.Tensor")
+def _rsub(w: Writer, x: fx.Node, y: Any, alpha: Any = 1) -> str | list[str]:
+    return _binary("Sub")(w, y, x, alpha)
+
+
+@_row("rsqrt.default")
+def _rsqrt(w: Writer, x: fx.Node) -> str:
+    return w.op("Reciprocal", w.op("Sqrt", w.value(x, w.result.dtype_)))
+
+
+@_row("clamp.default")
+def _clamp(w: Writer, x: fx.Node, low: Any = None, high: Any = None, **named: Any) -> str:
+    dtype, low, high = w.result.dtype_, named.get("min", low), named.get("max", high)
+    found = w.value(x, dtype)
+    found = found if low is None else w.op("Max", found, w.scalar(low, dtype))
+    return found if high is None else w.op("Min", found, w.scalar(high, dtype))
+
+
+@_row("where.self")
+def _where(w: Writer, chosen: fx.Node, x: fx.Node, y: fx.Node) -> str:
+    return w.op("Where", w.value(chosen, torch.bool), w.value(x, w.result.dtype_), w.value(y, w.result.dtype_))
+
+
+# ---- sizes
+@_row("view.default", "_unsafe_view.default", "unsqueeze.default", "squeeze.dims", "squeeze.dim", "squeeze.default")
+def _reshape(w: Writer, x: fx.Node, *_: Any) -> str:
+    return w.op("Reshape", w.value(x), w.sizes(w.result.size_), allowzero=1)
+
+
+@_row("expand.default")
+def _expand(w: Writer, x: fx.Node, *_: Any, **__: Any) -> str:
+    return w.op("Expand", w.value(x), w.sizes(w.result.size_))
+
+
+@_row("permute.default")
+def _permute(w: Writer, x: fx.Node, order: Sequence[int]) -> str:
+    return w.op("Transpose", w.value(x), perm=[d % len(order) for d in order]) if order else w.value(x)
+
+
+@_row("slice.Tensor")
+def _slice(w: Writer, x: fx.Node, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> str:
+    bounds = (0 if start is None else start, _END if end is None else end)
+    return w.op("Slice", w.value(x), *(w.sizes([one]) for one in (*bounds, dim, step)))
+
+
+@_row("slice_scatter.default")
+def _slice_scatter(w: Writer, x: fx.Node, new: fx.Node, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> str:
+    """What is before, the new part, what is behind it."""
+    start, end = 0 if start is None else start, _END if end is None else end
+    if type(start) is not int or type(end) is not int or not 0 <= start <= end or step != 1:
+        raise w.refused("a slice that is written from its end, by steps or by a size")
+    axis = w.sizes([dim])
+    before = w.op("Slice", w.value(x), w.sizes([0]), w.sizes([start]), axis)
+    behind = w.op("Slice", w.value(x), w.sizes([end]), w.sizes([_END]), axis)
+    return w.op("Concat", before, w.value(new, w.result.dtype_), behind, axis=dim)
+
+
+@_row("select.int")
+def _select(w: Writer, x: fx.Node, dim: int, index: Any) -> str:
+    return w.op("Gather", w.value(x), w.scalar(index, torch.int64), axis=dim)
+
+
+@_row("cat.default")
+def _cat(w: Writer, parts: Sequence[fx.Node], dim: int = 0) -> str:
+    if any(len(w.fake(one).size_) != len(w.result.size_) for one in parts):
+        raise w.refused("parts of another rank, which `cat` leaves out")
+    return w.op("Concat", *(w.value(one, w.result.dtype_) for one in parts), axis=dim)
+
+
+# ---- made from numbers
+def _filled(w: Writer, size: Sequence[Any], value: Any) -> str:
+    return w.op("Expand", w.scalar(value, w.result.dtype_), w.sizes(size))
+
+
+ROWS |= {
+    "aten.full.default": lambda w, size, value, **_: _filled(w, size, value),
+    "aten.zeros.default": lambda w, size, **_: _filled(w, size, 0),
+    "aten.ones.default": lambda w, size, **_: _filled(w, size, 1),
+}
+
+
+@_row("scalar_tensor.default")
+def _scalar_tensor(w: Writer, value: Any, **_: Any) -> str:
+    return w.scalar(value, w.result.dtype_)
+
+
+@_row("arange.default")
+def _arange(w: Writer, end: Any, **_: Any) -> str:
+    return _ranged(w, 0, end, 1)
+
+
+@_row("arange.start", "arange.start_step")
+def _range(w: Writer, start: Any, end: Any, step: Any = 1, **_: Any) -> str:
+    return _ranged(w, start, end, step)
+
+
+def _ranged(w: Writer, start: Any, end: Any, step: Any) -> str:
+    if any(isinstance(one, float) for one in (start, end, step)):
+        raise w.refused("a range of floats")
+    found = w.op("Range", *(w.scalar(one, torch.int64) for one in (start, end, step)))
+    return w.op("Cast", found, to=w.type(w.result.dtype_))
+
+
+# ---- over dimensions
+def _reduced(kind: str) -> Row:
+    def row(w: Writer, x: fx.Node, dims: Any = None, keep: bool = False, **_: Any) -> str:
+        dtype = w.result.dtype_
+        if dtype is torch.bool or not len(w.fake(x).size_):
+            raise w.refused(f"`{kind}` of bools or of one number")
+        axes = list(range(len(w.fake(x).size_))) if not dims and dims != 0 else dims if isinstance(dims, (list, tuple)) else [dims]
+        return w.op(kind, w.value(x, dtype), w.sizes(axes), keepdims=int(keep))
+
+    return row
+
+
+for _overloads, _kind in (("mean.dim mean.default", "ReduceMean"), ("sum.dim_IntList sum.default", "ReduceSum"),
+                          ("amax.default", "ReduceMax"), ("amin.default", "ReduceMin")):  # fmt: skip
+    _row(*_overloads.split())(_reduced(_kind))
+
+
+def _along(kind: str) -> Row:
+    return lambda w, x, dim, half_to_float=False: w.op(kind, w.value(x, w.result.dtype_), axis=dim)
+
+
+ROWS |= {"aten._softmax.default": _along("Softmax"), "aten._log_softmax.default": _along("LogSoftmax")}
+
+
+@_row("native_layer_norm.default")
+def _layer_norm(w: Writer, x: fx.Node, shape: Sequence[Any], weight: Any, bias: Any, eps: float) -> list[str]:
+    """The first result alone."""
+    dtype = w.fake(x).dtype_
+    scale = w.value(weight, dtype) if weight is not None else w.op("Expand", w.scalar(1, dtype), w.sizes(shape))
+    more = () if bias is None else (w.value(bias, dtype),)
+    return [w.op("LayerNormalization", w.value(x), scale, *more, axis=-len(shape), epsilon=eps)]
+
+
+# ---- products
+@_row("mm.default", "bmm.default")
+def _matmul(w: Writer, a: fx.Node, b: fx.Node) -> str:
+    return w.op("MatMul", w.value(a), w.value(b))
+
+
+@_row("addmm.default")
+def _addmm(w: Writer, bias: fx.Node, a: fx.Node, b: fx.Node, beta: Any = 1, alpha: Any = 1) -> str:
+    if beta != 1 or alpha != 1:
+        raise w.refused("`addmm` with factors")
+    return w.op("Add", w.op("MatMul", w.value(a), w.value(b)), w.value(bias))
+
+
+@_row("convolution.default")
+def _convolution(
+    w: Writer, x: fx.Node, weight: fx.Node, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any,
+    groups: int,
+) -> str:  # fmt: skip
+    rank = len(w.fake(x).size_) - 2
+    each = [[one[0]] * rank if len(one) == 1 else list(one) for one in (stride, padding, dilation, extra)]
+    named = {"strides": each[0], "pads": each[1] * 2, "dilations": each[2], "group": groups}
+    inputs = [w.value(one) for one in (x, weight, bias) if one is not None]
+    if transposed:
+        return w.op("ConvTranspose", *inputs, output_padding=each[3], **named)
+    return w.op("Conv", *inputs, **named)
+
+
+@_row("max_pool2d_with_indices.default")
+def _max_pool(
+    w: Writer, x: fx.Node, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,), ceil: bool = False
+) -> list[str]:
+    """The largest elements; not their places."""
+    if len(w.fake(x).size_) != 4 or ceil:
+        raise w.refused("a pool of an image alone, or with incomplete windows")
+    each = [list(one) * (2 // len(one)) for one in (kernel, stride or kernel, padding, dilation)]
+    return [w.op("MaxPool", w.value(x), kernel_shape=each[0], strides=each[1], pads=each[2] * 2, dilations=each[3])]
+
+
+# ---- by indices
+@_row("embedding.default")
+def _embedding(w: Writer, table: fx.Node, index: fx.Node, *_: Any, **__: Any) -> str:
+    return w.op("Gather", w.value(table), w.value(index))
+
+
+@_row("index_select.default")
+def _index_select(w: Writer, x: fx.Node, dim: int, index: fx.Node) -> str:
+    return w.op("Gather", w.value(x), w.value(index), axis=dim)
+
+
+@_row("gather.default")
+def _gather(w: Writer, x: fx.Node, dim: int, index: fx.Node, sparse_grad: bool = False) -> str:
+    return w.op("GatherElements", w.value(x), w.value(index, torch.int64), axis=dim)
+
+
+@_row("index.Tensor")
+def _index(w: Writer, x: fx.Node, indices: Sequence[Any]) -> str:
+    given = [one for one in indices if one is not None]
+    if any(w.fake(one).dtype_ not in (torch.int64, torch.int32) for one in given):
+        raise w.refused("an index of bools")
+    if len(given) == 1:
+        return w.op("Gather", w.value(x), w.value(given[0]), axis=list(indices).index(given[0]))
+    if len(given) < len(indices):
+        raise w.refused("several indices that are not the first")
+    rest = len(w.fake(x).size_) - len(given)
+    shape = w.sizes(list(w.result.size_)[: len(w.result.size_) - rest])
+    columns = [w.op("Unsqueeze", w.op("Expand", w.value(one, torch.int64), shape), w.sizes([-1])) for one in given]
+    return w.op("GatherND", w.value(x), w.op("Concat", *columns, axis=-1))

@@ -1,0 +1,126 @@
+"""Programs as ONNX models, run by onnxruntime at several sizes: as eager."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+import pliant
+from exporting.test_models import SIZES, Network, bert
+from pliant.errors import ExportError
+from pliant.exporting.onnx_form import writer
+
+onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+BATCH, LENGTH = pliant.Dim("batch"), pliant.Dim("length")
+
+
+def run(path, *inputs):
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    names = [one.name for one in session.get_inputs()]
+    return [torch.from_numpy(one) for one in session.run(None, {n: x.numpy() for n, x in zip(names, inputs, strict=True)})]
+
+
+def same(path, model, inputs, **named):
+    with torch.no_grad():
+        wanted = [w for w in pytree.tree_leaves(model(*inputs, **named)) if w is not None]
+    found = run(path, *inputs, *named.values())
+    for one, other in zip(wanted, found, strict=True):
+        torch.testing.assert_close(other, torch.as_tensor(one), rtol=1e-4, atol=1e-5)
+
+
+def converted(tmp_path, fn, *args, dynamic=None):
+    path = tmp_path / "model.onnx"
+    pliant.export(fn, args, dynamic_shapes=dynamic).to_onnx(path)
+    onnx.checker.check_model(str(path), full_check=True)
+    return path
+
+
+def test_network(tmp_path):
+    model = Network().eval()
+    path = converted(tmp_path, model, torch.randn(2, 4, 12), dynamic=({0: BATCH, 2: LENGTH},))
+    dims = onnx.load(path).graph.input[0].type.tensor_type.shape.dim
+    assert [one.dim_param or one.dim_value for one in dims] == ["batch", 4, "length"]
+    for rows, length in SIZES:
+        same(path, model, (torch.randn(rows, 4, length),))
+
+
+def test_bert(tmp_path):
+    model, path = bert(), tmp_path / "bert.onnx"
+    ids = lambda size: torch.randint(1, 64, size)  # noqa: E731
+    said = {0: BATCH, 1: LENGTH}
+    kwargs = {"input_ids": ids((2, 12)), "attention_mask": torch.ones(2, 12, dtype=torch.int64)}
+    pliant.export(model, (), kwargs, dynamic_shapes=dict.fromkeys(kwargs, said)).to_onnx(path)
+    for size in SIZES:
+        mask = torch.ones(size, dtype=torch.int64)
+        mask[0, size[1] // 2 :] = 0
+        same(path, model, (), input_ids=ids(size), attention_mask=mask)
+
+
+FUNCTIONS = {
+    "sizes": lambda x: ((x + 1).reshape(-1), x.shape[0] * 2 + 1, x[: x.shape[0] // 2] * 2, torch.arange(x.shape[0]) * 7),
+    "promotion": lambda x: (x + x.int(), x.int() / 2, x > 0, (x > 0) & (x.int() == 1), x.bool().sum(0), 1 - x, 2 / x),
+    "clamped": lambda x: (x.clamp(0, 1), torch.maximum(x, -x), x.clamp(min=0.5), x.relu()),
+    "reduced": lambda x: (x.sum(), x.mean(1), x.amax(0, keepdim=True), x.softmax(-1), x.log_softmax(0)),
+    "parts": lambda x: (torch.cat([x, x[:, 1:]], 1), x[:, -2:] + 1, x[:, ::2] * 2, x[0] - 1, x.T @ x, torch.where(x > 0, x, 0.0)),
+    "indices": lambda x: (x[:, torch.tensor([2, 0])], x[torch.tensor([0, -1]), torch.tensor([1, 2])], x[torch.tensor([-1])]),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_operators(name, tmp_path):
+    fn = FUNCTIONS[name]
+    path = converted(tmp_path, fn, torch.randn(4, 6), dynamic=({0: BATCH},))
+    for rows in (2, 5, 8):
+        same(path, fn, (torch.randn(rows, 6),))
+    if name == "clamped":
+        x = torch.tensor([[float("nan"), float("inf"), -float("inf"), -0.0, 2.0, 0.5]] * 2)
+        for one, other in zip(fn(x), run(path, x), strict=True):
+            torch.testing.assert_close(other, one, equal_nan=True)
+
+
+def test_convolutions_and_pools(tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1, stride=2, bias=False), nn.BatchNorm2d(8), nn.Hardswish(), nn.MaxPool2d(3, 2, 1),
+        nn.ConvTranspose2d(8, 4, 3, stride=2, output_padding=1), nn.GELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Linear(4, 6), nn.LayerNorm(6),
+    ).eval()  # fmt: skip
+    path = converted(tmp_path, model, torch.randn(2, 3, 20, 20), dynamic=({0: BATCH},))
+    for rows in (1, 2, 5):
+        same(path, model, (torch.randn(rows, 3, 20, 20),))
+
+
+def test_large_weights_lie_beside(tmp_path):
+    model, path = nn.Linear(64, 32), tmp_path / "model.onnx"
+    program = pliant.export(model, (torch.randn(2, 64),))
+    for _ in range(2):
+        writer.write_onnx(program, path, largest=100)
+    assert path.stat().st_size < 2000 < (tmp_path / "model.onnx.data").stat().st_size < 20_000
+    same(path, model, (torch.randn(2, 64),))
+
+
+def test_an_unknown_operator_is_named_with_its_line(tmp_path):
+    def fn(x):
+        return torch.linalg.inv(x)
+
+    with pytest.raises(ExportError) as error:
+        converted(tmp_path, fn, torch.eye(3))
+    assert "aten.linalg_inv_ex.default" in str(error.value) and "return torch.linalg.inv(x)" in str(error.value)
+
+
+def test_views_of_arguments_are_refused(tmp_path):
+    with pytest.raises(ExportError, match="a view of an argument"):
+        converted(tmp_path, lambda x: x.T, torch.ones(2, 3))
+
+
+def test_written_buffers_are_refused(tmp_path):
+    with pytest.raises(ExportError, match="writes buffer num_batches_tracked"):
+        converted(tmp_path, nn.BatchNorm1d(4), torch.randn(3, 4))
+
+
+def test_without_onnx_the_package_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "onnx", None)
+    with pytest.raises(pliant.PliantError, match="pip install onnx"):
+        converted(tmp_path, torch.relu, torch.ones(3))
