@@ -8,6 +8,7 @@ Holds:  a row is for every call of its operator, or refuses what it is not for. 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -34,8 +35,21 @@ def _row(*names: str) -> Callable[[Row], Row]:
 
 
 # ---- pointwise
+# ONNX has no form of these for bfloat16.
+_NOT_OF_BFLOAT16 = frozenset("Sin Cos Tan Asin Acos Atan Sinh Cosh Round".split())
+_ROUNDING = frozenset("Floor Ceil Round".split())  # of whole numbers: themselves
+
+
 def _unary(kind: str) -> Row:
-    return lambda w, x: w.op(kind, w.value(x, w.result.dtype_))
+    def row(w: Writer, x: Any, **_: Any) -> str:
+        dtype = w.result.dtype_
+        if kind in _ROUNDING and not dtype.is_floating_point:
+            return w.op("Identity", w.value(x, dtype))
+        if dtype is torch.bfloat16 and kind in _NOT_OF_BFLOAT16:
+            return w.op("Cast", w.op(kind, w.value(x, torch.float32)), to=w.type(dtype))
+        return w.op(kind, w.value(x, dtype))
+
+    return row
 
 
 def _binary(kind: str) -> Row:
@@ -86,15 +100,50 @@ def _common(w: Writer, x: Any, y: Any) -> torch.dtype:
 for _names, _kind in {
     "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "erf": "Erf", "neg": "Neg",
     "abs": "Abs", "sin": "Sin", "cos": "Cos", "tan": "Tan", "atan": "Atan", "asin": "Asin", "acos": "Acos", "sinh": "Sinh",
-    "cosh": "Cosh", "floor": "Floor", "ceil": "Ceil", "round": "Round", "reciprocal": "Reciprocal", "sign": "Sign",
-    "clone": "Identity", "alias": "Identity", "isnan": "IsNaN",
+    "cosh": "Cosh", "floor": "Floor", "ceil": "Ceil", "round": "Round", "reciprocal": "Reciprocal",
+    "clone": "Identity", "alias": "Identity",
 }.items():  # fmt: skip
     ROWS[f"aten.{_names}.default"] = _unary(_kind)
-ROWS["aten.isnan.default"] = lambda w, x: w.op("IsNaN", w.value(x))
+
+
+@_row("isnan.default")
+def _isnan(w: Writer, x: fx.Node) -> str:
+    dtype = w.fake(x).dtype_
+    return w.op("IsNaN", w.value(x, dtype if dtype in (torch.float16, torch.float64) else torch.float32))
+
+
+@_row("sign.default")
+def _sign(w: Writer, x: fx.Node) -> str:
+    """0 of NaN, of which ONNX does not say what it is."""
+    dtype, given = w.result.dtype_, w.value(x)
+    if dtype is torch.bool:
+        raise w.refused("the sign of bools")
+    zero = w.scalar(0, dtype)
+    above, below = (w.op("Cast", w.op(kind, given, zero), to=w.type(dtype)) for kind in ("Greater", "Less"))
+    return w.op("Sub", above, below)
+
+
+_MOST_FACTORS = 8
+
+
+def _power(w: Writer, x: Any, y: Any) -> str:
+    """Products where ATen multiplies, exact in whole numbers; a root where it takes one."""
+    dtype = w.result.dtype_
+    if type(y) is int and 1 <= y <= (3 if dtype.is_floating_point else _MOST_FACTORS):
+        base = w.value(x, dtype)
+        return functools.reduce(lambda made, _: w.op("Mul", made, base), range(y - 1), base)
+    if not dtype.is_floating_point:
+        raise w.refused("a power of whole numbers that is no small number")
+    if y in (0.5, -0.5) and isinstance(y, float):
+        root = w.op("Sqrt", w.value(x, dtype))
+        return root if y > 0 else w.op("Reciprocal", root)
+    return w.op("Pow", w.value(x, dtype), w.value(y, dtype))
+
+
 for _names, _kind in {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "minimum": "Min", "maximum": "Max"}.items():
     ROWS[f"aten.{_names}.Tensor"] = ROWS[f"aten.{_names}.Scalar"] = ROWS[f"aten.{_names}.default"] = _binary(_kind)
 for _overload in ("Tensor_Tensor", "Tensor_Scalar", "Scalar"):
-    ROWS[f"aten.pow.{_overload}"] = _binary("Pow")
+    ROWS[f"aten.pow.{_overload}"] = _power
 for _overload in ("Tensor", "Scalar"):
     ROWS |= {
         f"aten.eq.{_overload}": _compared("Equal"), f"aten.ne.{_overload}": _compared("Equal", "Not"),
@@ -229,7 +278,12 @@ def _reduced(kind: str) -> Row:
         if dtype is torch.bool or not len(w.fake(x).size_):
             raise w.refused(f"`{kind}` of bools or of one number")
         axes = list(range(len(w.fake(x).size_))) if not dims and dims != 0 else dims if isinstance(dims, (list, tuple)) else [dims]
-        return w.op(kind, w.value(x, dtype), w.sizes(axes), keepdims=int(keep))
+        if kind != "ReduceMean":
+            return w.op(kind, w.value(x, dtype), w.sizes(axes), keepdims=int(keep))
+        total = w.op("ReduceSum", w.value(x, dtype), w.sizes(axes), keepdims=int(keep))
+        extents = [w.scalar(w.fake(x).size_[axis], torch.int64) for axis in axes]
+        count = functools.reduce(lambda a, b: w.op("Mul", a, b), extents)
+        return w.op("Div", total, w.op("Cast", count, to=w.type(dtype)))  # of nothing: NaN, which ReduceMean need not give
 
     return row
 
