@@ -40,5 +40,7 @@ def test_models_in_a_new_process_are_as_eager(tmp_path):
         program, _ = models.exported(model, calls, SIZES[0])
         assert program.inputs[-1].target in ("x", "attention_mask")
         made.append((name, program, model, calls))
-    assert dict(models.differences(made, tmp_path)) == {"network": 0.0, "bert": 0.0}
+    found = dict(models.differences(made, tmp_path))
+    # The same operators: but where memory begins, which weights of a file do elsewhere, may decide how a library adds.
+    assert found.keys() == {"network", "bert"} and max(found.values()) < 1e-6
     assert isinstance(made[1][1](**made[1][3][0][1]), transformers.modeling_outputs.MaskedLMOutput)
