@@ -136,7 +136,7 @@ class DynamicPolicy:
 
     def _learn_items(self, source: Source, items: ConstantItems) -> None:
         known = {items.place(k): value for k, value in enumerate(items.values)}
-        self.varying_items(source, [known.get(place) for place in range(max(known) + 1)])
+        self.varying_items(source, [known.get(place) for place in range(max(known, default=-1) + 1)])
 
     def tensor_dims(self, source: Source, tensor: torch.Tensor) -> tuple[DimPolicy, ...]:
         """How each dimension enters the graph; remembers the sizes."""
