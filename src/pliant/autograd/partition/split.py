@@ -180,8 +180,9 @@ class _Split:
     def symbols_of(self, given: list[fx.Node], body: list[fx.Node]) -> list[Any]:
         """The symbols in what backward is given and in what it runs, as symbolic numbers."""
         outside: dict[Symbol, None] = {}
-        for node in given:
-            _collect(node.meta.get("val"), outside)
+        for node in given:  # they are passed as they lie: where in its storage one begins is of no use
+            value = node.meta.get("val")
+            _collect([*value.size_, *value.stride_] if type(value) is FakeTensor else value, outside)
         inside: dict[Symbol, None] = {}
         for node in body:
             _collect([node.meta.get("val"), node.args, node.kwargs], inside)
