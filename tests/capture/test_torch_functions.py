@@ -65,6 +65,7 @@ def test_a_new_release_adds_no_reader_unseen():
 # What tells of tensors (a capture has others), of threads, of files, or makes something.
 SEEN = frozenset(
     """
+    _has_Standard_Deleter
     _can_use_cudnn_attention _can_use_flash_attention _can_use_mem_efficient_attention
     _get_DTensor_sharding_propagator_cache_stats _get_caught_jit_exception_class_name
     _get_caught_jit_exception_original_msg _get_constant_bool_symnode _get_cpp_backtrace _get_creation_meta
