@@ -5,7 +5,7 @@ import torch
 
 from loop_programs import Program, gelu, get, layer_norm, softmax
 from pliant.ir.interpret import run
-from pliant.ir.loops import Axis, LoopProgram, Pointwise
+from pliant.ir.loops import Axis, Buffer, LoopProgram, Pointwise
 from pliant.ir.scalar import apply, cast, const, index_value, load, where
 from pliant.runtime.compile_program import CompiledGraph, compile_program
 from pliant.symbolic.expr import lit, symbol
@@ -313,3 +313,16 @@ def test_a_size_that_inputs_have_as_a_multiple_alone_is_read():
         data = torch.randn(4 * rows, 3 * columns + rows)
         whole, part = compile_program(program)([data])
         assert torch.equal(whole, data) and torch.equal(part, data[:rows, :columns])
+
+
+def test_strides_of_one_element_say_nothing():
+    """A caller's may be anything there."""
+    p = Program()
+    s = symbol("s")
+    x = Buffer("x", torch.float32, (lit(1), lit(4)), (s, lit(1)), torch.device("cpu"), "input")
+    p.program.inputs.append(x)
+    y = p.tensor(s)
+    program = p.done(p.pointwise((s,), lambda i: apply("add", get(x, lit(0), lit(2)), get(y, i))))
+    data, more = torch.randn(1, 4), torch.randn(5)
+    (found,) = compile_program(program)([data.as_strided((1, 4), (3, 1)), more])
+    torch.testing.assert_close(found, data[0, 2] + more)

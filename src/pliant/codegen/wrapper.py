@@ -26,7 +26,7 @@ from pliant.schedule.dependencies import access
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, runs
 from pliant.schedule.memory import kernel_buffers
 from pliant.schedule.sizes import all_guesses
-from pliant.symbolic.expr import ZERO, Expr, Symbol
+from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol
 from pliant.symbolic.printer import to_python
 from pliant.symbolic.traverse import linear_coefficient, substitute
 from pliant.torch_adapter import OPAQUE_RESULTS, RUNS_AS, current_stream_of
@@ -194,13 +194,15 @@ class _Writer:
             self._line("".join(f"args[{k}] = " for k in places) + "None")
 
     def _sizes_from_shapes(self) -> None:
-        """Sizes that no argument passes are read from the first tensor that has them, or has them times others."""
-        extents = [
-            (f"{self.names.buffers[given]}.{what}({d})", e)
-            for given in self.program.inputs
-            if isinstance(given, Buffer) and given not in self.listed
-            for what, values in (("size", given.shape), ("stride", given.strides))
-            for d, e in enumerate(values)
+        """Sizes that no argument passes are read from the first tensor that has them, or has them times others. The stride of
+        a dimension of one element says nothing."""
+        named = [(self.names.buffers[b], b) for b in self.program.inputs if isinstance(b, Buffer) and b not in self.listed]
+        extents = [(f"{name}.size({d})", n) for name, b in named for d, n in enumerate(b.shape)]
+        extents += [
+            (f"{name}.stride({d})", step)
+            for name, b in named
+            for d, (n, step) in enumerate(zip(b.shape, b.strides))
+            if n is not ONE
         ]
         for text, e in extents:
             if isinstance(e, Symbol) and e not in self.names.symbols:
