@@ -180,9 +180,8 @@ class _Split:
     def symbols_of(self, given: list[fx.Node], body: list[fx.Node]) -> list[Any]:
         """The symbols in what backward is given and in what it runs, as symbolic numbers."""
         outside: dict[Symbol, None] = {}
-        for node in given:  # they are passed as they lie: where in its storage one begins is of no use
-            value = node.meta.get("val")
-            _collect([*value.size_, *value.stride_] if type(value) is FakeTensor else value, outside)
+        for node in given:
+            _collect(node.meta.get("val"), outside)
         inside: dict[Symbol, None] = {}
         for node in body:
             _collect([node.meta.get("val"), node.args, node.kwargs], inside)
@@ -331,11 +330,12 @@ def _clone(graph: fx.Graph, node: fx.Node) -> fx.Node:
 
 
 def _collect(value: Any, free: dict[Symbol, None]) -> None:
-    """Add the symbols that occur in a description or in arguments."""
+    """Add the symbols that occur in a description or in arguments. Tensors are passed as they lie: where in its storage one
+    begins, nobody asks but as an argument."""
     if isinstance(value, _SYMBOLIC):
         free.update(dict.fromkeys(value.node.expr.free))
     elif type(value) is FakeTensor:
-        for number in (*value.size_, *value.stride_, value.offset_):
+        for number in (*value.size_, *value.stride_):
             if type(number) is not int:
                 _collect(number, free)
     elif isinstance(value, (list, tuple)):
