@@ -117,7 +117,7 @@ def test_loads_that_lie_in_two_ways_are_split_for_the_fewer_blocks():
     assert parts.axes[0].extent.as_int() >= 16
 
 
-@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("written", ["", "by itself", "from them"])
 def test_rows_that_a_cluster_keeps_are_whole_where_they_are_written(written):
     there = cpu.target()
     registry.provide("cpu", lambda _: dataclasses.replace(
@@ -126,6 +126,8 @@ def test_rows_that_a_cluster_keeps_are_whole_where_they_are_written(written):
     p = Program()
     x = p.tensor(6, 40_000)
     total = p.reduce("sum", (6,), (40_000,), lambda i, j: get(x, i, j), torch.float32)
-    results = [p.pointwise((6, 40_000), lambda i, j: apply("div", get(x, i, j), get(total, i)))] if written else [total]
+    mean = p.pointwise((6,), lambda i: get(total, i))
+    by = {"by itself": lambda i, j: get(x, i, j), "from them": lambda i, j: apply("div", get(x, i, j), get(mean, i))}
+    results = [total, mean, *([p.pointwise((6, 40_000), by[written])] if written else [])]
     divided = split_reductions(p.done(*results))
-    assert sum(isinstance(c, Reduction) for c in divided.computations) == (1 if written else 2)
+    assert sum(isinstance(c, Reduction) for c in divided.computations) == (1 if written == "from them" else 2)

@@ -9,12 +9,14 @@ Holds:  a chunk behind the end holds the operator's neutral value; results of fl
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 
-from pliant.ir.loops import Axis, Buffer, Computation, LoopProgram, Pointwise, Reduction
+from pliant.ir.loops import Axis, Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction
 from pliant.ir.scalar import IndexValue, Load, Number, Scalar, apply, cast, const, index_value, load, loads, walk, where
 from pliant.ir.scalar import substitute as substitute_scalar
 from pliant.lowering.tensors import contiguous_strides
@@ -33,20 +35,18 @@ _FOLDS = {"sum": "sum", "prod": "prod", "max": "max", "min": "min", "any": "any"
 def split_reductions(program: LoopProgram) -> LoopProgram:
     """The program with large reductions of few results split, where the target wants that."""
     sizes, larger = Sizes(program), Sizes(program, LARGER)
-    written = max([sizes.points(c.axes) for c in program.computations if isinstance(c, Pointwise)], default=0)
     computations: list[Computation] = []
     for number, c in enumerate(program.computations):
-        chunks = _chunks(c, sizes, larger, written) if isinstance(c, Reduction) and c.op in _FOLDS else 1
+        chunks = _chunks(c, sizes, larger, itertools.islice(program.computations, number + 1, None)) if isinstance(c, Reduction) and c.op in _FOLDS else 1
         computations.extend(_split(c, chunks, number) if isinstance(c, Reduction) and chunks > 1 else [c])
     if computations == program.computations:
         return program
     return dataclasses.replace(program, computations=computations)
 
 
-def _chunks(c: Reduction, sizes: Sizes, larger: Sizes, written: int) -> int:
+def _chunks(c: Reduction, sizes: Sizes, larger: Sizes, later: Iterable[Computation]) -> int:
     """How many chunks a reduction is worth; 1: none. Columns may become as long as in `larger`: without chunks their blocks
-    would stay few, and chunks that short columns leave empty cost little. `written`: points of the program's largest loop
-    that is no reduction: where it is as large as the rows together, it is what they are kept in registers for."""
+    would stay few, and chunks that short columns leave empty cost little. `later`: what is computed behind it."""
     target = target_of(c.out.device) if has_target(c.out.device) else None
     if target is None or not target.splits_programs:
         return 1
@@ -56,9 +56,23 @@ def _chunks(c: Reduction, sizes: Sizes, larger: Sizes, written: int) -> int:
     least = LEAST_ROW if along else LEAST_COLUMN
     wanted = min(target.parts // max(blocks, 1), inside // least)
     worth = inside > target.split_inner if along else wanted > 1
-    shares = along and written >= outside * inside  # a cluster of blocks shares a row
-    few = target.split_outer // (target.cluster if shares else 1)
-    return wanted if worth and wanted > 1 and blocks < few else 1
+    if not worth or wanted <= 1 or blocks >= target.split_outer:
+        return 1
+    # A cluster of blocks can share a row, and keeps it in registers for what is written of it.
+    shares = along and blocks >= target.split_outer // target.cluster and _is_written(c, sizes, outside * inside, later)
+    return 1 if shares else wanted
+
+
+def _is_written(c: Reduction, sizes: Sizes, points: int, later: Iterable[Computation]) -> bool:
+    """Whether something as large as what the reduction reads is computed from its results, perhaps through others."""
+    derived = {c.out}
+    for one in later:
+        if isinstance(one, Extern) or derived.isdisjoint(x.buffer for x in loads(one.value)):
+            continue
+        if isinstance(one, Pointwise) and sizes.points(one.axes) >= points:
+            return True
+        derived.add(one.out)
+    return False
 
 
 def _width(c: Reduction, target: Target) -> int:
