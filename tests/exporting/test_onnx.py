@@ -163,3 +163,13 @@ def test_every_operator_is_as_eager_or_refused(name, tmp_path):
             continue
         for one, other in zip(wanted, found, strict=True):
             torch.testing.assert_close(other, torch.as_tensor(one), rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+def test_names_of_arguments_are_no_names_of_values(tmp_path):
+    def fn(v1, v2):
+        return torch.relu(v1 + v2) * 3 - v1
+
+    x, y = torch.randn(3), torch.randn(3)
+    same(converted(tmp_path, fn, x, y), fn, (x, y))
+    with pytest.raises(ExportError, match="name it otherwise"):
+        converted(tmp_path, lambda result_0: result_0 * 2, x)

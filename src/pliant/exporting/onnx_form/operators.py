@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import fx
 
+from pliant.tables import Table
+
 if TYPE_CHECKING:
     from pliant.exporting.onnx_form.writer import Writer
 
@@ -23,12 +25,12 @@ Row: TypeAlias = "Callable[..., str | list[str]]"
 EXPANDED = ("aten.gelu",)  # of PyTorch's core set, and not of opset 18
 _END = (1 << 63) - 1
 
-ROWS: dict[str, Row] = {}
+ROWS: Table[str, Row] = Table()
 
 
 def _row(*names: str) -> Callable[[Row], Row]:
     def put(row: Row) -> Row:
-        ROWS.update({f"aten.{name}": row for name in names})
+        ROWS.add({f"aten.{name}": row for name in names})
         return row
 
     return put
@@ -101,7 +103,7 @@ for _names, _kind in {
     "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "erf": "Erf", "neg": "Neg",
     "abs": "Abs", "sin": "Sin", "cos": "Cos", "tan": "Tan", "atan": "Atan", "asin": "Asin", "acos": "Acos", "sinh": "Sinh",
     "cosh": "Cosh", "floor": "Floor", "ceil": "Ceil", "round": "Round", "reciprocal": "Reciprocal",
-    "clone": "Identity", "alias": "Identity",
+    "alias": "Identity",
 }.items():  # fmt: skip
     ROWS[f"aten.{_names}.default"] = _unary(_kind)
 

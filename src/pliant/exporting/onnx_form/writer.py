@@ -87,6 +87,7 @@ class Writer:
         self.values: dict[fx.Node, str | list[str]] = {}
         self.computed: dict[Any, str] = {}
         self.taken = 0
+        self.given = {one.name for one in program.inputs}
         self.node: fx.Node | None = None
 
     # ---- the whole
@@ -121,6 +122,8 @@ class Writer:
     def output(self, place: int, one: Output) -> Any:
         """A result of the model; constants are none."""
         name = f"result_{place}"
+        if name in self.given:
+            raise self.refused(f"an argument of the name {name}, which a result has", "name it otherwise")
         match one:
             case Literal():
                 return None
@@ -178,8 +181,11 @@ class Writer:
         return name
 
     def fresh(self) -> str:
-        self.taken += 1
-        return f"v{self.taken}"
+        """A name that neither arguments nor weights have."""
+        while True:
+            self.taken += 1
+            if (name := f"v{self.taken}") not in self.given:
+                return name
 
     def value(self, value: Any, dtype: torch.dtype | None = None) -> str:
         """A node's tensor, or a number as one; in this dtype."""
