@@ -8,11 +8,13 @@ import torch
 import cpu_launcher
 from pliant.codegen.cuda.entry import DeviceCode, write_native
 from pliant.codegen.cuda.kernel_text import DeviceKernel
-from pliant.errors import InternalError
+from pliant.errors import CompileError, InternalError
 from pliant.ir.loops import Buffer
-from pliant.runtime.cuda.load import load
+from pliant.runtime.cuda.load import Launcher, load
 from pliant.symbolic.expr import ONE, ZERO, lit, symbol
 from pliant.symbolic.rules.division import floordiv
+from pliant.symbolic.rules.extrema import minimum
+from pliant.symbolic.traverse import evaluate
 
 CPU = torch.device("cpu")
 N = symbol("n")
@@ -44,8 +46,8 @@ def kernel(text, buffers, sizes, blocks, threads=32, shared=0) -> DeviceKernel:
     )
 
 
-def written(*runs, listed=None) -> DeviceCode:
-    return write_native(runs, listed or {}, lambda text: "/* prelude */\n")
+def written(*runs, listed=None, hints=None) -> DeviceCode:
+    return write_native(runs, listed or {}, lambda text: "/* prelude */\n", hints or {})
 
 
 def loaded(code):
@@ -143,3 +145,66 @@ def test_a_thousand_launches():
     total = torch.zeros(8, dtype=torch.float64)
     launch(total, 0)
     assert total[0] == 999 + 100
+
+
+def counting_launcher(built: list[list[str]]) -> Launcher:
+    """Notes which kernels are built together."""
+    plain = cpu_launcher.launcher()
+
+    def functions(code: DeviceCode) -> list[int]:
+        built.append([one.text.split("x * ")[1].split(";")[0] for one in code.functions])
+        return plain.functions(code)
+
+    return replace(plain, functions=functions)
+
+
+def by_length(out: Buffer) -> list[DeviceKernel]:
+    """Kernels for rows of up to 100 elements, up to 200, and of more: each notes who it is."""
+    above = [ONE, minimum(ONE, floordiv(N, lit(101))), minimum(ONE, floordiv(N, lit(201)))]
+    meant = [1 - above[1], above[1] * (1 - above[2]), above[2]]
+    return [kernel(ADD.replace("x * 100", f"x * {k}"), [out], [ONE * 0], [blocks, ONE, ONE]) for k, blocks in enumerate(meant, 1)]
+
+
+def numbers_of(code: DeviceCode, run: int, length: int) -> list[int]:
+    return [int(evaluate(s, {N: length})) for s in code.entries[run].sizes]
+
+
+def test_kernels_that_the_sizes_at_hand_do_not_launch_are_built_when_one_is():
+    built: list[list[str]] = []
+    out, other = buffer("out"), buffer("other")
+    again = kernel(ADD.replace("x * 100", "x * 7"), [other], [ONE * 0], [minimum(ONE, floordiv(N, lit(101))), ONE, ONE])
+    code = written(by_length(out), [again], hints={N: 50})
+    assert [one.expected for one in code.functions] == [True, False, False, False]
+    first, second = load(code, counting_launcher(built))
+    noted, there = (torch.zeros(8, dtype=torch.float64) for _ in range(2))
+    first(noted, *numbers_of(code, 0, 60), 0)
+    second(there, *numbers_of(code, 1, 60), 0)
+    assert built == [["1"]] and (noted[0], there[0]) == (1, 0)
+    for length in (150, 250, 60):
+        first(noted, *numbers_of(code, 0, length), 0)
+        second(there, *numbers_of(code, 1, length), 0)
+    assert built == [["1"], ["2", "3", "7"]]  # together, and once
+    assert (noted[0], there[0]) == (1231, 77)
+
+
+def test_a_size_that_only_running_tells_may_launch_any_kernel():
+    code = written(by_length(buffer("out")))
+    assert all(one.expected for one in code.functions)
+
+
+def test_a_kernel_that_cannot_be_built_later_raises_and_is_tried_again():
+    plain, refused = cpu_launcher.launcher(), [True]
+
+    def functions(code: DeviceCode) -> list[int]:
+        if refused and not code.functions[0].expected:
+            refused.clear()
+            raise CompileError("refused")
+        return plain.functions(code)
+
+    code = written(by_length(buffer("out")), hints={N: 50})
+    (launch,) = load(code, replace(plain, functions=functions))
+    noted = torch.zeros(8, dtype=torch.float64)
+    with pytest.raises(CompileError, match="refused"):
+        launch(noted, *numbers_of(code, 0, 150), 0)
+    launch(noted, *numbers_of(code, 0, 150), 0)
+    assert noted[0] == 2

@@ -47,7 +47,7 @@ for x, got in zip(calls, results):
 print(json.dumps([stats["entries"], stats["calls"], loaded, first]))
 """
 STAGES = ("capture", "symbolic", "lowering", "schedule", "codegen", "ir", "autograd.joint", "autograd.partition", "graph.fake_tensor")
-NAMES = ("inference", "training", "autocast", "dropout", "sizes", "constant", "recorded", "convolutions")
+NAMES = ("inference", "training", "autocast", "dropout", "sizes", "lengths", "constant", "recorded", "convolutions")
 
 
 def ran(folder, name):

@@ -51,7 +51,7 @@ def entries(*runs, device="cuda:0"):
 
     torch.cuda.init()
     place = torch.device(device)
-    return load(write_native(runs, {}, lambda text: ""), gpu_launcher(place, target_of(place)))
+    return load(write_native(runs, {}, lambda text: "", {}), gpu_launcher(place, target_of(place)))
 
 
 def stream(device=0):

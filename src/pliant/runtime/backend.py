@@ -19,6 +19,7 @@ from pliant.runtime.build import build
 from pliant.runtime.load import NativeEntry, load
 from pliant.runtime.program import KeptCode, Library
 from pliant.schedule.kernel import Kernel
+from pliant.symbolic.expr import Number, Symbol
 
 
 class WrittenCode(Protocol):
@@ -34,7 +35,7 @@ class WrittenCode(Protocol):
 
 class Backend(Protocol):
     """`write`: the code of runs of kernels, an entry each, that read the inputs `listed` from the graph's list; `scratch`:
-    buffers that an entry has on its stack. `load`: its entries as functions, built now if the store does not have them.
+    buffers that an entry has on its stack; `hints`: the sizes at hand. `load`: its entries as functions, built now if the store does not have them.
     `kept`: what another process loads the code by, from the store alone; None: it cannot. `writes_rows`: whether
     there are entries that run for many rows of tensors (`codegen.native.write_rows`).
     """
@@ -42,7 +43,11 @@ class Backend(Protocol):
     writes_rows: bool
 
     def write(
-        self, runs: Sequence[Sequence[Kernel]], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
+        self,
+        runs: Sequence[Sequence[Kernel]],
+        listed: Mapping[Buffer, int],
+        scratch: Mapping[Buffer, int],
+        hints: Mapping[Symbol, Number],
     ) -> WrittenCode: ...
     def load(self, code: WrittenCode, options: config.Build) -> list[NativeEntry]: ...
     def kept(self, code: WrittenCode, options: config.Build) -> Sequence[KeptCode] | None: ...
@@ -54,7 +59,11 @@ class _C:
     writes_rows = True
 
     def write(
-        self, runs: Sequence[Sequence[Kernel]], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
+        self,
+        runs: Sequence[Sequence[Kernel]],
+        listed: Mapping[Buffer, int],
+        scratch: Mapping[Buffer, int],
+        hints: Mapping[Symbol, Number],
     ) -> NativeCode:
         return write_native(runs, listed, scratch)
 

@@ -22,6 +22,7 @@ from pliant.runtime.load import load, reads_lists, takes_tensors
 from pliant.runtime.program import KeptCode, Library, wrapped, wrapper_of
 from pliant.schedule.kernel import Kernel, forget_loads
 from pliant.schedule.schedule import schedule, schedule_text
+from pliant.symbolic.expr import Number, Symbol
 from pliant.targets.registry import target_of
 from pliant.wrappers.remade import noted
 from pliant.wrappers.wrapper import compile_wrapper
@@ -59,7 +60,7 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
     with events.stage("codegen", graph=program.name):
         listed = listed_inputs(program, planned) if reads_lists() else {}
         runs = runs_of(planned)
-        codes = _write(runs, listed, planned.scratch)
+        codes = _write(runs, listed, planned.scratch, program.hints)
         written = {kind: iter(code.entries) for kind, code in codes.items()}
         entries = [next(written[run[0].target.kind]) for run in runs]
         wrapper = write_wrapper(program, planned, entries, listed, takes_tensors=takes_tensors())
@@ -81,12 +82,15 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
 
 
 def _write(
-    runs: Sequence[Sequence[Kernel]], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
+    runs: Sequence[Sequence[Kernel]],
+    listed: Mapping[Buffer, int],
+    scratch: Mapping[Buffer, int],
+    hints: Mapping[Symbol, Number],
 ) -> dict[str, WrittenCode]:
     """The code of all runs by the kind of their target."""
     kinds = dict.fromkeys(run[0].target.kind for run in runs)
     return {
-        kind: backend_of(kind).write([run for run in runs if run[0].target.kind == kind], listed, scratch)
+        kind: backend_of(kind).write([run for run in runs if run[0].target.kind == kind], listed, scratch, hints)
         for kind in kinds
     }
 

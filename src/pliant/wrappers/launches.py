@@ -2,7 +2,8 @@
 
 Out:    `Launches`: the table of one run; `launcher_text()`: C that is built once for all graphs; `packed_addresses`.
 Holds:  a run launches its kernels in order on the stream that it is given, and none whose grid is empty; it keeps the
-        GIL, since a launch takes some microseconds; one that fails raises RuntimeError with the driver's message.
+        GIL, since a launch takes some microseconds; one that fails raises RuntimeError with the driver's message. Kernels
+        that no launch needed yet may be missing: the first that does asks for all of them.
 
 A graph brings no C of its own: a table is read in some ten nanoseconds a launch, and needs no compiler.
 """
@@ -10,9 +11,10 @@ A graph brings no C of its own: a table is read in some ten nanoseconds a launch
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pliant import background
 from pliant.wrappers.shared_text import ADDRESSES, BASE, LISTED, PYTHON
 
 # Blocks of a grid at most, in x, y and z, and threads of a block: of every GPU there is.
@@ -20,7 +22,7 @@ MOST_BLOCKS = ((1 << 31) - 1, (1 << 16) - 1, (1 << 16) - 1)
 MOST_THREADS = 1024
 
 # What the function is given as its `self`: a bytes object that holds this, then constants (int64), then functions
-# (addresses), then int32: places in the list of inputs, whether a number is a float, and the launches, each the place of
+# (addresses; 0: not built yet), then int32: places in the list of inputs, whether a number is a float, and the launches, each the place of
 # its function, how many tensors and numbers it takes, the place in `n` of a block's threads, shared bytes, the places in `n`
 # of the blocks in x, y and z, and the places of its tensors in `b` and of its numbers in `n`. `context`: 0 where there is none.
 _HEAD = """\
@@ -33,6 +35,8 @@ HEAD = struct.Struct("=QQ6i")
 
 _LAUNCHER = """\
 extern char* PyBytes_AsString(PyObject*);
+extern PyObject* PyObject_CallMethod(PyObject*, const char*, const char*, ...);
+extern void Py_DecRef(PyObject*);
 extern PyObject* PyErr_Format(PyObject*, const char*, ...);
 extern PyObject* PyExc_RuntimeError;
 typedef int (*p_launch)(void*, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, void*, void**);
@@ -54,11 +58,19 @@ static PyObject* p_failed(int code) {
   if (cu_text) cu_text(code, &text);
   return PyErr_Format(PyExc_RuntimeError, "a kernel could not be launched: %s (error %d)", text ? text : "unknown error", code);
 }
+static int p_build(PyObject* self, void** functions, int64_t count) {
+  PyObject* const built = PyObject_CallMethod(self, "built", 0);
+  if (!built) return 1;
+  const char* const found = PyBytes_AsString(built);
+  if (found) __builtin_memcpy(functions, found, count * sizeof(void*));
+  Py_DecRef(built);
+  return !found;
+}
 PyObject* pliant_launch(PyObject* self, PyObject* const* args, int64_t count) {
   const p_head* const head = (const p_head*)PyBytes_AsString(self);
   if (!head) return 0;
   const int64_t* const constants = (const int64_t*)(head + 1);
-  void* const* const functions = (void* const*)(constants + head->constants);
+  void** const functions = (void**)(constants + head->constants);
   const int32_t* const places = (const int32_t*)(functions + head->functions);
   const int32_t* const floats = places + head->listed;
   const int32_t* c = floats + head->numbers;
@@ -89,15 +101,19 @@ PyObject* pliant_launch(PyObject* self, PyObject* const* args, int64_t count) {
     const int32_t given = c[1], numbered = c[2];
     const int64_t x = n[c[5]], y = n[c[6]], z = n[c[7]];
     const int32_t* const place = c + 8;
-    void* const function = functions[c[0]];
+    const int32_t at = c[0];
     const uint32_t threads = n[c[3]], shared = c[4];
     c = place + given + numbered;
     if (!x || !y || !z) continue;
     if ((uint64_t)x > MOST_X || (uint64_t)y > MOST_Y || (uint64_t)z > MOST_Z) { wide = 1; break; }
+    if (!functions[at] && p_build(self, functions, head->functions)) {
+      if (pushed) cu_pop(&before);
+      return 0;
+    }
     void* p[given + numbered + 1];
     for (int m = 0; m < given; m++) p[m] = b + place[m];
     for (int m = given; m < given + numbered; m++) p[m] = n + place[m];
-    error = launch(function, x, y, z, threads, shared, stream, p);
+    error = launch(functions[at], x, y, z, threads, shared, stream, p);
   }
   if (pushed) cu_pop(&before);
   if (error) return p_failed(error);
@@ -137,6 +153,29 @@ def launcher_text() -> str:
     return "".join([BASE, PYTHON, ADDRESSES, LISTED, limits, _HEAD, _LAUNCHER, _STAY])
 
 
+class Addresses:
+    """Addresses of a program's functions. known: 0 for those that are not built yet; `build`: builds these, in order."""
+
+    def __init__(self, known: Sequence[int], build: Callable[[], Sequence[int]] | None = None) -> None:
+        self.known = list(known)
+        self._build, self._lock = build, background.lock()
+
+    def built(self) -> list[int]:
+        """The addresses, all of them built now."""
+        with self._lock:
+            if self._build is not None:
+                made = iter(self._build())
+                self.known = [address or next(made) for address in self.known]
+                self._build = None
+            return self.known
+
+
+class Packed(bytes):
+    """A table as the native function reads it. built: the table's functions, which it takes over, for one is missing."""
+
+    built: Callable[[], bytes]
+
+
 @dataclass(frozen=True, slots=True)
 class Launches:
     """The table of one run. functions: places among the functions of its program; calls: see `_HEAD`."""
@@ -148,13 +187,18 @@ class Launches:
     constants: tuple[int, ...]
     calls: tuple[tuple[int, ...], ...]
 
-    def packed(self, launch: int, context: int, addresses: Sequence[int]) -> bytes:
+    def packed(self, launch: int, context: int, addresses: Addresses) -> Packed:
         """What the native function reads. `addresses`: of all of the code's functions."""
         counts = (len(self.listed), self.passed, len(self.floats), len(self.constants), len(self.functions))
         words = [int32 for call in self.calls for int32 in call]
-        found = [addresses[k] for k in self.functions]
-        return b"".join([
+        packed = Packed(b"".join([
             HEAD.pack(launch, context, *counts, len(self.calls)),
-            struct.pack(f"={len(self.constants)}q{len(found)}Q", *self.constants, *found),
+            struct.pack(f"={len(self.constants)}q", *self.constants),
+            self._packed(addresses.known),
             struct.pack(f"={len(self.listed) + len(self.floats) + len(words)}i", *self.listed, *self.floats, *words),
-        ])  # fmt: skip
+        ]))  # fmt: skip
+        packed.built = lambda: self._packed(addresses.built())
+        return packed
+
+    def _packed(self, addresses: Sequence[int]) -> bytes:
+        return struct.pack(f"={len(self.functions)}Q", *(addresses[k] for k in self.functions))

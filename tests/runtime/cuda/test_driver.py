@@ -12,7 +12,7 @@ from pliant.codegen.cuda.kernel_text import DeviceKernel
 from pliant.errors import CompileError, NoKernels
 from pliant.ir.loops import Buffer
 from pliant.runtime.build import build
-from pliant.runtime.cuda import driver, load
+from pliant.runtime.cuda import backend, driver, load
 from pliant.runtime.cuda.load import gpu_launcher
 from pliant.symbolic.expr import ONE, ZERO, symbol
 from pliant.targets import cuda
@@ -21,13 +21,15 @@ from pliant.targets import cuda
 FAKE = """\
 typedef unsigned long long u64; typedef unsigned u32;
 static __thread u64 stack[8]; static __thread int depth;
+static __thread int capture;
 int loaded, retained, fails_launch, fails_load; u64 noted[12]; int attribute[3];
 int cuDeviceGet(int* device, int index) { *device = index; return index > 1 ? 101 : 0; }
 int cuDevicePrimaryCtxRetain(u64* context, int device) { retained++; *context = 100 + device; return 0; }
 int cuCtxGetCurrent(u64* context) { *context = depth ? stack[depth - 1] : 0; return 0; }
 int cuCtxPushCurrent_v2(u64 context) { stack[depth++] = context; return 0; }
 int cuCtxPopCurrent_v2(u64* context) { *context = stack[--depth]; return 0; }
-int cuModuleLoadData(u64* module, const char* cubin) { if (fails_load) return fails_load; *module = ++loaded; return 0; }
+int cuThreadExchangeStreamCaptureMode(int* mode) { const int before = capture; capture = *mode; *mode = before; return 0; }
+int cuModuleLoadData(u64* module, const char* cubin) { if (capture != 2) return 900; if (fails_load) return fails_load; *module = ++loaded; return 0; }
 int cuModuleGetFunction(u64* function, u64 module, const char* name) {
   if (!depth) return 201;
   *function = 1000 * stack[depth - 1] + module; return 0;
@@ -84,7 +86,7 @@ def launcher(index=0):
 def loaded(text="text @", index=0, shared=0):
     a = Buffer("a", torch.float32, (N,), (ONE,), torch.device("cpu"), "input")
     kernel = DeviceKernel(text, "", (a,), (N,), (N, ONE * 2, ONE * 3), ONE * 256, shared, frozenset(), ZERO)
-    return load.load(write_native([[kernel]], {}, lambda text: ""), launcher(index))[0]
+    return load.load(write_native([[kernel]], {}, lambda text: "", {}), launcher(index))[0]
 
 
 def test_what_a_launch_is_given(calls):
@@ -150,6 +152,23 @@ def test_code_that_is_not_loaded(calls, code, error, kind):
         loaded()
     assert caught.value.kind == kind
     assert kind != "old-driver" or "CUDA 12.9" in caught.value.why
+
+
+def test_kept_code_builds_what_nothing_launched_when_something_does(calls, monkeypatch):
+    built = []
+    monkeypatch.setattr(load, "target_of", lambda device: cuda.target(90))
+    monkeypatch.setattr(load, "stored", lambda place: f"cubin at {place}".encode())
+    monkeypatch.setattr(load, "build_kernels", lambda texts, prelude, architecture: [built.append(t) or t.encode() for t in texts])
+    a = Buffer("a", torch.float32, (N,), (ONE,), torch.device("cpu"), "input")
+    kernels = [DeviceKernel(f"text {k} @", "", (a,), (N,), (symbol(f"m{k}"), ONE, ONE), ONE * 32, 0, frozenset(), ZERO) for k in (0, 1)]
+    code = write_native([kernels], {}, lambda text: "", {symbol("m0"): 1, symbol("m1"): 0})
+    library = backend._library(code, torch.device("cuda", 0), ["p0", "p1"])
+    assert [text for *_, text in library.kernels] == ["", code.functions[1].text]
+    launch = library.functions()["launch0"]
+    order = [(symbol("m0"), symbol("m1"), N).index(s) for s in code.entries[0].sizes]
+    for numbers, texts, function in (((1, 0, 7), [], 100_001), ((0, 1, 7), [code.functions[1].text], 100_002)):
+        launch(torch.zeros(4), *(numbers[k] for k in order), 5)
+        assert built == texts and calls.noted[0] == function
 
 
 def test_no_such_device(calls):

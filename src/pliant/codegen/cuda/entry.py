@@ -18,18 +18,20 @@ from pliant.codegen.cuda.kernel_text import DeviceKernel
 from pliant.codegen.native import Entry
 from pliant.errors import InternalError
 from pliant.ir.loops import Buffer
-from pliant.symbolic.expr import Expr
+from pliant.symbolic.expr import Expr, Number, Symbol
+from pliant.symbolic.traverse import evaluate
 from pliant.wrappers.launches import MOST_BLOCKS, MOST_THREADS, Launches
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
     """A kernel to build, without its prelude. name: what it is called in its text; shared: bytes of dynamic shared memory
-    at most."""
+    at most; expected: whether the sizes at hand launch it."""
 
     name: str
     text: str
     shared: int
+    expected: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +57,36 @@ class DeviceCode:
 
 
 def write_native(
-    runs: Sequence[Sequence[DeviceKernel]], listed: Mapping[Buffer, int], prelude: Callable[[str], str]
+    runs: Sequence[Sequence[DeviceKernel]],
+    listed: Mapping[Buffer, int],
+    prelude: Callable[[str], str],
+    hints: Mapping[Symbol, Number],
 ) -> DeviceCode:
     """The code of all runs. `listed`: inputs of the graph that entries read from its list, and their places in it.
-    `prelude`: what a kernel's text needs before it."""
-    kernels: dict[str, DeviceKernel] = {}
-    shared: dict[str, int] = {}
+    `prelude`: what a kernel's text needs before it. `hints`: the sizes at hand."""
+    kernels: dict[str, list[DeviceKernel]] = {}
     for kernel in (kernel for run in runs for kernel in run):
-        kernels.setdefault(kernel.text, kernel)
-        shared[kernel.text] = max(kernel.shared, shared.get(kernel.text, 0))
+        kernels.setdefault(kernel.text, []).append(kernel)
     places = {text: k for k, text in enumerate(kernels)}
     written = [_run(f"launch{k}", run, listed, places) for k, run in enumerate(runs)]
-    functions = tuple(_function(kernel, shared[text]) for text, kernel in kernels.items())
+    functions = tuple(_function(alike, hints) for alike in kernels.values())
     return DeviceCode(prelude, functions, tuple(entry for entry, _ in written), tuple(table for _, table in written))
 
 
-def _function(kernel: DeviceKernel, shared: int) -> Function:
+def _function(alike: Sequence[DeviceKernel], hints: Mapping[Symbol, Number]) -> Function:
+    """The function of kernels with one text."""
+    kernel, shared = alike[0], max(one.shared for one in alike)
     name = f"pliant_{hashlib.sha256(kernel.text.encode()).hexdigest()[:12]}"
-    return Function(name, kernel.comment + kernel.text.replace("@", name) + "\n", shared)
+    expected = any(_is_launched(one, hints) for one in alike)
+    return Function(name, kernel.comment + kernel.text.replace("@", name) + "\n", shared, expected)
+
+
+def _is_launched(kernel: DeviceKernel, hints: Mapping[Symbol, Number]) -> bool:
+    """Whether its grid has blocks at the sizes at hand. Where only running the program tells a size it may have."""
+    try:
+        return all(evaluate(extent, hints) for extent in kernel.blocks)
+    except (KeyError, ZeroDivisionError):
+        return True
 
 
 def _run(

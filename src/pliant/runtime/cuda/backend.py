@@ -15,6 +15,7 @@ from pliant.ir.loops import Buffer
 from pliant.runtime.cuda.load import DeviceLibrary, Launcher, gpu_launcher, load
 from pliant.runtime.load import NativeEntry
 from pliant.schedule.kernel import Kernel
+from pliant.symbolic.expr import Number, Symbol
 from pliant.targets.registry import target_of
 
 
@@ -27,10 +28,14 @@ class CudaC:
         self.launcher_of = launcher_of
 
     def write(
-        self, runs: Sequence[Sequence[Kernel]], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
+        self,
+        runs: Sequence[Sequence[Kernel]],
+        listed: Mapping[Buffer, int],
+        scratch: Mapping[Buffer, int],
+        hints: Mapping[Symbol, Number],
     ) -> DeviceCode:
         written = [[text for kernel in run for text in write_kernel(kernel, kernel.target)] for run in runs]
-        return write_native(written, listed, text_for)
+        return write_native(written, listed, text_for, hints)
 
     def load(self, code: DeviceCode, options: config.Build) -> list[NativeEntry]:
         devices = [entry.device for entry in code.entries if entry.device is not None]
@@ -45,7 +50,10 @@ class CudaC:
 
 def _library(code: DeviceCode, device: torch.device, places: Sequence[str]) -> DeviceLibrary:
     """What is kept of one device's code."""
-    kernels = [(place, one.name, one.shared) for place, one in zip(places, code.functions, strict=True)]
+    kernels = [
+        (place, one.name, one.shared, "" if one.expected else one.text)
+        for place, one in zip(places, code.functions, strict=True)
+    ]
     return DeviceLibrary(device, kernels, [entry.name for entry in code.entries], list(code.tables))
 
 

@@ -21,6 +21,7 @@ from pliant.cpython import address_of
 from pliant.errors import CompileError, NoKernels
 
 DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 DEFAULT_SHARED = 48 << 10  # bytes of a block's memory that need no attribute
 _NOT_FOR_THIS_DRIVER = {209: "no code for this GPU", 222: "code of a newer CUDA", 218: "not understood", 34: "a stub library"}
 
@@ -102,7 +103,8 @@ class Context:
         module = self._modules.get(cubin)
         if module is None:
             module = ctypes.c_void_p()
-            check(calls.cuModuleLoadData(ctypes.byref(module), cubin), f"kernel {name} cannot be loaded")
+            with _beside_captures():
+                check(calls.cuModuleLoadData(ctypes.byref(module), cubin), f"kernel {name} cannot be loaded")
             self._modules[cubin] = module
         check(calls.cuModuleGetFunction(ctypes.byref(function), module, name.encode()), f"kernel {name} was not found")
         return function.value or 0
@@ -118,11 +120,20 @@ class Context:
             _calls().cuCtxPopCurrent_v2(ctypes.byref(before))
 
 
-
-
 def is_initialized() -> bool:
     """Whether the program uses CUDA; never in a child that was forked after it began to."""
     return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _beside_captures() -> Iterator[None]:
+    """What this thread does is no part of a CUDA graph that somebody captures, and does not end its capture."""
+    mode, calls = ctypes.c_int(RELAXED), _calls()
+    calls.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+    try:
+        yield
+    finally:
+        calls.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
 
 
 _lock = background.lock()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,18 +23,19 @@ from pliant.runtime.build import build, quick
 from pliant.runtime.cuda import driver, nvrtc
 from pliant.runtime.cuda.kernels import build_kernels, key_of, stored
 from pliant.runtime.load import NativeEntry, prepare
+from pliant.targets.registry import target_of
 from pliant.targets.target import Target
-from pliant.wrappers.launches import Launches, launcher_text, packed_addresses
+from pliant.wrappers.launches import Addresses, Launches, launcher_text, packed_addresses
 
 if TYPE_CHECKING:
-    from pliant.codegen.cuda.entry import DeviceCode
+    from pliant.codegen.cuda.entry import DeviceCode, Function
 
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
     """How kernels are started.
 
-    functions: code to the addresses of its functions, in order.
+    functions: code to the addresses of its functions, in order, which are built now.
     places: code to the places of its functions in the store, in order; None: it does not have them.
     launch: address of `int (void* function, blocks in x, y, z, threads, shared bytes: uint32_t each, void* stream,
         void** arguments)`, which returns 0 or the number of an error. context: made current meanwhile; 0: none.
@@ -51,36 +52,60 @@ def load(code: DeviceCode, launcher: Launcher) -> list[NativeEntry]:
     if not code.entries:
         return []
     background.start(_native_function, "pliant-launcher")  # beside the kernels
-    return _bound(code.tables, launcher.launch, launcher.context, launcher.functions(code))
+    return _bound(code.tables, launcher.launch, launcher.context, _addresses(code, launcher))
 
 
-def _bound(tables: Sequence[Launches], launch: int, context: int, addresses: Sequence[int]) -> list[NativeEntry]:
+def _addresses(code: DeviceCode, launcher: Launcher) -> Addresses:
+    """Of the functions that the sizes at hand launch. The others, for rows of other lengths, are most of the texts and
+    may never be needed: they are built when one of them is."""
+    now, later = [[one for one in code.functions if one.expected is when] for when in (True, False)]
+    found = iter(_built(now, code, launcher))
+    known = [next(found) if one.expected else 0 for one in code.functions]
+    return Addresses(known, (lambda: _built(later, code, launcher)) if later else None)
+
+
+def _built(functions: list[Function], code: DeviceCode, launcher: Launcher) -> list[int]:
+    return launcher.functions(replace(code, functions=tuple(functions))) if functions else []
+
+
+def _bound(tables: Sequence[Launches], launch: int, context: int, addresses: Addresses) -> list[NativeEntry]:
     definition = _native_function()
     return [builtin(definition, owner=table.packed(launch, context, addresses)) for table in tables]
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceLibrary:
-    """Built code of one GPU. kernels: of each its place in the store, its name, bytes of dynamic shared memory at most;
-    entries: names of the runs, in the order of their tables."""
+    """Built code of one GPU. kernels: of each its place in the store, its name, bytes of dynamic shared memory at most,
+    and its text where it is built when it is launched first, else ""; entries: names of the runs, in the order of their
+    tables."""
 
     device: torch.device
-    kernels: list[tuple[str, str, int]]
+    kernels: list[tuple[str, str, int, str]]
     entries: list[str]
     tables: list[Launches]
 
     def functions(self) -> dict[str, NativeEntry]:
         """Its entries, loaded. NoKernels if the store has its kernels no more."""
         context = _context_of(self.device)
-        addresses = [context.function(stored(place), name, shared) for place, name, shared in self.kernels]
+        known = [0 if text else context.function(stored(place), name, shared) for place, name, shared, text in self.kernels]
+        addresses = Addresses(known, self._build_later if 0 in known else None)
         found = _bound(self.tables, _driver_launch(), context.handle, addresses)
         return dict(zip(self.entries, found, strict=True))
+
+    def _build_later(self) -> list[int]:
+        from pliant.codegen.cuda.prelude import text_for  # most processes never need it
+
+        later = [(name, shared, text) for _, name, shared, text in self.kernels if text]
+        architecture = nvrtc.architecture(_capability(target_of(self.device)))
+        cubins = build_kernels([text for _, _, text in later], text_for, architecture)
+        context = _context_of(self.device)
+        return [context.function(cubin, name, shared) for cubin, (name, shared, _) in zip(cubins, later)]
 
 
 def gpu_launcher(device: torch.device, target: Target) -> Launcher:
     """Of a GPU for which `available.target_of` gave the target."""
     context = _context_of(device)
-    architecture = nvrtc.architecture(int(target.architecture.removeprefix("sm_")))
+    architecture = nvrtc.architecture(_capability(target))
 
     def functions(code: DeviceCode) -> list[int]:
         cubins = build_kernels([one.text for one in code.functions], code.prelude, architecture)
@@ -90,6 +115,10 @@ def gpu_launcher(device: torch.device, target: Target) -> Launcher:
         return [key_of(text, architecture).digest for text in code.texts]
 
     return Launcher(functions, _driver_launch(), context.handle, places)
+
+
+def _capability(target: Target) -> int:
+    return int(target.architecture.removeprefix("sm_"))
 
 
 def _context_of(device: torch.device) -> driver.Context:
