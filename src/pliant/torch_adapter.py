@@ -217,6 +217,7 @@ def answers_of_torch() -> Iterator[tuple[Any, str, Any]]:
     yield torch._C, "_get_tracing_state", None
     yield torch._C, "_is_tracing", False
     yield torch.jit, "_is_tracing", False
+    yield torch._C, "_len_torch_dispatch_stack", 0  # calls in dispatch modes run eagerly
 
 
 def plain_tensor(tensor: torch.Tensor) -> torch.Tensor:
@@ -618,6 +619,11 @@ def reduction_name(reduction: Any) -> str:
 def coalesces() -> bool:
     """Whether calls of `torch.distributed` are put together, to be made at the end of a block (no public form)."""
     return bool(torch.distributed.distributed_c10d._world.pg_coalesce_state)
+
+
+def current_gpu() -> int:
+    """Which GPU "cuda" means in this thread; 0 before the program uses any."""
+    return torch.cuda.current_device() if torch.cuda.is_initialized() else 0  # type: ignore[no-untyped-call]
 
 
 def current_stream_of() -> Callable[[int], int]:

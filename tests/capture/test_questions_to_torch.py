@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import pliant
 
@@ -49,6 +50,21 @@ def test_whether_hooks_of_saved_tensors_are_disabled():
         torch.testing.assert_close(compiled(x), x + 8)
     torch.testing.assert_close(compiled(x), x + 1)
     assert pliant.stats()["graphs"] == 2
+
+
+def test_the_modes_of_the_capture_are_not_seen():
+    """Layers of PyTorch ask for the modes around them, for short cuts that none of them may miss."""
+
+    def program(x):
+        return x + len(_get_current_dispatch_mode_stack())
+
+    pliant.reset()
+    x = torch.zeros(3)
+    torch.testing.assert_close(pliant.compile(program, fullgraph=True)(x), x)
+    layer = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1).eval()
+    given = torch.randn(2, 3, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(pliant.compile(layer, fullgraph=True)(given), layer(given))
 
 
 ORDINARY = torch.ones(3)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,6 +25,7 @@ from ops import optimizers
 from ops.gradient_check import Verdict, check, compilers
 
 SAMPLES = 3
+DEVICE = os.environ.get("SWEEP_DEVICE", "cpu")
 DTYPES = {
     "f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "i64": torch.int64, "b8": torch.bool,
     "c64": torch.complex64,
@@ -54,7 +56,7 @@ def op_cases(dtypes: tuple[str, ...] = ("f32", "f64"), modes: tuple[str, ...] = 
         for dtype in dtypes
         for mode in modes
         for op in op_db
-        if DTYPES[dtype] in op.supported_dtypes("cpu") and op.name not in EXCLUDED
+        if DTYPES[dtype] in op.supported_dtypes(DEVICE) and op.name not in EXCLUDED
     ]
 
 
@@ -65,8 +67,8 @@ def _ops() -> dict[tuple[str, str], Any]:
 
 def op_samples(op: Any, dtype: torch.dtype, gradients: bool = True) -> Iterator[Sample]:
     _seed()
-    gradients = gradients and dtype in op.supported_backward_dtypes("cpu") and op.supports_autograd
-    for number, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=gradients)):
+    gradients = gradients and dtype in op.supported_backward_dtypes(DEVICE) and op.supports_autograd
+    for number, sample in enumerate(op.sample_inputs(DEVICE, dtype, requires_grad=gradients)):
         if number == SAMPLES:
             return
         yield [sample.input, *sample.args], sample.kwargs
@@ -106,7 +108,7 @@ def dtype_cases() -> list[str]:
         f"dtype/{op.name}/{op.variant_test_name}/{dtype}"
         for dtype in ("bf16", "i64", "b8", "c64")
         for op in op_db
-        if DTYPES[dtype] in op.supported_dtypes("cpu") and op.name not in EXCLUDED
+        if DTYPES[dtype] in op.supported_dtypes(DEVICE) and op.name not in EXCLUDED
     ]
 
 
@@ -165,7 +167,7 @@ def form_cases() -> list[str]:
         f"form/{op.name}/{op.variant_test_name}/{form}"
         for form in _FORMS
         for op in op_db
-        if torch.float32 in op.supported_dtypes("cpu") and op.name not in EXCLUDED and _has_form(op, form)
+        if torch.float32 in op.supported_dtypes(DEVICE) and op.name not in EXCLUDED and _has_form(op, form)
     ]
 
 
@@ -173,7 +175,7 @@ def _strided(value: Any) -> Any:
     """Tensors of the same values in memory with gaps, transposed where they have two dimensions or more."""
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.dim() == 0:
         return value
-    room = torch.empty(*value.shape[:-2], *value.shape[-2:][::-1], 2, dtype=value.dtype)
+    room = value.new_empty(*value.shape[:-2], *value.shape[-2:][::-1], 2)
     made = room[..., 1] if value.dim() == 1 else room[..., 1].mT
     return made.copy_(value.detach()).requires_grad_(value.requires_grad)
 
@@ -210,7 +212,7 @@ def run_module(name: str, dtype: str, mode: str) -> Verdict:
     found = [Verdict("skip", "no samples")]
     _seed()
     inputs = info.module_inputs_func(
-        info, device="cpu", dtype=DTYPES[dtype], requires_grad=True, training=mode == "train"
+        info, device=DEVICE, dtype=DTYPES[dtype], requires_grad=True, training=mode == "train"
     )
     for given in inputs[:SAMPLES]:
         made, call = given.constructor_input, given.forward_input
@@ -218,7 +220,7 @@ def run_module(name: str, dtype: str, mode: str) -> Verdict:
             continue
         pliant.reset()
         torch.manual_seed(0)
-        module = info.module_cls(*made.args, **made.kwargs).to(DTYPES[dtype]).train(mode == "train")
+        module = info.module_cls(*made.args, **made.kwargs).to(DEVICE, DTYPES[dtype]).train(mode == "train")
         whole = pliant.compile(copy.deepcopy(module), dynamic=False, fullgraph=True)
         found.append(check(module, call.args, call.kwargs, pliant.compile(copy.deepcopy(module), dynamic=False), whole))
     return worst(found)

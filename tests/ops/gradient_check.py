@@ -75,7 +75,7 @@ def run(function: Callable[..., Any], args: Any, kwargs: Any, backward: bool = T
     if backward and wanted and ends:
         state = torch.get_rng_state()
         torch.manual_seed(RANDOM_GRADIENT)
-        tangents = [torch.randn(r.shape, dtype=r.dtype) for r in ends]
+        tangents = [torch.randn(r.shape, dtype=r.dtype).to(r.device) for r in ends]
         torch.set_rng_state(state)
         gradients = list(torch.autograd.grad(ends, wanted, tangents, allow_unused=True))
     return Outcome(results, gradients, leaves)

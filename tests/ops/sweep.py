@@ -122,8 +122,6 @@ def summary(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    from ops.databases import cases
-
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("kinds", nargs="*", default=["op"])
     parser.add_argument("--out", type=Path, default=Path("sweep.jsonl"))
@@ -131,7 +129,12 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--limit", type=float, default=60.0, help="seconds a case")
     parser.add_argument("--again", action="store_true", help="run those again that did not pass")
+    parser.add_argument("--device", default="cpu", help="where tensors are, of operators and modules")
     arguments = parser.parse_args()
+    os.environ["SWEEP_DEVICE"] = arguments.device  # of the workers, too
+    os.environ["NVIDIA_TF32_OVERRIDE"] = "0"  # else eager's own results have three digits
+    from ops.databases import cases
+
     names = [n for kind in arguments.kinds for n in cases(kind) if arguments.select in n]
     rows = {r["case"]: r for r in load(arguments.out)}
     done = {n for n, r in rows.items() if not arguments.again or (r["status"] in ("pass", "skip") and r.get("whole"))}

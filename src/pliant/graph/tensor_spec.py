@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 
 import torch
 
+from pliant.torch_adapter import current_gpu
+
 Dim: TypeAlias = Any  # int | torch.SymInt: torch's stubs do not type the arithmetic of the latter
 Sizes: TypeAlias = tuple[Dim, ...]
 
@@ -26,7 +28,7 @@ class TensorSpec:
         self.size = size
         self.stride = stride
         self.dtype = dtype
-        self.device = device if device.index is None else _WITHOUT_INDEX.get(device.type, device)
+        self.device = _PLACES.get(device) or _placed(device)
         self.offset = offset
         self.size_key = keys_of(size)
         self.stride_key = keys_of(stride)
@@ -65,7 +67,15 @@ class TensorSpec:
         return f"TensorSpec({list(self.size)}, {list(self.stride)}, {self.dtype}, {self.device}, {self.offset})"
 
 
-_WITHOUT_INDEX = {"cpu": torch.device("cpu"), "meta": torch.device("meta")}  # there is one: `cpu:0` is `cpu`
+_PLACES = {torch.device("cpu"): torch.device("cpu"), torch.device("meta"): torch.device("meta")}  # named -> meant
+
+
+def _placed(device: torch.device) -> torch.device:
+    """There is one `cpu`. Of GPUs it is the current one, where the index is left out."""
+    if device.index is None:
+        return torch.device(device.type, current_gpu() if device.type == "cuda" else 0)
+    bare = torch.device(device.type)
+    return _PLACES.setdefault(device, bare if bare in _PLACES else device)
 
 
 def key_of(dim: Dim) -> Any:

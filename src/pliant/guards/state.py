@@ -21,6 +21,7 @@ from pliant.torch_adapter import (
     any_autocast,
     count_dispatch_modes,
     count_function_modes,
+    current_gpu,
     current_transform,
     dispatch_mode_at,
     dual_level,
@@ -99,6 +100,7 @@ READERS: dict[str, Reader] = {
     "tracing": Reader(tracing, "none: calls that a tracer records run eagerly"),
     "stance": Reader(_peers_stance, "none: torch.compiler.set_stance says so"),
     "default_device": Reader(_default_device, "set the default device once, before the first call"),
+    "current_gpu": Reader(current_gpu, "choose the GPU before the first call, or name it where tensors are made"),
     "deterministic": Reader(torch.get_deterministic_debug_mode, "choose deterministic algorithms once, at start"),
     "transforms": Reader(transform_level, "apply torch.func transforms inside the compiled function"),
     "dual_level": Reader(dual_level, "none: calls in forward-mode differentiation run eagerly"),
@@ -136,4 +138,6 @@ def state_guards(names: tuple[str, ...] = ALWAYS) -> list[Guard]:
     found = [Guard(StateSource(name), Kind.STATE, READERS[name].read()) for name in names]
     if "function_modes" in names and (device := _default_device()) is not None:
         found.append(Guard(StateSource("default_device"), Kind.STATE, device))
+    if names is ALWAYS and torch.cuda.is_initialized() and torch.cuda.device_count() > 1:  # type: ignore[no-untyped-call]
+        found.append(Guard(StateSource("current_gpu"), Kind.STATE, current_gpu()))
     return found

@@ -1,4 +1,5 @@
-"""Fourier transforms and matrix factorizations: results in the layouts that MKL and LAPACK leave."""
+"""Fourier transforms and matrix factorizations: results in the layouts that MKL and LAPACK leave, and those that were
+seen on GPUs. Where an operator leaves another one its result is copied."""
 
 from __future__ import annotations
 
@@ -40,10 +41,32 @@ def _by_stride(x: TensorSpec, dims: Sequence[int]) -> list[int]:
     return sorted(dims, key=cmp_to_key(compare))
 
 
+_AT_ONCE = 3  # dimensions that cuFFT transforms at most
+
+
+def _on_gpu(x: TensorSpec) -> bool:
+    if x.device.type != "cuda" and (x.device.type != "cpu" or not torch_adapter.has_mkl()):
+        raise UnsupportedOperator("strides of Fourier transforms on this device", kind="fft-device")
+    return x.device.type == "cuda"
+
+
+def _is_one_call(dims: Sequence[int]) -> bool:
+    """Whether cuFFT transforms between real and complex numbers at once, not the last dimension by itself."""
+    return len(dims) <= _AT_ONCE and list(dims[:2]) != [0, 1]
+
+
+def _in_turns(x: TensorSpec, dims: Sequence[int]) -> TensorSpec:
+    """As many dimensions at a time as cuFFT takes, beginning with those of the smallest strides."""
+    left = _by_stride(x, dims)
+    while left:
+        left = _by_stride(x, left)
+        x = _transformed(x, left[-_AT_ONCE:], x.size, x.dtype)
+        del left[-_AT_ONCE:]
+    return x
+
+
 def _transformed(x: TensorSpec, dims: Sequence[int], size: Sizes, dtype: torch.dtype) -> TensorSpec:
     """The kernel packs batch dimensions outermost and transformed ones innermost, the last of `dims` last."""
-    if x.device.type != "cpu" or not torch_adapter.has_mkl():
-        raise UnsupportedOperator("strides of Fourier transforms on this device", kind="fft-device")
     batch = _by_stride(x, [d for d in range(x.ndim) if d not in dims])
     return x.like(size, strides_in_order(size, [*batch, *dims][::-1]), dtype)
 
@@ -56,7 +79,8 @@ def _dims(x: TensorSpec, dim: Sequence[int]) -> list[int]:
 def fft_c2c(x: TensorSpec, dim: Sequence[int], normalization: int, forward: bool) -> TensorSpec:
     if not dim:
         return x
-    return _transformed(x, _by_stride(x, _dims(x, dim)), x.size, x.dtype)
+    dims = _dims(x, dim)
+    return _in_turns(x, dims) if _on_gpu(x) else _transformed(x, _by_stride(x, dims), x.size, x.dtype)
 
 
 @rule(_aten._fft_r2c.default)
@@ -65,16 +89,21 @@ def fft_r2c(x: TensorSpec, dim: Sequence[int], normalization: int, onesided: boo
     size = x.size
     if onesided:
         size = (*size[:last], size[last] // 2 + 1, *size[last + 1 :])
+    if _on_gpu(x) and not _is_one_call([*first, last]):
+        dtype = x.dtype.to_complex()
+        return _in_turns(_transformed(x, [last], size, dtype), first) if onesided else x.like(size, dtype=dtype)
     return _transformed(x, [*_by_stride(x, first), last], size, x.dtype.to_complex())
 
 
 @rule(_aten._fft_c2r.default)
 def fft_c2r(x: TensorSpec, dim: Sequence[int], normalization: int, last_dim_size: Dim) -> TensorSpec:
     *first, last = _dims(x, dim)
-    if first:
-        x = fft_c2c(x, first, normalization, False)
     require(last_dim_size >= 1, "invalid number of data points")
     size = (*x.size[:last], last_dim_size, *x.size[last + 1 :])
+    if _on_gpu(x) and _is_one_call([*first, last]):
+        x = x.like()  # it reads a copy, which it may write
+        return _transformed(x, [*_by_stride(x, first), last], size, x.dtype.to_real())
+    x = fft_c2c(x, first, normalization, False)
     return _transformed(x, [last], size, x.dtype.to_real())
 
 
@@ -93,7 +122,7 @@ def _real(x: TensorSpec) -> torch.dtype:
 def svd(
     x: TensorSpec, full_matrices: bool = False, compute_uv: bool = True, *, driver: Any = None
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
-    if x.device.type != "cpu":
+    if x.device.type not in ("cpu", "cuda") or (x.device.type == "cuda" and driver is not None):
         raise UnsupportedOperator("strides of factorizations on this device", kind="linalg-device")
     *batch, m, n = x.size
     k = m if holds(m <= n) else n
@@ -101,13 +130,15 @@ def svd(
     if not compute_uv:
         return x.like((0,)), singular, x.like((0,))
     u = column_major(x, (*batch, m, m if full_matrices else k))
-    return u, singular, column_major(x, (*batch, n if full_matrices else k, n))
+    size = (*batch, n if full_matrices else k, n)
+    return u, singular, column_major(x, size) if x.device.type == "cpu" else x.like(size)
 
 
 @rule(_aten.linalg_eig.default)
 def eig(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     dtype = x.dtype.to_complex() if not x.dtype.is_complex else x.dtype
-    return x.like(x.size[:-1], dtype=dtype), column_major(x, x.size, dtype)
+    vectors = column_major(x, x.size, dtype) if x.device.type == "cpu" else x.like(dtype=dtype)
+    return x.like(x.size[:-1], dtype=dtype), vectors
 
 
 @rule(_aten.geqrf.default)
@@ -133,7 +164,9 @@ def lstsq(
     x: TensorSpec, other: TensorSpec, rcond: Any = None, *, driver: str | None = None
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec, TensorSpec]:
     """The solution is a part of a column-major matrix; with the drivers `gelsd` and `gelss` values decide on sizes."""
-    if x.device.type != "cpu":
+    if x.device.type == "cuda":
+        driver = driver or "gels"  # there is no other
+    elif x.device.type != "cpu":
         raise UnsupportedOperator("strides of factorizations on this device", kind="linalg-device")
     if driver not in (None, "gelsy", "gels"):
         raise DataDependentError(f"sizes of the driver {driver} depend on values", kind="data-dependent")

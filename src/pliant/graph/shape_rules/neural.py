@@ -1,7 +1,7 @@
 """Normalization, convolution, attention, losses, dropout.
 
-Holds:  memory formats are those of the CPU kernels: a convolution is channels last if its input or weight is (float64
-        never); norms and pooling follow their input.
+Holds:  memory formats are those of the kernels: a convolution is channels last if its input or weight is (float64 on the
+        CPU never, and of signals where the weight is); norms and pooling follow their input.
 """
 
 from __future__ import annotations
@@ -223,13 +223,24 @@ def convolution(
         spatial = _convolved(x.size[2:], weight.size[2:], geometry)
         channels = weight.size[0]
     size = (x.size[0], channels, *spatial)
-    return x.like(size, channels_last_strides(size) if _runs_channels_last(x, weight) else None)
+    return x.like(size, _channels_last(size) if _runs_channels_last(x, weight) else None)
 
 
 def _runs_channels_last(x: TensorSpec, weight: TensorSpec) -> bool:
+    if weight.ndim == 3:  # signals, which are made row-major, are convolved as images of one row
+        (n, c, length), (by_n, by_c, step) = weight.size, weight.stride
+        return suggests_channels_last(weight.view((n, c, 1, length), (by_n, by_c, length * step, step)))
     if x.dtype is torch.float64 and x.device.type == "cpu":
         return False
     return suggests_channels_last(x) or suggests_channels_last(weight)
+
+
+def _channels_last(size: Sizes) -> Sizes:
+    """Strides of a convolution's images, or signals."""
+    if len(size) != 3:
+        return channels_last_strides(size)
+    by_n, by_c, _, step = channels_last_strides((*size[:2], 1, size[2]))
+    return by_n, by_c, step
 
 
 @rule(_aten.convolution_backward.default)
@@ -241,7 +252,7 @@ def convolution_backward(
     last = _runs_channels_last(x, weight)
 
     def fresh(like: TensorSpec) -> TensorSpec:
-        return like.like(stride=channels_last_strides(like.size) if last else None)
+        return like.like(stride=_channels_last(like.size) if last else None)
 
     channels = grad.size[1]
     return (
@@ -344,9 +355,12 @@ def embedding_bag(
     weight: TensorSpec, indices: TensorSpec, offsets: TensorSpec, scale_grad_by_freq: bool = False, mode: int = 0,
     sparse: bool = False, per_sample_weights: _Maybe = None, include_last_offset: bool = False, padding_idx: int = -1,
 ) -> tuple[TensorSpec, ...]:  # fmt: skip
+    bags = offsets.size[0] - int(include_last_offset)
+    if weight.device.type == "cuda":
+        best = offsets.like((bags, weight.size[1]) if mode == 2 else (0,))
+        return weight.like((bags, weight.size[1])), indices.like(), offsets.like(), best
     if weight.device.type != "cpu":
         raise UnsupportedOperator("embedding_bag on this device", kind="embedding-bag-device")
-    bags = offsets.size[0] - int(include_last_offset)
     narrow = weight.dtype in (torch.float32, torch.float16, torch.bfloat16)
     dense = holds(weight.stride[1] == 1)
     dense = dense and (per_sample_weights is None or holds(per_sample_weights.stride[0] == 1))
@@ -354,6 +368,39 @@ def embedding_bag(
     count = offsets.like((bags,))
     best = offsets.like((bags, weight.size[1])) if mode == 2 else count
     return weight.like((bags, weight.size[1])), indices.like((0,) if fused else indices.size), count, best
+
+
+@rule(_aten.cudnn_grid_sampler.default)
+def cudnn_grid_sampler(x: TensorSpec, grid: TensorSpec) -> TensorSpec:
+    return x.like((*x.size[:2], *grid.size[1:-1]))
+
+
+@rule(_aten.cudnn_grid_sampler_backward.default)
+def cudnn_grid_sampler_backward(x: TensorSpec, grid: TensorSpec, grad: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
+    return x.like(), grid.like()
+
+
+@rule(_aten._thnn_fused_gru_cell.default)
+def fused_gru_cell(
+    input_gates: TensorSpec, hidden_gates: TensorSpec, hx: TensorSpec, *_: _Maybe
+) -> tuple[TensorSpec, TensorSpec]:
+    """The new state, and what its derivative reads: five numbers for each of the state."""
+    return hx.like(), hx.like((hx.size[0], hx.size[1] * 5))
+
+
+@rule(_aten._thnn_fused_gru_cell_backward.default)
+def fused_gru_cell_backward(grad: TensorSpec, workspace: TensorSpec, has_bias: bool) -> tuple[_Maybe, ...]:
+    rows, width = grad.size
+    gates, bias = grad.like((rows, width * 3)), grad.like((width * 3,)) if has_bias else None
+    return gates, gates, grad.like(), bias, bias
+
+
+@rule(_aten._use_cudnn_ctc_loss.default, _aten._use_cudnn_ctc_loss.Tensor)
+def use_cudnn_ctc_loss(log_probs: TensorSpec, targets: TensorSpec, *_: Any) -> bool:
+    """cuDNN takes targets of 32 bits alone; whether it takes those depends on their lengths."""
+    if log_probs.device.type == "cuda" and targets.dtype is torch.int32:
+        raise UnsupportedOperator("whether cuDNN computes the CTC loss", kind="ctc-device")
+    return False
 
 
 @rule(_aten.affine_grid_generator.default)

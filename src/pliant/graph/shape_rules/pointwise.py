@@ -140,6 +140,19 @@ def masked_fill(self: TensorSpec, mask: TensorSpec, value: Any) -> TensorSpec:
     return TensorSpec(size, row_major_strides(size), self.dtype, self.device)
 
 
+@rule(_aten.log_sigmoid_forward.default)
+def log_sigmoid(self: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
+    """The result, and what the CPU's kernel keeps for the derivative."""
+    result = pointwise_rule(_aten.log_sigmoid_backward.default)(self, self, self)
+    return result, result if self.device.type == "cpu" else self.like((0,))
+
+
+@rule(_aten.log_sigmoid_backward.default)
+def log_sigmoid_backward(grad: TensorSpec, self: TensorSpec, buffer: TensorSpec) -> TensorSpec:
+    result: TensorSpec = pointwise_rule(_aten.log_sigmoid_backward.default)(grad, self, self)
+    return result
+
+
 @rule(_aten.pow.Scalar)
 def power_of_number(base: Any, self: TensorSpec) -> TensorSpec:
     dtype = result_dtypes(_aten.pow.Scalar, (base, self), {})
@@ -166,7 +179,7 @@ _UNTAGGED = frozenset(
     {
         "complex", "polar", "hardshrink_backward", "softshrink_backward", "elu_backward", "leaky_relu_backward",
         "hardtanh_backward", "hardswish", "hardswish_", "hardswish_backward", "hardsigmoid_backward",
-        "softplus_backward", "mish_backward", "_conj_physical", "log_sigmoid_backward",
+        "softplus_backward", "mish_backward", "_conj_physical",
         "floor_divide", "floor_divide_", "rsub", "mse_loss_backward", "huber_loss_backward", "smooth_l1_loss_backward",
     }
 )  # fmt: skip

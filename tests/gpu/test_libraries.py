@@ -1,0 +1,61 @@
+"""Operators that libraries of the GPU compute: one graph, and results that lie as eager's do."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import pliant
+
+pytestmark = pytest.mark.gpu
+
+
+def _given(*size: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(size, device="cuda", dtype=dtype)
+
+
+def _square(x):
+    return x @ x.mT + 9 * torch.eye(x.shape[-1], device=x.device)
+
+
+def _recurrent(cell):
+    made = cell(8, 16).cuda()
+    return lambda x: made(x[:, 0], made(x[:, 1]) if not isinstance(made, nn.LSTMCell) else None)
+
+
+PROGRAMS = {
+    "transforms": (lambda x: (torch.fft.fft(x, dim=0).abs(), torch.fft.rfftn(x), torch.fft.irfft2(torch.fft.rfft2(x)), torch.fft.fftn(x)), [(4, 6, 8), (5, 6, 8)]),
+    "spectrograms": (lambda x: torch.stft(x, 64, return_complex=True, window=torch.hann_window(64, device="cuda")).abs(), [(2, 400), (3, 512)]),
+    "singular values": (lambda x: (*torch.linalg.svd(x, full_matrices=False), torch.linalg.svdvals(x)), [(2, 5, 3), (4, 5, 3)]),
+    "eigenvalues": (lambda x: (torch.linalg.eig(_square(x))[0].abs().sort().values, torch.linalg.eigvalsh(_square(x))), [(4, 4), (5, 5)]),
+    "least squares": (lambda x: torch.linalg.lstsq(x, x[..., :2])[0], [(2, 6, 3), (4, 6, 3)]),
+    "bags": (lambda x: F.embedding_bag(torch.arange(12, device="cuda") % x.shape[0], x, torch.tensor([0, 3, 9], device="cuda"), mode="sum"), [(20, 8), (30, 8)]),
+    "gru cell": (_recurrent(nn.GRUCell) if torch.cuda.is_available() else None, [(3, 2, 8), (5, 2, 8)]),
+    "lstm cell": (_recurrent(nn.LSTMCell) if torch.cuda.is_available() else None, [(3, 2, 8), (5, 2, 8)]),
+    "grids": (lambda x: F.grid_sample(x, x[:, :2, :3, :2].tanh(), align_corners=True), [(2, 3, 6, 7), (3, 3, 6, 7)]),
+    "ctc": (lambda x: F.ctc_loss(x.log_softmax(-1), torch.ones(2, 2, dtype=torch.long), torch.full((2,), 6), torch.full((2,), 2)), [(6, 2, 5), (6, 2, 7)]),
+    "log sigmoid": (F.logsigmoid, [(4, 5), (6, 5), (7, 9)]),
+    "signals": (nn.Conv1d(6, 4, 3).cuda() if torch.cuda.is_available() else None, [(2, 6, 9), (3, 6, 9)]),
+    "tensors made on the current GPU": (lambda x: x * torch.tensor([1.0, 2.0], device="cuda") + torch.arange(2, device="cuda"), [(3, 2), (4, 2)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_graph_and_eagers_results(name, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    function, sizes = PROGRAMS[name]
+    pliant.reset()
+    torch.manual_seed(0)
+    compiled = pliant.compile(function, fullgraph=True)
+    for size in sizes:
+        x = _given(*size)
+        found = []
+        for run in (function, compiled):
+            leaf = x.clone().requires_grad_()
+            results = run(leaf)
+            results = results if isinstance(results, tuple) else (results,)
+            sum(one.abs().square().sum() for one in results if one.requires_grad).backward()
+            found.append(([one.detach() for one in results], leaf.grad))
+        torch.testing.assert_close(found[1], found[0], rtol=2e-3, atol=2e-3)
+        assert [one.stride() for one in found[1][0]] == [one.stride() for one in found[0][0]]
+    assert pliant.stats()["fallbacks"] == 0 and not pliant.stats()["assumption_reasons"]
