@@ -90,6 +90,7 @@ def test_cells_grids_and_losses():
     result = RULES[aten.cudnn_grid_sampler.default](images, grid)
     assert result.size == (2, 3, 4, 7)
     assert [one.size for one in RULES[aten.cudnn_grid_sampler_backward.default](images, grid, result)] == [(2, 3, 5, 6), (2, 4, 7, 2)]
+    assert not hasattr(aten, "_use_miopen_ctc_loss") or aten._use_miopen_ctc_loss.Tensor in RULES
     asks = RULES[aten._use_cudnn_ctc_loss.default]
     logits = spec((5, 2, 4))
     assert asks(logits, spec((2, 2), dtype=torch.int64), [5, 5], [2, 2], 0) is False

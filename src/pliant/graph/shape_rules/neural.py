@@ -395,12 +395,16 @@ def fused_gru_cell_backward(grad: TensorSpec, workspace: TensorSpec, has_bias: b
     return gates, gates, grad.like(), bias, bias
 
 
-@rule(_aten._use_cudnn_ctc_loss.default, _aten._use_cudnn_ctc_loss.Tensor)
-def use_cudnn_ctc_loss(log_probs: TensorSpec, targets: TensorSpec, *_: Any) -> bool:
-    """cuDNN takes targets of 32 bits alone; whether it takes those depends on their lengths."""
+def library_computes_ctc_loss(log_probs: TensorSpec, targets: TensorSpec, *_: Any) -> bool:
+    """Libraries of GPUs take targets of 32 bits alone; whether they take those depends on their lengths."""
     if log_probs.device.type == "cuda" and targets.dtype is torch.int32:
         raise UnsupportedOperator("whether cuDNN computes the CTC loss", kind="ctc-device")
     return False
+
+
+for _name in ("_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"):  # the second is of some versions only
+    if _packet := getattr(_aten, _name, None):
+        RULES.add(dict.fromkeys((_packet.default, _packet.Tensor), library_computes_ctc_loss))
 
 
 @rule(_aten.affine_grid_generator.default)
