@@ -33,6 +33,7 @@ SymNumber: TypeAlias = "int | float | bool | torch.SymInt | torch.SymFloat | tor
 
 _UNBACKED_PREFIX: dict[Any, str] = {int: "u", float: "f", bool: "b"}
 _LIKELY_SIZE = 64  # of what only running tells
+_LIKELY_PART = 2  # the same beside sizes that are known: padding, say
 _BACKED_PREFIX: dict[Any, str] = {int: "s", float: "z", bool: "q"}
 
 
@@ -373,7 +374,8 @@ class ShapeEnv:
             (symbol,) = unbacked
             decides = symbol in self.size_like and len(simple.free) == 1 if size_only else symbol.kind is int
             if decides:
-                return self.expect(e, bool(evaluate(simple, {**self.hints, symbol: _LIKELY_SIZE})))
+                likely = _LIKELY_SIZE if len(simple.free) == 1 else _LIKELY_PART
+                return self.expect(e, bool(evaluate(simple, {**self.hints, symbol: likely})))
         return bool(self.evaluate(e))
 
     def expect(self, e: Expr, likely: bool) -> bool:
