@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 import pliant
@@ -207,3 +208,18 @@ def test_numbers_can_be_left_to_breaks():
         compiled = pliant.compile(lambda x: x * x.sum().item())
         assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 3.0))
     assert pliant.stats()["break_reasons"] == {"data-dependent": 1}
+
+
+def test_a_number_beside_known_sizes_is_taken_for_a_small_one():
+    """Products of distances choose another way from 25 rows on: with padding that only running tells there are fewer."""
+
+    def program(x, rows):
+        return torch.cdist(F.pad(x, (0, 0, 0, rows.item())), x)
+
+    pliant.reset()
+    compiled = pliant.compile(program, dynamic=True)
+    for count in (3, 4):
+        x, rows = torch.randn(10, 4), torch.tensor(count)
+        torch.testing.assert_close(compiled(x, rows), program(x, rows))
+    seen = pliant.stats()
+    assert seen["fallbacks"] == 0 and not seen["assumption_reasons"]

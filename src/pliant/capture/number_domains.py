@@ -47,17 +47,20 @@ _INSIDE: dict[str, Callable[..., tuple[Any, ...]]] = {
     **dict.fromkeys(("<<", ">>"), lambda a, b: (not _of_floats(a, b), b >= 0)),
     "**": _reciprocal_power,
     "sqrt": lambda a: (a >= 0,),
-    **dict.fromkeys(("log", "log2"), lambda a: (a > 0,)),
+    **dict.fromkeys(("log", "log2", "log10"), lambda a: (a > 0,)),
+    "log1p": lambda a: (a > -1,),
+    "acosh": lambda a: (a >= 1,),
+    "atanh": lambda a: (a > -1, a < 1),
     **dict.fromkeys(("asin", "acos"), lambda a: (a >= -1, a <= 1)),
     **dict.fromkeys(("cosh", "sinh"), lambda a: (a >= -_LARGE, a <= _LARGE)),
-    "exp": lambda a: (a <= _LARGE,),
+    **dict.fromkeys(("exp", "expm1", "exp2"), lambda a: (a <= _LARGE,)),
 }
 # Of numbers that are known now, more may be asked.
 _INSIDE_OF_KNOWN: dict[str, Callable[..., tuple[Any, ...]]] = {
     **_INSIDE,
     "//": lambda a, b: (not _of_floats(a, b), b != 0),
     "**": _known_power,
-    "exp": _INSIDE["sinh"],
+    **dict.fromkeys(("exp", "expm1", "exp2"), _INSIDE["sinh"]),
 }
 
 

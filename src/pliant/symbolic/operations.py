@@ -252,10 +252,13 @@ def _math_class(name: str, rank: int) -> type[MathCall]:
 
 
 MATH_CLASSES: tuple[type[MathCall], ...] = tuple(
-    _math_class(name, 50 + i)
-    for i, name in enumerate("sqrt cos cosh sin sinh tan tanh asin acos atan log log2 exp".split())
+    _math_class(name, 100 + i)
+    for i, name in enumerate(
+        """sqrt cos cosh sin sinh tan tanh asin acos atan log log2 exp log10 log1p expm1 exp2 cbrt asinh acosh atanh erf erfc
+        fabs""".split()
+    )
 )
-Sqrt, Cos, Cosh, Sin, Sinh, Tan, Tanh, Asin, Acos, Atan, Log, Log2, Exp = MATH_CLASSES
+Sqrt, Cos, Cosh, Sin, Sinh, Tan, Tanh, Asin, Acos, Atan, Log, Log2, Exp = MATH_CLASSES[:13]
 
 
 # -- booleans ---------------------------------------------------------------------------------------------------------

@@ -320,8 +320,27 @@ def _symbolic_math(function: Any, symbolic: Any) -> Handler:
 
 for _rounding in (math.floor, math.ceil, math.trunc):
     TABLE[_rounding] = _symbolic_math(_rounding, _rounding)
-for _name in floats.MATH:
+_natural_log = _symbolic_math(math.log, math_function("log"))
+for _name in floats.MATH.keys() - {"log"}:
     TABLE[getattr(math, _name)] = _symbolic_math(getattr(math, _name), math_function(_name))
+
+
+@handles(math.log)
+def _log(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """To a base it is a quotient, in Python too."""
+    if len(args) == 2 and has_symbols(args):
+        return operators.binary(t, "/", *(_natural_log(t, (a,), {}) for a in args))
+    return _natural_log(t, args, kwargs)
+
+
+@handles(math.degrees)
+def _degrees(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return operators.binary(t, "*", t.call(float, args, {}), 180.0 / math.pi)
+
+
+@handles(math.radians)
+def _radians(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return operators.binary(t, "*", t.call(float, args, {}), math.pi / 180.0)
 
 
 @handles(round)
@@ -332,6 +351,8 @@ def _round(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return t.call(method, (value, *digits), {})
     if type(value) in SYMBOLIC_TYPES and digits in ([], [None]):
         return t.native(round, value)
+    if type(value) is torch.SymFloat and type(digits[0]) is int:
+        return t.native(round, value, digits[0])
     return t.native(round, concrete(value), *map(concrete, digits))
 
 
