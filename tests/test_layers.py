@@ -13,7 +13,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("errors", "gc_pause"),
     ("interruptions",),
     ("config", "source", "torch_adapter", "cpython", "peer"),
-    ("debug.events",),
+    ("debug.events", "saved_hooks"),
     ("targets", "wrappers"),
     ("symbolic",),
     ("graph",),

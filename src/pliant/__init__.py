@@ -19,6 +19,7 @@ _FROM_API = (
 # What needs no compiler comes from where it is.
 _ELSEWHERE = {
     "AUTO": "exporting.dims", "Dim": "exporting.dims", "STATIC": "exporting.dims", "load": "exporting.loading",
+    "keeps_saved_values": "saved_hooks",
 }  # fmt: skip
 _FROM_ERRORS = ("PliantError", "PliantWarning")
 _MODULES = ("cache", "config", "debug", "errors")

@@ -280,6 +280,9 @@ def _hidden_for_good(function: FunctionType) -> Any:
     return torch.compiler.disable(function)  # type: ignore[no-untyped-call]
 
 
+# The innermost `saved_tensors_hooks` (no public form); True: also where they are hidden while tracing.
+saved_tensor_hooks: Callable[[bool], tuple[Any, Any] | None] = torch._C._autograd._top_saved_tensors_default_hooks
+
 # How many torch dispatch modes, and torch function modes, are around the call (no public form).
 count_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 count_function_modes: Callable[[], int] = torch._C._len_torch_function_stack
@@ -463,8 +466,8 @@ def flash_attention_enabled() -> bool:
 
 @contextmanager
 def without_saved_tensor_hooks() -> Iterator[None]:
-    """Hides the innermost `saved_tensors_hooks`, which would be given tensors without data (no public form)."""
-    if torch._C._autograd._top_saved_tensors_default_hooks(False) is None:
+    """Hides the innermost `saved_tensors_hooks`, which would be given tensors without data."""
+    if saved_tensor_hooks(False) is None:
         yield
         return
     with torch.autograd.graph.saved_tensors_hooks(_unchanged, _unchanged):

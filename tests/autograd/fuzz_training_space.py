@@ -16,6 +16,8 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
+import pliant
+
 Function = torch.autograd.Function
 
 
@@ -264,7 +266,7 @@ def space() -> dict[str, Any]:
 
     @contextlib.contextmanager
     def packing() -> Any:
-        with torch.autograd.graph.saved_tensors_hooks(lambda t: (t.clone(),), lambda t: t[0]):
+        with torch.autograd.graph.saved_tensors_hooks(pliant.keeps_saved_values(lambda t: (t.clone(),)), lambda t: t[0]):
             yield
 
     def selective() -> Any:

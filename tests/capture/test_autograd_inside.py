@@ -1,6 +1,7 @@
 """Gradients computed inside a compiled function: `torch.autograd.grad`, `backward()`, whole training steps."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from tests.capture.against_eager import check
 
 import pliant
 from pliant.debug import events
+from pliant.errors import ConfigError
 
 X = torch.randn(4, 5, generator=torch.Generator().manual_seed(1), requires_grad=True)
 W = torch.randn(5, 5, generator=torch.Generator().manual_seed(2), requires_grad=True)
@@ -315,6 +317,72 @@ def test_saved_tensors_hooks_inside():
     pliant.compile(f)(x).backward()
     assert set(packed) == {torch.Tensor}
     torch.testing.assert_close(x.grad, 4 * x.detach())
+
+
+def double(tensor):
+    return tensor * 2
+
+
+HOOKS = {
+    "pack": (double, lambda tensor: tensor),
+    "unpack": (lambda tensor: (tensor, 1), lambda packed: packed[0] * 3),
+    "only results": (lambda tensor: tensor if tensor.is_leaf else tensor * 2, lambda tensor: tensor),
+    "builtin": (torch.square, torch.neg),
+}
+
+
+def product(x, w):
+    return (x * w).exp()
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("hooks", HOOKS)
+def test_hooks_that_change_saved_values(hooks, inside):
+    def program(function, x, w):
+        with torch.autograd.graph.saved_tensors_hooks(*HOOKS[hooks]):
+            return function(x, w)
+
+    def gradients(call):
+        leaves = [X.detach().clone().requires_grad_() for _ in range(2)]
+        return torch.autograd.grad(call(*leaves).sum(), leaves)
+
+    compiled = pliant.compile(partial(program, product) if inside else product)
+    torch.testing.assert_close(gradients(compiled)[0], gradients(partial(program, product) if inside else product)[0])
+    events.reset()
+    call = compiled if inside else partial(program, compiled)
+    torch.testing.assert_close(gradients(call), gradients(partial(program, product)))
+    assert pliant.stats()["fallbacks"]
+    if not inside:
+        torch.testing.assert_close(gradients(compiled), gradients(product))
+
+
+def test_hooks_that_change_what_a_gradient_saves():
+    def second(function):
+        x = X.detach().clone().requires_grad_()
+        y = function(x, x).sum()
+        with torch.autograd.graph.saved_tensors_hooks(double, lambda tensor: tensor):
+            (first,) = torch.autograd.grad(y, x, create_graph=True)
+        return torch.autograd.grad(first.sum(), x)
+
+    torch.testing.assert_close(second(pliant.compile(product)), second(product))
+
+
+def test_hooks_that_keep_saved_values_are_given_what_compiled_code_saves():
+    packed = []
+
+    @pliant.keeps_saved_values
+    def pack(tensor):
+        packed.append(tensor)
+        return tensor
+
+    events.reset()
+    x = X.detach().clone().requires_grad_()
+    compiled = pliant.compile(lambda x: x.sin().cos().exp().sum())
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        compiled(x).backward()
+    assert len(packed) == 1 and not pliant.stats()["fallbacks"]
+    with pytest.raises(ConfigError):
+        pliant.keeps_saved_values(packed.append)
 
 
 def test_saved_tensors_hooks_outside():

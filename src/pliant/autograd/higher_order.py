@@ -25,6 +25,7 @@ from pliant.debug import events
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.interruptions import pass_on
+from pliant.saved_hooks import changing_hook
 
 Program = Callable[[list[Any]], tuple[Any, ...]]
 Build = Callable[[CapturedGraph], Program]
@@ -69,7 +70,7 @@ class GradientProgram:
 
     def __call__(self, inputs: list[Any], tangents: list[Any], needed: tuple[int, ...]) -> tuple[Any, ...]:
         values = self._values(inputs, tangents)
-        if any(map(torch_adapter.is_transformed, tangents)):
+        if changing_hook() or any(map(torch_adapter.is_transformed, tangents)):
             return self._program(needed, tangents)(*values)
         key = (needed, *[_described(v) for v in values])
         program = self.variants.get(key)
@@ -119,7 +120,8 @@ class GradientProgram:
         def gradients(*values: Any) -> tuple[Any, ...]:
             values = tuple(map(_apart, values))
             given = [v.clone() if i in written else v for i, v in enumerate(values[:count])]
-            outputs = _run(module, given)
+            with torch_adapter.without_saved_tensor_hooks():  # those around the backward see what it saves alone
+                outputs = _run(module, given)
             for position, value in zip(late, values[count + len(tangents) :]):
                 _set_unseen(given[position], value)
             roots = [ends[number].find(outputs, given) for number in asked]

@@ -34,6 +34,7 @@ from pliant.guards.sources import (
 )
 from pliant.guards.state import READERS, WATCHERS
 from pliant.peer import EVAL_FRAME
+from pliant.saved_hooks import changing_hook
 from pliant.torch_adapter import (
     DUAL_LEVEL,
     FX_TRACING,
@@ -43,6 +44,7 @@ from pliant.torch_adapter import (
     current_transform,
     dispatch_keys,
     is_script_tracing,
+    saved_tensor_hooks,
 )
 
 if TYPE_CHECKING:
@@ -331,6 +333,8 @@ def _state(w: GuardWriter, g: Guard) -> str:
         return f"{loaded} and _compiler._stance.stance == 'force_eager'"
     if name == "dispatch_modes" and not g.expected:
         return f"{w.names(count_dispatch_modes)}()"
+    if name == "saved_hooks":
+        return f"{w.names(saved_tensor_hooks)}(False) is not None and {w.names(changing_hook)}()"
     relation = "is not" if READERS[name].identity else "!="
     return f"{w.names(READERS[name].read, 'read_' + name)}() {relation} {_literal_state(w, g.expected)}"
 

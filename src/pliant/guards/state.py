@@ -16,6 +16,7 @@ import torch
 from pliant import config, peer
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.sources import StateSource
+from pliant.saved_hooks import changing_hook
 from pliant.torch_adapter import (
     DeviceContext,
     any_autocast,
@@ -104,6 +105,7 @@ READERS: dict[str, Reader] = {
     "deterministic": Reader(torch.get_deterministic_debug_mode, "choose deterministic algorithms once, at start"),
     "transforms": Reader(transform_level, "apply torch.func transforms inside the compiled function"),
     "dual_level": Reader(dual_level, "none: calls in forward-mode differentiation run eagerly"),
+    "saved_hooks": Reader(changing_hook, "mark the hook with pliant.keeps_saved_values, if it changes no values"),
     "nan_checks": Reader(nan_checks, "enter torch.autograd.detect_anomaly around calls of backward() outside"),
     "config": Reader(lambda: config.get().code_key, "patch pliant.config once, before the first call", True),
 }
@@ -112,7 +114,7 @@ READERS: dict[str, Reader] = {
 # mode, so its type is in "function_modes" already.
 ALWAYS = (
     "grad_enabled", "inference_mode", "autocast", "default_dtype", "function_modes", "dispatch_modes", "deterministic",
-    "transforms", "dual_level", "tracing", "stance", "config",
+    "transforms", "dual_level", "tracing", "stance", "saved_hooks", "config",
 )  # fmt: skip
 
 # Checked before any tensor is looked at, which these would see.
@@ -130,6 +132,8 @@ def observers() -> str:
         return "it is called in a transform of torch.func"
     if dual_level() >= 0:
         return "it is called in forward-mode differentiation"
+    if hook := changing_hook():
+        return f"the hook {hook} is given what autograd saves, and may change it"
     return "torch's compiled autograd records its backward" * (peer.compiles_autograd() and torch.is_grad_enabled())
 
 

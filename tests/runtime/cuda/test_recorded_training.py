@@ -115,6 +115,7 @@ def test_sizes_that_change(recorded):
 def test_what_a_hook_kept_of_the_saved_tensors(recorded):
     compiled, kept = recorded(copy.deepcopy(model())), []
 
+    @pliant.keeps_saved_values
     def pack(t):
         kept.append((t, t.clone()))
         return t
