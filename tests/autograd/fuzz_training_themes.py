@@ -138,12 +138,11 @@ DOUBLE = Theme(
         "{m}.grad = None", "{o}[{k}].register_hook(double)", "{v} = [{o}[{k}] ** 2]",
     ),
 )  # fmt: skip
-# Without `preserve_rng_state` eager draws other numbers in the backward; compiled code draws once.
 CHECKPOINTS = Theme(
     body=(
         "{v} = checkpoint(lambda a: a.sin().exp(), {t}, use_reentrant=False)", "{v} = checkpoint(lambda a: a.sin().exp(), {t}, use_reentrant=True)",
         "{v} = checkpoint(lambda a, b: (a * b).tanh(), {t}, {s}, use_reentrant=False)", "{v} = checkpoint(lambda a, b: (a * b, a + b), {t}, {s}, use_reentrant=False)[1]",
-        "{v} = checkpoint(lambda a: F.dropout(a, 0.3).sin(), {t}, use_reentrant=False)", "{v} = checkpoint(lambda a: a.exp().sin(), {t}, use_reentrant=False, preserve_rng_state=False)",
+        "{v} = checkpoint(lambda a: F.dropout(a, 0.3).sin(), {t}, use_reentrant=False)", "{v} = checkpoint(lambda a: F.dropout(a, 0.3).exp().sin(), {t}, use_reentrant=False, preserve_rng_state=False)",
         "{v} = checkpoint(lambda a: a.clone().mul_(2).sin(), {t}, use_reentrant=False)", "{v} = checkpoint(lambda a: a * p, {t}, use_reentrant=False)", "{v} = checkpoint(lambda a: a.view(-1).sin(), {t}, use_reentrant=False)",
         "{v} = checkpoint(lambda a: checkpoint(torch.sin, a, use_reentrant=False) * a, {t}, use_reentrant=False)", "{v} = checkpoint(lambda a: checkpoint(torch.exp, a, use_reentrant=True) * 2, {t}, use_reentrant=False)",
         "{v} = checkpoint(lambda a: a.sin().cos(), {t}, use_reentrant=False, context_fn=selective)", "{v} = checkpoint(lambda a: Saves.apply(a) * 2, {t}, use_reentrant=False)", "{v} = checkpoint(lambda a: Scale.apply(a, 2.0), {t}, use_reentrant=True)",

@@ -35,6 +35,32 @@ def test_options():
     check(f, X, W)
 
 
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_numbers_drawn_anew_in_the_backward(reentrant):
+    def f(x, w):
+        other = {"use_reentrant": reentrant, "preserve_rng_state": False}
+        return checkpoint(lambda a: F.dropout(a @ w, 0.5).sin().exp(), x, **other) * torch.rand(5)
+
+    def gradients(call):
+        leaves = [t.detach().clone().requires_grad_() for t in (X, W)]
+        torch.manual_seed(0)
+        result = call(*leaves)
+        result.sum().backward()
+        return result, [t.grad for t in leaves], torch.rand(1)
+
+    compiled = pliant.compile(f)
+    for _ in range(2):
+        torch.testing.assert_close(gradients(compiled), gradients(f))
+
+
+def test_attention_without_dropout_draws_nothing():
+    def f(x):
+        attention = F.scaled_dot_product_attention
+        return checkpoint(lambda a: attention(a, a, a), x, use_reentrant=False, preserve_rng_state=False)
+
+    check(f, X[None, None].detach().requires_grad_())
+
+
 def test_nested():
     def outer(a, b):
         return checkpoint(block, a, b, use_reentrant=False) + a

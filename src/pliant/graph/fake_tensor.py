@@ -23,6 +23,7 @@ from pliant.graph import fallback
 from pliant.graph.call_plan import CallPlan, argument, decomposed, plan_of
 from pliant.graph.concrete_sizes import QUESTIONS
 from pliant.graph.overlaps import refuse_overlap
+from pliant.graph.passes.purity import draws
 from pliant.graph.shape_rules import DependsOnValues, Rule, find_rule
 from pliant.graph.special_calls import SPECIAL
 from pliant.graph.tensor_spec import Dim, Interner, Sizes, TensorSpec
@@ -208,7 +209,7 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if plan.written:
             self.writes += 1
             refuse_overlap(plan, args, kwargs)
-        self.draws = self.draws or torch.Tag.nondeterministic_seeded in plan.tags
+        self.draws = self.draws or (torch.Tag.nondeterministic_seeded in plan.tags and draws(func, args, kwargs))
         if plan.composite:
             with self:
                 outputs = decomposed(func, args, kwargs)

@@ -46,23 +46,30 @@ def _checkpoint(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     reentrant = options.get("use_reentrant")
     if reentrant is None:
         t.world.effects_in_order.append(CallEffect(_warn_of_reentrancy, (), {}))
+    same_numbers = bool(options.get("preserve_rng_state", True))
     marks, t.recorder.marks = t.recorder.marks, {**t.recorder.marks, "recompute": next(_numbers)}
     try:
         if reentrant is None or reentrant:
-            return _reentrant(t, function, tuple(given), rest)
-        with _twice(t) if torch.is_grad_enabled() else nullcontext():
+            return _reentrant(t, function, tuple(given), rest, same_numbers)
+        with _twice(t, same_numbers) if torch.is_grad_enabled() else nullcontext():
             return t.call(function, tuple(given), rest)
     finally:
         t.recorder.marks = marks
 
 
 @contextmanager
-def _twice(t: Tracer) -> Iterator[None]:
-    """Break at what eager would do once more in the backward."""
+def _twice(t: Tracer, same_numbers: bool) -> Iterator[None]:
+    """Break at what eager would do once more in the backward. `same_numbers`: random draws give what they gave."""
     graph, before = t.recorder.graph, versions((t.recorder.graph,))
     known = set(graph.nodes)
-    with without_effects(t, "a checkpointed function"):
-        yield
+    drawn, t.mode.draws = t.mode.draws, False
+    try:
+        with without_effects(t, "a checkpointed function"):
+            yield
+        if t.mode.draws and not same_numbers:
+            raise GraphBreak("random-state", "a checkpointed function draws other numbers in the backward")
+    finally:
+        t.mode.draws |= drawn
     seen = [node.meta.get("val") for node in graph.nodes if node in known or node.op == "placeholder"]
     if any(one._version != before.get(id(one), 0) for one in tensors_in(seen)):
         raise GraphBreak("side-effect-call", "a checkpointed function writes a tensor from outside")
@@ -94,14 +101,14 @@ def _names(function: types.FunctionType) -> tuple[str, ...]:
     return function.__code__.co_names + function.__code__.co_freevars
 
 
-def _reentrant(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _reentrant(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], same_numbers: bool) -> Any:
     """Eager makes one node of autograd, which needs a gradient only if an argument does."""
     if kwargs:
         raise GraphBreak("bad-call", "a reentrant checkpoint takes no keyword arguments")
     if not torch.is_grad_enabled():
         return t.call(function, args, kwargs)
     if any(one.requires_grad for a in args for one in tensors_in(a)):
-        with _twice(t):
+        with _twice(t, same_numbers):
             return t.call(function, args, kwargs)
     t.world.effects_in_order.append(CallEffect(torch.utils.checkpoint.check_backward_validity, ((),), {}))
     t.call(set_grad_enabled, (False,), {})

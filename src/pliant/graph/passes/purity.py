@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -37,11 +38,14 @@ def is_random(target: Any) -> bool:
 
 def draws_numbers(node: fx.Node) -> bool:
     """Whether this call does: attention without dropout draws none."""
-    if node.op != "call_function" or not is_random(node.target):
-        return False
-    for position, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
+    return node.op == "call_function" and is_random(node.target) and draws(node.target, node.args, node.kwargs)
+
+
+def draws(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call of a random operator with these arguments draws."""
+    for position, argument in enumerate(target._schema.arguments):
         if argument.name == "dropout_p":
-            given = node.args[position] if position < len(node.args) else node.kwargs.get("dropout_p", 0.0)
+            given = args[position] if position < len(args) else kwargs.get("dropout_p", 0.0)
             return not isinstance(given, float) or given != 0.0
     return True
 
