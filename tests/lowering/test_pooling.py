@@ -86,3 +86,24 @@ def test_gradients_go_where_positions_say():
     _, at = F.max_pool2d(-x, 2, return_indices=True)
     grad = torch.randn(at.shape)
     torch.testing.assert_close(pliant.compile(f)(grad, x, at), f(grad, x, at))
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["rows", "channels last"])
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_positions_may_be_outside_their_windows(batch, last):
+    backward = torch.ops.aten.max_pool2d_with_indices_backward
+
+    def f(grad, x, at):
+        return backward(grad, x, [2, 2], [2, 2], [0, 0], [1, 1], False, at)
+
+    def of_other_windows(grad, x, at):
+        _, found = F.max_pool2d(x, 2, 1, return_indices=True)
+        return f(grad, x, found[..., ::2, ::2].flip(-1).contiguous())
+
+    x = torch.randn(*batch, 2, 4, 8)
+    x = x.to(memory_format=torch.channels_last) if last and batch else x
+    grad, at = torch.randn(*batch, 2, 2, 4), torch.randint(0, 32, (*batch, 2, 2, 4))
+    for one in (f, of_other_windows):
+        found, expected = pliant.compile(one, fullgraph=True)(grad, x, at), one(grad, x, at)
+        torch.testing.assert_close(found, expected)
+        assert found.stride() == expected.stride()

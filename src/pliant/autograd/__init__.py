@@ -1,7 +1,7 @@
 """A captured program and its gradient: one functional ATen graph, split so that little is saved, under torch's engine.
 
 Tracing:              joint, run_module, functionalize (views and writes become values), aliases, functional_ops, scatter,
-                      expand, segments (programs that must be cut), history, repeats and repeated (equal parts).
+                      pooling, expand, segments (programs that must be cut), history, repeats and repeated (equal parts).
 Splitting:            partition/.
 Running:              runtime and training compile; calls, trained, function, result_hooks, outputs and places run, also what is found on
                       disk, and load no compiler; aliasing (what the caller gets, related as in eager),

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from pliant.autograd import pooling
 from pliant.autograd.aliases import IDENTITY_VIEWS, Alias, Base, ViewStep
 from pliant.autograd.functional_ops import FunctionalCall, UnsupportedMutation, functional_call
 from pliant.autograd.history import Hook, freed_functions, functions_between, gradient_of
@@ -454,18 +455,8 @@ def _cudnn_batch_norm(mode: FunctionalMode, func: Any, args: Sequence[Any], kwar
 
 def _cudnn_batch_norm_backward(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     x, grad, weight, _, _, mean, inverse_deviation, eps, _ = args
-    given = (
-        grad,
-        x,
-        weight,
-        None,
-        None,
-        mean,
-        inverse_deviation,
-        True,
-        eps,
-        [True, weight is not None, weight is not None],
-    )
+    asked = [True, weight is not None, weight is not None]
+    given = (grad, x, weight, None, None, mean, inverse_deviation, True, eps, asked)
     return _batch_norm_backward(mode, _aten.native_batch_norm_backward.default, given, kwargs)
 
 
@@ -482,6 +473,15 @@ def _bernoulli(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dic
     with mode:
         rowmajor = torch.empty(like.size_, dtype=like.dtype_, device=like.device_)
     return _pure(mode, func, (rowmajor, *args[1:]), kwargs)
+
+
+def _max_pool_backward(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Positions that the pooling itself did not find may lie outside their windows, where kernels do not look for them."""
+    if not kwargs and pooling.finds(mode.read(_alias_of(args[-1])), args[1], list(args[2:-1])):
+        return _pure(mode, func, args, kwargs)
+    like = mode.compute(func, args, kwargs)
+    with mode:
+        return pooling.gradient(args[0], args[-1], like)
 
 
 def _restride(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -570,6 +570,7 @@ _handlers: dict[Any, Handler] = {
     _aten.bernoulli.p: _bernoulli,
     _aten.native_batch_norm.default: _batch_norm,
     _aten.native_batch_norm_backward.default: _batch_norm_backward,
+    _aten.max_pool2d_with_indices_backward.default: _max_pool_backward,
     _aten.cudnn_batch_norm.default: _cudnn_batch_norm,
     _aten.cudnn_batch_norm_backward.default: _cudnn_batch_norm_backward,
 }

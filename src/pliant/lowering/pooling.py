@@ -163,7 +163,7 @@ def _max_pool(low: Lowering, out: Sequence[torch.Tensor], x: Tensor, *options: A
 
 
 def _max_pool_gradient(low: Lowering, out: torch.Tensor, grad: Tensor, x: Tensor, *given: Any) -> Tensor:
-    """`positions` are those that the forward found: each in its window."""
+    """`positions` are those that the forward found, each in its window: others are added up by another operator."""
     *options, positions = given
     math = opmath(x.dtype)
     rows, columns = _maximum_windows(low, x, grad.shape, options)
