@@ -165,3 +165,26 @@ def test_what_inputs_are_is_asked_at_each_call():
 
     assert answers("aot_eager") == answers(None)
     pliant.reset()
+
+
+OF_COPIES = {
+    "expanded": lambda x: x.clone().expand(3, -1),
+    "expanded, part": lambda x: x.clone()[None].expand(3, 4)[1:],
+    "half": lambda x: x.clone().view(2, 2).chunk(2, 1)[1],
+    "windows": lambda x: x.clone().unfold(0, 2, 1),
+}
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager", "eager"])
+@pytest.mark.parametrize("name", OF_COPIES)
+def test_writes_through_views_of_copies(name, backend):
+    def written(call):
+        x = torch.arange(4.0)
+        result = call(x)
+        result[0].add_(1)
+        return result, result.stride(), x
+
+    for dynamic in (False, True):
+        compiled = pliant.compile(OF_COPIES[name], backend=backend, dynamic=dynamic)
+        for _ in range(2):
+            torch.testing.assert_close(written(compiled), written(OF_COPIES[name]))

@@ -22,6 +22,7 @@ from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.traverse import evaluate
 from pliant.torch_adapter import RUNS_AS, set_grad_enabled
 
+_clone = torch.ops.aten.clone.default
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 Values = dict[Symbol, Any]
 
@@ -112,6 +113,8 @@ class _Run:
     def call(self, node: fx.Node) -> Any:
         if node.target in CHECKS:
             return self.check(node)
+        if node.target is _clone and type(node.meta.get("val")) is FakeTensor and not node.kwargs:
+            return self.copied(node)
         target: Any = RUNS_AS.get(node.target, node.target)
         return target(*[self.value(a) for a in node.args], **{k: self.value(v) for k, v in node.kwargs.items()})
 
@@ -119,6 +122,17 @@ class _Run:
         condition: Any = node.args[0]
         holds = evaluate(unlearnt(condition), self.symbols)
         return node.target(holds, *[self.value(a) for a in node.args[1:]])  # type: ignore[operator]
+
+    def copied(self, node: fx.Node) -> torch.Tensor:
+        """A copy that lies as it is described, be it dense, with gaps, or one element in many places."""
+        value: torch.Tensor = self.value(node.args[0])
+        strides = self.value(node.meta["val"].stride_)
+        if list(value.stride()) == strides and value.is_contiguous():
+            return value.clone()
+        found = torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
+        once = tuple(slice(None) if stride else slice(0, 1) for stride in strides)
+        found[once].copy_(value[once])
+        return found
 
     def note(self, node: fx.Node) -> None:
         """Bind symbols, free what is not used again."""
