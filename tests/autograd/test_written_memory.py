@@ -188,3 +188,26 @@ def test_writes_through_views_of_copies(name, backend):
         compiled = pliant.compile(OF_COPIES[name], backend=backend, dynamic=dynamic)
         for _ in range(2):
             torch.testing.assert_close(written(compiled), written(OF_COPIES[name]))
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager", "eager"])
+def test_what_data_gives_counts_its_writes_alone(backend):
+    def f(x, y):
+        z = x * 2
+        return x.data, x.data[1:], x.detach(), z.data, z, y.data
+
+    def versions(call):
+        leaf = torch.ones(3, requires_grad=True)
+        y = leaf * 2
+        found = call(leaf, y)
+        y.mul_(1)
+        with torch.no_grad():
+            counts = []
+            for one in found:
+                one.mul_(2)
+                counts.append([t._version for t in (leaf, y)])
+        return counts, found[3], found[4], leaf, y
+
+    compiled = pliant.compile(f, backend=backend)
+    for _ in range(2):
+        torch.testing.assert_close(versions(compiled), versions(f))

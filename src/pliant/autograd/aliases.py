@@ -10,6 +10,7 @@ Reads on: `functionalize.py`.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,8 @@ IDENTITY_VIEWS: frozenset[Any] = frozenset({_aten.detach.default, _aten.alias.de
 class ViewStep:
     """One view call on a tensor: `func(tensor, *args, **kwargs)`, the `index`-th of its results if it has several.
 
-    `grad_enabled`: the grad mode at the call, which decides the autograd relation of the view to its base.
+    `grad_enabled`: the grad mode at the call, which decides the autograd relation of the view to its base. `counted`: the
+    view and its base count writes together, which `tensor.data`, a `detach` otherwise, does not.
     """
 
     func: Any
@@ -36,6 +38,7 @@ class ViewStep:
     kwargs: dict[str, Any]
     index: int | None
     grad_enabled: bool
+    counted: bool = True
 
     @property
     def is_identity(self) -> bool:
@@ -66,8 +69,12 @@ class Alias:
     fake: FakeTensor
     node: fx.Node
     version: int
-    uncounted: bool = False  # `tensor.data`: its writes do not show in the version of the tensor
     born: int = 0  # the version of the base when it was made
+
+    def count_alone(self) -> None:
+        """Its writes do not show in the version of what it is a view of."""
+        assert self.step is not None
+        self.step = dataclasses.replace(self.step, counted=False)
 
     def steps(self) -> tuple[ViewStep, ...]:
         """The views that lead from the base's own tensor to this one."""

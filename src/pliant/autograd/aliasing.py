@@ -11,6 +11,7 @@ Reads on: `runtime.py`, which follows the plan.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -193,7 +194,7 @@ def _with_results(plan: OutputPlan, step: ViewStep) -> ViewStep:
             return FromResult(plan.add_result(value))
         return [swap(v) for v in value] if isinstance(value, (list, tuple)) else value
 
-    return ViewStep(step.func, tuple(swap(a) for a in step.args), step.kwargs, step.index, step.grad_enabled)
+    return dataclasses.replace(step, args=tuple(swap(a) for a in step.args))
 
 
 def check_overlap(inputs: list[GraphInput], written: set[int]) -> None:

@@ -195,13 +195,12 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         value = self._fitted(target, value)
         own, base = value, alias.base
         place, whole = alias, True
-        counted = counted and not alias.uncounted
         while place.parent is not None:
             assert place.step is not None
             whole = whole and place.step.is_identity
+            counted = counted and place.step.counted
             value = write_through(self, place.step, place.parent, value)
             place = place.parent
-            counted = counted and not place.uncounted
         base.counted = base.counted or counted
         self.written.append((base, self.origin))
         base.node = self._restrided(base, value)

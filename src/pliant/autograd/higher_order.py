@@ -149,7 +149,7 @@ def _set_unseen(tensor: torch.Tensor, value: torch.Tensor) -> None:
 
     data = tensor.data
     if type(data) is FakeTensor:
-        data.node.uncounted = True
+        data.node.count_alone()
     data.copy_(value)
 
 

@@ -136,6 +136,8 @@ def _view_getter(source: FromInput | FromResult | SameAs, steps: tuple[ViewStep,
 
 def _replay(step: ViewStep, tensor: torch.Tensor, results: Any) -> torch.Tensor:
     """The view, made as the program made it."""
+    if not step.counted:
+        return tensor.data
     args = [_filled(a, results) for a in step.args]
     before = torch.is_grad_enabled()
     set_grad_enabled(step.grad_enabled)

@@ -72,7 +72,7 @@ def _call(module: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], inp
     if node.op == "call_function":
         value = call_on_fakes(target, args, kwargs)
         if target is getattr and args[1] == "data":
-            value.node.uncounted = True
+            value.node.count_alone()
         return value
     if node.op == "call_module":
         return module.get_submodule(target)(*args, **kwargs)
