@@ -36,3 +36,37 @@ def test_intermediates(function):
     torch.testing.assert_close(results[1], results[0])
     assert results[1].stride() == results[0].stride()
     torch.testing.assert_close(grads[1], grads[0])
+
+
+def _half(x, other):
+    part = x.chunk(2)[0]
+    x.data = part * 2
+    return part + 1
+
+
+def _turned(x, other):
+    total = x.sum(0)
+    x.data = (other * 2).t().contiguous().t()
+    return total, x * 2
+
+
+def _twice(x, other):
+    x.data = other[:3] * x[:3].detach()
+    x.data = x.data[1:]
+    return x.sum()
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager", "eager"])
+@pytest.mark.parametrize("program", [_half, _turned, _twice])
+def test_what_is_computed_before_data_of_another_layout_is_given(program, backend, dynamic):
+    """The graph's input lies as the caller's tensor does at the call."""
+
+    def outcome(call):
+        x, other = torch.arange(12.0).reshape(4, 3), torch.arange(12.0, 24.0).reshape(4, 3)
+        results = call(x, other)
+        return results, x, x.stride()
+
+    compiled = pliant.compile(program, backend=backend, dynamic=dynamic)
+    for _ in range(2):
+        torch.testing.assert_close(outcome(compiled), outcome(program), rtol=0, atol=0)

@@ -294,7 +294,7 @@ class _Attempt:
             i for i, one in enumerate(t.inputs.inputs) if t.world.slot_get(one.fake, "data") is not MISSING
         )
         attributes = {"moved_inputs": moved} if moved else {}
-        captured = CapturedGraph(module, t.inputs.inputs, t.shape_env, self.root.name, grad, attributes)
+        captured = CapturedGraph(module, t.inputs.as_given(), t.shape_env, self.root.name, grad, attributes)
         captured.attributes["draws"] = t.mode.draws
         return captured
 

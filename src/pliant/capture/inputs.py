@@ -9,6 +9,7 @@ Holds:  a real tensor is one input, however many sources lead to it, where it ca
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import keyword
 import math
@@ -84,6 +85,7 @@ class Inputs:
         self.node_of_symbol: dict[Symbol, fx.Node] = {}
         self._by_tensor: dict[int, tuple[torch.Tensor, list[FakeTensor]]] = {}
         self._examples: dict[int, torch.Tensor] = {}
+        self._as_given: dict[int, FakeTensor] = {}  # inputs that the program moves to other memory
         self._last_placeholder: fx.Node | None = None
         self._names: set[str] = set()
         self._items: dict[Source, Any] = {}
@@ -208,6 +210,15 @@ class Inputs:
     def example_of(self, fake: FakeTensor) -> torch.Tensor | None:
         """The real tensor that an input stands for."""
         return self._examples.get(id(fake))
+
+    def keep_description(self, fake: FakeTensor) -> None:
+        """The program moves an input to other memory: the graph is given what it was."""
+        if id(fake) not in self._as_given:
+            self._as_given[id(fake)] = self.mode.described_as(fake)
+
+    def as_given(self) -> list[GraphInput]:
+        """The inputs as the graph finds them."""
+        return [dataclasses.replace(one, fake=self._as_given.get(id(one.fake), one.fake)) for one in self.inputs]
 
     def _make(self, value: torch.Tensor, source: Source) -> FakeTensor:
         static = isinstance(value, torch.nn.Parameter) or (

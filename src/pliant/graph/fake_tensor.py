@@ -186,10 +186,16 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         size = tuple(tensor.shape) if sizes is None else sizes
         stride = tensor.stride() if strides is None else strides
         fake = self.new(size, stride, tensor.dtype, tensor.device, tensor.requires_grad, tensor.storage_offset())
-        if not tensor.is_leaf:
-            fake = self._as_non_leaf(fake)
-        fake.is_parameter_ = isinstance(tensor, torch.nn.Parameter)
-        return fake
+        return self._like(fake, tensor.is_leaf, isinstance(tensor, torch.nn.Parameter))
+
+    def described_as(self, fake: FakeTensor) -> FakeTensor:
+        """Another fake of the same real tensor."""
+        return self._like(self._fake(fake.spec, fake.requires_grad), fake.is_leaf, fake.is_parameter_)
+
+    def _like(self, fake: FakeTensor, is_leaf: bool, is_parameter: bool) -> FakeTensor:
+        made = fake if is_leaf else self._as_non_leaf(fake)
+        made.is_parameter_ = is_parameter
+        return made
 
     def _as_non_leaf(self, fake: FakeTensor) -> FakeTensor:
         """A fake with a `grad_fn`, as real intermediate results have."""

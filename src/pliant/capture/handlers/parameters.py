@@ -89,6 +89,7 @@ def set_data(t: Tracer, tensor: FakeTensor, data: Any) -> None:
         made = t.call(_Replaced.apply, (tensor, made), {})
         t.call(set_grad_enabled, (before,), {})
     if outside:
+        t.inputs.keep_description(tensor)
         t.world.slot_set(tensor, "data", t.native(torch.Tensor.detach, made), "plain")
     t.recorder.become(tensor, made)
 
