@@ -175,6 +175,15 @@ OF_COPIES = {
 }
 
 
+def _written_part(x):
+    part = (x * 2).view(2, 2)[:, 1:]
+    part.mul_(3)
+    return part.t()
+
+
+OF_COPIES["written part"] = _written_part
+
+
 @pytest.mark.parametrize("backend", ["pliant", "aot_eager", "eager"])
 @pytest.mark.parametrize("name", OF_COPIES)
 def test_writes_through_views_of_copies(name, backend):

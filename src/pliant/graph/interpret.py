@@ -105,7 +105,7 @@ class _Run:
         with torch.no_grad():
             for node in self.graph.nodes:
                 if node.op == "output":
-                    return [self.value(a) for a in node.args[0]]
+                    return [self.result(a) for a in node.args[0]]
                 self.nodes[node] = inputs.pop() if node.op == "placeholder" else self.call(node)
                 self.note(node)
         raise AssertionError("a graph without an output node")
@@ -114,7 +114,7 @@ class _Run:
         if node.target in CHECKS:
             return self.check(node)
         if node.target is _clone and type(node.meta.get("val")) is FakeTensor and not node.kwargs:
-            return self.copied(node)
+            return self.copied(self.value(node.args[0]), self.value(node.meta["val"].stride_))
         target: Any = RUNS_AS.get(node.target, node.target)
         return target(*[self.value(a) for a in node.args], **{k: self.value(v) for k, v in node.kwargs.items()})
 
@@ -123,10 +123,18 @@ class _Run:
         holds = evaluate(unlearnt(condition), self.symbols)
         return node.target(holds, *[self.value(a) for a in node.args[1:]])  # type: ignore[operator]
 
-    def copied(self, node: fx.Node) -> torch.Tensor:
-        """A copy that lies as it is described, be it dense, with gaps, or one element in many places."""
-        value: torch.Tensor = self.value(node.args[0])
-        strides = self.value(node.meta["val"].stride_)
+    def result(self, argument: Any) -> Any:
+        """What the graph returns lies as it is described: writes become values, and values of views may be dense."""
+        value = self.value(argument)
+        described = argument.meta.get("val") if type(argument) is fx.Node else None
+        if type(described) is not FakeTensor or type(value) is not torch.Tensor or value.layout is not torch.strided:
+            return value
+        strides = self.value(described.stride_)
+        lies = all(size < 2 or one == other for size, one, other in zip(value.shape, value.stride(), strides))
+        return value if lies else self.copied(value, strides)
+
+    def copied(self, value: torch.Tensor, strides: list[int]) -> torch.Tensor:
+        """A copy with these strides, be it dense, with gaps, or one element in many places."""
         if list(value.stride()) == strides and value.is_contiguous():
             return value.clone()
         found = torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
