@@ -89,3 +89,22 @@ def test_who_decides_about_dtypes(program):
     got, want = pliant.compile(program, backend="eager")(x), program(x)
     assert got.dtype == want.dtype
     assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("loop", [list, lambda one: [*one], lambda one: [v for v in one], enumerate])
+def test_arrays_without_dimensions_are_not_iterable(loop):
+    def outcomes(x, number, array):
+        for one in (number, array, np.ones(3).sum(), x.numpy()):
+            try:
+                yield loop(one)
+            except TypeError as error:
+                yield str(error)
+
+    def f(x, number, array):
+        return [*outcomes(x, number, array)]
+
+    compiled = pliant.compile(f, backend="eager")
+    with pliant.config.patch(strict=True):
+        for number in (np.int64(3), np.int64(4), np.int64(5)):
+            arguments = torch.tensor(1.0), number, np.array(3.0)
+            assert compiled(*arguments) == f(*arguments)

@@ -142,6 +142,8 @@ def _call_method(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         raise GraphBreak("unknown-call", f"numpy.{name}")
     if name == "__getitem__" and _has_negative_step(args[1]):
         raise GraphBreak("unknown-call", "a slice of an array with a negative step")
+    if name == "__iter__" and args[0].ndim == 0:
+        return t.native(iter, _stand_in(t, args[0]))  # which complains
     if name == "__iter__":
         return iter([_call_method(t, type(args[0]).__getitem__, (args[0], i), {}) for i in range(len(args[0]))])
     owner = type(_stand_in(t, args[0]))
