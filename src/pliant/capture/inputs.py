@@ -3,8 +3,9 @@
 In:     real values and their sources, from `World.bring`.
 Out:    `FakeTensor`s and `SymInt`/`SymFloat`s, placeholders in the graph, tensor guards.
 Holds:  a real tensor is one input, however many sources lead to it, where it can matter that it is one: it is written,
-        compared by identity or requires grad. One that is only read is an input a source, and no guard says that both
-        are the same; a use by which it matters starts the capture again.
+        compared by identity, or gradients are asked for it inside. Else it is an input a source, and no guard says that
+        both are the same; a use by which it matters starts the capture again. (Autograd adds up what flows into several
+        inputs that are one leaf.)
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class Inputs:
     # ---- one tensor, several sources
     def _is_one(self, value: torch.Tensor, source: Source, first: Source | None, fake: FakeTensor) -> bool:
         """Whether it matters, or costs nothing, that a second way leads to the same tensor."""
-        if value.requires_grad or is_program_subclass(value) or value.layout is not torch.strided:
+        if value.layout is not torch.strided:
             return True
         if all(isinstance(root_of(s), HeldSource) or self.world.is_of_module(s) for s in (source, first) if s):
             return True

@@ -252,6 +252,8 @@ def identical(t: Tracer, left: Any, right: Any) -> bool:
         return True
     if type(left) is FakeTensor and type(right) is FakeTensor:
         selections.check_identity(t, left, right)
+    if isinstance(left, torch.autograd.graph.Node) and isinstance(right, torch.autograd.graph.Node):
+        raise GraphBreak("data-dependent", "whether two functions of autograd's graph are one")
     t.world.guard_distinct(left, right)
     if type(left) is tuple and type(right) is tuple and t.world.is_foreign(left) and t.world.is_foreign(right):
         return t.world.source_of(left) == t.world.source_of(right)

@@ -281,10 +281,11 @@ class Recorder(TorchFunctionMode):
         return [self._to_list(part) for part in self._dispatch(Tensor.unbind, (tensor, 0), {})]
 
     def _get_attribute(self, func: Any, args: tuple[Any, ...]) -> Any:
-        result = func(*args)
+        name = func.__self__.__name__
+        # A write of the data counts as one of the tensor: it is how writes are known while the program is followed.
+        result = args[0].detach() if name == "data" else func(*args)
         if not isinstance(result, Tensor):
             return result
-        name = func.__self__.__name__
         if name == "grad":
             raise GraphBreak("unsupported-operator", "Tensor.grad of a tensor computed here")
         if name == "data" and args[0].constant is not None:  # the same memory

@@ -69,6 +69,7 @@ class World:
         self._cell_changes: dict[int, tuple[types.CellType, Any]] = {}
         self._slot_changes: dict[tuple[int, str], SetAttribute] = {}
         self._told_apart: dict[int, Any] = {}  # by id: objects of which it matters which ones they are
+        self._differentiated: dict[int, FakeTensor] = {}  # by id: inputs whose gradients the trace computes
         self._owner_of_dict: dict[int, Any] = {}
         self._lookups: dict[tuple[type, str], tuple[Any]] = {}
         self.class_sources: dict[type, Source] = {}  # of classes that are known by what they hold
@@ -104,8 +105,16 @@ class World:
             self._told_apart[id(value)] = value
             self.inputs.one_if_shared(value)
 
+    def note_differentiated(self, tensor: FakeTensor) -> None:
+        """The trace asks for the gradient of a tensor: all that flows into it, by whichever way it came in."""
+        if id(tensor) in self.origins:
+            self._differentiated[id(tensor)] = tensor
+            self.inputs.one_if_shared(tensor)
+
     def is_told_apart(self, value: Any) -> bool:
-        return id(value) in self._told_apart or any(id(value) == key for key, _ in self._slot_changes)
+        if id(value) in self._told_apart or id(value) in self._differentiated:
+            return True
+        return any(id(value) == key for key, _ in self._slot_changes)
 
     def guard_aliases(self, advanced: list[Any]) -> None:
         """What the trace wrote, or advanced, is not also reached as another object: at the end."""
@@ -116,6 +125,9 @@ class World:
         written += advanced
         self._guard_apart(written, [obj for obj, s in self.origins.values() if not _is_table(s)])
         self._guard_apart(list(self._told_apart.values()), [])
+        if self._differentiated:
+            tensors = [obj for obj, _ in self.origins.values() if type(obj) is FakeTensor and obj.requires_grad]
+            self._guard_apart(list(self._differentiated.values()), tensors)
         self.inputs.guard_memory()
 
     def _guard_apart(self, mine: list[Any], others: list[Any]) -> None:

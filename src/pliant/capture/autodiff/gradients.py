@@ -87,6 +87,8 @@ def _record(
     if nan_checks():
         raise GraphBreak("unsupported-operator", "a gradient that torch.autograd.detect_anomaly checks", _UNCHECKED)
     t.world.guard(StateSource("nan_checks"), Kind.STATE, False)
+    for one in wanted:
+        t.world.note_differentiated(one)
     arguments = (list(roots), list(wanted), list(given), keep, create_graph, unused, batched)
     try:
         with DisableTorchFunction():
