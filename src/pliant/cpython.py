@@ -1,6 +1,6 @@
 """CPython's objects in memory: words at addresses, and builtin functions made of native code; what it tells in private.
 
-In:     addresses; C functions of libraries that stay loaded; abstract classes; functions with a cache.
+In:     addresses; C functions of libraries that are loaded; abstract classes; functions with a cache.
 Out:    `word`, `words`: what lies there; `builtin`: a C function as a Python function; `registered_classes`; `kept_result`:
         what a function's cache holds.
 Holds:  offsets are those of 64-bit CPython 3.11 to 3.13 with the global lock; who relies on one checks it first.
@@ -42,9 +42,14 @@ def address_of(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
+def definition_of(name: str, function: Any, flags: int) -> MethodDef:
+    """The definition of a builtin function. Functions refer to it by address, so it has to outlive them."""
+    return MethodDef(name.encode(), address_of(function), flags, None)
+
+
 def method(name: str, function: Any, flags: int) -> MethodDef:
-    """The definition of a builtin function. Functions refer to it by address, so it has to outlive them: it is kept."""
-    made = MethodDef(name.encode(), address_of(function), flags, None)
+    """A definition that is kept for good."""
+    made = definition_of(name, function, flags)
     _definitions.append(made)
     return made
 

@@ -5,22 +5,24 @@ Out:    builtin functions (METH_FASTCALL) that take tensors and integers; called
         `prepare()`: builds what the libraries of all graphs share, and tells it where torch's functions are.
 Holds:  an entry reads a tensor's address in memory (`tensor_address`) or through torch's DLPack exchange table, or,
         where torch has none, gets `data_ptr()` integers from the wrapper (`takes_tensors` says which);
-        libraries stay loaded as long as the process, so a function never outlives its code: another thread, or a
-        backward that is still to come, may be inside of it, graphs share libraries of one text, and a thread of
-        OpenMP may not have left it. A kernel is some 14 KiB, mapped from a file.
+        a library is unmapped when the last function made of it is gone, which it is nowhere called then: who calls a
+        function holds it, threads of OpenMP are inside only while somebody calls (all meet again before `p_run`
+        returns), and what graphs share keeps no address in it. Graphs of one text share a library. At the process'
+        end it stays: another thread may still be inside.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 
 from pliant import background, config
-from pliant.cpython import LIST_ITEMS, METH_FASTCALL, WORD, address_of, builtin, method
+from pliant.cpython import LIST_ITEMS, METH_FASTCALL, WORD, MethodDef, address_of, builtin, definition_of, method
 from pliant.runtime import openmp, tensor_address
 from pliant.runtime.build import build, quick
 from pliant.torch_adapter import dlpack_exchange_capsule
@@ -44,8 +46,34 @@ class _ExchangeTable(ctypes.Structure):
     )
 
 
+class _Library:
+    """A loaded library; each function made of it has it as its `self`."""
+
+    __slots__ = ("__weakref__", "_code", "_definitions")
+
+    def __init__(self, path: Path) -> None:
+        self._code = ctypes.CDLL(str(path))
+        self._definitions: list[MethodDef] = []
+        # Not `__del__`: it would run while `_libraries` still finds the object.
+        weakref.finalize(self, _close, self._code._handle).atexit = False
+
+    def bind(self, table: ctypes.Array[ctypes.c_void_p]) -> None:
+        self._code["pliant_bind"](table)  # by key: as attributes, functions and the library would hold each other
+
+    def function(self, name: str) -> NativeEntry:
+        definition = definition_of(name, self._code[name], METH_FASTCALL)
+        self._definitions.append(definition)
+        return builtin(definition, self)  # type: ignore[no-any-return]
+
+
+def _close(handle: int) -> None:
+    close = ctypes.CDLL(None).dlclose
+    close.argtypes = [ctypes.c_void_p]
+    close(handle)
+
+
 _lock = background.lock()
-_libraries: dict[Path, ctypes.CDLL] = {}
+_libraries: weakref.WeakValueDictionary[Path, _Library] = weakref.WeakValueDictionary()
 
 
 @functools.cache
@@ -70,15 +98,15 @@ def reads_lists() -> bool:
     return takes_tensors() and tensor_address.lists_work()
 
 
-def _open(path: Path, threaded: bool) -> ctypes.CDLL:
-    """The loaded library, told where the shared functions are. Loads each path once."""
+def _open(path: Path, threaded: bool) -> _Library:
+    """The loaded library, told where the shared functions are. One object a path."""
     with _lock:
         library = _libraries.get(path)
         if library is None:
-            library = ctypes.CDLL(str(path))
+            library = _Library(path)
             shared = prepare()
             run = address_of(shared.p_run if threaded else shared.p_run_alone)
-            library.pliant_bind((ctypes.c_void_p * 3)(run, address_of(shared.p_addresses), LIST_ITEMS // WORD))
+            library.bind((ctypes.c_void_p * 3)(run, address_of(shared.p_addresses), LIST_ITEMS // WORD))
             _libraries[path] = library
         return library
 
@@ -114,4 +142,4 @@ def fingerprint() -> Callable[[torch.Tensor, int], int]:
 def load(path: Path, entries: Sequence[str], *, threaded: bool = True) -> list[NativeEntry]:
     """The entries of the shared object at `path` as Python functions, in order."""
     library = _open(path, threaded)
-    return [builtin(method(name, getattr(library, name), METH_FASTCALL)) for name in entries]
+    return [library.function(name) for name in entries]
