@@ -41,3 +41,16 @@ def test_a_class_made_for_one_object_is_not_held():
     background.finish(WRITING)
     gc.collect()  # a class is part of a cycle
     assert cls() is None
+
+
+def test_a_module_that_leads_to_its_own_entries_is_gone_after_a_collection():
+    for _ in range(2):  # the second finds what the first kept
+        model = torch.nn.Linear(4, 7)
+        gone = weakref.ref(model)
+        pliant.compile_(model)
+        model(torch.ones(2, 4)).sum().backward()
+        del model
+        background.finish(WRITING)
+        gc.collect()
+        assert gone() is None
+    assert pliant.stats()["entries"]["found"]

@@ -131,6 +131,7 @@ class Dispatcher:
         "name",
         "policy",
         "root",
+        "seen",
     )
 
     def __init__(
@@ -153,6 +154,7 @@ class Dispatcher:
         self._failures = 0
         self.raising = ""
         self._lock = background.reentrant_lock()
+        self.seen: dict[str, Any] = {}  # by digest: the entries on disk that the keeper looked at, or wrote
         self._limit_told = ""  # why the first call was not compiled for which there was no room
         stance.register(self)
 

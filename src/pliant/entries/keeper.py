@@ -37,10 +37,7 @@ _PATIENCE, _ROUNDS = 1.0, 60  # seconds in which a backward is often asked for: 
 
 
 class Keeper:
-    """Keeps entries of the compiler's own backend."""
-
-    def __init__(self) -> None:
-        self._seen: weakref.WeakKeyDictionary[Dispatcher, dict[str, form.Found | None]] = weakref.WeakKeyDictionary()
+    """Keeps entries of the compiler's own backend. It holds none: a dispatcher knows which it has seen."""
 
     # ---- keeping
     def prepare(
@@ -57,7 +54,7 @@ class Keeper:
             pass_on(error)
             _refused("not kept", dispatcher.name, error)
             return None
-        return _Keeping(circumstances, draft, dispatcher.name, self._seen.setdefault(dispatcher, {})).start
+        return _Keeping(circumstances, draft, dispatcher.name, dispatcher.seen).start
 
     # ---- finding
     def may_find(self) -> bool:
@@ -77,7 +74,7 @@ class Keeper:
         except NotKept as refused:
             _refused("not found", dispatcher.name, refused)
             return
-        seen = self._seen.setdefault(dispatcher, {})
+        seen = dispatcher.seen
         for digest, text in itertools.islice(open_store(_STORE).all(key, _SUFFIX), _MOST):
             if digest not in seen:
                 seen[digest] = self._made(dispatcher, digest, text, args, kwargs)
@@ -108,7 +105,7 @@ class Keeper:
         found, lost = dispatcher(), entry()
         events.record("fallback", name=lost.name if lost is not None else "", why=why, reason="kept-entry")
         if found is not None and lost is not None:
-            self._seen.setdefault(found, {})[digest] = None
+            found.seen[digest] = None
             found.drop(lost)
 
 
