@@ -15,6 +15,7 @@ from typing import Any
 from pliant.torch_adapter import PEER
 
 EVAL_FRAME = f"{PEER}.eval_frame"
+_COMPILED_AUTOGRAD = f"{PEER}.compiled_autograd"
 
 
 def _state(module: str, name: str, default: Any = None) -> Any:
@@ -45,4 +46,4 @@ def breaks_are_errors() -> bool:
 
 def compiles_autograd() -> bool:
     """Whether the engine of autograd hands its work to that compiler."""
-    return _state(f"{PEER}.compiled_autograd", "compiled_autograd_enabled") is True
+    return _state(_COMPILED_AUTOGRAD, "compiled_autograd_enabled") is True

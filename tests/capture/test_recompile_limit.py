@@ -58,6 +58,23 @@ def test_the_miss_is_explained_once(monkeypatch):
         assert torch.equal(compiled(x), module(x))
 
 
+def test_what_a_stance_says_holds_past_the_limit():
+    compiled, x = used_up(Named())
+    with pliant.set_stance("fail_on_recompile"), pytest.raises(pliant.errors.RecompileError):
+        compiled(x)
+    with pliant.set_stance("eager_on_recompile"):
+        compiled(x)  # as it was asked for: no fallback
+    assert pliant.stats()["fallbacks"] == 1
+
+
+def test_more_room_is_used():
+    module = Named()
+    compiled, x = used_up(module)
+    with pliant.config.patch(recompile_limit=3):
+        assert torch.equal(compiled(x), module(x))
+    assert pliant.stats()["recompiles"] == 2
+
+
 def test_entries_serve_the_calls_they_are_for():
     module = Named()
     compiled, x = used_up(module)

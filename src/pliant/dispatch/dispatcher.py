@@ -165,7 +165,8 @@ class Dispatcher:
 
     def miss(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """A call that the most recently used entry does not serve."""
-        if stance.current() == "force_eager":
+        said = stance.current()
+        if said == "force_eager":
             return self._eagerly(args, kwargs)
         if observer := observers():
             self.step_aside(observer)
@@ -180,13 +181,13 @@ class Dispatcher:
             if result is not MISS:
                 self._promote(entry)
                 return result
-        if capturing.active:
+        if capturing.active or self._limit_told and self._is_past_limit(said):
             return self._eagerly(args, kwargs)
-        if (result := self._by_another_process(args, kwargs)) is not MISS:
+        if (result := self._by_another_process(said, args, kwargs)) is not MISS:
             return result
-        if not self._is_open(args, kwargs):
+        if not self._is_open(said, args, kwargs):
             return self._eagerly(args, kwargs)
-        if not tried and stance.current() in stance.EAGER_FIRST and self._note_call(args, kwargs):
+        if not tried and said in stance.EAGER_FIRST and self._note_call(args, kwargs):
             return self._eagerly(args, kwargs)
         return self._capture_and_run(args, kwargs, tried)
 
@@ -250,11 +251,11 @@ class Dispatcher:
             self.refresh()
 
     # ---- entries that another process made
-    def _by_another_process(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _by_another_process(self, said: stance.Stance, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The result of an entry that is found on disk and serves the call, else MISS."""
         keeper = self.compilation.keeper
         full = len(self.entries) >= config.get().capture.recompile_limit
-        if keeper is None or full or self.given_up or stance.current() in stance.EAGER_FIRST:
+        if keeper is None or full or self.given_up or said in stance.EAGER_FIRST:
             return MISS
         with self._lock:
             for entry in shielded(keeper.find)(self, args, kwargs):
@@ -275,36 +276,36 @@ class Dispatcher:
         return MISS
 
     # ---- a new entry, or not
-    def _is_open(self, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    def _is_past_limit(self, said: stance.Stance) -> bool:
+        """Whether nothing has changed since a call was told that there is no room for it: it need not be asked why."""
+        limit = config.get().capture.recompile_limit
+        changed = len(self.entries) < limit or self.given_up or events.wants("recompile_limit")
+        if changed or said in ("eager_on_recompile", "fail_on_recompile"):
+            return False
+        events.record("recompile_limit", name=self.name, limit=limit, why=self._limit_told, where=self.location)
+        return True
+
+    def _is_open(self, said: stance.Stance, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         """Whether a call that no entry serves may be captured."""
         if self.given_up:
             self.tell(f"it could not be captured {_GIVE_UP_AFTER} times: {self.given_up}", "given-up")
             return False
-        return self._may_compile(args, kwargs)
+        return self._may_compile(said, args, kwargs)
 
-    def _may_compile(self, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    def _may_compile(self, said: stance.Stance, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         if not self.entries:
             return True
-        if stance.current() == "eager_on_recompile":
+        if said == "eager_on_recompile":
             return False
         limit = config.get().capture.recompile_limit
-        full = len(self.entries) >= limit
-        if (
-            full
-            and self._limit_told
-            and stance.current() != "fail_on_recompile"
-            and not events.wants("recompile_limit")
-        ):
-            events.record("recompile_limit", name=self.name, limit=limit, why=self._limit_told, where=self.location)
-            return False
         failures = self.explain(args, kwargs)
         why = "; ".join(dict.fromkeys(f.text for f in failures)) or "unknown"
         where = next((f.guard.origin for f in failures if f.guard is not None and f.guard.origin), self.location)
-        if stance.current() == "fail_on_recompile":
+        if said == "fail_on_recompile":
             raise RecompileError(
                 f"{self.name} would compile again", where=where, why=why, do='leave set_stance("fail_on_recompile")'
             )
-        if full:
+        if len(self.entries) >= limit:
             self._limit_reached(limit, failures, why)
             return False
         events.record("recompile", name=self.name, why=why, where=where, count=len(self.entries) + 1)

@@ -125,9 +125,10 @@ def observers() -> str:
     """What around the call is to see each operator, which compiled code does not show; empty if nothing is."""
     if found := tracing():
         return f"{found} records it"
-    modes = [mode for mode in (*function_modes(), *dispatch_modes()) if mode is not DeviceContext]
-    if modes:
-        return f"it is called in the mode {modes[-1].__qualname__}"
+    if count_function_modes() or count_dispatch_modes():
+        modes = [mode for mode in (*function_modes(), *dispatch_modes()) if mode is not DeviceContext]
+        if modes:
+            return f"it is called in the mode {modes[-1].__qualname__}"
     if transform_level():
         return "it is called in a transform of torch.func"
     if dual_level() >= 0:
