@@ -58,3 +58,17 @@ def test_c_text_means_the_same(tmp_path):
     printed = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout.split()
     expected = [int(evaluate(e, {s0: a, s1: b})) for a, b in points for e in SAMPLES]
     assert [int(v) for v in printed] == expected
+
+
+def test_each_part_is_written_once():
+    """Convolutions that follow one another halve a size, and pad it, again and again."""
+    e, asked = symbol("s0"), []
+
+    def bounds(part):
+        asked.append(part)
+        return NONNEGATIVE if len(part.free) else POSITIVE
+
+    for k in range(12):
+        e = (e + symbol(f"s{k + 1}") + 1) // 2 + symbol("s0")
+    assert to_c(e, {}, bounds).count("/") == 12
+    assert len(asked) == 24

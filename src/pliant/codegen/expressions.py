@@ -132,10 +132,6 @@ def _range_of(symbol: Expr) -> Interval | None:
     return None
 
 
-def index_bounds(e: Expr) -> Interval:
-    return bounds(e, _range_of)
-
-
 @dataclass(slots=True)
 class Names:
     """Names inside one kernel, given out in order of first use, so that equal kernels print equally.
@@ -148,14 +144,19 @@ class Names:
     sizes: list[Expr] = field(default_factory=list)
     buffers: dict[Buffer, str] = field(default_factory=dict)
     numbers: dict[Expr, Symbol] = field(default_factory=dict)
+    ranges: dict[Expr, Interval] = field(default_factory=dict)  # found so far: they depend on no kernel
 
     def text(self, e: Expr, extra: dict[Symbol, str] | None = None) -> str:
         """C text of a shape expression."""
         if not e.free:
-            return to_c(e, {}, index_bounds)
+            return to_c(e, {}, self.bounds)
         loops = {s for s, name in self.symbols.items() if name[0] != "n"}
         e = self._with_numbers(e, loops.union(extra or ()))
-        return to_c(e, {**self.symbols, **extra} if extra else self.symbols, index_bounds)
+        return to_c(e, {**self.symbols, **extra} if extra else self.symbols, self.bounds)
+
+    def bounds(self, e: Expr) -> Interval:
+        """Between which numbers an index lies, whatever the sizes are."""
+        return bounds(e, _range_of, self.ranges)
 
     def _with_numbers(self, e: Expr, loops: set[Symbol]) -> Expr:
         """`e` with its largest parts that are known before the loops as numbers, their factors included."""
@@ -196,7 +197,7 @@ class Names:
 
     def copy(self) -> Names:
         """The names given out so far."""
-        return Names(dict(self.symbols), list(self.sizes), dict(self.buffers), dict(self.numbers))
+        return Names(dict(self.symbols), list(self.sizes), dict(self.buffers), dict(self.numbers), self.ranges)
 
     def buffer(self, b: Buffer) -> str:
         return self.buffers.setdefault(b, f"a{len(self.buffers)}")

@@ -83,9 +83,9 @@ def _sum(e: Expr, known: Lookup, memo: dict[Expr, Interval]) -> Interval:
     lo: Bound = e.const
     hi: Bound = e.const
     for mono, coef in e.terms:
-        part = _bounds(mono, known, memo)
+        part = memo.get(mono) or _bounds(mono, known, memo)
         low, high = (part.lo, part.hi) if coef > 0 else (part.hi, part.lo)
-        lo, hi = lo + _times(low, coef), hi + _times(high, coef)
+        lo, hi = lo + low * coef, hi + high * coef  # no coefficient is zero
     found = Interval(_tame(lo), _tame(hi))
     fact = known(e)
     return found.meet(fact) if fact else found

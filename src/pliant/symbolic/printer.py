@@ -154,9 +154,13 @@ class _Writer:
         bounds: Callable[[nodes.Expr], Range] | None = None,
     ) -> None:
         self.names, self.table, self.c, self.bounds = names, table, c, bounds
+        self._texts: dict[nodes.Expr, tuple[str, int]] = {}  # a sum asks twice for its parts, to sort and to join them
 
     def write(self, e: nodes.Expr, level: int) -> str:
-        text, own = self._text(e)
+        found = self._texts.get(e)
+        if found is None:
+            found = self._texts[e] = self._text(e)
+        text, own = found
         return f"({text})" if own < level else text
 
     def _text(self, e: nodes.Expr) -> tuple[str, int]:
