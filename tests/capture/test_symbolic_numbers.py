@@ -156,3 +156,25 @@ def test_functions_of_numbers_from_tensors_are_part_of_the_graph(function):
         if positive or function is not _pow:
             assert (stats["graphs"], stats["graph_breaks"], stats["fallbacks"]) == (1, 0, 0)
     pliant.reset()
+
+
+def test_a_number_made_of_others_is_computed_from_them():
+    """Sizes behind many layers: each layer's is one step from the last one's, not all steps anew."""
+    graphs = []
+
+    def keeps(module, inputs):
+        graphs.append(module.graph)
+        return module
+
+    def program(x):
+        n, ys = x.shape[0], []
+        for _ in range(12):
+            n = (n + 3) // 2 + max(n % 5, 1)
+            ys.append(x.new_zeros(()) + n)
+        return ys
+
+    compiled = pliant.compile(program, backend=keeps, dynamic=True)
+    for rows in (7, 100):
+        assert compiled(torch.ones(rows)) == program(torch.ones(rows))
+    steps = [node for node in graphs[0].nodes if node.target is operator.floordiv]
+    assert (len(graphs), len(steps)) == (1, 12)

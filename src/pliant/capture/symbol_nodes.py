@@ -6,7 +6,7 @@ import ast
 import functools
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -14,9 +14,11 @@ from torch import fx
 
 from pliant.capture.inputs import Inputs
 from pliant.graph.unbacked import Binding, math_function, select
-from pliant.symbolic.expr import Expr, Symbol
+from pliant.symbolic.expr import Constant, Expr, Product, Sum, Symbol
+from pliant.symbolic.nodes import Apply
 from pliant.symbolic.printer import to_python
 from pliant.symbolic.rules import floats
+from pliant.symbolic.traverse import atoms, substitute
 from pliant.torch_adapter import DisableTorchFunction
 
 
@@ -56,17 +58,27 @@ class SymbolNodes:
         return self._nodes[expr]
 
     def _make(self, expr: Expr, value: Any) -> fx.Node:
-        symbols = {s: f"v{i}" for i, s in enumerate(expr.free)}
-        nodes = {name: self._symbol(s) for s, name in symbols.items()}
-        if expr in symbols:
-            return nodes[symbols[expr]]
-        proxies: dict[str, Any] = {name: fx.Proxy(node) for name, node in nodes.items()}
+        if isinstance(expr, Symbol):
+            return self._symbol(expr)
+        parts = {part: Symbol(f"part{k}", part.kind) for k, part in enumerate(_parts(expr))}
+        whole = substitute(expr, parts)
+        stands_for = {symbol: part for part, symbol in parts.items()}
+        symbols = {s: f"v{i}" for i, s in enumerate(sorted(whole.free, key=lambda s: s.order))}
+        proxies: dict[str, Any] = {name: fx.Proxy(self._part(stands_for.get(s, s))) for s, name in symbols.items()}
         with DisableTorchFunction():
-            text = ast.unparse(_Calls().visit(ast.parse(to_python(expr, symbols), mode="eval")))
+            text = ast.unparse(_Calls().visit(ast.parse(to_python(whole, symbols), mode="eval")))
             made = eval(text, {**proxies, **self._functions()})
         node: fx.Node = made.node
         node.meta["val"] = value
         return node
+
+    def _part(self, expr: Expr) -> fx.Node:
+        """The node of a part, made once for all expressions that have it."""
+        if isinstance(expr, Symbol):
+            return self._symbol(expr)
+        if expr not in self._nodes:
+            self._nodes[expr] = self._make(expr, self.inputs.shape_env.as_written(expr))
+        return self._nodes[expr]
 
     def _symbol(self, symbol: Symbol) -> fx.Node:
         found = self._bound.get(symbol)
@@ -100,6 +112,15 @@ class SymbolNodes:
             "select": call(select),
             "math": _Math(call),
         }
+
+
+def _parts(expr: Expr) -> Iterator[Expr]:
+    """The outermost operations on numbers inside an expression: sizes behind many layers have one another's in them."""
+    for inside in atoms(expr) if type(expr) in (Sum, Product) else expr.args:
+        if isinstance(inside, Apply) and inside.kind is not bool:
+            yield inside
+        else:
+            yield from _parts(inside) if not isinstance(inside, (Symbol, Constant)) else ()
 
 
 class _Calls(ast.NodeTransformer):
