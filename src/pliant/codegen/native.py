@@ -16,6 +16,7 @@ import torch
 
 from pliant.codegen import prelude
 from pliant.codegen.c import KernelText, write_kernel
+from pliant.codegen.forms import WrittenOnce
 from pliant.codegen.sharing import share
 from pliant.ir.loops import Buffer
 from pliant.schedule.kernel import Kernel
@@ -70,7 +71,8 @@ def write_native(
     comments: dict[str, str] = {}
     entries: list[Entry] = []
     bodies: dict[str, str] = {}
-    shared = share([[write_kernel(kernel) for kernel in run] for run in runs])
+    once = WrittenOnce(lambda kernel: [write_kernel(kernel)])
+    shared = share([[text for kernel in run for text in once(kernel)] for run in runs])
     for written in shared:
         for kernel_text in written:
             names.setdefault(kernel_text.text, f"k{len(names)}")

@@ -20,6 +20,7 @@ import torch
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs
 from pliant.codegen import prelude
 from pliant.codegen.c import KernelText, write_kernel
+from pliant.codegen.forms import WrittenOnce
 from pliant.codegen.sharing import share
 from pliant.exporting.checking import facts_of, homes_of
 from pliant.exporting.program import Program
@@ -53,6 +54,7 @@ class ProgramText:
         self.program, self.loops, self.planned, self.at, self.size = program, loops, planned, at, size
         self.first = sum(one.leaf is None for one in program.inputs)
         self.numbers: dict[Buffer, int] = {}
+        self.once = WrittenOnce(lambda kernel: [write_kernel(kernel)])
         self.kernels = iter(share([self._written(run) for run in runs(planned.steps)]))
         self.names: dict[str, str] = {}
         self.comments: dict[str, str] = {}
@@ -61,7 +63,7 @@ class ProgramText:
 
     def _written(self, run: range) -> list[KernelText]:
         steps = [self.planned.steps[k] for k in run]
-        return [write_kernel(step) for step in steps if isinstance(step, Kernel)]
+        return [text for step in steps if isinstance(step, Kernel) for text in self.once(step)]
 
     def _returned_inputs(self) -> Iterator[Any]:
         """Inputs that are results, or that have new values at the end."""

@@ -11,6 +11,7 @@ from pliant import config
 from pliant.codegen.cuda.entry import DeviceCode, write_native
 from pliant.codegen.cuda.prelude import text_for
 from pliant.codegen.cuda.writer import write_kernel
+from pliant.codegen.forms import WrittenOnce
 from pliant.ir.loops import Buffer
 from pliant.runtime.cuda.load import DeviceLibrary, Launcher, gpu_launcher, load
 from pliant.runtime.load import NativeEntry
@@ -34,7 +35,8 @@ class CudaC:
         scratch: Mapping[Buffer, int],
         hints: Mapping[Symbol, Number],
     ) -> DeviceCode:
-        written = [[text for kernel in run for text in write_kernel(kernel, kernel.target)] for run in runs]
+        once = WrittenOnce(lambda kernel: write_kernel(kernel, kernel.target))
+        written = [[text for kernel in run for text in once(kernel)] for run in runs]
         return write_native(written, listed, text_for, hints)
 
     def load(self, code: DeviceCode, options: config.Build) -> list[NativeEntry]:
