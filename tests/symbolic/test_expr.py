@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from pliant.symbolic.expr import FALSE, ONE, TRUE, ZERO, Integer, Symbol, lit, symbol
+from pliant.symbolic.expr import FALSE, ONE, TRUE, ZERO, Integer, Symbol, lit, scale, symbol, without
 from pliant.symbolic.rules import extrema, floats, relations
 from pliant.symbolic.traverse import evaluate, linear_coefficient, substitute
 
@@ -98,6 +98,18 @@ def test_substitute_and_linear_coefficient():
     assert linear_coefficient(e, s1) is None
     assert linear_coefficient(e, s2) is ZERO
     assert e.drop(s0) is s1 // 2
+
+
+def test_sums_without_a_term():
+    n, m = symbol("s0"), symbol("s1")
+    for const in (0, 3):
+        e = 2 * n * m + n - 4 * m + const
+        for mono, coef in e.terms:
+            assert without(e, mono) is e - scale(mono, coef)
+    assert without(n + 5, n) is Integer(5)
+    assert without(n + m, n) is m
+    assert without(n, n) is ZERO
+    assert without(2 * n, m) is 2 * n
 
 
 def test_atoms_can_be_replaced():

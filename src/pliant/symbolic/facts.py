@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 
 from pliant.symbolic import expr as x
 from pliant.symbolic.bounds import ALL, TRUTH, Bound, Interval, bounds
-from pliant.symbolic.expr import Expr, Integer, Symbol, scale
+from pliant.symbolic.expr import Expr, Integer, Symbol, scale, without
 from pliant.symbolic.prove import prove
 from pliant.symbolic.rules import division
 from pliant.symbolic.simplify import simplify_node
@@ -191,9 +191,9 @@ class Facts:
         match e:
             case Symbol():
                 self._narrow_symbol(e, allowed)
-            case x.Sum():
+            case x.Sum() if depth > 1:
                 for mono, coef in e.terms:
-                    others = self.range_of(e - scale(mono, coef))
+                    others = self.range_of(without(e, mono))
                     self._narrow(mono, _solve_linear(allowed, others, coef), depth - 1)
             case x.FloorDiv():
                 k = e.args[1].as_int()
@@ -252,7 +252,7 @@ class Facts:
         for mono, coef in p.terms:
             if abs(coef) != 1 or type(mono) in (x.Product, x.Factored):
                 continue
-            rest = scale(p - scale(mono, coef), -coef)
+            rest = scale(without(p, mono), -coef)
             if self._may_replace(mono, rest):
                 rank = _preference(mono, rest)
                 if best is None or rank > best[0]:
@@ -308,7 +308,7 @@ def direction(p: Expr) -> tuple[Expr, int]:
         g = -g
     if g == 1 and p.const == 0:
         return p, 1
-    return x.from_terms(0, {m: c // g for m, c in p.terms}), g
+    return x.from_sorted(0, tuple([(m, c // g) for m, c in p.terms])), g
 
 
 def _affine(r: Interval, factor: int, const: int) -> Interval:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from pliant.symbolic.nodes import ONE, ZERO, Expr, Integer, Product, _from_pairs, _intern, from_terms, rule_memo
+from pliant.symbolic.nodes import ONE, ZERO, Expr, Integer, Product, Term, _from_pairs, _intern, from_terms, rule_memo
 from pliant.symbolic.operations import Factored
 from pliant.symbolic.rules import floats
 
@@ -42,10 +42,21 @@ def _shift(a: Expr, by: int) -> Expr:
         return a
     if not a.terms:
         return Integer(a.const + by)
-    const = a.const + by
-    if const == 0 and len(a.terms) == 1 and a.terms[0][1] == 1:
-        return a.terms[0][0]
-    return _from_pairs(const, a.terms)
+    return from_sorted(a.const + by, a.terms)
+
+
+def without(a: Expr, mono: Expr) -> Expr:
+    """`a` less its term of a monomial."""
+    return from_sorted(a.const, tuple([term for term in a.terms if term[0] is not mono]))
+
+
+def from_sorted(const: int, pairs: tuple[Term, ...]) -> Expr:
+    """`const` plus the sum of `coef * mono`, which are in order; no coefficient is zero."""
+    if not pairs:
+        return Integer(const)
+    if const == 0 and len(pairs) == 1 and pairs[0][1] == 1:
+        return pairs[0][0]
+    return _from_pairs(const, pairs)
 
 
 def neg(a: Expr) -> Expr:
@@ -66,11 +77,7 @@ def scale(a: Expr, by: int) -> Expr:
         return ZERO
     if not a.terms:
         return Integer(a.const * by)
-    pairs = tuple([(m, c * by) for m, c in a.terms])
-    const = a.const * by
-    if const == 0 and len(pairs) == 1 and pairs[0][1] == 1:
-        return pairs[0][0]
-    return _from_pairs(const, pairs)
+    return from_sorted(a.const * by, tuple([(m, c * by) for m, c in a.terms]))
 
 
 @rule_memo

@@ -15,13 +15,14 @@ from typing import Protocol
 
 from pliant.symbolic import expr as x
 from pliant.symbolic.bounds import Interval
-from pliant.symbolic.expr import Expr, Integer, add, neg, scale, sub
+from pliant.symbolic.expr import Expr, Integer, add, neg, scale, sub, without
 from pliant.symbolic.rules import division
 from pliant.symbolic.traverse import atoms, substitute
 
 _DEPTH = 4
 _SHIFT_TERMS = 24
 _SHIFT_DEGREE = 4
+_RELAXED = frozenset((x.FloorDiv, x.Mod, x.Min, x.Max, x.Select))
 
 
 class Knowledge(Protocol):
@@ -102,7 +103,7 @@ def not_divisible(p: Expr, known: Knowledge) -> bool:
     """p != 0 because all of its terms but the constant are multiples of a remainder's modulus: 8*x + (y % 8) - 9..."""
     for mono, coef in p.terms:
         if type(mono) is x.Mod and abs(coef) == 1 and (k := mono.args[1].as_int()):
-            rest = p - scale(mono, coef)
+            rest = without(p, mono)
             if all(c % k == 0 for _, c in rest.terms):
                 residue = (-rest.const * coef) % k
                 r = known.range_of(mono)
@@ -192,7 +193,9 @@ def _times_shifted(poly: dict[tuple[Expr, ...], int], atom: Expr, low: int) -> d
 def relaxations(p: Expr, known: Knowledge) -> Iterator[list[Expr]]:
     """Lists of goals: if all expressions of a list are <= 0, so is p. Each removes one atom that occurs alone."""
     for mono, coef in p.terms:
-        rest = sub(p, scale(mono, coef))
+        if type(mono) not in _RELAXED:
+            continue
+        rest = without(p, mono)
         match mono:
             case x.FloorDiv():
                 yield from _relax_quotient(mono, coef, rest, known)
@@ -208,8 +211,6 @@ def relaxations(p: Expr, known: Knowledge) -> Iterator[list[Expr]]:
                 yield [add(scale(a, coef), rest) for a in mono.args]
             case x.Select():
                 yield [add(scale(a, coef), rest) for a in mono.args[1:]]
-            case _:
-                pass
 
 
 def _relax_quotient(quotient: Expr, coef: int, rest: Expr, known: Knowledge) -> Iterator[list[Expr]]:

@@ -137,7 +137,7 @@ def _sum(e: Expr, known: Known) -> Expr:
             if type(atom) is x.FloorDiv and (k := atom.args[1].as_int()) and coef % k == 0 and _exact(atom, known):
                 other = division.divide_monomials(mono, atom)
                 assert other is not None
-                return add(e - scale(mono, coef), scale(x.mul(other, atom.args[0]), coef // k))
+                return add(x.without(e, mono), scale(x.mul(other, atom.args[0]), coef // k))
     # c * a + d * (a // k) = (c * k + d) * (a // k)      a % k == 0
     for mono, _ in e.terms:
         for atom in x.atoms_of(mono):
