@@ -220,3 +220,46 @@ def test_what_data_gives_counts_its_writes_alone(backend):
     compiled = pliant.compile(f, backend=backend)
     for _ in range(2):
         torch.testing.assert_close(versions(compiled), versions(f))
+
+
+def _two(other, x):
+    other.mul_(2)
+    x.mul_(2)
+
+
+def _part(other, x):
+    other.mul_(2)
+    x[1:] = 1
+    return other + 1
+
+
+def _caught(other, x):
+    before = other.exp()
+    other.mul_(2)
+    try:
+        x.add_(1)
+    except RuntimeError:
+        return before, other
+    return x
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager", "eager"])
+@pytest.mark.parametrize("program", [_two, _part, _caught])
+def test_views_of_leaves_are_refused_where_eager_refuses_them(program, backend):
+    """Writes before are done once. The view is passed first, later, and last."""
+
+    def outcome(call, kind):
+        leaf, other = torch.ones(4, 3, requires_grad=True), torch.ones(4, 3)
+        x = leaf.view_as(leaf) if kind == "of a leaf" else (leaf * 2)[:] if kind == "view" else leaf * 2
+        try:
+            return [call(other, x)], other, x.detach()
+        except RuntimeError as error:
+            assert "view of a leaf" in str(error)
+            return [], other, x.detach()
+
+    for kinds in (("of a leaf", "made", "view", "of a leaf"), ("made", "of a leaf", "view"), ("view", "of a leaf")):
+        compiled = pliant.compile(program, backend=backend)
+        for kind in kinds:
+            (got, *tensors), (want, *others) = outcome(compiled, kind), outcome(program, kind)
+            assert (got in ([], [None])) == (want in ([], [None])) and len(got) == len(want)
+            torch.testing.assert_close(tensors, others)

@@ -91,7 +91,7 @@ def test_who_decides_about_dtypes(program):
     assert torch.equal(got, want)
 
 
-@pytest.mark.parametrize("loop", [list, lambda one: [*one], lambda one: [v for v in one], enumerate])
+@pytest.mark.parametrize("loop", [list, tuple, lambda one: [v for v in one], enumerate])
 def test_arrays_without_dimensions_are_not_iterable(loop):
     def outcomes(x, number, array):
         for one in (number, array, np.ones(3).sum(), x.numpy()):

@@ -28,6 +28,7 @@ from pliant.guards import facts
 from pliant.guards.kinds import Kind, TensorFacts
 from pliant.guards.parts import root_of
 from pliant.guards.sources import (
+    AttributeSource,
     HeldSource,
     ItemSource,
     MethodSource,
@@ -161,6 +162,7 @@ class Inputs:
     def guard_memory(self) -> None:
         """Tensors that the program writes share no memory with others, as now (a graph is made for one or the other)."""
         self.check_shared()
+        self._guard_views()
         tensors = [i for i in self.inputs if i.kind == "tensor" and i.example.layout is torch.strided]
         written = [i for i in tensors if self._is_written(i.fake)]
         if not written or len(tensors) < 2:
@@ -180,6 +182,28 @@ class Inputs:
                 self.world.guard(mine[0], Kind.SEPARATE, (mine, others))
             if all(isinstance(root_of(i.source), HeldSource) for i in tensors):
                 return
+
+    def check_write(self, target: Any) -> None:
+        """Break where eager refuses a write of an input, or of a view of it, whatever its values."""
+        for fake in target if isinstance(target, (list, tuple)) else (target,):
+            if type(fake) is FakeTensor and fake.requires_grad and torch.is_grad_enabled():
+                example = self._examples.get(id(fake._base if fake._is_view() else fake))
+                if example is not None and _is_view_of_leaf(example):
+                    raise GraphBreak("tensor-error", "a view of a leaf that requires grad is written in place")
+
+    def _guard_views(self) -> None:
+        """Inputs that are written, and have a history, are no views of leaves, which eager refuses to write."""
+        for one in self.inputs:
+            example = one.example
+            if one.kind != "tensor" or not example.requires_grad or example.is_leaf or not self._is_written(one.fake):
+                continue
+            with DisableTorchFunction():
+                is_view = example._is_view()
+                is_leaf = is_view and example._base.is_leaf
+            self.world.guard(MethodSource(one.source, "_is_view"), Kind.EQUALS, is_view)
+            if is_view:
+                base = AttributeSource(one.source, "_base")
+                self.world.guard(AttributeSource(base, "is_leaf"), Kind.EQUALS, is_leaf)
 
     def _share_now(self, tensors: list[GraphInput]) -> bool:
         """Whether a tensor of a held object lies in the same memory as another, though perhaps beside it."""
@@ -449,3 +473,9 @@ class Inputs:
             example = self.shape_env.hint(symbol)
             self.inputs.append(GraphInput(node.name, "symbol", fake, source, 2 if example is None else example))
         return node
+
+
+def _is_view_of_leaf(tensor: torch.Tensor) -> bool:
+    with DisableTorchFunction():
+        base = tensor._base
+    return base is not None and base.is_leaf and base.requires_grad and tensor.requires_grad

@@ -159,6 +159,8 @@ class Recorder(TorchFunctionMode):
 
     def _run_and_record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         mode = self.inputs.mode
+        if _may_write(func, getattr(func, "__name__", ""), kwargs):
+            self.inputs.check_write(kwargs.get("out", args[0] if args else None))
         before, mode.draws = mode.draws, False
         try:
             result = self._run(func, args, kwargs)
