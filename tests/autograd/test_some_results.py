@@ -112,3 +112,45 @@ def test_writes_concern_the_results_that_read_what_was_written():
         first.backward()
         with pytest.raises(RuntimeError, match="modified by an inplace"):
             second.sum().backward()
+
+
+class KeepsMore(torch.autograd.Function):
+    """The gradient of its sum reads nothing of what it keeps."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, y)
+        return x * y, x + y
+
+    @staticmethod
+    def backward(ctx, of_product, of_sum):
+        x, y = ctx.saved_tensors
+        dx = dy = 0
+        if of_product is not None:
+            dx, dy = of_product * y, of_product * x
+        if of_sum is not None:
+            dx, dy = dx + of_sum, dy + of_sum
+        return dx, dy
+
+
+@pytest.mark.parametrize("asked", [0, 1, 2])
+@pytest.mark.parametrize("written", [0, 1])
+@pytest.mark.parametrize("all_results", [False, True])
+def test_writes_of_what_a_custom_function_keeps_are_noticed(asked, written, all_results):
+    def f(x, y):
+        product, total = KeepsMore.apply(x, y)
+        return product if all_results else x.sum(), total, x * 2
+
+    def outcome(call):
+        leaves = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+        inputs = leaves[0] * 2, leaves[1] * 3
+        results = call(*inputs)
+        with torch.no_grad():
+            inputs[written].mul_(2)
+        try:
+            return torch.autograd.grad(results[asked].sum(), leaves, allow_unused=True)
+        except RuntimeError as error:
+            return "modified by an inplace operation" in str(error)
+
+    assert str(outcome(pliant.compile(f))) == str(outcome(f))

@@ -31,6 +31,7 @@ from pliant.graph import collectives
 from pliant.graph.call_plan import argument, decomposed, plan_of
 from pliant.graph.concrete_sizes import QUESTIONS
 from pliant.graph.fake_tensor import FakeMode, FakeTensor, tensor_of_number
+from pliant.graph.passes.purity import memory_root
 from pliant.graph.tensor_spec import same_known
 from pliant.graph.unbacked import bindings_of
 from pliant.symbolic.shape_env import ShapeEnv
@@ -100,6 +101,13 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
             if "recompute" in self.origin.meta:  # in an activation checkpoint
                 meta["recompute"] = self.origin.meta["recompute"]
         return node
+
+    def note_saved(self, fake: FakeTensor, gradients: Sequence[Any]) -> None:
+        given = [g for g in gradients if g is not None]
+        if all(type(g) is FakeTensor for g in given):  # not so in transforms
+            meta = memory_root(self.read(_alias_of(fake))).meta
+            meta["eager_saves"] = True
+            meta["kept_for"] = [*meta.get("kept_for", ()), *(self.read(_alias_of(g)) for g in given)]
 
     def value_key(self, fake: FakeTensor) -> Any:
         return self.read(_alias_of(fake))

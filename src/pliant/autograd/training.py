@@ -131,7 +131,7 @@ def training(
     backwards = Backwards(parts.backward, len(parts.tangents), reached, compile_aten)
     if parts.symbols:
         backwards.get()
-    facts = HalvesFacts.of(joint, parts, backwards.reads)
+    facts = HalvesFacts.of(joint, parts, _reads(joint, parts, backwards.reads))
     written = {write.input for write in joint.plan.writes}
     again = GradientProgram.of(
         captured, joint.roots, sorted(written), facts.kept.late, lambda program: build(program, compile_aten)
@@ -167,14 +167,36 @@ def watched_of(joint: JointGraph, parts: Partition) -> Watched:
     return Watched(inputs, results, list(map(_tangents_reading(joint), watched)) if watched else [])
 
 
+def kept_for(joint: JointGraph) -> dict[fx.Node, int]:
+    """What custom functions keep, be it read or not, and the tangents, as bits, for whose gradients eager checks it."""
+    reaching, found = reaching_tangents(joint.graph, joint.tangents), dict[fx.Node, int]()
+    for node in joint.graph.nodes:
+        for gradient in node.meta.get("kept_for", ()):
+            found[node] = found.get(node, 0) | reaching.get(gradient, -1)
+    return found
+
+
+def _reads(joint: JointGraph, parts: Partition, read: list[int]) -> list[int]:
+    """`read` of the symbols and saved tensors, and what eager checks of those that the caller has too."""
+    kept = kept_for(joint)
+    if not kept:
+        return read
+    values: Any = next(iter(joint.graph.find_nodes(op="output"))).args[0]
+    found = list(read)
+    for number, saved in enumerate(parts.saved, len(parts.symbols)):
+        holders = joint.primals if saved.is_input else values[: parts.n_results]
+        node = holders[saved.position] if saved.position < len(holders) else None
+        found[number] |= kept.get(memory_root(node), 0) if isinstance(node, fx.Node) else 0
+    return found
+
+
 def _tangents_reading(joint: JointGraph) -> Callable[[fx.Node], int]:
     """A function that says of a value which tangents, as bits, are combined with it or with what shares its memory."""
-    reaching, found = reaching_tangents(joint.graph, joint.tangents), dict[fx.Node, int]()
+    reaching, found = reaching_tangents(joint.graph, joint.tangents), kept_for(joint)
     for node in joint.graph.nodes:
         for argument in node.all_input_nodes if reaching[node] else ():
             root = memory_root(argument)
             found[root] = found.get(root, 0) | reaching[node]
-
     def reading(value: fx.Node) -> int:
         written = value.args[1] if value.target is _copy else value
         return found.get(memory_root(written), -1) if isinstance(written, fx.Node) else -1

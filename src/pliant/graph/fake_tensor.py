@@ -223,6 +223,9 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return outputs
         return self.record(func, args, kwargs, self.compute(func, args, kwargs))
 
+    def note_saved(self, fake: FakeTensor, gradients: Sequence[Any]) -> None:
+        """A custom function was given these gradients, and has kept the tensor for then: it may read it or not."""
+
     def value_key(self, fake: FakeTensor) -> Any:
         """Equal for a tensor of which it is known that it has the same elements."""
         return id(fake), self.writes
