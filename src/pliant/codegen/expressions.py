@@ -302,12 +302,18 @@ class Statements:
             found = f"t{self.counter[0]}"
             self.counter[0] += 1
             self.values[text] = found
-            (self.body if varying or self.vector is None else self.before).append(
-                f"const {register_type(dtype)} {found} = {text};"
-            )
+            if varying or self.vector is None:
+                self.body.append(f"const {register_type(dtype)} {found} = {text};")
+            else:
+                self.before.append(self.before_the_loop(register_type(dtype), found, text))
             if varying:
                 self.varying.add(found)
         return found
+
+    def before_the_loop(self, ctype: str, name: str, text: str) -> str:
+        """A local that the vectorized loop does not change. gcc 12 merges selects by flags of which it knows how they are
+        related (`i == 0`, `i == 1`) into one that takes the wrong side, so it is not told."""
+        return f"_Bool {name} = {text}; P_OPAQUE({name});" if ctype == "_Bool" else f"const {ctype} {name} = {text};"
 
     @property
     def guarded(self) -> bool:

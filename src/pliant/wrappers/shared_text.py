@@ -14,6 +14,7 @@ typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef 
 typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;
 typedef unsigned long long uint64_t;
 #define P_INLINE static inline __attribute__((always_inline))
+#define P_OPAQUE(x) __asm__("" : "+r"(x))
 #if defined(__FMA__) || defined(__aarch64__)
 #define P_FMAf(a, b, c) __builtin_fmaf(a, b, c)
 #else

@@ -5,7 +5,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
   for (int64_t t = begin; t < end; t++) {
     const int64_t i0 = t;
     const int64_t t0 = a0[i0];
-    const _Bool t1 = t0 < 0;
+    _Bool t1 = t0 < 0; P_OPAQUE(t1);
     const int64_t t2 = t1 ? 50 : t0;
     const int64_t t3 = p_check_index(t2, 50);
     {

@@ -44,6 +44,9 @@ class DeviceStatements(Statements):
         self.texts: dict[str, str] = {}
         self.guards: list[str | None] = []  # of the choices around what is being printed; None: points may differ
 
+    def before_the_loop(self, ctype: str, name: str, text: str) -> str:
+        return f"const {ctype} {name} = {text};"
+
     def _value(self, x: Scalar, member: Member) -> str:
         if isinstance(x, Apply) and self.tile is not None:
             text = self._widened(x, member) if x.op == "cast" else self._divided(x, member) if x.op == "div" else None
