@@ -87,3 +87,36 @@ def test_which_nodes_of_autograds_graph_are_one_is_asked_outside():
     compiled, one = pliant.compile(ask, backend="eager"), leaf()
     assert not compiled(one, leaf())
     assert compiled(one, one)
+
+
+class Member(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("buffer", torch.zeros(2))
+        self.weight = torch.nn.Parameter(torch.zeros(2))
+        self.inner = torch.nn.Identity()
+
+
+WRITES_OF_MEMBERS = {
+    "buffer": lambda m, x: setattr(m, "buffer", x),
+    "parameter": lambda m, x: setattr(m, "weight", torch.nn.Parameter(x)),
+    "registered": lambda m, x: m.register_buffer("buffer", x),
+    "deleted": lambda m, x: delattr(m, "buffer"),
+    "plain": lambda m, x: setattr(m, "plain", x),
+}
+
+
+@pytest.mark.parametrize("name", WRITES_OF_MEMBERS)
+def test_members_given_to_a_module_that_another_argument_is_too(name):
+    def program(first, second, x):
+        WRITES_OF_MEMBERS[name](first, x)
+        return getattr(second, "buffer", x * 7) + second.weight + getattr(second, "plain", 3)
+
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager")
+    for same in (False, True, False):
+        found = []
+        for run in (program, compiled):
+            first = Member()
+            found.append(run(first, first if same else Member(), torch.full((2,), 5.0)))
+        torch.testing.assert_close(found[1], found[0])

@@ -122,13 +122,18 @@ class World:
         written += [self._owner_of_dict.get(id(obj), (obj,))[0] for obj in written]
         written += [slot.obj for slot in self._slot_changes.values()] + [obj for obj, _ in self._added.values()]
         written += [original for original, _, before in self._shadows.values() if before is not None]
-        written += advanced
+        written += [*advanced, *self._owners_of_tables(written)]
         self._guard_apart(written, [obj for obj, s in self.origins.values() if not _is_table(s)])
         self._guard_apart(list(self._told_apart.values()), [])
         if self._differentiated:
             tensors = [obj for obj, _ in self.origins.values() if type(obj) is FakeTensor and obj.requires_grad]
             self._guard_apart(list(self._differentiated.values()), tensors)
         self.inputs.guard_memory()
+
+    def _owners_of_tables(self, written: list[Any]) -> list[Any]:
+        """The modules whose tables of members were written: such a table is not told from others, they are."""
+        owners = {s.parent for obj in written if isinstance(s := self.source_of(obj), DictAttributeSource) and _is_table(s)}
+        return [obj for obj, source in self.origins.values() if source in owners] if owners else []
 
     def _guard_apart(self, mine: list[Any], others: list[Any]) -> None:
         """Of each class: no object of the first is another of the first, or one of the others."""
