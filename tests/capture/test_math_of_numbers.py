@@ -43,3 +43,10 @@ def test_outside_their_domain_they_raise_as_in_python(name):
     assert compiled(inside).item() == inside.item() * function(inside.item())
     with pytest.raises(ValueError, match="math domain error|expected"):
         compiled(outside)
+
+
+@pytest.mark.parametrize("name", ["log10", "degrees", "radians", "round to decimals"])
+def test_what_is_no_number_is_refused_as_in_python(name):
+    compiled = pliant.compile(lambda x, value: x * FUNCTIONS[name](value))
+    with pytest.raises(TypeError):
+        compiled(torch.ones(2), "3")

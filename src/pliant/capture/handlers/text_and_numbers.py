@@ -333,14 +333,19 @@ def _log(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return _natural_log(t, args, kwargs)
 
 
-@handles(math.degrees)
-def _degrees(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return operators.binary(t, "*", t.call(float, args, {}), 180.0 / math.pi)
+def _times(function: Any, factor: float) -> Handler:
+    """A product in Python too, of what it takes for a number."""
+
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        if has_symbols(args):
+            return operators.binary(t, "*", t.call(float, args, {}), factor)
+        return t.native(function, *map(concrete, args))
+
+    return handler
 
 
-@handles(math.radians)
-def _radians(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return operators.binary(t, "*", t.call(float, args, {}), math.pi / 180.0)
+TABLE[math.degrees] = _times(math.degrees, 180.0 / math.pi)
+TABLE[math.radians] = _times(math.radians, math.pi / 180.0)
 
 
 @handles(round)
