@@ -191,6 +191,19 @@ def test_state_changes(name, change):
     assert check((), {})
 
 
+def test_the_current_gpu_is_state_where_there_are_several(monkeypatch):
+    names = [guard.source.name for guard in state_guards()]
+    assert "current_gpu" not in names or torch.cuda.device_count() > 1
+    current = [0]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: current[0])
+    check = compile_guards(state_guards()).check
+    assert check((), {})
+    current[0] = 1
+    assert not check((), {})
+
+
 def test_configuration_is_state():
     from pliant import config
 

@@ -143,6 +143,6 @@ def state_guards(names: tuple[str, ...] = ALWAYS) -> list[Guard]:
     found = [Guard(StateSource(name), Kind.STATE, READERS[name].read()) for name in names]
     if "function_modes" in names and (device := _default_device()) is not None:
         found.append(Guard(StateSource("default_device"), Kind.STATE, device))
-    if names is ALWAYS and torch.cuda.is_initialized() and torch.cuda.device_count() > 1:  # type: ignore[no-untyped-call]
+    if names is ALWAYS and torch.cuda.device_count() > 1:
         found.append(Guard(StateSource("current_gpu"), Kind.STATE, current_gpu()))
     return found
