@@ -197,6 +197,7 @@ def _tangents_reading(joint: JointGraph) -> Callable[[fx.Node], int]:
         for argument in node.all_input_nodes if reaching[node] else ():
             root = memory_root(argument)
             found[root] = found.get(root, 0) | reaching[node]
+
     def reading(value: fx.Node) -> int:
         written = value.args[1] if value.target is _copy else value
         return found.get(memory_root(written), -1) if isinstance(written, fx.Node) else -1
