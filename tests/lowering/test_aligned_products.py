@@ -62,6 +62,56 @@ def test_values_and_strides_of_results(classes):
         assert mine.stride() == theirs.stride()
 
 
+def training(x, w, grad):
+    """A projection whose weight is cast, and what flows back from a loss."""
+    low = w.to(torch.bfloat16)
+    logits = x @ low.t()
+    d = (logits.float() * grad).to(torch.bfloat16)
+    return logits, d @ low, d.t() @ x
+
+
+def factors(function, args):
+    calls = [c for c in lower(trace(function, args)).computations if isinstance(c, Extern)]
+    return [[[n.as_int() for n in v.shape] for v in c.args] for c in calls]
+
+
+def test_zeros_lie_behind_what_products_go_along():
+    args = torch.randn(96, 64).bfloat16(), torch.randn(250, 64), torch.randn(96, 250)
+    forward, back, of_weight = factors(training, args)
+    assert forward == [[96, 64], [64, 256]]  # computed for more columns
+    assert back == [[96, 256], [256, 64]]  # a longer sum
+    assert of_weight == [[250, 96], [96, 64]]  # goes along neither
+    for mine, theirs in zip(compile_graph(trace(training, args))(list(args)), training(*args), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=2e-2, atol=2e-1)
+        assert mine.stride() == theirs.stride() and mine.shape == theirs.shape
+
+
+@pytest.mark.parametrize("rows, classes", [(96, 256), (32, 250), (96, 100)])
+def test_no_columns_are_added_where_it_does_not_pay(rows, classes):
+    args = torch.randn(rows, 64).bfloat16(), torch.randn(classes, 64)
+    assert factors(lambda x, w: x @ w.to(x.dtype).t(), args) == [[[rows, 64], [64, classes]]]
+
+
+def test_zeros_do_not_meet_infinities():
+    def f(x, w):
+        return (x * 2) @ (w * 2)
+
+    args = torch.randn(96, 250).bfloat16(), torch.randn(250, 64).bfloat16()
+    args[0][3, 4], args[0][5, 0] = float("inf"), float("nan")
+    assert factors(f, args) == [[[96, 256], [256, 64]]]
+    torch.testing.assert_close(compile_graph(trace(f, args))(list(args))[0], f(*args), rtol=2e-2, atol=2e-1, equal_nan=True)
+
+
+def test_part_of_a_factor_has_no_zeros_behind_it():
+    def f(x, w):
+        a, b = x * 2, w * 2
+        return a @ b, a[:, :200] @ b[:200], a[1:] @ b, a[:, :136] @ b[114:]
+
+    args = torch.randn(96, 250).bfloat16(), torch.randn(250, 64).bfloat16()
+    for mine, theirs in zip(compile_graph(trace(f, args))(list(args)), f(*args), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=2e-2, atol=2e-1)
+
+
 def from_outside(grad, w, x):
     return grad.view(32, -1) @ w, grad.view(32, -1).t() @ x, grad.view(32, -1).sum(0)
 

@@ -15,7 +15,7 @@ import torch
 
 from pliant.graph.unbacked import Binding
 from pliant.ir.loops import Axis, Buffer, Computation, Extern, Pointwise, Reduction, View
-from pliant.ir.scalar import Scalar, apply, cast, const, index_value, load
+from pliant.ir.scalar import Scalar, apply, cast, const, index_value, load, where
 from pliant.lowering.indexing_rules import IndexRanges
 from pliant.lowering.tensors import At, Index, Shape, Tensor, aligned_strides, contiguous_strides, opmath
 from pliant.symbolic import expr as sym
@@ -44,6 +44,7 @@ class Lowering:
         self._shapes: dict[tuple[Any, ...], Shape] = {}
         self._buffers = 0
         self._indirect: dict[Scalar, Symbol] = {}
+        self._before: dict[Buffer, Shape] = {}  # sizes of what zeros lie behind
         self._bound: dict[Symbol, Scalar] = {}
 
     # -- sizes --------------------------------------------------------------------------------------------------------
@@ -204,9 +205,38 @@ class Lowering:
 
     def store(self, t: Tensor, strides: Shape | None = None) -> View:
         """A new buffer with the elements of `t`."""
+        rows = strides is None or strides == aligned_strides(
+            t.shape, contiguous_strides(t.shape), t.dtype.itemsize, t.row_bytes
+        )
+        if t.zeros and rows and not self.exact_layout:
+            return self._store_before_zeros(t)
         view = self.temporary(t.dtype, t.shape, t.device, strides)
         self.store_into(view, t.computed_at, t.origin)
         return view
+
+    def _store_before_zeros(self, t: Tensor) -> View:
+        """A new row-major buffer with the elements of `t` and zeros behind some dimensions."""
+        view = self.temporary(t.dtype, tuple([n + t.zeros.get(d, 0) for d, n in enumerate(t.shape)]), t.device)
+
+        def at(index: Index) -> Scalar:
+            value = t.computed_at(index)
+            for d in t.zeros:  # a `where` evaluates only its chosen argument, so no load is out of range
+                inside = apply("lt", self.number(index[d]), self.number(t.shape[d]))
+                value = where(inside, value, const(0, t.dtype))
+            return value
+
+        self.store_into(view, at, t.origin)
+        self._before[view.buffer] = t.shape
+        return View(view.buffer, t.shape, view.strides, ZERO, t.dtype)
+
+    def with_zeros(self, view: View) -> View:
+        """The view, as far as the zeros behind it go."""
+        buffer, shape = view.buffer, self._before.get(view.buffer)
+        if shape is None or view.offset is not ZERO:
+            return view
+        wide = {(n, step): all_of for n, step, all_of in zip(shape, buffer.strides, buffer.shape)}
+        extents = [wide.get((n, step), n) for n, step in zip(view.shape, view.strides)]
+        return View(buffer, tuple(extents), view.strides, view.offset, view.dtype)
 
     def store_into(self, view: View, at: At, origin: str) -> None:
         axes, index = self.axes(view.shape)
@@ -339,24 +369,27 @@ class Lowering:
 
     def extern(
         self, target: Any, args: Sequence[Any], kwargs: dict[str, Any], fakes: Sequence[Any], out_variant: Any = None,
-        row_bytes: int = 0,
+        row_bytes: int = 0, columns: Expr | None = None,
     ) -> list[Tensor | None]:  # fmt: skip
-        """Emit a call; one tensor for each fake of `fakes`. `row_bytes`: how rows of results are aligned."""
+        """Emit a call; one tensor for each fake of `fakes`. `row_bytes`: how rows of results are aligned. `columns`: how many
+        are computed."""
         given = tuple([self.argument(a) for a in args])
         named = {k: self.argument(v) for k, v in kwargs.items()}
         results: list[Tensor | None] = []
         for fake in fakes:
-            results.append(self._extern_result(fake, row_bytes) if isinstance(fake, torch.Tensor) else None)
+            results.append(self._extern_result(fake, row_bytes, columns) if isinstance(fake, torch.Tensor) else None)
         outs = tuple([None if t is None or t.view is None else t.view.buffer for t in results])
         self.computations.append(
             Extern(target, given, named, outs, out_variant=out_variant, defines=self.binds, origin=self.origin)
         )
         return results
 
-    def _extern_result(self, fake: torch.Tensor, row_bytes: int) -> Tensor:
+    def _extern_result(self, fake: torch.Tensor, row_bytes: int, columns: Expr | None) -> Tensor:
         shape = self.shape_of(fake)
         strides = aligned_strides(shape, self.strides_of(fake), fake.dtype.itemsize, row_bytes)
-        t = Tensor(self, fake.dtype, shape, view=whole(self.buffer(fake.dtype, shape, strides, fake.device, "extern")))
+        extents = shape if columns is None else (*shape[:-1], columns)
+        buffer = self.buffer(fake.dtype, extents, strides, fake.device, "extern")
+        t = Tensor(self, fake.dtype, shape, view=View(buffer, shape, strides, ZERO, fake.dtype))
         t.fake = fake
         return t
 

@@ -25,7 +25,8 @@ from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Pointwise,
 from pliant.ir.scalar import Scalar, cast, clear_interned, const, loads
 from pliant.lowering import fallback, matmul
 from pliant.lowering.context import Lowering, whole
-from pliant.lowering.matmul import PRODUCTS, product_read_by_loops, row_bytes
+from pliant.lowering.factors import factors_of, row_bytes
+from pliant.lowering.matmul import product_read_by_loops
 from pliant.lowering.registry import RULES, VIEW_OPS
 from pliant.lowering.tensors import COMPUTED, Index, Tensor, contiguous_strides, is_unaligned
 from pliant.symbolic.expr import ONE, ZERO, Symbol
@@ -52,7 +53,7 @@ class _GraphLowering:
         self.low = Lowering(aten.shape_env)
         self.env: dict[fx.Node, Any] = {}
         self.uses = _count_uses(aten.graph)
-        self.factors = _factors(aten.graph)
+        self.factors = factors_of(aten.graph)
         self.inputs: list[Buffer | Symbol | None] = []
         self.epilogue: list[tuple[Tensor, Tensor]] = []
         # How many values before it are not in memory, one computed from the other; how many in memory end with it.
@@ -98,13 +99,19 @@ class _GraphLowering:
     def _with_aligned_rows(self, node: fx.Node, t: Tensor) -> Tensor:
         """The input, or a copy of a factor that products would read slowly from where it lies, if they read it often enough."""
         value = node.meta["val"]
-        whole_rows = row_bytes(value, self.factors[node])
-        apart = bool(whole_rows) and is_unaligned(t.shape, t.dtype.itemsize, whole_rows)
-        if not apart or self.low.strides_of(value) != contiguous_strides(t.shape) or not _is_only_read(node):
+        factor = self.factors[node]
+        whole_rows = row_bytes(value, factor.times)
+        apart = factor.zeros or is_unaligned(t.shape, t.dtype.itemsize, whole_rows)
+        if (
+            not whole_rows
+            or not apart
+            or self.low.strides_of(value) != contiguous_strides(t.shape)
+            or not _is_only_read(node)
+        ):
             return t
         self.low.device = value.device
         copy = self.low.pointwise(t.dtype, t.shape, t.at, 1)
-        copy.fake, copy.uses, copy.row_bytes = value, 2, whole_rows
+        copy.fake, copy.uses, copy.row_bytes, copy.zeros = value, 2, whole_rows, factor.zeros
         self.low.realize(copy)
         return copy
 
@@ -123,7 +130,7 @@ class _GraphLowering:
             if result.fake is None and node.target not in VIEW_OPS:
                 result.fake = value
             if node in self.factors and result.view is None and isinstance(value, torch.Tensor):
-                result.row_bytes = row_bytes(value)
+                result.row_bytes, result.zeros = row_bytes(value), self.factors[node].zeros
             self._note_ends(node, result)
         self._bound_chain(node, result)
         self.env[node] = result
@@ -356,21 +363,6 @@ def _attribute(graph: fx.Graph, node: fx.Node) -> torch.Tensor:
         owner = getattr(owner, name)
     assert isinstance(owner, torch.Tensor)
     return owner
-
-
-def _factors(graph: fx.Graph) -> dict[fx.Node, int]:
-    """What products read, through views, and how often they read each element of it, as far as is known."""
-    found: dict[fx.Node, int] = {}
-    for node in reversed(graph.nodes):
-        if node.target in PRODUCTS:
-            first = PRODUCTS[node.target]
-            for factor, result_dim in zip(node.args[first : first + 2], (-1, -2)):
-                if isinstance(factor, fx.Node):
-                    times = node.meta["val"].shape[result_dim]
-                    found[factor] = found.get(factor, 0) + (times if type(times) is int else 0)
-        elif node in found and node.target in VIEW_OPS and isinstance(node.args[0], fx.Node):
-            found[node.args[0]] = found.get(node.args[0], 0) + found[node]
-    return found
 
 
 def _is_only_read(node: fx.Node) -> bool:

@@ -9,11 +9,13 @@ loops read the sum, they add the bias.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from pliant.lowering.context import Lowering
+from pliant.lowering.factors import row_bytes
 from pliant.lowering.fallback import call, lower_call
 from pliant.lowering.formulas import add
 from pliant.lowering.tensors import Tensor, is_unaligned
@@ -23,27 +25,17 @@ from pliant.targets.registry import has_target, target_of
 aten = torch.ops.aten
 
 
-PRODUCTS = {aten.mm.default: 0, aten.addmm.default: 1, aten.bmm.default: 0, aten.baddbmm.default: 1}  # first factor
-_HALF = (torch.bfloat16, torch.float16)
-
-
-def row_bytes(out: torch.Tensor, depth: Any = None) -> int:
-    """At multiples of how many bytes rows of a product, or of a factor, had best begin: libraries take half as long where
-    vectors of them may be read. `depth`: additions for each element of the result, which may have to be copied."""
-    if out.dtype not in _HALF or not has_target(out.device):
-        return 0
-    target = target_of(out.device)
-    return target.product_bytes if depth is None or type(depth) is int and depth >= target.product_depth else 0
-
-
-def _product(target: Any, out_overload: Any) -> Callable[..., Any]:
-    """`out` overloads write into rows that begin anywhere."""
-
-    def rule(low: Lowering, out: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        depth = args[PRODUCTS[target]].shape[-1].as_int()
-        return lower_call(low, target, out, args, kwargs, out_overload, row_bytes(out, depth or 0))
-
-    return rule
+def _mm(low: Lowering, out: torch.Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """`out` overloads write into rows that begin anywhere. Factors are read with the zeros behind them where these help."""
+    left, right = low.realize_readable(a), low.realize_readable(b)
+    wide_left, wide_right = low.with_zeros(left), low.with_zeros(right)
+    depth = wide_left.shape[1] if wide_left.shape[1] is wide_right.shape[0] else left.shape[1]
+    rows = row_bytes(out, left.shape[1].as_int() or 0)
+    columns = wide_right.shape[1] if rows else right.shape[1]
+    factors = replace(left, shape=(left.shape[0], depth)), replace(right, shape=(depth, columns))
+    (result,) = low.extern(aten.mm.default, factors, {}, [out], aten.mm.out, rows, columns)
+    assert result is not None
+    return result
 
 
 def _with_out(target: Any, out_overload: Any) -> Callable[..., Any]:
@@ -62,7 +54,7 @@ def _addmm(low: Lowering, out: torch.Tensor, bias: Tensor, a: Tensor, b: Tensor,
     apart = row_bytes(out, depth) and is_unaligned(low.shape_of(out), out.dtype.itemsize, row_bytes(out))
     if not apart or not _is_plain(bias, **scales):
         return _ADDMM(low, out, bias, a, b, **scales)
-    return _biased(low, out, _product(aten.mm.default, aten.mm.out)(low, out, a, b), bias)
+    return _biased(low, out, _mm(low, out, a, b), bias)
 
 
 def _is_plain(bias: Tensor, *, beta: Any = 1, alpha: Any = 1) -> bool:
@@ -72,7 +64,10 @@ def _is_plain(bias: Tensor, *, beta: Any = 1, alpha: Any = 1) -> bool:
 def _biased(low: Lowering, out: torch.Tensor, product: Tensor, bias: Tensor) -> Tensor:
     last = [ZERO] if bias.shape[0] is ONE else None
     return low.pointwise(
-        out.dtype, product.shape, lambda i: add(product.math_at(i), bias.math_at(last or [i[-1]])), 1 if bias.is_cheap else 4
+        out.dtype,
+        product.shape,
+        lambda i: add(product.math_at(i), bias.math_at(last or [i[-1]])),
+        1 if bias.is_cheap else 4,
     )
 
 
@@ -91,7 +86,7 @@ def product_read_by_loops(
 
 
 RULES: dict[Any, Callable[..., Any]] = {
-    aten.mm.default: _product(aten.mm.default, aten.mm.out),
+    aten.mm.default: _mm,
     aten.addmm.default: _addmm,
     aten.bmm.default: _with_out(aten.bmm.default, aten.bmm.out),
     aten.baddbmm.default: _with_out(aten.baddbmm.default, aten.baddbmm.out),

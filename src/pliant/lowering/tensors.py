@@ -8,7 +8,7 @@ Holds:  asking for an element of a tensor that must be in memory (a reduction, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -43,7 +43,7 @@ class Tensor:
     `weight`: cost of computing an element anew, in the operator table's units. `uses`: how many computations read it.
     `materialize`: puts the elements in memory in its own way (a reduction); None: a loop that stores `at`.
     `device`: where its elements are computed, or lie.
-    `row_bytes`: its rows had best begin at multiples of so many bytes.
+    `row_bytes`: its rows had best begin at multiples of so many bytes. `zeros`: how many had best lie behind a dimension.
     `rebase`: puts the tensor that this is a view of in memory (reading elements alone does not need it).
     `source`: a tensor of the same elements that may be read instead (a clone's original).
     """
@@ -63,6 +63,7 @@ class Tensor:
         "rebase",
         "device",
         "row_bytes",
+        "zeros",
     )
 
     def __init__(
@@ -88,6 +89,7 @@ class Tensor:
         self.origin = low.origin
         self.rebase: Callable[[], View] | None = None
         self.row_bytes = 0
+        self.zeros: Mapping[int, int] = {}
         self.device = low.device if view is None else view.buffer.device
 
     def at(self, index: Index) -> Scalar:

@@ -152,6 +152,18 @@ def turned(half: int) -> Case:
     return p.done(out), [(torch.randn(6, n).to(bf16),)]
 
 
+def before_zeros() -> Case:
+    """Rows of odd length, the first half of which another condition concerns, with zeros behind them."""
+    p = Program()
+    x = p.tensor(6, 77, dtype=bf16)
+    wide = lambda i, j: cast(load(x, 77 * i + j), f32)
+    before = lambda j, end: apply("lt", index_value(j), const(end, i64))
+    chosen = lambda i, j: where(before(j, 33), apply("exp", wide(i, j)), wide(i, j))
+    value = lambda i, j: where(before(j, 77), chosen(i, j), const(0.0, f32))
+    out = p.pointwise((8, 80), lambda i, j: cast(where(before(i, 6), value(i, j), const(0.0, f32)), bf16))
+    return p.done(out), [(torch.randn(6, 77).to(bf16),)]
+
+
 def unaligned(*shape: int) -> Case:
     """What begins anywhere, with ends that are no whole group."""
     p = Program()
@@ -250,6 +262,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "cat": joined,
     "turned": lambda: turned(32),
     "turned oddly": lambda: turned(28),
+    "before zeros": before_zeros,
     "unaligned": lambda: unaligned(1003),
     "unaligned rows": lambda: unaligned(7, 61),
     "unaligned long rows": lambda: unaligned(5, 301),
@@ -289,6 +302,7 @@ def test_quotients_by_a_common_divisor_are_rounded_as_quotients(cases):
 
 
 SANITIZED = [
+    "before zeros",
     "unaligned narrow rows",
     "turned oddly",
     "sum 300x40",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import torch
 
-from pliant.codegen.cuda.tile import Tile, common_condition
+from pliant.codegen.cuda.tile import Tile, common_condition, end_of_choice
 from pliant.codegen.expressions import MEMORY_TYPES, Names, Resolve, Statements
 from pliant.ir.loops import Axis, Buffer
 from pliant.ir.scalar import Apply, Load, Scalar
@@ -43,6 +43,7 @@ class DeviceStatements(Statements):
         self.arrays: dict[tuple[Buffer, str], str] = {}
         self.texts: dict[str, str] = {}
         self.guards: list[str | None] = []  # of the choices around what is being printed; None: points may differ
+        self.ends: list[str] = []  # of these choices, those that hold for the first points only: for how many
 
     def before_the_loop(self, ctype: str, name: str, text: str) -> str:
         return f"const {ctype} {name} = {text};"
@@ -101,14 +102,17 @@ class DeviceStatements(Statements):
         assert self.tile is not None
         start = self.names.text(substitute(e, {self.tile.axis.symbol: self.tile.start}), self.indirect_names)
         condition = " && ".join(dict.fromkeys(g for g in self.guards if g))
-        key = (x.buffer, f"{condition} {start}")
+        limit = self.tile.limit
+        for end in dict.fromkeys(self.ends):  # there are no other limits then
+            limit = f", p_min({end}{limit})" if limit else f", {end}"
+        key = (x.buffer, f"{condition} {start}{limit}")
         found = self.arrays.get(key)
         if found is None:
             found = self.arrays[key] = f"v{self._next()}"
             source = f"{self.names.buffer(x.buffer)} + ({start})"
             self.before += [
                 f"alignas(16) {MEMORY_TYPES[x.dtype]} {found}[{self.tile.width}]{' = {}' if condition else ''};",
-                f"{f'if ({condition}) ' * bool(condition)}p_load<{self.tile.width}>({found}, {source}{self.tile.limit});",
+                f"{f'if ({condition}) ' * bool(condition)}p_load<{self.tile.width}>({found}, {source}{limit});",
             ]
         return found
 
@@ -116,9 +120,13 @@ class DeviceStatements(Statements):
 
     def _chosen(self, x: Scalar, member: Member, condition: Scalar, holds: bool) -> str:
         common = common_condition(condition, member, self.tile, self.names) if self.tile else None
-        self.guards.append(common and (common if holds else f"!{common}"))
+        end = end_of_choice(condition, member, self.tile) if self.tile and holds and common is None else None
+        ends = [] if end is None else [f"(int)p_min({self.names.text(end)}, {self.tile.width})" if self.tile else ""]
+        self.guards.append("" if ends else common and (common if holds else f"!{common}"))
+        self.ends += ends
         text = self._nested(x, member)
         self.guards.pop()
+        del self.ends[len(self.ends) - len(ends) :]
         return text
 
     def _nested_load(self, x: Load, member: Member) -> str:

@@ -9,7 +9,7 @@ from pliant.ir.loops import Axis
 from pliant.ir.scalar import Apply, Const, IndexValue, Scalar
 from pliant.schedule.align import quotient
 from pliant.schedule.kernel import Member
-from pliant.symbolic.expr import Expr, Symbol, lit
+from pliant.symbolic.expr import ONE, Expr, Symbol, lit
 from pliant.symbolic.traverse import linear_coefficient, substitute
 
 
@@ -65,6 +65,20 @@ def common_condition(x: Scalar, member: Member, tile: Tile, names: Names) -> str
         return None
     start: dict[Symbol, Expr] = {tile.axis.symbol: tile.start}
     return f"({names.text(substitute(left, start))} {_SIGNS[x.op]} {names.text(substitute(right, start))})"
+
+
+def end_of_choice(x: Scalar, member: Member, tile: Tile) -> Expr | None:
+    """For how many points of a group, the first ones, a condition on indices holds (or more than all, or less than none); None
+    where it holds for others."""
+    if not isinstance(x, Apply) or x.op not in ("lt", "le") or tile.limits:
+        return None
+    left, right = (_index(a, member) for a in x.args)
+    if left is None or right is None:
+        return None
+    difference, symbol = left - right, tile.axis.symbol
+    if linear_coefficient(difference, symbol) is not ONE:
+        return None
+    return (1 if x.op == "le" else 0) - difference.drop(symbol) - tile.start
 
 
 def _index(x: Scalar, member: Member) -> Expr | None:
