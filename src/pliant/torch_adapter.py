@@ -466,12 +466,16 @@ def flash_attention_enabled() -> bool:
 
 @contextmanager
 def without_saved_tensor_hooks() -> Iterator[None]:
-    """Hides the innermost `saved_tensors_hooks`, which would be given tensors without data."""
-    if saved_tensor_hooks(False) is None:
+    """Hides all `saved_tensors_hooks`, which would be given tensors without data (no public form).
+
+    Hooks that change nothing, around the innermost, would not do: under any hooks autograd no longer notices that a
+    saved tensor was written.
+    """
+    before = torch._C._autograd._saved_tensors_hooks_set_tracing(True)
+    try:
         yield
-        return
-    with torch.autograd.graph.saved_tensors_hooks(_unchanged, _unchanged):
-        yield
+    finally:
+        torch._C._autograd._saved_tensors_hooks_set_tracing(before)
 
 
 class Beginning(interruptions.Beginning):
@@ -523,10 +527,6 @@ def no_anomaly_mode() -> Iterator[None]:
         yield
     finally:
         torch.set_anomaly_enabled(*before)
-
-
-def _unchanged(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
 
 
 def _rnn_layer(*args: Any) -> Any:

@@ -385,6 +385,33 @@ def test_hooks_that_keep_saved_values_are_given_what_compiled_code_saves():
         pliant.keeps_saved_values(packed.append)
 
 
+def _written_inside(x):
+    v = x.clone()
+    w = v.sin()
+    v.add_(1)
+    return w.sum()
+
+
+def _written_behind(x):
+    with torch.autograd.graph.saved_tensors_hooks(pliant.keeps_saved_values(lambda t: (t.clone(),)), lambda t: t[0]):
+        return _written_inside(x)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("backend", ["aot_eager", "pliant"])
+def test_hooks_that_copy_keep_what_was_saved_before_it_is_written(inside, backend):
+    x = X.detach().clone().requires_grad_()
+    if inside:
+        loss = pliant.compile(_written_behind, backend=backend)(x)
+    else:
+        compiled = pliant.compile(_written_inside, backend=backend)
+        pack = pliant.keeps_saved_values(lambda t: (t.clone(),))
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t[0]):
+            loss = compiled(x)
+    loss.backward()
+    torch.testing.assert_close(x.grad, x.detach().cos())
+
+
 def test_saved_tensors_hooks_outside():
     x = X.detach().clone().requires_grad_()
     compiled = pliant.compile(lambda x: x.sin().exp().sum())

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -358,8 +359,9 @@ def _gradients(roots: list[Any], leaves: list[Any], tangents: list[Any]) -> tupl
     except RuntimeError as error:
         if _WRITTEN not in str(error):
             raise
-        # Eager raises this if backward is called, and only then.
-        kind = SAVED_WRITTEN if all(_fails(r, leaves, t) for r, t in zip(roots, tangents)) else "saved-tensor-written"
+        # Eager raises this if backward is called, and only then; never under hooks on saved tensors, which may keep copies.
+        always = torch_adapter.saved_tensor_hooks(True) is None and all(map(_fails, roots, repeat(leaves), tangents))
+        kind = SAVED_WRITTEN if always else "saved-tensor-written"
         raise UnsupportedAliasing(str(error).splitlines()[0], kind=kind) from None
 
 
