@@ -412,6 +412,19 @@ def test_hooks_that_copy_keep_what_was_saved_before_it_is_written(inside, backen
     torch.testing.assert_close(x.grad, x.detach().cos())
 
 
+def test_further_gradients_refuse_inputs_written_since_under_hooks_too():
+    x, y = X.detach().clone().requires_grad_(), X.detach().clone()
+    compiled = pliant.compile(lambda x, y: (x * y).sin().sum(), backend="aot_eager")
+    pack = pliant.keeps_saved_values(lambda t: (t.clone(),))
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t[0]):
+        loss = compiled(x, y)
+    y.add_(1)
+    (first,) = torch.autograd.grad(loss, x, retain_graph=True)
+    torch.testing.assert_close(first, ((y - 1) * (x * (y - 1)).cos()).detach())
+    with pytest.raises(RuntimeError, match="was written after the call"):
+        torch.autograd.grad(loss, x, create_graph=True)
+
+
 def test_saved_tensors_hooks_outside():
     x = X.detach().clone().requires_grad_()
     compiled = pliant.compile(lambda x: x.sin().exp().sum())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -105,6 +105,7 @@ class Halves:
         self.only_tensors = len(facts.plain) + len(facts.tangents) == facts.results
         self.layouts_vary = any(map(callable, self.layouts))
         self.saved, self.in_places = _saved(facts), _in_places(facts)
+        self.saved_inputs = _saved_inputs(facts)
         self.nothing_left, self.shares = _nothing_left(facts), any(facts.sharing)
         self.given_tangents = _picker(facts.tangents)
 
@@ -126,7 +127,18 @@ class Halves:
         ctx.layouts = self._layouts_of(results) if self.layouts_vary else self.layouts
         ctx.inputs = inputs if before is None else before
         ctx.versions = kept.versions(inputs) if kept.unsaved else []
+        ctx.unwatched = self._versions(inputs) if torch_adapter.saved_tensor_hooks(True) is not None else None
         return results
+
+    def _versions(self, inputs: Sequence[Any]) -> list[int]:
+        """Of the inputs that are saved: under hooks autograd does not tell whether they were written since."""
+        return [version(inputs[position]) for position, _ in self.saved_inputs]
+
+    def _written_unseen(self, ctx: Any, asked: int) -> bool:
+        if ctx.unwatched is None:
+            return False
+        compared = zip(self.saved_inputs, self._versions(ctx.inputs), ctx.unwatched)
+        return any(bits & asked and now != before for (_, bits), now, before in compared)
 
     def _layouts_of(self, results: tuple[Any, ...]) -> list[Any]:
         return [one(results[i]) if callable(one) else one for i, one in zip(self.tangents, self.layouts)]
@@ -268,7 +280,7 @@ class Halves:
         """`compute` of the inputs of a call, with the random numbers that it drew."""
         if len(ctx.inputs) < self.n_inputs:
             raise RuntimeError(_FREED)
-        if self.kept.changed(ctx.inputs, ctx.versions, asked):
+        if self.kept.changed(ctx.inputs, ctx.versions, asked) or self._written_unseen(ctx, asked):
             raise RuntimeError(f"{_WRITTEN} an input of a compiled function was written after the call")
         inputs = given_again(ctx.inputs)
         for i in self.wanted:
@@ -319,6 +331,13 @@ def _picker(places: list[int]) -> Picker:
         return operator.itemgetter(*places)
     start = places[0] if places else 0
     return operator.itemgetter(slice(start, start + len(places)))
+
+
+def _saved_inputs(facts: HalvesFacts) -> list[tuple[int, int]]:
+    """The inputs that are saved and kept themselves, each with the tangents, as bits, that it is combined with."""
+    others = {*facts.kept.copied, *facts.kept.absent}
+    saved = [(one, bits) for one, bits in zip(facts.saved, facts.reads) if one.is_input]
+    return [(one.position, bits) for one, bits in saved if one.position not in others]
 
 
 def _saved(facts: HalvesFacts) -> Picker:
