@@ -166,3 +166,16 @@ def test_a_compiled_function_inside_is_differentiated_twice():
         (first,) = torch.autograd.grad(y.sum(), X, create_graph=True)
         found.append([y, first, *torch.autograd.grad(first.pow(2).sum(), (X, W))])
     torch.testing.assert_close(*found)
+
+
+def test_writes_through_data_of_what_a_checkpoint_made_do_not_change_its_gradient():
+    def f(x):
+        out = checkpoint(lambda a: a.sin().exp(), x, use_reentrant=False)
+        out.data.mul_(2)
+        return out
+
+    for backend in ("aot_eager", "pliant"):
+        mine, theirs = (X.detach().clone().requires_grad_() for _ in range(2))
+        pliant.compile(f, backend=backend)(mine).sum().backward()
+        f(theirs).sum().backward()
+        torch.testing.assert_close(mine.grad, theirs.grad)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import fx
 
 from pliant import torch_adapter
 from pliant.errors import Unsupported
@@ -26,6 +27,13 @@ _REFUSED = frozenset({"set_", "resize_", "resize_as_", "resize_as_sparse_", "_re
 
 class UnsupportedMutation(Unsupported):
     """A write that has no functional form here."""
+
+
+def check_unseen(written: fx.Node, origin: fx.Node | None) -> None:
+    """Refuse a write that no version shows (through `.data`) of what an activation checkpoint made: the checkpoint makes
+    it again in the backward, but autograd's formulas here read what was saved, which is the written value."""
+    if "recompute" in written.meta and (origin is None or "recompute" not in origin.meta):
+        raise UnsupportedMutation("what a checkpoint made is written through `.data`", kind="checkpoint-written")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,7 +23,7 @@ from torch import fx
 
 from pliant.autograd import pooling
 from pliant.autograd.aliases import IDENTITY_VIEWS, Alias, Base, ViewStep
-from pliant.autograd.functional_ops import FunctionalCall, UnsupportedMutation, functional_call
+from pliant.autograd.functional_ops import FunctionalCall, UnsupportedMutation, check_unseen, functional_call
 from pliant.autograd.history import Hook, freed_functions, functions_between, gradient_of
 from pliant.autograd.scatter import write_through
 from pliant.errors import InternalError
@@ -201,14 +201,15 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         """Give a tensor a new value, and with it everything that shares its memory. `counted`: its version shows it."""
         alias = _alias_of(target)
         value = self._fitted(target, value)
-        own, base = value, alias.base
-        place, whole = alias, True
+        own, base, place, whole = value, alias.base, alias, True
         while place.parent is not None:
             assert place.step is not None
             whole = whole and place.step.is_identity
             counted = counted and place.step.counted
             value = write_through(self, place.step, place.parent, value)
             place = place.parent
+        if not counted:
+            check_unseen(base.node, self.origin)
         base.counted = base.counted or counted
         self.written.append((base, self.origin))
         base.node = self._restrided(base, value)
