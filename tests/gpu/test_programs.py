@@ -154,9 +154,11 @@ def test_gradients_with_rows_of_an_odd_length():
         return y, y.float().logsumexp(-1).sum()
 
     given = [torch.randn(s, device="cuda", dtype=torch.bfloat16, requires_grad=True) for s in ((1024, 768), (1001, 768))]
-    found, wanted = (torch.autograd.grad(g(*given)[1], given) for g in (pliant.compile(f), f))
-    for mine, theirs in zip(found, wanted, strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=3e-2, atol=3e-2)
+    exact = [one.detach().double().requires_grad_() for one in given]
+    found, eager = (torch.autograd.grad(g(*given)[1], given) for g in (pliant.compile(f), f))
+    wanted = torch.autograd.grad(torch.logsumexp(exact[0] @ exact[1].t(), -1).sum(), exact)
+    for mine, theirs, right in zip(found, eager, wanted, strict=True):  # which logits are rounded up is the library's choice
+        assert (mine - right).norm() <= 1.2 * (theirs - right).norm() + 1e-6 * right.norm()
 
 
 def test_streams():
