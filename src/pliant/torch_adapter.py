@@ -313,6 +313,12 @@ def set_geometry(tensor: torch.Tensor, size: Any, stride: Any, offset: Any) -> N
         torch.ops.aten.as_strided_.default(tensor, size, stride, offset)
 
 
+def set_lazy(tensor: torch.Tensor, conjugated: bool, negated: bool) -> None:
+    """Say whether a tensor's elements are conjugated or negated when they are read."""
+    torch._C._set_conj(tensor, conjugated)
+    torch._C._set_neg(tensor, negated)
+
+
 def shape_functions() -> tuple[dict[Any, Any], ...]:
     """Python functions that run on symbolic sizes, by operator: meta functions first, then decompositions.
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _aten = torch.ops.aten
 # Views that change nothing but the autograd relation: they share the value, so no node is recorded for them.
 IDENTITY_VIEWS: frozenset[Any] = frozenset({_aten.detach.default, _aten.alias.default, _aten.lift_fresh.default})
+# Views that are conjugated or negated when they are read: what computes their elements, which the graph has instead.
+COMPUTED: dict[Any, Any] = {_aten._conj.default: _aten._conj_physical.default, _aten._neg_view.default: _aten.neg.default}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

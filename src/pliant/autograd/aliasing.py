@@ -138,7 +138,7 @@ def _plan_output(plan: OutputPlan, value: Any, inputs: list[Any], shared: set[in
         if value is inputs[base.input]:
             return FromInput(base.input)
         return _view_of(plan, FromInput(base.input), alias, base.fake)
-    if alias.parent is not None and (id(base) in shared or _is_one_of_several(alias) or _differs_from_copy(alias)):
+    if alias.parent is not None and (id(base) in shared or _is_one_of_several(alias) or _differs_from_value(alias)):
         return _view_of(plan, FromResult(plan.add_result(base.fake)), alias, base.fake)
     return FromResult(plan.add_result(value), leaf=value.requires_grad and value.grad_fn is None)
 
@@ -150,8 +150,11 @@ def _is_one_of_several(alias: Alias) -> bool:
     return any(step.index is not None and step.grad_enabled for step in alias.steps())
 
 
-def _differs_from_copy(alias: Alias) -> bool:
-    """Whether autograd has rules for it as a view: made by a custom function, or while nothing was recorded."""
+def _differs_from_value(alias: Alias) -> bool:
+    """Whether autograd has rules for it as a view: made by a custom function, or while nothing was recorded. Or its
+    elements are conjugated or negated only when they are read."""
+    if alias.fake.spec.lazy:
+        return True
     if alias.fake.grad_fn is not None:
         return not all(map(_keeps_history, alias.steps()))
     return alias.fake.requires_grad and _inherits(alias)
@@ -177,6 +180,8 @@ def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, bas
     leaf = alias.fake.requires_grad and alias.fake.grad_fn is None and not _inherits(alias)
     if alias.fake.grad_fn is None or viewed.requires_grad and all(map(_keeps_history, steps)):
         return ViewOf(start, tuple(_with_results(plan, step) for step in steps), leaf)
+    if alias.fake.spec.lazy:
+        raise UnsupportedAliasing("a custom function returns what is conjugated when it is read", kind="lazy-view")
     position = plan.add_result(alias.fake)
     plan.inner[position] = ViewOf(source, tuple(_with_results(plan, step) for step in alias.steps()))
     return FromResult(position)

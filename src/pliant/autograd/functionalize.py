@@ -22,7 +22,7 @@ import torch
 from torch import fx
 
 from pliant.autograd import pooling
-from pliant.autograd.aliases import IDENTITY_VIEWS, Alias, Base, ViewStep
+from pliant.autograd.aliases import COMPUTED, IDENTITY_VIEWS, Alias, Base, ViewStep
 from pliant.autograd.functional_ops import FunctionalCall, UnsupportedMutation, check_unseen, functional_call
 from pliant.autograd.history import Hook, freed_functions, functions_between, gradient_of
 from pliant.autograd.scatter import write_through
@@ -188,7 +188,8 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         if step.is_identity:
             return parent
         if step.index is None:
-            return self.emit(step.func, (parent, *step.args), step.kwargs, alias.node.meta["val"])
+            func = COMPUTED.get(step.func, step.func)
+            return self.emit(func, (parent, *step.args), step.kwargs, alias.node.meta["val"])
         whole = self.call(step.func, parent, *step.args, **step.kwargs)
         return self.item(whole, step.index, whole.meta["val"][step.index])
 
@@ -334,12 +335,16 @@ def _view(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str
     if func in IDENTITY_VIEWS:
         mode.view(outputs, alias, ViewStep(func, rest, kwargs, None, grad), mode.read(alias))
         return outputs
-    node = mode.emit(func, (mode.read(alias), *rest), kwargs, outputs)
+    if func in COMPUTED or source.spec.lazy:  # a node's value is the elements as they are read
+        node = mode.call(COMPUTED.get(func, func), mode.read(alias), *rest, **kwargs)
+    else:
+        node = mode.emit(func, (mode.read(alias), *rest), kwargs, outputs)
     if type(outputs) is FakeTensor:
         mode.view(outputs, alias, ViewStep(func, rest, kwargs, None, grad), node)
         return outputs
     for index, output in enumerate(outputs):
-        mode.view(output, alias, ViewStep(func, rest, kwargs, index, grad), mode.item(node, index, output))
+        item = mode.item(node, index, node.meta["val"][index])
+        mode.view(output, alias, ViewStep(func, rest, kwargs, index, grad), item)
     return outputs
 
 
@@ -539,16 +544,12 @@ def _disguised_view(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs
     return _view(mode, _DISGUISED_VIEWS[func], args, kwargs)
 
 
-# Views that are conjugated or negated when they are read, and what computes their elements.
-_LAZY_VIEWS = {_aten._conj.default: _aten._conj_physical.default, _aten._neg_view.default: _aten.neg.default}
-
-
 def _lazy_view(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Formulas of derivatives neither write nor return them; a program may, and a fake cannot say what they are."""
-    if not isinstance(args[0], torch.Tensor):  # a number in a formula; the engine casts what it makes of it
-        number = -args[0] if func is _aten._neg_view.default else args[0].conjugate()
-        return _pure(mode, _aten.full.default, ([], number), {"dtype": torch.complex128})
-    return _pure(mode, _LAZY_VIEWS[func], args, kwargs) if mode.stage == "backward" else _view(mode, func, args, kwargs)
+    if isinstance(args[0], torch.Tensor):
+        return _view(mode, func, args, kwargs)
+    # A number in a derivative's formula; the engine casts what it makes of it.
+    number = -args[0] if func is _aten._neg_view.default else args[0].conjugate()
+    return _pure(mode, _aten.full.default, ([], number), {"dtype": torch.complex128})
 
 
 def _collective(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -571,7 +572,7 @@ def _question(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict
 _handlers: dict[Any, Handler] = {
     **dict.fromkeys(QUESTIONS, _question),
     **dict.fromkeys(_DISGUISED_VIEWS, _disguised_view),
-    **dict.fromkeys(_LAZY_VIEWS, _lazy_view),
+    **dict.fromkeys(COMPUTED, _lazy_view),
     _aten._efficientzerotensor.default: _zeros,
     _aten.copy_.default: _copy,
     _aten.lift_fresh.default: _lift_fresh,

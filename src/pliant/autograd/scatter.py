@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import fx
 
-from pliant.autograd.aliases import Alias, ViewStep
+from pliant.autograd.aliases import COMPUTED, Alias, ViewStep
 from pliant.autograd.functional_ops import UnsupportedMutation
 
 _aten = torch.ops.aten
@@ -142,4 +142,5 @@ _UNDO: dict[Any, Undo] = {
     _aten.view_as_real.default: _inverse(_aten.view_as_complex.default),
     _aten.view_as_complex.default: _inverse(_aten.view_as_real.default),
     _aten.view.dtype: _retyped,
+    **{view: _inverse(func) for view, func in COMPUTED.items()},
 }

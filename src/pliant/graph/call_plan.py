@@ -22,7 +22,8 @@ class CallPlan:
 
     `returned`: for each output the (position, name) of the argument that it is, or None for a fresh value.
 
-    `written`: (position, name) of the arguments the call mutates.
+    `written`: (position, name) of the arguments the call mutates. `views`: whether results lie in an argument's memory
+    that the call does not write.
     """
 
     func: Any
@@ -30,6 +31,7 @@ class CallPlan:
     returned: tuple[tuple[int, str] | None, ...]
     written: tuple[tuple[int, str], ...]
     tags: frozenset[Any]
+    views: bool
 
 
 _plans: dict[Any, CallPlan] = {}
@@ -54,7 +56,8 @@ def _read(func: Any) -> CallPlan:
                 owner[name] = (position, argument.name)
     returned = tuple(_returned_argument(value, owner) for value in schema.returns)
     composite = torch_adapter.is_composite(func) and object_type(func) is None
-    return CallPlan(func, composite, returned, tuple(written), frozenset(func.tags))
+    views = not written and any(value.alias_info is not None for value in schema.returns)
+    return CallPlan(func, composite, returned, tuple(written), frozenset(func.tags), views)
 
 
 def decomposed(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -26,8 +26,8 @@ from pliant.graph.overlaps import refuse_overlap
 from pliant.graph.passes.purity import draws
 from pliant.graph.shape_rules import DependsOnValues, Rule, find_rule
 from pliant.graph.special_calls import SPECIAL
-from pliant.graph.tensor_spec import Dim, Interner, Sizes, TensorSpec
-from pliant.graph.unsupported import UnsupportedTensor
+from pliant.graph.tensor_spec import CONJUGATED, NEGATED, Dim, Interner, Sizes, TensorSpec
+from pliant.graph.unsupported import UnsupportedOperator, UnsupportedTensor
 from pliant.torch_adapter import make_wrapper_subclass, no_torch_function
 
 if TYPE_CHECKING:
@@ -174,6 +174,8 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )  # fmt: skip
         fake.fake_mode = self
         fake.spec = spec
+        if spec.lazy:
+            torch_adapter.set_lazy(fake, bool(spec.lazy & CONJUGATED), bool(spec.lazy & NEGATED))
         return fake
 
     def from_real(
@@ -277,7 +279,10 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _outcome(self, plan: CallPlan, rule: Rule, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """What the rule says, its specs interned, written arguments in place of results that they are."""
-        result = rule(*[_spec_of(a) for a in args], **{k: _spec_of(v) for k, v in kwargs.items()})
+        specs = [_spec_of(a) for a in args]
+        result = rule(*specs, **{k: _spec_of(v) for k, v in kwargs.items()})
+        if not plan.views and any(type(s) is TensorSpec and s.lazy for s in specs):
+            result = tree_map_only(TensorSpec, _computed, result)
         if not plan.written:
             return self._interned(result)
         if len(plan.returned) == 1:
@@ -306,6 +311,8 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _compute_unruled(self, plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> Any:
         """Calls that no rule describes."""
+        if plan.views and any(type(a) is FakeTensor and a.spec.lazy for a in args):
+            raise UnsupportedOperator(f"`{plan.func}` of a tensor that is read lazily", kind="lazy-view")
         special = SPECIAL.get(plan.func)
         if special is not None:
             return special(self, plan.func, *args, **kwargs)
@@ -387,6 +394,11 @@ class _Argument:
 
 
 _NOTHING = object()
+
+
+def _computed(spec: TensorSpec) -> TensorSpec:
+    """A result with memory of its own: its elements are as they were computed, whatever the rule took the spec from."""
+    return spec.read_as(0)
 
 
 def call_key(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:

@@ -256,8 +256,3 @@ def _random_state_set(mode: FakeMode, func: Any, *values: Any) -> None:
 @_special(_aten.resize_as_.default)
 def _resize_as(mode: FakeMode, func: Any, x: Any, other: Any, **_: Any) -> Any:
     raise UnsupportedOperator(f"`{func}` resizes an argument", kind="resize")
-
-
-@_special(_aten._conj.default, _aten._neg_view.default)
-def _lazy_view(mode: FakeMode, func: Any, x: Any) -> Any:
-    raise UnsupportedOperator(f"`{func}`: a fake cannot say that it is conjugated or negated", kind="lazy-view")

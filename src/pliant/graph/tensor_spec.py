@@ -18,10 +18,14 @@ Dim: TypeAlias = Any  # int | torch.SymInt: torch's stubs do not type the arithm
 Sizes: TypeAlias = tuple[Dim, ...]
 
 
-class TensorSpec:
-    """`size`, `stride`, `offset` in elements; `contiguous`: whether the layout was recognised as row-major."""
+CONJUGATED, NEGATED = 1, 2  # bits of `TensorSpec.lazy`
 
-    __slots__ = ("size", "stride", "dtype", "device", "offset", "size_key", "stride_key", "row_major", "_bytes")
+
+class TensorSpec:
+    """`size`, `stride`, `offset` in elements; `contiguous`: whether the layout was recognised as row-major. `lazy`: what is
+    done to the elements in memory when they are read."""
+
+    __slots__ = ("size", "stride", "dtype", "device", "offset", "size_key", "stride_key", "row_major", "lazy", "_bytes")
     row_major: bool | None
 
     def __init__(self, size: Sizes, stride: Sizes, dtype: torch.dtype, device: torch.device, offset: Dim = 0) -> None:
@@ -33,6 +37,7 @@ class TensorSpec:
         self.size_key = keys_of(size)
         self.stride_key = keys_of(stride)
         self.row_major = None
+        self.lazy = 0
         self._bytes: Dim = None
 
     def storage_bytes(self) -> Dim:
@@ -49,7 +54,15 @@ class TensorSpec:
         return len(self.size)
 
     def key(self) -> tuple[Any, ...]:
-        return (self.size_key, self.stride_key, self.dtype, self.device, key_of(self.offset))
+        return (self.size_key, self.stride_key, self.dtype, self.device, key_of(self.offset), self.lazy)
+
+    def read_as(self, lazy: int) -> TensorSpec:
+        """The same memory, its elements conjugated or negated when they are read."""
+        if lazy == self.lazy:
+            return self
+        spec = TensorSpec(self.size, self.stride, self.dtype, self.device, self.offset)
+        spec.lazy = lazy
+        return spec
 
     def like(
         self, size: Sizes | None = None, stride: Sizes | None = None, dtype: torch.dtype | None = None
@@ -61,7 +74,9 @@ class TensorSpec:
 
     def view(self, size: Sizes, stride: Sizes, offset: Dim | None = None) -> TensorSpec:
         """A view of the same elements."""
-        return TensorSpec(size, stride, self.dtype, self.device, self.offset if offset is None else offset)
+        seen = TensorSpec(size, stride, self.dtype, self.device, self.offset if offset is None else offset)
+        seen.lazy = self.lazy
+        return seen
 
     def __repr__(self) -> str:
         return f"TensorSpec({list(self.size)}, {list(self.stride)}, {self.dtype}, {self.device}, {self.offset})"

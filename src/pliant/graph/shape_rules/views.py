@@ -12,6 +12,8 @@ import torch
 
 from pliant.graph.shape_rules.registry import Rules
 from pliant.graph.tensor_spec import (
+    CONJUGATED,
+    NEGATED,
     Dim,
     Sizes,
     TensorSpec,
@@ -33,6 +35,7 @@ from pliant.graph.tensor_spec import (
     wrap_dim,
     wrap_dims,
 )
+from pliant.graph.unsupported import UnsupportedOperator
 
 RULES = Rules()
 rule = RULES.rule
@@ -119,6 +122,8 @@ def reshape_alias(x: TensorSpec, size: Sequence[Dim], stride: Sequence[Dim]) -> 
 @rule(_aten.view.dtype)
 def view_dtype(x: TensorSpec, dtype: torch.dtype) -> TensorSpec:
     old, new = x.dtype.itemsize, dtype.itemsize
+    if x.lazy:
+        raise UnsupportedOperator("memory that is conjugated or negated when it is read, in another dtype", kind="lazy-view")
     if old == new:
         return TensorSpec(x.size, x.stride, dtype, x.device, x.offset)
     if not x.size:
@@ -349,11 +354,25 @@ def as_strided(
 ) -> TensorSpec:
     if len(size) != len(stride):
         raise RuntimeError("as_strided: sizes and strides must have the same length")
+    if x.lazy:
+        raise UnsupportedOperator("memory that is conjugated or negated when it is read, by strides", kind="lazy-view")
     return x.view(tuple(size), tuple(stride), storage_offset)
+
+
+@rule(_aten._conj.default)
+def conj(x: TensorSpec) -> TensorSpec:
+    return x.read_as(x.lazy ^ CONJUGATED)
+
+
+@rule(_aten._neg_view.default)
+def neg_view(x: TensorSpec) -> TensorSpec:
+    return x.read_as(x.lazy ^ NEGATED)
 
 
 @rule(_aten.view_as_real.default)
 def view_as_real(x: TensorSpec) -> TensorSpec:
+    if x.lazy:
+        raise UnsupportedOperator("the parts of numbers that are conjugated when they are read", kind="lazy-view")
     stride = (*[s * 2 for s in x.stride], 1)
     return TensorSpec((*x.size, 2), stride, x.dtype.to_real(), x.device, x.offset * 2)
 
