@@ -119,7 +119,8 @@ def test_an_input_is_written_through_its_conjugate():
 
 
 @pytest.mark.parametrize(
-    "program", [lambda x: x.conj().as_strided((2,), (1,)), lambda x: x.imag.conj() + x.conj().as_strided((4,), (2,)).imag]
+    "program",
+    [lambda x: x.conj().as_strided((2,), (1,)), lambda x: x.imag.conj() + x.conj().as_strided((4,), (2,)).imag],
 )
 def test_memory_by_strides_breaks_the_graph(program):
     pliant.reset()

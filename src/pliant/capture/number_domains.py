@@ -9,6 +9,7 @@ Holds:  otherwise a guard says that the operands are where the operation has a v
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _FLOATS = (float, torch.SymFloat)
 _LARGE = 700.0  # exp of more is no float
+_LARGEST = sys.float_info.max
+_WHOLE = 2.0**62  # of floats beyond, and of those that are no numbers, expressions have no integer
 
 
 def _of_floats(*numbers: Any) -> bool:
@@ -40,9 +43,24 @@ def _known_power(base: Any, exponent: Any) -> tuple[Any, ...]:
     return (bool(exponent >= 0) or base != 0,)
 
 
+def _between(value: Any, limit: float) -> tuple[Any, ...]:
+    """That a float is a number of at most this size. One made of sizes alone is."""
+    if not isinstance(value, torch.SymFloat) or all(s.kind is not float for s in value.node.expr.free):
+        return ()
+    return value >= -limit, value <= limit
+
+
+def _floor_division(a: Any, b: Any) -> tuple[Any, ...]:
+    if not _of_floats(a, b) or not isinstance(b, torch.SymFloat) and bool(b == 0):
+        return (b != 0,)
+    return b != 0, *_between(a / b, _WHOLE)
+
+
 # What has to hold of the operands; a function of `math` has one.
 _INSIDE: dict[str, Callable[..., tuple[Any, ...]]] = {
-    **dict.fromkeys(("/", "%", "//"), lambda a, b: (b != 0,)),
+    **dict.fromkeys(("/", "%"), lambda a, b: (b != 0,)),
+    "//": _floor_division,
+    **dict.fromkeys(("floor", "ceil", "trunc", "int", "round"), lambda a: _between(a, _WHOLE)),
     **dict.fromkeys(("&", "|", "^"), lambda a, b: (not _of_floats(a, b),)),
     **dict.fromkeys(("<<", ">>"), lambda a, b: (not _of_floats(a, b), b >= 0)),
     "**": _reciprocal_power,
@@ -51,6 +69,10 @@ _INSIDE: dict[str, Callable[..., tuple[Any, ...]]] = {
     "log1p": lambda a: (a > -1,),
     "acosh": lambda a: (a >= 1,),
     "atanh": lambda a: (a > -1, a < 1),
+    **dict.fromkeys(("sin", "cos", "tan"), lambda a: _between(a, _LARGEST)),
+    **dict.fromkeys(("fmod", "remainder"), lambda a, b: (*_between(a, _LARGEST), b != 0)),
+    "gamma": lambda a: (a > 0, a < 171),
+    "lgamma": lambda a: (a > 0, a < 1e300),
     **dict.fromkeys(("asin", "acos"), lambda a: (a >= -1, a <= 1)),
     **dict.fromkeys(("cosh", "sinh"), lambda a: (a >= -_LARGE, a <= _LARGE)),
     **dict.fromkeys(("exp", "expm1", "exp2"), lambda a: (a <= _LARGE,)),

@@ -43,7 +43,7 @@ from pliant.symbolic.expr import (
     mul,
     scale,
 )
-from pliant.symbolic.operations import RoundDigits
+from pliant.symbolic.operations import PYTHON_ALONE
 from pliant.symbolic.printer import to_c
 from pliant.symbolic.traverse import linear_coefficient, rebuild, substitute
 
@@ -163,7 +163,7 @@ class Names:
         if not e.free:
             return e
         if e.free.isdisjoint(loops):
-            if isinstance(e, (Symbol, RoundDigits)) or _always_defined(e):  # Python alone rounds decimals
+            if isinstance(e, (Symbol, *PYTHON_ALONE)) or _always_defined(e):
                 return self.number(e)
         elif type(e) in (Sum, Product):
             return self._linear(e, loops)

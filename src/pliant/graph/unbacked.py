@@ -167,18 +167,20 @@ OPERATORS = (OpOverload, OpOverloadPacket)
 _TRUTH_OPERATORS = frozenset(TRUTHS.values())
 
 
-def math_function(name: str) -> Callable[[Any], Any]:
-    """`math.<name>` of a number, symbolic or not."""
+def math_function(name: str) -> Callable[..., Any]:
+    """`math.<name>` of one number or two, symbolic or not."""
     return _math_functions[name]
 
 
-def _math_function(name: str) -> Callable[[Any], Any]:
+def _math_function(name: str) -> Callable[..., Any]:
     plain, method = getattr(math, name), f"sym_{name}"
 
-    def function(number: Any) -> Any:
-        if not isinstance(number, (torch.SymInt, torch.SymFloat)):
-            return plain(number)
-        return wrap_node(getattr(number.node, method)())
+    def function(*numbers: Any) -> Any:
+        node = next((n.node for n in numbers if isinstance(n, (torch.SymInt, torch.SymFloat))), None)
+        if node is None:
+            return plain(*numbers)
+        first, *rest = [node.wrap_float(float(n)) if isinstance(n, (int, float)) else n.node for n in numbers]
+        return wrap_node(getattr(first, method)(*rest))
 
     function.__name__ = function.__qualname__ = name
     return function

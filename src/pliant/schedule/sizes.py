@@ -22,7 +22,8 @@ class Sizes:
     """Bytes of a program's buffers, if symbols are `times` what was seen."""
 
     def __init__(self, program: LoopProgram, times: int = 1) -> None:
-        self.hints = {symbol: int(hint) * times for symbol, hint in program.hints.items()}
+        finite = ((symbol, hint) for symbol, hint in program.hints.items() if math.isfinite(hint))  # not all are sizes
+        self.hints = {symbol: int(hint) * times for symbol, hint in finite}
         self.known: dict[Expr, int] = {}
 
     def sum(self, buffers: Iterable[Buffer]) -> int:

@@ -238,27 +238,33 @@ class FloatSelect(FloatApply):
 
 
 class MathCall(FloatApply):
-    """A one-argument function of `math`; concrete classes below name it."""
+    """A function of `math` of one or two numbers; concrete classes below name it."""
 
     __slots__ = ()
     function: ClassVar[str] = ""
+    arity: ClassVar[int] = 1
 
 
-def _math_class(name: str, rank: int) -> type[MathCall]:
-    """A concrete `MathCall`, text `math.<name>(x)`."""
-    fields = {"__slots__": (), "function": name, "rank": rank, "__doc__": f"text: math.{name}(x)"}
+def _math_class(name: str, rank: int, arity: int) -> type[MathCall]:
+    """A concrete `MathCall`, text `math.<name>(x)` or `math.<name>(x, y)`."""
+    text = f"text: math.{name}({'x' if arity == 1 else 'x, y'})"
+    fields = {"__slots__": (), "function": name, "rank": rank, "arity": arity, "__doc__": text}
     fields["__module__"] = __name__
     return cast("type[MathCall]", type(name.capitalize(), (MathCall,), fields))
 
 
+_OF_ONE = """sqrt cos cosh sin sinh tan tanh asin acos atan log log2 exp log10 log1p expm1 exp2 cbrt asinh acosh atanh erf erfc
+fabs gamma lgamma""".split()
+_OF_TWO = "atan2 fmod copysign remainder nextafter hypot".split()
 MATH_CLASSES: tuple[type[MathCall], ...] = tuple(
-    _math_class(name, 100 + i)
-    for i, name in enumerate(
-        """sqrt cos cosh sin sinh tan tanh asin acos atan log log2 exp log10 log1p expm1 exp2 cbrt asinh acosh atanh erf erfc
-        fabs""".split()
-    )
+    _math_class(name, 100 + i, 1 if name in _OF_ONE else 2) for i, name in enumerate([*_OF_ONE, *_OF_TWO])
 )
 Sqrt, Cos, Cosh, Sin, Sinh, Tan, Tanh, Asin, Acos, Atan, Log, Log2, Exp = MATH_CLASSES[:13]
+# Python rounds these in its own way, and C has no function that does.
+PYTHON_ALONE: tuple[type[FloatApply], ...] = (
+    RoundDigits,
+    *(cls for cls in MATH_CLASSES if cls.function in ("gamma", "lgamma", "hypot")),
+)
 
 
 # -- booleans ---------------------------------------------------------------------------------------------------------

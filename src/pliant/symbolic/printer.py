@@ -88,7 +88,8 @@ _PYTHON: dict[type[nodes.Expr], Template] = {
     x.Not: ("not {}", _NOT, (_NOT,)),
     x.BoolEq: ("{} == {}", _COMPARE, (_BITOR, _BITOR)),
 }
-_PYTHON.update({cls: (f"math.{cls.function}({{}})", _ATOM, (0,)) for cls in x.MATH_CLASSES})
+_ARGUMENTS = {1: "{}", 2: "{}, {}"}
+_PYTHON.update({c: (f"math.{c.function}({_ARGUMENTS[c.arity]})", _ATOM, (0,) * c.arity) for c in x.MATH_CLASSES})
 
 _C: dict[type[nodes.Expr], Template] = _PYTHON | {
     x.FloorDiv: ("p_floordiv({}, {})", _ATOM, (0, 0)),
@@ -119,8 +120,9 @@ _C: dict[type[nodes.Expr], Template] = _PYTHON | {
     x.Not: ("!({})", _UNARY, (0,)),
     x.BoolEq: ("(!({}) == !({}))", _ATOM, (0, 0)),
 }
-_C.update({cls: (f"{cls.function}({{}})", _ATOM, (0,)) for cls in x.MATH_CLASSES})
-del _C[x.RoundDigits]  # decimal rounding has no short C equivalent; asking for it raises
+_C.update({c: (f"{c.function}({_ARGUMENTS[c.arity]})", _ATOM, (0,) * c.arity) for c in x.MATH_CLASSES})
+for _class in x.PYTHON_ALONE:  # asking for it raises
+    del _C[_class]
 
 _COMPARISONS: dict[type[nodes.Expr], str] = {x.Eq: "==", x.Ne: "!=", x.Le: "<="}
 

@@ -323,6 +323,7 @@ _BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "bitwise_xor": _logical_or_bitwise(relations.ne, powers.bit_xor),
     "lshift": powers.left_shift,
     "rshift": powers.right_shift,
+    **{f"sym_{name}": functools.partial(floats.math_call, name) for name, c in floats.MATH.items() if c.arity == 2},
 }
 
 _RANGED: dict[str, Callable[[Expr, Expr], Expr]] = {
@@ -339,7 +340,7 @@ _UNARY: dict[str, Callable[[Expr], Expr]] = {
     "sym_not": relations.not_,
     "sym_float": floats.to_float,
     "is_integer": floats.is_integer,
-    **{f"sym_{name}": functools.partial(floats.math_call, name) for name in floats.MATH},
+    **{f"sym_{name}": functools.partial(floats.math_call, name) for name, c in floats.MATH.items() if c.arity == 1},
 }
 
 _LAYOUTS: tuple[contiguity.Question, ...] = (

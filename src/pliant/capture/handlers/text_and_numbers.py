@@ -282,7 +282,8 @@ def _convert(function: Any, symbolic: Any, *specials: str) -> Handler:
         if len(args) == 1 and isinstance(args[0], FakeTensor):
             args = (element(t, args[0]),)
         if args and type(args[0]) in SYMBOLIC_TYPES:
-            return symbolic(t, args[0])
+            (number,) = within_domain(t, function.__name__, args[0])
+            return symbolic(t, number) if type(number) in SYMBOLIC_TYPES else t.native(function, number)
         if args:
             for special in specials:
                 method = operators.python_method(t, args[0], special)
@@ -308,21 +309,26 @@ TABLE[int] = _convert(int, to_int, "__int__", "__index__", "__trunc__")
 TABLE[float] = _convert(float, to_float, "__float__", "__index__")
 
 
-def _symbolic_math(function: Any, symbolic: Any) -> Handler:
+def _symbolic_math(function: Any, symbolic: Any, arity: int = 1) -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        args = within_domain(t, function.__name__, *args)
-        if symbolic is not None and has_symbols(args):
-            return t.native(symbolic, *args)
-        return t.native(function, *(concrete(a) for a in args))
+        if len(args) == arity and not kwargs:
+            args = within_domain(t, function.__name__, *args)
+            if has_symbols(args) and all(map(_is_plain, args)):
+                return t.native(symbolic, *args)
+        return t.native(function, *map(concrete, args), **{name: concrete(value) for name, value in kwargs.items()})
 
     return handler
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) in SYMBOLIC_TYPES or isinstance(value, (int, float))
 
 
 for _rounding in (math.floor, math.ceil, math.trunc):
     TABLE[_rounding] = _symbolic_math(_rounding, _rounding)
 _natural_log = _symbolic_math(math.log, math_function("log"))
 for _name in floats.MATH.keys() - {"log"}:
-    TABLE[getattr(math, _name)] = _symbolic_math(getattr(math, _name), math_function(_name))
+    TABLE[getattr(math, _name)] = _symbolic_math(getattr(math, _name), math_function(_name), floats.MATH[_name].arity)
 
 
 @handles(math.log)
@@ -355,7 +361,7 @@ def _round(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if method is not None:
         return t.call(method, (value, *digits), {})
     if type(value) in SYMBOLIC_TYPES and digits in ([], [None]):
-        return t.native(round, value)
+        return t.native(round, *within_domain(t, "round", value))
     if type(value) is torch.SymFloat and type(digits[0]) is int:
         return t.native(round, value, digits[0])
     return t.native(round, concrete(value), *map(concrete, digits))

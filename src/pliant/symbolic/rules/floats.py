@@ -168,12 +168,12 @@ def is_integer(a: Expr) -> Expr:
     return interned_atom(IsInteger, a)
 
 
-def math_call(name: str, a: Expr) -> Expr:
-    """`math.<name>(a)`."""
-    a = to_float(a)
-    if isinstance(a, Float):
-        return lit(cast(float, getattr(math, name)(a.value)))
-    return interned_atom(MATH[name], a)
+def math_call(name: str, *args: Expr) -> Expr:
+    """`math.<name>(*args)`."""
+    args = tuple(map(to_float, args))
+    if all(isinstance(a, Float) for a in args):
+        return lit(cast(float, getattr(math, name)(*[cast(Float, a).value for a in args])))
+    return interned_atom(MATH[name], *args)
 
 
 def _rounding(cls: type[Apply], a: Expr, function: Callable[[float], int]) -> Expr:
