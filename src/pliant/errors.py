@@ -204,7 +204,8 @@ class Unsupported(Exception):
 
 
 class WantsNumbers(Unsupported):
-    """A backend's code holds for the numbers that it was shown alone: it is to be given a graph without symbols."""
+    """Code (a backend's, a derivative's) holds for the numbers that it is shown alone: it is to be given a graph without
+    symbols."""
 
 
 class PliantWarning(UserWarning):

@@ -80,3 +80,27 @@ def test_rounding_to_what_few_bits_hold() -> None:
 
 def test_resizing_to_the_same_size() -> None:
     _passes(lambda x, y: (x.mul_(2).resize_(x.shape), x + y.resize_((3,))), torch.ones(3), torch.ones(3))
+
+
+@pytest.mark.parametrize("dim", [0, -1])
+def test_split_at_places_in_a_tensor(dim: int) -> None:
+    def program(x: torch.Tensor, places: torch.Tensor) -> Any:
+        return torch.tensor_split(x * 2, places, dim=dim)
+
+    compiled = pliant.compile(program, fullgraph=True)
+    for places in ([1, 3], [0, 6], [2, 2], [4, 2], [1, 40]):
+        x, at = torch.randn(6, 6), torch.tensor(places)
+        torch.testing.assert_close(compiled(x, at), program(x, at))
+    assert not pliant.stats()["fallbacks"]
+
+
+def test_a_derivative_that_takes_no_symbolic_sizes() -> None:
+    compiled = pliant.compile(lambda a, b: torch.linalg.lstsq(a, b)[0], dynamic=True)
+    for n in (3, 4):
+        a, b = torch.randn(n, n) + 4 * torch.eye(n), torch.randn(n, 2)
+        mine, theirs = ([one.clone().requires_grad_() for one in (a, b)] for _ in range(2))
+        compiled(*mine).sum().backward()
+        torch.linalg.lstsq(*theirs)[0].sum().backward()
+        for one, other in zip(mine, theirs):
+            torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-4)
+    assert not pliant.stats()["fallbacks"] and not pliant.stats()["graph_breaks"]

@@ -27,6 +27,7 @@ from pliant.autograd.history import Root, find_roots, hooks_to_keep, reached_by,
 from pliant.autograd.run_module import run_module
 from pliant.autograd.segments import Cuts, Timeline, find_cuts, written_views
 from pliant.errors import Unsupported
+from pliant.graph.concrete_sizes import as_numbers_wanted
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.layouts import preserved_strides
@@ -208,7 +209,7 @@ class _Tracer:
         env = self.captured.shape_env
         versions = self._versions()
         self._follow_hooks()
-        with self.mode:
+        with as_numbers_wanted(), self.mode:
             env.lends = True
             try:
                 found = iter(_gradients(roots, wanted, tangents))

@@ -11,13 +11,15 @@ Holds:  sizes become numbers (under guards, each a `Specialization` of the shape
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map_only
 
+from pliant.errors import WantsNumbers
 from pliant.graph import recurrent
 from pliant.graph.compositions import COMPOSITIONS
 from pliant.torch_adapter import python_kernels
@@ -77,6 +79,17 @@ def _specialized(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
         return func(*args, **kwargs)
     finally:
         _refusing.active = outer
+
+
+@contextlib.contextmanager
+def as_numbers_wanted() -> Iterator[None]:
+    """Inside, code in C++ (a derivative's) that cannot work with symbolic sizes asks for a graph without any."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not _wants_numbers(error):
+            raise
+        raise WantsNumbers(str(error).partition("\n")[0], kind="symbolic-sizes") from error
 
 
 def _wants_numbers(error: Exception) -> bool:

@@ -108,11 +108,22 @@ def _parts(x: Any, sections: int, dim: int) -> Any:
     return tuple([x.narrow(dim, ends[i], ends[i + 1] - ends[i]) for i in range(sections)])
 
 
+def _parts_at(x: Any, places: Any, dim: int) -> Any:
+    ends = [0, *places.tolist(), x.size(dim)]
+    before = (slice(None),) * (dim % x.dim())
+    return tuple([x[(*before, slice(ends[i], ends[i + 1]))] for i in range(len(ends) - 1)])
+
+
 @handles(torch.tensor_split, torch.Tensor.tensor_split)
 def _tensor_split(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """The first parts are one longer where the size is no multiple, which need not be known."""
     given: dict[str, Any] = {"dim": 0} | dict(zip(("input", "sections", "dim"), args)) | kwargs
-    x, sections, dim = given.get("input", given.get("self")), given.get("sections"), given["dim"]
+    x: Any = given.get("input", given.get("self"))
+    sections, dim = given.get("sections"), given["dim"]
+    places: Any = given.get("tensor_indices_or_sections", sections)
+    if all(type(one) is FakeTensor for one in (x, places)) and places.dtype_ is torch.int64 and places.dim() == 1:
+        if type(dim) is int and -x.dim() <= dim < x.dim() and places.device_.type == "cpu":
+            return t.call(_parts_at, (x, places, dim), {})
     if not isinstance(x, FakeTensor) or type(sections) is not int or type(dim) is not int or sections < 1:
         return call_torch(t, torch.tensor_split, args, kwargs)
     if not -x.dim() <= dim < x.dim() or type(x.size_[dim]) is int:
