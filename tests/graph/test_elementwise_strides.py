@@ -39,3 +39,25 @@ def test_strides_are_those_of_eager(tensor: str, operator: str) -> None:
     with mode:
         found = OPERATORS[operator](fake)
     assert found.stride() == OPERATORS[operator](real).stride()
+
+
+OUTER = {
+    "transposed": lambda: torch.rand(8, 3).t(),
+    "row-major": lambda: torch.rand(3, 8),
+    "gaps": lambda: torch.rand(6, 8)[::2],
+    "transposed gaps": lambda: torch.rand(16, 3).t()[:, ::2],
+    "one row": lambda: torch.rand(8),
+    "expanded": lambda: torch.rand(8).expand(3, 8),
+    "none": lambda: torch.rand(8, 0).t(),
+}
+
+
+@pytest.mark.parametrize("bias", OUTER)
+@pytest.mark.parametrize("step", [1, 2])
+def test_sums_with_outer_products(bias: str, step: int) -> None:
+    real, mode = OUTER[bias](), FakeMode()
+    rows = real.shape[0] if real.dim() == 2 else 3
+    given = (real, torch.rand(rows * step)[::step], torch.rand(8 * step)[::step])
+    with mode:
+        found = torch.addr(*map(mode.from_real, given))
+    assert found.stride() == torch.addr(*given).stride()

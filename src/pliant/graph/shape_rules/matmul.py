@@ -1,4 +1,4 @@
-"""Matrix products. Results are row-major."""
+"""Matrix products. Results are row-major, but for `addr`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from pliant.graph.layouts import elementwise_strides
 from pliant.graph.shape_rules.pointwise import common_device
 from pliant.graph.shape_rules.registry import Rules
 from pliant.graph.tensor_spec import Sizes, TensorSpec, broadcast, require_same, row_major_strides
@@ -86,8 +87,10 @@ def dot(a: TensorSpec, b: TensorSpec) -> TensorSpec:
 
 @rule(_aten.addr.default)
 def addr(bias: TensorSpec, a: TensorSpec, b: TensorSpec, **_: Any) -> TensorSpec:
+    """Elementwise: laid out as such results are."""
     _ranks((1, 1), a, b)
     size = (a.size[0], b.size[0])
     require_same(broadcast(bias.size, size), size, "addr: sizes do not match")
     dtype = torch.promote_types(bias.dtype, torch.promote_types(a.dtype, b.dtype))
-    return a.like(size, dtype=dtype)
+    column = a.view((a.size[0], 1), (a.stride[0], 1))
+    return a.like(size, elementwise_strides(size, (bias, column, b)), dtype)
