@@ -24,7 +24,7 @@ import torch
 from benchmarks.children import geometric_mean, print_row
 
 Inputs = dict[str, torch.Tensor]
-WIDTHS = (26, 10, 10, 10, 8, 8, 8, 10)
+WIDTHS = (30, 10, 10, 10, 8, 8, 8, 10)
 
 
 def _language(name: str, shape: tuple[int, int] = (8, 512), **changed: Any) -> tuple[torch.nn.Module, Inputs]:
@@ -200,7 +200,7 @@ def main() -> None:
                 ratio = seen["eager"] / seen["compiled"]
                 ratios.setdefault(compiler, []).append(ratio)
                 numbers = [seen["eager"], seen["compiled"], ratio, seen["first"], seen["memory"]]
-                print_row([label, mode, *(f"{n:.2f}" for n in numbers), f"{seen['error']:.1e}"], WIDTHS)
+                print_row([label, mode, *(f"{n:.2f}" for n in numbers), f"{seen['error']:.2f}"], WIDTHS)
     for compiler, seen in ratios.items():
         print(f"{compiler}: {geometric_mean(seen):.2f} times eager over {len(seen)} rows")
 

@@ -157,3 +157,13 @@ def test_biases_are_added_by_the_loop_that_copies(classes):
     (found,) = compile_graph(trace(biased, args))(list(args))
     torch.testing.assert_close(found, biased(*args), rtol=2e-2, atol=1e-1)
     assert found.stride() == (classes, 1)
+
+
+def test_rows_stay_aligned_where_zeros_lie_behind_the_others_alone():
+    def f(x, w):
+        return x @ (w * 2)
+
+    args = torch.randn(32, 250).bfloat16(), torch.randn(250, 1001).bfloat16()
+    (call,) = [c for c in lower(trace(f, args)).computations if isinstance(c, Extern)]
+    assert call.args[1].strides[0].as_int() == 1008
+    torch.testing.assert_close(compile_graph(trace(f, args))(list(args))[0], f(*args), rtol=2e-2, atol=2e-1)

@@ -222,9 +222,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         found: FakeTensor = value.meta["val"]
         if found.dtype_ != target.dtype_:
             if not torch.can_cast(found.dtype_, target.dtype_):
-                raise RuntimeError(
-                    f"result type {found.dtype_} can't be cast to the desired output type {target.dtype_}"
-                )
+                raise RuntimeError(f"result type {found.dtype_} can't be cast to the desired output type {target.dtype_}")
             value = self.call(_aten._to_copy.default, value, dtype=target.dtype_)
         if not same_numbers(found.size_, target.size_):
             raise RuntimeError(

@@ -205,10 +205,7 @@ class Lowering:
 
     def store(self, t: Tensor, strides: Shape | None = None) -> View:
         """A new buffer with the elements of `t`."""
-        rows = strides is None or strides == aligned_strides(
-            t.shape, contiguous_strides(t.shape), t.dtype.itemsize, t.row_bytes
-        )
-        if t.zeros and rows and not self.exact_layout:
+        if t.zeros and not self.exact_layout and strides in (None, self._rows(t, t.shape)):
             return self._store_before_zeros(t)
         view = self.temporary(t.dtype, t.shape, t.device, strides)
         self.store_into(view, t.computed_at, t.origin)
@@ -216,7 +213,8 @@ class Lowering:
 
     def _store_before_zeros(self, t: Tensor) -> View:
         """A new row-major buffer with the elements of `t` and zeros behind some dimensions."""
-        view = self.temporary(t.dtype, tuple([n + t.zeros.get(d, 0) for d, n in enumerate(t.shape)]), t.device)
+        extents = tuple([n + t.zeros.get(d, 0) for d, n in enumerate(t.shape)])
+        view = self.temporary(t.dtype, extents, t.device, self._rows(t, extents))
 
         def at(index: Index) -> Scalar:
             value = t.computed_at(index)
@@ -229,8 +227,12 @@ class Lowering:
         self._before[view.buffer] = t.shape
         return View(view.buffer, t.shape, view.strides, ZERO, t.dtype)
 
+    def _rows(self, t: Tensor, shape: Shape) -> Shape:
+        """Row-major strides for `shape`, its rows aligned as `t` wants them."""
+        return aligned_strides(shape, contiguous_strides(shape), t.dtype.itemsize, t.row_bytes)
+
     def with_zeros(self, view: View) -> View:
-        """The view, as far as the zeros behind it go."""
+        """The view, as far as the zeros behind it go: behind the dimensions of which it has the whole."""
         buffer, shape = view.buffer, self._before.get(view.buffer)
         if shape is None or view.offset is not ZERO:
             return view

@@ -87,8 +87,8 @@ def _note_view(node: fx.Node, source: fx.Node, found: dict[fx.Node, Factor]) -> 
     before, after = source.meta["val"], node.meta["val"]
     if before.dim() == 2 and _known(before) and _known(after) == _known(before)[::-1]:
         known.zeros.update({1 - d: n for d, n in seen.zeros.items()})
-    elif before.dim() and 1 in seen.zeros and _known(before)[-1:] == _known(after)[-1:]:
-        known.zeros[before.dim() - 1] = seen.zeros[1]
+    elif before.dim() and after.dim() - 1 in seen.zeros and _known(before)[-1:] == _known(after)[-1:]:
+        known.zeros[before.dim() - 1] = seen.zeros[after.dim() - 1]
 
 
 def _known(t: torch.Tensor) -> list[tuple[int, int]]:

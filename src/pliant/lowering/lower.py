@@ -101,13 +101,8 @@ class _GraphLowering:
         value = node.meta["val"]
         factor = self.factors[node]
         whole_rows = row_bytes(value, factor.times)
-        apart = factor.zeros or is_unaligned(t.shape, t.dtype.itemsize, whole_rows)
-        if (
-            not whole_rows
-            or not apart
-            or self.low.strides_of(value) != contiguous_strides(t.shape)
-            or not _is_only_read(node)
-        ):
+        apart = whole_rows and (factor.zeros or is_unaligned(t.shape, t.dtype.itemsize, whole_rows))
+        if not apart or self.low.strides_of(value) != contiguous_strides(t.shape) or not _is_only_read(node):
             return t
         self.low.device = value.device
         copy = self.low.pointwise(t.dtype, t.shape, t.at, 1)

@@ -29,11 +29,15 @@ def _mm(low: Lowering, out: torch.Tensor, a: Tensor, b: Tensor) -> Tensor:
     """`out` overloads write into rows that begin anywhere. Factors are read with the zeros behind them where these help."""
     left, right = low.realize_readable(a), low.realize_readable(b)
     wide_left, wide_right = low.with_zeros(left), low.with_zeros(right)
-    depth = wide_left.shape[1] if wide_left.shape[1] is wide_right.shape[0] else left.shape[1]
     rows = row_bytes(out, left.shape[1].as_int() or 0)
-    columns = wide_right.shape[1] if rows else right.shape[1]
-    factors = replace(left, shape=(left.shape[0], depth)), replace(right, shape=(depth, columns))
-    (result,) = low.extern(aten.mm.default, factors, {}, [out], aten.mm.out, rows, columns)
+    if wide_left.shape[1] is wide_right.shape[0]:  # zeros meet zeros
+        left = replace(left, shape=(left.shape[0], wide_left.shape[1]))
+        right = replace(right, shape=(wide_right.shape[0], right.shape[1]))
+    columns = None
+    if rows and wide_right.shape[1] is not right.shape[1]:
+        columns = wide_right.shape[1]
+        right = replace(right, shape=(right.shape[0], columns))
+    (result,) = low.extern(aten.mm.default, (left, right), {}, [out], aten.mm.out, rows, columns)
     assert result is not None
     return result
 
@@ -64,10 +68,7 @@ def _is_plain(bias: Tensor, *, beta: Any = 1, alpha: Any = 1) -> bool:
 def _biased(low: Lowering, out: torch.Tensor, product: Tensor, bias: Tensor) -> Tensor:
     last = [ZERO] if bias.shape[0] is ONE else None
     return low.pointwise(
-        out.dtype,
-        product.shape,
-        lambda i: add(product.math_at(i), bias.math_at(last or [i[-1]])),
-        1 if bias.is_cheap else 4,
+        out.dtype, product.shape, lambda i: add(product.math_at(i), bias.math_at(last or [i[-1]])), 1 if bias.is_cheap else 4
     )
 
 

@@ -347,6 +347,13 @@ def test_wide_accesses_are_behind_choices(cases):
     assert "a0[" not in kernel.text
 
 
+def test_what_the_first_points_choose_is_loaded_wide(cases):
+    """But not what the others choose alone."""
+    (kernel,) = cases["before zeros"][0].kernels
+    assert "p_min((int)p_min(33 - i1b, 8), (int)p_min(77 - i1b, 8))" in kernel.text
+    assert kernel.text.count("p_load<8>") == kernel.text.count("a0[") == 1
+
+
 @pytest.mark.parametrize("columns", [3, 45, 99, 128, 1000])
 @pytest.mark.parametrize("rows", [64, 4096])
 def test_blocks_have_no_more_threads_than_a_gpu_allows(rows, columns):

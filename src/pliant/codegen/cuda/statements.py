@@ -43,7 +43,7 @@ class DeviceStatements(Statements):
         self.arrays: dict[tuple[Buffer, str], str] = {}
         self.texts: dict[str, str] = {}
         self.guards: list[str | None] = []  # of the choices around what is being printed; None: points may differ
-        self.ends: list[str] = []  # of these choices, those that hold for the first points only: for how many
+        self.ends: list[str] = []  # for how many points they hold, if for the first ones only; "": for all or for none
 
     def before_the_loop(self, ctype: str, name: str, text: str) -> str:
         return f"const {ctype} {name} = {text};"
@@ -103,7 +103,7 @@ class DeviceStatements(Statements):
         start = self.names.text(substitute(e, {self.tile.axis.symbol: self.tile.start}), self.indirect_names)
         condition = " && ".join(dict.fromkeys(g for g in self.guards if g))
         limit = self.tile.limit
-        for end in dict.fromkeys(self.ends):  # there are no other limits then
+        for end in dict.fromkeys(e for e in self.ends if e):  # there are no other limits then
             limit = f", p_min({end}{limit})" if limit else f", {end}"
         key = (x.buffer, f"{condition} {start}{limit}")
         found = self.arrays.get(key)
@@ -120,14 +120,18 @@ class DeviceStatements(Statements):
 
     def _chosen(self, x: Scalar, member: Member, condition: Scalar, holds: bool) -> str:
         common = common_condition(condition, member, self.tile, self.names) if self.tile else None
-        end = end_of_choice(condition, member, self.tile) if self.tile and holds and common is None else None
-        ends = [] if end is None else [f"(int)p_min({self.names.text(end)}, {self.tile.width})" if self.tile else ""]
-        self.guards.append("" if ends else common and (common if holds else f"!{common}"))
-        self.ends += ends
+        end = self._end(condition, member) if holds and common is None else None
+        self.guards.append("" if end else common and (common if holds else f"!{common}"))
+        self.ends.append(end or "")
         text = self._nested(x, member)
         self.guards.pop()
-        del self.ends[len(self.ends) - len(ends) :]
+        self.ends.pop()
         return text
+
+    def _end(self, condition: Scalar, member: Member) -> str | None:
+        """For how many points of the group, the first ones, the condition holds; None where it does for others."""
+        end = end_of_choice(condition, member, self.tile) if self.tile else None
+        return f"(int)p_min({self.names.text(end)}, {self.tile.width})" if end is not None and self.tile else None
 
     def _nested_load(self, x: Load, member: Member) -> str:
         """Where all points of the group choose alike, the load is a wide one behind the choice."""
