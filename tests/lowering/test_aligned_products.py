@@ -92,6 +92,15 @@ def test_no_columns_are_added_where_it_does_not_pay(rows, classes):
     assert factors(lambda x, w: x @ w.to(x.dtype).t(), args) == [[[rows, 64], [64, classes]]]
 
 
+def assert_right(function, args):
+    """Near to float64: how eager adds bf16 depends on the processor. What is no number is so in both."""
+    exact = function(*[one.double() for one in args])
+    found = compile_graph(trace(function, args))(list(args))
+    for mine, right in zip(found, exact if isinstance(exact, tuple) else (exact,), strict=True):
+        scale = float(right[right.isfinite()].abs().max())
+        torch.testing.assert_close(mine.double(), right, rtol=1e-2, atol=5e-3 * scale, equal_nan=True)
+
+
 def test_zeros_do_not_meet_infinities():
     def f(x, w):
         return (x * 2) @ (w * 2)
@@ -99,7 +108,7 @@ def test_zeros_do_not_meet_infinities():
     args = torch.randn(96, 250).bfloat16(), torch.randn(250, 64).bfloat16()
     args[0][3, 4], args[0][5, 0] = float("inf"), float("nan")
     assert factors(f, args) == [[[96, 256], [256, 64]]]
-    torch.testing.assert_close(compile_graph(trace(f, args))(list(args))[0], f(*args), rtol=2e-2, atol=2e-1, equal_nan=True)
+    assert_right(f, args)
 
 
 def test_part_of_a_factor_has_no_zeros_behind_it():
@@ -107,9 +116,7 @@ def test_part_of_a_factor_has_no_zeros_behind_it():
         a, b = x * 2, w * 2
         return a @ b, a[:, :200] @ b[:200], a[1:] @ b, a[:, :136] @ b[114:]
 
-    args = torch.randn(96, 250).bfloat16(), torch.randn(250, 64).bfloat16()
-    for mine, theirs in zip(compile_graph(trace(f, args))(list(args)), f(*args), strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=2e-2, atol=2e-1)
+    assert_right(f, (torch.randn(96, 250).bfloat16(), torch.randn(250, 64).bfloat16()))
 
 
 def from_outside(grad, w, x):
@@ -166,4 +173,4 @@ def test_rows_stay_aligned_where_zeros_lie_behind_the_others_alone():
     args = torch.randn(32, 250).bfloat16(), torch.randn(250, 1001).bfloat16()
     (call,) = [c for c in lower(trace(f, args)).computations if isinstance(c, Extern)]
     assert call.args[1].strides[0].as_int() == 1008
-    torch.testing.assert_close(compile_graph(trace(f, args))(list(args))[0], f(*args), rtol=2e-2, atol=2e-1)
+    assert_right(f, args)
