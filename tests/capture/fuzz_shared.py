@@ -1,8 +1,9 @@
 """Random programs called with arguments that may be one object: results, gradients and aliasing as in eager, few entries.
 
-A program takes three tensors (plain, or leaves, parameters or results of autograd) and two modules, of which any may be one,
-or the weight of one of the modules. It reads them, writes them, compares them, asks for gradients of them or returns them.
-Where it only reads and returns, one entry serves all calls; else at most two for each way in which the arguments are one.
+A program takes three tensors (plain, or leaves, parameters or results of autograd) and three modules, of which any may be
+one, or the weight of one of the modules, and two functions that may have been defined in one call. It reads them, writes
+them, compares them, asks for gradients of them or returns them. Where it only reads and returns, at most two entries serve
+all calls; else at most two for each way in which the arguments are one.
 
     python -m tests.capture.fuzz_shared --count 2000 --first 0
 """
@@ -23,6 +24,9 @@ READS = (
     "s = s * {t}",
     "s = s + {m}(s) * {t}",
     "s = s + {m}.weight",
+    "s = {m}(s) + {n}(s)",
+    "log.append(({m}.training, {n}.training))",
+    "s = g(s) + h(s)",
     "s = torch.where({t} > 1, s, {u}.sin())",
     "out.append({t} * {u})",
     "log.append({t}.requires_grad)",
@@ -41,11 +45,17 @@ WRITES = (
     "with torch.no_grad(): {m}.weight.mul_(1.5)",
     "{m}.calls += 1",
     "{m}.calls = {m}.calls + 1; log.append({n}.calls)",
+    "{m}.late = 3; log.append(getattr({n}, 'late', None))",
+    "{m}.notes.append(1); log.append(len({n}.notes))",
+    "{m}.weight = torch.nn.Parameter({m}.weight.detach() * 2); s = s + {n}.weight",
     "{t}.tag = 5; log.append(getattr({u}, 'tag', None))",
 )
 ASKS = (
     "log.append({t} is {u})",
     "log.append({m} is {n})",
+    "log.append({m} in ({n}, {n}))",
+    "log.append({{ {m}: 1 }}.get({n}))",
+    "log.append(id({m}) == id({n}))",
     "log.append({m}.weight is {t})",
     "log.append(len({{ {t}, {u} }}))",
     "log.append(id({t}) == id({u}))",
@@ -72,10 +82,22 @@ class Scale(torch.nn.Module):
     def __init__(self, weight: torch.Tensor) -> None:
         super().__init__()
         self.weight = torch.nn.Parameter(weight)
-        self.calls = 0
+        self.calls, self.notes = 0, []
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * self.weight
+
+
+def functions(weight: torch.Tensor) -> tuple[Any, Any]:
+    """Two functions that share a cell."""
+
+    def scale(x: torch.Tensor) -> torch.Tensor:
+        return x * weight
+
+    def shift(x: torch.Tensor) -> torch.Tensor:
+        return x + weight
+
+    return scale, shift
 
 
 def program(seed: int) -> tuple[str, bool, bool]:
@@ -91,13 +113,15 @@ def program(seed: int) -> tuple[str, bool, bool]:
     if broken:
         statements.insert(len(statements) // 2, BREAK)
     body = "\n".join("    " + _filled(one, chance) for one in statements)
-    text = f"{PRELUDE}def f(x, a, b, c, m, n):\n    s, out, log = x * 1, [], []\n{body}\n    return s, out, log\n"
+    text = (
+        f"{PRELUDE}def f(x, a, b, c, m, n, k, g, h):\n    s, out, log = x * 1, [], []\n{body}\n    return s, out, log\n"
+    )
     return text, tells, broken
 
 
 def _filled(statement: str, chance: random.Random) -> str:
     t, u = chance.sample("abc", 2)
-    m, n = chance.sample("mn", 2)
+    m, n = chance.sample("mnk", 2)
     return statement.format(t=t, u=u, m=m, n=n)
 
 
@@ -117,9 +141,10 @@ def called(function: Any, kind: str, way: tuple[int, ...]) -> Any:
     """All that can be seen of one call: results, gradients, what is one, what was written."""
     tensors, modules, leaves = pool(kind)
     torch.manual_seed(0)
-    given = [tensors[i % len(tensors)] for i in way[:3]] + [modules[i] for i in way[3:]]
+    pairs = [functions(torch.tensor([1.0, 0.5, 2.0, 1.5])), functions(torch.tensor([0.5, 2.0, 1.0, 1.5]))]
+    given = [tensors[i % len(tensors)] for i in way[:3]] + [modules[i] for i in way[3:6]]
     try:
-        result = function(torch.ones(4), *given)
+        result = function(torch.ones(4), *given, pairs[way[6]][0], pairs[way[7]][1])
         s, out, log = result
         found = [s, *(one for part in out for one in (part if isinstance(part, list) else [part]))]
         shared = _sharing(found, [*tensors, *(one.weight for one in modules)])
@@ -130,7 +155,7 @@ def called(function: Any, kind: str, way: tuple[int, ...]) -> Any:
         return type(error).__name__
     values = [(one.detach().clone(), one.requires_grad) for one in found]
     state = [(one.detach(), one.grad, getattr(one, "tag", None)) for one in (*leaves, *tensors) if one.is_leaf]
-    return values, log, shared, state, [one.calls for one in modules]
+    return values, log, shared, state, [(one.calls, one.notes, getattr(one, "late", None)) for one in modules]
 
 
 def _sharing(found: list[torch.Tensor], given: list[torch.Tensor]) -> Any:
@@ -159,7 +184,7 @@ def disagreement(seed: int, calls: int = 12, backend: str = "eager") -> str:
     compiled = pliant.compile(load(text, "shared").f, backend=backend)
     ways = set()
     for call in range(calls):
-        way = tuple(chance.choice((0, 0, 1, 2, 3)) for _ in range(3)) + tuple(chance.choice((0, 1)) for _ in range(2))
+        way = tuple(chance.choice((0, 0, 1, 2, 3)) for _ in range(3)) + tuple(chance.choice((0, 1)) for _ in range(5))
         want, got = called(function, kind, way), called(compiled, kind, way)
         if not alike(want, got):
             return f"seed {seed}, {kind}, call {call}, {way}:\n{text}\n got {got}\nwant {want}\n"

@@ -16,6 +16,33 @@ class Tagged(torch.Tensor):
     pass
 
 
+class Box:
+    def __init__(self):
+        self.weight, self.count = torch.randn(3), 0
+
+
+class Finalized(Box):
+    gone = 0
+
+    def __del__(self):
+        Finalized.gone += 1
+
+
+class Scale(nn.Module):
+    def __init__(self, value=2.0):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((3,), value))
+        self.register_buffer("seen", torch.ones(3))
+
+    def forward(self, x):
+        return x * self.weight
+
+
+def defined_together(value):
+    weight = torch.full((3,), value)
+    return lambda x: x * weight, lambda x: x + weight
+
+
 def leaf():
     return torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
 
@@ -120,3 +147,167 @@ def test_members_given_to_a_module_that_another_argument_is_too(name):
             first = Member()
             found.append(run(first, first if same else Member(), torch.full((2,), 5.0)))
         torch.testing.assert_close(found[1], found[0])
+
+
+# ---- objects
+@pytest.mark.parametrize(
+    "make, read",
+    [
+        (Scale, lambda one: one(torch.ones(3))),
+        (Box, lambda one: one.weight * 2),
+        (lambda: [torch.randn(3)], lambda one: one[0] * 2),
+        (lambda: {"weight": torch.randn(3)}, lambda one: one["weight"] * 2),
+    ],
+    ids=["module", "object", "list", "dict"],
+)
+def test_two_entries_serve_whichever_objects_are_one_where_they_are_read(make, read):
+    pliant.reset()
+    pool = [make(), make()]
+
+    def total(a, b, c):
+        return read(a) + read(b) * read(c), c
+
+    compiled = pliant.compile(total, backend="eager")
+    for which in itertools.product((0, 1), repeat=3):
+        given = [pool[i] for i in which]
+        found = compiled(*given)
+        assert torch.equal(found[0], total(*given)[0])
+        assert found[1] is given[2]
+    assert captures() <= 2
+
+
+def writes(a, b, c):
+    c.count += 1
+    return b.weight * a.count
+
+
+def stores(a, b, c):
+    c.late = 3
+    return b.weight + getattr(a, "late", 0)
+
+
+def compares(a, b, c):
+    return a.weight + (b is c) * 2 + (a is c)
+
+
+@pytest.mark.parametrize("function", [writes, stores, compares])
+def test_objects_that_were_one_and_are_two_are_what_they_are_where_it_matters(function):
+    def seen(a, b, c):
+        return (a.weight + b.weight + c.weight) if a.count < 0 else function(a, b, c)
+
+    pliant.reset()
+    compiled = pliant.compile(seen, backend="eager")
+    orders = [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0), (0, 0, 0), (0, 1, 1)]
+    with pliant.config.patch(recompile_limit=16):
+        for which in orders:
+            mine = [Box() for _ in range(2)]
+            others = [Box() for _ in range(2)]
+            for one, other in zip(mine, others):
+                other.weight = one.weight
+            assert torch.equal(compiled(*[mine[i] for i in which]), seen(*[others[i] for i in which]))
+            assert [vars(one).keys() for one in mine] == [vars(one).keys() for one in others]
+            assert [one.count for one in mine] == [one.count for one in others]
+
+
+def test_no_object_is_made_that_ends_with_code_of_the_program():
+    pool, before = [Finalized(), Finalized()], Finalized.gone
+    compiled = pliant.compile(lambda a, b, c: a.weight + b.weight * c.weight, backend="eager")
+    for which in itertools.product((0, 1), repeat=3):
+        compiled(*[pool[i] for i in which])
+    assert Finalized.gone == before
+
+
+def assigned(a, b):
+    a.weight = nn.Parameter(a.weight.detach() * 2)
+    return b.weight * 1
+
+
+def buffered(a, b):
+    a.seen = a.seen * 2
+    return b.seen * 1
+
+
+def deleted(a, b):
+    del a.seen
+    return torch.ones(3) * hasattr(b, "seen")
+
+
+def registered(a, b):
+    a.register_buffer("late", torch.ones(3))
+    return torch.ones(3) * hasattr(b, "late")
+
+
+@pytest.mark.parametrize("function", [assigned, buffered, deleted, registered])
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_a_module_is_given_concerns_the_module_wherever_it_is_met(function, order):
+    pliant.reset()
+    compiled = pliant.compile(function, backend="eager")
+    for which in order:
+        mine, others = [Scale(), Scale(3.0)], [Scale(), Scale(3.0)]
+        assert torch.equal(compiled(*[mine[i] for i in which]), function(*[others[i] for i in which]))
+
+
+def test_modules_that_share_their_parameters_may_have_their_own():
+    one, other, third = Scale(), Scale(), Scale(5.0)
+    other.__dict__["_parameters"] = one._parameters
+
+    def both(x, a, b):
+        return a(x) + b(x) * 2
+
+    compiled, x = pliant.compile(both, backend="eager"), torch.ones(3)
+    for given in ((one, other), (one, third), (third, one), (one, other)):
+        assert torch.equal(compiled(x, *given), both(x, *given))
+
+
+def test_functions_that_share_what_they_close_over_may_have_their_own():
+    (scale, shift), (other_scale, other_shift) = defined_together(2.0), defined_together(3.0)
+
+    def both(x, a, b):
+        return a(x) + b(x)
+
+    compiled, x = pliant.compile(both, backend="eager"), torch.ones(3)
+    for given in ((scale, shift), (scale, other_shift), (other_scale, shift), (scale, shift)):
+        assert torch.equal(compiled(x, *given), both(x, *given))
+
+
+class Own:
+    """Compared by a method of its own, which C code asks for only where the objects differ."""
+
+    def __init__(self):
+        self.weight = torch.ones(3)
+
+    def __eq__(self, other):
+        return self is other
+
+    __hash__ = object.__hash__
+
+    def method(self):
+        return self.weight
+
+
+@pytest.mark.parametrize(
+    "compare",
+    [
+        lambda a, b, c: (a, b) == (a, c),
+        lambda a, b, c: [b] == [c],
+        lambda a, b, c: [a, b, c].index(c),
+        lambda a, b, c: [a, b].count(c),
+        lambda a, b, c: b.method == c.method,
+        lambda a, b, c: vars(b) is vars(c),
+        lambda a, b, c: {a: 1, b: 2}.get(c),
+    ],
+    ids=["tuples", "lists", "index", "count", "methods", "namespaces", "keys"],
+)
+def test_c_code_that_compares_objects_sees_which_are_one(compare):
+    pool = [Own(), Own(), Own()]
+
+    def asked(a, b, c, quiet):
+        return (a.weight + b.weight + c.weight, None if quiet else compare(a, b, c))
+
+    compiled = pliant.compile(asked, backend="eager")
+    calls = [((0, 0, 0), True), ((0, 0, 1), True), ((0, 1, 0), True)]
+    calls += [(which, False) for which in ((0, 1, 2), (0, 0, 0), (0, 1, 1), (0, 0, 1), (0, 1, 0), (0, 1, 2))]
+    with pliant.config.patch(recompile_limit=16, strict=True):
+        for which, quiet in calls:
+            given = [pool[i] for i in which]
+            assert compiled(*given, quiet)[1] == asked(*given, quiet)[1]

@@ -62,7 +62,7 @@ def _trace(root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: Dyna
         try:
             found = attempt.run(args, kwargs)
         except CannotCapture as failure:
-            attempt.t.inputs.check_shared()
+            attempt.t.world.check_shared()
             whole = attempt.whole_operation()
             if attempt.t.dropped_at is not None:
                 found = _Restart(attempt.t.dropped_at, failure.reason)

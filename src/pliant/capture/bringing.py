@@ -81,8 +81,12 @@ def _bring_object(world: World, value: Any, source: Source) -> Any:
     cls = type(value)
     known = world.source_of(value)
     if known is not None and known != source:
-        world.guard(source, Kind.SAME_AS, known)
-        return world.resolve(value)
+        found = world.second_way(value, source, known)
+        if found is value:
+            return world.resolve(value)
+        value = found
+    else:
+        world.twins.note_own(source)
     if not know_by_parts(world, cls, source):
         world.guard(source, Kind.TYPE, cls)
     if cls.__name__ == "ndarray" and can_be_traced(value):

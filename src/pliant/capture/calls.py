@@ -283,8 +283,8 @@ def make_frame(
     local = bind_arguments(t, function, code, args, kwargs, source if foreign else None)
     cells: dict[str, types.CellType] = {}
     for index, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or (), strict=True)):
-        if foreign and source is not None and not world.is_foreign(cell):
-            world.set_origin(cell, ItemSource(AttributeSource(source, "__closure__"), index))
+        if foreign and source is not None:
+            cell = world.bring_cell(cell, ItemSource(AttributeSource(source, "__closure__"), index))
         cells[name] = cell
     for name in code.co_cellvars:
         cells[name] = types.CellType(local.pop(name)) if name in local else types.CellType()

@@ -126,7 +126,10 @@ class Inputs:
         """Whether it matters, or costs nothing, that a second way leads to the same tensor."""
         if value.layout is not torch.strided:
             return True
-        if all(isinstance(root_of(s), HeldSource) or self.world.is_of_module(s) for s in (source, first) if s):
+        apart = first is not None and self.world.twins.may_be_apart(source, first)
+        if not apart and all(
+            isinstance(root_of(s), HeldSource) or self.world.is_of_module(s) for s in (source, first) if s
+        ):
             return True
         return self.policy.is_one(source) or self._is_written(fake) or self.world.is_told_apart(fake)
 

@@ -401,14 +401,23 @@ class Tracer:
             if type(value) in (list, tuple, set, frozenset, dict):
                 parts = (*value, *value.values()) if type(value) is dict else value
                 self.refuse_opaque(*parts, within=within | {id(value)})
-            elif operators.python_method(self, value, "__eq__") is not None and computes_plainly(self, value):
                 continue
-            elif self.world.is_opaque(value) and not _safe_outside(value):
+            self._note_compared(value)
+            if operators.python_method(self, value, "__eq__") is not None and computes_plainly(self, value):
+                continue
+            if self.world.is_opaque(value) and not _safe_outside(value):
                 raise GraphBreak("unknown-object", f"a {type(value).__name__} from outside is used by C code")
-            elif operators.python_method(self, value, "__eq__") is not None and not _generated_eq(type(value)):
+            if operators.python_method(self, value, "__eq__") is not None and not _generated_eq(type(value)):
                 raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
-            elif any(operators.python_method(self, value, name) is not None for name in ("__index__", "__float__")):
+            if any(operators.python_method(self, value, name) is not None for name in ("__index__", "__float__")):
                 raise GraphBreak("unknown-object", f"C code would make a number of a {type(value).__name__}")
+
+    def _note_compared(self, value: Any) -> None:
+        """C code may tell an object from others by which one it is: in containers, before it asks for `__eq__`."""
+        if type(value) is types.MethodType:
+            value = value.__self__
+        if self.world.is_opaque(value):
+            self.world.note_identity(value)
 
     def opaque_truth(self, value: Any) -> Any:
         raise GraphBreak("unknown-object", f"the truth of a {type(value).__name__} from outside")

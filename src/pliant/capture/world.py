@@ -25,6 +25,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.identity import HookId, TracedId
 from pliant.capture.snapshots import frozen, unowned_copy
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
+from pliant.capture.twins import Twins
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete, is_hashed_by_identity
 from pliant.capture.whole_containers import copy_in, plain_key
 from pliant.graph.fake_tensor import FakeTensor
@@ -69,6 +70,7 @@ class World:
         self._cell_changes: dict[int, tuple[types.CellType, Any]] = {}
         self._slot_changes: dict[tuple[int, str], SetAttribute] = {}
         self._told_apart: dict[int, Any] = {}  # by id: objects of which it matters which ones they are
+        self.twins = Twins(lambda: self.inputs.policy)
         self._differentiated: dict[int, FakeTensor] = {}  # by id: inputs whose gradients the trace computes
         self._owner_of_dict: dict[int, Any] = {}
         self._lookups: dict[tuple[type, str], tuple[Any]] = {}
@@ -83,6 +85,8 @@ class World:
         """Add a guard once. Facts about held objects themselves are constant and skipped."""
         if isinstance(source, HeldSource) and kind in _FIXED_IF_HELD:
             return
+        if kind is Kind.IDENTITY:
+            self.twins.check(expected)
         key = (source, kind, expected if kind in _SEVERAL else None)
         if kind is Kind.TYPE_LOOKUP:
             key = (source, kind, expected[0])
@@ -93,6 +97,7 @@ class World:
 
     def guard_distinct(self, left: Any, right: Any) -> None:
         """Two objects from outside were found to be different ones."""
+        self.twins.check_different(left, right)
         a, b = self.source_of(left), self.source_of(right)
         if a is not None and b is not None and a != b:
             self.guard(a, Kind.DISTINCT, ((a, b), ()))
@@ -102,6 +107,7 @@ class World:
         """The trace tells the object from others by which one it is: by its `id`, as a key, by a weak reference."""
         value = self.resolve(value)
         if id(value) in self.origins:
+            self.twins.check(value)
             self._told_apart[id(value)] = value
             self.inputs.one_if_shared(value)
 
@@ -118,17 +124,26 @@ class World:
 
     def guard_aliases(self, advanced: list[Any]) -> None:
         """What the trace wrote, or advanced, is not also reached as another object: at the end."""
-        written = [obj for obj, _ in self._dict_changes.values()] + [cell for cell, _ in self._cell_changes.values()]
-        written += [self._owner_of_dict.get(id(obj), (obj,))[0] for obj in written]
-        written += [slot.obj for slot in self._slot_changes.values()] + [obj for obj, _ in self._added.values()]
-        written += [original for original, _, before in self._shadows.values() if before is not None]
-        written += [*advanced, *self._owners_of_tables(written)]
+        written = self._written() + advanced
+        self.twins.check(*written)
         self._guard_apart(written, [obj for obj, s in self.origins.values() if not _is_table(s)])
         self._guard_apart(list(self._told_apart.values()), [])
         if self._differentiated:
             tensors = [obj for obj, _ in self.origins.values() if type(obj) is FakeTensor and obj.requires_grad]
             self._guard_apart(list(self._differentiated.values()), tensors)
         self.inputs.guard_memory()
+
+    def check_shared(self) -> None:
+        """What the trace wrote, and read by several ways, was taken for one object."""
+        self.twins.check(*self._written())
+        self.inputs.check_shared()
+
+    def _written(self) -> list[Any]:
+        written = [obj for obj, _ in self._dict_changes.values()] + [cell for cell, _ in self._cell_changes.values()]
+        written += [self._owner_of_dict.get(id(obj), (obj,))[0] for obj in written]
+        written += [slot.obj for slot in self._slot_changes.values()] + [obj for obj, _ in self._added.values()]
+        written += [original for original, _, before in self._shadows.values() if before is not None]
+        return written + self._owners_of_tables(written)
 
     def _owners_of_tables(self, written: list[Any]) -> list[Any]:
         """The modules whose tables of members were written: such a table is not told from others, they are."""
@@ -162,6 +177,7 @@ class World:
         for held_here in vars(self).values():
             if isinstance(held_here, dict) or held_here is self.effects_in_order:
                 held_here.clear()
+        self.twins.forget()
         self._guarded.clear()
         self.guards = []  # a trace has the others
 
@@ -220,8 +236,11 @@ class World:
         changes = self._dict_changes.get(id(table))
         if changes is not None and name in changes[1] or id(mapping) in self._shadows:
             return False
-        if id(mapping) not in self.origins:
-            self.bring(mapping, self.item_source(table, name))
+        source, known = self.item_source(table, name), self.source_of(mapping)
+        if known is None:
+            self.bring(mapping, source)
+        elif known != source:
+            self.guard(source, Kind.SAME_AS, known)
         return True
 
     def item_source(self, mapping: dict[Any, Any], key: Any) -> Source:
@@ -390,6 +409,29 @@ class World:
         return self._dict_changes.pop(id(mapping), (mapping, {}))[1]
 
     # ---- cells and slots
+    def bring_cell(self, cell: types.CellType, source: Source) -> types.CellType:
+        """A foreign function's cell, its origin known. Functions that are held keep the cells they share."""
+        if source not in self._memo:
+            known = self.source_of(cell)
+            if known is None:
+                self.twins.note_own(source)
+                self.set_origin(cell, source)
+            elif known != source and not (_is_of_held_function(known) and _is_of_held_function(source)):
+                cell = self.second_way(cell, source, known)
+            self._memo[source] = cell
+        found: types.CellType = self._memo[source]
+        return found
+
+    def second_way(self, value: Any, source: Source, known: Source) -> Any:
+        """An object that was met before: itself, under a guard that it is, or a new twin of it."""
+        twin = self.twins.of(value) if self.twins.may_be_apart(source, known) else None
+        if twin is None:
+            self.guard(source, Kind.SAME_AS, known)
+            self.twins.note_same(source, known)
+            return value
+        self.set_origin(twin, source)
+        return twin
+
     def cell_get(self, cell: types.CellType) -> Any:
         if id(cell) in self._cell_changes:
             return self._cell_changes[id(cell)][1]
@@ -523,6 +565,10 @@ def _is_table(source: Source) -> bool:
         or (isinstance(source, AttributeSource) and source.name == "__dict__")
         or (isinstance(source, DictAttributeSource) and source.name in ("_parameters", "_buffers", "_modules"))
     )
+
+
+def _is_of_held_function(cell: Source) -> bool:
+    return cell.base is not None and isinstance(cell.base.base, HeldSource)
 
 
 def _raw_dict(obj: Any) -> dict[str, Any] | None:

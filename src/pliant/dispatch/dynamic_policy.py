@@ -91,6 +91,9 @@ class DynamicPolicy:
     _elements: dict[Source, set[Any]] = field(default_factory=dict)
     _lengths: dict[Source, set[int]] = field(default_factory=dict)
     _one: set[Source] = field(default_factory=set)
+    _same: dict[Source, Source] = field(default_factory=dict)
+    objects_apart: bool = False  # whether what two ways led to was one object at one capture and two at another
+    _objects_matter: bool = False
     _items: dict[Source, tuple[tuple[int | float | None, ...], set[int]]] = field(default_factory=dict)
     _classes: dict[Source, weakref.ref[type]] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)  # what was assumed of numbers that data gives, and did not hold
@@ -250,6 +253,25 @@ class DynamicPolicy:
     def note_one(self, sources: Iterable[Source]) -> None:
         with self._lock:
             self._one.update(sources)
+
+    def note_same(self, source: Source, first: Source) -> bool:
+        """An object was another way to one that the capture had met; whether it is the first that was once another's."""
+        with self._lock:
+            return self._same.setdefault(source, first) != first and self._now_apart()
+
+    def note_own(self, source: Source) -> bool:
+        """An object was met for the first time; the same."""
+        return source in self._same and self._now_apart()
+
+    def _now_apart(self) -> bool:
+        if self.objects_apart or self._objects_matter:
+            return False
+        self.objects_apart = True
+        return True
+
+    def note_objects_matter(self) -> None:
+        """It matters which objects are one: they are taken for what they are."""
+        self.objects_apart, self._objects_matter = False, True
 
     def note_varies(self, source: Source, number: type) -> None:
         """A number that is symbolic where it comes from."""
