@@ -16,11 +16,12 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from math import inf
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pliant.errors import ConfigError
+from pliant.records import dataclass
 
 T = TypeVar("T")
 R = TypeVar("R")

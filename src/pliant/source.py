@@ -15,6 +15,7 @@ import sys
 import sysconfig
 from types import FrameType
 
+from pliant.records import dataclass
 from pliant.torch_adapter import PACKAGE
 
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -24,7 +25,7 @@ _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 _SKIPPED = (_OWN, _TORCH, "<")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class SourceLocation:
     """text: train.py:42 in step    print(loss)"""
 

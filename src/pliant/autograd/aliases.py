@@ -11,11 +11,12 @@ Reads on: `functionalize.py`.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+
+from pliant.records import dataclass
 
 if TYPE_CHECKING:
     from pliant.graph.fake_tensor import FakeTensor

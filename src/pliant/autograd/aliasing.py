@@ -12,7 +12,7 @@ Reads on: `runtime.py`, which follows the plan.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameA
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.records import dataclass
 from pliant.torch_adapter import tied_by_writes
 
 

@@ -8,7 +8,6 @@ Holds:  the same in the process that compiled the graphs (`runtime.py`, `repeate
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ import torch
 from pliant.autograd.outputs import MadeOutputs, OutputMaker
 from pliant.autograd.trained import Call, bump_versions, with_gradients
 from pliant.graph.contracts import Runnable
+from pliant.records import dataclass
 from pliant.torch_adapter import set_grad_enabled, without_base, without_bases
 from pliant.wrappers.remade import remade
 from pliant.wrappers.wrapper import WROTE

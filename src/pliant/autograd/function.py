@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -23,6 +22,7 @@ from pliant.autograd.outputs import inner_views
 from pliant.autograd.places import Saved, ViewOf
 from pliant.autograd.result_hooks import Spared
 from pliant.graph.contracts import Runnable
+from pliant.records import dataclass
 from pliant.torch_adapter import DisableTorchFunction, without_base, without_bases
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ Holds:  the counterpart takes the same arguments by the same names, less the `ou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from pliant import torch_adapter
 from pliant.errors import Unsupported
 from pliant.graph.call_plan import CallPlan, plan_of
 from pliant.graph.custom_ops import functional_form
+from pliant.records import dataclass
 
 _aten = torch.ops.aten
 # Renames that the schema does not show.

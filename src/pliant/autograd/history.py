@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 from torch.autograd.graph import get_gradient_edge
+
+from pliant.records import dataclass
 
 if TYPE_CHECKING:
     from pliant.autograd.aliases import Alias

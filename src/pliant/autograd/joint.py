@@ -12,7 +12,7 @@ Reads on: `functionalize.py`, `aliasing.py`, `partition/`.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import repeat
 from typing import Any
 
@@ -34,6 +34,7 @@ from pliant.graph.layouts import preserved_strides
 from pliant.graph.passes.purity import memory_root
 from pliant.graph.tensor_spec import same_known
 from pliant.graph.unbacked import CHECKS, assume
+from pliant.records import dataclass
 from pliant.source import SourceLocation
 from pliant.symbolic.expr import Symbol
 from pliant.torch_adapter import set_grad_enabled

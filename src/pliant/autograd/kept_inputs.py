@@ -11,11 +11,12 @@ Reads on: `function.py`, which keeps them; `higher_order.py`, which computes fro
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+
+from pliant.records import dataclass
 
 if TYPE_CHECKING:
     from pliant.autograd.joint import JointGraph

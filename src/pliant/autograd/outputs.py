@@ -8,13 +8,13 @@ Holds:  views are made of the caller's own tensors by the calls that eager makes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
 import torch
 
 from pliant.autograd.aliases import ViewStep
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf
+from pliant.records import dataclass
 from pliant.torch_adapter import set_grad_enabled, without_base
 
 if TYPE_CHECKING:

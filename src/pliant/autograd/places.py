@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from pliant.autograd.aliases import ViewStep
+from pliant.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ Reads on: `repeated.py`, which compiles one part of each group.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,6 +19,7 @@ from pliant.autograd.aliasing import UnsupportedAliasing, check_overlap
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import CHECKS
+from pliant.records import dataclass
 from pliant.torch_adapter import set_grad_enabled
 
 LEAST_PARTS = 4  # fewer equal parts are compiled as they are

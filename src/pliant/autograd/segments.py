@@ -14,7 +14,6 @@ import bisect
 import dataclasses
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,6 +26,7 @@ from pliant.autograd.history import Node, functions_behind, gradient_of
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.purity import binds_symbols
+from pliant.records import dataclass
 from pliant.symbolic.expr import Symbol
 
 _NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)

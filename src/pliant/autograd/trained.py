@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from pliant.autograd.kept_inputs import version
 from pliant.autograd.outputs import MadeOutputs, OutputMaker
 from pliant.autograd.result_hooks import with_spared_hooks
 from pliant.graph.contracts import Runnable
+from pliant.records import dataclass
 from pliant.torch_adapter import any_autocast, no_autocast
 from pliant.wrappers.remade import remade
 

@@ -10,8 +10,9 @@ import functools
 import hashlib
 import json
 import platform
-from dataclasses import dataclass
 from pathlib import Path
+
+from pliant.records import dataclass
 
 SHORT = 120  # a longer value is kept as its digest in an entry's description
 

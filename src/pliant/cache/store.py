@@ -21,7 +21,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from pliant.cache.key import Key
 from pliant.debug import events
 from pliant.errors import CacheWarning
 from pliant.interruptions import pass_on
+from pliant.records import dataclass
 
 FORMAT = "v1"
 WRITING = "pliant-keeping"  # the threads that write what the program does not wait for

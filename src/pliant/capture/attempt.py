@@ -12,7 +12,7 @@ import itertools
 import sys
 import types
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from torch import fx
@@ -37,6 +37,7 @@ from pliant.guards.kinds import MISSING
 from pliant.guards.settings import Settings
 from pliant.guards.sources import ArgSource, HandledSource, ItemSource, KwargSource, held
 from pliant.interruptions import pass_on
+from pliant.records import dataclass
 from pliant.source import SourceLocation, user_location
 from pliant.torch_adapter import pop_function_mode
 

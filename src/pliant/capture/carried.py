@@ -15,7 +15,6 @@ import itertools
 import types
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture import spelled_out
@@ -39,6 +38,7 @@ from pliant.capture.standing_iterators import (
 from pliant.capture.value_kinds import concrete
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import ChainedSource, ItemSource, IteratorSource, LengthSource, Source, source_class
+from pliant.records import dataclass
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer

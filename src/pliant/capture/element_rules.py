@@ -13,7 +13,6 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,6 +21,7 @@ from torch.utils._pytree import tree_map
 
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
 from pliant.graph.fake_tensor import CONSTANT_NUMEL
+from pliant.records import dataclass
 from pliant.symbolic.expr import Apply
 from pliant.symbolic.traverse import atoms
 

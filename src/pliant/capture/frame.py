@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture import spelled_out, tracebacks
@@ -17,6 +16,7 @@ from pliant.capture.bytecode.decode import Op, Program, decode
 from pliant.capture.endings import let_go
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.trace import TRACEBACK
+from pliant.records import dataclass
 from pliant.source import SourceLocation
 from pliant.tables import Table
 

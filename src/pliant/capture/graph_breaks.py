@@ -8,10 +8,10 @@ Holds:  `GraphBreak` derives from BaseException so that no `except Exception` of
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pliant.capture.trace import BreakReason
 from pliant.errors import DataDependentError
+from pliant.records import dataclass
 from pliant.source import SourceLocation
 
 

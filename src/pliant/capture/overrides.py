@@ -10,7 +10,7 @@ Source: `torch/overrides.py` for the order in which overrides are asked.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +19,7 @@ from torch.overrides import get_default_nowrap_functions
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.value_kinds import tuple_of
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.records import dataclass
 from pliant.torch_adapter import no_torch_function
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,6 +24,7 @@ from pliant.capture.regions import tensors_of, without_effects
 from pliant.capture.trace import NULL, BreakReason
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.interruptions import pass_on
+from pliant.records import dataclass
 from pliant.source import SourceLocation
 from pliant.torch_adapter import VARIABLE_FUNCTIONS, DisableTorchFunction
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from pliant.guards.sources import held
+from pliant.records import dataclass
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer

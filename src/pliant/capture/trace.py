@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from torch import fx
@@ -20,6 +20,7 @@ from torch import fx
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.guards.kinds import Guard
 from pliant.guards.sources import Source
+from pliant.records import dataclass
 from pliant.source import SourceLocation
 
 

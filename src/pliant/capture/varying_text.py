@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.value_kinds import PLAIN_TYPES, concrete
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.records import dataclass
 
 # Formats that every number of a type has, whatever its value.
 _FORMAT = re.compile(r"(.?[<>=^])?[-+ ]?z?#?0?\d*[,_]?(\.\d+)?[bdoxXeEfFgG%]?")

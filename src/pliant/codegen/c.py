@@ -10,8 +10,6 @@ Reads on: `loops.py` chooses the loops, `kernel_writer.py` and `reducing_writer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pliant.codegen.expressions import MEMORY_TYPES
 from pliant.codegen.loops import plan_loops
 from pliant.codegen.reducing_writer import ReducingWriter
@@ -19,6 +17,7 @@ from pliant.codegen.reductions import Accumulator, Variable
 from pliant.ir.loops import Buffer
 from pliant.ir.ops import OPS
 from pliant.ir.scalar import Apply, Load, walk
+from pliant.records import dataclass
 from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Kernel, loads_of
 from pliant.symbolic.expr import ONE, Expr

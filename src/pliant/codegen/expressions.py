@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 
 import torch
@@ -21,6 +21,7 @@ from pliant.codegen import prelude
 from pliant.ir.loops import Axis, Buffer
 from pliant.ir.ops import OPS
 from pliant.ir.scalar import Apply, Const, IndexValue, Load, Scalar, walk
+from pliant.records import dataclass
 from pliant.schedule.kernel import Kernel, Member
 from pliant.symbolic.bounds import ALL, NONNEGATIVE, Interval, bounds
 from pliant.symbolic.expr import (

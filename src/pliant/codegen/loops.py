@@ -14,10 +14,10 @@ Holds:  merging keeps every index expression's value; the choice affects speed o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from pliant.ir.loops import Axis, Reduction
 from pliant.ir.scalar import IndexValue, Load
+from pliant.records import dataclass
 from pliant.schedule.align import merge_axes, quotient
 from pliant.schedule.fuse import is_split, total
 from pliant.schedule.kernel import Kernel, Member, accumulates, scalars

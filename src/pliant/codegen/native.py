@@ -10,7 +10,7 @@ Holds:  kernels with equal text are one C function, and so are entries; an entry
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
@@ -19,6 +19,7 @@ from pliant.codegen.c import KernelText, write_kernel
 from pliant.codegen.forms import WrittenOnce
 from pliant.codegen.sharing import share
 from pliant.ir.loops import Buffer
+from pliant.records import dataclass
 from pliant.schedule.kernel import Kernel
 from pliant.schedule.scratch import ALIGN
 from pliant.symbolic.expr import ZERO, Expr

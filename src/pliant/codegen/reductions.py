@@ -9,11 +9,10 @@ Holds:  float sums keep their totals in double, so that they lose no more to rou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
 from pliant.codegen.expressions import NoCForm, literal, register_type
+from pliant.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,12 @@ Holds:  several vectors take values in turn, so that an addition need not wait f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
 from pliant.codegen.expressions import Statements
 from pliant.codegen.reductions import Accumulator
 from pliant.codegen.vector_statements import VectorStatements
+from pliant.records import dataclass
 
 
 def vectors_in_turn(cost: int) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from pliant.graph.layouts import preserved_strides
 from pliant.graph.packed_weights import packed_transpose
 from pliant.graph.tensor_spec import TensorSpec
 from pliant.ir.loops import Buffer, Extern, LoopProgram, View
+from pliant.records import dataclass
 from pliant.schedule.dependencies import access
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, runs
 from pliant.schedule.memory import kernel_buffers

@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 from pliant import config
@@ -29,6 +28,7 @@ from pliant.graph.contracts import AtenGraph, CapturedGraph, Runnable
 from pliant.graph.fake_tensor import is_fake
 from pliant.ir.loops import Axis, Buffer, LoopProgram, View
 from pliant.lowering.lower import lower
+from pliant.records import dataclass
 from pliant.schedule.dependencies import access
 from pliant.schedule.fuse import total
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, loads_of

@@ -17,13 +17,14 @@ import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from pliant import background, config
 from pliant.errors import ConfigError, PliantWarning
 from pliant.interruptions import pass_on
+from pliant.records import dataclass
 
 HISTORY = 20_000  # events kept
 PENDING = 1_000  # events that wait to be counted

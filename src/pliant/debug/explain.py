@@ -6,11 +6,11 @@ Holds:  the function is compiled afresh and called once; its effects happen once
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from pliant import config
 from pliant.debug import events
+from pliant.records import dataclass
 
 _KINDS = (
     "graph",

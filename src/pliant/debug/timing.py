@@ -9,11 +9,11 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from pliant.debug import events
+from pliant.records import dataclass
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -33,6 +33,7 @@ from pliant.guards.generated import EntryFunction
 from pliant.guards.kinds import Guard
 from pliant.guards.sources import KwargSource, Source
 from pliant.guards.state import observers, tracing
+from pliant.records import dataclass
 from pliant.source import SourceLocation
 from pliant.torch_adapter import shielded
 

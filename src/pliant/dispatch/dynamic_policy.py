@@ -15,7 +15,7 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -25,6 +25,7 @@ from pliant.errors import ConstraintError
 from pliant.guards.kinds import ConstantItems, Guard, Kind
 from pliant.guards.parts import root_of
 from pliant.guards.sources import ArgSource, ItemSource, KwargSource, Source
+from pliant.records import dataclass
 
 if TYPE_CHECKING:
     from pliant.symbolic.expr import Expr

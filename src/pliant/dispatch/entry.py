@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pliant.errors import AssumptionError
@@ -18,6 +17,7 @@ from pliant.guards.generated import EntryFunction
 from pliant.guards.kinds import Guard
 from pliant.guards.replay import Probe, Replay
 from pliant.guards.sources import Source
+from pliant.records import dataclass
 from pliant.wrappers.wrapper import WROTE
 
 if TYPE_CHECKING:

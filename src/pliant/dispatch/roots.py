@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pliant.guards.sources import ArgSource
+from pliant.records import dataclass
 
 if TYPE_CHECKING:
     from pliant.capture.bytecode.resume import ResumePoint

@@ -15,7 +15,6 @@ import time
 import types
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pliant.debug import events
@@ -37,6 +36,7 @@ from pliant.guards.kinds import Guard
 from pliant.guards.replay import Replay
 from pliant.guards.sources import Source, value_of
 from pliant.guards.watch import Watch
+from pliant.records import dataclass
 from pliant.torch_adapter import OpOverload, OpOverloadPacket
 
 _GRAPH, _EAGER = "graph", "eager"  # names of the text that stand for what the entry makes itself

@@ -31,6 +31,7 @@ from pliant.exporting.symbols import Sizes, hints_of, places_of, values_of
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.unbacked import check
+from pliant.records import dataclass
 from pliant.symbolic.final_guards import ShapeGuard
 from pliant.symbolic.printer import to_python
 from pliant.symbolic.shape_env import ShapeEnv
@@ -66,7 +67,7 @@ def _exported(example: Example, said: Said, beyond: Beyond, notes: tuple[str, ..
     return attempt.program(example, (*notes, *judgement.notes))
 
 
-@dataclasses.dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Attempt:
     """One capture, through the joint stage."""
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pliant.exporting.dims import AUTO, STATIC, Derived, Dim, Size, TensorSizes, root_of
 from pliant.exporting.symbols import Place, Sizes
+from pliant.records import dataclass
 from pliant.source import SourceLocation
 from pliant.symbolic import expr as x
 from pliant.symbolic.expr import Expr, Symbol

@@ -10,13 +10,13 @@ from __future__ import annotations
 import inspect
 import keyword
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
 from torch.utils import _pytree as pytree
 
 from pliant.errors import ConstraintError
+from pliant.records import dataclass
 
 
 class Dim:

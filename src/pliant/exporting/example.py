@@ -9,7 +9,6 @@ Holds:  each tensor of the call is an object of its own, dense, from the start o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,6 +19,7 @@ from pliant.exporting.dims import TensorSizes, arguments_of, sizes_of
 from pliant.exporting.symbols import Place, size_at
 from pliant.graph.fake_tensor import check_supported
 from pliant.graph.tensor_spec import TensorSpec, dense_order, strides_in_order
+from pliant.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -20,6 +20,7 @@ from pliant.exporting.running import Caller, compiled, interpreted
 from pliant.exporting.text import program_text
 from pliant.exporting.writing import save
 from pliant.exporting.written_back import writing_graph
+from pliant.records import dataclass
 from pliant.torch_adapter import OpOverload
 
 if TYPE_CHECKING:

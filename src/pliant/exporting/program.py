@@ -15,7 +15,6 @@ Reads on: `running.py` (a call), `text.py` (what it prints as), `docs/export.md`
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from pliant.autograd.places import Output
+from pliant.records import dataclass
 from pliant.symbolic.expr import Symbol
 from pliant.symbolic.shape_env import ShapeEnv
 

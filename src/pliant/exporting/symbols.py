@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 
@@ -19,6 +18,7 @@ from pliant.dispatch.dynamic_policy import DimPolicy, DynamicPolicy
 from pliant.errors import ConstraintError
 from pliant.exporting.dims import AUTO, STATIC, Derived, Dim, Size, TensorSizes, root_of
 from pliant.guards.sources import ArgSource, SizeSource, Source
+from pliant.records import dataclass
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.facts import Facts
 from pliant.symbolic.final_guards import ShapeGuard

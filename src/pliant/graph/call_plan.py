@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from pliant import torch_adapter
+from pliant.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

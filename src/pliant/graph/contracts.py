@@ -7,10 +7,12 @@ Holds:  `CapturedGraph.module` is torch-level and runnable; its placeholders are
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from torch import fx
+
+from pliant.records import dataclass
 
 if TYPE_CHECKING:
     from pliant.symbolic.shape_env import ShapeEnv

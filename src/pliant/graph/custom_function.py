@@ -9,13 +9,13 @@ Holds:  the backward reads what it needs among the forward's inputs, outputs and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.records import dataclass
 from pliant.torch_adapter import set_grad_enabled
 
 Pattern = tuple[bool, ...]  # which gradients of outputs are missing

@@ -11,7 +11,6 @@ Reads on: `shape_rules/`, `special_calls.py`, `fallback.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,6 +27,7 @@ from pliant.graph.shape_rules import DependsOnValues, Rule, find_rule
 from pliant.graph.special_calls import SPECIAL
 from pliant.graph.tensor_spec import CONJUGATED, NEGATED, Dim, Interner, Sizes, TensorSpec
 from pliant.graph.unsupported import UnsupportedOperator, UnsupportedTensor
+from pliant.records import dataclass
 from pliant.torch_adapter import make_wrapper_subclass, no_torch_function
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ import builtins
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,6 +24,7 @@ from pliant.errors import AssumptionError
 from pliant.graph.effects import returns_numbers
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unsupported import UnsupportedOperator
+from pliant.records import dataclass
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.rules import floats
 from pliant.symbolic.sym_node import wrap_node

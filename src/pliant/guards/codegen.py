@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -34,6 +34,7 @@ from pliant.guards.sources import (
 )
 from pliant.guards.state import READERS, WATCHERS
 from pliant.peer import EVAL_FRAME
+from pliant.records import dataclass
 from pliant.saved_hooks import changing_hook
 from pliant.torch_adapter import (
     DUAL_LEVEL,

@@ -13,7 +13,6 @@ import os
 import reprlib
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -33,6 +32,7 @@ from pliant.guards.sources import (
     value_of,
 )
 from pliant.guards.state import READERS
+from pliant.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

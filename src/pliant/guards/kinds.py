@@ -7,10 +7,11 @@ Holds:  a guard may be too strong (a recompile), never too weak.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import Any
 
+from pliant.records import dataclass
 from pliant.source import SourceLocation
 
 

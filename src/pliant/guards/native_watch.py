@@ -17,7 +17,7 @@ import gc
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -39,6 +39,7 @@ from pliant.cpython import (
 )
 from pliant.guards.tensor_words import Description, Words, description
 from pliant.guards.watch_in_c import C_TEXT
+from pliant.records import dataclass
 
 _DICT_VERSION, _DICT_VALUES = 24, 40  # offsets in CPython's dicts (64 bits, with the global lock)
 

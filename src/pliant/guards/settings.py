@@ -6,12 +6,12 @@ Out:    `Settings()`: all as they are now, to compare, to restore, to say by whi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from pliant.interruptions import pass_on
+from pliant.records import dataclass
 from pliant.torch_adapter import ATTENTION_SETTINGS, CUDNN_SETTINGS, PRECISION_SETTING, set_grad_enabled
 
 

@@ -10,16 +10,18 @@ Holds:  sources are interned by value (equal sources are equal), so they are dic
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import torch
 
 from pliant.guards.kinds import MISSING
 from pliant.interruptions import pass_on
+from pliant.records import dataclass
 from pliant.torch_adapter import plain_tensor
 
 T = TypeVar("T")
@@ -31,13 +33,13 @@ def source_class(cls: type[T]) -> type[T]:
     """Class decorator: a frozen dataclass whose hash, which follows the whole chain, is computed once; pickles do not
     carry it (it differs by process)."""
     made = dataclass(frozen=True, slots=True)(cls)
-    plain: Callable[[Any], int] = made.__hash__
     names = tuple(f.name for f in fields(made) if f.init)  # type: ignore[arg-type]  # a dataclass
+    parts = operator.attrgetter("__class__", *names)
 
     def cached_hash(self: Any) -> int:
         found: int = self._hash
         if not found:
-            found = plain(self) or 1
+            found = hash(parts(self)) or 1
             object.__setattr__(self, "_hash", found)
         return found
 

@@ -8,7 +8,6 @@ Holds:  reading has no side effect and costs about 0.1 µs; values compare with 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ import torch
 from pliant import config, peer
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.sources import StateSource
+from pliant.records import dataclass
 from pliant.saved_hooks import changing_hook
 from pliant.torch_adapter import (
     DeviceContext,

@@ -14,11 +14,11 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 
 from pliant.cpython import WORD, word, words
+from pliant.records import dataclass
 from pliant.torch_adapter import DisableTorchFunction
 
 _MOST_WORDS = 26  # read of the tensor's object

@@ -10,13 +10,14 @@ Text:   `buf1[i0 < s0] = sum(r0 < 64) load(buf0, 64*i0 + r0)`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
 
 from pliant.graph.unbacked import Binding
 from pliant.ir.scalar import Scalar
+from pliant.records import dataclass
 from pliant.symbolic.expr import Expr, Symbol
 
 

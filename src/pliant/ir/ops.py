@@ -12,10 +12,11 @@ Adding: one row here, one row in `lowering/pointwise.py`, one row in `tests/ops/
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from pliant.records import dataclass
 
 Meaning = Callable[..., Any]
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from pliant.ir.ops import OPS
+from pliant.records import dataclass
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.traverse import substitute as replaced
 

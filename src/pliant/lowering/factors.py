@@ -9,13 +9,14 @@ Holds:  kernels of libraries read 16 bytes at a time where the dimensions along 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
 from torch import fx
 
 from pliant.lowering import views
+from pliant.records import dataclass
 from pliant.targets.registry import has_target, target_of
 from pliant.targets.target import Target
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,6 +19,7 @@ from pliant.ir.scalar import Scalar, apply, cast, const, where
 from pliant.lowering.context import Lowering
 from pliant.lowering.joining import all_of
 from pliant.lowering.tensors import At, Index, Tensor, opmath
+from pliant.records import dataclass
 from pliant.symbolic.expr import Expr
 
 aten = torch.ops.aten

@@ -21,7 +21,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from pliant import background, config
@@ -29,6 +29,7 @@ from pliant.cache.key import Key, machine, make_key
 from pliant.cache.store import open_store
 from pliant.debug import events
 from pliant.errors import CompileError, NoKernels
+from pliant.records import dataclass
 from pliant.runtime.kept import keep, no_space
 
 # Flags that the meaning of the text depends on; `opt_flags` of the configuration only decide speed.

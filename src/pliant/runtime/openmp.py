@@ -11,8 +11,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from dataclasses import dataclass
 
+from pliant.records import dataclass
 from pliant.torch_adapter import torch_library_folders
 
 

@@ -8,9 +8,9 @@ Holds:  the same in the process that compiled the graph and in any that finds it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pliant.records import dataclass
 from pliant.runtime import packed_weights, random_draws
 from pliant.runtime.build import built
 from pliant.runtime.load import NativeEntry, load

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
 
 from pliant.ir.loops import Axis
+from pliant.records import dataclass
 from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol, symbol
 from pliant.symbolic.rules.division import divide
 from pliant.symbolic.traverse import linear_coefficient, substitute

@@ -8,11 +8,11 @@ Holds:  read after write, write after read (inputs updated in place, scatters) a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from pliant.graph.unbacked import CHECKS
 from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Pointwise, View
+from pliant.records import dataclass
 from pliant.schedule.kernel import loads_of
 
 

@@ -13,12 +13,12 @@ Method: computations in program order; each joins the latest kernel, not before 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from pliant import config
 from pliant.ir.failing import may_fail
 from pliant.ir.loops import Axis, Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction
 from pliant.ir.scalar import Load, cast, const
+from pliant.records import dataclass
 from pliant.schedule.align import Alignment, align, fresh_axis
 from pliant.schedule.dependencies import dependencies, writes_input
 from pliant.schedule.kernel import ExternCall, Kernel, Loops, Member, Step, accumulates, all_axes, loads_of

@@ -13,12 +13,13 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import torch
 
 from pliant.ir.loops import Axis, Buffer, Extern, Pointwise, Reduction
 from pliant.ir.scalar import Load, Scalar, walk
+from pliant.records import dataclass
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.traverse import substitute
 from pliant.targets import cpu

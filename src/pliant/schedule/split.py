@@ -12,7 +12,6 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import torch
 
@@ -20,6 +19,7 @@ from pliant.ir.loops import Axis, Buffer, Computation, Extern, LoopProgram, Poin
 from pliant.ir.scalar import IndexValue, Load, Number, Scalar, apply, cast, const, index_value, load, loads, walk, where
 from pliant.ir.scalar import substitute as substitute_scalar
 from pliant.lowering.tensors import contiguous_strides
+from pliant.records import dataclass
 from pliant.schedule.align import merge_axes
 from pliant.schedule.sizes import LARGER, Sizes
 from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol, lit, symbol

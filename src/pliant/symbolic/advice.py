@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from pliant.records import dataclass
 from pliant.source import SourceLocation
 from pliant.symbolic.expr import Eq, Expr, Symbol
 

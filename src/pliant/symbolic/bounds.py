@@ -7,11 +7,11 @@ Holds:  the value lies in the interval for every choice of symbols in their rang
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import TypeAlias
 
+from pliant.records import dataclass
 from pliant.symbolic import expr as x
 from pliant.symbolic.expr import Expr
 
@@ -20,7 +20,7 @@ Bound: TypeAlias = "int | float"
 _HUGE = 1 << 256  # larger integer bounds become infinite: they overflow when they meet a float infinity
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Interval:
     """All numbers from `lo` to `hi`, both included."""
 

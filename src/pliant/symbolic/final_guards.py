@@ -7,9 +7,9 @@ Holds:  all inputs that satisfy the result satisfy every guard that came in, and
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
+from pliant.records import dataclass
 from pliant.source import SourceLocation
 from pliant.symbolic import expr as x
 from pliant.symbolic.expr import Expr
@@ -18,7 +18,7 @@ from pliant.symbolic.facts import Facts
 _LIMIT = 200  # beyond, guards that only later ones imply stay: they cost little
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ShapeGuard:
     """A boolean expression that must hold, and the user's line that needs it (None for a declared range).
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias, cast
 
 from pliant.errors import Unsupported
+from pliant.records import dataclass
 
 Kind: TypeAlias = "type[int] | type[float] | type[bool]"
 Number: TypeAlias = "int | float | bool"

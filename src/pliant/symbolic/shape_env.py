@@ -10,7 +10,6 @@ Reads on: `facts.py` (reasoning), `sym_node.py` (what torch calls).
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeAlias, cast
@@ -18,6 +17,7 @@ from typing import Any, TypeAlias, cast
 import torch
 
 from pliant.errors import ConstraintError, DataDependentError, InternalError, Unsupported
+from pliant.records import dataclass
 from pliant.source import SourceLocation, user_location
 from pliant.symbolic import expr as x
 from pliant.symbolic.advice import Origin, statement
@@ -37,7 +37,7 @@ _LIKELY_PART = 2  # the same beside sizes that are known: padding, say
 _BACKED_PREFIX: dict[Any, str] = {int: "s", float: "z", bool: "q"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Specialization:
     """A symbol, or an expression, that a guard fixed to one value."""
 
@@ -46,7 +46,7 @@ class Specialization:
     origin: SourceLocation | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class RuntimeAssert:
     """What a running graph checks as soon as the symbols of `expr` are known; `expr` is never simplified.
 
@@ -62,7 +62,7 @@ class RuntimeAssert:
         return str(self.expr)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class DynamicMark:
     """The range for which a marked size must stay unknown."""
 

@@ -8,9 +8,9 @@ Holds:  fusion, splitting, loop plans and memory planning take their limits from
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
+
+from pliant.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from pliant import background
+from pliant.records import dataclass
 from pliant.wrappers.shared_text import ADDRESSES, BASE, LISTED, PYTHON
 
 # Blocks of a grid at most, in x, y and z, and threads of a block: of every GPU there is.

@@ -10,12 +10,12 @@ from __future__ import annotations
 import itertools
 import linecache
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from pliant.errors import AssumptionError
+from pliant.records import dataclass
 from pliant.torch_adapter import profiler
 from pliant.wrappers import profiled
 from pliant.wrappers.remade import remade

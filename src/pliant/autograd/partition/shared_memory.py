@@ -8,7 +8,6 @@ Holds:  a view is chosen only where no operator of the backward makes views of t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from torch import fx
 
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.purity import memory_root
+from pliant.records import dataclass
 
 _aten = torch.ops.aten
 _VIEWS = {_aten.slice_scatter.default: _aten.slice.Tensor, _aten.select_scatter.default: _aten.select.int}

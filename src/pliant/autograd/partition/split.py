@@ -12,7 +12,7 @@ Reads on: `policy.py` (what is saved), `runtime.py` (who passes it on).
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -34,6 +34,7 @@ from pliant.graph.passes.purity import binds_symbols, has_effect, memory_root
 from pliant.graph.passes.separate import separate
 from pliant.graph.passes.simplify import simplify
 from pliant.graph.passes.table_gradients import join_table_gradients
+from pliant.records import dataclass
 from pliant.symbolic.expr import Symbol
 from pliant.torch_adapter import append_node
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,6 +31,7 @@ from pliant.capture.regions import (
 )
 from pliant.graph.control_flow import AssociativeScan, Branch, ControlFlow, Scan, While
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.records import dataclass
 from pliant.torch_adapter import HIGHER_ORDER, DisableTorchFunction, set_grad_enabled
 
 if TYPE_CHECKING:

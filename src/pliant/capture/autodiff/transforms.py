@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,6 +21,7 @@ from pliant.capture.regions import Region, are_tensors, flat, record_module, ref
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.transforms import Gradient, Jacobian, Mapped, PulledBack, PushedForward
 from pliant.guards.sources import held
+from pliant.records import dataclass
 from pliant.torch_adapter import LEGACY_VMAP, TRANSFORMS, DisableTorchFunction, broadcast_to_tree, set_grad_enabled
 
 if TYPE_CHECKING:

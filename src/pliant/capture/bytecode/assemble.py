@@ -8,7 +8,6 @@ Holds:  `assemble(disassemble(code), code)` runs exactly as `code` does.
 import dis
 import opcode
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
@@ -21,6 +20,7 @@ from pliant.capture.bytecode.instructions import (
 )
 from pliant.capture.bytecode.tables import encode_exception_table, encode_locations
 from pliant.capture.bytecode.versions import cache_entries, jump_name, never_falls_through
+from pliant.records import dataclass
 
 
 @dataclass(slots=True)

@@ -7,13 +7,13 @@ Holds:  every path to an operation brings the same stack depth (CPython's compil
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
 from pliant.capture.bytecode.decode import Op, Program, per_program
 from pliant.capture.bytecode.ops import OPS, effect
 from pliant.errors import Unsupported
+from pliant.records import dataclass
 
 T = TypeVar("T")
 

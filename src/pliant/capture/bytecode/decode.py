@@ -7,7 +7,6 @@ Reads on: `ops.py` (every operation, and the call convention), `versions.py` (wh
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache, cached_property
 from types import CodeType
 from typing import TypeVar, cast
@@ -15,6 +14,7 @@ from typing import TypeVar, cast
 from pliant.capture.bytecode.instructions import HandlerLabel, Instruction, Label, Mark, Position, disassemble
 from pliant.capture.bytecode.versions import AFTER_FOR, Names, Part, expand, group_length
 from pliant.errors import Unsupported
+from pliant.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

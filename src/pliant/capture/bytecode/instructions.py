@@ -9,10 +9,10 @@ Source: https://docs.python.org/3/library/dis.html and Objects/exception_handlin
 
 import opcode
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
 from types import CodeType
 
 from pliant.capture.bytecode.versions import cache_entries
+from pliant.records import dataclass
 
 Label = Hashable
 Position = tuple[int | None, int | None, int | None, int | None]  # line, end line, column, end column

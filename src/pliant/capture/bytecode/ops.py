@@ -19,11 +19,11 @@ free one if there is no cell variable of that name; LOAD_FAST, STORE_FAST, DELET
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE, CallArgs
+from pliant.records import dataclass
 
 T = TypeVar("T")
 Count = int | Callable[[Op], int]

@@ -17,7 +17,7 @@ that `raise`, `sys.exc_info()` and `__context__` are right and the state is rest
 
 import inspect
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from types import CodeType
 from typing import Any, assert_never
@@ -37,6 +37,7 @@ from pliant.capture.bytecode.versions import (
     without_method,
 )
 from pliant.errors import Unsupported
+from pliant.records import dataclass
 
 HANDLED = ".exc"
 RESUMES = ".resumes"

@@ -11,10 +11,10 @@ Reads on: `ops.py` says what each normalised operation means.
 import opcode
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import CodeType
 
 from pliant.errors import Unsupported
+from pliant.records import dataclass
 
 VERSION = sys.version_info[:2]
 

@@ -10,7 +10,6 @@ Holds:  an entry holds the lock from before its guards until its effects are don
 from __future__ import annotations
 
 import _thread
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture.graph_breaks import GraphBreak
@@ -18,6 +17,7 @@ from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.value_kinds import LOCKS
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource, question
+from pliant.records import dataclass
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pliant.codegen.reductions import Accumulator, Variable
+from pliant.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

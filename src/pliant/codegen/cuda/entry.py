@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 
@@ -18,6 +17,7 @@ from pliant.codegen.cuda.kernel_text import DeviceKernel
 from pliant.codegen.native import Entry
 from pliant.errors import InternalError
 from pliant.ir.loops import Buffer
+from pliant.records import dataclass
 from pliant.symbolic.expr import Expr, Number, Symbol
 from pliant.symbolic.traverse import evaluate
 from pliant.wrappers.launches import MOST_BLOCKS, MOST_THREADS, Launches

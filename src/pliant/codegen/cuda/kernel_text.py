@@ -8,9 +8,8 @@ Holds:  equal kernels (equal up to the names of buffers, sizes and loops) give e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pliant.ir.loops import Buffer
+from pliant.records import dataclass
 from pliant.symbolic.expr import Expr
 
 

@@ -15,11 +15,12 @@ Holds:  the choice affects speed only.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from pliant.codegen.loops import index_expressions, is_transposed, merged, order_axes, step_along, weighted_accesses
 from pliant.codegen.vector_passes import cost_of
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction
+from pliant.records import dataclass
 from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Kernel, Member, accumulates, loads_of
 from pliant.symbolic.bounds import ALL, Interval, bounds

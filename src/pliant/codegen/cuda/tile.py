@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pliant.codegen.expressions import Names
 from pliant.ir.loops import Axis
 from pliant.ir.scalar import Apply, Const, IndexValue, Scalar
+from pliant.records import dataclass
 from pliant.schedule.align import quotient
 from pliant.schedule.kernel import Member
 from pliant.symbolic.expr import ONE, Expr, Symbol, lit

@@ -12,13 +12,14 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pliant import background, config
 from pliant.cpython import LIST_ITEMS, METH_FASTCALL, WORD, MethodDef, address_of, builtin, method
+from pliant.records import dataclass
 from pliant.runtime.build import build, quick
 from pliant.runtime.cuda import driver, nvrtc
 from pliant.runtime.cuda.kernels import build_kernels, key_of, stored

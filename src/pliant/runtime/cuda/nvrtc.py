@@ -15,13 +15,13 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from pliant.errors import CompileError, NoKernels
+from pliant.records import dataclass
 from pliant.runtime.kept import keep
 from pliant.torch_adapter import PACKAGE
 

@@ -9,12 +9,12 @@ Holds:  the recording's memory lives as long as it does; nobody outside ever hol
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from pliant.autograd.aliases import overlaps_itself
+from pliant.records import dataclass
 from pliant.runtime.cuda.load import addresses_check
 from pliant.runtime.cuda.recorder import Recorder
 from pliant.runtime.cuda.roles import Roles

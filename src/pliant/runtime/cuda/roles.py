@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
+
+from pliant.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
+from pliant.records import dataclass
 from pliant.runtime.cuda.recorder import Recorder
 
 Result = TypeVar("Result")

@@ -1,0 +1,229 @@
+"""Dataclasses that cost next to nothing until they are used.
+
+The standard library generates five methods a class as text, where the class is defined: for the classes that a call needs
+which finds its compiled code on disk, that is more than half of the time in which they are imported. Here a
+method's text is made when the method is first looked up.
+
+In:     a class with annotated fields, `dataclasses.field` among their values.
+Out:    `dataclass`, used as the standard one: `dataclasses.fields`, `replace` and `is_dataclass` take these classes as well.
+Holds:  what two threads make of one class at a time is the same, and each sets it whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import reprlib
+import types
+from collections.abc import Callable
+from dataclasses import MISSING, Field
+from typing import TYPE_CHECKING, Any
+
+_Fields = dict[str, "Field[Any]"]
+
+
+class _Factory:
+    """The default of what a factory makes, as signatures show it."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+_FACTORY = _Factory()
+
+
+def _dataclass(
+    cls: Any = None, *, frozen: bool = False, slots: bool = False, eq: bool = True, kw_only: bool = False, weakref_slot: bool = False
+) -> Any:
+    """The class, with what the standard decorator gives it. Without `cls`, a decorator."""
+    if cls is None:
+        return lambda given: _dataclass(given, frozen=frozen, slots=slots, eq=eq, kw_only=kw_only, weakref_slot=weakref_slot)
+    own = _own_fields(cls, kw_only)
+    found: _Fields = {}
+    for base in cls.__mro__[:0:-1]:
+        found |= base.__dict__.get("__dataclass_fields__", {})
+    found |= own
+    made = _with_slots(cls, own, weakref_slot) if slots else cls
+    more = _frozen(made, found, slots) if frozen else {}
+    for name, value in (_methods(made, found) | _compared(made, eq, frozen) | more).items():
+        if name not in made.__dict__:
+            setattr(made, name, value)
+    return made
+
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as dataclass
+else:
+    dataclass = _dataclass
+
+
+# ---- fields
+@dataclasses.dataclass(init=False, repr=False, eq=False)
+class _Example:
+    field: int
+
+
+_FIELD = dataclasses.fields(_Example)[0]._field_type  # type: ignore[attr-defined]  # by which `fields` knows them from others
+
+
+def _own_fields(cls: Any, kw_only: bool) -> _Fields:
+    """Those that the class annotates; what their values said is no attribute of it."""
+    found: _Fields = {}
+    for name, annotation in cls.__dict__.get("__annotations__", {}).items():  # noqa: RUF063  # of the class itself alone
+        if str(annotation).removeprefix("typing.").startswith("ClassVar"):
+            continue
+        if str(annotation).removeprefix("dataclasses.").startswith(("InitVar", "KW_ONLY")):
+            raise TypeError(f"{cls.__name__}.{name}: {annotation} is for the standard decorator")
+        value = cls.__dict__.get(name, MISSING)
+        one: Any = value if isinstance(value, Field) else dataclasses.field(default=value)
+        one.name, one.type, one._field_type = name, annotation, _FIELD
+        if one.kw_only is MISSING:
+            one.kw_only = kw_only
+        if one.default is not MISSING and type(one.default).__hash__ is None:
+            raise ValueError(f"{cls.__name__}.{name}: all objects would share this default; use default_factory")
+        if one.default is not MISSING:
+            setattr(cls, name, one.default)
+        elif value is not MISSING:
+            delattr(cls, name)
+        found[name] = one
+    return found
+
+
+def _with_slots(cls: Any, own: _Fields, weakref_slot: bool) -> Any:
+    """The class again, with a slot for each field that no base has one for: slots cannot be added to a class."""
+    taken = {name for base in cls.__mro__[1:-1] for name in base.__dict__.get("__slots__", ())}
+    space = {name: value for name, value in cls.__dict__.items() if name not in own and name not in ("__dict__", "__weakref__")}
+    space["__slots__"] = tuple(name for name in own if name not in taken) + ("__weakref__",) * weakref_slot
+    made = type(cls)(cls.__name__, cls.__bases__, space)
+    made.__qualname__ = cls.__qualname__
+    return made
+
+
+# ---- methods
+def _methods(cls: Any, fields: _Fields) -> dict[str, Any]:
+    return {
+        "__dataclass_fields__": fields,
+        "__dataclass_params__": types.SimpleNamespace(frozen=False),
+        "__match_args__": tuple(name for name, one in fields.items() if one.init and not one.kw_only),
+        "__init__": _Unmade(cls, "__init__", _init),
+        "__repr__": _shown([name for name, one in fields.items() if one.repr]),
+    }
+
+
+class _Unmade:
+    """In place of a method until it is first looked up."""
+
+    def __init__(self, cls: Any, name: str, make: Callable[[Any], types.FunctionType]) -> None:
+        self.cls, self.name, self.make = cls, name, make
+
+    def __get__(self, obj: Any, owner: Any = None) -> Any:
+        made = self.make(self.cls)
+        type.__setattr__(self.cls, self.name, made)
+        return made if obj is None else made.__get__(obj, owner)
+
+
+def _from_text(cls: Any, name: str, parameters: list[str], lines: list[str], names: dict[str, Any]) -> types.FunctionType:
+    exec(f"def {name}({', '.join(parameters)}):\n  " + "\n  ".join(lines), names | {"__name__": cls.__module__}, names)
+    made: types.FunctionType = names[name]
+    made.__qualname__ = f"{cls.__qualname__}.{name}"
+    return made
+
+
+def _init(cls: Any) -> types.FunctionType:
+    """`__init__` as the standard decorator writes it."""
+    fields: _Fields = cls.__dataclass_fields__
+    frozen = cls.__dataclass_params__.frozen
+    names: dict[str, Any] = {"_FACTORY": _FACTORY, "_set": object.__setattr__}
+    lines = [text for one in fields.values() if (text := _assigned(cls, one, frozen, names))]
+    if hasattr(cls, "__post_init__"):
+        lines.append("self.__post_init__()")
+    given = [one for one in fields.values() if one.init]
+    plain, by_name = ([_parameter(one) for one in given if one.kw_only is which] for which in (False, True))
+    parameters = ["self", *plain, *(["*", *by_name] if by_name else [])]
+    made = _from_text(cls, "__init__", parameters, lines or ["pass"], names)
+    made.__annotations__ = {one.name: one.type for one in given} | {"return": None}
+    return made
+
+
+def _parameter(one: Field[Any]) -> str:
+    if one.default is not MISSING:
+        return f"{one.name}=_default_{one.name}"
+    return one.name if one.default_factory is MISSING else f"{one.name}=_FACTORY"
+
+
+def _assigned(cls: Any, one: Field[Any], frozen: bool, names: dict[str, Any]) -> str:
+    """The statement that sets the field; "" where the class has its value."""
+    name = value = one.name
+    slot = getattr(cls, name, None)
+    has_slot = isinstance(slot, types.MemberDescriptorType)
+    if one.default is not MISSING:
+        names[f"_default_{name}"] = one.default
+        value = name if one.init else f"_default_{name}"
+    elif one.default_factory is not MISSING:
+        names[f"_make_{name}"] = one.default_factory
+        value = f"_make_{name}() if {name} is _FACTORY else {name}" if one.init else f"_make_{name}()"
+    if not one.init and (one.default_factory is MISSING and (one.default is MISSING or not has_slot)):
+        return ""
+    if not frozen:
+        return f"self.{name} = {value}"
+    if isinstance(slot, types.MemberDescriptorType):
+        names[f"_set_{name}"] = slot.__set__
+        return f"_set_{name}(self, {value})"
+    return f"_set(self, {name!r}, {value})"
+
+
+def _shown(names: list[str]) -> Callable[[Any], str]:
+    @reprlib.recursive_repr()
+    def __repr__(self: Any) -> str:
+        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+    return __repr__
+
+
+def _compared(cls: Any, eq: bool, frozen: bool) -> dict[str, Any]:
+    """Comparison and hash by the fields; a class whose objects change and compare has no hash."""
+    if not eq:
+        return {}
+    hashed = _Unmade(cls, "__hash__", _hash) if frozen else None
+    if "__eq__" in cls.__dict__ and cls.__dict__.get("__hash__") is None:
+        type.__setattr__(cls, "__hash__", hashed)  # Python had set None for the class's own `__eq__`
+    return {"__eq__": _Unmade(cls, "__eq__", _eq), "__hash__": hashed}
+
+
+def _eq(cls: Any) -> types.FunctionType:
+    names = [name for name, one in cls.__dataclass_fields__.items() if one.compare]
+    same = f"return {_values('self', names)} == {_values('other', names)}"
+    return _from_text(cls, "__eq__", ["self", "other"], [f"if other.__class__ is self.__class__: {same}", "return NotImplemented"], {})
+
+
+def _hash(cls: Any) -> types.FunctionType:
+    fields: _Fields = cls.__dataclass_fields__
+    names = [name for name, one in fields.items() if (one.compare if one.hash is None else one.hash)]
+    return _from_text(cls, "__hash__", ["self"], [f"return hash({_values('self', names)})"], {})
+
+
+def _values(of: str, names: list[str]) -> str:
+    return f"({''.join(f'{of}.{name}, ' for name in names)})"
+
+
+def _frozen(cls: Any, fields: _Fields, slots: bool) -> dict[str, Any]:
+    """No field is set again; copies and pickles of what has slots are made past that."""
+
+    def __setattr__(self: Any, name: str, value: object) -> None:
+        if type(self) is cls or name in fields:
+            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+        super(cls, self).__setattr__(name, value)
+
+    def __delattr__(self: Any, name: str) -> None:
+        if type(self) is cls or name in fields:
+            raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+        super(cls, self).__delattr__(name)
+
+    def __getstate__(self: Any) -> list[Any]:
+        return [getattr(self, name) for name in fields]
+
+    def __setstate__(self: Any, state: list[Any]) -> None:
+        for name, value in zip(fields, state, strict=True):
+            object.__setattr__(self, name, value)
+
+    state = {"__getstate__": __getstate__, "__setstate__": __setstate__} if slots else {}
+    return {"__dataclass_params__": types.SimpleNamespace(frozen=True), "__setattr__": __setattr__, "__delattr__": __delattr__, **state}
