@@ -9,7 +9,6 @@ entries than twice the behaviours are guards on what does not matter.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import random
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 import numpy
 import torch
 from tests.capture.constructs.harness import same
+from tests.capture.fuzz_command import run_seeds
 from tests.capture.fuzz_programs import load
 
 import pliant
@@ -148,23 +148,5 @@ def disagreement(seed: int, calls: int = 24) -> str:
     return ""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--first", type=int, default=0)
-    options = parser.parse_args()
-    bad = []
-    with pliant.config.patch(strict=True, recompile_limit=64):
-        for seed in range(options.first, options.first + options.count):
-            try:
-                found = disagreement(seed)
-            except Exception as error:  # a crash of the compiler itself
-                found = f"seed {seed}: {type(error).__name__}: {error}"
-            if found:
-                bad.append(seed)
-                print(found[:3000], flush=True)
-    print(f"{len(bad)} of {options.count} disagree: {bad}")
-
-
 if __name__ == "__main__":
-    main()
+    run_seeds(disagreement, recompile_limit=64)

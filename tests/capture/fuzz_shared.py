@@ -10,11 +10,11 @@ all calls; else at most two for each way in which the arguments are one.
 
 from __future__ import annotations
 
-import argparse
 import random
 from typing import Any
 
 import torch
+from tests.capture.fuzz_command import run_seeds
 from tests.capture.fuzz_programs import load
 
 import pliant
@@ -197,24 +197,5 @@ def disagreement(seed: int, calls: int = 12, backend: str = "eager") -> str:
     return ""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--backend", default="eager")
-    options = parser.parse_args()
-    bad = []
-    with pliant.config.patch(strict=True, recompile_limit=64):
-        for seed in range(options.first, options.first + options.count):
-            try:
-                found = disagreement(seed, backend=options.backend)
-            except Exception as error:  # a crash of the compiler itself
-                found = f"seed {seed}: {type(error).__name__}: {error}"
-            if found:
-                bad.append(seed)
-                print(found[:3000], flush=True)
-    print(f"{len(bad)} of {options.count} disagree: {bad}")
-
-
 if __name__ == "__main__":
-    main()
+    run_seeds(disagreement, backend=True, recompile_limit=64)

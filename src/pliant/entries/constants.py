@@ -111,11 +111,6 @@ def _of_torch(name: str) -> Any:
     return found
 
 
-def is_spelled(json: Json) -> bool:
-    """Whether the JSON is a constant's."""
-    return type(json) is not list or json[0] in _READ
-
-
 def read(json: Json) -> Any:
     """The value."""
     return json if type(json) is not list else _READ[json[0]](*json[1:])

@@ -16,7 +16,7 @@ import struct
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -99,6 +99,19 @@ def _written_tensors(state: Mapping[str, torch.Tensor], out: IO[bytes]) -> Itera
 def _is_dense(tensor: torch.Tensor) -> bool:
     reach = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return tensor.numel() == reach and tensor.numel() > 0
+
+
+def laid_out(tensors: Iterable[tuple[torch.Tensor, Sequence[int]]]) -> tuple[bytes, list[int]]:
+    """The bytes of tensors, each with the strides beside it, and where each begins. One object is written once."""
+    content, places, known = bytearray(), list[int](), dict[int, int]()
+    for tensor, stride in tensors:
+        if id(tensor) not in known:
+            plain = torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype).copy_(tensor.detach())
+            content += bytes(-len(content) % ALIGNED)
+            known[id(tensor)] = len(content)
+            content += bytes_of(plain)
+        places.append(known[id(tensor)])
+    return bytes(content), places
 
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:

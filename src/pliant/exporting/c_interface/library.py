@@ -17,9 +17,8 @@ import torch
 
 from pliant.errors import ExportError
 from pliant.exporting.c_interface.writer import NoForm, ProgramText
-from pliant.exporting.form import ALIGNED
 from pliant.exporting.program import Program
-from pliant.exporting.writing import bytes_of
+from pliant.exporting.writing import laid_out
 
 _HERE = Path(__file__).parent
 LIBRARY, WEIGHTS, HEADER, TEXT = "libprogram.so", "weights", "pliant_program.h", "program.cpp"
@@ -44,20 +43,9 @@ def write_library(program: Program, path: object) -> None:
 
 
 def _weights(program: Program) -> tuple[bytes, list[int]]:
-    """The bytes of the state, and where each input's part begins. Tensors that are one object are written once."""
-    content, places, known = bytearray(), list[int](), dict[int, int]()
-    nodes = program.placeholders
-    for node, one in zip(nodes, program.inputs):
-        if one.leaf is not None:
-            continue
-        tensor = program.state[one.target].detach()
-        if id(program.state[one.target]) not in known:
-            plain = torch.empty_strided(tensor.shape, node.meta["val"].stride_, dtype=tensor.dtype).copy_(tensor)
-            content += bytes(-len(content) % ALIGNED)
-            known[id(program.state[one.target])] = len(content)
-            content += bytes_of(plain)
-        places.append(known[id(program.state[one.target])])
-    return bytes(content), places
+    """The bytes of the state, and where each input's part begins."""
+    state = [(n, one) for n, one in zip(program.placeholders, program.inputs) if one.leaf is None]
+    return laid_out((program.state[one.target], node.meta["val"].stride_) for node, one in state)
 
 
 def _build(folder: Path) -> None:

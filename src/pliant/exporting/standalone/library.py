@@ -14,15 +14,12 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-import torch
-
 from pliant import config
 from pliant.errors import ExportError
 from pliant.exporting.exported import Exported
-from pliant.exporting.form import ALIGNED
 from pliant.exporting.standalone.operators import NoForm
 from pliant.exporting.standalone.writer import ProgramText
-from pliant.exporting.writing import bytes_of
+from pliant.exporting.writing import laid_out
 from pliant.exporting.written_back import writing_graph
 from pliant.ir.loops import LoopProgram
 from pliant.lowering.lower import lower
@@ -70,18 +67,10 @@ def texts_of(program: Exported) -> tuple[str, str, bytes]:
 
 
 def _weights(program: Exported, loops: LoopProgram) -> tuple[bytes, list[int]]:
-    """The bytes of the state and of constants, and where each begins. Tensors that are one object are written once."""
-    content, places, known = bytearray(), list[int](), dict[int, int]()
+    """The bytes of the state and of constants, and where each begins."""
     tensors = [program.state[one.target] for one in program.inputs if one.leaf is None]
     values = [(t, n.meta["val"].stride_) for t, n in zip(tensors, program.placeholders)]
-    for tensor, stride in [*values, *((b.value, b.value.stride()) for b in loops.constants if b.value is not None)]:
-        if id(tensor) not in known:
-            plain = torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype).copy_(tensor.detach())
-            content += bytes(-len(content) % ALIGNED)
-            known[id(tensor)] = len(content)
-            content += bytes_of(plain)
-        places.append(known[id(tensor)])
-    return bytes(content), places
+    return laid_out([*values, *((b.value, b.value.stride()) for b in loops.constants if b.value is not None)])
 
 
 def _build(folder: Path, options: config.Build) -> None:
