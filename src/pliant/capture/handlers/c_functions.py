@@ -15,6 +15,7 @@ import random
 import sys
 import types
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,7 +37,7 @@ from pliant.capture.structures import leaves
 from pliant.capture.tail_calls import steps_of
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.torch_functions import all_functions
-from pliant.capture.value_kinds import DICT_TYPES, LOCKS, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete
+from pliant.capture.value_kinds import DICT_TYPES, LOCKS, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, ByKind, concrete
 from pliant.capture.varying_text import Text, join
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.sources import question
@@ -138,30 +139,47 @@ def _call_descriptor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
 
 def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     """A bound method written in C."""
-    if name in ("numpy", "__array__") and isinstance(receiver, FakeTensor) and receiver.constant is None and not args:
-        return to_array(t, receiver)
-    if name == "as_subclass" and isinstance(receiver, torch.Tensor):
-        return t.recorder.as_class(receiver, *args, **kwargs)  # type: ignore[arg-type]  # a fake
-    if isinstance(receiver, torch.Tensor) or type(receiver) in SYMBOLIC_TYPES:
-        own = ALL.callables.get(getattr(torch.Tensor, name, None)) if isinstance(receiver, FakeTensor) else None
-        return call_torch(t, bound, args, kwargs) if own is None else own(t, (receiver, *args), kwargs)
+    return _METHODS.of(receiver)(t, receiver, name, bound, args, kwargs)
+
+
+def _fake_method(t: Tracer, fake: FakeTensor, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    if name in ("numpy", "__array__") and fake.constant is None and not args:
+        return to_array(t, fake)
+    own = None if name == "as_subclass" else ALL.callables.get(getattr(torch.Tensor, name, None))
+    return _tensor_method(t, fake, name, bound, args, kwargs) if own is None else own(t, (fake, *args), kwargs)
+
+
+def _tensor_method(t: Tracer, tensor: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    is_view = name == "as_subclass"
+    return t.recorder.as_class(tensor, *args, **kwargs) if is_view else call_torch(t, bound, args, kwargs)
+
+
+def _text_method(t: Tracer, text: str, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     special = TEXT_METHODS.get(name)
-    if special is not None:
-        handled = special(t, receiver, args, kwargs)
-        if handled is not NotImplemented:
-            return handled
-    if isinstance(receiver, torch.device) and name in ("__enter__", "__exit__"):
+    return _pure_method(t, text, name, bound, args, kwargs) if special is None else special(t, text, args, kwargs)
+
+
+def _device_method(t: Tracer, device: torch.device, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    if name in ("__enter__", "__exit__"):
         return enter_device(t, name, bound, args)
-    if isinstance(receiver, _PURE_SELF_TYPES):
-        if name == "join" and len(args) == 1:
-            args = (t.sequence(args[0]),)
-            if type(receiver) is str and set(map(type, args[0])) <= {Text, str}:
-                return join(receiver, args[0])
-        args = tuple(t.concrete_tree(t.internalize(a)) if type(a) not in OURS else a for a in args)
-        t.refuse_opaque(*args)
-        return t.native(bound, *args, **kwargs)
-    if isinstance(receiver, (*_OWN_SELF_TYPES, list, dict, set)):
-        return call_container_method(t, receiver, name, args, kwargs)
+    return _pure_method(t, device, name, bound, args, kwargs)
+
+
+def _pure_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    if name == "join" and len(args) == 1:
+        args = (t.sequence(args[0]),)
+        if type(receiver) is str and set(map(type, args[0])) <= {Text, str}:
+            return join(receiver, args[0])
+    args = tuple(t.concrete_tree(t.internalize(a)) if type(a) not in OURS else a for a in args)
+    t.refuse_opaque(*args)
+    return t.native(bound, *args, **kwargs)
+
+
+def _container_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    return call_container_method(t, receiver, name, args, kwargs)
+
+
+def _object_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     if name in _ITERATOR_METHODS and not t.world.is_opaque(receiver):
         return t.native(bound, *args, **kwargs)
     handled = _call_with_state(t, receiver, name, args, kwargs)
@@ -170,28 +188,59 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
     return _call_other_method(t, receiver, name, bound, args, kwargs) if handled is NotImplemented else handled
 
 
+_METHODS: ByKind[Callable[..., Any]] = ByKind(
+    _object_method,
+    dict.fromkeys(SYMBOLIC_TYPES, _tensor_method),
+    {
+        **dict.fromkeys(_PURE_SELF_TYPES, _pure_method),
+        **dict.fromkeys((*_OWN_SELF_TYPES, list, dict, set), _container_method),
+        FakeTensor: _fake_method,
+        torch.Tensor: _tensor_method,
+        str: _text_method,
+        torch.device: _device_method,
+    },
+)
+
+
 def _call_with_state(t: Tracer, receiver: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
     """A method of what the trace keeps track of: outputs, random generators, locks, caches; else NotImplemented."""
     if is_output(t, receiver):
         return write_output(t, receiver, name, args)
-    if isinstance(receiver, torch.Generator):
-        if name != "manual_seed":
-            raise GraphBreak("random-state", f"the method {name} of a generator")
-        return seed_generator(t, receiver, *args, **kwargs)
-    if type(receiver) is random.Random and t.world.is_foreign(receiver):
-        return draw(t, receiver, name, args, kwargs)
-    if isinstance(receiver, contextvars.ContextVar):
-        return call_context_variable(t, receiver, name, args, kwargs)
-    if isinstance(receiver, weakref.ref) and name in ("__call__", "__init__"):
-        return referent(t, receiver) if name == "__call__" else None
+    if (handler := _STATEFUL.of(receiver)) is not None:
+        return handler(t, receiver, name, args, kwargs)
     if type(receiver).__name__ == "ufunc":
         return call_ufunc_method(t, receiver, name, args, kwargs)
-    if isinstance(receiver, LOCKS) and id(receiver) not in t.world.made:
-        return call_lock_method(t, receiver, name, args)
     if name in ("cache_info", "cache_clear", "cache_parameters") and id(receiver) in t.caches:
         if name == "cache_parameters" or not t.world.is_foreign(receiver):
             return t.native(getattr(t.caches[id(receiver)][1], name))
     return NotImplemented
+
+
+def _generator_method(t: Tracer, generator: torch.Generator, name: str, args: Args, kwargs: Kwargs) -> Any:
+    if name != "manual_seed":
+        raise GraphBreak("random-state", f"the method {name} of a generator")
+    return seed_generator(t, generator, *args, **kwargs)
+
+
+def _random_method(t: Tracer, generator: random.Random, name: str, args: Args, kwargs: Kwargs) -> Any:
+    return draw(t, generator, name, args, kwargs) if t.world.is_foreign(generator) else NotImplemented
+
+
+def _reference_method(t: Tracer, reference: weakref.ref[Any], name: str, args: Args, kwargs: Kwargs) -> Any:
+    if name == "__call__":
+        return referent(t, reference)
+    return None if name == "__init__" else NotImplemented
+
+
+def _lock_method(t: Tracer, lock: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
+    return NotImplemented if id(lock) in t.world.made else call_lock_method(t, lock, name, args)
+
+
+_STATEFUL: ByKind[Callable[..., Any] | None] = ByKind(
+    None,
+    {random.Random: _random_method, **dict.fromkeys(LOCKS, _lock_method)},
+    {torch.Generator: _generator_method, contextvars.ContextVar: call_context_variable, weakref.ref: _reference_method},
+)
 
 
 def _call_other_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:

@@ -124,9 +124,7 @@ def _read_foreign_dict(t: Tracer, receiver: dict[Any, Any], name: str, args: Arg
     raise Raised(KeyError(key))
 
 
-def _str_format(t: Tracer, receiver: Any, args: Args, kwargs: Kwargs) -> Any:
-    if not isinstance(receiver, str):
-        return NotImplemented
+def _str_format(t: Tracer, receiver: str, args: Args, kwargs: Kwargs) -> Any:
     return _Formatter(t).vformat(receiver, args, kwargs)
 
 
@@ -171,9 +169,7 @@ _MARK = "\ufdd0"  # which Unicode keeps for such uses inside programs
 _CONVERSIONS = {"s": str, "r": repr, "a": ascii}
 
 
-def _str_mod(t: Tracer, receiver: Any, args: Args, kwargs: Kwargs) -> Any:
-    if not isinstance(receiver, str):
-        return NotImplemented
+def _str_mod(t: Tracer, receiver: str, args: Args, kwargs: Kwargs) -> Any:
     if (text := percent(receiver, t.internalize(args[0]))) is not None:
         return text
     value = t.concrete_tree(t.internalize(args[0]))
