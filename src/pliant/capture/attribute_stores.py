@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.attributes import c_descriptor, get_attr, inside, is_data_descriptor, namespace_of
+from pliant.capture.attributes import c_descriptor, get_attr, inside, is_data_descriptor
 from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.module_attributes import namespace_of
 from pliant.capture.tail_calls import TailCall, ending
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import ByKind, class_name

@@ -8,7 +8,6 @@ Source: Python's data model, "Invoking Descriptors".
 
 from __future__ import annotations
 
-import dis
 import enum
 import functools
 import sys
@@ -25,7 +24,9 @@ from pliant.capture.arrays import array_attribute, class_of, is_array
 from pliant.capture.generators import TracedGenerator, own
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, Raised
 from pliant.capture.identity import TracedId
+from pliant.capture.module_attributes import asked_attribute, is_asked, namespace_of
 from pliant.capture.tail_calls import TailCall, ended, ending, polyfill, steps_of
+from pliant.capture.tensor_members import grad_of_input, own_attribute, own_member
 from pliant.capture.thread_locals import local_attribute
 from pliant.capture.trace import DELETED, BreakReason
 from pliant.capture.tracebacks import LOST
@@ -38,12 +39,10 @@ from pliant.capture.value_kinds import (
     concrete,
 )
 from pliant.capture.varying_text import Text
-from pliant.capture.world import World
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of
-from pliant.guards.sources import AttributeSource, DictAttributeSource, FailureSource, GradSource, TypeSource, held
-from pliant.torch_adapter import DisableTorchFunction
+from pliant.guards.sources import AttributeSource, DictAttributeSource, TypeSource, held
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -75,7 +74,9 @@ def get_attr(t: Tracer, obj: Any, name: str, linked: bool = False) -> Any:
 
 
 # Where code lies, in which entries of two processes may differ though the code is the same.
-_PLACES = frozenset(("co_filename", "co_firstlineno", "co_lines", "co_linetable", "co_positions", "f_lineno", "tb_lineno"))
+_PLACES = frozenset(
+    ("co_filename", "co_firstlineno", "co_lines", "co_linetable", "co_positions", "f_lineno", "tb_lineno")
+)
 
 
 def find_attribute(t: Tracer, obj: Any, name: str) -> Any:
@@ -365,7 +366,7 @@ def _module_member(t: Tracer, module: Any, name: str) -> Any:
 def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
     example = t.inputs.example_of(fake)
     if name == "grad" and example is not None:
-        return _grad_of_input(t, fake, example)
+        return grad_of_input(t, fake, example)
     if name == "__dict__":
         raise GraphBreak("unknown-object", "the __dict__ of a tensor")
     if name == "_version":  # no entry depends on how often its inputs were written
@@ -382,7 +383,7 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
     if name == "grad":
         return None  # made by the trace, and no gradient was stored
     if in_class is MISSING or _getter(t, in_class) is None:
-        value = MISSING if example is None else _own_attribute(t, fake, example, name)
+        value = MISSING if example is None else own_attribute(t, fake, example, name)
         if value is not MISSING:
             return value
         if in_class is not MISSING:
@@ -396,42 +397,13 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
     return t.native(getattr, fake, name)
 
 
-def _own_attribute(t: Tracer, fake: FakeTensor, example: torch.Tensor, name: str) -> Any:
-    """What the program stored in the `__dict__` of a tensor from outside, or MISSING."""
-    source = t.world.source_of(fake)
-    assert source is not None
-    if name in example.__dict__:
-        return t.world.bring(example.__dict__[name], DictAttributeSource(source, name))
-    t.world.guard(dict_of(source), Kind.NO_KEY, name)
-    return MISSING
-
-
-def own_member(t: Tracer, cls: type, name: str) -> Any:
-    """What the program's subclass of tensors has under the name, MISSING if that is PyTorch's."""
-    found = t.world.type_lookup(cls, name)
-    owner = next((base for base in cls.__mro__ if name in base.__dict__), None)
-    ours = owner is None or owner is object or issubclass(torch.Tensor, owner) or name == "__torch_function__"
-    return MISSING if ours else found
-
-
-def _grad_of_input(t: Tracer, fake: FakeTensor, example: torch.Tensor) -> Any:
-    stored = t.world.slot_get(fake, "grad")
-    if stored is not MISSING:
-        return stored
-    source = t.world.source_of(fake)
-    assert source is not None
-    with DisableTorchFunction():
-        grad = example.grad
-    return t.world.bring(grad, GradSource(source))
-
-
 # ---- modules, functions, methods, classes
 def _module_attribute(t: Tracer, module: types.ModuleType, name: str) -> Any:
     place = held(module, module.__name__)
     t.world.set_origin(module, place)
     t.world.guard(TypeSource(place), Kind.IDENTITY, type(module))
-    if _is_asked(module, name):
-        return _asked_attribute(t, module, name)
+    if is_asked(module, name):
+        return asked_attribute(t, module, name)
     hook = t.world.python_function(type(module), "__getattribute__")
     if hook is not None:
         return _with_getattr(t, module, name, lambda: TailCall(hook, (module, name)))
@@ -442,42 +414,6 @@ def _generic_module_attribute(t: Tracer, module: types.ModuleType, name: str) ->
     """ModuleType.__getattribute__: as of any object, then the namespace's own `__getattr__` (PEP 562)."""
     namespace = namespace_of(t.world, module)
     return namespace if name == "__dict__" else generic_get_attr(t, module, name, namespace)
-
-
-def _is_asked(module: types.ModuleType, name: str) -> bool:
-    """Whether looking the name up is left to Python: PyTorch's own classes of modules, and what may import."""
-    cls: Any = type(module)
-    if cls.__module__.partition(".")[0] == "torch":
-        return True
-    hooks = (module.__dict__.get("__getattr__"), getattr(cls, "__getattr__", None))
-    return name not in module.__dict__ and any(
-        isinstance(h, types.FunctionType) and _imports(h.__code__) for h in hooks
-    )
-
-
-@functools.lru_cache(maxsize=4096)
-def _imports(code: types.CodeType) -> bool:
-    return any(one.opname == "IMPORT_NAME" or one.argval == "import_module" for one in dis.get_instructions(code))
-
-
-def _asked_attribute(t: Tracer, module: types.ModuleType, name: str) -> Any:
-    """What Python finds now, and is asked again in each call if it is not in the module's namespace."""
-    world, place = t.world, held(module, module.__name__)
-    namespace = namespace_of(world, module)
-    if name in namespace or world.has_changes(namespace):
-        value = world.dict_get(namespace, name)
-        if value is not MISSING:
-            return world.resolve(value)
-    if name in namespace:
-        raise GraphBreak("unknown-object", f"`{name}` of {module.__name__}, which the program has deleted")
-    try:
-        value = t.native(getattr, module, name)
-    except Raised as raised:
-        world.guard(FailureSource(place, name), Kind.IDENTITY, type(raised.error))
-        raise
-    if name in namespace:  # imported just now
-        return world.resolve(world.dict_get(namespace, name))
-    return namespace if name == "__dict__" else world.bring(value, AttributeSource(place, name))
 
 
 def _function_attribute(t: Tracer, function: types.FunctionType, name: str) -> Any:
@@ -625,14 +561,6 @@ _BOUND_BY_SUPER_OF_CLASS: ByKind[_Bind] = ByKind(
     lambda t, found, obj, cls, name: t.native(found.__get__, None, cls) if hasattr(found, "__get__") else found,
     families=_OF_CLASS,
 )
-
-
-def namespace_of(world: World, obj: Any) -> dict[str, Any]:
-    """Of a module or a function."""
-    if isinstance(obj, types.FunctionType):
-        return world.instance_dict(obj)
-    world.set_origin(obj.__dict__, held(obj.__dict__, obj.__name__))
-    return obj.__dict__  # type: ignore[no-any-return]
 
 
 _ATTRIBUTES: ByKind[Callable[[Tracer, Any, str], Any]] = ByKind(

@@ -25,6 +25,7 @@ import torch.nn.modules.module as nn_module
 
 from pliant.capture import arrays, class_statements, marked, spelled_out, tracebacks
 from pliant.capture.attributes import bring_class
+from pliant.capture.cached_calls import call_cached
 from pliant.capture.frame import Frame, Returned
 from pliant.capture.generators import OURS, TracedGenerator, notice_arguments
 from pliant.capture.graph_breaks import GraphBreak, Raised
@@ -37,12 +38,10 @@ from pliant.capture.handlers.table import find as find_row
 from pliant.capture.handlers.table import find_special
 from pliant.capture.iteration import advance, is_driven
 from pliant.capture.rewritten import REWRITTEN
-from pliant.capture.structures import has_symbols
 from pliant.capture.tail_calls import TailCall, ended, ending
 from pliant.capture.torch_calls import call_torch, is_torch_leaf
-from pliant.capture.value_kinds import MUTABLE_CONTAINERS, SYMBOLIC_TYPES, class_name, concrete
+from pliant.capture.value_kinds import MUTABLE_CONTAINERS, class_name, concrete
 from pliant.capture.varying_text import Text
-from pliant.cpython import NOT_KEPT, kept_result
 from pliant.graph.unbacked import OPERATORS
 from pliant.guards import facts
 from pliant.guards.kinds import MISSING, Kind
@@ -97,7 +96,7 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     if issubclass(cls, weakref.ref) and t.world.python_function(cls, "__call__") is None:
         return referent(t, function)
     if cls is _LRU_CACHE:
-        return _call_cached(t, function, args, kwargs)
+        return call_cached(t, function, args, kwargs)
     if cls in OPERATORS:
         return call_torch(t, function, args, kwargs)
     return _call_object(t, function, args, kwargs, linked)
@@ -369,63 +368,6 @@ def _fill_defaults(
         value = getattr(function, kind)[key]
         local[name] = value if source is None else t.world.bring(value, ItemSource(AttributeSource(source, kind), key))
     return True
-
-
-def _call_cached(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function with a cache. What one from outside holds already is what the call returns."""
-    kept = _kept_result(t, function, args, kwargs) if t.world.is_foreign(function) else NOT_KEPT
-    if kept is NOT_KEPT:
-        return _compute_cached(t, function, args, kwargs)
-    if _is_plain(kept):  # computed anew it is under guards, which hold in other processes too
-        found = _compute_cached(t, function, args, kwargs)
-        if type(found) is type(kept) and found == kept:
-            return found
-    return t.world.bring(kept, held(kept, f"what {function.__qualname__} keeps"))
-
-
-def _is_plain(value: Any) -> bool:
-    return value is None or type(value) in _PLAIN_KEYS or type(value) is tuple and all(map(_is_plain, value))
-
-
-def _compute_cached(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Its result where the cache does not hold it: as eager calls may fill the cache, the function may have no effect."""
-    cache = t.caches.get(id(function))
-    if cache is None:
-        made = functools.lru_cache(**function.cache_parameters())(t.reentrant(function.__wrapped__))
-        cache = t.caches[id(function)] = (function, made)
-    before = t.world.changes() if t.world.is_foreign(function) else None
-    if has_symbols(args, kwargs):
-        result = _call_cached_by_symbols(t, function, args, kwargs)
-    else:
-        result = t.native(cache[1], *map(t.hashable, args), **{k: t.hashable(v) for k, v in kwargs.items()})
-    if before is not None and t.world.changes() != before:
-        raise GraphBreak("side-effect-call", f"{function.__qualname__} is cached, and changes something when it is not")
-    return result
-
-
-def _kept_result(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What its cache holds for arguments that are the same in eager."""
-    given = (*args, *kwargs.values())
-    if not all(one is None or type(one) in _PLAIN_KEYS or t.world.is_foreign(one) for one in given):
-        return NOT_KEPT
-    return kept_result(function, args, kwargs)
-
-
-_PLAIN_KEYS = frozenset((int, float, str, bool, bytes, torch.dtype, torch.device))
-
-
-def _call_cached_by_symbols(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A cache is no reason to fix numbers that vary: equal expressions are one key."""
-
-    def key_of(value: Any) -> Any:
-        if type(value) in (tuple, torch.Size):
-            return type(value), *map(key_of, value)
-        return (type(value), t.shape_env.expr_of(value)) if type(value) in SYMBOLIC_TYPES else t.hashable(value)
-
-    key = (id(function), key_of((*args, *kwargs.items())))
-    if key not in t.results:
-        t.results[key] = t.call(function.__wrapped__, args, kwargs)
-    return t.results[key]
 
 
 def _call_partial(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:

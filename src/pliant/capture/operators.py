@@ -17,12 +17,12 @@ import torch
 
 from pliant.capture import selections, spelled_out
 from pliant.capture.arrays import beside_symbol, beside_tensor, is_array, is_scalar
-from pliant.capture.attributes import own_member
 from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.number_domains import within_domain
 from pliant.capture.numpy_scalars import fixed, plain_number
 from pliant.capture.tail_calls import TailCall, ending, polyfill
+from pliant.capture.tensor_members import own_member
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete, plain_class
 from pliant.capture.varying_text import Text, percent
 from pliant.graph.fake_tensor import FakeTensor

@@ -23,6 +23,7 @@ from pliant.capture.generators import TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
 from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
 from pliant.capture.identity import HookId, TracedId, take_hook_id
+from pliant.capture.module_attributes import namespace_of
 from pliant.capture.tail_calls import TailCall, ended, steps_of
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import PLAIN_TYPES, is_numpy_scalar
@@ -299,7 +300,7 @@ def _dir(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return sorted(_locals(t, args, kwargs))
     obj = t.internalize(args[0])
     t.refuse_opaque(obj)
-    if type(obj) is types.ModuleType and "__dir__" not in attributes.namespace_of(t.world, obj):
+    if type(obj) is types.ModuleType and "__dir__" not in namespace_of(t.world, obj):
         return sorted(t.world.keys_of(obj.__dict__))
     if isinstance(obj, (types.FunctionType, types.ModuleType, torch.Tensor)):
         raise GraphBreak("unknown-call", f"dir() of a {type(obj).__name__}")

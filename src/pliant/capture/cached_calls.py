@@ -1,0 +1,78 @@
+"""Calls of functions that `functools.lru_cache` wraps: what the cache holds, or computed under guards.
+
+In:     the wrapped function and traced arguments.
+Out:    the traced result; a break where computing it changes something, which eager does once only.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.structures import has_symbols
+from pliant.capture.value_kinds import SYMBOLIC_TYPES
+from pliant.cpython import NOT_KEPT, kept_result
+from pliant.guards.sources import held
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+def call_cached(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function with a cache. What one from outside holds already is what the call returns."""
+    kept = _kept_result(t, function, args, kwargs) if t.world.is_foreign(function) else NOT_KEPT
+    if kept is NOT_KEPT:
+        return _compute_cached(t, function, args, kwargs)
+    if _is_plain(kept):  # computed anew it is under guards, which hold in other processes too
+        found = _compute_cached(t, function, args, kwargs)
+        if type(found) is type(kept) and found == kept:
+            return found
+    return t.world.bring(kept, held(kept, f"what {function.__qualname__} keeps"))
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or type(value) in _PLAIN_KEYS or type(value) is tuple and all(map(_is_plain, value))
+
+
+def _compute_cached(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Its result where the cache does not hold it: as eager calls may fill the cache, the function may have no effect."""
+    cache = t.caches.get(id(function))
+    if cache is None:
+        made = functools.lru_cache(**function.cache_parameters())(t.reentrant(function.__wrapped__))
+        cache = t.caches[id(function)] = (function, made)
+    before = t.world.changes() if t.world.is_foreign(function) else None
+    if has_symbols(args, kwargs):
+        result = _call_cached_by_symbols(t, function, args, kwargs)
+    else:
+        result = t.native(cache[1], *map(t.hashable, args), **{k: t.hashable(v) for k, v in kwargs.items()})
+    if before is not None and t.world.changes() != before:
+        raise GraphBreak("side-effect-call", f"{function.__qualname__} is cached, and changes something when it is not")
+    return result
+
+
+def _kept_result(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What its cache holds for arguments that are the same in eager."""
+    given = (*args, *kwargs.values())
+    if not all(one is None or type(one) in _PLAIN_KEYS or t.world.is_foreign(one) for one in given):
+        return NOT_KEPT
+    return kept_result(function, args, kwargs)
+
+
+_PLAIN_KEYS = frozenset((int, float, str, bool, bytes, torch.dtype, torch.device))
+
+
+def _call_cached_by_symbols(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A cache is no reason to fix numbers that vary: equal expressions are one key."""
+
+    def key_of(value: Any) -> Any:
+        if type(value) in (tuple, torch.Size):
+            return type(value), *map(key_of, value)
+        return (type(value), t.shape_env.expr_of(value)) if type(value) in SYMBOLIC_TYPES else t.hashable(value)
+
+    key = (id(function), key_of((*args, *kwargs.items())))
+    if key not in t.results:
+        t.results[key] = t.call(function.__wrapped__, args, kwargs)
+    return t.results[key]

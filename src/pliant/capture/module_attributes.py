@@ -1,0 +1,64 @@
+"""The namespaces of modules and functions, and attributes of modules that Python itself has to look up.
+
+In:     a module or a function from outside, and a name.
+Out:    the traced value, under guards; `Raised` with the program's error.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.world import World
+from pliant.guards.kinds import MISSING, Kind
+from pliant.guards.sources import AttributeSource, FailureSource, held
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+def namespace_of(world: World, obj: Any) -> dict[str, Any]:
+    """Of a module or a function."""
+    if isinstance(obj, types.FunctionType):
+        return world.instance_dict(obj)
+    world.set_origin(obj.__dict__, held(obj.__dict__, obj.__name__))
+    return obj.__dict__  # type: ignore[no-any-return]
+
+
+def is_asked(module: types.ModuleType, name: str) -> bool:
+    """Whether looking the name up is left to Python: PyTorch's own classes of modules, and what may import."""
+    cls: Any = type(module)
+    if cls.__module__.partition(".")[0] == "torch":
+        return True
+    hooks = (module.__dict__.get("__getattr__"), getattr(cls, "__getattr__", None))
+    return name not in module.__dict__ and any(
+        isinstance(h, types.FunctionType) and _imports(h.__code__) for h in hooks
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _imports(code: types.CodeType) -> bool:
+    return any(one.opname == "IMPORT_NAME" or one.argval == "import_module" for one in dis.get_instructions(code))
+
+
+def asked_attribute(t: Tracer, module: types.ModuleType, name: str) -> Any:
+    """What Python finds now, and is asked again in each call if it is not in the module's namespace."""
+    world, place = t.world, held(module, module.__name__)
+    namespace = namespace_of(world, module)
+    if name in namespace or world.has_changes(namespace):
+        value = world.dict_get(namespace, name)
+        if value is not MISSING:
+            return world.resolve(value)
+    if name in namespace:
+        raise GraphBreak("unknown-object", f"`{name}` of {module.__name__}, which the program has deleted")
+    try:
+        value = t.native(getattr, module, name)
+    except Raised as raised:
+        world.guard(FailureSource(place, name), Kind.IDENTITY, type(raised.error))
+        raise
+    if name in namespace:  # imported just now
+        return world.resolve(world.dict_get(namespace, name))
+    return namespace if name == "__dict__" else world.bring(value, AttributeSource(place, name))

@@ -1,0 +1,49 @@
+"""What a tensor of the program holds beside its elements: attributes, a gradient, its class's own members.
+
+In:     a fake tensor, or the program's class of one.
+Out:    the traced value, MISSING where there is none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.guards.kinds import MISSING, Kind
+from pliant.guards.parts import dict_of
+from pliant.guards.sources import DictAttributeSource, GradSource
+from pliant.torch_adapter import DisableTorchFunction
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+def own_attribute(t: Tracer, fake: FakeTensor, example: torch.Tensor, name: str) -> Any:
+    """What the program stored in the `__dict__` of a tensor from outside, or MISSING."""
+    source = t.world.source_of(fake)
+    assert source is not None
+    if name in example.__dict__:
+        return t.world.bring(example.__dict__[name], DictAttributeSource(source, name))
+    t.world.guard(dict_of(source), Kind.NO_KEY, name)
+    return MISSING
+
+
+def own_member(t: Tracer, cls: type, name: str) -> Any:
+    """What the program's subclass of tensors has under the name, MISSING if that is PyTorch's."""
+    found = t.world.type_lookup(cls, name)
+    owner = next((base for base in cls.__mro__ if name in base.__dict__), None)
+    ours = owner is None or owner is object or issubclass(torch.Tensor, owner) or name == "__torch_function__"
+    return MISSING if ours else found
+
+
+def grad_of_input(t: Tracer, fake: FakeTensor, example: torch.Tensor) -> Any:
+    stored = t.world.slot_get(fake, "grad")
+    if stored is not MISSING:
+        return stored
+    source = t.world.source_of(fake)
+    assert source is not None
+    with DisableTorchFunction():
+        grad = example.grad
+    return t.world.bring(grad, GradSource(source))
