@@ -101,12 +101,6 @@ def test_least_recently_used_entries_go_first(store):
     assert sum(e.size for e in store.entries()) <= 5_000
 
 
-def test_a_miss_is_explained_by_the_parts_that_differ(store):
-    store.put(make_key(text="long" * 100, flags="-O3", maker="gcc 12"), b"x")
-    assert store.differing_parts(make_key(text="long" * 100, flags="-O3", maker="gcc 13")) == ["maker"]
-    assert store.differing_parts(make_key(text="short", flags="-O3", maker="gcc 13")) == ["text", "maker"]
-
-
 def test_folders_are_private(store):
     store.put(KEY, b"x")
     for folder in (store.home, entry_folder(store)):

@@ -256,13 +256,6 @@ class Store:
                 found.append(json.loads((entry.folder / "key.json").read_bytes()))
         return found
 
-    def differing_parts(self, key: Key) -> list[str]:
-        """Why there is no entry for `key`: the parts in which the most similar entry differs; empty if the store is."""
-        wanted = key.summary()
-        others = [d.get("parts", {}) for d in self.describe()]
-        differences = [[n for n in wanted if other.get(n) != wanted[n]] for other in others]
-        return min(differences, key=len, default=[])
-
     def clear(self) -> None:
         """Remove every entry."""
         for entry in self.entries():

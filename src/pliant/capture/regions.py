@@ -79,10 +79,6 @@ class Region:
                 return self._nodes[id(value)]
         return self.parameter(self.shape_env.wrap(symbol))
 
-    def owns(self, fake: FakeTensor) -> bool:
-        """Whether the tensor was computed here, or is a parameter made for this region."""
-        return fake.node is not None and fake.node.graph is self.graph
-
     # ---- entering and leaving
     @contextmanager
     def active(self) -> Iterator[Region]:

@@ -275,11 +275,6 @@ class stage:
         record("stage", **{**{f"of_{k}" if k in fields else k: v for k, v in self.fields.items()}, **fields})
 
 
-def current_stage() -> str:
-    """The innermost stage of this thread, or an empty string."""
-    return _stack.names[-1] if _stack.names else ""
-
-
 def failed_stage(error: BaseException) -> str:
     """The path of the innermost stage that this exception left in this thread, or an empty string."""
     return _stack.failed[1] if _stack.failed[0] == id(error) else ""
