@@ -300,6 +300,8 @@ ROWS: dict[str, Row] = {
             (ramp(3, 7, 5).double().transpose(1, 2),),
         ],
     ),
+    "running sums": (
+        lambda x: ((x * 2).cumsum(-1), x.flip(-1).cumprod(-1)), [(ramp(3, 40),), (ramp(2, 2, 320),), (ramp(7),)]),
     "sort": (lambda x: (*x.sort(1), x.cumsum(0), *x.topk(2)), [(ramp(3, 5),)]),
     "complex": (lambda x: torch.view_as_real(torch.view_as_complex(x) * 2), [(ramp(3, 2),)]),
 }

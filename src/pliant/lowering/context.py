@@ -317,21 +317,39 @@ class Lowering:
         index_of: Callable[[Index, Index], Index],
     ) -> View:
         view = self.temporary(t.dtype, t.shape, t.device, self.layout(t))
-        axes, outer = self.axes(t.shape)
-        reduce_axes, inner = self.axes([x.shape[d] for d in dims], "r")
+
+        def target(outer: Index) -> Expr:
+            return sum((e * step for e, step in zip(outer, view.strides)), view.offset)
+
+        reduced = [x.shape[d] for d in dims]
+        self.fold_into(view, t.shape, reduced, op, acc, lambda i, r: x.math_at(index_of(i, r)), target, t.origin)
+        return view
+
+    def fold_into(
+        self,
+        out: View,
+        shape: Shape,
+        reduced: Sequence[Expr],
+        op: str,
+        acc: torch.dtype,
+        at: Callable[[Index, Index], Scalar],
+        target: Callable[[Index], Expr],
+        origin: str,
+    ) -> None:
+        """For each point of `shape`: store `at(point, r)` folded over the points `r` of `reduced` at the flat position
+        `target(point)`."""
+        axes, outer = self.axes(shape)
+        reduce_axes, inner = self.axes(reduced, "r")
         with self.ranges.over((*axes, *reduce_axes)):
-            value = x.math_at(index_of(outer, inner))
-            flat = view.offset
-            for position, stride in zip(outer, view.strides):
-                flat = flat + position * stride
+            value = at(outer, inner)
+            flat = self.ranges.simplify(target(outer))
         if op in ("any", "all"):
             value, acc = cast(value, torch.bool), torch.bool
         elif op not in ("argmax", "argmin"):
             value = cast(value, acc)
         else:
             acc = value.dtype
-        self.computations.append(Reduction(view.buffer, axes, reduce_axes, op, flat, value, acc, t.origin))
-        return view
+        self.computations.append(Reduction(out.buffer, axes, reduce_axes, op, flat, value, acc, origin))
 
     def scatter(self, out: View, shape: Shape, at: At, target: Callable[[Index], Expr], accumulate: str | None) -> None:
         """For each point of `shape`: store (or accumulate) `at(point)` at the flat position `target(point)`."""

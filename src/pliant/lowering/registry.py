@@ -20,6 +20,7 @@ from pliant.lowering import (
     pointwise,
     pooling,
     reduction,
+    scans,
     scattering,
     views,
 )
@@ -27,6 +28,6 @@ from pliant.tables import Table, joined
 
 Rule = Callable[..., Any]
 
-FAMILIES = (pointwise, creation, views, reduction, normalization, indexing, scattering, joining, pooling, matmul)
+FAMILIES = (pointwise, creation, views, reduction, normalization, indexing, scans, scattering, joining, pooling, matmul)
 RULES: Table[Any, Rule] = joined(*(family.RULES for family in FAMILIES))
 VIEW_OPS: frozenset[Any] = frozenset(views.RULES)

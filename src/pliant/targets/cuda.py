@@ -35,6 +35,7 @@ def target(capability: int, units: int = 0) -> Target:
         product_depth=512,
         images_last=frozenset((torch.float16, torch.bfloat16)),
         tf32_images_last=True,
+        scan_chunk=4,
         dense_masks=True,
         narrow_index=True,
         function_share=1 / 8,

@@ -1,0 +1,115 @@
+"""Running sums and products along rows are reductions of chunks where the target asks for it; else calls."""
+
+import dataclasses
+
+import pytest
+import torch
+
+import pliant
+from codegen.cuda.programs import run_on_device_text
+from lowering.tracing import lowered
+from pliant.debug import events
+from pliant.ir.loops import Extern
+from pliant.targets import registry
+
+CPU = torch.device("cpu")
+ROWS = torch.randn(3, 5, 96)
+
+PROGRAMS = {
+    "one chunk": (lambda x: x.cumsum(-1), (torch.randn(4, 20),)),
+    "two levels": (lambda x: (x * 2).cumsum(-1), (ROWS,)),
+    "three levels": (lambda x: x.cumsum(1) + 1, (torch.randn(2, 2048),)),
+    "a long row": (lambda x: x.cumsum(-1), (torch.randn(2, 2048 * 3),)),
+    "an odd chunk": (lambda x: x.cumsum(0), (torch.randn(63),)),
+    "products": (lambda x: (x * 0.1 + 1).cumprod(-1), (ROWS,)),
+    "of integers": (lambda x: x.cumsum(-1), (torch.arange(96, dtype=torch.int32).view(2, 48),)),
+    "of flags": (lambda x: (x > 0).cumsum(-1), (ROWS,)),
+    "as another dtype": (lambda x: x.cumsum(-1, dtype=torch.float64), (ROWS,)),
+    "bf16": (lambda x: x.cumsum(-1), (ROWS.bfloat16(),)),
+    "double": (lambda x: x.cumsum(-1), (ROWS.double(),)),
+    "backwards": (lambda x: x.flip(-1).cumsum(-1).flip(-1), (ROWS,)),
+    "of a slice": (lambda x: x[:, 1:4, :48].cumsum(-1), (ROWS,)),
+    "broadcast": (lambda x: x[0, 0].expand(4, 96).cumsum(-1), (ROWS,)),
+    "no rows": (lambda x: x[:0].cumsum(-1), (ROWS,)),
+}
+CALLS = {
+    "across memory": (lambda x: x.cumsum(1), (ROWS,)),
+    "of a transpose": (lambda x: x.transpose(1, 2).contiguous().cumsum(1), (ROWS,)),
+    "a prime length": (lambda x: x.cumsum(-1), (torch.randn(3, 97),)),
+    "one element": (lambda x: x.cumsum(-1) + 1, (torch.randn(3, 1),)),
+    "extremes": (lambda x: x.cummax(-1)[0], (ROWS,)),
+}  # fmt: skip
+
+
+@pytest.fixture
+def chunks(monkeypatch):
+    """A CPU that scans in chunks."""
+    target = dataclasses.replace(registry.target_of(CPU), scan_chunk=4)
+    monkeypatch.setattr("pliant.lowering.scans.target_of", lambda device: target)
+    pliant.reset()
+
+
+def loops(f, args, dynamic=False):
+    """The function's result, and its loop program."""
+    with events.collect("loops") as found:
+        got = pliant.compile(f, dynamic=dynamic, fullgraph=True)(*args)
+    return got, "\n".join(one.fields["text"] for one in found)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_results_are_eagers(name, chunks):
+    function, args = PROGRAMS[name]
+    got, text = loops(function, args)
+    expected, exact = function(*args), function(*(a.double() if a.is_floating_point() else a for a in args))
+    assert "aten.cum" not in text
+    assert got.dtype is expected.dtype and got.stride() == expected.stride()
+    if got.numel():  # eager's sums on a CPU are kept in double
+        error, eagers = ((t.double() - exact).abs().max().item() for t in (got, expected))
+        assert error <= 2 * eagers + 1e-6 * exact.abs().max().item()
+
+
+def test_texts_for_gpus(chunks):
+    given = (torch.randn(3, 2048), torch.rand(2, 2, 60) + 0.5)
+
+    def function(x, y):
+        return (x * 2).cumsum(-1), y.cumprod(-1)
+
+    program = lowered(function, *given)
+    assert not any(isinstance(one, Extern) for one in program.computations)
+    for got, expected in zip(run_on_device_text(program, given), function(*given), strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_all_else_is_a_call(name, chunks):
+    function, args = CALLS[name]
+    got, text = loops(function, args)
+    torch.testing.assert_close(got, function(*args))
+    assert "aten.cum" in text
+
+
+def test_the_library_scans_where_a_target_does_not_ask(monkeypatch):
+    pliant.reset()
+    got, text = loops(*PROGRAMS["two levels"])
+    torch.testing.assert_close(got, (ROWS * 2).cumsum(-1))
+    assert "aten.cumsum" in text
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_not_finite_stays_behind_where_it_begins(value, chunks):
+    x = torch.randn(2, 96)
+    x[0, 50], x[1, 15] = value, value
+    got, _ = loops(lambda x: x.cumsum(-1), (x,))
+    torch.testing.assert_close(got, x.cumsum(-1), equal_nan=True)
+
+
+def test_gradients_and_numbers_of_rows_that_vary(chunks):
+    def function(x):
+        return (x * 3).cumsum(-1).sin()
+
+    compiled = pliant.compile(function, dynamic=True, fullgraph=True)
+    for rows in (3, 7, 4):
+        x = torch.randn(rows, 64, requires_grad=True)
+        (expected,) = torch.autograd.grad(function(x).square().sum(), x)
+        (got,) = torch.autograd.grad(compiled(x).square().sum(), x)
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
