@@ -1,5 +1,7 @@
 """Branches on tensors' values whose sides only compute: one graph, and eager's results on either side."""
 
+import sys
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -234,3 +236,25 @@ def test_sides_of_branches():
     assert found[1] is not None and found[1].meet is not None
     assert found[3] is None  # a loop
     assert found[6] is not None and found[6].meet is None  # at the end
+    assert found[6].copies is None
+
+
+def test_ends_of_functions_that_are_written_twice():
+    def f(a, b):
+        return b.get(a if a else b) + 1
+
+    def g(a, b):
+        if a:
+            return b.get(a, 1)
+        return b.get(a, True)
+
+    (found,) = (sides(program, op.index) for program in [decode(f.__code__)] for op in program if "POP_JUMP" in op.name)
+    if sys.version_info < (3, 12):
+        assert found.meet is not None
+    else:
+        assert found.meet is None
+        one, other = (decode(f.__code__).ops[k] for k in found.copies)
+        assert one.name == other.name == "CALL" and one.index != other.index
+    program = decode(g.__code__)
+    (found,) = (sides(program, op.index) for op in program if "POP_JUMP" in op.name)
+    assert [program.ops[k].name for k in found.copies or ()] == ["CALL", "CALL"]

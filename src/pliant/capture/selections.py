@@ -88,10 +88,14 @@ def select(frame: Frame, jump: Op, value: FakeTensor) -> Returned | None:
     where = t.location()
     try:
         condition = _condition(t, value)
-        starts = [jump.index + 1, jump.target]
         last = next(iter(reversed(t.graph.nodes)))
-        ends = [_side(frame, before, s, found.meet) for s in (starts if "FALSE" in jump.name else reversed(starts))]
-        return _Meeting(frame, before.step, where, condition, last).of(ends[0], ends[1], found.meet)
+        meeting = _Meeting(frame, before.step, where, condition, last)
+        try:
+            return meeting.of(*_ends(frame, jump, before, (found.meet, found.meet)), found.meet)
+        except _Refused:
+            if found.copies is None:
+                raise
+            return meeting.of(*_ends(frame, jump, before, found.copies), found.copies[0])
     except (_Refused, GraphBreak, Raised, CannotCapture, Stopped) as error:
         pass_on(error)
         if t.failure is not None:
@@ -147,6 +151,12 @@ class _End:
     returned: Returned | None
     stack: list[Any]
     locals: dict[str, Any]
+
+
+def _ends(frame: Frame, jump: Op, before: _State, meets: tuple[int | None, int | None]) -> tuple[_End, _End]:
+    """Where the sides lead on which the value is true and false; `meets`: where they meet, of the next one and the target's."""
+    one, other = (_side(frame, before, start, meet) for start, meet in zip((jump.index + 1, jump.target), meets))
+    return (one, other) if "FALSE" in jump.name else (other, one)
 
 
 def _side(frame: Frame, before: _State, start: int | None, meet: int | None) -> _End:

@@ -253,9 +253,15 @@ def forwarding_object(obj: Any, compilation: Compilation) -> Any:
     body: dict[str, Any] = {name: method for name, method in asked.items() if callable(getattr(cls, name, None))}
     body |= {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
     if hasattr(cls, "__get__"):  # a function in a class is its method
-        body["__get__"] = lambda self, it, owner=None: self if it is None else types.MethodType(self, it)
+        body["__get__"] = _bound
     made = type(cls.__name__, (_Forwarding,), body)()
     return _compiling(made, obj, compilation)
+
+
+def _bound(self: Any, it: Any, owner: type | None = None) -> Any:
+    """What the original is as a member of a class; from Python 3.13 on partials say what becomes of them, and stay."""
+    of_original = self._orig_mod.__get__(it, owner)
+    return self if of_original is self._orig_mod else types.MethodType(self, it)
 
 
 def _asked(name: str) -> Callable[..., Any]:

@@ -172,10 +172,12 @@ def can_end(program: Program, start: int, without: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Of a branch: the operation where both sides meet (None: behind the frame's end), those of each side before it."""
+    """Of a branch: the operation where both sides meet (None: behind the frame's end), those of each side before it, and, as
+    Python writes short ends of functions once for each side from 3.12 on, where each side comes to its copy of one end."""
 
     meet: int | None
     between: tuple[tuple[int, ...], tuple[int, ...]]
+    copies: tuple[int, int] | None = None
 
 
 @lru_cache(maxsize=128)
@@ -191,7 +193,27 @@ def sides(program: Program, jump: int) -> Sides | None:
     between = tuple(_forward(program, start, meet, op) for start in (jump + 1, op.target))
     if any(side is None for side in between):
         return None
-    return Sides(None if meet == end else meet, between)  # type: ignore[arg-type]
+    one, other = between
+    assert one is not None and other is not None
+    return Sides(None if meet == end else meet, (one, other), _copies(program, one, other) if meet == end else None)
+
+
+def _copies(program: Program, one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, int] | None:
+    """Where two sides, each with one way out, begin to do the same up to the end."""
+    if any(sum(program.ops[index].name == "RETURN_VALUE" for index in side) != 1 for side in (one, other)):
+        return None
+    same = 0
+    for a, b in zip(reversed(one), reversed(other)):
+        if (a, b) != (one[-1] - same, other[-1] - same) or not _are_copies(program.ops[a], program.ops[b]):
+            break
+        same += 1
+    return (one[-1] - same + 1, other[-1] - same + 1) if same > 1 else None
+
+
+def _are_copies(one: Op, other: Op) -> bool:
+    if one.name != other.name or one.target is not None or other.target is not None:
+        return False
+    return one.arg is other.arg or (one.name != "LOAD_CONST" and one.arg == other.arg)  # 1 and True are equal, too
 
 
 def _forward(program: Program, start: int, meet: int, jump: Op) -> tuple[int, ...] | None:
