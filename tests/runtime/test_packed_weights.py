@@ -13,8 +13,10 @@ from torch import nn
 
 import pliant
 from pliant.debug import events
+from pliant.runtime import packed_weights
 from pliant.runtime.load import fingerprint
 from pliant.runtime.packed_weights import BUDGET
+from pliant.torch_adapter import reorder_convolution_weight
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="without oneDNN nothing is packed")
 
@@ -115,6 +117,24 @@ def test_a_budget_that_is_used_up() -> None:
         for _ in range(4):
             same(compiled, model, x)
     assert len(found) == 2  # the matrix of 120 bytes has room
+
+
+def test_images_of_each_size_have_a_copy_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[int, ...]] = []
+
+    def reorder(weight: torch.Tensor, *facts: object) -> torch.Tensor:
+        if weight.shape[1] == 3:
+            made.append(tuple(facts[-1]))  # type: ignore[arg-type]
+        return reorder_convolution_weight(weight, *facts)
+
+    monkeypatch.setattr(packed_weights, "reorder_convolution_weight", reorder)
+    model, sizes = network(), [16, 24, 20, 28, 32, 36]
+    compiled = pliant.compile(model, dynamic=True)
+    same(compiled, model, torch.randn(2, 3, 12, 12))  # a size that is met once has none
+    for _ in range(3):
+        for size in sizes:
+            same(compiled, model, torch.randn(2, 3, size, size))
+    assert made == [(2, 3, size, size) for size in sizes[: packed_weights.MOST_SIZES]]
 
 
 def test_a_budget_of_zero() -> None:

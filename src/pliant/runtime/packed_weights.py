@@ -5,7 +5,9 @@ Out:    `bind(names)`: puts what runs `pliant::packed_convolution` and `pliant::
 Holds:  a copy is used only while the weight holds what the copy was made from, which a fingerprint of its bytes tells
         at each call: neither its address nor its version would tell of `weight.data.mul_(2)`, of a write through NumPy,
         or by another process. A weight is packed at the second call that finds it the same, so one that changes all the
-        time never is. All copies together take at most the option `packed_bytes`; each is freed with its weight.
+        time never is; anew for images of another size, for which the library may read another layout (it would change the
+        layout at each call, which takes longer than the convolution), up to `MOST_SIZES` of them. All copies together take
+        at most the option `packed_bytes`; each is freed with its weight.
 Units:  reading a weight takes a hundredth of a dense 3x3 convolution of 28x28 images, a tenth at 14x14.
 """
 
@@ -24,16 +26,27 @@ from pliant.runtime.load import fingerprint
 from pliant.torch_adapter import OpOverload, packed_convolution, packed_size, reorder_convolution_weight
 
 Make = Callable[..., torch.Tensor]
+MOST_SIZES = 4  # of images that have a copy of a weight; for others it is read as it is, as eager does
+_MOST_SEEN = 64  # sizes that are remembered as met once
 
 
 class _Kept:
-    """What is known of a weight: its fingerprint, and the copy if there is one."""
+    """What is known of a weight: its fingerprint, the copies by what they were made for, and what it was read with once."""
 
-    __slots__ = ("__weakref__", "mark", "packed", "refused", "weight")
+    __slots__ = ("__weakref__", "mark", "packed", "refused", "seen", "weight")
 
     def __init__(self, weight: weakref.ref[torch.Tensor], mark: int) -> None:
         self.weight, self.mark, self.refused = weight, mark, False
-        self.packed: torch.Tensor | None = None
+        self.packed: dict[tuple[int, ...], torch.Tensor] = {}
+        self.seen: set[tuple[int, ...]] = set()
+
+    def is_met_again(self, size: tuple[int, ...]) -> bool:
+        if size in self.seen:
+            return True
+        if len(self.seen) >= _MOST_SEEN:
+            self.seen.clear()
+        self.seen.add(size)
+        return False
 
 
 class _Budget:
@@ -69,24 +82,27 @@ class PackedWeights:
         self._read = fingerprint()
         self._most = config.get().build.packed_bytes
 
-    def get(self, weight: torch.Tensor, groups: int, *facts: Any) -> torch.Tensor | None:
-        """The copy, made for so many groups with these facts; None where there is none yet."""
+    def get(self, weight: torch.Tensor, groups: int, size: tuple[int, ...], *facts: Any) -> torch.Tensor | None:
+        """The copy, made for so many groups and images of this size with these facts; None where there is none yet."""
         mark = self._read(weight, weight.nbytes)
         key = id(weight), groups
         kept = self._kept.get(key)
         if kept is None or kept.mark != mark or kept.weight() is not weight:
-            self._note(key, weight, mark)
+            self._note(key, weight, mark).is_met_again(size)
             return None
-        facts = groups, *facts
-        return self._packed(kept, weight, facts) if kept.packed is None else kept.packed
+        packed = kept.packed.get(size)
+        return self._packed(kept, weight, size, (groups, size, *facts)) if packed is None else packed
 
-    def _note(self, key: tuple[int, int], weight: torch.Tensor, mark: int) -> None:
+    def _note(self, key: tuple[int, int], weight: torch.Tensor, mark: int) -> _Kept:
         kept = self._kept
-        kept[key] = _Kept(weakref.ref(weight, lambda _: kept.pop(key, None)), mark)
+        made = kept[key] = _Kept(weakref.ref(weight, lambda _: kept.pop(key, None)), mark)
+        return made
 
-    def _packed(self, kept: _Kept, weight: torch.Tensor, facts: Sequence[Any]) -> torch.Tensor | None:
-        """The copy of a weight that was found the same. Two threads may both make one."""
-        if kept.refused:
+    def _packed(
+        self, kept: _Kept, weight: torch.Tensor, size: tuple[int, ...], facts: Sequence[Any]
+    ) -> torch.Tensor | None:
+        """The copy of a weight that was found the same, for a size that was met before. Two threads may both make one."""
+        if kept.refused or len(kept.packed) >= MOST_SIZES or not kept.is_met_again(size):
             return None
         packed = self._make(weight, *facts)
         if self._read(weight, weight.nbytes) != kept.mark:  # written meanwhile
@@ -95,7 +111,7 @@ class PackedWeights:
             kept.refused = True
             events.record("packed_weights", bytes=weight.nbytes, most=self._most)
             return None
-        kept.packed = packed
+        kept.packed[size] = packed
         return packed
 
 
@@ -116,13 +132,13 @@ class _Convolution:
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, stride: Sequence[int],
         padding: Sequence[int], dilation: Sequence[int], groups: int,
     ) -> torch.Tensor:  # fmt: skip
-        packed = self._weights.get(weight, groups, stride, padding, dilation, x.shape)
+        packed = self._weights.get(weight, groups, tuple(x.shape), stride, padding, dilation)
         if packed is None:
             return plain.convolution(x, weight, bias, stride, padding, dilation, groups)
         return self._convolve(x, packed, bias, padding, stride, dilation, groups, "none", [], "")
 
 
-def _reordered(weight: torch.Tensor, groups: int, stride: Any, padding: Any, dilation: Any, size: Any) -> torch.Tensor:
+def _reordered(weight: torch.Tensor, groups: int, size: Any, stride: Any, padding: Any, dilation: Any) -> torch.Tensor:
     return reorder_convolution_weight(weight.detach(), padding, stride, dilation, groups, list(size))
 
 
@@ -132,10 +148,10 @@ class _Transpose:
     __name__ = "packed_transpose"
 
     def __init__(self) -> None:
-        self._weights = PackedWeights(lambda weight, groups: plain.transpose(weight.detach()))
+        self._weights = PackedWeights(lambda weight, *_: plain.transpose(weight.detach()))
 
     def __call__(self, weight: torch.Tensor) -> torch.Tensor:
-        packed = self._weights.get(weight, 1)
+        packed = self._weights.get(weight, 1, ())
         return weight.flatten(1).t() if packed is None else packed
 
 
