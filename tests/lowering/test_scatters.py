@@ -1,11 +1,17 @@
 """Sums at positions are loops that go through their source once, in its order, with columns shared by threads."""
 
+import dataclasses
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 import pliant
+from codegen.cuda.programs import run_on_device_text
+from lowering.tracing import lowered
 from pliant.debug import events
+from pliant.ir.loops import Extern
+from pliant.targets import registry
 
 X, AT, ADDED = torch.randn(40, 70), torch.randint(0, 40, (33,)), torch.randn(33, 70)
 CUBE, INTO = torch.randn(3, 20, 32), torch.randint(0, 20, (50,))
@@ -98,3 +104,64 @@ def test_eager_says_what_is_out_of_range():
         f(x, wrong, v[:2])
     with pytest.raises(type(expected.value), match=str(expected.value)):
         pliant.compile(f)(x, wrong, v[:2])
+
+
+ELEMENTS = torch.randint(0, 40, (30, 65))
+ATOMIC = {
+    **PROGRAMS,
+    "scatter_add": (lambda x, i, v: x.scatter_add(0, i, v * 2) + 1, (X, ELEMENTS, ADDED)),
+    "scatter_add along rows": (lambda x, i, v: x.scatter_add(-1, i, v), (X, ELEMENTS, ADDED)),
+    "one dimension": CALLS["one dimension"],
+    "the last of two": CALLS["the last of two"],
+}
+OF_HALVES = {
+    "index_add": CALLS["sums that eager does not round"],
+    "gradient of an embedding": (
+        lambda x, i, v: torch.ops.aten.embedding_dense_backward(v.cos(), i, 40, 3, False),
+        (X, AT, ADDED.bfloat16()),
+    ),
+    "gradient of rows": (
+        lambda x, i, v: torch.index_put(v.new_zeros(40, 70), (i,), v * 2, accumulate=True),
+        (X, AT, ADDED.bfloat16()),
+    ),
+}
+
+
+@pytest.fixture
+def atomic(monkeypatch):
+    """A CPU that adds in no order."""
+    target = dataclasses.replace(registry.target_of(torch.device("cpu")), adds_in_order=False, adds_atomically=True)
+    monkeypatch.setattr("pliant.lowering.scattering.target_of", lambda device: target)
+    pliant.reset()
+
+
+@pytest.mark.parametrize("name", ATOMIC)
+def test_added_atomically(name, atomic):
+    function, args = ATOMIC[name]
+    assert ADDS in loops(function, args)
+    program = lowered(function, *args)
+    assert not any(isinstance(one, Extern) for one in program.computations)
+    (got,) = run_on_device_text(program, args)
+    torch.testing.assert_close(got, function(*args), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", OF_HALVES)
+def test_halves_are_added_in_float32(name, atomic):
+    f, args = OF_HALVES[name]
+    many = args[1].repeat(60) % 3
+    given = (args[0], many, args[2].repeat(60, 1))
+    program = lowered(f, *given)
+    assert not any(isinstance(one, Extern) for one in program.computations)
+    (got,) = run_on_device_text(program, given)
+    exact = f(given[0].double(), many, given[2].double())
+    assert ((got.double() - exact).abs().max() / exact.abs().max()).item() < 2**-8
+
+
+@pytest.mark.parametrize("name", ["index_put", "scatter_add"])
+def test_deterministic_algorithms_are_calls(name, atomic):
+    function, args = ATOMIC[name]
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert ADDS not in loops(function, args)
+    finally:
+        torch.use_deterministic_algorithms(False)

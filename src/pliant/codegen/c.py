@@ -58,6 +58,8 @@ class _Writer(ReducingWriter):
                 self._ordered()
             case "split":
                 self._split_part()
+            case "scan":
+                self._scanning()
             case _:
                 self._reducing()
         body = self.lines

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from pliant.ir.loops import Buffer, Reduction
+from pliant.ir.loops import Buffer, Reduction, Scan
 from pliant.ir.scalar import Apply, Const, IndexValue, Load, Scalar, walk
 from pliant.schedule.kernel import Kernel, Loops, Member
 from pliant.symbolic.expr import Expr, Symbol
@@ -72,6 +72,8 @@ class _Form:
         out, value = self._buffer(loops.out), self._scalar(loops.value)
         if isinstance(loops, Reduction):
             return out, loops.axes, loops.index, value, loops.reduce_axes, loops.op, loops.accumulate_dtype
+        if isinstance(loops, Scan):
+            return out, loops.axes, loops.index, value, loops.axis, loops.op, loops.accumulate_dtype
         indirect = tuple([(symbol, self._scalar(one)) for symbol, one in loops.indirect])
         return out, loops.axes, loops.index, value, loops.accumulate, indirect
 

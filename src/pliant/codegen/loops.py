@@ -8,6 +8,7 @@ Holds:  merging keeps every index expression's value; the choice affects speed o
     columns  blocks of the vectorized outer axis over threads, reduced loops inside, accumulators in arrays of a block
     points   no reduction: all loops but the vectorized one over threads, both blocked where that helps
     split    few outer points: threads share the outermost reduced loop and their partial results are combined in order
+    scan     outer loops over threads, the loop of a scan inside, one point after another
     ordered  stores that may meet at one index: one thread, except along an axis that keeps them apart
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pliant.ir.loops import Axis, Reduction
+from pliant.ir.loops import Axis, Reduction, Scan
 from pliant.ir.scalar import IndexValue, Load
 from pliant.records import dataclass
 from pliant.schedule.align import merge_axes, quotient
@@ -110,6 +111,8 @@ def plan_loops(kernel: Kernel) -> LoopPlan:
     target = kernel.target
     outer = [a for a in axes if a.symbol not in kernel.reduced]
     inner = [a for a in axes if a.symbol in kernel.reduced]
+    if isinstance(kernel.members[0].loops, Scan):
+        return LoopPlan("scan", kernel, None, [(a, None) for a in outer], inner)
     if is_split(kernel) and all(m.phase == 0 or not m.inner for m in kernel.members):
         if vector.symbol not in kernel.reduced:
             vector = inner[-1]

@@ -15,7 +15,7 @@ from typing import Any, assert_never
 
 import torch
 
-from pliant.ir.loops import Axis, Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction, View
+from pliant.ir.loops import Axis, Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction, Scan, View
 from pliant.ir.ops import OPS
 from pliant.ir.scalar import Apply, Const, IndexValue, Load, Scalar
 from pliant.symbolic import expr as sym
@@ -91,6 +91,8 @@ class _State:
                 self._pointwise(c)
             case Reduction():
                 self._reduction(c)
+            case Scan():
+                self._scan(c)
             case Extern():
                 self._extern(c)
             case _:
@@ -125,6 +127,14 @@ class _State:
         reduced = _REDUCE[c.op](values.reshape(*kept, count), c.accumulate_dtype)
         outer = _Point(self, c.axes)
         memory[outer.full(outer.index(c.index, ())).reshape(-1)] = reduced.reshape(-1).to(c.out.dtype)
+
+    def _scan(self, c: Scan) -> None:
+        memory = self._memory_of(c.out)
+        point = _Point(self, (*c.axes, c.axis))
+        if point.is_empty:
+            return
+        scanned = _SCAN[c.op](point.full(point.scalar(c.value)), -1, dtype=c.accumulate_dtype)
+        memory[point.full(point.index(c.index, ())).reshape(-1)] = scanned.reshape(-1).to(c.out.dtype)
 
     def _extern(self, c: Extern) -> None:
         args, kwargs = self._arguments(c.args), self._arguments(c.kwargs)
@@ -305,6 +315,9 @@ _REDUCE: dict[str, Callable[[torch.Tensor, torch.dtype], torch.Tensor]] = {
     "argmax": lambda v, d: _first_extreme(v, d, True),
     "argmin": lambda v, d: _first_extreme(v, d, False),
 }
+
+
+_SCAN: dict[str, Callable[..., torch.Tensor]] = {"sum": torch.cumsum, "prod": torch.cumprod}
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:

@@ -97,6 +97,24 @@ class Reduction:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Scan:
+    """out[index] = op over all points of `axis` up to this one of value, for all points of `axes` and `axis`.
+
+    op: sum, prod. What lies behind a point is no part of its result.
+    text:   buf1[i0 < s0, i1 < 64] = running sum(i1) load(buf0, 64*i0 + i1)
+    """
+
+    out: Buffer
+    axes: tuple[Axis, ...]
+    axis: Axis
+    op: str
+    index: Expr
+    value: Scalar
+    accumulate_dtype: torch.dtype = torch.float32
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Extern:
     """outs = target(*args, **kwargs), an eager ATen call.
 
@@ -117,7 +135,7 @@ class Extern:
     origin: str = ""
 
 
-Computation = Pointwise | Reduction | Extern
+Computation = Pointwise | Reduction | Scan | Extern
 
 
 @dataclass(slots=True)

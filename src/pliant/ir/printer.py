@@ -12,7 +12,7 @@ from typing import Any, assert_never
 
 import torch
 
-from pliant.ir.loops import Axis, Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction, View
+from pliant.ir.loops import Axis, Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction, Scan, View
 from pliant.ir.scalar import Apply, Const, IndexValue, Load, Scalar
 from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol
 
@@ -59,8 +59,8 @@ def row_major_index(axes: Sequence[Axis]) -> Expr:
     return index
 
 
-def _target_text(computation: Pointwise | Reduction) -> str:
-    axes = computation.axes
+def _target_text(computation: Pointwise | Reduction | Scan) -> str:
+    axes = (*computation.axes, computation.axis) if isinstance(computation, Scan) else computation.axes
     arrow = "" if computation.index is row_major_index(axes) else f" -> {computation.index}"
     return f"{computation.out.name}[{_axes_text(axes)}{arrow}]"
 
@@ -73,6 +73,10 @@ def _pointwise_text(c: Pointwise) -> str:
 
 def _reduction_text(c: Reduction) -> str:
     return f"{_target_text(c)} = {c.op}({_axes_text(c.reduce_axes)}) {scalar_text(c.value)}"
+
+
+def _scan_text(c: Scan) -> str:
+    return f"{_target_text(c)} = running {c.op}({c.axis.symbol}) {scalar_text(c.value)}"
 
 
 def _extern_text(c: Extern) -> str:
@@ -123,6 +127,8 @@ def computation_text(c: Computation) -> str:
             return _pointwise_text(c)
         case Reduction():
             return _reduction_text(c)
+        case Scan():
+            return _scan_text(c)
         case Extern():
             return _extern_text(c)
         case _:

@@ -13,13 +13,14 @@ from typing import Any, assert_never
 import torch
 
 from pliant.errors import VerifyError
-from pliant.ir.loops import Axis, Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction, View
+from pliant.ir.loops import Axis, Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction, Scan, View
 from pliant.ir.ops import OPS
 from pliant.ir.printer import computation_text, scalar_text
 from pliant.ir.scalar import Apply, Load, Scalar, walk
 from pliant.symbolic.expr import Expr, Symbol
 
 REDUCTIONS = frozenset(("sum", "prod", "max", "min", "any", "all", "argmax", "argmin"))
+SCANS = frozenset(("sum", "prod"))
 SCATTERS = frozenset(("sum", "max", "min"))
 _HALF = (torch.bfloat16, torch.float16)
 
@@ -58,6 +59,8 @@ class _Checker:
                 self._pointwise(c)
             case Reduction():
                 self._reduction(c)
+            case Scan():
+                self._scan(c)
             case Extern():
                 self._extern(c)
             case _:
@@ -87,6 +90,15 @@ class _Checker:
             self._dtype("a condition", c.value.dtype, torch.bool)
         else:
             self._dtype("the reduced value", c.value.dtype, c.accumulate_dtype)
+        self._write(c.out, again=False)
+
+    def _scan(self, c: Scan) -> None:
+        inner = self._axes((*c.axes, c.axis))
+        self._scalar(c.value, inner)
+        self._index(c.index, inner)
+        if c.op not in SCANS:
+            self.fail(f"unknown scan `{c.op}`")
+        self._dtype("the scanned value", c.value.dtype, c.accumulate_dtype)
         self._write(c.out, again=False)
 
     def _extern(self, c: Extern) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from pliant.graph.unbacked import Binding
-from pliant.ir.loops import Axis, Buffer, Computation, Extern, Pointwise, Reduction, View
+from pliant.ir.loops import Axis, Buffer, Computation, Extern, Pointwise, Reduction, Scan, View
 from pliant.ir.scalar import Scalar, apply, cast, const, index_value, load, where
 from pliant.lowering.indexing_rules import IndexRanges
 from pliant.lowering.tensors import At, Index, Shape, Tensor, aligned_strides, contiguous_strides, opmath
@@ -350,6 +350,18 @@ class Lowering:
         else:
             acc = value.dtype
         self.computations.append(Reduction(out.buffer, axes, reduce_axes, op, flat, value, acc, origin))
+
+    def scan_into(
+        self, out: View, strides: Shape, shape: Shape, op: str, acc: torch.dtype, at: At, origin: str
+    ) -> None:
+        """For each point of `shape`: store `at` folded along the last dimension up to the point, where `strides` say."""
+        axes, index = self.axes(shape[:-1])
+        axis = Axis(symbol(f"i{len(axes)}"), shape[-1])
+        point = [*index, axis.symbol]
+        with self.ranges.over((*axes, axis)):
+            value = cast(at(point), acc)
+            flat = self.ranges.simplify(sum((e * step for e, step in zip(point, strides)), out.offset))
+        self.computations.append(Scan(out.buffer, axes, axis, op, flat, value, acc, origin))
 
     def scatter(self, out: View, shape: Shape, at: At, target: Callable[[Index], Expr], accumulate: str | None) -> None:
         """For each point of `shape`: store (or accumulate) `at(point)` at the flat position `target(point)`."""

@@ -21,7 +21,7 @@ from pliant.errors import InternalError, Unsupported
 from pliant.graph.contracts import AtenGraph
 from pliant.graph.unbacked import CHECKS, unlearnt
 from pliant.ir.failing import value_may_fail
-from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction, View
+from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction, Scan, View
 from pliant.ir.scalar import Scalar, cast, clear_interned, const, loads
 from pliant.lowering import fallback, matmul
 from pliant.lowering.context import Lowering, whole
@@ -394,7 +394,7 @@ def _live(computations: list[Computation], outputs: Sequence[Any], inputs: Seque
     kept: list[Computation] = []
     for c in reversed(computations):
         match c:
-            case Pointwise() | Reduction():
+            case Pointwise() | Reduction() | Scan():
                 if c.out not in needed:
                     continue
                 needed.update(x.buffer for x in loads(c.value))

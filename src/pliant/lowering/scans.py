@@ -1,8 +1,8 @@
-"""Running sums and products along rows, as reductions of chunks.
+"""Running sums and products along rows.
 
-In:     a tensor, and its last dimension, of a length that chunks of `Target.scan_chunk` elements, or some more, divide.
-Out:    each chunk folded; the running results of these, in the same way; then each result folded of its own chunk and of what
-        the chunks before it gave. Rows are read twice and stored once, and all threads work at all times.
+In:     a tensor, and its last dimension.
+Out:    a `Scan`, to whose loop what computes its elements belongs. Of few long rows: their chunks folded, the running results of
+        these, and a scan of each chunk that begins with what lies before it, so that there is work for all threads.
 Holds:  no element behind a result is part of it: a NaN stays where it begins. Halves accumulate in f32. Of floats the order of
         additions differs from eager's. All other scans are calls.
 """
@@ -21,84 +21,82 @@ from pliant.lowering.context import Lowering
 from pliant.lowering.tensors import At, Index, Shape, Tensor, opmath
 from pliant.lowering.views import dim_of
 from pliant.records import dataclass
-from pliant.symbolic.expr import ONE, Expr, lit
+from pliant.symbolic.expr import ONE, lit
 from pliant.targets.registry import has_target, target_of
 
 aten = torch.ops.aten
-_WHOLE, _MOST, _SHORT = 8, 4, 256  # a row of one chunk, the longest chunk, and a short row, in chunks
 _WEIGHT = 100  # of what is in memory anyway
 
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """One scan: how elements are folded, in which dtype, by chunks of how many at least."""
+    """One scan: how elements are folded, in which dtype; rows are short up to so many elements, and so many of them are enough."""
 
     low: Lowering
-    reduction: str
+    op: str
     operator: str
     neutral: int
     acc: torch.dtype
-    chunk: int
+    short: int
+    enough: int
 
-    def results(self, at: At, t: Tensor, upto: str) -> Tensor:
-        """`t`, of which each element is `at` folded along the last dimension up to its point; `upto` "lt": without it."""
-        shape = t.shape
-        size = _chunk(shape[-1].as_int() or 0, self.chunk)
-        chunks = (*shape[:-1], shape[-1] // size)
-        before = None if chunks[-1] is ONE else self._of_chunks(at, chunks, size)
+    def results(self, at: At, t: Tensor) -> Tensor:
+        """`t`, of which each element is `at` folded along the last dimension up to its point."""
+        size = self._chunk(t.shape)
+        if size:
+            return self._by_chunks(at, t, size)
 
         def materialize() -> View:
-            view = self.low.temporary(t.dtype, shape, t.device, self.low.layout(t))
-
-            def target(index: Index) -> Expr:
-                place = [*index[:-2], index[-2] * size + index[-1]]
-                return sum((e * step for e, step in zip(place, view.strides)), view.offset)
-
-            def value(index: Index, inner: Index) -> Scalar:
-                return self._element(at, before, index, inner[0], size, upto)
-
-            self.low.fold_into(
-                view, (*chunks, lit(size)), [lit(size)], self.reduction, self.acc, value, target, t.origin
-            )
+            view = self.low.temporary(t.dtype, t.shape, t.device, self.low.layout(t))
+            self.low.scan_into(view, view.strides, t.shape, self.op, self.acc, at, t.origin)
             return view
 
         t.materialize = materialize
         return t
 
-    def _of_chunks(self, at: At, chunks: Shape, size: int) -> Tensor:
-        """For each chunk, all elements before it folded."""
+    def _chunk(self, shape: Shape) -> int:
+        """The elements of a chunk, if rows are too few for all threads and too long for some; 0: rows are not divided."""
+        length, rows = shape[-1].as_int(), 1
+        for n in shape[:-1]:
+            rows *= n.as_int() or self.enough
+        if length is None or length <= 2 * self.short or rows >= self.enough:
+            return 0
+        wanted = max(self.short, rows * length // (8 * self.enough))
+        return next((n for n in range(wanted, min(length, 4 * wanted) + 1) if length % n == 0), 0)
+
+    def _by_chunks(self, at: At, t: Tensor, size: int) -> Tensor:
+        chunks = (*t.shape[:-1], t.shape[-1] // size)
+        before = self._before(at, chunks, size)
+
+        def value(index: Index) -> Scalar:
+            *rows, chunk, r = index
+            neutral, position = const(self.neutral, self.acc), self.low.number(r)
+            earlier = apply("gt", self.low.number(chunk), const(0, torch.int64))
+            begins = apply("bit_and", earlier, apply("eq", position, const(0, torch.int64)))
+            first = where(begins, before.at([*rows, chunk - 1]), neutral)
+            return apply(self.operator, first, at([*rows, chunk * size + r]))
+
+        def materialize() -> View:
+            view = self.low.temporary(t.dtype, t.shape, t.device, self.low.layout(t))
+            strides = (*view.strides[:-1], view.strides[-1] * size, view.strides[-1])
+            self.low.scan_into(view, strides, (*chunks, lit(size)), self.op, self.acc, value, t.origin)
+            return view
+
+        t.materialize = materialize
+        return t
+
+    def _before(self, at: At, chunks: Shape, size: int) -> Tensor:
+        """For each chunk, it and all before it folded."""
         shape = (*chunks, lit(size))
         elements = Tensor(self.low, self.acc, shape, lambda i: at([*i[:-2], i[-2] * size + i[-1]]))
-        folded = self.low.reduce(elements, [len(chunks)], self.reduction, self.acc, self.acc)
-        return self.results(folded.at, Tensor(self.low, self.acc, chunks, weight=_WEIGHT), "lt")
-
-    def _element(self, at: At, before: Tensor | None, index: Index, r: Expr, size: int, upto: str) -> Scalar:
-        """What element `r` of a chunk adds to the result at `index`; the first brings what lies before the chunk."""
-        *rows, chunk, last = index
-        position, neutral = self.low.number(r), const(self.neutral, self.acc)
-        value = where(apply(upto, position, self.low.number(last)), at([*rows, chunk * size + r]), neutral)
-        if before is None:
-            return value
-        first = where(apply("eq", position, const(0, torch.int64)), before.at([*rows, chunk]), neutral)
-        return apply(self.operator, value, first)
+        folded = self.low.reduce(elements, [len(chunks)], self.op, self.acc, self.acc)
+        return self.results(folded.at, Tensor(self.low, self.acc, chunks, weight=_WEIGHT))
 
 
-def _chunk(length: int, size: int) -> int:
-    """The elements of a chunk, so that chunks make up the row: few for long rows, of which each result folds its chunk anew;
-    more for short rows, of which the passes are what takes time."""
-    if 2 <= length <= _WHOLE * size:
-        return length
-    sizes = range(size, _MOST * size + 1)
-    found = next((n for n in (sizes if length > _SHORT * size else sizes[::-1]) if length > 1 and length % n == 0), None)
-    if found is None:
-        raise Unsupported("rows of a length that is not known, or that no chunk divides")
-    return found
-
-
-def _rule(reduction: str, operator: str, neutral: int) -> Callable[..., Tensor]:
+def _rule(op: str, operator: str, neutral: int) -> Callable[..., Tensor]:
     def rule(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-        size = target_of(out.device).scan_chunk if has_target(out.device) else 0
-        if not size:
+        target = target_of(out.device) if has_target(out.device) else None
+        if target is None or not target.scan_row:
             raise Unsupported("a target on which the library's scans are kept")
         shape = low.shape_of(out)
         if not shape or dim_of(dim, len(shape)) != len(shape) - 1 or low.strides_of(out)[-1] is not ONE:
@@ -106,10 +104,9 @@ def _rule(reduction: str, operator: str, neutral: int) -> Callable[..., Tensor]:
         if x.view is not None and x.view.strides[-1] is not ONE:
             raise Unsupported("elements that do not follow each other")
         acc = opmath(out.dtype)
-        x.uses = max(x.uses, 2)
-        scan = _Scan(low, reduction, operator, neutral, acc, size)
+        scan = _Scan(low, op, operator, neutral, acc, target.scan_row, target.units)
         t = Tensor(low, out.dtype, shape, weight=_WEIGHT)
-        return scan.results(lambda i: cast(x.math_at(i), acc), t, "le")
+        return scan.results(lambda i: cast(x.math_at(i), acc), t)
 
     return rule
 

@@ -1,10 +1,12 @@
-"""Sums at positions that other tensors hold: `index_add`, `index_put` that accumulates, the gradient of an embedding.
+"""Sums at positions that other tensors hold: `index_add`, `scatter_add`, `index_put` that accumulates, the gradient of an
+embedding.
 
 In:     where the sums start, integer tensors of positions, what is added.
-Out:    a buffer that is stored, then added to point by point, in the order of the points (`Pointwise.accumulate`).
-Holds:  a position gets its terms in the order in which eager's loop over the source adds them, whatever the number of
-        threads: these share columns, not points. Only where the target goes through points in order at speed, whole rows
-        at a time; all else is a call.
+Out:    a buffer that is stored, then added to point by point (`Pointwise.accumulate`).
+Holds:  where the target goes through points in order at speed, whole rows at a time, a position gets its terms in the order in
+        which eager's loop over the source adds them, whatever the number of threads: these share columns, not points. Where
+        it adds atomically, the order is any, as that of eager's own atomic additions is, but no sum is rounded to halves on
+        the way; a program that asks for deterministic algorithms gets calls. All else is a call.
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ import torch
 
 from pliant.errors import Unsupported
 from pliant.ir.loops import View
-from pliant.ir.scalar import Scalar, apply, cast, const, where
+from pliant.ir.scalar import Const, Scalar, apply, cast, const, where
 from pliant.lowering.context import Lowering
 from pliant.lowering.indexing import position
 from pliant.lowering.pointwise import number
-from pliant.lowering.tensors import At, Index, Shape, Tensor, broadcast_index
+from pliant.lowering.tensors import HALF, At, Index, Shape, Tensor, broadcast_index, opmath
 from pliant.lowering.views import dim_of
-from pliant.symbolic.expr import ONE, Expr
+from pliant.symbolic.expr import ONE, ZERO, Expr
 from pliant.targets.registry import has_target, target_of
 
 aten = torch.ops.aten
@@ -36,10 +38,12 @@ def _sums(
     low: Lowering, out: torch.Tensor, start: At, shape: Shape, place: Callable[[Index], Index], term: At
 ) -> Tensor:
     """`start`, to which `term` of each point of `shape` is added at `place` of the point."""
+    wide = target_of(out.device).adds_atomically and out.dtype in HALF
+    sums = Tensor(low, torch.float32 if wide else out.dtype, low.shape_of(out), weight=_WEIGHT)
 
     def materialize() -> View:
-        view = low.temporary(t.dtype, t.shape, t.device, low.layout(t))
-        low.store_into(view, start, t.origin)
+        view = low.temporary(sums.dtype, sums.shape, sums.device, low.layout(sums))
+        low.store_into(view, lambda i: cast(start(i), sums.dtype), sums.origin)
 
         def target(index: Index) -> Expr:
             return sum((e * step for e, step in zip(place(index), view.strides)), view.offset)
@@ -47,22 +51,34 @@ def _sums(
         low.scatter(view, shape, term, target, "sum")
         return view
 
-    t = Tensor(low, out.dtype, low.shape_of(out), weight=_WEIGHT)
-    t.materialize = materialize
-    return t
+    sums.materialize = materialize
+    return Tensor(low, out.dtype, sums.shape, lambda i: cast(sums.at(i), opmath(out.dtype))) if wide else sums
 
 
-def _needs_rows(
-    low: Lowering, out: torch.Tensor, values: Tensor, indices: Tensor, dim: int, dtypes: tuple[torch.dtype, ...] = _WIDE
+def _check(
+    low: Lowering,
+    out: torch.Tensor,
+    values: Tensor,
+    indices: Tensor,
+    dim: int | None,
+    in_order: tuple[torch.dtype, ...] = _WIDE,
+    halves: bool = False,
 ) -> None:
-    """Refuse what is not added along neighbours in memory, or not in order. `dim`: where the positions are."""
-    if not has_target(out.device) or not target_of(out.device).adds_in_order:
+    """Refuse what the library is better at, or must do. `dim`: where the positions of whole rows are; None: elements have
+    positions of their own. `in_order`: dtypes of sums in order. `halves`: whether sums that begin in float32 are worth it."""
+    target = target_of(out.device) if has_target(out.device) else None
+    if target is None or not (target.adds_in_order or target.adds_atomically):
         raise Unsupported("a target that adds in no order")
-    if out.dtype not in dtypes or values.dtype is not out.dtype:
+    atomically = not target.adds_in_order
+    if atomically and torch.are_deterministic_algorithms_enabled():
+        raise Unsupported("sums in any order, where algorithms are to be deterministic")
+    allowed = (*_WIDE, *HALF) if atomically and halves else _WIDE if atomically else in_order
+    if out.dtype not in allowed or values.dtype is not out.dtype:
         raise Unsupported("sums of other numbers")
     if indices.dtype not in (torch.int64, torch.int32) or not indices.shape:
         raise Unsupported("masks, or one position")
-    if all(step is not ONE for d, step in enumerate(low.strides_of(out)) if d != dim):
+    rows = dim is not None and any(step is ONE for d, step in enumerate(low.strides_of(out)) if d != dim)
+    if not atomically and not rows:
         raise Unsupported("single elements")
 
 
@@ -79,7 +95,8 @@ def _index_put(
         raise Unsupported("positions that are overwritten, or in several dimensions")
     d, at = given[0], indices[given[0]]
     assert at is not None
-    _needs_rows(low, out, values, at, d, _ROUNDED)
+    begins_with_fill = x.view is None and isinstance(x.at([ZERO] * len(x.shape)), Const)
+    _check(low, out, values, at, d, _ROUNDED, halves=begins_with_fill)
     rank = len(at.shape)
     shape = (*x.shape[:d], *at.shape, *x.shape[d + 1 :])
     if any(n is not ONE and n is not whole for n, whole in zip(values.shape[::-1], shape[::-1])):
@@ -95,7 +112,7 @@ def _index_add(
     low: Lowering, out: torch.Tensor, x: Tensor, dim: int, indices: Tensor, source: Tensor, *, alpha: Any = 1
 ) -> Tensor:
     d = dim_of(dim, len(x.shape)) if x.shape else 0
-    _needs_rows(low, out, source, indices, d)
+    _check(low, out, source, indices, d, halves=True)
     if source.shape[d] is not indices.shape[0]:
         raise Unsupported("a position for each row is not known")
     factor = number(low, alpha, out.dtype)
@@ -109,12 +126,22 @@ def _index_add(
     return _sums(low, out, x.exact_at, source.shape, place, term)
 
 
+def _scatter_add(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, indices: Tensor, source: Tensor) -> Tensor:
+    d = dim_of(dim, len(x.shape)) if x.shape else 0
+    _check(low, out, source, indices, None)
+
+    def place(index: Index) -> Index:
+        return [*index[:d], position(low, indices.at(index), x.shape[d], False), *index[d + 1 :]]
+
+    return _sums(low, out, x.exact_at, indices.shape, place, source.at)
+
+
 def _embedding_gradient(
     low: Lowering, out: torch.Tensor, grad: Tensor, indices: Tensor, rows: Any, padding: Any, by_frequency: bool
 ) -> Tensor:
     if by_frequency or grad.shape[:-1] != indices.shape:
         raise Unsupported("gradients by frequency, or a position for each is not known")
-    _needs_rows(low, out, grad, indices, 0, _ROUNDED)
+    _check(low, out, grad, indices, 0, _ROUNDED, halves=True)
     padded = number(low, padding, torch.int64)
     size = low.shape_of(out)[0]
 
@@ -133,5 +160,6 @@ def _embedding_gradient(
 RULES: dict[Any, Callable[..., Any]] = {
     aten.index_put.default: _index_put,
     aten.index_add.default: _index_add,
+    aten.scatter_add.default: _scatter_add,
     aten.embedding_dense_backward.default: _embedding_gradient,
 }

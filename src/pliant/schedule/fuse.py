@@ -16,12 +16,23 @@ from collections.abc import Iterator, Sequence
 
 from pliant import config
 from pliant.ir.failing import may_fail
-from pliant.ir.loops import Axis, Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction
+from pliant.ir.loops import Axis, Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction, Scan
 from pliant.ir.scalar import Load, cast, const
 from pliant.records import dataclass
 from pliant.schedule.align import Alignment, align, fresh_axis
 from pliant.schedule.dependencies import dependencies, writes_input
-from pliant.schedule.kernel import ExternCall, Kernel, Loops, Member, Step, accumulates, all_axes, loads_of
+from pliant.schedule.kernel import (
+    ExternCall,
+    Kernel,
+    Loops,
+    Member,
+    Step,
+    accumulates,
+    all_axes,
+    inner_axes,
+    loads_of,
+    stays_alone,
+)
 from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol
 from pliant.symbolic.traverse import linear_coefficient, substitute
 
@@ -60,7 +71,7 @@ class _Fuser:
             self.steps.append(ExternCall(computation))
             return len(self.steps) - 1
         loops = _without_unit_reduction(computation)
-        found = self._joined(loops, earliest) if self.options.fuse and not accumulates(loops) else None
+        found = self._joined(loops, earliest) if self.options.fuse and not stays_alone(loops) else None
         if found is None:
             self.steps.append(_alone(loops))
             found = len(self.steps) - 1
@@ -85,8 +96,10 @@ class _Fuser:
 
 
 def _without_unit_reduction(loops: Loops) -> Loops:
-    """A reduction over a single point is its value."""
-    if isinstance(loops, Pointwise) or any(a.extent is not ONE for a in loops.reduce_axes):
+    """A reduction over a single point is its value, and so is a scan."""
+    if isinstance(loops, Scan) and loops.axis.extent is ONE:
+        return Pointwise(loops.out, all_axes(loops), loops.index, cast(loops.value, loops.out.dtype), origin=loops.origin)
+    if not isinstance(loops, Reduction) or any(a.extent is not ONE for a in loops.reduce_axes):
         return loops
     value = const(0, loops.out.dtype) if loops.op.startswith("arg") else cast(loops.value, loops.out.dtype)
     unit: dict[Symbol, Expr] = {a.symbol: ZERO for a in loops.reduce_axes}
@@ -108,7 +121,7 @@ def _alone(loops: Loops) -> Kernel:
     place: dict[Symbol, Expr] = {}
     axes: list[Axis] = []
     reduced: set[Symbol] = set()
-    inner_symbols = {a.symbol for a in loops.reduce_axes} if isinstance(loops, Reduction) else set()
+    inner_symbols = {a.symbol for a in inner_axes(loops)}
     for axis in all_axes(loops):
         if axis.extent is ONE:
             place[axis.symbol] = ZERO
@@ -134,7 +147,7 @@ class _Trial:
 
 def join(kernel: Kernel, loops: Loops) -> bool:
     """Take a computation into a kernel if that is valid and shares data; whether it was done."""
-    if any(accumulates(m.loops) for m in kernel.members):
+    if any(stays_alone(m.loops) for m in kernel.members):
         return False
     buffers = touched(kernel) | {load.buffer for load in loads_of(loops)} | {loops.out}
     if len(buffers) > MAX_BUFFERS:

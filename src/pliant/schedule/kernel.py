@@ -4,6 +4,7 @@ Kernel: several computations over one iteration space. `axes` are all its loops;
         reductions fold away, the others are outer loops, which run in parallel. A kernel without reductions has no
         `reduced` axes. Members run phase by phase: in phase k first those of the outer loops, then one pass over the
         inner loops; a value that one pass reduces is known from the next phase on.
+        A scan is a kernel of its own, whose inner loop is the one along which it runs.
 Holds:  a member reads what an earlier member wrote only at the point where it was written (same index once both are
         written over the kernel's axes), so the points of the outer loops are independent.
 """
@@ -17,7 +18,7 @@ from dataclasses import field
 
 import torch
 
-from pliant.ir.loops import Axis, Buffer, Extern, Pointwise, Reduction
+from pliant.ir.loops import Axis, Buffer, Extern, Pointwise, Reduction, Scan
 from pliant.ir.scalar import Load, Scalar, walk
 from pliant.records import dataclass
 from pliant.symbolic.expr import Expr, Symbol
@@ -26,7 +27,7 @@ from pliant.targets import cpu
 from pliant.targets.registry import has_target, target_of
 from pliant.targets.target import Target
 
-Loops = Pointwise | Reduction
+Loops = Pointwise | Reduction | Scan
 
 
 @dataclass(slots=True, eq=False)
@@ -151,10 +152,26 @@ def forget_loads() -> None:
 
 
 def all_axes(loops: Loops) -> tuple[Axis, ...]:
-    """Axes of the result, then reduced ones."""
-    return loops.axes + loops.reduce_axes if isinstance(loops, Reduction) else loops.axes
+    """Axes of the result, then reduced ones; of a scan the last is the one along which it runs."""
+    return (*loops.axes, *inner_axes(loops))
+
+
+def inner_axes(loops: Loops) -> tuple[Axis, ...]:
+    """Axes whose points are not independent of each other."""
+    match loops:
+        case Reduction():
+            return loops.reduce_axes
+        case Scan():
+            return (loops.axis,)
+        case _:
+            return ()
 
 
 def accumulates(loops: Loops) -> bool:
     """Whether several points may store to one index, so that the order of points matters."""
     return isinstance(loops, Pointwise) and (loops.accumulate is not None or bool(loops.indirect))
+
+
+def stays_alone(loops: Loops) -> bool:
+    """Whether a kernel that runs it runs nothing else."""
+    return isinstance(loops, Scan) or accumulates(loops)

@@ -34,7 +34,9 @@ class Target:
         where they may be computed in TF32. packs_weights: only with a second copy of the weight, which is kept.
     biases_in_loops: the library copies a bias to the result before it adds the product: loops that read the sum add it.
     adds_in_order: loops whose points may store to one place go through their points in order, and are no slower for it.
-    scan_chunk: running sums along rows are computed by chunks of so many elements, or some more; 0: the library's are kept.
+    adds_atomically: they do not, but add atomically, in any order, as the library does.
+    scan_row: running sums along rows are loops, of chunks where there are few rows of many times so many elements; 0: the
+        library's are kept.
     dense_masks: fused attention takes only masks whose last dimension is dense.
     narrow_index: indices are computed in 32 bits where ranges allow it.
     function_share, library_share: time of a function like exp that is written out for vectors, and of one that a library
@@ -67,7 +69,8 @@ class Target:
     packs_weights: bool = False
     biases_in_loops: bool = False
     adds_in_order: bool = False
-    scan_chunk: int = 0
+    adds_atomically: bool = False
+    scan_row: int = 0
     dense_masks: bool = False
     narrow_index: bool = False
     function_share: float = 0.5

@@ -196,7 +196,7 @@ class DeviceWriter(Body):
         s.body.append(scatter_text(loops.accumulate or "sum", dtype, at, value))
 
 
-_EFFECTS = re.compile(r"\ba\d+(\[| \+)|\bacc\d|\bp_(add\w*|swap|check_index)\b")
+_EFFECTS = re.compile(r"\ba\d+(\[| \+)|\bacc[\d_]|\bp_(add\w*|swap|check_index)\b")
 _INTEGER_DIVISION = re.compile(r"^(?!const (float|double) ).*[/%]")
 
 

@@ -8,6 +8,7 @@ Holds:  the choice affects speed only.
     points   no reduction: each thread takes `width` neighbouring points
     rows     the vectorized axis is reduced: `group` threads side by side share one outer point
     tiles    no reduction, but memory runs along two axes: each block takes a square of both
+    scan     `group` threads side by side share one outer point and take its points in turns, in their order
     columns  the vectorized axis is an outer one: `items` neighbouring threads take `width` columns each, and `group`
              such rows of threads share the reduced points
 """
@@ -19,7 +20,7 @@ from dataclasses import field, replace
 
 from pliant.codegen.loops import index_expressions, is_transposed, merged, order_axes, step_along, weighted_accesses
 from pliant.codegen.vector_passes import cost_of
-from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction
+from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction, Scan
 from pliant.records import dataclass
 from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Kernel, Member, accumulates, loads_of
@@ -129,6 +130,9 @@ def plan_device(kernel: Kernel, target: Target) -> list[DevicePlan]:
     kernel = merged(kernel)
     weighted = weighted_accesses(kernel)
     axes, vector = order_axes(kernel, weighted)
+    scans = isinstance(kernel.members[0].loops, Scan)
+    if scans:
+        (vector,) = kernel.inner
     outer = _vector_last([a for a in axes if a.symbol not in kernel.reduced], vector)
     inner = _vector_last([a for a in axes if a.symbol in kernel.reduced], vector)
     narrow = target.narrow_index and _fits_int32(kernel)
@@ -138,9 +142,11 @@ def plan_device(kernel: Kernel, target: Target) -> list[DevicePlan]:
         plan.anchor = next(_contiguous(kernel, vector), None)
     if not inner and vector is not None:
         _plan_tiles(plan, vector, weighted)
-    if inner and vector in inner:
+    if scans:
+        _plan_scan(plan, target)
+    elif inner and vector in inner:
         return _plan_rows(plan, target)
-    if inner:
+    elif inner:
         _plan_columns(plan, target)
     return [plan]
 
@@ -164,8 +170,8 @@ def _vector_last(axes: list[Axis], vector: Axis | None) -> list[Axis]:
 
 def _width(kernel: Kernel, axes: list[Axis], vector: Axis | None) -> int:
     """Elements that a thread takes at a time along the vectorized axis: up to 16 bytes of the narrowest type."""
-    if vector is None:
-        return 1
+    if vector is None or any(_adds(m) for m in kernel.members):
+        return 1  # lanes of a warp that add side by side are one access to memory
     sizes = [b.dtype.itemsize for b, e, _ in _accesses(kernel) if step_along(e, vector) == 1]
     if not sizes:
         return 1
@@ -177,6 +183,10 @@ def _width(kernel: Kernel, axes: list[Axis], vector: Axis | None) -> int:
     while width > 1 and (extent % width or extent < width):
         width //= 2
     return width
+
+
+def _adds(m: Member) -> bool:
+    return isinstance(m.loops, Pointwise) and m.loops.accumulate is not None
 
 
 def _takes_any_start(kernel: Kernel, axes: list[Axis], vector: Axis) -> bool:
@@ -230,6 +240,19 @@ def _plan_rows(plan: DevicePlan, target: Target) -> list[DevicePlan]:
         plan.group, plan.items = -(-shared // turns // target.lanes) * target.lanes * plan.cluster, 1
     _keep_rows(plan, -(-groups // plan.group))
     return [plan]
+
+
+def _plan_scan(plan: DevicePlan, target: Target) -> None:
+    """Threads for a row: some lanes of a warp, or a block, with a few elements each."""
+    plan.kind = "scan"
+    groups, turns = plan.count(plan.inner).as_int(), max(1, TURN_ELEMENTS // plan.width)
+    if groups is None:
+        plan.group, plan.items = ROW_THREADS, 1
+    elif groups <= target.lanes * (turns + turns // 2):
+        plan.group = min(target.lanes, power_of_two(groups))
+        plan.items = ROW_THREADS // plan.group
+    else:
+        plan.group, plan.items = min(target.threads, -(-groups // turns // target.lanes) * target.lanes), 1
 
 
 def _plan_lengths(plan: DevicePlan, target: Target, rows: int | None) -> list[DevicePlan]:

@@ -14,6 +14,7 @@ from pliant.codegen.cuda.device_writer import DeviceWriter
 from pliant.codegen.cuda.kernel_text import DeviceKernel
 from pliant.codegen.cuda.plan import DevicePlan, plan_device
 from pliant.codegen.cuda.reducing import DeviceReducingWriter
+from pliant.codegen.cuda.scanning import DeviceScanWriter
 from pliant.codegen.cuda.tiles import DeviceTileWriter
 from pliant.codegen.expressions import MEMORY_TYPES
 from pliant.schedule.fuse import total
@@ -26,6 +27,7 @@ _WRITERS: dict[str, type[DeviceWriter]] = {
     "tiles": DeviceTileWriter,
     "rows": DeviceReducingWriter,
     "columns": DeviceReducingWriter,
+    "scan": DeviceScanWriter,
 }
 
 
