@@ -51,6 +51,16 @@ def pauses_here() -> int:
     return _here.pauses
 
 
+def await_end() -> None:
+    """Wait, in a thread beside the program, until no thread is in a pause, a minute at most: threads share the interpreter, and
+    what the program waits for goes first."""
+    turn = threading.Event()
+    for _ in range(1200):
+        if not _depth:
+            return
+        background.wait(turn, 0.05)
+
+
 def end_pauses_beyond(count: int) -> None:
     """Also those whose block was left without its end: a signal handler raised in between."""
     global _depth

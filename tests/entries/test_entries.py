@@ -5,6 +5,7 @@ import copy
 import gc
 import json
 import pathlib
+import time
 import types
 import weakref
 
@@ -18,6 +19,7 @@ from pliant.debug import events
 from pliant.dispatch.compiled_function import dispatcher_of
 from pliant.entries import keeper
 from pliant.errors import CacheWarning
+from pliant.gc_pause import GcPause
 
 
 @pytest.fixture(autouse=True)
@@ -508,6 +510,14 @@ def test_a_model_that_is_dropped_before_its_entry_is_written_is_gone():
         assert gone() is None
     written()
     assert pliant.stats()["entry_reasons"] == {"dropped": 1}
+
+
+def test_what_still_compiles_goes_first():
+    with GcPause():
+        pliant.compile(programs.Model())(torch.ones(4, 4)).sum().backward()
+        time.sleep(0.3)
+        assert not list(files_of_entries())
+    written()
 
 
 # ---- what users say about sizes

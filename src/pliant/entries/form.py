@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from pliant import gc_pause
 from pliant.debug import events
 from pliant.dispatch import markers
 from pliant.dispatch.dispatcher import Dispatcher, EagerAfter
@@ -89,7 +90,10 @@ class Draft:
     def _data(self, root: Any, entry: Entry, form: EntryForm) -> Json:
         facts = FactWriter(root, entry.guards, self._taken)
         names = {name: facts.namer.reference(value) for name, value in _values(form).items()}
-        guards = {id(guard): facts.guard(guard) for guard in entry.guards}
+        guards: dict[int, int] = {}
+        for guard in entry.guards:
+            gc_pause.await_end()
+            guards[id(guard)] = facts.guard(guard)
         steps = [[s.text, _place(s.guard, guards, facts), None if s.source is None else facts.source(s.source)]
                  for s in entry.checks.steps]  # fmt: skip
         watched, sources = _watched(form)
