@@ -1,7 +1,7 @@
 """Kernels as CUDA C, and the table from which a native function launches them.
 
 kernel_text (what a kernel is to the entry); writer (a kernel's text), plan (which threads take which points),
-device_writer (all kernels), reducing (those that reduce), tiles (those that turn arrays), statements (accesses to memory),
-tile (the points of one thread), accumulators (reductions), prelude (CUDA C snippets);
+device_writer (all kernels), reducing (those that reduce), scanning (those that scan), tiles (those that turn arrays),
+statements (accesses to memory), tile (the points of one thread), accumulators (reductions), prelude (CUDA C snippets);
 entry (the host's side).
 """
