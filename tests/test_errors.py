@@ -28,7 +28,7 @@ def test_class_gives_why_and_do_that_the_raiser_leaves_out():
     assert str(errors.DataDependentError("cannot decide u0 > 3", kind="branch")) == (
         "DataDependentError [branch]: cannot decide u0 > 3\n"
         "  why  the value is computed by the graph that is being recorded, so it is not known yet\n"
-        "  do   state what is true of it with torch._check(...), or branch with torch.cond"
+        "  do   state what is true of it with torch's _check(...), or branch with torch.cond"
         "    (docs/dynamic-shapes.md#data-dependent-values)"
     )
 

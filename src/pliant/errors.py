@@ -95,7 +95,7 @@ class DataDependentError(UserError):
     """A decision needs the value of a tensor's element, which is known only at run time."""
 
     default_why = "the value is computed by the graph that is being recorded, so it is not known yet"
-    default_do = "state what is true of it with torch._check(...), or branch with torch.cond"
+    default_do = "state what is true of it with torch's _check(...), or branch with torch.cond"
     page = "docs/dynamic-shapes.md"
     anchor = "data-dependent-values"
 

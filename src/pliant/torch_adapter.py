@@ -174,6 +174,15 @@ kept_from_the_peer: Any = torch._compile._disable_dynamo
 devices_of_foreach: Callable[[], list[str]] = _foreach_utils._get_foreach_kernels_supported_devices
 # Documented under these names, underscore and all.
 check, check_with, check_is_size = torch._check, torch._check_with, torch._check_is_size
+CHECK = "torch._check"  # as messages write it
+# What tensors and modules do for Python's own protocols: programs may put others there.
+store_in_module, member_of_module = torch.nn.Module.__setattr__, torch.nn.Module.__getattr__
+hash_of_tensor, array_of_tensor = torch.Tensor.__hash__, torch.Tensor.__array__
+copy_of_tensor, dlpack_of_tensor = torch.Tensor.__deepcopy__, torch.Tensor.__dlpack__
+override_of_tensor: Any = torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
+dispatch_of_tensor: Any = torch.Tensor.__torch_dispatch__
+apply_function: Any = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
+BYTES_OF_TENSOR = torch.Tensor.__basicsize__  # of its Python object
 # Operators of collectives, which `torch.distributed` records in its functional form.
 COLLECTIVES: Any = torch.ops._c10d_functional
 # Copies on write; none where this torch cannot make them.

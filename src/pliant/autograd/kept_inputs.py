@@ -203,8 +203,12 @@ def _behind(joint: JointGraph, ends: list[Any]) -> set[int]:
     return {position for position, node in enumerate(joint.primals) if node in found}
 
 
+_aten = torch.ops.aten
+_NORMALIZATION = _aten._native_batch_norm_legit_functional.default
+
+
 def _inputs_that_matter(node: Any) -> list[Any]:
     """Its arguments; in training, normalization's running statistics only lead to their own new values."""
-    if node.target is torch.ops.aten._native_batch_norm_legit_functional.default and node.args[5]:
+    if node.target is _NORMALIZATION and node.args[5]:
         return [a for a in node.all_input_nodes if a not in node.args[3:5]]
     return list(node.all_input_nodes)

@@ -24,11 +24,10 @@ from pliant.capture.value_kinds import ByKind, class_name
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
 from pliant.guards.sources import held
+from pliant.torch_adapter import store_in_module
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
-
-_MODULE_STORE = torch.nn.Module.__setattr__  # programs may put another there
 
 
 @ending
@@ -39,7 +38,7 @@ def set_attr(t: Tracer, obj: Any, name: str, value: Any) -> Any:
 
 def _set_on_object(t: Tracer, obj: Any, name: str, value: Any) -> Any:
     setter = t.world.type_lookup(type(obj), "__setattr__")
-    if setter is _MODULE_STORE and not isinstance(value, (torch.Tensor, torch.nn.Module)):
+    if setter is store_in_module and not isinstance(value, (torch.Tensor, torch.nn.Module)):
         setter = _plain_module_store(t, obj, name)
     if isinstance(setter, types.FunctionType):
         return TailCall(setter, (obj, name, value))
@@ -51,9 +50,9 @@ def _set_in_thread(t: Tracer, obj: Any, name: str, value: Any) -> None:
 
 
 def _plain_module_store(t: Tracer, module: Any, name: str) -> Any:
-    """nn.Module.__setattr__ of a value that is no tensor or module is a plain store, unless the name is a member."""
+    """What modules do for a value that is no tensor or module is a plain store, unless the name is a member."""
     members = [module.__dict__.get(m) or () for m in ("_parameters", "_buffers", "_modules")]
-    return _MODULE_STORE if any(name in m for m in members) else None
+    return store_in_module if any(name in m for m in members) else None
 
 
 def find_store(t: Tracer, obj: Any, name: str, value: Any) -> Any:

@@ -43,6 +43,7 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of
 from pliant.guards.sources import AttributeSource, DictAttributeSource, TypeSource, held
+from pliant.torch_adapter import member_of_module
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -52,7 +53,6 @@ _LRU_CACHE = type(functools.lru_cache(len))
 _OWN_LOOKUP = (threading.local, weakref.ProxyType, weakref.CallableProxyType)
 _TPFLAGS_HEAPTYPE = 1 << 9  # other classes do not change
 _OFFSET_QUESTIONS = frozenset(("storage_offset", "as_strided", "as_strided_", "set_", "untyped_storage", "storage"))
-_MODULE_MEMBER = torch.nn.Module.__getattr__  # programs may put another there
 _C_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _NATIVE_TYPES = (
     *CONSTANT_TYPES, *MUTABLE_CONTAINERS, int, float, tuple, frozenset, slice, range, torch.Size, torch.finfo, torch.iinfo,
@@ -160,7 +160,7 @@ def _with_getattr(t: Tracer, obj: Any, name: str, find: Callable[[], Any]) -> An
         fallback = t.world.type_lookup(type(obj), "__getattr__")
         if fallback is MISSING:
             raise
-        if fallback is _MODULE_MEMBER:
+        if fallback is member_of_module:
             return _module_member(t, obj, name)
         return TailCall(fallback, (obj, name))
     if type(found) is not TailCall or (fallback := t.world.type_lookup(type(obj), "__getattr__")) is MISSING:

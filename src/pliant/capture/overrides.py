@@ -20,7 +20,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.value_kinds import tuple_of
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.records import dataclass
-from pliant.torch_adapter import no_torch_function
+from pliant.torch_adapter import dispatch_of_tensor, no_torch_function
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -92,8 +92,8 @@ def call_override(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[
 
 
 def default_override(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`torch.Tensor.__torch_function__(func, types, args, kwargs)` of a subclass: the plain call; its result is of the
-    class.
+    """A subclass' `__torch_function__(func, types, args, kwargs)` unless it has its own: the plain call; its result is of
+    the class.
     """
     given = dict(zip(("func", "types", "args", "kwargs"), args)) | kwargs
     if not all(issubclass(cls, one) for one in given["types"]):
@@ -158,7 +158,7 @@ def is_program_subclass(value: torch.Tensor) -> bool:
 
 def has_own_dispatch(cls: type[torch.Tensor]) -> bool:
     """Whether operators on such tensors run code of the class."""
-    return getattr(cls, "__torch_dispatch__", None) is not torch.Tensor.__torch_dispatch__
+    return getattr(cls, "__torch_dispatch__", None) is not dispatch_of_tensor
 
 
 def enter_device(t: Tracer, name: str, method: Any, args: tuple[Any, ...]) -> Any:

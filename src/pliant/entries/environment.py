@@ -23,7 +23,7 @@ from pliant.guards.settings import KERNEL_SETTINGS, Settings
 from pliant.runtime.build import CompilerNotFound, find_compiler
 from pliant.runtime.cuda import driver
 from pliant.runtime.load import reads_lists, takes_tensors
-from pliant.torch_adapter import mkldnn_enabled, python_kernels_of_aten
+from pliant.torch_adapter import VERSION, mkldnn_enabled, python_kernels_of_aten
 from pliant.wrappers.vector_math import vector_math
 
 Parts = dict[str, object]
@@ -68,7 +68,7 @@ def _content(root: Any) -> Content:
 def _versions() -> Parts:
     return {
         "pliant": source_digest(),
-        "torch": f"{torch.__version__} {torch.version.git_version}",
+        "torch": f"{VERSION} {torch.version.git_version}",
         "python": sys.version,
         "machine": machine(),
     }

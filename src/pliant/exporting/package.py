@@ -18,8 +18,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from pliant import config
 from pliant.cache.key import machine
 from pliant.cache.store import open_store
@@ -37,6 +35,7 @@ from pliant.runtime.build import build, quick
 from pliant.runtime.compile_graph import compile_graph
 from pliant.runtime.cuda.load import DeviceLibrary
 from pliant.runtime.program import Library
+from pliant.torch_adapter import VERSION
 from pliant.wrappers.remade import call_that_made
 from pliant.wrappers.shared_text import runtime_text
 
@@ -80,7 +79,7 @@ def _files(digest: str) -> dict[str, bytes]:
 def environment() -> dict[str, str]:
     """What kernels and the code around them depend on."""
     return {
-        "pliant": _sources(), "torch": torch.__version__, "python": ".".join(map(str, sys.version_info[:2])),
+        "pliant": _sources(), "torch": VERSION, "python": ".".join(map(str, sys.version_info[:2])),
         "processor": machine(), "platform": sys.platform,
     }  # fmt: skip
 

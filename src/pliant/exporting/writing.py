@@ -39,6 +39,7 @@ from pliant.exporting.values import (
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.tensor_spec import keys_of
 from pliant.symbolic.expr import Symbol, lit
+from pliant.torch_adapter import VERSION
 
 _HEADER = 30 + len(TENSORS) + 20 + 4  # of the first member: fixed part, name, zip64, the head of the padding
 
@@ -125,7 +126,7 @@ def written_program(program: Program) -> dict[str, Json]:
     env = program.shape_env
     values = {node: node.meta["val"] for node in program.placeholders}
     return {
-        "format": FORMAT, "operators": OPERATORS, "made_by": {"pliant": version_of("pliant"), "torch": torch.__version__},
+        "format": FORMAT, "operators": OPERATORS, "made_by": {"pliant": version_of("pliant"), "torch": VERSION},
         "name": program.name,
         "symbols": [_symbol(program, symbol) for symbol in (*env.hints, *_unbacked(program)) if symbol in env.declared],
         "facts": [written_expr(guard.expr) for guard in env.final_guards()],

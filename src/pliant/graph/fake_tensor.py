@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from pliant.symbolic.shape_env import ShapeEnv
 
 _make_wrapper = make_wrapper_subclass
-_TO_COPY, _FULL = torch.ops.aten._to_copy.default, torch.ops.aten.full.default
+_aten = torch.ops.aten
+_TO_COPY, _FULL = _aten._to_copy.default, _aten.full.default
 CONSTANT_NUMEL = 64  # real tensors up to this many elements may meet fakes in one call (they act as constants)
 
 

@@ -19,7 +19,7 @@ import torch
 
 from pliant.cpython import WORD, word, words
 from pliant.records import dataclass
-from pliant.torch_adapter import DisableTorchFunction
+from pliant.torch_adapter import BYTES_OF_TENSOR, DisableTorchFunction
 
 _MOST_WORDS = 26  # read of the tensor's object
 _MOST_META_WORDS = 64  # read of its autograd record
@@ -154,7 +154,7 @@ _OTHERS: tuple[Callable[[], torch.Tensor], ...] = (
 
 def object_place(tensors: Sequence[torch.Tensor]) -> int | None:
     """Where a tensor's Python object refers to its C++ object."""
-    places = range(16, torch.Tensor.__basicsize__ - 7, WORD)
+    places = range(16, BYTES_OF_TENSOR - 7, WORD)
     found = [place for place in places if all(word(id(t) + place) == t._cdata for t in tensors)]
     return found[0] if len(found) == 1 else None
 

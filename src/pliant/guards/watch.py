@@ -37,6 +37,7 @@ from pliant.guards.native_watch import (
 from pliant.guards.parts import StoragesSource, shared
 from pliant.guards.sources import AttributeSource, CellSource, HeldSource, ItemSource, Source, TypeSource
 from pliant.guards.tensor_words import description, memory_word
+from pliant.torch_adapter import BYTES_OF_TENSOR
 
 # Offsets in CPython's objects; `native_watch` compares them with what the objects say of themselves.
 _MANAGED_DICT = -24
@@ -292,7 +293,7 @@ class Watch:
         found = memory_word(tensor)
         if found is None:
             raise CannotWatch
-        where = range(id(tensor) + 16, id(tensor) + torch.Tensor.__basicsize__ - 7, 8)
+        where = range(id(tensor) + 16, id(tensor) + BYTES_OF_TENSOR - 7, 8)
         places = [a for a in where if word(a) == tensor._cdata]
         if not places:
             raise CannotWatch

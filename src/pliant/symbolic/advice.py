@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pliant.records import dataclass
 from pliant.source import SourceLocation
 from pliant.symbolic.expr import Eq, Expr, Symbol
+from pliant.torch_adapter import CHECK
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)\s*(.+)")
 
@@ -49,4 +50,4 @@ def statement(e: Expr, origins: Mapping[Symbol, Origin | None]) -> str:
         name = name_of(origins.get(symbol))
         if name is not None:
             text = re.sub(rf"\b{symbol.name}\b", name, text)
-    return f"torch._check({text})"
+    return f"{CHECK}({text})"

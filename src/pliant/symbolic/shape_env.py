@@ -50,7 +50,7 @@ class Specialization:
 class RuntimeAssert:
     """What a running graph checks as soon as the symbols of `expr` are known; `expr` is never simplified.
 
-    `stated`: the program said it (`torch._check`); else an operator's rule took it for granted.
+    `stated`: the program said it (by a check); else an operator's rule took it for granted.
     """
 
     expr: Expr
@@ -432,7 +432,7 @@ class ShapeEnv:
         self._check_marks(fact, origin)
 
     def expect_true(self, e: Expr, message: str = "", stated: bool = False) -> bool:
-        """`torch._check(e)`: learn it; where it depends on an unbacked symbol the graph checks it at run time."""
+        """A check of the program: learn it; where it depends on an unbacked symbol the graph checks it at run time."""
         written = e
         known = self.statically_known(e)
         if known is not None:

@@ -25,6 +25,7 @@ from pliant.capture.value_kinds import CONSTANT_TYPES, SYMBOLIC_TYPES
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
 from pliant.guards.standard import IDENTITY_TYPES
+from pliant.torch_adapter import copy_of_tensor
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -47,7 +48,7 @@ def _deepcopy(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return _deep(t, args[0], {} if memo is None else t.mapping(memo))
 
 
-@handles(torch.Tensor.__deepcopy__)
+@handles(copy_of_tensor)
 def _deepcopy_of_tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return _deep(t, args[0], t.mapping(args[1]))
 

@@ -1,7 +1,7 @@
-"""Numbers and decisions that tensors' elements give: `item` in all its forms, `torch._check`, branches that raise.
+"""Numbers and decisions that tensors' elements give: `item` in all its forms, checks of the program, branches that raise.
 
 Holds:  a number read from a tensor is an unbacked symbol, whose value the graph computes. What the program states of it
-        (`torch._check`) is learnt, and checked by the running graph with the program's own message.
+        is learnt, and checked by the running graph with the program's own message.
         A branch on it is a break, unless one side only raises: then the other is recorded, and a call that would raise
         runs eagerly.
 """
@@ -25,7 +25,7 @@ from pliant.capture.varying_text import Text
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import check, is_unbacked, place
 from pliant.symbolic.sym_node import wrap_node
-from pliant.torch_adapter import assert_async, check_is_size, check_with
+from pliant.torch_adapter import CHECK, assert_async, check_is_size, check_with
 from pliant.torch_adapter import check as torch_check
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def _check_now(t: Tracer, error: Any, condition: Any, message: Any) -> None:
     if condition is True:
         return
     if condition is not False:
-        raise GraphBreak("bad-call", f"torch._check of a {type(condition).__name__}")
+        raise GraphBreak("bad-call", f"{CHECK} of a {type(condition).__name__}")
     t.raise_(error(_message(t, message)))
 
 

@@ -1,6 +1,6 @@
 """Operators on lists of tensors, as optimizers use them, and the optimizers' choice between their own formulas.
 
-In:     calls of `torch._foreach_*`, of the functions behind `torch.optim`, and of what makes an optimizer's state.
+In:     calls of the `_foreach_` operators, of the functions behind `torch.optim`, and of what makes an optimizer's state.
 Out:    the same work as operators on single tensors, which later stages fuse as they see fit.
 Holds:  the numbers are those of eager's formula up to rounding; nothing is asked of a tensor's value.
 """

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn import TransformerEncoder
 from torch.utils.hooks import RemovableHandle
 
 from pliant import config
@@ -32,7 +33,7 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import root_of
 from pliant.guards.sources import HeldSource, held, question
-from pliant.torch_adapter import group_tensors_by_device_and_dtype
+from pliant.torch_adapter import group_tensors_by_device_and_dtype, hash_of_tensor
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -42,7 +43,7 @@ handles, TABLE = ROWS.handles, ROWS.callables
 
 
 # Where the answer decides what is computed, not how: with padding masks these give other values while compiling.
-_COMPUTES_OTHERWISE = frozenset((torch.nn.TransformerEncoder.forward.__code__,))
+_COMPUTES_OTHERWISE = frozenset((TransformerEncoder.forward.__code__,))
 
 
 @handles(torch.compiler.cudagraph_mark_step_begin)
@@ -211,7 +212,7 @@ for _question in (inspect.signature, inspect.getsource, inspect.getsourcelines, 
     TABLE[_question] = functools.partial(_of_code, _question)
 
 
-@handles(torch.Tensor.__hash__)
+@handles(hash_of_tensor)
 def _hash_of_tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return _number_of(t, args[0])
 

@@ -22,7 +22,7 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.tensor_spec import same_dim
 from pliant.graph.unbacked import is_unbacked
 from pliant.targets.registry import known_target
-from pliant.torch_adapter import SAVED_TENSOR_HOOKS
+from pliant.torch_adapter import SAVED_TENSOR_HOOKS, dlpack_of_tensor
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -244,7 +244,7 @@ def _refuse(detail: str, do: str = "", kind: str = "unknown-call") -> Handler:
     return handler
 
 
-_DLPACK = (torch.utils.dlpack.from_dlpack, vars(torch.utils.dlpack)["to_dlpack"], torch.Tensor.__dlpack__)
+_DLPACK = (torch.utils.dlpack.from_dlpack, vars(torch.utils.dlpack)["to_dlpack"], dlpack_of_tensor)
 _DUAL = (forward_ad.enter_dual_level, forward_ad.exit_dual_level, forward_ad.make_dual, forward_ad.unpack_dual)
 TABLE |= {function: _refuse("memory is passed through DLPack") for function in _DLPACK}
 _JVP = "use torch.func.jvp, which is captured"

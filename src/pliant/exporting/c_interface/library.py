@@ -19,6 +19,7 @@ from pliant.errors import ExportError
 from pliant.exporting.c_interface.writer import NoForm, ProgramText
 from pliant.exporting.program import Program
 from pliant.exporting.writing import laid_out
+from pliant.torch_adapter import PACKAGE
 
 _HERE = Path(__file__).parent
 LIBRARY, WEIGHTS, HEADER, TEXT = "libprogram.so", "weights", "pliant_program.h", "program.cpp"
@@ -49,7 +50,7 @@ def _weights(program: Program) -> tuple[bytes, list[int]]:
 
 
 def _build(folder: Path) -> None:
-    root = Path(torch.__file__).parent
+    root = Path(PACKAGE)
     compiler = os.environ.get("CXX", "g++")
     abi = int(torch.compiled_with_cxx11_abi())
     with tempfile.TemporaryDirectory() as place:
