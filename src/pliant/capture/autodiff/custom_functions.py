@@ -21,7 +21,7 @@ from pliant.capture.regions import Region, are_tensors, record_module, tensors_i
 from pliant.capture.value_kinds import SYMBOLIC_TYPES
 from pliant.graph.custom_function import Backward, CustomFunction, FunctionPlan, Pattern
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.torch_adapter import set_grad_enabled, without_setup
+from pliant.torch_adapter import apply_function, set_grad_enabled, without_setup
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -49,7 +49,7 @@ class Context(FunctionCtx):
     saved_variables = saved_tensors
 
 
-@handles(torch.autograd.Function.apply.__func__)  # type: ignore[attr-defined]
+@handles(apply_function)
 def _apply(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     cls, *given = args
     inputs = [t.internalize(value) for value in given]

@@ -25,7 +25,9 @@ from pliant.torch_adapter import (
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
     InferenceModeGuard,
+    array_of_tensor,
     make_subclass,
+    override_of_tensor,
     pop_mode_object,
     push_mode_object,
     set_grad_enabled,
@@ -40,7 +42,7 @@ handles, CLASSES = ROWS.handles, ROWS.classes
 
 
 class InferenceBlock:
-    """Stands for a `torch._C._InferenceMode`. Behind a break inside the block its place is taken by a real one."""
+    """Stands for what `torch.inference_mode` enters. Behind a break inside the block its place is taken by a real one."""
 
     def __init__(self, mode: bool) -> None:
         self.mode = mode
@@ -99,7 +101,7 @@ def _exit(t: Tracer, args: Args, kwargs: Kwargs) -> None:
 
 
 class OverridesOff:
-    """Stands for a `torch._C.DisableTorchFunctionSubclass` or `DisableTorchFunction`."""
+    """Stands for a `DisableTorchFunctionSubclass` or `DisableTorchFunction`."""
 
     def __init__(self, cls: Any) -> None:
         self.real = cls()
@@ -125,12 +127,12 @@ def _enable(t: Tracer, args: Args, kwargs: Kwargs) -> None:
     t.overrides.disabled -= 1
 
 
-@handles(torch.Tensor.__torch_function__.__func__)  # type: ignore[attr-defined]
+@handles(override_of_tensor)
 def _default(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return default_override(t, args[0], args[1:], kwargs)
 
 
-@handles(torch.Tensor.__array__)
+@handles(array_of_tensor)
 def _array(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if len(args) > 1 or kwargs:
         raise GraphBreak("unknown-call", "an array of another dtype made of a tensor")
