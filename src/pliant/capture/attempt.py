@@ -256,7 +256,7 @@ class _Attempt:
         effects = [*_stepped(t, early=True), *t.world.effects(), *_stepped(t, early=False)]
         effects += map(_advanced, t.revived.values())
         effects += [CallEffect(type(lock).release, (lock,), {}) for lock in t.released]
-        after = self.after if isinstance(end, Break) else Settings()
+        after = self.after if end.reason else Settings()
         effects += [CallEffect(setter, arguments, {}) for setter, arguments in after.calls_from(before)]
         for setter, arguments in before.calls_from(after):
             t.graph.call_function(setter, arguments)
@@ -272,7 +272,7 @@ class _Attempt:
             suspended = [one for one in t.generators if one.gi_suspended and id(one) not in known]
             values = collect_values(result, suspended)  # of a break, it marks the iterators to carry
         except Unsupported as error:
-            why = f" (capture stopped: {end.reason.detail})" if isinstance(end, Break) else ""
+            why = f" (capture stopped: {end.reason.detail})" if end.reason else ""
             raise CannotCapture(BreakReason("cannot-rebuild", str(error) + why, self._break_location())) from error
         selections.check(t, values)
         result.outputs = {id(value): i for i, value in enumerate(values)}

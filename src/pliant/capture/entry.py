@@ -113,7 +113,7 @@ def make_entry(
         form = EntryForm(text, writer.names.values, section, tensors, trace.codes, trace.process_bound, marks)
     if trace.lock is not None:
         run = _holding(trace.lock, run)
-    end = "return" if isinstance(trace.end, Return) else trace.end.reason.kind
+    end = "return" if trace.end.reason is None else trace.end.reason.kind
     for one in trace.graph.inputs if trace.graph is not None else ():
         one.example = None  # the first call's arguments are not the entry's
     later = [name_of_lazy(one) for one in values.keep if is_lazy(one)] if end == "return" else []

@@ -29,7 +29,6 @@ from pliant.guards.kinds import Kind, TensorFacts
 from pliant.guards.parts import root_of
 from pliant.guards.sources import (
     AttributeSource,
-    HeldSource,
     ItemSource,
     MethodSource,
     ModuleMemberSource,
@@ -128,7 +127,7 @@ class Inputs:
             return True
         apart = first is not None and self.world.twins.may_be_apart(source, first)
         if not apart and all(
-            isinstance(root_of(s), HeldSource) or self.world.is_of_module(s) for s in (source, first) if s
+            root_of(s).is_held or self.world.is_of_module(s) for s in (source, first) if s
         ):
             return True
         return self.policy.is_one(source) or self._is_written(fake) or self.world.is_told_apart(fake)
@@ -178,12 +177,12 @@ class Inputs:
                 return  # left to who compiles the graph
         for held in (True, False):  # held tensors among themselves: checked when one of them changes
             mine, others = (
-                tuple(i.source for i in group if not held or isinstance(root_of(i.source), HeldSource))
+                tuple(i.source for i in group if not held or root_of(i.source).is_held)
                 for group in (written, passive)
             )
             if len(mine) + len(others) > 1 and mine:
                 self.world.guard(mine[0], Kind.SEPARATE, (mine, others))
-            if all(isinstance(root_of(i.source), HeldSource) for i in tensors):
+            if all(root_of(i.source).is_held for i in tensors):
                 return
 
     def check_write(self, target: Any) -> None:
@@ -213,7 +212,7 @@ class Inputs:
         held: list[int] = []
         passed: list[int] = []
         for one in tensors:
-            place = held if isinstance(root_of(one.source), HeldSource) else passed
+            place = held if root_of(one.source).is_held else passed
             place.append(one.example.untyped_storage()._cdata)
         return len(set(held)) < len(held) or not set(held).isdisjoint(passed)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pliant.dispatch import markers
 from pliant.guards.kinds import Kind
 from pliant.guards.parts import root_of
-from pliant.guards.sources import ArgSource, AttributeSource, KwargSource, Source
+from pliant.guards.sources import AttributeSource, Source
 
 if TYPE_CHECKING:
     from pliant.capture.world import World
@@ -47,7 +47,7 @@ def is_made_per_call(function: types.FunctionType, source: Source) -> bool:
     """Whether a function was defined inside another one and came as an argument."""
     module = function.__globals__.get("__name__")
     ours = isinstance(module, str) and module.partition(".")[0] in ("torch", "pliant")  # which are not interpreted
-    return not ours and isinstance(root_of(source), (ArgSource, KwargSource)) and is_defined_inside(function)
+    return not ours and root_of(source).is_given and is_defined_inside(function)
 
 
 def is_defined_inside(function: types.FunctionType) -> bool:

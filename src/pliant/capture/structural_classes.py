@@ -16,7 +16,7 @@ from pliant.capture.nested_functions import bring_function, is_defined_inside
 from pliant.capture.value_kinds import CONSTANT_TYPES
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of, root_of
-from pliant.guards.sources import ArgSource, AttributeSource, DictAttributeSource, KwargSource, Source, TypeSource
+from pliant.guards.sources import AttributeSource, DictAttributeSource, Source, TypeSource
 
 if TYPE_CHECKING:
     from pliant.capture.world import World
@@ -37,7 +37,7 @@ def know_by_parts(world: World, cls: type, source: Source) -> bool:
     if known is not None:
         world.guard(place, Kind.SAME_AS, known)
         return True
-    if not isinstance(root_of(source), (ArgSource, KwargSource)) or not _is_made_at_run_time(cls):
+    if not root_of(source).is_given or not _is_made_at_run_time(cls):
         return False
     if not world.inputs.policy.class_varies(source, cls):
         return False

@@ -13,7 +13,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import fx
 
@@ -100,6 +100,8 @@ DELETED = object()
 # ---- ends
 @dataclass(frozen=True, slots=True, eq=False)
 class Return:
+    frames: ClassVar[tuple[()]] = ()
+    reason: ClassVar[None] = None
     value: Any
     suspended: Any = None  # the generator that yields `value`, of a generator's frame: the entry returns the pair
 

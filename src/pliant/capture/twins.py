@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pliant.capture.graph_breaks import StartAgain
 from pliant.guards.parts import root_of
-from pliant.guards.sources import HeldSource, Source
+from pliant.guards.sources import Source
 
 if TYPE_CHECKING:
     from pliant.dispatch.dynamic_policy import DynamicPolicy
@@ -34,7 +34,7 @@ class Twins:
         """Whether what two sources lead to is to be taken for two. What the entry holds anyway is one."""
         if not self._policy().objects_apart:
             return False
-        return not (isinstance(root_of(source), HeldSource) and isinstance(root_of(first), HeldSource))
+        return not (root_of(source).is_held and root_of(first).is_held)
 
     def of(self, value: Any) -> Any:
         """A new twin; None where there can be none."""

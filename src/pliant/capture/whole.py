@@ -12,7 +12,7 @@ from typing import Any
 
 from pliant.capture.attempt import trace
 from pliant.capture.graph_breaks import KINDS, CannotCapture
-from pliant.capture.trace import Break, BreakReason, Trace
+from pliant.capture.trace import BreakReason, Trace
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.dispatch.roots import CallableRoot
 from pliant.errors import GraphBreakError
@@ -26,7 +26,7 @@ def whole(
         traced = trace(CallableRoot(fn), args, dict(kwargs), policy)
     except CannotCapture as stop:
         raise break_error(stop.reason) from None
-    if isinstance(traced.end, Break):
+    if traced.end.reason is not None:
         raise break_error(traced.end.reason)
     return traced
 

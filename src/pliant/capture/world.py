@@ -34,7 +34,6 @@ from pliant.guards.sources import (
     AttributeSource,
     CellSource,
     DictAttributeSource,
-    HeldSource,
     ItemSource,
     ModuleMemberSource,
     Source,
@@ -83,7 +82,7 @@ class World:
     # ---- guards
     def guard(self, source: Source | None, kind: Kind, expected: Any = None) -> None:
         """Add a guard once. Facts about held objects themselves are constant and skipped."""
-        if isinstance(source, HeldSource) and kind in _FIXED_IF_HELD:
+        if source is not None and source.is_held and kind in _FIXED_IF_HELD:
             return
         if kind is Kind.IDENTITY:
             self.twins.check(expected)
@@ -561,14 +560,14 @@ class World:
 def _is_table(source: Source) -> bool:
     """Whether it leads to a namespace that its owner stands for: an object's, a module's, a table of members."""
     return (
-        isinstance(source, HeldSource)
+        source.is_held
         or (isinstance(source, AttributeSource) and source.name == "__dict__")
         or (isinstance(source, DictAttributeSource) and source.name in ("_parameters", "_buffers", "_modules"))
     )
 
 
 def _is_of_held_function(cell: Source) -> bool:
-    return cell.base is not None and isinstance(cell.base.base, HeldSource)
+    return cell.base is not None and cell.base.base is not None and cell.base.base.is_held
 
 
 def _raw_dict(obj: Any) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ from pliant import config
 from pliant.errors import ConstraintError
 from pliant.guards.kinds import ConstantItems, Guard, Kind
 from pliant.guards.parts import root_of
-from pliant.guards.sources import ArgSource, ItemSource, KwargSource, Source
+from pliant.guards.sources import ItemSource, Source
 from pliant.records import dataclass
 
 if TYPE_CHECKING:
@@ -323,7 +323,7 @@ class DynamicPolicy:
             return "static"
         small = isinstance(value, int) and value in (0, 1) and shapes.specialize_zero_one
         from_start = (
-            mode is True and not (small or configures) and isinstance(root_of(source), (ArgSource, KwargSource))
+            mode is True and not (small or configures) and root_of(source).is_given
         )
         named = bool(shapes.dynamic_sources) and _is_named(source.describe())
         return "dynamic" if varies or from_start or named or _is_of_steps(source) else "static"

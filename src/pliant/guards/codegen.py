@@ -193,7 +193,7 @@ def rank(guard: Guard) -> int:
     """First who would see that tensors are looked at; then arguments (they change most), global state, held objects,
     sizes, relations between values."""
     if guard.kind in (Kind.SAME_AS, Kind.DISTINCT, Kind.SEPARATE):
-        return HELD if all(isinstance(root_of(s), HeldSource) for s in related(guard)) else RELATION
+        return HELD if all(root_of(s).is_held for s in related(guard)) else RELATION
     if guard.kind in (Kind.SHAPE, Kind.EXPRESSION):
         return SHAPE
     match root_of(guard.source):
@@ -295,9 +295,9 @@ def _separate(w: GuardWriter, g: Guard) -> str:
     fixed: list[str] = []
     passed: list[str] = []
     for sources in g.expected:
-        kept = tuple(s for s in sources if isinstance(root_of(s), HeldSource))
+        kept = tuple(s for s in sources if root_of(s).is_held)
         fixed.append(w.read(StoragesSource(kept)) if kept else "")
-        passed.append("".join(f"{w.read(s)}, " for s in sources if not isinstance(root_of(s), HeldSource)))
+        passed.append("".join(f"{w.read(s)}, " for s in sources if not root_of(s).is_held))
     test = w.names(facts.separate, "separate")
     none = w.names(frozenset(), "nothing")
     if not any(passed):  # all held

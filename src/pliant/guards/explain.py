@@ -189,7 +189,7 @@ def _sizes(g: Guard, e: TensorFacts, v: torch.Tensor) -> tuple[str, str]:
 
 def _is_held(g: Guard) -> bool:
     """Whether the value is reached from a module, a function or a global, not passed."""
-    return isinstance(root_of(g.source), HeldSource)
+    return root_of(g.source).is_held
 
 
 def _equals(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
@@ -274,7 +274,7 @@ def _same_as(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
 
 def _distinct(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
     names = ", ".join(f"`{s.describe()}`" for s in related(g))
-    held = all(isinstance(root_of(source), HeldSource) for source in related(g))
+    held = all(root_of(source).is_held for source in related(g))
     advice = "tie objects before the first call" if held else "do not pass one object twice"
     return f"two of {names} are the same object now", advice
 

@@ -50,7 +50,7 @@ class HeldSection:
 
     def watches(self, source: Source) -> bool:
         """Whether memory tells that the source leads to another object."""
-        if isinstance(source, HeldSource) or not isinstance(root_of(source), HeldSource):
+        if isinstance(source, HeldSource) or not root_of(source).is_held:
             return False
         try:
             self.watch.pin(source)

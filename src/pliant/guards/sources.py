@@ -56,6 +56,8 @@ class Source:
     """Base. `code`: Python text over `args` (tuple), `kwargs` (dict) and held objects. `describe`: for people."""
 
     _hash: int = field(init=False, compare=False, repr=False, default=0)
+    is_held: ClassVar[bool] = False  # an object that the entry keeps alive
+    is_given: ClassVar[bool] = False  # an argument of the call
 
     def code(self, hold: Namer) -> str:
         raise NotImplementedError
@@ -77,6 +79,7 @@ class ArgSource(Source):
 
     index: int
     name: str
+    is_given = True
 
     def code(self, hold: Namer) -> str:
         return f"args[{self.index}]"
@@ -90,6 +93,7 @@ class KwargSource(Source):
     """kwargs[name] of the call."""
 
     name: str
+    is_given = True
 
     def code(self, hold: Namer) -> str:
         return f"kwargs[{self.name!r}]"
@@ -119,6 +123,7 @@ class HeldSource(Source):
 
     held: _Held
     name: str
+    is_held = True
 
     def code(self, hold: Namer) -> str:
         return hold(self.held.value)

@@ -32,7 +32,7 @@ from pliant.debug import events
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import root_of
-from pliant.guards.sources import HeldSource, held, question
+from pliant.guards.sources import held, question
 from pliant.torch_adapter import group_tensors_by_device_and_dtype, hash_of_tensor
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _id(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """What the call was given may be another object in the next call; what the entry holds is always the same."""
     obj = t.world.resolve(args[0])
     source = t.world.source_of(obj)
-    if source is None or isinstance(obj, FakeTensor) or not isinstance(root_of(source), HeldSource):
+    if source is None or isinstance(obj, FakeTensor) or not root_of(source).is_held:
         return _number_of(t, obj)
     t.world.guard(source, Kind.IDENTITY, obj)
     return id(obj)

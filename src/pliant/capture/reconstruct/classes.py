@@ -16,11 +16,10 @@ from typing import Any
 
 from pliant.capture.bytecode.resume import stores_to
 from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
-from pliant.capture.trace import Break
 from pliant.capture.value_kinds import CONSTANT_TYPES
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.parts import root_of
-from pliant.guards.sources import HeldSource, held
+from pliant.guards.sources import held
 from pliant.guards.standard import SENTINEL_TYPES
 
 # What class statements, `dataclass`, `namedtuple` and `Enum` note, which programs do not change.
@@ -62,7 +61,7 @@ class _Sharing:
     def __init__(self, b: Statements) -> None:
         self.trace = b.trace
         self.seen: set[int] = set()
-        frames = self.trace.end.frames if isinstance(self.trace.end, Break) else ()
+        frames = self.trace.end.frames
         self.variables = {id(cell) for frame in frames for cell in frame.cells}  # which frames may still store to
 
     def allows(self, value: Any) -> bool:
@@ -71,7 +70,7 @@ class _Sharing:
         self.seen.add(id(value))
         known = self.trace.origins.get(id(value))
         if known is not None:
-            return isinstance(root_of(known[1]), HeldSource)
+            return root_of(known[1]).is_held
         if isinstance(value, types.FunctionType) and self._has_variables(value):
             return False
         parts = _parts(value) if not isinstance(value, type) else self._of_class(value)
