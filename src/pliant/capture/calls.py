@@ -18,6 +18,7 @@ import reprlib
 import sys
 import types
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -40,7 +41,7 @@ from pliant.capture.iteration import advance, is_driven
 from pliant.capture.rewritten import REWRITTEN
 from pliant.capture.tail_calls import TailCall, ended, ending
 from pliant.capture.torch_calls import call_torch, is_torch_leaf
-from pliant.capture.value_kinds import MUTABLE_CONTAINERS, class_name, concrete
+from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, class_name, concrete
 from pliant.capture.varying_text import Text
 from pliant.graph.unbacked import OPERATORS
 from pliant.guards import facts
@@ -72,34 +73,31 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     result = marked.call_marked(t, function, args, kwargs)
     if result is not marked.NOT_MARKED:
         return result
-    cls = type(function)
-    if cls is types.FunctionType:
-        return _call_function(t, function, args, kwargs, linked)
-    if cls is types.MethodType:
-        if type(function.__self__) is TracedGenerator:
-            return advance(t, function, args, linked)
-        if type(function.__self__) in OURS:
-            return t.native(function, *args, **kwargs)
-        if isinstance(function.__self__, logging.Logger):
-            return log(t, function, args, kwargs)
-        if is_generator(function.__self__) and _is_drawn(t, function.__self__):
-            return draw(t, function.__self__, function.__name__, args, kwargs)
-        return call(t, function.__func__, (function.__self__, *args), kwargs, linked)
-    if cls in _C_FUNCTIONS:
-        with _Fitting(function, args, kwargs):
-            result = call_native(t, function, args, kwargs)
-        return ended(t, result, linked)
-    if issubclass(cls, type):
-        return _call_class(t, function, args, kwargs, linked)
-    if cls is functools.partial:
-        return _call_partial(t, function, args, kwargs, linked)
-    if issubclass(cls, weakref.ref) and t.world.python_function(cls, "__call__") is None:
-        return referent(t, function)
-    if cls is _LRU_CACHE:
-        return call_cached(t, function, args, kwargs)
-    if cls in OPERATORS:
-        return call_torch(t, function, args, kwargs)
-    return _call_object(t, function, args, kwargs, linked)
+    return _KINDS.of(function)(t, function, args, kwargs, linked)
+
+
+def _call_method(t: Tracer, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
+    receiver = method.__self__
+    if type(receiver) is TracedGenerator:
+        return advance(t, method, args, linked)
+    if type(receiver) in OURS:
+        return t.native(method, *args, **kwargs)
+    if isinstance(receiver, logging.Logger):
+        return log(t, method, args, kwargs)
+    if is_generator(receiver) and _is_drawn(t, receiver):
+        return draw(t, receiver, method.__name__, args, kwargs)
+    return call(t, method.__func__, (receiver, *args), kwargs, linked)
+
+
+def _call_in_c(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
+    with _Fitting(function, args, kwargs):
+        result = call_native(t, function, args, kwargs)
+    return ended(t, result, linked)
+
+
+def _call_reference(t: Tracer, reference: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
+    own = t.world.python_function(type(reference), "__call__")
+    return referent(t, reference) if own is None else call(t, own, (reference, *args), kwargs, linked)
 
 
 # Functions that take the items of their first argument: polyfills for where that runs code of the program.
@@ -506,13 +504,13 @@ def instantiate(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
         return TailCall(spelled_out.initialized, (init, obj, args, kwargs))
     if isinstance(obj, _CONTAINERS):
         call_native(t, init.__get__(obj), args, kwargs)
-    elif init not in (object.__init__, type.__init__, weakref.ref.__init__) and not isinstance(obj, BaseException):
+    elif init not in _NO_INIT and not isinstance(obj, BaseException):
         t.native(init, obj, *(t.iterable(a) if not isinstance(a, dict) else t.mapping(a) for a in args), **kwargs)
     return obj
 
 
 _CONTAINERS = (list, dict, set, collections.deque)
-_EMPTY_AT_FIRST = tuple(cls.__new__ for cls in _CONTAINERS)
+_NO_INIT = (object.__init__, type.__init__, weakref.ref.__init__)
 
 
 def new_object(t: Tracer, cls: type, new: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -526,24 +524,40 @@ def new_object(t: Tracer, cls: type, new: Any, args: tuple[Any, ...], kwargs: di
             return object.__new__(cls)
         except TypeError as error:  # its layout comes from a base written in C
             raise GraphBreak("unknown-object", str(error)) from None
-    if issubclass(cls, BaseException):
-        return t.native(new, cls, *args)
-    if issubclass(cls, type) and new is type.__new__:
-        return class_statements.new_class(t, cls, functools.partial(new, cls), args, kwargs)
-    if issubclass(cls, weakref.ref) and new is weakref.ref.__new__:
-        return make_reference(t, cls, args, kwargs)
-    if new in _EMPTY_AT_FIRST and issubclass(cls, _CONTAINERS):
-        return t.native(new, cls)
-    if issubclass(cls, (tuple, frozenset, str, int, float)):
-        return t.native(
-            new,
-            cls,
-            *(t.iterable(a) if issubclass(cls, (tuple, frozenset)) else t.concrete_tree(a) for a in args),
-            **kwargs,
-        )
-    if issubclass(cls, _DESCRIPTORS) and new in [base.__new__ for base in _DESCRIPTORS]:
-        return t.native(new, cls, *args, **kwargs)
-    raise GraphBreak("unknown-object", f"an object of the class {cls.__qualname__} is made, which is implemented in C")
+    make = next((_NEW[base] for base in cls.__mro__ if base in _NEW and (new is base.__new__ or base in _ANY_NEW)), None)
+    if make is None:
+        raise GraphBreak("unknown-object", f"an object of the class {cls.__qualname__} is made, which is implemented in C")
+    return make(t, cls, new, args, kwargs)
 
 
-_DESCRIPTORS = (property, classmethod, staticmethod)
+_ANY_NEW = (BaseException, tuple, frozenset, str, int, float)  # also by the `__new__` of a class in C between
+_NEW: dict[type, Callable[..., Any]] = {  # by the base that says what the object is made of
+    BaseException: lambda t, cls, new, args, kwargs: t.native(new, cls, *args),
+    type: lambda t, cls, new, args, kwargs: class_statements.new_class(t, cls, functools.partial(new, cls), args, kwargs),
+    weakref.ref: lambda t, cls, new, args, kwargs: make_reference(t, cls, args, kwargs),
+    **dict.fromkeys(_CONTAINERS, lambda t, cls, new, args, kwargs: t.native(new, cls)),
+    **dict.fromkeys(
+        (tuple, frozenset), lambda t, cls, new, args, kwargs: t.native(new, cls, *map(t.iterable, args), **kwargs)
+    ),
+    **dict.fromkeys(
+        (str, int, float), lambda t, cls, new, args, kwargs: t.native(new, cls, *map(t.concrete_tree, args), **kwargs)
+    ),
+    **dict.fromkeys(
+        (property, classmethod, staticmethod),
+        lambda t, cls, new, args, kwargs: t.native(new, cls, *args, **kwargs),
+    ),
+}
+
+
+_KINDS: ByKind[Callable[..., Any]] = ByKind(
+    _call_object,
+    {
+        types.FunctionType: _call_function,
+        types.MethodType: _call_method,
+        functools.partial: _call_partial,
+        _LRU_CACHE: lambda t, function, args, kwargs, linked: call_cached(t, function, args, kwargs),
+        **dict.fromkeys(_C_FUNCTIONS, _call_in_c),
+        **dict.fromkeys(OPERATORS, lambda t, function, args, kwargs, linked: call_torch(t, function, args, kwargs)),
+    },
+    {type: _call_class, weakref.ref: _call_reference},
+)

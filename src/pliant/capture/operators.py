@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import operator
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,7 +24,7 @@ from pliant.capture.number_domains import within_domain
 from pliant.capture.numpy_scalars import fixed, plain_number
 from pliant.capture.tail_calls import TailCall, ending, polyfill
 from pliant.capture.tensor_members import own_member
-from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete, plain_class
+from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, ByKind, concrete, plain_class
 from pliant.capture.varying_text import Text, percent
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
@@ -86,10 +87,7 @@ def special_method(t: Tracer, obj: Any, name: str) -> Any:
 
 
 # ---- arithmetic
-def _are_truths(left: Any, right: Any) -> bool:
-    return all(type(v) in (bool, torch.SymBool) for v in (left, right))
-
-
+_TRUTH_TYPES = frozenset((bool, torch.SymBool))
 _OF_TRUTHS = {"&": operator.and_, "|": operator.or_, "^": operator.ne}  # their results are truths too
 
 
@@ -106,18 +104,20 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     left, right = beside_symbol(t, left, right)
     if is_array(left) or is_array(right):
         left, right = beside_tensor(t, symbol, left, right)
-    if symbol == "%" and type(left) is str:
-        right = tuple(map(_shown, right)) if type(right) is tuple else _shown(right)
     if inplace:
         function = in_place
+    cls, other = type(left), type(right)
+    formats = symbol == "%" and cls is str
+    if formats:
+        right = tuple(map(_shown, right)) if other is tuple else _shown(right)
     if _is_plain(left) and _is_plain(right):
-        if type(left) is FakeTensor or type(right) is FakeTensor:
-            t.world.type_lookup(torch.Tensor, f"__{name}__" if type(left) is FakeTensor else f"__r{name}__")
-        if type(left) in (str, bytes) and type(right) is not Text:
-            if symbol == "%" and type(left) is str and (text := percent(left, right)) is not None:
+        if FakeTensor in (cls, other):
+            t.world.type_lookup(torch.Tensor, f"__{name}__" if cls is FakeTensor else f"__r{name}__")
+        if cls in (str, bytes) and other is not Text:
+            if formats and (text := percent(left, right)) is not None:
                 return text
             right = concrete(right)
-        if plain in _OF_TRUTHS and _are_truths(left, right):
+        if plain in _OF_TRUTHS and _TRUTH_TYPES.issuperset((cls, other)):
             return t.native(_OF_TRUTHS[plain], left, right)
         return t.native(function, *within_domain(t, plain, left, right))
     methods = ordered_methods(t, left, right, f"__{name}__", f"__r{name}__")
@@ -294,11 +294,10 @@ _FEW_KEYS = 32
 
 def _has_number(t: Tracer, container: Any, item: Any) -> bool:
     """Whether a number that varies is in a dict or a set: it differs from each of the numbers there, or is one of them."""
-    keys = t.world.keys_of(container) if t.world.needs_guards(container) and isinstance(container, dict) else None
-    numbers = [key for key in t.sequence(container) if isinstance(key, (int, float))] if keys is None else keys
-    return any(
-        bool(concrete(truth(t, compare(t, "==", key, item)))) for key in numbers if isinstance(key, (int, float))
-    )
+    outside = type(container) in DICT_TYPES and t.world.needs_guards(container)
+    keys = t.world.keys_of(container) if outside else t.sequence(container)
+    numbers = [key for key in keys if isinstance(key, (int, float))]
+    return any(bool(concrete(truth(t, compare(t, "==", key, item)))) for key in numbers)
 
 
 def _contains_by_iteration(t: Tracer, container: Any, item: Any) -> bool:
@@ -318,35 +317,49 @@ def _contains_by_iteration(t: Tracer, container: Any, item: Any) -> bool:
 @ending
 def truth(t: Tracer, value: Any) -> Any:
     """bool(value), or a SymBool."""
-    cls = type(value)
-    if cls is bool or value is None or cls is torch.SymBool:
-        return value is not None and value
-    if cls is FakeTensor:
-        if value.constant is not None:
-            return t.native(bool, value)
-        if (number := t.recorder.elements.number(value)) is not None:
-            return truth(t, number)
-        raise GraphBreak("data-dependent", "a branch on the value of a tensor")
-    if cls in (torch.SymInt, torch.SymFloat):
-        return value != 0
+    return _TRUTHS.of(value)(t, value)
+
+
+def _tensor_truth(t: Tracer, value: FakeTensor) -> Any:
+    if value.constant is not None:
+        return t.native(bool, value)
+    if (number := t.recorder.elements.number(value)) is not None:
+        return truth(t, number)
+    raise GraphBreak("data-dependent", "a branch on the value of a tensor")
+
+
+def _container_truth(t: Tracer, value: Any) -> Any:
+    value = t.world.resolve(value)
+    return length(t, value) != 0 if t.world.needs_guards(value) else bool(value)
+
+
+def _object_truth(t: Tracer, value: Any) -> Any:
     if is_array(value):
         number = plain_number(value)
         return truth(t, value.tensor if number is value else number)
     value = t.world.resolve(value)
-    if cls in MUTABLE_CONTAINERS and t.world.needs_guards(value):
-        return length(t, value) != 0
-    if cls in _PLAIN or cls in MUTABLE_CONTAINERS or cls in (tuple, frozenset, range, torch.Size):
-        return bool(value)
     for name, polyfilled in (("__bool__", spelled_out.truth), ("__len__", spelled_out.is_not_empty)):
         if (method := python_method(t, value, name)) is not None:
             return TailCall(polyfilled, (method, value))
-    if (
-        t.world.is_foreign(value)
-        and (hasattr(cls, "__len__") or hasattr(cls, "__bool__"))
-        and not isinstance(value, (type, types.FunctionType))
-    ):
-        return length(t, value) != 0 if hasattr(cls, "__len__") else t.opaque_truth(value)
+    if t.world.is_foreign(value) and not isinstance(value, _ALWAYS_TRUE):
+        if hasattr(type(value), "__len__"):
+            return length(t, value) != 0
+        if hasattr(type(value), "__bool__"):
+            raise GraphBreak("unknown-object", f"the truth of a {type(value).__name__} from outside")
     return bool(t.native(bool, value))
+
+
+_ALWAYS_TRUE = (type, types.FunctionType)
+_TRUTHS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
+    _object_truth,
+    {
+        **dict.fromkeys((*_PLAIN, tuple, frozenset, range, torch.Size), lambda t, value: bool(value)),
+        **dict.fromkeys(MUTABLE_CONTAINERS, _container_truth),
+        **dict.fromkeys((bool, torch.SymBool), lambda t, value: value),
+        **dict.fromkeys((torch.SymInt, torch.SymFloat), lambda t, value: value != 0),
+        FakeTensor: _tensor_truth,
+    },
+)
 
 
 def negation(t: Tracer, value: Any, linked: bool = False) -> Any:
@@ -365,20 +378,25 @@ def length(t: Tracer, value: Any) -> Any:
     method = python_method(t, value, "__len__")
     if method is not None:
         return TailCall(method, (value,)) if is_array(value) else TailCall(spelled_out.length, (method, value))
-    if t.world.needs_guards(value):
-        added = t.world.unread_additions(value)
-        if added is None and t.world.has_changes(value):
-            if isinstance(value, dict) and type(value) not in DICT_TYPES:
-                return len(t.world.keys_of(value))
-            value = t.world.adopt(value)
-            return len(value)
-        source = t.world.source_of(value)
-        assert source is not None
-        if type(value) in MUTABLE_CONTAINERS and t.world.inputs.policy.length(source, len(value)):
-            t.world.inputs.policy.note_varies(LengthSource(source), int)
-            return t.world.bring(len(value), LengthSource(source)) + (added or 0)
-        if not isinstance(value, (list, dict, set, collections.deque, tuple, str, types.MappingProxyType)):
-            raise GraphBreak("unknown-object", f"len() of a {type(value).__name__} from outside")
-        t.world.guard(source, Kind.LENGTH, len(value))
-        return len(value) + (added or 0)
-    return t.native(len, value)
+    return _length_outside(t, value) if t.world.needs_guards(value) else t.native(len, value)
+
+
+def _length_outside(t: Tracer, value: Any) -> Any:
+    world = t.world
+    added = world.unread_additions(value)
+    if added is None and world.has_changes(value):
+        derived = isinstance(value, dict) and type(value) not in DICT_TYPES
+        return len(world.keys_of(value) if derived else world.adopt(value))
+    source = world.source_of(value)
+    assert source is not None
+    if type(value) in MUTABLE_CONTAINERS and world.inputs.policy.length(source, len(value)):
+        world.inputs.policy.note_varies(LengthSource(source), int)
+        return world.bring(len(value), LengthSource(source)) + (added or 0)
+    if not isinstance(value, _COUNTED):
+        raise GraphBreak("unknown-object", f"len() of a {type(value).__name__} from outside")
+    world.guard(source, Kind.LENGTH, len(value))
+    return len(value) + (added or 0)
+
+
+_COUNTED = (list, dict, set, collections.deque, tuple, str, types.MappingProxyType)
+

@@ -17,7 +17,7 @@ import itertools
 import re
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -60,6 +60,7 @@ from pliant.capture.trace import (
 from pliant.capture.value_kinds import (
     MUTABLE_CONTAINERS,
     PLAIN_TYPES,
+    ByKind,
     concrete,
     is_hashed_by_identity,
     is_numpy_scalar,
@@ -337,17 +338,19 @@ class Tracer:
 
     def hashable(self, key: Any) -> Any:
         """A value as a dict key or set element: symbolic numbers become concrete; user-defined hashing is refused."""
-        if type(key) in PLAIN_TYPES:
-            return concrete(key)
+        return _KEYS.of(key)(self, key)
+
+    def _tensor_as_key(self, key: FakeTensor) -> FakeTensor:
+        self.world.note_identity(key)
+        return self._pinned(key)  # type: ignore[no-any-return]
+
+    def _pinned(self, key: Any) -> Any:
+        self.world.pin(key)
+        return key
+
+    def _object_as_key(self, key: Any) -> Any:
         if is_scalar(key):
             return fixed(key)
-        if type(key) is tuple:
-            return tuple(self.hashable(k) for k in key)
-        if isinstance(key, (str, int, float, FakeTensor, type, types.FunctionType, functools.partial)) or key is None:
-            self.world.pin(key)
-            if isinstance(key, FakeTensor):
-                self.world.note_identity(key)
-            return key
         if type(key).__hash__ is None:
             raise Raised(unhashable(key))
         for name in ("__hash__", "__eq__"):
@@ -366,26 +369,23 @@ class Tracer:
     def internalize(self, value: Any, within: frozenset[int] = frozenset()) -> Any:
         """The value with every outside container in it replaced by the trace's own copy."""
         value = self.world.adopt(value)
-        cls = type(value)
-        if id(value) in within:  # it holds itself
-            return value
-        if cls is list:
-            inner = within | {id(value)}
-            for i, item in enumerate(value):
-                if type(item) in MUTABLE_CONTAINERS or type(item) is tuple:
-                    value[i] = self.internalize(item, inner)
-        elif cls is tuple or cls is torch.Size:
-            items = [self.internalize(v, within) for v in value]
-            if any(a is not b for a, b in zip(items, value, strict=True)):
-                return tuple(items)
-        elif cls is dict:
-            inner = within | {id(value)}
-            for key, item in value.items():
-                if type(item) in MUTABLE_CONTAINERS or type(item) is tuple:
-                    value[key] = self.internalize(item, inner)
-        elif cls is slice:
-            return slice(*(self.internalize(v, within) for v in (value.start, value.stop, value.step)))
+        inside = _INSIDE.get(type(value))
+        return value if inside is None or id(value) in within else inside(self, value, within)
+
+    def _internalize_items(self, value: Any, within: frozenset[int]) -> Any:
+        """Of a list or a dict, in place: it may hold itself."""
+        inner = within | {id(value)}
+        for place, item in _places(value):
+            if type(item) in _NESTED:
+                value[place] = self.internalize(item, inner)
         return value
+
+    def _internalize_parts(self, value: Any, within: frozenset[int]) -> Any:
+        items = [self.internalize(v, within) for v in value]
+        return tuple(items) if any(a is not b for a, b in zip(items, value, strict=True)) else value
+
+    def _internalize_slice(self, value: slice, within: frozenset[int]) -> slice:
+        return slice(*(self.internalize(v, within) for v in (value.start, value.stop, value.step)))
 
     def concrete_tree(self, value: Any) -> Any:
         """The value with symbolic numbers in it specialized."""
@@ -394,13 +394,10 @@ class Tracer:
     def refuse_opaque(self, *values: Any, within: frozenset[int] = frozenset()) -> None:
         """Break if C code would look into an object from outside, or run a method written in Python."""
         for value in values:
-            if isinstance(value, (FakeTensor, str, int, float, type)) or value is None or id(value) in within:
+            if isinstance(value, _SAFE_IN_C) or id(value) in within or is_numpy_scalar(value):
                 continue
-            if is_numpy_scalar(value):
-                continue
-            if type(value) in (list, tuple, set, frozenset, dict):
-                parts = (*value, *value.values()) if type(value) is dict else value
-                self.refuse_opaque(*parts, within=within | {id(value)})
+            if (parts := _LOOKED_INTO.get(type(value))) is not None:
+                self.refuse_opaque(*parts(value), within=within | {id(value)})
                 continue
             self._note_compared(value)
             if operators.python_method(self, value, "__eq__") is not None and computes_plainly(self, value):
@@ -419,12 +416,37 @@ class Tracer:
         if self.world.is_opaque(value):
             self.world.note_identity(value)
 
-    def opaque_truth(self, value: Any) -> Any:
-        raise GraphBreak("unknown-object", f"the truth of a {type(value).__name__} from outside")
-
     def reentrant(self, function: Any, truth: bool = False) -> TracedCallable:
         """A callable for C code that comes back into the interpreter."""
         return TracedCallable(self, function, truth)
+
+
+_NESTED = MUTABLE_CONTAINERS | {tuple}
+_KEYS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
+    Tracer._object_as_key,
+    {
+        **dict.fromkeys(PLAIN_TYPES, lambda t, key: concrete(key)),
+        tuple: lambda t, key: tuple(map(t.hashable, key)),
+    },
+    {
+        **dict.fromkeys((str, int, float, type, types.FunctionType, functools.partial, type(None)), Tracer._pinned),
+        FakeTensor: Tracer._tensor_as_key,
+    },
+)
+_INSIDE: dict[type, Callable[[Tracer, Any, frozenset[int]], Any]] = {
+    **dict.fromkeys((list, dict), Tracer._internalize_items),
+    **dict.fromkeys((tuple, torch.Size), Tracer._internalize_parts),
+    slice: Tracer._internalize_slice,
+}
+_SAFE_IN_C = (FakeTensor, str, int, float, type, type(None))
+_LOOKED_INTO: dict[type, Callable[[Any], Iterable[Any]]] = {
+    **dict.fromkeys((list, tuple, set, frozenset), iter),
+    dict: lambda value: (*value, *value.values()),
+}
+
+
+def _places(value: Any) -> Iterable[tuple[Any, Any]]:
+    return value.items() if type(value) is dict else enumerate(value)
 
 
 _STAND_IN = re.compile(r"\b(Sym(Int|Float|Bool)|FakeTensor)\b")  # in the message of an error
