@@ -65,7 +65,36 @@ def a_tuple(x):
     return pair[0] * 2 + pair[1]
 
 
+def largest(x):
+    h = (x + 1).flatten()
+    return x * max(h[0], h[2], h[1]) - max(h)
+
+
+def smallest_of_sums(x):
+    return min(x.sum(), (x + 1).mean(), -x.sum()) - x
+
+
+def largest_by_key(x):
+    rows = [x + 1, -x, x - 1]
+    return max(rows, key=lambda row: row.sum()) * 2
+
+
 # ---- what is not to be selected
+
+
+def largest_with_a_number(x):
+    return x * max(x.sum(), 1.0)
+
+
+def largest_of_the_argument(x):
+    return max(x[0, 0], x[1, 0])
+
+
+def the_next_one(x):
+    h, k = x * 2, x.sqrt()
+    if h.max() > 4:
+        h = k
+    return h.sum()
 
 
 def written(x):
@@ -129,11 +158,12 @@ def sizes_that_differ(x):
 
 
 SELECTED = [
-    clamped, one_of_two_conditions, returned, in_an_expression, in_a_loop, nested, a_tuple
+    clamped, one_of_two_conditions, returned, in_an_expression, in_a_loop, nested, a_tuple, largest,
+    smallest_of_sums, largest_by_key,
 ]  # fmt: skip
 BROKEN = [
     written, written_through_a_view, both_returned, the_argument, compared, with_an_effect, drawing, numbers_that_differ,
-    gradients_that_are_infinite, sizes_that_differ,
+    gradients_that_are_infinite, sizes_that_differ, largest_with_a_number, largest_of_the_argument,
 ]  # fmt: skip
 DATA = [
     torch.tensor([[0.5, 1.0], [2.0, -1.0], [0.0, 0.25]]),
@@ -208,6 +238,20 @@ def test_who_gets_no_gradient_gets_no_zeros(function, selected, data):
     for wanted, got in zip(*found, strict=True):
         assert wanted is None or torch.allclose(wanted, got, equal_nan=True)
     assert (pliant.stats()["graph_breaks"] == 0) is selected
+    pliant.reset()
+
+
+@pytest.mark.parametrize("data", [torch.tensor([0.0, 1.0]), torch.tensor([0.0, 9.0])], ids=str)
+def test_infinite_derivatives_of_what_is_not_taken(data):
+    pliant.reset()
+    for function in (the_next_one, lambda x: max(x.sum() * 2, x.sqrt().sum())):
+        found = []
+        for f in (function, pliant.compile(function, backend="eager")):
+            leaf = data.clone().requires_grad_()
+            f(leaf).backward()
+            found.append(leaf.grad)
+        torch.testing.assert_close(found[1], found[0], rtol=0, atol=0, equal_nan=True)
+    assert pliant.stats()["graph_breaks"] == 2
     pliant.reset()
 
 

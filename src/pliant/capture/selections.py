@@ -47,6 +47,11 @@ _SELECTING = frozenset(
     ones_like full_like new_zeros new_ones new_full zeros ones full isfinite isinf isnan isneginf isposinf any all sum mean
     logical_not logical_and logical_or eq ne lt le gt ge and or invert scalar_tensor""".split()
 )
+# The same holds for the gradients of these.
+_LINEAR = frozenset(
+    """add sub getitem chunk split unbind select narrow view reshape flatten squeeze unsqueeze transpose permute t contiguous
+    clone expand cat stack""".split()
+)
 _CONSTANTS = (int, bool, str, type(None))
 
 
@@ -73,12 +78,21 @@ class Selection:
 def can_be(frame: Frame, jump: Op, value: Any) -> bool:
     """Whether a jump on the value may be done so."""
     t = frame.tracer
-    if type(value) is not FakeTensor or not _is_open(t, value):
-        return False
-    if t.recorder.region is not None or frame.generator is not None or frame.noticed:
+    if not _is_open(t, value) or frame.generator is not None or frame.noticed:
         return False
     found = sides(frame.program, jump.index)
     return found is not None and all(_may_be_taken(frame, side) for side in found.between)
+
+
+def one_of(t: Tracer, condition: Any, one: Any, other: Any) -> Any:
+    """What a comparison takes, as `max` takes the larger value; None where that is left to a graph break."""
+    if not _is_open(t, condition) or condition.size_ or condition.dtype_ is not torch.bool:
+        return None
+    taking = _Taking(t, t.frames[-1].steps_at_op, t.location(), condition, next(iter(reversed(t.graph.nodes))))
+    try:
+        return taking.of(one, other)
+    except _Refused:
+        return None
 
 
 def select(frame: Frame, jump: Op, value: FakeTensor) -> Returned | None:
@@ -89,7 +103,7 @@ def select(frame: Frame, jump: Op, value: FakeTensor) -> Returned | None:
     try:
         condition = _condition(t, value)
         last = next(iter(reversed(t.graph.nodes)))
-        meeting = _Meeting(frame, before.step, where, condition, last)
+        meeting = _Meeting(frame, _Taking(t, before.step, where, condition, last))
         try:
             return meeting.of(*_ends(frame, jump, before, (found.meet, found.meet)), found.meet)
         except _Refused:
@@ -107,8 +121,10 @@ def select(frame: Frame, jump: Op, value: FakeTensor) -> Returned | None:
         raise GraphBreak("data-dependent", f"a branch on the value of a tensor{told}") from None
 
 
-def _is_open(t: Tracer, value: FakeTensor) -> bool:
-    """Whether only running the graph tells whether the value is true."""
+def _is_open(t: Tracer, value: Any) -> bool:
+    """Whether only running the graph tells whether the value is true, and what is recorded is run as it is."""
+    if type(value) is not FakeTensor or t.recorder.region is not None:
+        return False
     known = value.constant is not None or value.size_ or t.recorder.elements.number(value) is not None
     return not known and t.mode.allow_unbacked
 
@@ -199,8 +215,7 @@ def _check_nodes(last: fx.Node) -> None:
     node = last.next
     while node.op != "root":
         value = node.meta.get("val")
-        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-        name = name[2:-2] if name.startswith("__") and name.endswith("__") else name
+        name = _name(node)
         if node.op not in ("call_function", "call_method") or not isinstance(value, FakeTensor):
             raise _Refused("a side does more than compute tensors")
         if name not in _SELECTING:
@@ -208,36 +223,27 @@ def _check_nodes(last: fx.Node) -> None:
         node = node.next
 
 
+def _name(node: fx.Node) -> str:
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return name[2:-2] if name.startswith("__") and name.endswith("__") else name
+
+
 # ---- both
 @dataclass(slots=True)
-class _Meeting:
-    """Where both sides come together, with what the condition takes."""
+class _Taking:
+    """What a condition takes of pairs of values, from the step and line of the program at which it is asked."""
 
-    frame: Frame
+    t: Tracer
     step: int
     where: SourceLocation | None
     condition: FakeTensor
     last: fx.Node  # before either side
 
-    def of(self, yes: _End, no: _End, meet: int | None) -> Returned | None:
-        if yes.returned is not None and no.returned is not None:
-            return Returned(self.taken(yes.returned.value, no.returned.value))
-        assert meet is not None
-        frame, live = self.frame, live_locals(self.frame.program, meet)
-        frame.stack[:] = [self.taken(*pair) for pair in zip(yes.stack, no.stack, strict=True)]
-        frame.locals.clear()
-        for name in {**yes.locals, **no.locals}:
-            one, other = yes.locals.get(name, NULL), no.locals.get(name, NULL)
-            if one is other or name in live:
-                frame.locals[name] = self.taken(one, other)
-        frame.ip = meet
-        return None
-
-    def taken(self, one: Any, other: Any) -> Any:
+    def of(self, one: Any, other: Any) -> Any:
         if one is other:
             return one
         if type(one) is tuple and type(other) is tuple and len(one) == len(other):
-            return tuple([self.taken(*pair) for pair in zip(one, other, strict=True)])
+            return tuple([self.of(*pair) for pair in zip(one, other, strict=True)])
         if type(one) is FakeTensor and type(other) is FakeTensor and _are_alike(one, other, self.condition):
             return self.tensor(one, other)
         constant = type(one) in _CONSTANTS or type(one) is float and one != 0  # zeros differ in sign
@@ -246,15 +252,38 @@ class _Meeting:
         return one
 
     def tensor(self, one: FakeTensor, other: FakeTensor) -> FakeTensor:
-        t = self.frame.tracer
-        if one.requires_grad and not _lead_to_the_same(one, other, self.last):
-            raise _Refused("they give gradients to different tensors")
+        t = self.t
+        node_of = t.recorder.node_of
+        if one.requires_grad and not _lead_to_the_same(node_of(one), node_of(other), self.last):
+            raise _Refused("they give gradients to different tensors, or infinite ones to what was not taken")
         made: FakeTensor = t.call(torch.where, (self.condition, one, other), {})
         if not _are_alike(made, one, self.condition):
             raise _Refused("what is taken would be laid out otherwise")
         versions = (made._version, one._version, other._version)
         t.selections.append(Selection(self.step, self.where, made, (one, other), versions))
         return made
+
+
+@dataclass(slots=True)
+class _Meeting:
+    """Where both sides come together, with what the condition takes."""
+
+    frame: Frame
+    taken: _Taking
+
+    def of(self, yes: _End, no: _End, meet: int | None) -> Returned | None:
+        if yes.returned is not None and no.returned is not None:
+            return Returned(self.taken.of(yes.returned.value, no.returned.value))
+        assert meet is not None
+        frame, live = self.frame, live_locals(self.frame.program, meet)
+        frame.stack[:] = [self.taken.of(*pair) for pair in zip(yes.stack, no.stack, strict=True)]
+        frame.locals.clear()
+        for name in {**yes.locals, **no.locals}:
+            one, other = yes.locals.get(name, NULL), no.locals.get(name, NULL)
+            if one is other or name in live:
+                frame.locals[name] = self.taken.of(one, other)
+        frame.ip = meet
+        return None
 
 
 def _are_alike(one: FakeTensor, other: FakeTensor, condition: FakeTensor) -> bool:
@@ -266,13 +295,27 @@ def _are_alike(one: FakeTensor, other: FakeTensor, condition: FakeTensor) -> boo
     return plain and facts(one) == facts(other) and one.device_ == condition.device_
 
 
-def _lead_to_the_same(one: FakeTensor, other: FakeTensor, last: fx.Node) -> bool:
-    """Whether gradients of both get to the same inputs: one that eager gives none must not get zeros."""
+def _lead_to_the_same(one: fx.Node, other: fx.Node, last: fx.Node) -> bool:
+    """Whether gradients of both get to the same tensors, on ways that pass zeros on as zeros: a tensor that eager gives
+    no gradient must not get zeros, and where a derivative is infinite, zeros come out as NaN."""
     recorded = set(_behind(last))
-    if _sources(one.node, recorded) == _sources(other.node, recorded):
-        return True
-    found = [_sources(tensor.node, None) for tensor in (one, other)]
-    return found[0] == found[1]
+    found = [_sources(node, recorded) for node in (one, other)]
+    order = {node: k for k, node in enumerate(last.graph.nodes)}
+    while differing := found[0] ^ found[1]:
+        latest = max(differing, key=order.__getitem__)
+        if not _passes_zeros(latest):
+            return False
+        for sources in found:
+            if latest in sources:
+                sources.remove(latest)
+                sources.update(filter(_has_gradient, latest.all_input_nodes))
+    return True
+
+
+def _passes_zeros(node: fx.Node) -> bool:
+    """Whether zeros as the gradient of what the node gives are zeros for what it takes, whatever the numbers."""
+    is_call = node.op in ("call_function", "call_method")
+    return is_call and _name(node) in _SELECTING | _LINEAR and not any(t._version for t in _values(node))
 
 
 def _behind(last: fx.Node) -> Iterable[fx.Node]:
@@ -282,20 +325,17 @@ def _behind(last: fx.Node) -> Iterable[fx.Node]:
         node = node.next
 
 
-def _sources(start: Any, recorded: set[fx.Node] | None) -> set[Any]:
-    """Where gradients come to from a node: at nodes that are not among the recorded ones, or else (None) at the first of
-    all. Those of a written tensor are not told by its node: it is compared with nothing else."""
-    found: set[Any] = set()
+def _sources(start: fx.Node, recorded: set[fx.Node]) -> set[fx.Node]:
+    """Where gradients come to from a node: at nodes that are not among the recorded ones."""
+    found: set[fx.Node] = set()
     seen, left = set(), [start]
     while left:
         node = left.pop()
-        if node is None or node in seen:
+        if node in seen:
             continue
         seen.add(node)
-        behind = [n for n in node.all_input_nodes if _has_gradient(n)]
-        if recorded is None and any(tensor._version for tensor in _values(node)):
-            found.add((node, start))
-        elif recorded is not None and node not in recorded or not behind:
+        behind = list(filter(_has_gradient, node.all_input_nodes))
+        if node not in recorded or not behind:
             found.add(node)
         else:
             left += behind

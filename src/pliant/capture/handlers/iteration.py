@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import operators, spelled_out
+from pliant.capture import operators, selections, spelled_out
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
 from pliant.capture.iteration import is_driven, iterate, next_value
@@ -104,7 +104,13 @@ def _extreme(symbol: str, symbolic: Any, name: str) -> Handler:
             symbols = {type(value), type(best)} & {torch.SymInt, torch.SymFloat}
             if key is None and symbols and len(kinds) == 1:
                 best = mark = t.native(symbolic, best, value)
-            elif concrete(operators.truth(t, operators.compare(t, symbol, rank, mark))):
+                continue
+            answer = operators.compare(t, symbol, rank, mark)
+            if key is None and (taken := selections.one_of(t, answer, value, best)) is not None:
+                best = mark = taken
+            elif key is not None and (taken := selections.one_of(t, answer, (value, rank), (best, mark))) is not None:
+                best, mark = taken
+            elif concrete(operators.truth(t, answer)):
                 best, mark = value, rank
         return best
 
