@@ -74,3 +74,28 @@ def test_looked_up_among_each_other(name):
 def test_new_objects_are_no_recompile():
     check(PAIRS["dict"], [(Plain(), Plain()) for _ in range(4)])
     assert pliant.stats()["recompiles"] == 0
+
+
+class Numbered:
+    """Compares itself with its like alone."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __hash__(self):
+        return hash(self.n)
+
+    def __eq__(self, other):
+        return self.n == other.n
+
+
+NUMBERED = {Numbered(1): 2, "a": 4, Numbered(3): 5}
+
+
+def test_keys_are_compared_with_nothing_of_ours():
+    pliant.reset()
+    program = lambda x, k: x * NUMBERED[k] + NUMBERED["a"] + NUMBERED[Numbered(1)]
+    compiled, x = pliant.compile(program, backend="eager", fullgraph=True), torch.ones(2)
+    for n in (1, 3, 1):
+        assert torch.equal(compiled(x, Numbered(n)), program(x, Numbered(n)))
+    pliant.reset()

@@ -341,7 +341,7 @@ def _marked_without_symbols() -> ConstraintError:
 
 def _is_of_steps(source: Source) -> bool:
     """Whether it is an optimizer's learning rate, which schedulers change, or its count of steps."""
-    if not (isinstance(source, ItemSource) and source.key in ("lr", "step")):
+    if not (isinstance(source, ItemSource) and type(source.key) is str and source.key in ("lr", "step")):
         return False
     owner = source.parent.base
     return owner is not None and owner.describe().endswith((".param_groups", ".state"))
