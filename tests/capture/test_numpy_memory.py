@@ -24,3 +24,67 @@ def test_memory_of_results(expression):
     got, want = (f(x) for f in (pliant.compile(namespace["program"], backend="eager"), namespace["program"]))
     assert got.dtype == want.dtype
     np.testing.assert_array_equal(got, want)
+
+
+TURNED = (
+    "v[::-1] * 2", "v[::-1].copy()", "v[::-1].sum()", "v[-2::-2] + 1", "v[2:0:-1] * v[1:3]", "v[:-1:-1] * 2", "v[9:-12:-1] * 2",
+    "m[::-1, ::2] * 2", "m[..., ::-1] + 1", "m[:, None, ::-1] * 2", "m[1, ::-2] * 3", "m[..., -3, ::-1] * 3", "m[None, ::-1] * 3",
+    "m[n - 1::-1, 0] + 1", "m[:n - 3:-1] * 2", "m[::-1, ::-1] @ m.T", "np.ascontiguousarray(m[:, ::-1])", "np.flip(v) * 2",
+    "np.flip(m, 1) * 2", "np.fliplr(m) - 1", "np.flipud(m) - 1", "np.rot90(m) * 2", "np.diag(m[:3, :3]) * 2", "np.diag(v)[0] * 2",
+    "torch.from_numpy(v[::-1].copy())", "torch.from_numpy(np.ascontiguousarray(m[:, ::-1]))",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", TURNED)
+def test_turned_arrays_are_recorded(expression):
+    pliant.reset()
+    namespace = {"np": np, "torch": torch}
+    text = f"def program(x):\n    n = x.shape[0]\n    v = x.numpy()[:, 1]\n    m = x.numpy()\n    return {expression}\n"
+    exec(text, namespace)
+    program = namespace["program"]
+    compiled = pliant.compile(program, backend="eager", fullgraph=True)
+    for n in (5, 6, 8):
+        x = torch.arange(4.0 * n).reshape(n, 4)
+        got, want = compiled(x), program(x)
+        assert type(got) is type(want) and got.dtype == want.dtype and getattr(got, "strides", 0) == getattr(want, "strides", 0)
+        np.testing.assert_array_equal(got, want)
+    assert pliant.stats()["graphs"] == 2
+    pliant.reset()
+
+
+SHOWN = ("v[::-1]", "v[::-1][1:]", "[v[::-1].strides]", "torch.from_numpy(v[::-1])", "torch.tensor(v[::-1])", "np.flip(v, 0)")
+
+
+@pytest.mark.parametrize("expression", SHOWN)
+def test_turned_arrays_that_show(expression):
+    pliant.reset()
+    namespace = {"np": np, "torch": torch}
+    exec(f"def program(x):\n    v = x.numpy() * 2\n    return {expression}\n", namespace)
+    found = []
+    for f in (namespace["program"], pliant.compile(namespace["program"], backend="eager")):
+        try:
+            result = f(torch.arange(3.0))
+            found.append((np.asarray(result).tolist(), getattr(result, "strides", None)))
+        except ValueError as error:
+            found.append(str(error))
+    assert found[0] == found[1]
+    assert pliant.stats()["fallbacks"] == 0
+    pliant.reset()
+
+
+def test_arrays_that_are_written_beside_turned_ones():
+    def turned(x):
+        v = x.numpy() * 1.0
+        w = v[::-1]
+        w += 1
+        v[0] = 7
+        return v + w, v[::-1] * 2
+
+    def the_argument(x):
+        w = x.numpy()[::-1]
+        x.add_(1)
+        return w * 2
+
+    for program in (turned, the_argument):
+        got, want = (f(torch.arange(3.0)) for f in (pliant.compile(program, backend="eager"), program))
+        np.testing.assert_array_equal(got, want)

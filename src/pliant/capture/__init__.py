@@ -1,7 +1,7 @@
 """Python bytecode to a torch-level graph: interpretation, what it changes outside, breaks, and the entry that replays it.
 
 Interpretation:       bytecode/ (decoded, normalised, assembled), attempt (one capture, its restarts), whole (one without breaks), tracer, frame, opcodes/,
-                      tail_calls, calls, cached_calls, selections, attributes, module_attributes, tensor_members, attribute_stores,
+                      tail_calls, calls, cached_calls, selections, stand_ins, attributes, module_attributes, tensor_members, attribute_stores,
                       operators, subscripts, iteration, callables (the table: handlers/, C functions and effects, and autodiff/),
                       thread_locals, generators, standing_iterators,
                       class_statements, plain_methods, rewritten, tracebacks.

@@ -19,7 +19,9 @@ import torch
 from pliant.capture import numpy_scalars
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numpy_scalars import all_fixed, are_scalars, plain_number, scalar_class
+from pliant.capture.stand_ins import StandIn, check_layout
 from pliant.capture.structures import leaves, mapped
+from pliant.capture.trace import BreakReason
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, is_numpy_scalar
 from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import FakeTensor
@@ -87,6 +89,8 @@ def array_attribute(t: Tracer, array: Any, name: str) -> Any:
         return class_of(array)
     if name == "nbytes":
         return array.size * array.itemsize
+    if name == "strides":
+        check_layout(t, array.tensor)
     if name in _PLAIN:
         return t.native(getattr, array, name)
     if name in _METHODS or name.startswith("__") and isinstance(getattr(type(array), name, None), types.FunctionType):
@@ -141,7 +145,7 @@ def _call_method(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if not args or not is_array(args[0]):
         raise GraphBreak("unknown-call", f"numpy.{name}")
     if name == "__getitem__" and _has_negative_step(args[1]):
-        raise GraphBreak("unknown-call", "a slice of an array with a negative step")
+        return _turned(t, args[0], args[1])
     if name == "__iter__" and args[0].ndim == 0:
         return t.native(iter, _stand_in(t, args[0]))  # which complains
     if name == "__iter__":
@@ -174,10 +178,11 @@ def call_numpy(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         raise GraphBreak("unknown-call", f"numpy.{name} of a tensor")
     if name in ("array", "asarray") and set(kwargs) <= {"dtype"} and args and not is_array(args[0]):
         return _from_data(t, *args, **kwargs)
-    if name in _VIEWS:
-        raise GraphBreak("unknown-call", f"numpy.{name}, whose result shares memory with its argument")
     result = _call(t, namesake, function, args, kwargs)
-    return _copied(t, result) if name in _COPIES and is_array(result) and not is_scalar(result) else result
+    if name in _VIEWS and is_array(result):
+        return _in_place_of_a_view(t, result, f"numpy.{name}", *filter(is_array, leaves(args, kwargs)))
+    turned = name == "ascontiguousarray" and is_array(args[0]) and _is_turned(t, args[0])
+    return _copied(t, result) if (name in _COPIES or turned) and is_array(result) and not is_scalar(result) else result
 
 
 # Where NumPy and its namesake for tensors differ in whether the result is the argument's memory.
@@ -330,9 +335,57 @@ def _to_ours(value: Any) -> Any:
     return value
 
 
+# ---- views that no tensor can be
 def _has_negative_step(index: Any) -> bool:
-    parts = index if type(index) is tuple else (index,)
-    return any(isinstance(part, slice) and part.step is not None and part.step < 0 for part in parts)
+    return any(_is_backwards(part) for part in (index if type(index) is tuple else (index,)))
+
+
+def _is_backwards(part: Any) -> bool:
+    return isinstance(part, slice) and part.step is not None and part.step < 0
+
+
+def _turned(t: Tracer, array: Any, index: Any) -> Any:
+    """array[index] with slices of negative steps: the elements forwards, then turned round."""
+    parts = list(index) if type(index) is tuple else [index]
+    if not all(part is None or part is Ellipsis or type(part) in _PARTS for part in parts):
+        raise GraphBreak("unknown-call", "an index of an array with a negative step and other arrays")
+    taken = _call_method(t, type(array).__getitem__, (array, tuple(map(_forwards, parts))), {})
+    count = sum(type(part) in (int, torch.SymInt, slice) for part in parts)
+    dim, dims, steps = 0, [], [slice(None)] * taken.ndim
+    for part in parts:
+        if _is_backwards(part):
+            dims.append(dim)
+            steps[dim] = slice(None, None, -part.step)
+        dim += array.ndim - count if part is Ellipsis else type(part) not in (int, torch.SymInt)
+    result = wrap(t.subscript(t.call(torch.flip, (taken.tensor, dims), {}), tuple(steps)))
+    return _in_place_of_a_view(t, result, "a slice of an array with a negative step", array)
+
+
+_PARTS = (int, torch.SymInt, slice)
+
+
+def _forwards(part: Any) -> Any:
+    """The slice of the same elements, and those between, in the order of the array."""
+    if not _is_backwards(part):
+        return part
+    if part.stop is not None and part.stop == -1:
+        return slice(0, 0)
+    low = None if part.stop is None else part.stop + 1
+    return slice(low, None if part.start is None or part.start == -1 else part.start + 1)
+
+
+def _is_turned(t: Tracer, array: Any) -> bool:
+    """Whether the array is certain not to lie in memory as it is indexed."""
+    turned = any(one.alone and one.made is array.tensor for one in t.stand_ins)
+    return turned and all(n > 1 for n in array.tensor.size_)
+
+
+def _in_place_of_a_view(t: Tracer, result: Any, what: str, *arrays: Any) -> Any:
+    """A result that is new memory here, and a view of the arrays in NumPy, perhaps one with negative strides."""
+    why = BreakReason("unknown-call", f"{what}, whose result is a view", t.location())
+    step, of = t.frames[-1].steps_at_op, tuple([array.tensor for array in arrays])
+    t.stand_ins.append(StandIn(step, why, result.tensor, of, alone=True))
+    return result
 
 
 @functools.cache
@@ -368,6 +421,7 @@ def to_array(t: Tracer, tensor: FakeTensor) -> Any:
 
 def to_tensor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """torch.from_numpy, torch.as_tensor and their like of an array."""
+    check_layout(t, args[0].tensor)  # negative strides are refused
     tensor = t.native(torch.Tensor.detach, args[0].tensor)
     if function is torch.from_numpy and not is_scalar(args[0]):
         return tensor

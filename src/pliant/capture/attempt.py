@@ -18,7 +18,7 @@ from typing import Any
 from torch import fx
 
 from pliant import config
-from pliant.capture import carried, selections
+from pliant.capture import carried, stand_ins
 from pliant.capture.bytecode.cfg import layouts
 from pliant.capture.bytecode.ops import effect, operand_count
 from pliant.capture.bytecode.resume import is_generator, point_at, resume_freevars, step_code
@@ -274,7 +274,7 @@ class _Attempt:
         except Unsupported as error:
             why = f" (capture stopped: {end.reason.detail})" if end.reason else ""
             raise CannotCapture(BreakReason("cannot-rebuild", str(error) + why, self._break_location())) from error
-        selections.check(t, values)
+        stand_ins.check(t, values)
         result.outputs = {id(value): i for i, value in enumerate(values)}
         try:
             nodes = [t.recorder.to_nodes(value) for value in values]

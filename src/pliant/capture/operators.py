@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import selections, spelled_out
+from pliant.capture import spelled_out, stand_ins
 from pliant.capture.arrays import beside_symbol, beside_tensor, is_array, is_scalar
 from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
@@ -251,7 +251,7 @@ def identical(t: Tracer, left: Any, right: Any) -> bool:
     if left is right:
         return True
     if type(left) is FakeTensor and type(right) is FakeTensor:
-        selections.check_identity(t, left, right)
+        stand_ins.check_identity(t, left, right)
     if isinstance(left, torch.autograd.graph.Node) and isinstance(right, torch.autograd.graph.Node):
         raise GraphBreak("data-dependent", "whether two functions of autograd's graph are one")
     t.world.guard_distinct(left, right)

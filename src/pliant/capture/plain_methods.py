@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pliant.capture import operators
 from pliant.capture.bytecode.decode import decode
 from pliant.capture.graph_breaks import Raised
-from pliant.capture.value_kinds import CONSTANT_TYPES
+from pliant.capture.value_kinds import CONSTANT_TYPES, concrete
 from pliant.guards.kinds import MISSING
 from pliant.guards.sources import held
 
@@ -77,7 +77,7 @@ def _is_constant(t: Tracer, obj: Any, name: str) -> bool:
         value = t.get_attr(obj, name)
     except Raised:
         return False
-    return _is_plain(value)
+    return _is_plain(concrete(value) if t.world.is_foreign(obj) else value)
 
 
 def _is_plain(value: Any) -> bool:

@@ -21,12 +21,13 @@ from pliant.capture.bytecode.versions import CallArgs
 from pliant.capture.frame import HANDLERS, Frame, Returned, Yielded
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, Stopped
 from pliant.capture.regions import tensors_of, without_effects
+from pliant.capture.stand_ins import StandIn
 from pliant.capture.trace import NULL, BreakReason
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.interruptions import pass_on
 from pliant.records import dataclass
 from pliant.source import SourceLocation
-from pliant.torch_adapter import VARIABLE_FUNCTIONS, DisableTorchFunction
+from pliant.torch_adapter import VARIABLE_FUNCTIONS
 
 if TYPE_CHECKING:
     from torch import fx
@@ -52,27 +53,12 @@ _LINEAR = frozenset(
     """add sub getitem chunk split unbind select narrow view reshape flatten squeeze unsqueeze transpose permute t contiguous
     clone expand cat stack""".split()
 )
+_SHOWN = "a branch on the value of a tensor, and later it matters which tensor it gave"
 _CONSTANTS = (int, bool, str, type(None))
 
 
 class _Refused(Exception):
     """The branch is left to a graph break."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Selection:
-    """What a branch was replaced by: at which step and line, the tensor that was made, those it may stand for, and their
-    versions."""
-
-    step: int
-    where: SourceLocation | None
-    made: FakeTensor
-    of: tuple[FakeTensor, FakeTensor]
-    versions: tuple[int, ...]
-
-    @property
-    def tensors(self) -> tuple[FakeTensor, ...]:
-        return (self.made, *self.of)
 
 
 def can_be(frame: Frame, jump: Op, value: Any) -> bool:
@@ -259,8 +245,8 @@ class _Taking:
         made: FakeTensor = t.call(torch.where, (self.condition, one, other), {})
         if not _are_alike(made, one, self.condition):
             raise _Refused("what is taken would be laid out otherwise")
-        versions = (made._version, one._version, other._version)
-        t.selections.append(Selection(self.step, self.where, made, (one, other), versions))
+        why = BreakReason("data-dependent", _SHOWN, self.where)
+        t.stand_ins.append(StandIn(self.step, why, made, (one, other)))
         return made
 
 
@@ -349,45 +335,3 @@ def _values(node: fx.Node) -> list[FakeTensor]:
 
 def _has_gradient(node: fx.Node) -> bool:
     return any(tensor.requires_grad for tensor in _values(node))
-
-
-# ---- afterwards
-def check(t: Tracer, values: Iterable[Any]) -> None:
-    """Start again with a break where a selection would show: it is written, or leaves the trace beside what it may be."""
-    if not t.selections:
-        return
-    leaving = [_memory(value) for value in tensors_of(values)]
-    for one in t.selections:
-        written = one.versions != tuple([tensor._version for tensor in one.tensors])
-        leaves = any(memory is _memory(one.made) for memory in leaving)
-        if written or leaves and any(_is_elsewhere(_memory(tensor), leaving) for tensor in one.of):
-            break_at(t, one)
-
-
-def check_identity(t: Tracer, left: Any, right: Any) -> None:
-    """Start again where a program asks whether what was taken is what came in."""
-    for one in t.selections:
-        if any(left is x for x in one.tensors) and any(right is x for x in one.tensors):
-            break_at(t, one)
-
-
-def break_at(t: Tracer, one: Selection) -> None:
-    t.dropped_at = one.step
-    why = "a branch on the value of a tensor, and later it matters which tensor it gave"
-    raise CannotCapture(BreakReason("data-dependent", why, one.where))
-
-
-def _is_elsewhere(memory: FakeTensor, leaving: Iterable[FakeTensor]) -> bool:
-    """Whether the memory is known outside the trace."""
-    return memory.node is None or memory.node.op in ("placeholder", "get_attr") or any(memory is x for x in leaving)
-
-
-def _memory(tensor: FakeTensor) -> FakeTensor:
-    """The tensor whose memory this one is: views and detached ones share it."""
-    while True:
-        with DisableTorchFunction():
-            tensor = tensor if tensor._base is None else tensor._base  # type: ignore[assignment]  # a fake
-        node = tensor.node
-        if node is None or node.target not in ("detach", torch.detach, getattr):
-            return tensor
-        tensor = node.args[0].meta["val"]

@@ -49,8 +49,8 @@ from pliant.capture.numpy_scalars import fixed
 from pliant.capture.overrides import Overrides, call_override
 from pliant.capture.plain_methods import computes_plainly
 from pliant.capture.recorder import Recorder
-from pliant.capture.selections import Selection
 from pliant.capture.settings import Casts
+from pliant.capture.stand_ins import StandIn
 from pliant.capture.structures import mapped
 from pliant.capture.tensor_errors import error_of_eager
 from pliant.capture.trace import (
@@ -168,7 +168,7 @@ class Tracer:
         self.carrying: tuple[BaseException, BaseException | None, bool, types.TracebackType | None] | None = None
         self.failure: CannotCapture | None = None
         self.dropped_at: int | None = None  # where a break is possible for what failed
-        self.selections: list[Selection] = []
+        self.stand_ins: list[StandIn] = []
         self.active = True  # whether what the program does still counts
 
     def forget(self) -> None:
@@ -187,7 +187,7 @@ class Tracer:
         self.revived.clear()
         self.standing.clear()
         self.results.clear()
-        self.selections.clear()
+        self.stand_ins.clear()
         self.recorder.elements.forget()
         self.broken_frames = self.current_exception = self.carrying = self.failure = None
         self.inputs.forget()

@@ -1,0 +1,95 @@
+"""New memory that stands for what eager gives as a view or as one of the program's own tensors, as long as nobody can tell.
+
+In:     what was made, what it stands for, and the operation that made it.
+Out:    a trace that starts again and breaks at that operation, where the difference would show: either is written later, or
+        what was made leaves the trace beside what it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+
+from pliant.capture.graph_breaks import CannotCapture
+from pliant.capture.regions import tensors_of
+from pliant.capture.trace import BreakReason
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.torch_adapter import DisableTorchFunction
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+class StandIn:
+    """Made at a step of the program; `of`: the tensors that it may be. `alone`: it shows wherever it leaves the trace."""
+
+    __slots__ = ("alone", "made", "of", "step", "versions", "why")
+
+    def __init__(
+        self, step: int, why: BreakReason, made: FakeTensor, of: tuple[FakeTensor, ...], alone: bool = False
+    ) -> None:
+        self.step, self.why, self.made, self.of, self.alone = step, why, made, of, alone
+        self.versions = self._versions()
+
+    @property
+    def tensors(self) -> tuple[FakeTensor, ...]:
+        return (self.made, *self.of)
+
+    def _versions(self) -> tuple[int, ...]:
+        return tuple([tensor._version for tensor in self.tensors])
+
+    def is_written(self) -> bool:
+        return self.versions != self._versions()
+
+    def leaves(self, leaving: Iterable[FakeTensor]) -> bool:
+        """Whether it shows among the memory that leaves the trace."""
+        if not any(memory is memory_of(self.made) for memory in leaving):
+            return False
+        return self.alone or any(_is_elsewhere(memory_of(tensor), leaving) for tensor in self.of)
+
+
+def check(t: Tracer, values: Iterable[Any]) -> None:
+    """Start again with a break where a stand-in would show, in what these values tell of."""
+    if not t.stand_ins:
+        return
+    leaving = [memory_of(value) for value in tensors_of(values)]
+    for one in t.stand_ins:
+        if one.is_written() or one.leaves(leaving):
+            break_at(t, one)
+
+
+def check_identity(t: Tracer, left: Any, right: Any) -> None:
+    """Start again where a program asks whether a stand-in is what came in."""
+    for one in t.stand_ins:
+        if any(left is x for x in one.tensors) and any(right is x for x in one.tensors):
+            break_at(t, one)
+
+
+def check_layout(t: Tracer, tensor: FakeTensor) -> None:
+    """Start again where a program asks how memory is laid out that a stand-in has in another way."""
+    for one in t.stand_ins:
+        if one.alone and memory_of(one.made) is memory_of(tensor):
+            break_at(t, one)
+
+
+def break_at(t: Tracer, one: StandIn) -> NoReturn:
+    t.dropped_at = one.step
+    raise CannotCapture(one.why)
+
+
+def _is_elsewhere(memory: FakeTensor, leaving: Iterable[FakeTensor]) -> bool:
+    """Whether the memory is known outside the trace."""
+    return memory.node is None or memory.node.op in ("placeholder", "get_attr") or any(memory is x for x in leaving)
+
+
+def memory_of(tensor: FakeTensor) -> FakeTensor:
+    """The tensor whose memory this one is: views and detached ones share it."""
+    while True:
+        with DisableTorchFunction():
+            tensor = tensor if tensor._base is None else tensor._base  # type: ignore[assignment]  # a fake
+        node = tensor.node
+        if node is None or node.target not in ("detach", torch.detach, getattr):
+            return tensor
+        tensor = node.args[0].meta["val"]
