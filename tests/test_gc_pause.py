@@ -1,6 +1,17 @@
 import gc
+import weakref
+
+import pytest
 
 from pliant.gc_pause import GcPause
+
+
+@pytest.fixture(autouse=True)
+def nothing_frozen():
+    """The suite freezes what it starts with."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
 
 
 def test_collection_is_on_again_after_the_last_pause():
@@ -22,3 +33,30 @@ def test_collection_that_was_off_stays_off():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_what_was_allocated_meanwhile_is_old():
+    with GcPause():
+        made = [[] for _ in range(5000)]
+    assert not any(one is made[-1] for one in gc.get_objects(generation=0))
+    assert any(one is made[-1] for one in gc.get_objects(generation=2))
+    assert gc.get_freeze_count() == 0
+
+
+def test_garbage_from_before_does_not_grow_old():
+    class Node:
+        pass
+
+    node = Node()
+    node.itself, gone = node, weakref.ref(node)
+    del node
+    with GcPause():
+        assert gone() is None
+
+
+def test_what_the_program_froze_stays_frozen():
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+    with GcPause():
+        pass
+    assert gc.get_freeze_count() >= frozen // 2 > 0  # some may have died
