@@ -22,9 +22,9 @@ from pliant.capture.numpy_scalars import all_fixed, are_scalars, plain_number, s
 from pliant.capture.stand_ins import StandIn, check_layout
 from pliant.capture.structures import leaves, mapped
 from pliant.capture.trace import BreakReason
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, is_numpy_scalar
+from pliant.capture.value_kinds import is_numpy_scalar, is_symbolic
 from pliant.errors import DataDependentError
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.interruptions import pass_on
 from pliant.torch_adapter import NUMPY, DisableTorchFunction, below_python_dispatch, numpy_on_tensors
 
@@ -102,14 +102,14 @@ def array_attribute(t: Tracer, array: Any, name: str) -> Any:
 def beside_tensor(t: Tracer, symbol: str, left: Any, right: Any) -> tuple[Any, Any]:
     """Operands of which one may be an array and the other a tensor: a scalar counts as its number. Of an array at the
     right of a tensor NumPy computes, by its own rules for types: as tensors do where all are of one type."""
-    if type(left) is FakeTensor and is_array(right):
+    if is_fake(left) and is_array(right):
         if is_scalar(right):
             return left, _item(t, right)
         alike = left.dtype == right.tensor.dtype and left.dtype.is_floating_point and not left.requires_grad
         if symbol not in _AS_TENSORS or not alike:
             raise GraphBreak("tensor-error", "a tensor with an array at its right")
         return left, right.tensor
-    if type(right) is FakeTensor and is_array(left):
+    if is_fake(right) and is_array(left):
         if not is_scalar(left):
             raise GraphBreak("tensor-error", "an array with a tensor at its right")
         return _item(t, left), right
@@ -122,9 +122,9 @@ _AS_TENSORS = frozenset("+-*/")  # comparisons fail in NumPy; in place, it makes
 def beside_symbol(t: Tracer, left: Any, right: Any) -> tuple[Any, Any]:
     """Operands of which one may be a fixed scalar of NumPy and the other a symbolic number: NumPy's types decide about
     the result, so the scalar computes in the graph, or the number is fixed too."""
-    if type(left) in SYMBOLIC_TYPES and is_numpy_scalar(right):
+    if is_symbolic(left) and is_numpy_scalar(right):
         return numpy_scalars.to_symbol(t, left, right)
-    if type(right) in SYMBOLIC_TYPES and is_numpy_scalar(left):
+    if is_symbolic(right) and is_numpy_scalar(left):
         return numpy_scalars.to_symbol(t, right, left)[::-1]
     return left, right
 
@@ -174,7 +174,7 @@ def call_numpy(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if are_scalars(args) and all(plain_number(a) is not a for a in args if is_scalar(a)) and not kwargs:
         return t.native(function, *all_fixed(args))  # to the last digit
     name = getattr(function, "__name__", "")
-    if any(isinstance(a, FakeTensor) for a in args) and name not in ("array", "asarray"):
+    if any(map(is_fake, args)) and name not in ("array", "asarray"):
         raise GraphBreak("unknown-call", f"numpy.{name} of a tensor")
     if name in ("array", "asarray") and set(kwargs) <= {"dtype"} and args and not is_array(args[0]):
         return _from_data(t, *args, **kwargs)
@@ -277,7 +277,7 @@ def _call(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwargs) -> An
 
 def _stand_in(t: Tracer, value: Any) -> Any:
     """A real array of the same kind and size, of ones."""
-    if type(value) in SYMBOLIC_TYPES:
+    if is_symbolic(value):
         hint = t.shape_env.hint(t.shape_env.expr_of(value))
         if hint is None:
             raise GraphBreak("data-dependent", "NumPy with a number that only running the graph tells")
@@ -316,7 +316,7 @@ def _given(t: Tracer, value: Any) -> Any:
 
 def _given_one(t: Tracer, value: Any) -> Any:
     value = t.internalize(value)
-    if isinstance(value, FakeTensor):
+    if is_fake(value):
         return to_array(t, value)
     if isinstance(value, type) or is_array(value) or is_numpy_scalar(value):
         return value

@@ -21,7 +21,7 @@ from pliant.capture.module_attributes import namespace_of
 from pliant.capture.tail_calls import TailCall, ending
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import ByKind, class_name
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING
 from pliant.guards.sources import held
 from pliant.torch_adapter import store_in_module
@@ -117,7 +117,7 @@ def delete_attr(t: Tracer, obj: Any, name: str) -> Any:
     deleter = t.world.python_function(type(obj), "__delattr__")
     if deleter is not None:
         return TailCall(deleter, (obj, name))
-    if isinstance(obj, FakeTensor):
+    if is_fake(obj):
         raise GraphBreak("unknown-object", f"deleting an attribute of a {type(obj).__name__}")
     if isinstance(obj, (types.ModuleType, types.FunctionType, type)):
         _delete_from_namespace(t, obj, name)

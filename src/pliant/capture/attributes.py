@@ -37,9 +37,10 @@ from pliant.capture.value_kinds import (
     ByKind,
     class_name,
     concrete,
+    is_symbolic,
 )
 from pliant.capture.varying_text import Text
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of
 from pliant.guards.sources import AttributeSource, DictAttributeSource, TypeSource, held
@@ -67,7 +68,7 @@ def get_attr(t: Tracer, obj: Any, name: str, linked: bool = False) -> Any:
     if type(found) is not TailCall:
         return found
     try:
-        return ended(t, found, linked and type(obj) is not FakeTensor)
+        return ended(t, found, linked and not is_fake(obj))
     except NoAttribute as raised:
         _tell_what_was_asked(t, raised.error, obj, name)
         raise
@@ -315,7 +316,7 @@ def c_descriptor(t: Tracer, found: Any, obj: Any, name: str) -> Any:
         if source is not None:
             world.guard(source, Kind.UNSET, found)
         raise
-    if not world.is_foreign(obj) or type(value) in SYMBOLIC_TYPES or type(value) is FakeTensor:  # traced already
+    if not world.is_foreign(obj) or is_symbolic(value) or is_fake(value):  # traced already
         return value
     assert source is not None
     return world.resolve(world.bring(value, AttributeSource(source, name)))
@@ -325,7 +326,7 @@ def bring_class(t: Tracer, obj: Any) -> type:
     """type(obj); tensors answer for what they stand for."""
     if is_array(obj):
         return class_of(obj)  # type: ignore[no-any-return]
-    cls = obj.__class__ if type(obj) is FakeTensor else _PYTHON_NUMBER.get(type(obj), type(obj))
+    cls = obj.__class__ if is_fake(obj) else _PYTHON_NUMBER.get(type(obj), type(obj))
     t.world.fix_class(cls)
     t.world.set_origin(cls, held(cls, cls.__qualname__))
     return cls
@@ -531,7 +532,7 @@ def _metaclass_attribute(t: Tracer, cls: type, name: str, meta: Any) -> Any:
 def super_attr(t: Tracer, cls: type, receiver: Any, name: str) -> Any:
     """super(cls, receiver).name"""
     real = receiver if isinstance(receiver, type) and issubclass(receiver, cls) else type(receiver)
-    if type(receiver) is FakeTensor:
+    if is_fake(receiver):
         real = receiver.__class__
     mro = real.__mro__
     t.world.type_lookup(real, name)  # also that the bases stay as they are

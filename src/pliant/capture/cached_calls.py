@@ -13,7 +13,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.structures import has_symbols
-from pliant.capture.value_kinds import SYMBOLIC_TYPES
+from pliant.capture.value_kinds import is_symbolic
 from pliant.cpython import NOT_KEPT, kept_result
 from pliant.guards.sources import held
 
@@ -70,7 +70,7 @@ def _call_cached_by_symbols(t: Tracer, function: Any, args: tuple[Any, ...], kwa
     def key_of(value: Any) -> Any:
         if type(value) in (tuple, torch.Size):
             return type(value), *map(key_of, value)
-        return (type(value), t.shape_env.expr_of(value)) if type(value) in SYMBOLIC_TYPES else t.hashable(value)
+        return (type(value), t.shape_env.expr_of(value)) if is_symbolic(value) else t.hashable(value)
 
     key = (id(function), key_of((*args, *kwargs.items())))
     if key not in t.results:

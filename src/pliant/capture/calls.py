@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool = False) -> Any:
     """function(*args, **kwargs)"""
     function = marked.resolve(t, function)
-    if any(type(a) is Text for a in (*args, *kwargs.values())) and not _passes_text(function):
+    if Text in map(type, (*args, *kwargs.values())) and not _passes_text(function):
         args, kwargs = tuple(map(concrete, args)), {name: concrete(a) for name, a in kwargs.items()}
     taking = _TAKING.get(id(function))
     if taking is not None and args and is_driven(t, args[0]):
@@ -161,13 +161,8 @@ class _Fitting:
 
 
 _C_FUNCTIONS = (
-    types.BuiltinFunctionType,
-    type(re.compile("").match),
-    types.MethodDescriptorType,
-    types.WrapperDescriptorType,
-    types.MethodWrapperType,
-    types.ClassMethodDescriptorType,
-    types.GetSetDescriptorType,
+    types.BuiltinFunctionType, type(re.compile("").match), types.MethodDescriptorType, types.WrapperDescriptorType,
+    types.MethodWrapperType, types.ClassMethodDescriptorType, types.GetSetDescriptorType,
     types.MemberDescriptorType,
 )
 _LRU_CACHE = type(functools.lru_cache(len))

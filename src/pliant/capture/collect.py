@@ -29,9 +29,9 @@ from pliant.capture.trace import (
     SetItem,
     Trace,
 )
-from pliant.capture.value_kinds import SYMBOLIC_TYPES
+from pliant.capture.value_kinds import is_symbolic
 from pliant.errors import Unsupported
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.codegen import GuardWriter
 from pliant.guards.names import Names
@@ -60,8 +60,8 @@ class _Collector(Rebuilder):
     def _existing(self, obj: Any) -> str | None:
         if id(obj) in self.trace.origins:
             return "origin"
-        is_number = type(obj) in SYMBOLIC_TYPES
-        if isinstance(obj, FakeTensor) or is_unbacked(obj) and not _is_given(obj):
+        is_number = is_symbolic(obj)
+        if is_fake(obj) or is_unbacked(obj) and not _is_given(obj):
             if id(obj) not in self._seen:
                 self._seen.add(id(obj))
                 self.values.append(obj)
@@ -148,7 +148,7 @@ def _carry(value: Any, times_reached: Callable[[Any], int], is_next: bool = Fals
 def _effect_values(effect: Effect) -> list[Any]:
     match effect:
         case SetAttribute(obj, _, value):
-            owner = [obj] if isinstance(obj, FakeTensor) else []
+            owner = [obj] if is_fake(obj) else []
             return owner if value is DELETED else [*owner, value]
         case SetItem(_, key, value):
             return [key] if value is DELETED else [key, value]

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 
 _DRAWING = frozenset((torch.rand, torch.rand_like))  # at least 0 and less than 1
@@ -41,7 +41,7 @@ def comparison(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
 
 def is_drawn(value: Any) -> bool:
     """Whether every element is at least 0 and less than 1."""
-    while type(value) is FakeTensor and value.dtype_ in _DTYPES and not _is_written(value):
+    while is_fake(value) and value.dtype_ in _DTYPES and not _is_written(value):
         node = value.node
         if node is None or any(user.target is getattr for user in node.users):  # `x.data` is written unseen
             return False

@@ -186,7 +186,7 @@ def _item_of(node: fx.Node, value: Grid, index: Any) -> Any:
     if type(index) is Grid and _is_mask(node):
         mask = torch.tensor([bool(concrete(_truth(n))) for n in index.flat()])
         return Grid(value.numbers, value.places[mask.view(index.places.shape)])
-    if any(type(one) is Grid for one in (index if isinstance(index, tuple) else (index,))):
+    if Grid in map(type, index if isinstance(index, tuple) else (index,)):
         raise Unknown
     return _moved(node, value, index)
 

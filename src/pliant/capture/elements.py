@@ -23,7 +23,7 @@ from torch import fx
 
 from pliant.capture.element_rules import BITS, RULES, SUMMED, Grid, Unknown, as_tensor_of, by_type, grid
 from pliant.capture.value_kinds import concrete
-from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor
+from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor, is_fake
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 
@@ -47,7 +47,7 @@ class Elements:
 
     def number(self, fake: Any, ask: bool = True) -> Any:
         """The only element; None if it is not known. `ask`: elements of inputs, too, which adds guards."""
-        single = type(fake) is FakeTensor and all(type(size) is int and size == 1 for size in fake.size_)
+        single = is_fake(fake) and all(type(size) is int and size == 1 for size in fake.size_)
         found = self.flat(fake, ask) if single else None
         return None if found is None else found[0]
 
@@ -111,7 +111,7 @@ class Elements:
             if isinstance(value, (tuple, list)):  # of an operator with several results
                 if not self._is_computed(one, is_known):
                     return False
-            elif not (is_known(value) if type(value) is FakeTensor else type(value) in (int, bool, torch.SymInt)):
+            elif not (is_known(value) if is_fake(value) else type(value) in (int, bool, torch.SymInt)):
                 return False
         return True
 
@@ -155,7 +155,7 @@ class Elements:
 
     def _argument(self, node: fx.Node) -> Any:
         value = node.meta["val"]
-        return self._of(value) if type(value) is FakeTensor else value
+        return self._of(value) if is_fake(value) else value
 
 
 def _name(node: fx.Node) -> str:

@@ -60,7 +60,7 @@ from pliant.dispatch.entry import (
 )
 from pliant.dispatch.own_frames import hiding
 from pliant.graph.contracts import CapturedGraph
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import is_fake
 from pliant.guards import alike
 from pliant.guards.codegen import (
     ARGUMENT,
@@ -243,7 +243,7 @@ def _classes(trace: Trace, writer: GuardWriter, outputs: list[str]) -> list[str]
     lines = []
     for node, name in zip(trace.output_nodes, outputs):
         made = node.meta.get("val") if isinstance(node, fx.Node) and node.op != "placeholder" else None
-        if isinstance(made, FakeTensor) and made.__class__ is not torch.Tensor:
+        if is_fake(made) and made.__class__ is not torch.Tensor:
             lines.append(f"{name}.__class__ = {writer.names(made.__class__)}")
     return lines
 
@@ -450,7 +450,7 @@ def _symbolic(frame: FrameState, origins: dict[int, tuple[Any, Source]]) -> Symb
     """What stays symbolic across the break, so that the code behind it need not learn it again; sources of lists."""
     found: Symbolic = {}
     for name, value in [*((f"stack{i}", v) for i, v in enumerate(frame.stack)), *frame.locals.items()]:
-        if isinstance(value, FakeTensor):
+        if is_fake(value):
             dims = frozenset(d for d, n in enumerate(value.shape) if not isinstance(n, int))
             if dims:
                 found[name] = (value.dim(), dims)

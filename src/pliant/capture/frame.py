@@ -59,25 +59,8 @@ class Frame:
     and nothing else (so a break can split both)."""
 
     __slots__ = (
-        "tracer",
-        "program",
-        "code",
-        "globals",
-        "locals",
-        "cells",
-        "stack",
-        "ip",
-        "op",
-        "saved",
-        "steps_at_op",
-        "linked",
-        "generator",
-        "exceptions",
-        "name",
-        "trusted",
-        "builtins",
-        "class_locals",
-        "nodes_at_op",
+        "tracer", "program", "code", "globals", "locals", "cells", "stack", "ip", "op", "saved", "steps_at_op",
+        "linked", "generator", "exceptions", "name", "trusted", "builtins", "class_locals", "nodes_at_op",
         "noticed",
     )
 

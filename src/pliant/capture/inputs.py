@@ -23,7 +23,7 @@ from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.overrides import Overrides, has_own_dispatch, is_program_subclass
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
-from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeMode, FakeTensor
+from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeMode, FakeTensor, is_fake
 from pliant.guards import facts
 from pliant.guards.kinds import Kind, TensorFacts
 from pliant.guards.parts import root_of
@@ -109,7 +109,7 @@ class Inputs:
             if self._is_one(value, source, first, fake):
                 self.world.guard(source, Kind.SAME_AS, first)
                 return fake
-        if isinstance(value, FakeTensor):
+        if is_fake(value):
             return value
         if has_own_dispatch(type(value)):
             raise GraphBreak("unsupported-tensor", f"a {type(value).__qualname__}, which has a __torch_dispatch__")
@@ -188,7 +188,7 @@ class Inputs:
     def check_write(self, target: Any) -> None:
         """Break where eager refuses a write of an input, or of a view of it, whatever its values."""
         for fake in target if isinstance(target, (list, tuple)) else (target,):
-            if type(fake) is FakeTensor and fake.requires_grad and torch.is_grad_enabled():
+            if is_fake(fake) and fake.requires_grad and torch.is_grad_enabled():
                 example = self._examples.get(id(fake._base if fake._is_view() else fake))
                 if example is not None and _is_view_of_leaf(example):
                     raise GraphBreak("tensor-error", "a view of a leaf that requires grad is written in place")

@@ -140,11 +140,11 @@ def iterable(t: Tracer, value: Any) -> Any:
 def note_order(t: Tracer, value: Any) -> None:
     """Of a set that the trace made: what is not a number hashes otherwise in another process, and so the order is another."""
     if isinstance(value, (set, frozenset)) and len(value) > 1 and not t.world.needs_guards(value):
-        if any(type(one) not in _HASH_ALIKE for one in value):
+        if not _HASH_ALIKE.issuperset(map(type, value)):
             t.process_bound = "the order of a set that is no set of numbers"
 
 
-_HASH_ALIKE = (int, float, bool)
+_HASH_ALIKE = frozenset((int, float, bool))
 
 
 def _python_iterator(t: Tracer, iterator: Any) -> Any:

@@ -13,7 +13,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.debug import events
 from pliant.dispatch import markers
 from pliant.dispatch.markers import Mark
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import is_fake
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import held
 from pliant.torch_adapter import PEER, DisableTorchFunction, without_dispatch_modes
@@ -73,7 +73,7 @@ def _in_graph(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str,
 
 def _constant(t: Tracer, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     values = [t.concrete_tree(a) for a in (*args, *kwargs.values())]
-    if any(isinstance(v, FakeTensor) for v in values):
+    if any(map(is_fake, values)):
         raise GraphBreak("unknown-call", f"{name} is marked constant, but its arguments are computed here")
     with DisableTorchFunction(), without_dispatch_modes():
         result = function(*values[: len(args)], **dict(zip(kwargs, values[len(args) :])))

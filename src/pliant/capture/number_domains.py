@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.capture.value_kinds import concrete, is_symbolic
+from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.symbolic.sym_node import wrap_node
 
@@ -88,10 +88,10 @@ _INSIDE_OF_KNOWN: dict[str, Callable[..., tuple[Any, ...]]] = {
 
 def within_domain(t: Tracer, operation: str, *operands: Any) -> tuple[Any, ...]:
     """The operands of an operator, or of a function of `math`: numbers, where they are symbolic."""
-    symbolic = [v for v in operands if type(v) in SYMBOLIC_TYPES]
-    if not symbolic or any(type(v) is FakeTensor for v in operands):
+    symbolic = [v for v in operands if is_symbolic(v)]
+    if not symbolic or any(map(is_fake, operands)):
         return operands
-    if not all(type(v) in SYMBOLIC_TYPES or isinstance(v, (int, float)) for v in operands):
+    if not all(is_symbolic(v) or isinstance(v, (int, float)) for v in operands):
         return tuple(concrete(v) if type(v) is torch.SymBool else v for v in operands)
     numbers = tuple(map(_number, operands))
     conditions = (_INSIDE if any(map(is_unbacked, symbolic)) else _INSIDE_OF_KNOWN).get(operation)

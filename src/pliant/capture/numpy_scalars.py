@@ -106,7 +106,7 @@ _BY_NUMPY = frozenset(("__pow__", "__rpow__", "__lshift__", "__rlshift__", "__rs
 def are_scalars(args: tuple[Any, ...]) -> bool:
     """Whether all are numbers, of Python or NumPy, of which some vary."""
     kinds = (int, float, bool, scalar_class(), torch.SymInt, torch.SymFloat)
-    return any(type(a) is scalar_class() for a in args) and all(type(a) in kinds or is_numpy_scalar(a) for a in args)
+    return scalar_class() in map(type, args) and all(type(a) in kinds or is_numpy_scalar(a) for a in args)
 
 
 def all_fixed(args: tuple[Any, ...]) -> list[Any]:

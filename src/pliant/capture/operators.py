@@ -24,9 +24,17 @@ from pliant.capture.number_domains import within_domain
 from pliant.capture.numpy_scalars import fixed, plain_number
 from pliant.capture.tail_calls import TailCall, ending, polyfill
 from pliant.capture.tensor_members import own_member
-from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, ByKind, concrete, plain_class
+from pliant.capture.value_kinds import (
+    DICT_TYPES,
+    MUTABLE_CONTAINERS,
+    SYMBOLIC_TYPES,
+    ByKind,
+    concrete,
+    is_symbolic,
+    plain_class,
+)
 from pliant.capture.varying_text import Text, percent
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import LengthSource
 
@@ -250,7 +258,7 @@ def identical(t: Tracer, left: Any, right: Any) -> bool:
         left, right = concrete(left), concrete(right)
     if left is right:
         return True
-    if type(left) is FakeTensor and type(right) is FakeTensor:
+    if is_fake(left) and is_fake(right):
         stand_ins.check_identity(t, left, right)
     if isinstance(left, torch.autograd.graph.Node) and isinstance(right, torch.autograd.graph.Node):
         raise GraphBreak("data-dependent", "whether two functions of autograd's graph are one")
@@ -276,7 +284,7 @@ def contains(t: Tracer, container: Any, item: Any, wanted: bool = True) -> Any:
 
 def _contains(t: Tracer, container: Any, item: Any) -> bool:
     world, cls = t.world, type(container)
-    if type(item) in SYMBOLIC_TYPES and cls in (*DICT_TYPES, set, frozenset) and len(container) <= _FEW_KEYS:
+    if is_symbolic(item) and cls in (*DICT_TYPES, set, frozenset) and len(container) <= _FEW_KEYS:
         return _has_number(t, container, item)
     if (isinstance(container, dict) or cls is set and not world.has_changes(container)) and world.needs_guards(
         container
@@ -301,7 +309,7 @@ def _has_number(t: Tracer, container: Any, item: Any) -> bool:
 
 
 def _contains_by_iteration(t: Tracer, container: Any, item: Any) -> bool:
-    if isinstance(container, FakeTensor):
+    if is_fake(container):
         raise GraphBreak("data-dependent", "membership in a tensor")
     iterator = t.iterate(container)
     while True:
@@ -370,7 +378,7 @@ def negation(t: Tracer, value: Any, linked: bool = False) -> Any:
 @ending
 def length(t: Tracer, value: Any) -> Any:
     """len(value)"""
-    if isinstance(value, FakeTensor):
+    if is_fake(value):
         if value.dim() == 0:
             raise Raised(TypeError("len() of a 0-d tensor"))
         return value.size_[0]

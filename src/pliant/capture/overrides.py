@@ -18,7 +18,7 @@ from torch.overrides import get_default_nowrap_functions
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.value_kinds import tuple_of
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.records import dataclass
 from pliant.torch_adapter import dispatch_of_tensor, no_torch_function
 
@@ -65,7 +65,7 @@ def _each(values: Any) -> Iterator[Any]:
 
 
 def _overrides(value: Any, cls: type) -> bool:
-    if type(value) is FakeTensor and value.subclass_ is None or isinstance(value, type):
+    if is_fake(value) and value.subclass_ is None or isinstance(value, type):
         return False
     return getattr(cls, "__torch_function__", _DISABLED) is not _DISABLED
 
@@ -115,7 +115,7 @@ def _converted(t: Tracer, value: Any, cls: type, inputs: tuple[Any, ...]) -> Any
     if type(value) in (list, tuple) or hasattr(value, "n_sequence_fields"):  # eager looks into nothing else
         items = [_converted(t, one, cls, inputs) for one in value]
         return items if type(value) is list else tuple_of(type(value), items)
-    if not isinstance(value, FakeTensor):
+    if not is_fake(value):
         return value
     return t.recorder.as_class(value, cls) if any(value is one for one in _each(inputs)) else with_class(t, value, cls)
 

@@ -27,7 +27,7 @@ from pliant.capture.rewritten import FACTORS, into_out, with_factor
 from pliant.capture.symbol_nodes import SymbolNodes
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, concrete
 from pliant.errors import DataDependentError, Unsupported
-from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor
+from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor, is_fake
 from pliant.graph.lent_numbers import call_on_fakes
 from pliant.graph.opaque_derivatives import differentiable_form
 from pliant.graph.passes.purity import is_random
@@ -43,15 +43,8 @@ Tensor = torch.Tensor
 # Calls that read an element: what follows depends on data.
 _DATA_DEPENDENT = frozenset(
     (
-        Tensor.__bool__,
-        Tensor.__int__,
-        Tensor.__float__,
-        Tensor.__index__,
-        Tensor.__complex__,
-        Tensor.tolist,
-        Tensor.numpy,
-        Tensor.__array__,
-        Tensor.__contains__,
+        Tensor.__bool__, Tensor.__int__, Tensor.__float__, Tensor.__index__, Tensor.__complex__, Tensor.tolist,
+        Tensor.numpy, Tensor.__array__, Tensor.__contains__,
     )
 )
 _READS = _DATA_DEPENDENT | {Tensor.item, Tensor.is_nonzero, torch.is_nonzero, torch.equal, Tensor.equal}
@@ -186,7 +179,7 @@ class Recorder(TorchFunctionMode):
     def _onto_new_memory(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of an operator that gives an empty tensor of the trace memory; None if it is not such a call."""
         target = kwargs["out"] if "out" in kwargs else args[0]
-        if type(target) is not FakeTensor or target.size_ != (0,) or self.inputs.example_of(target) is not None:
+        if not is_fake(target) or target.size_ != (0,) or self.inputs.example_of(target) is not None:
             return None
         if target.requires_grad or target._is_view() or "out" not in kwargs and (kwargs or len(args) < 2):
             return None
@@ -237,13 +230,13 @@ class Recorder(TorchFunctionMode):
 
     def _forget_written(self, written: Any) -> None:
         """What is known of tensors after a write: who shares the written memory is not tracked."""
-        known = type(written) is not FakeTensor or written.constant is not None
+        known = not is_fake(written) or written.constant is not None
         if known or written._is_view():
             self._forget_constants()
 
     def _number(self, value: Any) -> Any:
         """The integer that a 0-d tensor is known to hold; any other value as it is."""
-        if type(value) is not FakeTensor or value.dtype_ is torch.bool:
+        if not is_fake(value) or value.dtype_ is torch.bool:
             return value
         known = self.elements.number(value, ask=False)
         return value if known is None else known
@@ -251,7 +244,7 @@ class Recorder(TorchFunctionMode):
     def _size(self, value: Any) -> Any:
         """The integer that a 0-d tensor holds, which the graph reads where it is not known: C++ would read it unseen."""
         number = self._number(value)
-        if not isinstance(number, FakeTensor) or number.dim() or number.dtype_ not in _INTEGERS:
+        if not is_fake(number) or number.dim() or number.dtype_ not in _INTEGERS:
             return number
         return self._dispatch(Tensor.item, (number,), {}) if self.inputs.mode.allow_unbacked else number
 
@@ -300,7 +293,7 @@ class Recorder(TorchFunctionMode):
 
         Not for each of a module's parameters in turn: such a function runs as it is.
         """
-        given = type(tensor) is FakeTensor and self.inputs.example_of(tensor) is not None and not tensor.is_parameter_
+        given = is_fake(tensor) and self.inputs.example_of(tensor) is not None and not tensor.is_parameter_
         if given and tensor.requires_grad is not bool(flag):
             raise GraphBreak("unsupported-operator", "requires_grad_() of a tensor from outside")
 
@@ -389,7 +382,7 @@ class Recorder(TorchFunctionMode):
         return fake.node.graph is self.graph or self.region is not None and fake.node.graph in self.region.readable
 
     def _attach(self, node: fx.Node, result: Any) -> None:
-        if isinstance(result, FakeTensor):
+        if is_fake(result):
             if not self._has_node(result):
                 result.node = node
         elif isinstance(result, (tuple, list)):
@@ -398,7 +391,7 @@ class Recorder(TorchFunctionMode):
     def _attach_items(self, node: fx.Node, result: Any) -> None:
         """Tuples of tensors: one getitem node for each that is new."""
         for i, item in enumerate(result):
-            if isinstance(item, FakeTensor) and not self._has_node(item):
+            if is_fake(item) and not self._has_node(item):
                 part = self.graph.call_function(operator.getitem, (node, i))
                 part.meta["val"] = item
                 item.node = part
@@ -494,7 +487,7 @@ def _may_write(func: Any, name: str, kwargs: dict[str, Any]) -> bool:
 
 def _may_be_known(value: Any) -> bool:
     """Whether elements of such a tensor are kept, if they are known: numbers, and few integers (lengths, indices)."""
-    if type(value) is not FakeTensor or value.device_.type != "cpu":
+    if not is_fake(value) or value.device_.type != "cpu":
         return False
     sizes = value.size_
     few = len(sizes) == 1 and type(sizes[0]) is int and sizes[0] <= CONSTANT_NUMEL
@@ -503,7 +496,7 @@ def _may_be_known(value: Any) -> bool:
 
 def _known(value: Any) -> Any:
     """The arguments with constants in place of fakes; None if one is not known."""
-    if type(value) is FakeTensor:
+    if is_fake(value):
         return value.constant
     if type(value) in (tuple, list):
         items = [v if v is None else _known(v) for v in value]

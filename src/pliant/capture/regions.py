@@ -19,8 +19,8 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.structures import leaves
 from pliant.capture.symbol_nodes import SymbolNodes
-from pliant.capture.value_kinds import SYMBOLIC_TYPES
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.capture.value_kinds import is_symbolic
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.torch_adapter import DisableTorchFunction
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Region:
         found = self._nodes.get(id(value))
         if found is not None:
             return found
-        if isinstance(value, FakeTensor) and (value.node is None or value.node.graph not in self.readable):
+        if is_fake(value) and (value.node is None or value.node.graph not in self.readable):
             raise GraphBreak("unsupported-tensor", "a tensor of another part of the program")
         return self.parameter(value)
 
@@ -75,7 +75,7 @@ class Region:
     def symbol_node(self, symbol: Symbol) -> fx.Node:
         """The placeholder of a symbolic size."""
         for value in self.lifted:
-            if type(value) in SYMBOLIC_TYPES and self.shape_env.expr_of(value) is symbol:
+            if is_symbolic(value) and self.shape_env.expr_of(value) is symbol:
                 return self._nodes[id(value)]
         return self.parameter(self.shape_env.wrap(symbol))
 
@@ -129,11 +129,11 @@ def tensors_in(value: Any) -> list[FakeTensor]:
 
 def tensors_of(values: Iterable[Any]) -> list[FakeTensor]:
     """Those of the values that are tensors."""
-    return [one for one in values if isinstance(one, FakeTensor)]
+    return list(filter(is_fake, values))
 
 
 def are_tensors(values: Iterable[Any]) -> bool:
-    return all(isinstance(one, FakeTensor) for one in values)
+    return all(map(is_fake, values))
 
 
 def flat(t: Tracer, value: Any) -> tuple[list[Any], Any]:
@@ -144,7 +144,7 @@ def flat(t: Tracer, value: Any) -> tuple[list[Any], Any]:
 def refilled(leaves: list[Any], tensors: Iterable[Any], spec: Any) -> Any:
     """The structure with its tensors replaced in order."""
     given = iter(tensors)
-    return tree_unflatten([next(given) if isinstance(one, FakeTensor) else one for one in leaves], spec)
+    return tree_unflatten([next(given) if is_fake(one) else one for one in leaves], spec)
 
 
 def record_module(t: Tracer, module: torch.nn.Module, values: Iterable[Any], name: str) -> Any:

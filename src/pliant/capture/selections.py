@@ -23,7 +23,7 @@ from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, Stopp
 from pliant.capture.regions import tensors_of, without_effects
 from pliant.capture.stand_ins import StandIn
 from pliant.capture.trace import NULL, BreakReason
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.interruptions import pass_on
 from pliant.records import dataclass
 from pliant.source import SourceLocation
@@ -109,7 +109,7 @@ def select(frame: Frame, jump: Op, value: FakeTensor) -> Returned | None:
 
 def _is_open(t: Tracer, value: Any) -> bool:
     """Whether only running the graph tells whether the value is true, and what is recorded is run as it is."""
-    if type(value) is not FakeTensor or t.recorder.region is not None:
+    if not is_fake(value) or t.recorder.region is not None:
         return False
     known = value.constant is not None or value.size_ or t.recorder.elements.number(value) is not None
     return not known and t.mode.allow_unbacked
@@ -124,7 +124,7 @@ def _may_be_taken(frame: Frame, side: Iterable[int]) -> bool:
 
 def _condition(t: Tracer, value: FakeTensor) -> FakeTensor:
     made = value if value.dtype_ is torch.bool else t.compare("!=", value, 0)
-    if type(made) is not FakeTensor or made.subclass_ is not None:
+    if not is_fake(made) or made.subclass_ is not None:
         raise _Refused("the value is of a class of its own")
     return made
 
@@ -184,7 +184,7 @@ def _checked_call(frame: Frame, op: Op) -> None:
     low, high = frame.stack[len(frame.stack) - count - 2 :][:2]
     function = high if low is NULL else low
     pure = type(function) in (type, types.BuiltinFunctionType) and function in _PURE
-    if not (pure or _is_torchs(function) or type(getattr(function, "__self__", None)) is FakeTensor):
+    if not (pure or _is_torchs(function) or is_fake(getattr(function, "__self__", None))):
         raise _Refused("a side calls what may have effects")
     HANDLERS["CALL"](frame, op)
 
@@ -202,7 +202,7 @@ def _check_nodes(last: fx.Node) -> None:
     while node.op != "root":
         value = node.meta.get("val")
         name = _name(node)
-        if node.op not in ("call_function", "call_method") or not isinstance(value, FakeTensor):
+        if node.op not in ("call_function", "call_method") or not is_fake(value):
             raise _Refused("a side does more than compute tensors")
         if name not in _SELECTING:
             raise _Refused(f"`{name}` is not known to be cheap and safe where it is not needed")
@@ -230,7 +230,7 @@ class _Taking:
             return one
         if type(one) is tuple and type(other) is tuple and len(one) == len(other):
             return tuple([self.of(*pair) for pair in zip(one, other, strict=True)])
-        if type(one) is FakeTensor and type(other) is FakeTensor and _are_alike(one, other, self.condition):
+        if is_fake(one) and is_fake(other) and _are_alike(one, other, self.condition):
             return self.tensor(one, other)
         constant = type(one) in _CONSTANTS or type(one) is float and one != 0  # zeros differ in sign
         if type(one) is not type(other) or not constant or one != other:

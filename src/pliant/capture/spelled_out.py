@@ -284,15 +284,7 @@ def text(method: Method, name: str, value: Any) -> str:
 
 # The code whose rest may enter functions of the program again.
 _GO_ON = (
-    instance,
-    attribute,
-    in_turn,
-    contained_by_iteration,
-    all_items,
-    made_of,
-    first_items,
-    added,
-    any_true,
+    instance, attribute, in_turn, contained_by_iteration, all_items, made_of, first_items, added, any_true,
     all_true,
 )
 GO_ON = frozenset(function.__code__ for function in _GO_ON)

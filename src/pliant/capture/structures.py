@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, tuple_of
+from pliant.capture.value_kinds import ByKind, is_symbolic, tuple_of
 
 _PARTS: ByKind[Callable[[Any], Iterable[Any]] | None] = ByKind(
     None,
@@ -42,7 +42,7 @@ def leaves(*values: Any) -> Iterator[Any]:
 
 def has_symbols(*values: Any) -> bool:
     """Whether a symbolic number is among the values."""
-    return any(type(one) in SYMBOLIC_TYPES for one in leaves(*values))
+    return any(map(is_symbolic, leaves(*values)))
 
 
 def mapped(value: Any, leaf: Callable[[Any], Any], within: frozenset[int] = frozenset()) -> Any:

@@ -22,7 +22,7 @@ from pliant.capture.tail_calls import TailCall, ending
 from pliant.capture.tensor_index import NOTHING_LEFT, is_place, select_by_tensors, select_symbolic
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, concrete
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import ItemSource, held
 
@@ -186,7 +186,7 @@ def as_index(t: Tracer, key: Any) -> Any:
 @ending
 def store_subscript(t: Tracer, container: Any, key: Any, value: Any) -> Any:
     """container[key] = value"""
-    if type(container) is FakeTensor:
+    if is_fake(container):
         key = t.internalize(_tensor_key(t, key))
         if t.recorder.region is not None and is_place(key):
             key = t.native(torch.reshape, key, (1,))
@@ -198,7 +198,7 @@ def store_subscript(t: Tracer, container: Any, key: Any, value: Any) -> Any:
 
 def _stored_key(t: Tracer, key: Any) -> Any:
     """The key of a store that the entry replays: a tensor is found there as what stands for it in the trace."""
-    return key if isinstance(key, FakeTensor) else t.world.real_key(key)
+    return key if is_fake(key) else t.world.real_key(key)
 
 
 @ending

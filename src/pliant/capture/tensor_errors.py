@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from pliant.capture.structures import mapped
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.capture.value_kinds import concrete, is_symbolic
+from pliant.graph.fake_tensor import is_fake
 from pliant.interruptions import pass_on
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, set_grad_enabled
 
@@ -27,7 +27,7 @@ class _Unfit(Exception):
 def error_of_eager(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception | None:
     """What the call raises in eager."""
     owner = getattr(function, "__self__", None)
-    if isinstance(owner, FakeTensor):  # a bound method
+    if is_fake(owner):  # a bound method
         function, args = getattr(torch.Tensor, function.__name__), (owner, *args)
     elif not (getattr(function, "__module__", None) or "").startswith(("torch", "_operator")):
         return None
@@ -60,14 +60,14 @@ def _error(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fill: i
 
 def _stand_in(value: Any, fill: int) -> Any:
     """What stands for a value that is no container."""
-    if isinstance(value, FakeTensor):
+    if is_fake(value):
         sizes, strides = [concrete(n) for n in value.size_], [concrete(n) for n in value.stride_]
         if value.device_.type != "cpu" or torch.Size(sizes).numel() > _MANY or value.subclass_ is not None:
             raise _Unfit
         with DisableTorchFunction(), below_python_dispatch():
             made = torch.empty_strided(sizes, strides, dtype=value.dtype_).fill_(fill)
             return made.requires_grad_(value.requires_grad)
-    if type(value) in SYMBOLIC_TYPES:
+    if is_symbolic(value):
         return concrete(value)
     if value is None or isinstance(value, (bool, int, float, complex, str, torch.dtype, torch.device, type(...))):
         return value

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 
 NOTHING_LEFT = object()  # in place of a key: the tensor as it is
 
@@ -19,7 +19,7 @@ NOTHING_LEFT = object()  # in place of a key: the tensor as it is
 def select_symbolic(tensor: FakeTensor, key: Any) -> tuple[Any, Any]:
     """The view and the rest of the key."""
     parts = tuple(_element(part) for part in (key if type(key) is tuple else (key,)))
-    if not any(type(part) is torch.SymInt for part in parts):
+    if torch.SymInt not in map(type, parts):
         return tensor, key
     dims = _dims_of(parts, tensor.dim())
     view: Any = tensor
@@ -42,7 +42,7 @@ def select_by_tensors(tensor: Any, key: Any) -> tuple[Any, Any]:
 
 def is_place(part: Any) -> bool:
     """Whether it is a 0-d tensor with a number in it, not a mask."""
-    return isinstance(part, FakeTensor) and not part.size_ and part.dtype_ in _INTEGERS
+    return is_fake(part) and not part.size_ and part.dtype_ in _INTEGERS
 
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
@@ -50,7 +50,7 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
 
 def _element(part: Any) -> Any:
     """The number in a 0-d tensor, which selects as a number does."""
-    if not isinstance(part, FakeTensor) or part.size_ or part.dtype_ in (torch.bool, torch.uint8):
+    if not is_fake(part) or part.size_ or part.dtype_ in (torch.bool, torch.uint8):
         return part
     return part.item() if part.fake_mode.allow_unbacked else part
 

@@ -43,12 +43,7 @@ if TYPE_CHECKING:
 # Python functions of these modules are called as they are: each asks the active torch function mode first, or is made of such calls.
 _LEAF_MODULES = frozenset(
     (
-        "torch.nn.functional",
-        "torch.functional",
-        "torch.special",
-        "torch.linalg",
-        "torch.fft",
-        C_NN,
+        "torch.nn.functional", "torch.functional", "torch.special", "torch.linalg", "torch.fft", C_NN,
         *OVERRIDABLE_MODULES,
     )
 )
@@ -199,7 +194,7 @@ def _noted(t: Tracer, function: Any, args: tuple[Any, ...], answer: Any) -> Any:
 
 def _asks(function: Any, args: tuple[Any, ...]) -> bool:
     """Whether a call is a question about a setting, which no guard fixes anyway."""
-    if type(function) is not types.BuiltinFunctionType or not all(type(a) in (bool, int, str) for a in args):
+    if type(function) is not types.BuiltinFunctionType or not {bool, int, str}.issuperset(map(type, args)):
         return False
     owner = type(function.__self__)
     known = owner in (types.ModuleType, type(None)) or owner.__name__.startswith(("pybind11_detail", "PyCapsule"))

@@ -69,7 +69,7 @@ from pliant.capture.world import World
 from pliant.debug import events
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
-from pliant.graph.fake_tensor import FakeMode, FakeTensor
+from pliant.graph.fake_tensor import FakeMode, FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import HandledSource, Source
 from pliant.guards.standard import standard_globals
@@ -181,7 +181,7 @@ class Tracer:
         self.shape_env.reveal = lambda symbol: None
         for node in self.graph.nodes:
             for value in tree_leaves(node.meta.get("val")):
-                if type(value) is FakeTensor:
+                if is_fake(value):
                     value.node = None
         self.frames.clear()
         self.revived.clear()
@@ -255,13 +255,13 @@ class Tracer:
             if isinstance(error, TypeError) and any(map(is_scalar, args)):  # it takes NumPy's own alone
                 return self.native(function, *(fixed(a) if is_scalar(a) else a for a in args), **kwargs)
             missing = isinstance(error, AttributeError) and function is getattr
-            if any(isinstance(a, FakeTensor) for a in args) and not (missing or isinstance(error, StopIteration)):
+            if any(map(is_fake, args)) and not (missing or isinstance(error, StopIteration)):
                 if (worded := error_of_eager(function, args, kwargs)) is not None:
                     error.__traceback__ = None  # its frames hold what the program's frames hold
                     raise self.raised(worded) from None
                 name = getattr(function, "__name__", str(function))
                 raise GraphBreak("tensor-error", f"{name}: {type(error).__name__}: {error}") from error
-            if any(type(a) in PLAIN_TYPES for a in (*args, *kwargs.values())):  # they complain as Python's own
+            if not PLAIN_TYPES.keys().isdisjoint(map(type, (*args, *kwargs.values()))):  # they complain as Python's own
                 return self.native(function, *map(concrete, args), **{k: concrete(v) for k, v in kwargs.items()})
             if _STAND_IN.search(str(error)):
                 raise GraphBreak("unknown-object", "C code would look into a symbolic number, or a tensor") from None

@@ -111,7 +111,7 @@ def _copied(value: Any) -> Any:
     if cls is list:
         return list(value)
     if cls in _CONTAINERS:
-        return cls(value) if all(type(key) in (str, int) for key in value) else None
+        return cls(value) if {str, int}.issuperset(map(type, value)) else None
     if cls is types.CellType:
         return _cell_of(value)
     if cls.__basicsize__ != _Plain.__basicsize__ or any("__del__" in base.__dict__ for base in cls.__mro__):

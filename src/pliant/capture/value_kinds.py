@@ -20,30 +20,14 @@ from pliant.errors import DataDependentError
 
 CONSTANT_TYPES: frozenset[type] = frozenset(
     (
-        type(None),
-        bool,
-        str,
-        bytes,
-        complex,
-        type(...),
-        type(NotImplemented),
-        torch.dtype,
-        torch.layout,
-        torch.device,
-        torch.memory_format,
-        torch.qscheme,
+        type(None), bool, str, bytes, complex, type(...), type(NotImplemented), torch.dtype, torch.layout,
+        torch.device, torch.memory_format, torch.qscheme,
     )
 )
 SYMBOLIC_TYPES: frozenset[type] = frozenset((torch.SymInt, torch.SymFloat, torch.SymBool))
 MUTABLE_CONTAINERS: frozenset[type] = frozenset(
     (
-        list,
-        dict,
-        set,
-        collections.OrderedDict,
-        collections.defaultdict,
-        collections.deque,
-        collections.Counter,
+        list, dict, set, collections.OrderedDict, collections.defaultdict, collections.deque, collections.Counter,
         bytearray,
     )
 )
@@ -104,6 +88,11 @@ def class_name(value: Any) -> str:
     return type(value).__name__
 
 
+def is_symbolic(value: Any) -> bool:
+    """Whether it is a number, or a truth, that varies from call to call."""
+    return type(value) in SYMBOLIC_TYPES
+
+
 def is_numpy_scalar(value: Any) -> bool:
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, (numpy.generic, numpy.dtype))
@@ -122,10 +111,13 @@ def concrete(value: Any) -> Any:
         raise needs_value(error) from None
 
 
+_SIZES = frozenset((int, torch.SymInt))
+
+
 def tuple_of(cls: type, items: list[Any]) -> Any:
     """A tuple of the class, without running its own constructor."""
     if cls is torch.Size:
-        return torch.Size(items) if all(type(i) in (int, torch.SymInt) for i in items) else tuple(items)
+        return torch.Size(items) if _SIZES.issuperset(map(type, items)) else tuple(items)
     if hasattr(cls, "n_sequence_fields"):  # a struct sequence (torch.return_types), made by its type alone
         return cls(items)
     return tuple.__new__(cls, items)

@@ -16,7 +16,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.value_kinds import PLAIN_TYPES, concrete
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.records import dataclass
 
 # Formats that every number of a type has, whatever its value.
@@ -45,7 +45,7 @@ class ShownTensor:
     spec: str = ""
 
     def of(self, tensor: Any) -> str:
-        if isinstance(tensor, FakeTensor):
+        if is_fake(tensor):
             raise GraphBreak("data-dependent", "the text of a tensor is used")
         return str(tensor)
 
@@ -103,7 +103,7 @@ def text_of(number: Any, spec: Any, percent: bool = False) -> Text | None:
 
 def join(separator: str | Text, items: Sequence[Any]) -> Any:
     """separator.join(items)"""
-    if type(separator) is str and all(type(one) is not Text for one in items):
+    if type(separator) is str and Text not in map(type, items):
         return separator.join(items)
     parts: list[Any] = []
     for place, item in enumerate(items):

@@ -26,9 +26,15 @@ from pliant.capture.identity import HookId, TracedId
 from pliant.capture.snapshots import frozen, unowned_copy
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
 from pliant.capture.twins import Twins
-from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, concrete, is_hashed_by_identity
+from pliant.capture.value_kinds import (
+    DICT_TYPES,
+    MUTABLE_CONTAINERS,
+    concrete,
+    is_hashed_by_identity,
+    is_symbolic,
+)
 from pliant.capture.whole_containers import copy_in, plain_key
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Guard, Kind, NumberOf
 from pliant.guards.sources import (
     AttributeSource,
@@ -128,7 +134,7 @@ class World:
         self._guard_apart(written, [obj for obj, s in self.origins.values() if not _is_table(s)])
         self._guard_apart(list(self._told_apart.values()), [])
         if self._differentiated:
-            tensors = [obj for obj, _ in self.origins.values() if type(obj) is FakeTensor and obj.requires_grad]
+            tensors = [obj for obj, _ in self.origins.values() if is_fake(obj) and obj.requires_grad]
             self._guard_apart(list(self._differentiated.values()), tensors)
         self.inputs.guard_memory()
 
@@ -272,7 +278,7 @@ class World:
 
     def real_key(self, key: Any) -> Any:
         """Keys are looked up in real dicts: a fake input tensor stands for the tensor itself."""
-        if isinstance(key, FakeTensor):
+        if is_fake(key):
             found = self.inputs.example_of(key)
             if found is None:
                 raise GraphBreak("unknown-object", "a tensor made here is looked up in a dict from outside")
@@ -282,7 +288,7 @@ class World:
         if type(key) is TracedId and (source := self.source_of(key.obj)) is not None:
             self.guard(source, Kind.IDENTITY, key.obj)
             return int.__index__(key)
-        if type(key) in SYMBOLIC_TYPES:
+        if is_symbolic(key):
             return concrete(key)
         self._fix_key(key)
         return key

@@ -11,7 +11,7 @@ Reads on: `shape_rules/`, `special_calls.py`, `fallback.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -114,7 +114,7 @@ def tensor_of_number(
     return _FULL, ((), args[0]), {k: v for k, v in kwargs.items() if k in ("dtype", "layout", "device", "pin_memory")}
 
 
-def is_fake(value: object) -> bool:
+def is_fake(value: object) -> TypeGuard[FakeTensor]:
     return type(value) is FakeTensor
 
 

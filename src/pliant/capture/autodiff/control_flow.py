@@ -30,7 +30,7 @@ from pliant.capture.regions import (
     without_effects,
 )
 from pliant.graph.control_flow import AssociativeScan, Branch, ControlFlow, Scan, While
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.records import dataclass
 from pliant.torch_adapter import HIGHER_ORDER, DisableTorchFunction, set_grad_enabled
 
@@ -124,7 +124,7 @@ def _check_alike(some: list[Any], others: list[Any], what: str) -> None:
 # ---- the calls
 def _cond(t: Tracer, pred: Any, true_fn: Any, false_fn: Any, operands: Any) -> Any:
     given = tuple(t.sequence(operands))
-    if not isinstance(pred, FakeTensor):
+    if not is_fake(pred):
         return t.call(true_fn if t.truth(pred) else false_fn, given, {})
     if pred.numel() != 1:
         raise GraphBreak("tensor-error", "torch.cond needs a predicate of one element")

@@ -16,7 +16,7 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.regions import are_tensors
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.gradients import gradients
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import AttributeSource, StateSource
@@ -68,7 +68,7 @@ def _grad_of(
 
 
 def _tensors(t: Tracer, value: Any) -> tuple[Any, ...]:
-    if isinstance(value, FakeTensor):
+    if is_fake(value):
         return (value,)
     found = tuple(t.sequence(value))
     if not are_tensors(one for one in found if one is not None):

@@ -16,7 +16,7 @@ from torch.utils.hooks import BackwardHook
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.regions import Region, record_module, without_effects
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import is_fake
 from pliant.graph.tensor_hook import TensorHook
 from pliant.torch_adapter import set_grad_enabled
 
@@ -47,7 +47,7 @@ def _register_hook(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
             set_grad_enabled(before)
         if found is None:
             return None
-        if not isinstance(found, FakeTensor):
+        if not is_fake(found):
             raise GraphBreak("tensor-error", "a tensor hook returned something other than a tensor")
         body = region.close([found], "TensorHook")
     record_module(t, TensorHook(body), [tensor, *region.lifted[1:]], "hook")

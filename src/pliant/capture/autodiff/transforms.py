@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.regions import Region, are_tensors, flat, record_module, refilled, tensors_of, without_effects
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.transforms import Gradient, Jacobian, Mapped, PulledBack, PushedForward
 from pliant.guards.sources import held
 from pliant.records import dataclass
@@ -111,7 +111,7 @@ def _trace(
     before = torch.is_grad_enabled()
     with region.active(), without_effects(t, "a transformed function"):
         given = [
-            region.fresh(one if inner is None else inner(i, one)) if isinstance(one, FakeTensor) else one
+            region.fresh(one if inner is None else inner(i, one)) if is_fake(one) else one
             for i, one in enumerate(leaves)
         ]
         count = len(region.lifted)
@@ -273,7 +273,7 @@ def _push_along(t: Tracer, linear: _Linear, given: list[Any]) -> Any:
     traced, count = linear.traced, len(linear.traced.outputs)
     module = PushedForward(traced.body, tuple(range(len(given))), count)
     # As in eager, where the linear function is a graph of its own, its coefficients are constants.
-    values = [t.call(torch.Tensor.detach, (v,), {}) if isinstance(v, FakeTensor) else v for v in traced.values]
+    values = [t.call(torch.Tensor.detach, (v,), {}) if is_fake(v) else v for v in traced.values]
     made = list(record_module(t, module, [*values, *given], "jvp"))
     return pytree.tree_unflatten(made[count : 2 * count], traced.out_spec)
 
@@ -289,7 +289,7 @@ def _vmap(t: Tracer, options: dict[str, Any], args: tuple[Any, ...], kwargs: dic
             return t.native(torch.select, tensor, dims[leaf], 0)  # type: ignore[no-any-return]
 
     traced = _trace(t, options, args, kwargs, sample)
-    mapped = [dim for dim, one in zip(dims, traced.leaves, strict=True) if isinstance(one, FakeTensor)]
+    mapped = [dim for dim, one in zip(dims, traced.leaves, strict=True) if is_fake(one)]
     mapped += [None] * (len(traced.values) - len(mapped))
     out_dims = broadcast_to_tree(_tupled(options["out_dims"]), traced.out_spec)
     if out_dims is None:

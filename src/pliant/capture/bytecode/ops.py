@@ -233,15 +233,7 @@ _GENERATORS = {
 }
 
 OPS: dict[str, OpInfo] = {
-    **_STACK,
-    **_NAMES,
-    **_ATTRIBUTES,
-    **_OPERATORS,
-    **_CONTROL,
-    **_CALLS,
-    **_BUILDING,
-    **_MATCHING,
-    **_EXCEPTIONS,
+    **_STACK, **_NAMES, **_ATTRIBUTES, **_OPERATORS, **_CONTROL, **_CALLS, **_BUILDING, **_MATCHING, **_EXCEPTIONS,
     **_GENERATORS,
 }
 

@@ -49,25 +49,8 @@ if TYPE_CHECKING:
 # ---- C functions and methods
 _PURE_MODULES = frozenset(
     (
-        "math",
-        "cmath",
-        "_operator",
-        "operator",
-        "itertools",
-        "_bisect",
-        "_heapq",
-        "_collections",
-        "_functools",
-        "_struct",
-        "_string",
-        "_json",
-        "unicodedata",
-        "_statistics",
-        "binascii",
-        "_sre",
-        "zlib",
-        "_abc",
-        "_typing",
+        "math", "cmath", "_operator", "operator", "itertools", "_bisect", "_heapq", "_collections", "_functools",
+        "_struct", "_string", "_json", "unicodedata", "_statistics", "binascii", "_sre", "zlib", "_abc", "_typing",
     )
 )
 _POSIX = sys.modules.get("posix")
@@ -77,21 +60,8 @@ _PURE_BUILTINS = _ON_PATHS | frozenset(
     (bin, hex, oct, chr, ord, divmod, pow, os.fspath, str.maketrans, bytes.maketrans)
 )
 _PURE_SELF_TYPES = (
-    str,
-    bytes,
-    int,
-    float,
-    bool,
-    complex,
-    tuple,
-    frozenset,
-    range,
-    slice,
-    type(None),
-    torch.Size,
-    torch.dtype,
-    torch.device,
-    types.MappingProxyType,
+    str, bytes, int, float, bool, complex, tuple, frozenset, range, slice, type(None), torch.Size, torch.dtype,
+    torch.device, types.MappingProxyType,
 )
 # Questions to the process whose answers seldom change.
 _ANSWERS = frozenset(
@@ -269,15 +239,8 @@ def _call_other_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Ar
 
 # Their `__init__` stores more than the arguments.
 _OWN_FIELDS = (
-    AttributeError,
-    BaseExceptionGroup,
-    ImportError,
-    NameError,
-    OSError,
-    StopIteration,
-    SyntaxError,
-    SystemExit,
-)
+    AttributeError, BaseExceptionGroup, ImportError, NameError, OSError, StopIteration, SyntaxError, SystemExit,
+)  # fmt: skip
 
 
 def _change_error(t: Tracer, error: BaseException, name: str, args: Args, kwargs: Kwargs) -> Any:

@@ -23,7 +23,7 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.random_numbers import make_generator
 from pliant.capture.handlers.table import ALL, Args, ClassHandler, Kwargs, Rows
 from pliant.capture.value_kinds import class_name, concrete
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.sources import held
 from pliant.torch_adapter import DisableFuncTorch, DisableTorchDispatch, profiler
@@ -101,7 +101,7 @@ def _construct_reversed(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     method = operators.python_method(t, value, "__reversed__")
     if method is not None:
         return t.call(method, (value,), {})
-    if isinstance(value, FakeTensor):
+    if is_fake(value):
         return t.native(reversed, t.sequence(value))
     if not hasattr(type(value), "__reversed__") and operators.python_method(t, value, "__getitem__"):
         size = concrete(operators.length(t, value))
@@ -197,7 +197,7 @@ def _counted_turns(t: Tracer, ends: list[Any]) -> CountedTurns | None:
     """What a loop counts by whose number of turns has had several values; None elsewhere."""
     frame = t.frames[-1]
     loops = [op.name for op in frame.program.ops[frame.ip : frame.ip + 2]] == ["GET_ITER", "FOR_ITER"]
-    if not loops or not 1 <= len(ends) <= 3 or any(type(n) not in (int, torch.SymInt) for n in ends):
+    if not loops or not 1 <= len(ends) <= 3 or not _WHOLE.issuperset(map(type, ends)):
         return None
     start, stop, step = (0, *ends, 1) if len(ends) == 1 else (*ends, 1)[:3]
     symbolic = [n for n in (start, stop) if type(n) is torch.SymInt]
@@ -213,6 +213,9 @@ def _counted_turns(t: Tracer, ends: list[Any]) -> CountedTurns | None:
     turns = max(0, -((first - last) // step))
     varies = t.inputs.policy.length_varies(held(frame.code, f"the loop at {frame.op.offset}"), turns)
     return CountedTurns(start, stop, step) if varies and symbolic else None
+
+
+_WHOLE = frozenset((int, torch.SymInt))
 
 
 def _construct_slice(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -267,19 +270,9 @@ CLASSES |= {
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _construct_dict),
     **dict.fromkeys(
         (
-            zip,
-            enumerate,
-            itertools.chain,
-            itertools.islice,
-            itertools.cycle,
-            itertools.count,
-            itertools.product,
-            itertools.permutations,
-            itertools.combinations,
-            itertools.combinations_with_replacement,
-            itertools.zip_longest,
-            itertools.compress,
-            itertools.pairwise,
+            zip, enumerate, itertools.chain, itertools.islice, itertools.cycle, itertools.count, itertools.product,
+            itertools.permutations, itertools.combinations, itertools.combinations_with_replacement,
+            itertools.zip_longest, itertools.compress, itertools.pairwise,
         ),
         _construct_lazy,
     ),
@@ -289,13 +282,7 @@ CLASSES |= {
     ),
     **dict.fromkeys(
         (
-            bytes,
-            torch.device,
-            torch.finfo,
-            torch.iinfo,
-            types.SimpleNamespace,
-            memoryview,
-            bytearray,
+            bytes, torch.device, torch.finfo, torch.iinfo, types.SimpleNamespace, memoryview, bytearray,
         ),
         _construct_plain,
     ),

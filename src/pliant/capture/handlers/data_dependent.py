@@ -20,9 +20,9 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.tail_calls import steps_of
 from pliant.capture.torch_calls import call_torch
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_symbolic
 from pliant.capture.varying_text import Text
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import check, is_unbacked, place
 from pliant.symbolic.sym_node import wrap_node
 from pliant.torch_adapter import CHECK, assert_async, check_is_size, check_with
@@ -68,11 +68,11 @@ def _plain(number: Any) -> Any:
 def _tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """Of numbers that are not known, the C function would ask for the values."""
     data = t.internalize(args[0]) if args else None
-    if type(data) in SYMBOLIC_TYPES:
+    if is_symbolic(data):
         return _scalar(t, data, kwargs)
     numbers = _numbers_in(t, data)
-    if not any(type(one) in _UNKNOWN for one in numbers) or any(
-        isinstance(one, FakeTensor) and one.size_ for one in numbers
+    if _UNKNOWN.isdisjoint(map(type, numbers)) or any(
+        is_fake(one) and one.size_ for one in numbers
     ):
         return call_torch(t, torch.tensor, args, kwargs)
     return _stacked(t, data, {**kwargs, "dtype": kwargs.get("dtype") or _common_dtype(numbers)})
@@ -93,7 +93,7 @@ def _stacked(t: Tracer, data: Any, kwargs: Kwargs) -> Any:
 
 
 def _scalar(t: Tracer, number: Any, kwargs: Kwargs) -> Any:
-    if type(number) is FakeTensor:
+    if is_fake(number):
         return call_torch(t, torch.Tensor.to, (call_torch(t, torch.Tensor.detach, (number,), {}),), kwargs)
     dtype = kwargs.get("dtype") or _common_dtype([number])
     value = to_int(t, number) if type(number) is torch.SymBool else number
@@ -101,12 +101,12 @@ def _scalar(t: Tracer, number: Any, kwargs: Kwargs) -> Any:
 
 
 def _common_dtype(numbers: list[Any]) -> torch.dtype:
-    of_tensors = [number.dtype_ for number in numbers if type(number) is FakeTensor]
+    of_tensors = [number.dtype_ for number in numbers if is_fake(number)]
     if of_tensors:
-        rest = [number for number in numbers if type(number) is not FakeTensor]
+        rest = [number for number in numbers if not is_fake(number)]
         return functools.reduce(torch.promote_types, of_tensors + ([_common_dtype(rest)] if rest else []))
     kinds = {_KINDS.get(type(number), float) for number in numbers}
-    if not kinds <= {bool, int, float} or any(type(number) not in _KINDS for number in numbers):
+    if not kinds <= {bool, int, float} or not _KINDS.keys() >= set(map(type, numbers)):
         raise GraphBreak("data-dependent", "a tensor made of symbolic numbers and other things")
     return torch.get_default_dtype() if float in kinds else torch.int64 if int in kinds else torch.bool
 
@@ -133,12 +133,12 @@ def _one_hot(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """On fakes the operator checks nothing, and it takes a plain number of classes."""
     count = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
     tensor = args[0] if args else kwargs.get("self")
-    if not isinstance(tensor, FakeTensor) or tensor.dtype_ is not torch.int64:
+    if not is_fake(tensor) or tensor.dtype_ is not torch.int64:
         return call_torch(t, torch.nn.functional.one_hot, args, kwargs)
     if type(count) is int and count == -1 and t.mode.allow_unbacked:  # as many classes as the data has
         return t.call(_classes_of_data, (tensor,), {})
     if (
-        type(count) in SYMBOLIC_TYPES
+        is_symbolic(count)
         and not is_unbacked(count)
         and t.truth(count > 0)
         or type(count) is int
@@ -152,7 +152,7 @@ def _one_hot(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 def _bool(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     value = args[0] if args else False
     return steps_of(type(t).truth)(
-        t, element(t, value) if _is_unknown(t, value) and type(value) is FakeTensor else value
+        t, element(t, value) if _is_unknown(t, value) and is_fake(value) else value
     )
 
 
@@ -217,7 +217,7 @@ def _check_is_size(t: Tracer, args: Args, kwargs: Kwargs) -> None:
     t.call(torch_check, (t.compare(">=", number, 0), message), {})
     if upper is not None:
         t.call(torch_check, (t.compare("<=", number, upper), message), {})
-    if type(number) in SYMBOLIC_TYPES:
+    if is_symbolic(number):
         t.shape_env.mark_size_like(t.shape_env.expr_of(number))
 
 
@@ -246,7 +246,7 @@ def decide(frame: Frame, op: Op, value: Any) -> bool:
 
 def for_test(frame: Frame, jump: Op, value: Any) -> Any:
     """What a conditional jump is to test: the number in a tensor, if the jump is no break."""
-    is_unknown = type(value) is FakeTensor and _is_unknown(frame.tracer, value)
+    is_unknown = is_fake(value) and _is_unknown(frame.tracer, value)
     if not is_unknown or jump.target is None or _side_that_returns(frame.program, jump) is None:
         return value
     return element(frame.tracer, value)
@@ -254,7 +254,7 @@ def for_test(frame: Frame, jump: Op, value: Any) -> Any:
 
 def _is_unknown(t: Tracer, value: Any) -> bool:
     """Whether only running the graph tells the truth of the value."""
-    if type(value) is FakeTensor:
+    if is_fake(value):
         return value.constant is None and t.mode.allow_unbacked and not value.size_
     return is_unbacked(value)
 

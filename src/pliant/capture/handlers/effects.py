@@ -15,10 +15,10 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.trace import CallEffect
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, tuple_of
+from pliant.capture.value_kinds import is_symbolic, tuple_of
 from pliant.capture.varying_text import Text, join
 from pliant.graph import random_state
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.sources import held
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ def _effect(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> None:
 
 
 def _snapshot(t: Tracer, value: Any, within: frozenset[int] = frozenset()) -> Any:
-    if isinstance(value, FakeTensor):
+    if is_fake(value):
         if value.requires_grad or value.__class__ is not torch.Tensor:  # its text tells how it was computed
             raise GraphBreak("side-effect-call", "output of a tensor's value")
         return t.native(torch.Tensor.clone, value)
-    if type(value) is Text or type(value) in SYMBOLIC_TYPES:
+    if type(value) is Text or is_symbolic(value):
         return value
     if type(value) in (tuple, list, dict, torch.Size):
         return _snapshots(t, t.internalize(value), within)
@@ -100,12 +100,12 @@ def _print(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         file = t.get_attr(sys, "stdout")
         if file is None:  # nothing is printed
             return
-    kept = [isinstance(a, (FakeTensor, str, Text)) or type(a) in SYMBOLIC_TYPES for a in args]
+    kept = [isinstance(a, (FakeTensor, str, Text)) or is_symbolic(a) for a in args]
     texts = tuple(a if keep else t.call(str, (a,), {}) for a, keep in zip(args, kept))
     if file is None:
         _effect(t, print, texts, kwargs)
         return
-    texts = tuple(t.call(str, (a,), {}) if type(a) in SYMBOLIC_TYPES else a for a in texts)
+    texts = tuple(t.call(str, (a,), {}) if is_symbolic(a) else a for a in texts)
     if not all(isinstance(text, (str, Text)) for text in texts) or t.world.is_foreign(file):
         raise GraphBreak("side-effect-call", "print to a file")
     text = join(" " if between is None else between, texts) + ("\n" if end is None else end)

@@ -71,7 +71,7 @@ _NUMBERS = frozenset((bool, int, float))
 def _sum(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     total = args[1] if len(args) > 1 else kwargs.get("start", 0)
     values = t.sequence(args[0])
-    if type(total) in _NUMBERS and all(type(value) in _NUMBERS for value in values):
+    if _NUMBERS.issuperset(map(type, (total, *values))):
         return t.native(sum, values, total)
     for value in values:
         total = operators.binary(t, "+", total, value)

@@ -15,9 +15,9 @@ from torch.utils._pytree import tree_map
 
 from pliant.capture.graph_breaks import StartAgain
 from pliant.capture.handlers.table import Args, Kwargs, Rows
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
+from pliant.capture.value_kinds import concrete, is_symbolic
 from pliant.errors import Unsupported
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import is_fake
 from pliant.guards.standard import standard_globals
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, infer_parameters
 
@@ -42,9 +42,9 @@ def _infer_parameters(t: Tracer, args: Args, kwargs: Kwargs) -> None:
 
 def _real(t: Tracer, value: Any, own: bool) -> Any:
     """A tensor with the sizes of the one in the program; that one itself where elements may matter."""
-    if type(value) in SYMBOLIC_TYPES:
+    if is_symbolic(value):
         return concrete(value)
-    if not isinstance(value, FakeTensor):
+    if not is_fake(value):
         return value
     example = t.inputs.example_of(value)
     if example is not None:

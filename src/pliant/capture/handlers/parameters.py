@@ -14,7 +14,7 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.errors import Unsupported
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.torch_adapter import set_grad_enabled
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _construct_parameter(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any
     data = given.get("data")
     if data is None:
         data = t.call(torch.empty, (0,), {})
-    if type(data) is not FakeTensor:
+    if not is_fake(data):
         raise GraphBreak("unsupported-tensor", f"a parameter made of a {type(data).__name__}")
     return new_leaf(t, data, bool(t.truth(given.get("requires_grad", True))), True)
 
@@ -68,9 +68,9 @@ def set_data(t: Tracer, tensor: FakeTensor, data: Any) -> None:
     """tensor.data = data: the same object on other memory. What was computed of it, and its views, stay as they are, but
     gradients that read the tensor read the other memory from here on."""
     outside = t.inputs.example_of(tensor) is not None
-    same_kind = type(data) is FakeTensor and (data.dtype_, data.device_) == (tensor.dtype_, tensor.device_)
+    same_kind = is_fake(data) and (data.dtype_, data.device_) == (tensor.dtype_, tensor.device_)
     same_kind = same_kind and (data.shape == tensor.shape or not tensor.requires_grad)
-    made_leaf = not outside and tensor.is_leaf and isinstance(data, FakeTensor)
+    made_leaf = not outside and tensor.is_leaf and is_fake(data)
     if not (same_kind or made_leaf) or tensor.subclass_ is not None:
         raise GraphBreak("unsupported-operator", "assignment to Tensor.data of another kind or size")
     if tensor.requires_grad and _is_recorded(tensor):

@@ -29,7 +29,7 @@ from pliant.capture.tail_calls import TailCall, ended, steps_of
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import PLAIN_TYPES, is_numpy_scalar
 from pliant.debug import events
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import root_of
 from pliant.guards.sources import held, question
@@ -185,7 +185,7 @@ def _id(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """What the call was given may be another object in the next call; what the entry holds is always the same."""
     obj = t.world.resolve(args[0])
     source = t.world.source_of(obj)
-    if source is None or isinstance(obj, FakeTensor) or not root_of(source).is_held:
+    if source is None or is_fake(obj) or not root_of(source).is_held:
         return _number_of(t, obj)
     t.world.guard(source, Kind.IDENTITY, obj)
     return id(obj)
@@ -229,7 +229,7 @@ def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return TailCall(method, args)
     if isinstance(args[0], _HASHED_BY_VALUE) or type(args[0]) in PLAIN_TYPES:
         return t.native(hash, t.hashable(args[0]))
-    if isinstance(args[0], FakeTensor):
+    if is_fake(args[0]):
         return _number_of(t, args[0])
     plain = t.world.type_lookup(type(args[0]), "__hash__") is object.__hash__
     if plain and not isinstance(_id(t, args, {}), TracedId):

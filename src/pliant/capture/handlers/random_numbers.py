@@ -137,7 +137,7 @@ def _set_state(t: Tracer, one: Draw) -> Any:
 def _drawn(t: Tracer, one: Draw, example: Any, range_: _Range) -> Any:
     """What stands for the drawn value during the trace."""
     index = len(t.draws)
-    if type(example) is list and all(type(v) in (int, float) for v in example):
+    if type(example) is list and {int, float}.issuperset(map(type, example)):
         one.count = len(example)
         t.draws.append(one)
         return [_number(t, DrawSource(index, i), v, range_) for i, v in enumerate(example)]

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
 from pliant.capture.torch_calls import call_torch
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.tensor_spec import same_dim
 from pliant.graph.unbacked import is_unbacked
 from pliant.targets.registry import known_target
@@ -35,7 +35,7 @@ handles, TABLE, CLASSES = ROWS.handles, ROWS.callables, ROWS.classes
 def _construct_tensor(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     """`torch.Tensor(3, 4)`, `torch.FloatTensor([1.0])`"""
     dtype = torch.get_default_dtype() if cls is torch.Tensor else cls.dtype
-    if kwargs or len(args) == 1 and isinstance(args[0], FakeTensor):
+    if kwargs or len(args) == 1 and is_fake(args[0]):
         raise GraphBreak("unknown-call", f"{cls.__name__} of a tensor")
     data = [t.internalize(a) for a in args]
     if len(data) == 1 and type(data[0]) in (list, tuple):
@@ -76,7 +76,7 @@ def _batch_norm(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     given: dict[str, Any] = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5}
     given |= dict(zip(names, args)) | kwargs
     momentum = given["momentum"]
-    averages = given["training"] is True and isinstance(given["running_mean"], FakeTensor)
+    averages = given["training"] is True and is_fake(given["running_mean"])
     if not is_unbacked(momentum) or not averages:
         return call_torch(t, F.batch_norm, args, kwargs)
     return t.call(_batch_norm_averaging, tuple(given[name] for name in names), {})
@@ -93,7 +93,7 @@ def _masked_select(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """Its derivative wants plain sizes, that of an index does not."""
     given = dict(zip(("input", "mask"), args)) | kwargs
     x, mask = given.get("input", given.get("self")), given.get("mask")
-    if not isinstance(x, FakeTensor) or not isinstance(mask, FakeTensor) or not x.requires_grad or "out" in kwargs:
+    if not is_fake(x) or not is_fake(mask) or not x.requires_grad or "out" in kwargs:
         return call_torch(t, torch.masked_select, args, kwargs)
     return (
         t.call(_selected, (x, mask), {})
@@ -121,10 +121,10 @@ def _tensor_split(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     x: Any = given.get("input", given.get("self"))
     sections, dim = given.get("sections"), given["dim"]
     places: Any = given.get("tensor_indices_or_sections", sections)
-    if all(type(one) is FakeTensor for one in (x, places)) and places.dtype_ is torch.int64 and places.dim() == 1:
+    if is_fake(x) and is_fake(places) and places.dtype_ is torch.int64 and places.dim() == 1:
         if type(dim) is int and -x.dim() <= dim < x.dim() and places.device_.type == "cpu":
             return t.call(_parts_at, (x, places, dim), {})
-    if not isinstance(x, FakeTensor) or type(sections) is not int or type(dim) is not int or sections < 1:
+    if not is_fake(x) or type(sections) is not int or type(dim) is not int or sections < 1:
         return call_torch(t, torch.tensor_split, args, kwargs)
     if not -x.dim() <= dim < x.dim() or type(x.size_[dim]) is int:
         return call_torch(t, torch.tensor_split, args, kwargs)
@@ -146,8 +146,8 @@ def _max_pool1d(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     size, stride, *rest = (n[0] if type(n) in (tuple, list) and len(n) == 1 else n for n in numbers)
     numbers = [size, size if stride is None or stride == [] or stride == () else stride, *rest]
     indices = given.pop("return_indices", False)
-    varies = not indices and isinstance(x, FakeTensor) and any(type(n) is not int for n in x.size_)
-    if not varies or len(given) > len(names) or any(type(n) is not int for n in numbers):
+    varies = not indices and is_fake(x) and not {int}.issuperset(map(type, x.size_))
+    if not varies or len(given) > len(names) or not {int}.issuperset(map(type, numbers)):
         return call_torch(t, function, args, kwargs)
     return t.call(_pooled, (x, *numbers, given["ceil_mode"]), {})
 
@@ -178,7 +178,7 @@ def _attention(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     which is little beside the attention itself."""
     given = dict(zip(("query", "key", "value", "attn_mask"), args)) | kwargs
     mask = given.get("attn_mask")
-    if isinstance(mask, FakeTensor) and mask.dim() > 1 and not mask.requires_grad and _wants_dense(mask):
+    if is_fake(mask) and mask.dim() > 1 and not mask.requires_grad and _wants_dense(mask):
         stride = mask.stride_
         if not same_dim(stride[-1], 1):
             flat = [d for d in range(mask.dim() - 2) if type(stride[d]) is int and stride[d] == 0]
@@ -227,7 +227,7 @@ def _affine_grid(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 def _is_grid(theta: Any, size: Any) -> bool:
     """Whether the arguments fit, and some sizes are not known."""
-    if not isinstance(theta, FakeTensor) or theta.dtype_ not in (torch.float32, torch.float64):
+    if not is_fake(theta) or theta.dtype_ not in (torch.float32, torch.float64):
         return False
     if not isinstance(size, (tuple, list)) or theta.dim() != 3 or len(size) not in (4, 5):
         return False

@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from pliant.capture.handlers.table import Args, Kwargs
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.torch_adapter import DisableTorchFunction, append_node, below_python_dispatch
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _independent(t: Tracer, rows: list[tuple[Any, ...]]) -> bool:
         return False
     if len(set(map(id, tensors))) < len(tensors):
         return False
-    return all(type(one) is FakeTensor and one.constant is None and not one._is_view() for one in tensors)
+    return all(is_fake(one) and one.constant is None and not one._is_view() for one in tensors)
 
 
 def _kind(fake: FakeTensor) -> Any:

@@ -130,12 +130,7 @@ VALUES: tuple[type, ...] = (  # immutable
     types.MappingProxyType,
 )
 _OBJECTS: tuple[type, ...] = (
-    io.StringIO,
-    io.BytesIO,
-    random.Random,
-    type(threading.Lock()),
-    type(threading.RLock()),
-    type(hashlib.md5()),
+    io.StringIO, io.BytesIO, random.Random, type(threading.Lock()), type(threading.RLock()), type(hashlib.md5()),
     type(hashlib.sha256()),
 )
 
@@ -187,17 +182,8 @@ def referent(t: Tracer, reference: weakref.ref[Any]) -> Any:
 CLASSES |= {
     **dict.fromkeys(
         (
-            datetime.date,
-            datetime.datetime,
-            datetime.time,
-            datetime.timedelta,
-            datetime.timezone,
-            decimal.Decimal,
-            struct.Struct,
-            types.MappingProxyType,
-            io.StringIO,
-            io.BytesIO,
-            random.Random,
+            datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone,
+            decimal.Decimal, struct.Struct, types.MappingProxyType, io.StringIO, io.BytesIO, random.Random,
         ),
         _construct,
     ),

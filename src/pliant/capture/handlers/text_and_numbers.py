@@ -28,9 +28,9 @@ from pliant.capture.number_domains import within_domain
 from pliant.capture.numpy_scalars import fixed, plain_number, shown_number
 from pliant.capture.structures import has_symbols
 from pliant.capture.tail_calls import TailCall, steps_of
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_numpy_scalar
+from pliant.capture.value_kinds import concrete, is_numpy_scalar, is_symbolic
 from pliant.capture.varying_text import Text, join, text_of, text_of_tensor
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import is_unbacked, math_function
 from pliant.symbolic.rules import floats
 
@@ -49,7 +49,7 @@ def _to_text(function: Any, special: str) -> Handler:
         value = args[0]
         if is_array(value):
             value = _as_shown(value, function is str)
-        if isinstance(value, FakeTensor):
+        if is_fake(value):
             return _tensor_text(t, value, f"{function.__name__}() of a tensor")
         if (marked := in_message(t, value, "")) is not None:
             return marked
@@ -60,7 +60,7 @@ def _to_text(function: Any, special: str) -> Handler:
             return TailCall(spelled_out.text, (method, special, value))
         if type(value) is Text and function is str:
             return value
-        if type(value) in SYMBOLIC_TYPES and (text := text_of(value, "")) is not None:
+        if is_symbolic(value) and (text := text_of(value, "")) is not None:
             return text
         if isinstance(value, BaseException):
             value = _plain_exception(t, value)
@@ -71,7 +71,7 @@ def _to_text(function: Any, special: str) -> Handler:
         if len(args) == 1 and _holds_numbers_that_vary(value):
             return _container_text(t, value)
         value = t.concrete_tree(value)
-        if len(args) == 1 and type(value) in _BRACKETS and not all(type(v) in SIMPLE for v in _elements(value)):
+        if len(args) == 1 and type(value) in _BRACKETS and not SIMPLE.issuperset(map(type, _elements(value))):
             return _container_text(t, value)
         t.refuse_opaque(value)
         _refuse_address(value)
@@ -94,7 +94,7 @@ def _as_shown(array: Any, plainly: bool) -> Any:
     return shown_number(array) if plainly else fixed(array)
 
 
-SIMPLE = (int, str, float, bool, type(None))
+SIMPLE = frozenset((int, str, float, bool, type(None)))
 _BRACKETS: dict[type, tuple[str, str]] = {
     list: ("[", "]"),
     tuple: ("(", ")"),
@@ -115,7 +115,7 @@ def _elements(container: Any) -> Iterable[Any]:
 def _holds_numbers_that_vary(value: Any, depth: int = 0) -> bool:
     """Whether a container has symbolic numbers in it, and not itself."""
     if type(value) not in _BRACKETS:
-        return depth > 0 and type(value) in SYMBOLIC_TYPES
+        return depth > 0 and is_symbolic(value)
     return depth < 9 and any(_holds_numbers_that_vary(v, depth + 1) for v in _elements(value))
 
 
@@ -187,7 +187,7 @@ def _plain_exception(t: Tracer, error: BaseException) -> BaseException:
         if t.world.is_foreign(error):
             raise GraphBreak("unknown-object", f"text of a {type(error).__name__} from outside")
         return error
-    if any(isinstance(v, FakeTensor) for v in arguments):
+    if any(map(is_fake, arguments)):
         raise GraphBreak("data-dependent", "text of a tensor")
     base = next(c for c in type(error).__mro__ if c.__module__ == "builtins")
     made: Any = base
@@ -254,20 +254,20 @@ def _format(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         value = _as_shown(value, plainly=True)
     if is_numpy_scalar(value):
         return t.native(format, value, concrete(spec))
-    if isinstance(value, FakeTensor):
+    if is_fake(value):
         if value.size_ or value.__class__ is not torch.Tensor or not t.mode.allow_unbacked:
             return _tensor_text(t, value, "formatting a tensor", spec)
         value = element(t, value)
-        if type(value) in SYMBOLIC_TYPES and (marked := in_message(t, value, spec)) is not None:
+        if is_symbolic(value) and (marked := in_message(t, value, spec)) is not None:
             return marked
     if type(value) is Text and type(spec) is str and not spec:
         return value
-    if type(value) in SYMBOLIC_TYPES and (text := text_of(value, spec)) is not None:
+    if is_symbolic(value) and (text := text_of(value, spec)) is not None:
         return text
     method = operators.python_method(t, value, "__format__")
     if method is not None:
         return TailCall(method, (value, spec))
-    if not spec and not isinstance(value, (int, float, str)) and type(value) not in SYMBOLIC_TYPES:
+    if not spec and not isinstance(value, (int, float, str)) and not is_symbolic(value):
         return TailCall(str, (value,))
     t.refuse_opaque(value)
     return t.native(format, concrete(value), concrete(spec))
@@ -279,18 +279,18 @@ def _convert(function: Any, symbolic: Any, *specials: str) -> Handler:
         if len(args) == 1 and is_array(args[0]):
             number = plain_number(args[0])
             args = (args[0].tensor if number is args[0] else number,)
-        if len(args) == 1 and isinstance(args[0], FakeTensor):
+        if len(args) == 1 and is_fake(args[0]):
             args = (element(t, args[0]),)
-        if args and type(args[0]) in SYMBOLIC_TYPES:
+        if args and is_symbolic(args[0]):
             (number,) = within_domain(t, function.__name__, args[0])
-            return symbolic(t, number) if type(number) in SYMBOLIC_TYPES else t.native(function, number)
+            return symbolic(t, number) if is_symbolic(number) else t.native(function, number)
         if args:
             for special in specials:
                 method = operators.python_method(t, args[0], special)
                 if method is not None and len(args) == 1:
                     result = t.call(method, args, {})
                     return (
-                        symbolic(t, result) if type(result) in SYMBOLIC_TYPES else _checked(function, result, special)
+                        symbolic(t, result) if is_symbolic(result) else _checked(function, result, special)
                     )
             t.refuse_opaque(args[0])
         return t.native(function, *args, **kwargs)
@@ -321,7 +321,7 @@ def _symbolic_math(function: Any, symbolic: Any, arity: int = 1) -> Handler:
 
 
 def _is_plain(value: Any) -> bool:
-    return type(value) in SYMBOLIC_TYPES or isinstance(value, (int, float))
+    return is_symbolic(value) or isinstance(value, (int, float))
 
 
 for _rounding in (math.floor, math.ceil, math.trunc):
@@ -360,7 +360,7 @@ def _round(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     method = operators.python_method(t, value, "__round__")
     if method is not None:
         return t.call(method, (value, *digits), {})
-    if type(value) in SYMBOLIC_TYPES and digits in ([], [None]):
+    if is_symbolic(value) and digits in ([], [None]):
         return t.native(round, *within_domain(t, "round", value))
     if type(value) is torch.SymFloat and type(digits[0]) is int:
         return t.native(round, value, digits[0])
@@ -410,7 +410,7 @@ for _name in ("isnan", "isinf", "isfinite"):
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in SYMBOLIC_TYPES or isinstance(value, (int, float)) or is_numpy_scalar(value) or is_array(value)
+    return is_symbolic(value) or isinstance(value, (int, float)) or is_numpy_scalar(value) or is_array(value)
 
 
 @handles(divmod)
@@ -419,7 +419,7 @@ def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     direct, reflected = "__divmod__", "__rdivmod__"
     if methods := operators.ordered_methods(t, left, right, direct, reflected):
         return operators.in_turn(t, spelled_out.computed, "divmod()", left, right, methods, (direct, reflected))
-    if any(isinstance(a, FakeTensor) for a in args):
+    if any(map(is_fake, args)):
         names = " and ".join(f"'{bring_class(t, a).__name__}'" for a in args)
         raise Raised(TypeError(f"unsupported operand type(s) for divmod(): {names}"))
     args = within_domain(t, "//", *args)

@@ -50,7 +50,7 @@ def replaced(b: Statements, obj: Any, contents: Any) -> list[str]:
             stays = len(before) <= len(after) and all(a is b for a, b in zip(before, after, strict=False))
             clear = [] if stays else [f"dict.clear({target})"]
             return [*clear, f"dict.update({target}, {{{b.pairs(dict.items(contents))}}})"]
-        case set() if all(type(key) in _PLAIN_KEYS for key in (*set.__iter__(obj), *set.__iter__(contents))):
+        case set() if _PLAIN_KEYS.issuperset(map(type, (*set.__iter__(obj), *set.__iter__(contents)))):
             gone = obj - contents
             new = [key for key in set.__iter__(contents) if key not in obj]  # the rest keeps its order
             drop = [f"set.difference_update({target}, [{b.items(gone)}])"] if gone else []

@@ -30,35 +30,15 @@ from pliant.torch_adapter import OpOverload, OpOverloadPacket
 
 # Kept by reference: immutable, or global by nature.
 _ATOMS: tuple[type, ...] = (
-    *PLAIN,
-    *SENTINEL_TYPES,
-    complex,
-    enum.Enum,
-    types.ModuleType,
-    types.CodeType,
-    re.Pattern,
-    re.Match,
-    datetime.date,
-    datetime.time,
-    datetime.timedelta,
-    datetime.tzinfo,
-    decimal.Decimal,
-    inspect.Signature,
-    inspect.Parameter,
-    types.GenericAlias,
-    OpOverload,
-    OpOverloadPacket,
-    torch.finfo,
-    torch.iinfo,
-)
+    *PLAIN, *SENTINEL_TYPES, complex, enum.Enum, types.ModuleType, types.CodeType, re.Pattern, re.Match,
+    datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal, inspect.Signature,
+    inspect.Parameter, types.GenericAlias, OpOverload, OpOverloadPacket, torch.finfo, torch.iinfo,
+)  # fmt: skip
 
 
 _DESCRIPTORS = (
-    types.MethodDescriptorType,
-    types.WrapperDescriptorType,
-    types.GetSetDescriptorType,
-    types.MemberDescriptorType,
-    types.ClassMethodDescriptorType,
+    types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType,
+    types.MemberDescriptorType, types.ClassMethodDescriptorType,
 )
 
 
