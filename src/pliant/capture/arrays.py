@@ -22,7 +22,7 @@ from pliant.capture.numpy_scalars import all_fixed, are_scalars, plain_number, s
 from pliant.capture.stand_ins import StandIn, check_layout
 from pliant.capture.structures import leaves, mapped
 from pliant.capture.trace import BreakReason
-from pliant.capture.value_kinds import is_numpy_scalar, is_symbolic
+from pliant.capture.value_kinds import derives, is_numpy_scalar, is_symbolic
 from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.interruptions import pass_on
@@ -328,7 +328,7 @@ def _given_one(t: Tracer, value: Any) -> Any:
 def _to_ours(value: Any) -> Any:
     """An argument as PyTorch's arrays want it."""
     numpy, ours = sys.modules["numpy"], numpy_on_tensors()
-    if isinstance(value, numpy.dtype) or isinstance(value, type) and issubclass(value, numpy.generic):
+    if isinstance(value, numpy.dtype) or derives(value, numpy.generic):
         return getattr(ours, numpy.dtype(value).name)
     if isinstance(value, numpy.generic):
         return ours.asarray(value.item(), dtype=getattr(ours, value.dtype.name))

@@ -101,8 +101,8 @@ def _set_through_descriptor(t: Tracer, found: Any, obj: Any, name: str, value: A
         else:
             t.native(found.__set__, obj, value)
         return None
-    setter = getattr(type(found), "__delete__" if value is DELETED else "__set__", None)
-    if isinstance(setter, types.FunctionType):
+    setter = t.world.python_function(type(found), "__delete__" if value is DELETED else "__set__")
+    if setter is not None:
         t.world.set_origin(found, held(found, name))
         return TailCall(setter, (found, obj) if value is DELETED else (found, obj, value))
     if not t.world.is_foreign(obj):

@@ -37,6 +37,7 @@ from pliant.capture.value_kinds import (
     ByKind,
     class_name,
     concrete,
+    derives,
     is_symbolic,
 )
 from pliant.capture.varying_text import Text
@@ -135,17 +136,18 @@ def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
     if is_array(obj):
         return array_attribute(t, obj, name)
     cls = type(obj)
-    hook = t.world.type_lookup(cls, "__getattribute__")
-    if isinstance(hook, types.FunctionType):
-        return _with_getattr(t, obj, name, lambda: TailCall(hook, (obj, name)))
-    if name == "__dict__" and isinstance(obj, threading.local):
-        raise GraphBreak("unknown-object", "the __dict__ of a thread local")
+    own = t.world.python_function(cls, "__getattribute__")
+    if own is not None:
+        return _with_getattr(t, obj, name, lambda: TailCall(own, (obj, name)))
     if name == "__dict__":
+        if isinstance(obj, threading.local):
+            raise GraphBreak("unknown-object", "the __dict__ of a thread local")
         return t.world.instance_dict(obj) if t.world.is_foreign(obj) and hasattr(obj, name) else _native(t, obj, name)
     if name == "__class__" and not claims_class(t, cls):
         return bring_class(t, obj)
     if cls is threading.local:
         return local_attribute(t, obj, name)
+    hook = t.world.type_lookup(cls, "__getattribute__")
     if hook is not object.__getattribute__ and (
         isinstance(obj, _OWN_LOOKUP) or not isinstance(hook, types.WrapperDescriptorType)
     ):
@@ -173,7 +175,7 @@ def generic_get_attr(t: Tracer, obj: Any, name: str, namespace: dict[str, Any] |
     """object.__getattribute__: data descriptor, instance dict (or namespace of a module), other class attribute."""
     world, cls = t.world, type(obj)
     found = world.type_lookup(cls, name)
-    if found is not MISSING and is_data_descriptor(t, found) and _getter(t, found) is not None:
+    if found is not MISSING and is_data_descriptor(t, found) and _has_getter(t, found):
         return bind(t, found, obj, cls, name)
     if namespace is None:
         value = _instance_attribute(t, obj, name)
@@ -195,10 +197,9 @@ def is_data_descriptor(t: Tracer, found: Any) -> bool:
     return any(t.world.type_lookup(type(found), name) is not MISSING for name in ("__set__", "__delete__"))
 
 
-def _getter(t: Tracer, found: Any) -> Any:
-    """The `__get__` of a descriptor's class, None if it is none."""
-    getter = t.world.type_lookup(type(found), "__get__")
-    return None if getter is MISSING else getter
+def _has_getter(t: Tracer, found: Any) -> bool:
+    """Whether it is a descriptor."""
+    return t.world.type_lookup(type(found), "__get__") is not MISSING
 
 
 def _of_class(t: Tracer, function: Any, cls: type, name: str) -> Any:
@@ -254,12 +255,11 @@ def _got(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
     """What the `__get__` of the class attribute gives, if it has one."""
     if type(found).__name__ == "cython_function_or_method":
         return _held_method(t, found, obj, cls, name)
-    getter = _getter(t, found)
-    if getter is None:
-        return _plain_class_value(t, cls, found, name)
-    if isinstance(getter, types.FunctionType):
+    if (getter := t.world.python_function(type(found), "__get__")) is not None:
         t.world.set_origin(found, held(found, name))
         return TailCall(getter, (found, obj, cls))
+    if not _has_getter(t, found):
+        return _plain_class_value(t, cls, found, name)
     if isinstance(obj, (enum.Enum, tuple)) or not t.world.is_foreign(obj):
         return t.native(getattr, obj, name)
     raise GraphBreak("unknown-object", f"the descriptor {type(found).__name__} behind attribute '{name}'")
@@ -383,7 +383,7 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
         t.inputs.guard_offsets()
     if name == "grad":
         return None  # made by the trace, and no gradient was stored
-    if in_class is MISSING or _getter(t, in_class) is None:
+    if in_class is MISSING or not _has_getter(t, in_class):
         value = MISSING if example is None else own_attribute(t, fake, example, name)
         if value is not MISSING:
             return value
@@ -463,12 +463,8 @@ def generic_class_attribute(t: Tracer, cls: type, name: str) -> Any:
         return stored
     found = world.type_lookup(cls, name)
     meta = MISSING if type(cls) is type else world.type_lookup(type(cls), name)
-    if (
-        meta is not MISSING
-        and not isinstance(meta, _C_DESCRIPTORS)
-        and is_data_descriptor(t, meta)
-        and _getter(t, meta)
-    ):
+    in_c = isinstance(meta, _C_DESCRIPTORS)
+    if meta is not MISSING and not in_c and is_data_descriptor(t, meta) and _has_getter(t, meta):
         return bind(t, meta, cls, type(cls), name)
     if found is MISSING or isinstance(found, _C_DESCRIPTORS):
         return _metaclass_attribute(t, cls, name, meta)
@@ -486,12 +482,11 @@ def _itself(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
 
 
 def _got_from_class(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
-    getter = _getter(t, found)
-    if getter is None:
-        return t.world.resolve(_plain_class_value(t, cls, found, name))
-    if isinstance(getter, types.FunctionType):
+    if (getter := t.world.python_function(type(found), "__get__")) is not None:
         t.world.set_origin(found, held(found, name))
         return TailCall(getter, (found, None, cls))
+    if not _has_getter(t, found):
+        return t.world.resolve(_plain_class_value(t, cls, found, name))
     return t.native(getattr, cls, name)
 
 
@@ -531,7 +526,7 @@ def _metaclass_attribute(t: Tracer, cls: type, name: str, meta: Any) -> Any:
 @ending
 def super_attr(t: Tracer, cls: type, receiver: Any, name: str) -> Any:
     """super(cls, receiver).name"""
-    real = receiver if isinstance(receiver, type) and issubclass(receiver, cls) else type(receiver)
+    real = receiver if derives(receiver, cls) else type(receiver)
     if is_fake(receiver):
         real = receiver.__class__
     mro = real.__mro__

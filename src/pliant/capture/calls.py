@@ -41,7 +41,7 @@ from pliant.capture.iteration import advance, is_driven
 from pliant.capture.rewritten import REWRITTEN
 from pliant.capture.tail_calls import TailCall, ended, ending
 from pliant.capture.torch_calls import call_torch, is_torch_leaf
-from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, class_name, concrete
+from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, class_name, concrete, derives
 from pliant.capture.varying_text import Text
 from pliant.graph.unbacked import OPERATORS
 from pliant.guards import facts
@@ -113,9 +113,9 @@ _PASS_TEXT = (str, format, print, isinstance, type, list, tuple, setattr)
 
 def _passes_text(function: Any) -> bool:
     """Whether a text that shows numbers which vary goes through it unread."""
-    cls = type(function)
-    if issubclass(cls, type) and issubclass(function, BaseException):
+    if derives(function, BaseException):
         return True
+    cls = type(function)
     if cls is types.BuiltinFunctionType and type(function.__self__) in (*MUTABLE_CONTAINERS, str):
         return True
     return cls in (types.FunctionType, types.MethodType) or any(function is one for one in _PASS_TEXT)
@@ -378,10 +378,9 @@ def _call_partial(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[
 def _call_object(t: Tracer, obj: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
     if isinstance(obj, torch.nn.Module) and _calls_as_torch_does(t, type(obj)):
         return _call_module(t, obj, args, kwargs, linked)
-    method = t.world.type_lookup(type(obj), "__call__")
-    if isinstance(method, types.FunctionType):
+    if (method := t.world.python_function(type(obj), "__call__")) is not None:
         return call(t, method, (obj, *args), kwargs, linked)
-    if method is MISSING:
+    if t.world.type_lookup(type(obj), "__call__") is MISSING:
         raise Raised(TypeError(f"'{class_name(obj)}' object is not callable"))
     accessor = find_accessor(type(obj))
     if accessor is not None:
@@ -494,9 +493,9 @@ def instantiate(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
     if isinstance(new, types.FunctionType):
         return TailCall(spelled_out.instance, (new, cls, args, kwargs))
     obj = new_object(t, cls, new, args, kwargs)
+    if (own := t.world.python_function(type(obj), "__init__")) is not None:
+        return TailCall(spelled_out.initialized, (own, obj, args, kwargs))
     init = t.world.type_lookup(type(obj), "__init__")
-    if isinstance(init, types.FunctionType):
-        return TailCall(spelled_out.initialized, (init, obj, args, kwargs))
     if isinstance(obj, _CONTAINERS):
         call_native(t, init.__get__(obj), args, kwargs)
     elif init not in _NO_INIT and not isinstance(obj, BaseException):

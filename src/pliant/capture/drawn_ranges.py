@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from pliant.graph.contracts import name_of_target
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 
@@ -47,7 +48,7 @@ def is_drawn(value: Any) -> bool:
             return False
         if node.target in _DRAWING:
             return True
-        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        name = name_of_target(node)
         if name not in _MOVED:
             return False
         value = node.args[0].meta["val"]

@@ -19,6 +19,7 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_map
 
+from pliant.capture.structures import several
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
 from pliant.graph.fake_tensor import CONSTANT_NUMEL
 from pliant.records import dataclass
@@ -290,7 +291,7 @@ def _along(combine: Callable[[list[Any]], list[Any]], keeps: bool = False) -> Ca
 
     def rule(node: fx.Node, value: Grid, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Grid:
         rank = value.places.dim()
-        dims = range(rank) if dim is None else dim if isinstance(dim, (tuple, list)) else (dim,)
+        dims = range(rank) if dim is None else several(dim)
         last = tuple(range(-len(dims), 0))
         places = value.places.movedim(tuple(dims), last) if rank else value.places[None]
         kept = places.shape[: places.dim() - max(len(dims), 1)]

@@ -23,6 +23,7 @@ from torch import fx
 
 from pliant.capture.element_rules import BITS, RULES, SUMMED, Grid, Unknown, as_tensor_of, by_type, grid
 from pliant.capture.value_kinds import concrete
+from pliant.graph.contracts import name_of_target
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor, is_fake
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
@@ -70,7 +71,7 @@ class Elements:
         value: Any
         if node.target == "size":
             node, dim = node.args
-        summed = SUMMED.get(_name(node))
+        summed = SUMMED.get(name_of_target(node))
         if dim is None:
             value = self.number(node.args[0].meta["val"]) if node.target == "item" else None
             value = bool(concrete(value)) if type(value) is torch.SymBool else value
@@ -104,7 +105,7 @@ class Elements:
         return self._is_computed(node, lambda one: self._is_known(one, ask, seen))
 
     def _is_computed(self, node: fx.Node, is_known: Callable[[FakeTensor], bool]) -> bool:
-        if _name(node) not in RULES:
+        if name_of_target(node) not in RULES:
             return False
         for one in node.all_input_nodes:
             value = one.meta.get("val")
@@ -143,10 +144,10 @@ class Elements:
         return grid(numbers, sizes)
 
     def _result(self, node: Any) -> Any:
-        if _name(node) == "getitem" and isinstance(node.args[0].meta["val"], (tuple, list)):
+        if name_of_target(node) == "getitem" and isinstance(node.args[0].meta["val"], (tuple, list)):
             return self._result(node.args[0])[node.args[1]]
         args, kwargs = by_type({fx.Node: self._argument}, (tuple(node.args), dict(node.kwargs)))
-        rule = RULES[_name(node)]
+        rule = RULES[name_of_target(node)]
         try:
             given = inspect.signature(rule).bind(node, *args, **kwargs)
         except TypeError:  # a form of the call that the row does not know
@@ -156,7 +157,3 @@ class Elements:
     def _argument(self, node: fx.Node) -> Any:
         value = node.meta["val"]
         return self._of(value) if is_fake(value) else value
-
-
-def _name(node: fx.Node) -> str:
-    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")

@@ -21,6 +21,7 @@ from torch import fx
 
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.overrides import Overrides, has_own_dispatch, is_program_subclass
+from pliant.capture.structures import several
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeMode, FakeTensor, is_fake
@@ -187,7 +188,7 @@ class Inputs:
 
     def check_write(self, target: Any) -> None:
         """Break where eager refuses a write of an input, or of a view of it, whatever its values."""
-        for fake in target if isinstance(target, (list, tuple)) else (target,):
+        for fake in several(target):
             if is_fake(fake) and fake.requires_grad and torch.is_grad_enabled():
                 example = self._examples.get(id(fake._base if fake._is_view() else fake))
                 if example is not None and _is_view_of_leaf(example):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.value_kinds import concrete, is_symbolic
+from pliant.capture.value_kinds import concrete, is_number, is_symbolic
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.symbolic.sym_node import wrap_node
@@ -91,7 +91,7 @@ def within_domain(t: Tracer, operation: str, *operands: Any) -> tuple[Any, ...]:
     symbolic = [v for v in operands if is_symbolic(v)]
     if not symbolic or any(map(is_fake, operands)):
         return operands
-    if not all(is_symbolic(v) or isinstance(v, (int, float)) for v in operands):
+    if not all(map(is_number, operands)):
         return tuple(concrete(v) if type(v) is torch.SymBool else v for v in operands)
     numbers = tuple(map(_number, operands))
     conditions = (_INSIDE if any(map(is_unbacked, symbolic)) else _INSIDE_OF_KNOWN).get(operation)

@@ -86,12 +86,9 @@ def python_method(t: Tracer, obj: Any, name: str) -> types.FunctionType | None:
 
 def special_method(t: Tracer, obj: Any, name: str) -> Any:
     """The bound special method looked up on the class, or None."""
-    found = t.world.type_lookup(type(obj), name)
-    if found is MISSING:
-        return None
-    if isinstance(found, types.FunctionType):
-        return types.MethodType(found, obj)
-    return t.native(getattr, obj, name)
+    if (own := t.world.python_function(type(obj), name)) is not None:
+        return types.MethodType(own, obj)
+    return None if t.world.type_lookup(type(obj), name) is MISSING else t.native(getattr, obj, name)
 
 
 # ---- arithmetic

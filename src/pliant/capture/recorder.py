@@ -24,6 +24,7 @@ from pliant.capture.graph_breaks import GraphBreak, needs_value
 from pliant.capture.inputs import Inputs
 from pliant.capture.overrides import Overrides
 from pliant.capture.rewritten import FACTORS, into_out, with_factor
+from pliant.capture.structures import leaves, several
 from pliant.capture.symbol_nodes import SymbolNodes
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, concrete
 from pliant.errors import DataDependentError, Unsupported
@@ -213,7 +214,7 @@ class Recorder(TorchFunctionMode):
         if _may_write(func, name, kwargs):
             self._forget_written(kwargs.get("out", args[0] if args else None))
             return
-        results = [r for r in (result if isinstance(result, tuple) else (result,)) if _may_be_known(r)]
+        results = [r for r in several(result) if _may_be_known(r)]
         if not results or "empty" in name:
             return
         known = _known((args, kwargs))
@@ -222,7 +223,7 @@ class Recorder(TorchFunctionMode):
             return
         with DisableTorchFunction(), below_python_dispatch():
             made = torch.tensor(told) if known is None else func(*known[0], **known[1])
-        pairs = zip(result, made) if isinstance(made, tuple) else ((result, made),)
+        pairs = zip(several(result), several(made))
         for fake, real in pairs:
             if _may_be_known(fake):
                 fake.constant = real
@@ -509,13 +510,7 @@ def _known(value: Any) -> Any:
 
 
 def _has_tensor(value: Any) -> bool:
-    if isinstance(value, Tensor):
-        return True
-    if isinstance(value, (tuple, list)):
-        return any(_has_tensor(v) for v in value)
-    if isinstance(value, dict):
-        return any(_has_tensor(v) for v in value.values())
-    return False
+    return any(isinstance(one, Tensor) for one in leaves(value))
 
 
 def _as_break(error: Exception) -> GraphBreak:

@@ -22,7 +22,9 @@ from pliant.capture.frame import HANDLERS, Frame, Returned, Yielded
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, Stopped
 from pliant.capture.regions import tensors_of, without_effects
 from pliant.capture.stand_ins import StandIn
+from pliant.capture.structures import several
 from pliant.capture.trace import NULL, BreakReason
+from pliant.graph.contracts import name_of_target
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.interruptions import pass_on
 from pliant.records import dataclass
@@ -210,7 +212,7 @@ def _check_nodes(last: fx.Node) -> None:
 
 
 def _name(node: fx.Node) -> str:
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    name = name_of_target(node)
     return name[2:-2] if name.startswith("__") and name.endswith("__") else name
 
 
@@ -330,7 +332,7 @@ def _sources(start: fx.Node, recorded: set[fx.Node]) -> set[fx.Node]:
 
 def _values(node: fx.Node) -> list[FakeTensor]:
     value = node.meta.get("val")
-    return tensors_of(value if isinstance(value, (tuple, list)) else [value])
+    return tensors_of(several(value))
 
 
 def _has_gradient(node: fx.Node) -> bool:

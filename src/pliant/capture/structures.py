@@ -30,6 +30,11 @@ _MADE: ByKind[Callable[[Any, list[Any]], Any] | None] = ByKind(
 )
 
 
+def several(value: Any) -> tuple[Any, ...]:
+    """The values of a tuple or list; any other value alone."""
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
 def leaves(*values: Any) -> Iterator[Any]:
     """What is no container, in the values and the containers among them."""
     for value in values:

@@ -12,6 +12,7 @@ import functools
 import types
 from typing import Any
 
+from pliant.capture.value_kinds import derives
 from pliant.torch_adapter import C_NAMESPACES, C_OPERATORS, TensorBase, has_schema
 
 # Questions about the build, the machine, and settings: their answers are guarded where a program can change them.
@@ -81,7 +82,7 @@ def is_known(function: Any) -> bool:
     if type(function) is not types.BuiltinFunctionType:
         return not isinstance(function, types.MethodDescriptorType) or _is_method(function.__name__)
     receiver = function.__self__
-    if isinstance(receiver, TensorBase) or isinstance(receiver, type) and issubclass(receiver, TensorBase):
+    if isinstance(receiver, TensorBase) or derives(receiver, TensorBase):
         return _is_method(function.__name__)
     return _is_listed(function)
 

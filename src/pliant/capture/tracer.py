@@ -391,6 +391,10 @@ class Tracer:
         """The value with symbolic numbers in it specialized."""
         return mapped(value, concrete)
 
+    def plain(self, value: Any) -> Any:
+        """The value as C code may have it: nothing in it is read from outside, or varies."""
+        return self.concrete_tree(self.internalize(value))
+
     def refuse_opaque(self, *values: Any, within: frozenset[int] = frozenset()) -> None:
         """Break if C code would look into an object from outside, or run a method written in Python."""
         for value in values:

@@ -88,9 +88,19 @@ def class_name(value: Any) -> str:
     return type(value).__name__
 
 
+def derives(value: Any, base: type) -> bool:
+    """Whether it is a class, the base or one derived from it."""
+    return isinstance(value, type) and issubclass(value, base)
+
+
 def is_symbolic(value: Any) -> bool:
     """Whether it is a number, or a truth, that varies from call to call."""
     return type(value) in SYMBOLIC_TYPES
+
+
+def is_number(value: Any) -> bool:
+    """Of Python's, be it one that varies."""
+    return type(value) in SYMBOLIC_TYPES or isinstance(value, (int, float))
 
 
 def is_numpy_scalar(value: Any) -> bool:

@@ -71,3 +71,8 @@ class AtenGraph:
 Runnable = Callable[[list[Any]], list[Any]]
 # A backend at the ATen level.
 AtenCompiler = Callable[[AtenGraph], Runnable]
+
+
+def name_of_target(node: fx.Node) -> str:
+    """The name of the function or method that a node calls; "" if it has none."""
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")

@@ -19,6 +19,7 @@ import torch
 from torch import fx
 
 from pliant import background, torch_adapter
+from pliant.graph.contracts import name_of_target
 from pliant.graph.passes.purity import is_random
 
 Values = Sequence[Any]
@@ -393,7 +394,7 @@ def _draws(body: fx.GraphModule) -> bool:
 def _is_random_call(node: fx.Node) -> bool:
     if node.op == "call_module":
         return True  # not looked into: to keep the state of the generator is right for any
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    name = name_of_target(node)
     if name.endswith(("dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d", "attention", "rrelu")):
         return True
     packet = getattr(torch.ops.aten, name, None) if name.isidentifier() and not name.startswith("__") else None

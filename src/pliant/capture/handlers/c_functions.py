@@ -140,7 +140,7 @@ def _pure_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kw
         args = (t.sequence(args[0]),)
         if type(receiver) is str and set(map(type, args[0])) <= {Text, str}:
             return join(receiver, args[0])
-    args = tuple(t.concrete_tree(t.internalize(a)) if type(a) not in OURS else a for a in args)
+    args = tuple(t.plain(a) if type(a) not in OURS else a for a in args)
     t.refuse_opaque(*args)
     return t.native(bound, *args, **kwargs)
 
@@ -217,7 +217,7 @@ def _call_other_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Ar
     """Methods that all objects have, those of descriptors and exceptions; a break for what is left."""
     module = type(receiver).__module__
     if module in ("string", TensorBase.__module__) or type(receiver).__name__ in ("PyCapsule",):
-        return t.native(bound, *(t.concrete_tree(t.internalize(a)) for a in args), **kwargs)
+        return t.native(bound, *map(t.plain, args), **kwargs)
     if name == "__get__" and isinstance(receiver, types.FunctionType):
         return receiver if args[0] is None else types.MethodType(receiver, args[0])
     if name in ATTRIBUTE_METHODS and not isinstance(receiver, type):
@@ -279,7 +279,7 @@ def _call_c_function(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
     if module.startswith("torch") or function in all_functions():
         return call_torch(t, function, args, kwargs)
     if function in _PURE_BUILTINS or module in _PURE_MODULES:
-        args = tuple(t.concrete_tree(t.internalize(a)) for a in args)
+        args = tuple(map(t.plain, args))
         t.refuse_opaque(*args)
         if function in _PURE_BUILTINS or module in _ARITHMETIC:
             _refuse_own_methods(t, (*args, *kwargs.values()))

@@ -165,7 +165,7 @@ def _construct_plain(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
         if any(operators.python_method(t, value, name) is not None for name in _CONVERSIONS):
             raise GraphBreak("unknown-object", f"{cls.__name__} would call methods of {class_name(value)}")
     return t.native(
-        cls, *(t.concrete_tree(t.internalize(a)) for a in args), **{k: t.concrete_tree(v) for k, v in kwargs.items()}
+        cls, *map(t.plain, args), **{k: t.concrete_tree(v) for k, v in kwargs.items()}
     )
 
 

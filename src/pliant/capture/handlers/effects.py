@@ -45,7 +45,7 @@ def _snapshot(t: Tracer, value: Any, within: frozenset[int] = frozenset()) -> An
         return value
     if type(value) in (tuple, list, dict, torch.Size):
         return _snapshots(t, t.internalize(value), within)
-    value = t.concrete_tree(t.internalize(value))
+    value = t.plain(value)
     if isinstance(value, (str, int, float, bool, type(None), bytes, torch.dtype, torch.device)):
         return value
     if is_output(t, value):

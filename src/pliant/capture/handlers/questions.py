@@ -27,7 +27,7 @@ from pliant.capture.identity import HookId, TracedId, take_hook_id
 from pliant.capture.module_attributes import namespace_of
 from pliant.capture.tail_calls import TailCall, ended, steps_of
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import PLAIN_TYPES, is_numpy_scalar
+from pliant.capture.value_kinds import PLAIN_TYPES, derives, is_numpy_scalar
 from pliant.debug import events
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
@@ -108,7 +108,7 @@ def _check_class(t: Tracer, value: Any, wanted: Any) -> Any:
     if cls is not FakeTensor and attributes.claims_class(t, cls):
         claimed = cls if issubclass(cls, wanted) else t.get_attr(value, "__class__")
         _guard_relation(t, claimed, wanted)
-        return isinstance(claimed, type) and issubclass(claimed, wanted)
+        return derives(claimed, wanted)
     own = cls if cls in t.world.class_sources and cls is not wanted else attributes.bring_class(t, value)
     _ask_subclass_hook(t, wanted, own)
     found = bool(t.native(isinstance, value, wanted))

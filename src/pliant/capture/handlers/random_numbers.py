@@ -78,8 +78,8 @@ def is_generator(value: Any) -> bool:
 
 def draw(t: Tracer, generator: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
     """generator.name(*args, **kwargs)"""
-    values = tuple(t.concrete_tree(t.internalize(a)) for a in args)
-    named = {k: t.concrete_tree(t.internalize(v)) for k, v in kwargs.items()}
+    values = tuple(map(t.plain, args))
+    named = {k: t.plain(v) for k, v in kwargs.items()}
     if not all(map(_is_plain, (*values, *named.values()))):
         raise GraphBreak("random-state", f"{name} of a random generator")
     values, named = copy.deepcopy((values, named))  # which the program may change
@@ -195,7 +195,7 @@ def call_numpy_random(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
 
 def make_generator(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """A generator of NumPy's with a seed."""
-    values = [t.concrete_tree(t.internalize(a)) for a in (*args, *kwargs.values())]
+    values = list(map(t.plain, (*args, *kwargs.values())))
     if not values or values[0] is None or not all(map(_is_plain, values)):
         raise GraphBreak("random-state", "a random generator without a seed")
     made = t.native(function, *values[: len(args)], **dict(zip(kwargs, values[len(args) :])))

@@ -136,8 +136,8 @@ _OBJECTS: tuple[type, ...] = (
 
 
 def _construct(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    values = [t.concrete_tree(t.internalize(a)) for a in args]
-    return _made(t, t.native(cls, *values, **{k: t.concrete_tree(t.internalize(v)) for k, v in kwargs.items()}))
+    values = list(map(t.plain, args))
+    return _made(t, t.native(cls, *values, **{k: t.plain(v) for k, v in kwargs.items()}))
 
 
 def _made(t: Tracer, value: Any) -> Any:
@@ -225,7 +225,7 @@ def call_value_method(t: Tracer, receiver: Any, bound: Any, args: Args, kwargs: 
         return NotImplemented
     if name in IN_TIME_ZONES:
         t.process_bound = f"{name} asks for the time zone, or the locale"
-    values = [t.reentrant(a) if isinstance(a, _FUNCTIONS) else t.concrete_tree(t.internalize(a)) for a in args]
+    values = [t.reentrant(a) if isinstance(a, _FUNCTIONS) else t.plain(a) for a in args]
     t.refuse_opaque(*(v for a, v in zip(args, values, strict=True) if not isinstance(a, _FUNCTIONS)))
     return t.native(bound, *values, **{k: concrete(v) for k, v in kwargs.items()})
 
@@ -235,8 +235,8 @@ _FUNCTIONS = (types.FunctionType, types.MethodType)
 
 # ---- functions that make classes: the class serves all calls
 def _make_class(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    values = [t.concrete_tree(t.internalize(a)) for a in args]
-    named = {k: t.concrete_tree(t.internalize(v)) for k, v in kwargs.items()}
+    values = list(map(t.plain, args))
+    named = {k: t.plain(v) for k, v in kwargs.items()}
     module = t.frames[-1].globals.get("__name__")
     if function is collections.namedtuple:
         named.setdefault("module", module)

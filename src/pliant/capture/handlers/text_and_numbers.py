@@ -28,7 +28,7 @@ from pliant.capture.number_domains import within_domain
 from pliant.capture.numpy_scalars import fixed, plain_number, shown_number
 from pliant.capture.structures import has_symbols
 from pliant.capture.tail_calls import TailCall, steps_of
-from pliant.capture.value_kinds import concrete, is_numpy_scalar, is_symbolic
+from pliant.capture.value_kinds import concrete, is_number, is_numpy_scalar, is_symbolic
 from pliant.capture.varying_text import Text, join, text_of, text_of_tensor
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import is_unbacked, math_function
@@ -182,7 +182,7 @@ _OWN_TEXT = (OSError, ImportError, SyntaxError, UnicodeError, BaseExceptionGroup
 
 def _plain_exception(t: Tracer, error: BaseException) -> BaseException:
     """An exception with the same text, whose arguments are read under guards and concrete."""
-    arguments = t.concrete_tree(t.internalize(t.get_attr(error, "args")))
+    arguments = t.plain(t.get_attr(error, "args"))
     if isinstance(error, _OWN_TEXT):
         if t.world.is_foreign(error):
             raise GraphBreak("unknown-object", f"text of a {type(error).__name__} from outside")
@@ -313,15 +313,11 @@ def _symbolic_math(function: Any, symbolic: Any, arity: int = 1) -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == arity and not kwargs:
             args = within_domain(t, function.__name__, *args)
-            if has_symbols(args) and all(map(_is_plain, args)):
+            if has_symbols(args) and all(map(is_number, args)):
                 return t.native(symbolic, *args)
         return t.native(function, *map(concrete, args), **{name: concrete(value) for name, value in kwargs.items()})
 
     return handler
-
-
-def _is_plain(value: Any) -> bool:
-    return is_symbolic(value) or isinstance(value, (int, float))
 
 
 for _rounding in (math.floor, math.ceil, math.trunc):
@@ -409,8 +405,8 @@ for _name in ("isnan", "isinf", "isfinite"):
     TABLE[getattr(math, _name)] = _class_of_floats(getattr(math, _name), getattr(torch, _name))
 
 
-def _is_number(value: Any) -> bool:
-    return is_symbolic(value) or isinstance(value, (int, float)) or is_numpy_scalar(value) or is_array(value)
+def _is_any_number(value: Any) -> bool:
+    return is_number(value) or is_numpy_scalar(value) or is_array(value)
 
 
 @handles(divmod)
@@ -423,7 +419,7 @@ def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         names = " and ".join(f"'{bring_class(t, a).__name__}'" for a in args)
         raise Raised(TypeError(f"unsupported operand type(s) for divmod(): {names}"))
     args = within_domain(t, "//", *args)
-    if has_symbols(args) and all(map(_is_number, args)):
+    if has_symbols(args) and all(map(_is_any_number, args)):
         return operators.binary(t, "//", *args), operators.binary(t, "%", *args)
     t.refuse_opaque(*args)
     return t.native(divmod, *args)

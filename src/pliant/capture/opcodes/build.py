@@ -217,11 +217,13 @@ def _function(frame: Frame, code: types.CodeType, parts: dict[str, Any]) -> type
     if parts.get("kwdefaults"):
         function.__kwdefaults__ = parts["kwdefaults"]
     if parts.get("annotations"):
-        pairs = parts["annotations"]
-        function.__annotations__ = (
-            dict(zip(pairs[::2], pairs[1::2], strict=True)) if isinstance(pairs, tuple) else pairs
-        )
+        function.__annotations__ = _annotations(parts["annotations"])
     return function
+
+
+def _annotations(given: Any) -> Any:
+    """A dict; up to 3.13 they are given as names and values in turn."""
+    return dict(zip(given[::2], given[1::2], strict=True)) if isinstance(given, tuple) else given
 
 
 @opcode("SET_FUNCTION_ATTRIBUTE")
@@ -233,9 +235,7 @@ def set_function_attribute(frame: Frame, op: Op) -> None:
         case "kwdefaults":
             function.__kwdefaults__ = value
         case "annotations":
-            function.__annotations__ = (
-                dict(zip(value[::2], value[1::2], strict=True)) if isinstance(value, tuple) else value
-            )
+            function.__annotations__ = _annotations(value)
         case _:
             parts = {"closure": value, "defaults": function.__defaults__, "kwdefaults": function.__kwdefaults__}
             made = _function(frame, function.__code__, parts)

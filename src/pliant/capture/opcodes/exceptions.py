@@ -9,7 +9,7 @@ from pliant.capture import spelled_out
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.value_kinds import class_name
+from pliant.capture.value_kinds import class_name, derives
 
 ROWS = Handlers()
 opcode = ROWS.opcode
@@ -33,7 +33,7 @@ def raise_varargs(frame: Frame, op: Op) -> None:
 
 
 def _instance(frame: Frame, value: Any) -> BaseException:
-    if isinstance(value, type) and issubclass(value, BaseException):
+    if derives(value, BaseException):
         value = frame.tracer.call(value, (), {})
     if not isinstance(value, BaseException):
         raise Raised(TypeError("exceptions must derive from BaseException"))
@@ -62,7 +62,7 @@ def check_exc_match(frame: Frame, op: Op) -> None:
 def _catchable(wanted: Any, star: bool) -> Any:
     """The exception class or tuple of such, if it is one."""
     for cls in wanted if isinstance(wanted, tuple) else (wanted,):
-        if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+        if not derives(cls, BaseException):
             inherit = "catching classes that do not inherit from BaseException is not allowed"
             raise Raised(TypeError(inherit))
         if star and issubclass(cls, BaseExceptionGroup):
