@@ -104,3 +104,50 @@ def test_a_derivative_that_takes_no_symbolic_sizes() -> None:
         for one, other in zip(mine, theirs):
             torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-4)
     assert not pliant.stats()["fallbacks"] and not pliant.stats()["graph_breaks"]
+
+
+def test_split_into_as_many_parts_as_a_tensor_says() -> None:
+    def program(x: torch.Tensor, many: torch.Tensor) -> Any:
+        return [*torch.tensor_split(x * 2, many), *x.tensor_split(torch.tensor(2), 1)]
+
+    compiled = pliant.compile(program, fullgraph=True)
+    for many, n in ((2, 5), (2, 6), (3, 7), (2, 9)):
+        mine, theirs = (torch.ones(n, n, requires_grad=True) for _ in range(2))
+        got, want = compiled(mine, torch.tensor(many)), program(theirs, torch.tensor(many))
+        torch.testing.assert_close(got, want)
+        got[0].sum().backward(), want[0].sum().backward()
+        torch.testing.assert_close(mine.grad, theirs.grad)
+    assert not pliant.stats()["fallbacks"]
+
+
+@pytest.mark.parametrize("which", ["fweights", "aweights", "both"])
+@pytest.mark.parametrize("correction", [1, 0])
+def test_covariance_with_weights(which: str, correction: int) -> None:
+    def program(x: torch.Tensor, f: torch.Tensor, a: torch.Tensor) -> Any:
+        kwargs = {"fweights": f, "aweights": a} if which == "both" else {which: f if which == "fweights" else a}
+        return torch.cov(x, correction=correction, **kwargs)
+
+    compiled = pliant.compile(program, fullgraph=True)
+    for n in (4, 6, 7):
+        f = torch.arange(n) + 1
+        mine, theirs = ([torch.arange(3.0 * n).reshape(3, n).sin().requires_grad_(),
+                         torch.linspace(0.5, 1.0, n).requires_grad_()] for _ in range(2))  # fmt: skip
+        got, want = compiled(mine[0], f, mine[1]), program(theirs[0], f, theirs[1])
+        torch.testing.assert_close(got, want)
+        got.sum().backward(), want.sum().backward()
+        torch.testing.assert_close([one.grad for one in mine], [one.grad for one in theirs])
+    assert not pliant.stats()["fallbacks"]
+
+
+@pytest.mark.filterwarnings("ignore:cov")
+def test_weights_that_are_refused() -> None:
+    compiled, x = pliant.compile(lambda x, f: torch.cov(x, fweights=f)), torch.randn(2, 3)
+    made_here = pliant.compile(lambda x: torch.cov(x, fweights=torch.tensor([1, -1, 2])))
+    torch.testing.assert_close(compiled(x, torch.tensor([1, 2, 3])), torch.cov(x, fweights=torch.tensor([1, 2, 3])))
+    single = torch.tensor([0, 1, 0])
+    torch.testing.assert_close(compiled(x, single), torch.cov(x, fweights=single), equal_nan=True)
+    for weights in ([0, 0, 0], [1, -1, 2]):
+        with pytest.raises(RuntimeError, match="weights"):
+            compiled(x, torch.tensor(weights))
+    with pytest.raises(RuntimeError, match="negative"):
+        made_here(x)

@@ -15,9 +15,10 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 import torch.nn.functional as F
 
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
 from pliant.capture.torch_calls import call_torch
+from pliant.capture.value_kinds import concrete
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.tensor_spec import same_dim
 from pliant.graph.unbacked import is_unbacked
@@ -124,11 +125,67 @@ def _tensor_split(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if is_fake(x) and is_fake(places) and places.dtype_ is torch.int64 and places.dim() == 1:
         if type(dim) is int and -x.dim() <= dim < x.dim() and places.device_.type == "cpu":
             return t.call(_parts_at, (x, places, dim), {})
+    number = t.recorder.elements.number(places) if is_fake(places) and places.dim() == 0 else None
+    if number is not None and places.dtype_ is torch.int64:  # how many results there are: a plain number
+        return t.call(torch.tensor_split, (x, concrete(number), dim), {})
     if not is_fake(x) or type(sections) is not int or type(dim) is not int or sections < 1:
         return call_torch(t, torch.tensor_split, args, kwargs)
     if not -x.dim() <= dim < x.dim() or type(x.size_[dim]) is int:
         return call_torch(t, torch.tensor_split, args, kwargs)
     return t.call(_parts, (x, sections, dim), {})
+
+
+class _Left(Exception):
+    """What the operator itself is to warn of or to refuse."""
+
+
+def _weighted(x: Any, weights: Any, importance: Any, correction: Any) -> Any:
+    """`cov` of float rows with a weight a column."""
+    for one in (weights, importance):
+        if one is not None and one.lt(0).any():
+            raise _Left
+    if weights is None or importance is None:
+        both = importance if weights is None else weights
+    else:
+        both = weights * importance
+    total = both.sum()
+    if total == 0:
+        raise _Left
+    degrees = total - correction
+    if importance is not None and correction != 0:
+        degrees = total - correction * (both * importance).sum() / total
+    if degrees <= 0:
+        raise _Left
+    x = x - ((x * both).sum(1) / total).unsqueeze(1)
+    return torch.true_divide(x @ (x * both).t().conj(), degrees).squeeze()
+
+
+@handles(torch.cov, torch.Tensor.cov)
+def _cov(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """With weights: branches on their values that only warn or raise, which are not recorded."""
+    given: dict[str, Any] = {"correction": 1, "fweights": None, "aweights": None} | kwargs
+    x: Any = args[0] if args else given.pop("input", None)
+    weights, importance, correction = given.pop("fweights"), given.pop("aweights"), given.pop("correction")
+    if args[1:] or given or not t.mode.allow_unbacked or not _can_be_weighted(x, weights, importance):
+        return call_torch(t, torch.cov, args, kwargs)
+    try:
+        return t.call(_weighted, (x if x.dim() == 2 else x.reshape(1, -1), weights, importance, correction), {})
+    except Raised as raised:
+        if type(raised.error) is not _Left:
+            raise
+        return call_torch(t, torch.cov, args, kwargs)
+
+
+def _can_be_weighted(x: Any, weights: Any, importance: Any) -> bool:
+    """Whether the kinds of arguments are those that `cov` takes, and none of few observations."""
+    tensors = [one for one in (x, weights, importance) if type(one) is FakeTensor]
+    if len(tensors) < 2 or tensors[0] is not x or len(tensors) != 3 - (weights is None) - (importance is None):
+        return False
+    kinds = weights is None or not (weights.is_floating_point() or weights.is_complex() or weights.dtype_ is torch.bool)
+    kinds = kinds and (importance is None or importance.is_floating_point())
+    many = x.size_[-1] if x.dim() else 0
+    vectors = all(one.dim() == 1 and one.size_[0] == many for one in tensors[1:])
+    return kinds and vectors and x.dim() in (1, 2) and (x.is_floating_point() or x.is_complex()) and many > 1
 
 
 def _pooled(x: Any, size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
