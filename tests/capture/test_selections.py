@@ -1,5 +1,6 @@
 """Branches on tensors' values whose sides only compute: one graph, and eager's results on either side."""
 
+import contextlib
 import sys
 
 import pytest
@@ -123,6 +124,12 @@ def the_argument(x):
     return x.clamp(max=4.0) if x.max() > 4 else x
 
 
+def views_returned(x):
+    h = x * 2
+    k = h.clamp(max=4) if h.max() > 4 else h
+    return h[:1], k[:, :1].t()
+
+
 def compared(x):
     h = x * 2
     k = h.clamp(max=4) if h.max() > 4 else h
@@ -162,7 +169,7 @@ SELECTED = [
     smallest_of_sums, largest_by_key,
 ]  # fmt: skip
 BROKEN = [
-    written, written_through_a_view, both_returned, the_argument, compared, with_an_effect, drawing, numbers_that_differ,
+    written, written_through_a_view, both_returned, views_returned, the_argument, compared, with_an_effect, drawing, numbers_that_differ,
     gradients_that_are_infinite, sizes_that_differ, largest_with_a_number, largest_of_the_argument,
 ]  # fmt: skip
 DATA = [
@@ -175,8 +182,9 @@ DATA = [
 def outcome(function, x, grad):
     """Results, which of them share memory with one another or the argument, the argument, its gradient."""
     torch.manual_seed(0)
-    x = x.clone().requires_grad_(grad)
-    results = function(x)
+    x = x.clone().requires_grad_(grad is True)
+    with torch.inference_mode() if grad is None else contextlib.nullcontext():
+        results = function(x)
     results = results if isinstance(results, tuple) else (results,)
     pointers = [t.data_ptr() for t in (x, *results)]
     if grad:
@@ -184,7 +192,7 @@ def outcome(function, x, grad):
     return [r.detach() for r in results], [pointers.index(p) for p in pointers], x.detach(), x.grad
 
 
-@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("grad", [False, True, None], ids=["plain", "gradients", "inference mode"])
 @pytest.mark.parametrize("function", SELECTED + BROKEN, ids=lambda f: f.__name__)
 def test_either_side_is_eagers(function, grad):
     pliant.reset()

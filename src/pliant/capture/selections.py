@@ -21,7 +21,7 @@ from pliant.capture.bytecode.versions import CallArgs
 from pliant.capture.frame import HANDLERS, Frame, Returned, Yielded
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, Stopped
 from pliant.capture.regions import tensors_of, without_effects
-from pliant.capture.stand_ins import StandIn
+from pliant.capture.stand_ins import StandIn, versions_of
 from pliant.capture.structures import several
 from pliant.capture.trace import NULL, BreakReason
 from pliant.graph.contracts import name_of_target
@@ -303,7 +303,7 @@ def _lead_to_the_same(one: fx.Node, other: fx.Node, last: fx.Node) -> bool:
 def _passes_zeros(node: fx.Node) -> bool:
     """Whether zeros as the gradient of what the node gives are zeros for what it takes, whatever the numbers."""
     is_call = node.op in ("call_function", "call_method")
-    return is_call and _name(node) in _SELECTING | _LINEAR and not any(t._version for t in _values(node))
+    return is_call and _name(node) in _SELECTING | _LINEAR and not any(versions_of(_values(node)))
 
 
 def _behind(last: fx.Node) -> Iterable[fx.Node]:

@@ -31,17 +31,14 @@ class StandIn:
         self, step: int, why: BreakReason, made: FakeTensor, of: tuple[FakeTensor, ...], alone: bool = False
     ) -> None:
         self.step, self.why, self.made, self.of, self.alone = step, why, made, of, alone
-        self.versions = self._versions()
+        self.versions = versions_of(self.tensors)
 
     @property
     def tensors(self) -> tuple[FakeTensor, ...]:
         return (self.made, *self.of)
 
-    def _versions(self) -> tuple[int, ...]:
-        return tuple([tensor._version for tensor in self.tensors])
-
     def is_written(self) -> bool:
-        return self.versions != self._versions()
+        return self.versions != versions_of(self.tensors)
 
     def leaves(self, leaving: Iterable[FakeTensor]) -> bool:
         """Whether it shows among the memory that leaves the trace."""
@@ -84,12 +81,20 @@ def _is_elsewhere(memory: FakeTensor, leaving: Iterable[FakeTensor]) -> bool:
     return memory.node is None or memory.node.op in ("placeholder", "get_attr") or any(memory is x for x in leaving)
 
 
+def versions_of(tensors: Iterable[FakeTensor]) -> tuple[int, ...]:
+    """Others once the memory of one was written; those of inference mode count no writes: all of the trace are theirs."""
+    return tuple([one.fake_mode.writes if one.is_inference() else one._version for one in tensors])
+
+
 def memory_of(tensor: FakeTensor) -> FakeTensor:
     """The tensor whose memory this one is: views and detached ones share it."""
     while True:
+        while tensor.viewed is not None:
+            tensor = tensor.viewed
         with DisableTorchFunction():
             tensor = tensor if tensor._base is None else tensor._base  # type: ignore[assignment]  # a fake
         node = tensor.node
-        if node is None or node.target not in ("detach", torch.detach, getattr):
+        detached = node is not None and (node.target in ("detach", torch.detach) or node.target is getattr and "data" in node.args)
+        if not detached:
             return tensor
         tensor = node.args[0].meta["val"]

@@ -52,6 +52,7 @@ class FakeTensor(torch.Tensor):
     constant: torch.Tensor | None = None
     is_parameter_: bool = False
     subclass_: type | None = None  # the program's class, for who captures one
+    viewed: FakeTensor | None = None  # whose memory it lies in, where inference mode keeps autograd from knowing (`_base`)
 
     __torch_function__ = no_torch_function
 
@@ -224,7 +225,11 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 outputs = decomposed(func, args, kwargs)
             if outputs is not NotImplemented:
                 return outputs
-        return self.record(func, args, kwargs, self.compute(func, args, kwargs))
+        outputs = self.compute(func, args, kwargs)
+        if plan.views and torch.is_inference_mode_enabled():
+            for fake in filter(is_fake, outputs if isinstance(outputs, (list, tuple)) else (outputs,)):
+                fake.viewed = args[0]
+        return self.record(func, args, kwargs, outputs)
 
     def note_saved(self, fake: FakeTensor, gradients: Sequence[Any]) -> None:
         """A custom function was given these gradients, and has kept the tensor for then: it may read it or not."""
