@@ -4,12 +4,17 @@ Each model runs in three processes, forks that have loaded PyTorch and the model
 a warm one that finds built code; a warm one that finds whole entries. Seconds are those of the first call (with its
 gradients, in training), without those of loading Pliant, which are told apart.
 
-    python -m benchmarks.second_start [--models bert gpt2...] [--modes inference training]
+    python -m benchmarks.second_start [--models bert gpt2...] [--modes inference training] [--public 1/20]
+
+`--public k/n`: in place of these a part of the public models that `benchmarks.zoo` lists (`--library hf timm...`), and which
+were kept and found, or why not.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
+import functools
 import json
 import os
 import statistics
@@ -23,8 +28,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from benchmarks import zoo_models
 from benchmarks.children import geometric_mean, print_row
 from benchmarks.models import MODELS, VOCABULARY
+from benchmarks.zoo import without_dropout
 
 _TEXT: dict[str, Any] = {
     "vocab_size": VOCABULARY, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128,
@@ -120,6 +127,10 @@ def built(name: str) -> tuple[Any, dict[str, Any]]:
     if name in _OWN:
         build, inputs = _OWN[name]
         return build(), inputs()
+    if "/" in name:
+        case = case_of(name)
+        made = without_dropout(case.build())
+        return made, case.inputs(copy.deepcopy(made).eval(), case.sizes[0])
     if name in MODELS:
         model = MODELS[name]
         return model.build(), model.inputs(*model.sizes[0])
@@ -128,6 +139,20 @@ def built(name: str) -> tuple[Any, dict[str, Any]]:
     kind, configuration, values = _HUGGING_FACE[name]
     made = getattr(transformers, kind)(getattr(transformers, configuration)(**values))
     return made, {"input_ids": torch.randint(10, VOCABULARY, (2, 16))}
+
+
+@functools.cache
+def case_of(name: str) -> zoo_models.Case:
+    """A public model that runs; asked for before processes are forked, it is looked for once. NoCase."""
+    return zoo_models.find_case(name)
+
+
+def without_case(name: str) -> str | None:
+    """Why the public model cannot be run; None if it can."""
+    try:
+        return None if "/" not in name or case_of(name) else ""
+    except zoo_models.NoCase as error:
+        return f"no case: {error}"[:120]
 
 
 _STAGES = ("capture", "symbolic", "lowering", "codegen")
@@ -176,12 +201,15 @@ def _called(call: Any, inputs: dict[str, Any], training: bool) -> list[torch.Ten
     tensors = [t for t in leaves if isinstance(t, torch.Tensor)]
     if not training:
         return tensors
-    (tensors[0].float().sum()).backward()
+    loss = [t.float().sum() for t in tensors if t.requires_grad]
+    if not loss:
+        raise zoo_models.NoCase("no output has a gradient")
+    torch.stack(loss).sum().backward()
     parameters = list(call.parameters()) if isinstance(call, nn.Module) else list(inputs.values())
     found = [p.grad.clone() for p in parameters if p.grad is not None]
     for p in parameters:
         p.grad = None
-    return [tensors[0].detach(), *found]
+    return [*(t.detach() for t in tensors), *found]
 
 
 def _alike(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
@@ -222,8 +250,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="*", default=NAMES, choices=NAMES)
     parser.add_argument("--modes", nargs="*", default=["inference", "training"], choices=["inference", "training"])
+    parser.add_argument("--public", default="")
+    parser.add_argument("--library", nargs="*", default=["hf", "timm"], choices=list(zoo_models.LIBRARIES))
     given = parser.parse_args()
-    if not {*given.models} <= {*_OWN}:
+    if given.public:
+        part, count = map(int, given.public.split("/"))
+        zoo_models.import_libraries(given.library)
+        given.models = zoo_models.names(given.library)[part - 1 :: count]
+    elif not {*given.models} <= {*_OWN}:
+        zoo_models.import_libraries(["hf"])
         for kind in ("BertForMaskedLM", "GPT2LMHeadModel", *(row[0] for row in _HUGGING_FACE.values())):
             getattr(__import__("transformers"), kind)
     with tempfile.TemporaryDirectory(prefix="pliant-bytecode-") as folder:
@@ -235,13 +270,13 @@ def main() -> None:
 
 def print_rows(models: list[str], modes: list[str]) -> None:
     """What each model costs, and the means."""
-    widths = (14, 10, 8, 8, 8, 9, 9, 10)
+    widths = (max(14, *(len(name) + 2 for name in models)), 10, 8, 8, 8, 9, 9, 10)
     print_row(("model", "mode", "cold", "warm", "entries", "of cold", "of warm", "captures"), widths)
     shares: list[tuple[float, float]] = []
     loads: list[float] = []
     for mode in modes:
         for name in models:
-            rows = measured(name, mode == "training")
+            rows = measured(name, mode == "training") if (none := without_case(name)) is None else [{"failed": none}]
             failed = next((row["failed"] for row in rows if "failed" in row), "")
             if failed:
                 print_row((name, mode, failed), widths)

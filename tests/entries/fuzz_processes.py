@@ -34,6 +34,7 @@ import dataclasses, enum, functools, re, types
 import torch
 from torch import nn
 import torch.nn.functional as F
+import pliant
 import fuzz_library as library
 from fuzz_library import imported
 
@@ -53,7 +54,9 @@ class Settings:
     flag: bool = {field_flag}
 
 def inner(x, factor={default}, *, shift={keyword_default}):
-    return {inner_body} * factor + shift
+    x = {inner_body} * factor
+    {inner_break}
+    return x + shift
 
 def helper(x):
     return inner(x) + {helper_constant}
@@ -107,6 +110,7 @@ class Part({part_base}):
         return {finish}
     def forward(self, x):
         x = self.norm(self.linear(x)) * self.double + self.mask * {forward_constant}
+        {forward_break}
         x = F.leaky_relu(x, self.settings.alpha) if self.settings.flag else F.{activation}(x)
         if self.kind == "wide":
             x = x * 2
@@ -128,6 +132,7 @@ class Model(nn.Module):
 
 def function(x):
     y = helper(x) * SCALE + TABLE["a"] + TABLE["b"][1]
+    {function_break}
     y = wrapped(y) + closure(y) + choose(y) + operations[0](y) + step(y, y)
     if MODE == "plus":
         y = y + 1
@@ -166,6 +171,8 @@ SLOTS: dict[str, list[str]] = {
     "dropout": ["0.0", "0.5"], "model_line": ["pass", "x = x + 1", "x = x.transpose(0, 1)"],
     "question": ["is_grad_enabled", "are_deterministic_algorithms_enabled", "is_inference_mode_enabled"],
     "result": ["y", "(y, y.sum())", "{'out': y, 'n': SCALE}", "[y, x]", "y.view(-1)", "y, y.shape[0]"],
+    "forward_break": ["pass", "pliant.graph_break()"], "function_break": ["pass", "pliant.graph_break()", "print(end='')"],
+    "inner_break": ["pass", "pliant.graph_break()"],
     "library_number": ["1.0", "1.25"], "library_tail": ["", "+ 1"], "library_method": ["sigmoid", "square"],
 }  # fmt: skip
 

@@ -364,7 +364,7 @@ def test_kernels_of_the_programs_own_for_aten(monkeypatch, kernel, refused):
 
 @pytest.mark.parametrize(
     ("fn", "reason"),
-    [(programs.hashes, "process-bound"), (programs.breaks, "slice"), (programs.lazily, "slice"), (_of_an_operator, "custom-operator")],
+    [(programs.hashes, "process-bound"), (programs.lazily, "slice"), (_of_an_operator, "custom-operator")],
 )  # fmt: skip
 @torch.no_grad()
 def test_what_is_not_kept_is_told(fn, reason):

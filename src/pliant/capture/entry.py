@@ -25,6 +25,7 @@ from pliant.capture.bytecode.decode import decode
 from pliant.capture.bytecode.ops import FORMS, Form
 from pliant.capture.bytecode.resume import StepCode, is_generator, point_at, step_code
 from pliant.capture.carried import stepped
+from pliant.capture.graph_breaks import told_of
 from pliant.capture.reconstruct.contents import item_store, replaced
 from pliant.capture.reconstruct.generators import is_lazy, name_of_lazy
 from pliant.capture.reconstruct.rebuilder import Rebuilder
@@ -53,6 +54,8 @@ from pliant.dispatch.entry import (
     GraphCallable,
     GraphCompiler,
     ResumeMaker,
+    ResumesForm,
+    StepForm,
     Symbolic,
     failure,
     is_of_operator,
@@ -101,7 +104,9 @@ def make_entry(
     section, place = _write_guards(writer, guards)
     checks = [*writer.steps[:place], *(section.steps if section else []), *writer.steps[place:]]
     values = Rebuilder(trace, writer, _outputs(trace, writer))
-    body, passed = _body(trace, values, section, graph, resume, eager)
+    end = _Body(trace, values, resume)
+    body = _body(trace, end, section, graph, eager)
+    passed = end.passed
     steps, tensors = _steps(writer, section, place)
     if shape.given_up:
         _give_up_arguments(steps, body, passed)
@@ -110,14 +115,17 @@ def make_entry(
     form = None
     if trace.lock is None:
         marks = [(one.source, marks_of(one.example)) for one in trace.inputs if one.kind == "tensor" and not one.static]
-        form = EntryForm(text, writer.names.values, section, tensors, trace.codes, trace.process_bound, marks)
+        told = None if trace.end.reason is None else told_of(trace.end.reason)
+        form = EntryForm(
+            text, writer.names.values, section, tensors, trace.codes, trace.process_bound, marks, end.behind, told
+        )
     if trace.lock is not None:
         run = _holding(trace.lock, run)
-    end = "return" if trace.end.reason is None else trace.end.reason.kind
+    ended = "return" if trace.end.reason is None else trace.end.reason.kind
     for one in trace.graph.inputs if trace.graph is not None else ():
         one.example = None  # the first call's arguments are not the entry's
-    later = [name_of_lazy(one) for one in values.keep if is_lazy(one)] if end == "return" else []
-    return Entry(run, name, text, Replay(checks, writer.names.values), guards, end, later, trace.graph, form)
+    later = [name_of_lazy(one) for one in values.keep if is_lazy(one)] if ended == "return" else []
+    return Entry(run, name, text, Replay(checks, writer.names.values), guards, ended, later, trace.graph, form)
 
 
 def _compiled(captured: CapturedGraph | None, compile_graph: GraphCompiler) -> GraphCallable | None:
@@ -134,21 +142,18 @@ def _outputs(trace: Trace, writer: GuardWriter) -> list[str]:
 
 def _body(
     trace: Trace,
-    values: Rebuilder,
+    end: _Body,
     section: HeldSection | None,
     graph: GraphCallable | None,
-    resume: ResumeMaker,
     eager: Callable[..., Any] | None,
-) -> tuple[list[str], int | None]:
-    """The statements behind the guards: draws, the graph, what follows it. Also how many values these return at a
-    break."""
-    writer, outputs = values.writer, values.outputs
-    end = _Body(trace, values, resume)
+) -> list[str]:
+    """The statements behind the guards: draws, the graph, what follows it."""
+    writer, outputs = end.values.writer, end.values.outputs
     tail = end.statements()
     tail = [*_classes(trace, writer, outputs), *tail]
     draws = _draws(trace, writer)
     call = _graph_call(trace, writer, section, graph, outputs, eager, end.passed) if graph is not None else []
-    return [*draws, *call, *tail], end.passed
+    return [*draws, *call, *tail]
 
 
 def _steps(writer: GuardWriter, section: HeldSection | None, place: int) -> tuple[list[str], dict[str, Sequence[int]]]:
@@ -319,6 +324,7 @@ class _Body:
         self.values = values
         self.resume = resume
         self.passed: int | None = None  # at a break, how many values the body returns
+        self.behind: dict[str, StepForm | ResumesForm] = {}  # by name in the text
 
     def statements(self) -> list[str]:
         stores = [line for effect in self.trace.effects for line in self._effect(effect)]
@@ -420,18 +426,27 @@ class _Body:
         resumes = tuple(self.resume(p, frame.globals, frame.function_name, known) for p in points)
         label = f"{frame.function_name}_at_{frame.offset}"
         cells = f"({b.items(frame.cells)},)" if frame.cells else "()"
-        first = cells if step is None else names(resumes, label + "_resumes")
+        rest = ResumesForm(points, frame.globals, frame.function_name, known, alone=step is None)
+        first = cells if step is None else self._named(resumes, label + "_resumes", rest)
         values = [first, *(v for v in stack if v is not NULL)]
         values += [b.value(frame.handled)] if point.handled else []
         values += [b.value(frame.locals[name]) for name in point.locals]
         if step is None:
-            head = names(resumes[0], label)
+            head = self._named(resumes[0], label, rest)
         elif frame.cells:
             make = names(types.FunctionType, "FunctionType")
-            head = f"{make}({names(step.code, label)}, {names(frame.globals)}, None, None, ({b.items(frame.cells)},))"
+            code = self._named(step.code, label, StepForm(point, None))
+            head = f"{make}({code}, {names(frame.globals)}, None, None, ({b.items(frame.cells)},))"
         else:
-            head = names(types.FunctionType(step.code, frame.globals), label)
+            function = types.FunctionType(step.code, frame.globals)
+            head = self._named(function, label, StepForm(point, frame.globals))
         return head, values
+
+    def _named(self, value: Any, hint: str, form: StepForm | ResumesForm) -> str:
+        """A name of the text for what another process makes from the form."""
+        name = self.values.names(value, hint)
+        self.behind[name] = form
+        return name
 
 
 def _deleted(owner: Any, obj: Any, name: str) -> None:

@@ -8,6 +8,7 @@ Holds:  `GraphBreak` derives from BaseException so that no `except Exception` of
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from pliant.capture.trace import BreakReason
 from pliant.errors import DataDependentError
@@ -99,6 +100,13 @@ KINDS: dict[str, BreakKind] = {
         ),
     )
 }
+
+
+def told_of(reason: BreakReason) -> dict[str, Any]:
+    """What is told of a break."""
+    kind = KINDS[reason.kind]
+    why = f"{reason.detail}: {kind.why}"
+    return {"reason": kind.id, "where": reason.location, "why": why, "do": reason.do or kind.do}
 
 
 class GraphBreak(BaseException):

@@ -11,9 +11,10 @@ Holds:  entries are tried most recently used first and never change; captures ar
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,10 +23,10 @@ import torch
 from pliant import background, config
 from pliant.debug import events
 from pliant.dispatch import stance
-from pliant.dispatch.dynamic_policy import DynamicPolicy
+from pliant.dispatch.dynamic_policy import DynamicPolicy, Served, served
 from pliant.dispatch.entry import Entry, GraphCompiler
 from pliant.dispatch.noted import note_guards
-from pliant.dispatch.roots import CallableRoot, Root, argument_sources
+from pliant.dispatch.roots import CallableRoot, Root, argument_sources, resume_sources
 from pliant.errors import GraphBreakError, PliantWarning, RecompileError
 from pliant.guards.codegen import MISS
 from pliant.guards.explain import Failure, explain_miss
@@ -220,7 +221,8 @@ class Dispatcher:
         return self.policy.note_call(self._sources_of(args, kwargs))
 
     def _sources_of(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[tuple[Source, Any]]:
-        assert isinstance(self.root, CallableRoot)
+        if not isinstance(self.root, CallableRoot):
+            return [(source, args[source.index]) for _, source in resume_sources(self.root.point)]
         positional = zip(argument_sources(self.root.fn, len(args)), args, strict=True)
         return [*positional, *((KwargSource(k), a) for k, a in kwargs.items())]
 
@@ -258,23 +260,37 @@ class Dispatcher:
         full = len(self.entries) >= config.get().capture.recompile_limit
         if keeper is None or full or self.given_up or said in stance.EAGER_FIRST:
             return MISS
-        with self._lock:
-            for entry in shielded(keeper.find)(self, args, kwargs):
-                result = entry.run(args, kwargs)
-                if result is not MISS:
-                    self.entries = (entry, *self.entries)
-                    self.refresh()
-                    self.policy.note_found(self._sources_of(args, kwargs), entry.checks.guards)
-                    note_guards(self.name, entry.guards)
-                    events.record("entry", what="found", name=self.name, why="made by another process", reason="")
-                    if entry.operators is not None:
-                        events.record("found_graph", name=self.name, nodes=entry.operators)
-                    return result
-                if events.wants("entry"):
-                    failure = explain_miss(entry.checks, args, kwargs)
-                    why = failure.text if failure is not None else "unknown"
-                    events.record("entry", what="not for this call", name=self.name, why=why, reason="guard")
+        found = iter(shielded(keeper.find)(self, args, kwargs))
+        while (entry := self._next_of(found)) is not None:
+            adopt = functools.partial(self._adopt, entry, served(self._sources_of(args, kwargs)))
+            result = entry.first_run(adopt, args, kwargs)
+            if result is not MISS:
+                return result
+            if events.wants("entry"):
+                failure = explain_miss(entry.checks, args, kwargs)
+                why = failure.text if failure is not None else "unknown"
+                events.record("entry", what="not for this call", name=self.name, why=why, reason="guard")
         return MISS
+
+    def _next_of(self, found: Iterator[Entry]) -> Entry | None:
+        """One thread looks at a time; what is found runs without the lock, as it may run the rest of the program."""
+        with self._lock:
+            return next(found, None)
+
+    def _adopt(self, entry: Entry, arguments: list[Served]) -> None:
+        """Take an entry that serves a call of these arguments."""
+        with self._lock:
+            if entry in self.entries:
+                return
+            self.entries = (entry, *self.entries)
+            self.refresh()
+        self.policy.note_found(arguments, entry.checks.guards)
+        note_guards(self.name, entry.guards)
+        events.record("entry", what="found", name=self.name, why="made by another process", reason="")
+        if entry.operators is not None:
+            events.record("found_graph", name=self.name, nodes=entry.operators)
+        if entry.told is not None:
+            events.record("graph_break", name=self.name, **entry.told)
 
     # ---- a new entry, or not
     def _is_past_limit(self, said: stance.Stance) -> bool:
@@ -344,13 +360,12 @@ class Dispatcher:
                 self.refresh()
             keeper = self.compilation.keeper
             keep = shielded(keeper.prepare)(self, found, args, kwargs) if keeper is not None else None
-            result = found.run(args, kwargs)
-            if keep is None or result is MISS:
+            if keep is None:
                 found.form = None
+            result = found.run(args, kwargs) if keep is None else found.first_run(keep, args, kwargs)
             if result is not MISS:
-                if keep is not None:
-                    keep()
                 return result
+            found.form = None
             if last:
                 self._fresh_entry_missed(found, args, kwargs)
             with self._lock:

@@ -63,6 +63,20 @@ def marks_of(tensor: torch.Tensor) -> dict[int, DimMark]:
     return found
 
 
+Served = tuple[Source, tuple[int, ...] | int | float]  # an argument's sizes, or the number that it is
+
+
+def served(arguments: Iterable[tuple[Source, Any]]) -> list[Served]:
+    """What policies remember of a call's arguments."""
+    found: list[Served] = []
+    for source, value in arguments:
+        if isinstance(value, torch.Tensor):
+            found.append((source, tuple(value.shape)))
+        elif type(value) in (int, float):
+            found.append((source, value))
+    return found
+
+
 @dataclass(slots=True)
 class _Seen:
     """Sizes of a tensor at the first capture, and at all so far; None where they differed."""
@@ -107,20 +121,20 @@ class DynamicPolicy:
         if self._called:
             return False
         self._called = True
-        self.note_served(arguments)
+        self._note_served(served(arguments))
         return True
 
-    def note_served(self, arguments: Iterable[tuple[Source, Any]]) -> None:
+    def _note_served(self, arguments: Iterable[Served]) -> None:
         """Remember sizes and numbers of a call that is not captured."""
         for source, value in arguments:
-            if isinstance(value, torch.Tensor):
-                self._note_sizes(source, tuple(value.shape))
-            elif type(value) in (int, float):
+            if isinstance(value, tuple):
+                self._note_sizes(source, value)
+            else:
                 self.scalar(source, value)
 
-    def note_found(self, arguments: Iterable[tuple[Source, Any]], guards: Callable[[], Iterable[Guard]]) -> None:
+    def note_found(self, arguments: Iterable[Served], guards: Callable[[], Iterable[Guard]]) -> None:
         """Remember a call that another process' entry serves, and what its guards fix of all that the call leads to."""
-        self.note_served(arguments)
+        self._note_served(arguments)
         self._unread.append(guards)
 
     def learn(self) -> None:

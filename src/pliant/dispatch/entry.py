@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from pliant.errors import AssumptionError
@@ -33,10 +34,31 @@ ResumeMaker = Callable[["ResumePoint", dict[str, Any], str, Symbolic], Callable[
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class StepForm:
+    """Code that runs the operation at which a graph broke: as a function of these globals, or alone."""
+
+    point: ResumePoint
+    globals: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResumesForm:
+    """The resume functions of these points, or the only one's itself, of a frame with these globals and this name.
+    `known`: what is symbolic there."""
+
+    points: tuple[ResumePoint, ...]
+    globals: dict[str, Any]
+    name: str
+    known: Symbolic
+    alone: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class EntryForm:
     """What an entry's function was made of (`guards.generated.define_entry`), and which code of the program capture
     went through. `process_bound`: what capture relied on that no guard tells and another process may have otherwise;
-    `marks`: what users said about the sizes of each tensor, which no guard tells either."""
+    `marks`: what users said about the sizes of each tensor, which no guard tells either; `behind`: what names of the text
+    stand for that an entry makes itself at a graph break, `told`: what is told of that break."""
 
     text: str
     values: Mapping[str, Any]
@@ -45,6 +67,8 @@ class EntryForm:
     codes: Mapping[int, types.CodeType]
     process_bound: str = ""
     marks: Sequence[tuple[Source, Mapping[int, Any]]] = ()
+    behind: Mapping[str, StepForm | ResumesForm] = field(default_factory=dict)
+    told: Mapping[str, Any] | None = None
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -65,6 +89,7 @@ class Entry:
     graph: CapturedGraph | None
     form: EntryForm | None = None  # what `run` was made of, where another process could make it so; until it is written down
     operators: int | None = None  # how many its graph has, of an entry that another process made
+    told: Mapping[str, Any] | None = None  # of the break it ends in, of such an entry
     probes: tuple[Probe, ...] = ()
     _misses: int = 0
     _next: int = 2  # at which miss the failing guard is looked for: ever more rarely, since that costs a whole check
@@ -78,6 +103,24 @@ class Entry:
         if result is MISS:
             self.note_miss(args, kwargs)
         return result
+
+    def first_run(self, serves: Callable[[], None], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """`run`, and word that it serves the call: where there is a break before what follows it, which may never end."""
+        if self.end == "return":
+            result = self.run(args, kwargs)
+            if result is not MISS:
+                serves()
+            return result
+        run: Any = self.run
+        (prepare,) = run.__defaults__
+
+        def prepared(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+            pending = prepare(args, kwargs)
+            if pending is not MISS:
+                serves()
+            return pending
+
+        return run(args, kwargs, prepared)
 
     @property
     def fast(self) -> EntryFunction:

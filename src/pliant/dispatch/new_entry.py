@@ -16,14 +16,14 @@ from pliant import config, peer, torch_adapter
 from pliant.capture.attempt import trace
 from pliant.capture.bytecode.resume import ResumePoint
 from pliant.capture.entry import make_entry
-from pliant.capture.graph_breaks import KINDS, CannotCapture, CastsMeet
+from pliant.capture.graph_breaks import KINDS, CannotCapture, CastsMeet, told_of
 from pliant.capture.trace import Break, BreakReason, Trace
 from pliant.debug import events
 from pliant.dispatch import stance
-from pliant.dispatch.dispatcher import DISPATCHER, Dispatcher, EagerAfter, capturing
-from pliant.dispatch.dynamic_policy import DynamicPolicy
+from pliant.dispatch.dispatcher import Dispatcher, EagerAfter, capturing
 from pliant.dispatch.entry import CallShape, Entry, Symbolic
 from pliant.dispatch.noted import note_guards, note_symbols
+from pliant.dispatch.resume_function import note_symbolic
 from pliant.dispatch.roots import CallableRoot
 from pliant.errors import (
     DataDependentError,
@@ -37,7 +37,6 @@ from pliant.errors import (
 from pliant.gc_pause import GcPause
 from pliant.guards import native_watch
 from pliant.guards.kinds import Guard
-from pliant.guards.sources import ArgSource, Source
 from pliant.guards.state import state_guards
 from pliant.interruptions import pass_on
 from pliant.torch_adapter import without_saved_tensor_hooks
@@ -176,17 +175,7 @@ class _Capture:
 
     def _resume(self, point: ResumePoint, globals_: dict[str, Any], name: str, known: Symbolic) -> Callable[..., Any]:
         function = self.compilation.make_resume(self.compilation, point, globals_, name)
-        if DISPATCHER not in function.__dict__:  # not compiled
-            return function
-        policy: DynamicPolicy = function.__dict__[DISPATCHER].policy
-        for slot, source in resume_sources(point):
-            match known.get(slot):
-                case (rank, dims):
-                    policy.note_dynamic(source, rank, dims)
-                case type() as number:
-                    policy.note_varies(source, number)
-                case Source() as there:
-                    policy.share_lengths(source, self.dispatcher.policy, there)
+        note_symbolic(function, point, known, self.dispatcher.policy)
         return function
 
     def _note_break(self, traced: Trace) -> None:
@@ -197,14 +186,7 @@ class _Capture:
         if self.compilation.fullgraph or peer.breaks_are_errors():
             do = reason.do or kind.do
             raise GraphBreakError(reason.detail, kind=kind.id, where=reason.location, why=kind.why, do=do)
-        events.record(
-            "graph_break",
-            reason=kind.id,
-            where=reason.location,
-            why=f"{reason.detail}: {kind.why}",
-            do=reason.do or kind.do,
-            name=self.dispatcher.name,
-        )
+        events.record("graph_break", name=self.dispatcher.name, **told_of(reason))
 
     # ---- failures
     def _cannot_capture(self, reason: BreakReason) -> None:
@@ -237,13 +219,6 @@ class _Capture:
         message = f"the compiler failed on {self.dispatcher.name}, which runs eagerly\n  {self.dispatcher.location}\n  why  {indented}"
         message += "\n  do   report it; PLIANT_STRICT=1 raises the error instead"
         events.warn_once(f"crash:{self.dispatcher.name}:{type(error).__name__}", message, FallbackWarning, stacklevel=6)
-
-
-def resume_sources(point: ResumePoint) -> list[tuple[str, ArgSource]]:
-    """(slot or local, its source) for each value that a resume function gets, as the tracer reads them."""
-    names = [f"stack{i}" for i, bound in enumerate(point.stack) if bound]
-    names += ["exception"] * point.handled + list(point.locals)
-    return [(name, ArgSource(i, name)) for i, name in enumerate(names, 1)]
 
 
 _EAGER_RAISES = ("exception", "bad-call", "tensor-error")  # the program itself raises: eager shows its own error

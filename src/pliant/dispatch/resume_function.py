@@ -20,8 +20,11 @@ from pliant.capture import spelled_out
 from pliant.capture.bytecode.resume import ResumePoint, generator_code, is_generator, resume_code
 from pliant.capture.carried import one_step, with_generators
 from pliant.dispatch.dispatcher import DISPATCHER, Compilation, Dispatcher
+from pliant.dispatch.dynamic_policy import DynamicPolicy
+from pliant.dispatch.entry import Symbolic
 from pliant.dispatch.own_frames import OWN_CODE, RESUMES, hide_frames
-from pliant.dispatch.roots import ResumeRoot
+from pliant.dispatch.roots import ResumeRoot, resume_sources
+from pliant.guards.sources import Source
 from pliant.source import SourceLocation
 
 
@@ -79,6 +82,22 @@ def _make(compilation: Compilation, point: ResumePoint, globals_: dict[str, Any]
     RESUMES.add(resume.__code__)
     resume.__dict__[DISPATCHER] = dispatcher
     return resume
+
+
+def note_symbolic(function: Callable[..., Any], point: ResumePoint, known: Symbolic, before: DynamicPolicy) -> None:
+    """Tell a resume function what is symbolic at the break, so that it need not learn it again. `before`: the policy of the
+    frame that broke."""
+    if DISPATCHER not in function.__dict__:  # not compiled
+        return
+    policy: DynamicPolicy = function.__dict__[DISPATCHER].policy
+    for slot, source in resume_sources(point):
+        match known.get(slot):
+            case (rank, dims):
+                policy.note_dynamic(source, rank, dims)
+            case type() as number:
+                policy.note_varies(source, number)
+            case Source() as there:
+                policy.share_lengths(source, before, there)
 
 
 @functools.cache

@@ -26,6 +26,11 @@ class CallableRoot:
     def name(self) -> str:
         return str(getattr(self.fn, "__qualname__", type(self.fn).__qualname__))
 
+    @property
+    def called(self) -> Any:
+        """What of the program runs."""
+        return self.fn
+
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ResumeRoot:
@@ -34,6 +39,18 @@ class ResumeRoot:
     point: ResumePoint
     globals: dict[str, Any]
     name: str
+
+    @property
+    def called(self) -> Any:
+        """What of the program runs."""
+        return self.point.code
+
+
+def resume_sources(point: ResumePoint) -> list[tuple[str, ArgSource]]:
+    """(slot or local, its source) for each value that a resume function gets, as the tracer reads them."""
+    names = [f"stack{i}" for i, bound in enumerate(point.stack) if bound]
+    names += ["exception"] * point.handled + list(point.locals)
+    return [(name, ArgSource(i, name)) for i, name in enumerate(names, 1)]
 
 
 Root = CallableRoot | ResumeRoot

@@ -90,11 +90,18 @@ def _instance(obj: Any) -> Content:
 _BY_TYPE = frozenset((dict, list, set, collections.deque, collections.OrderedDict, collections.defaultdict, *SENTINEL_TYPES))
 
 
+# Of one container: what they will give.
+ITERATORS: tuple[type, ...] = (
+    *map(type, (iter([]), reversed([]), iter(()), iter(range(0)), iter(range(1 << 70)), iter(""), iter("é"), iter(b""))),
+    *map(type, (iter({}), iter({}.values()), iter({}.items()), reversed({}), reversed({}.values()), reversed({}.items()))),
+    type(iter(set())), reversed,
+)  # fmt: skip
+
 # Objects of these hold what capture reads under guards of its own.
 _READ: tuple[type, ...] = (
     dict, list, set, frozenset, collections.deque, tuple, slice, BaseException, types.FunctionType, types.MethodType,
     types.ModuleType, types.SimpleNamespace, types.CellType, types.GeneratorType, types.BuiltinFunctionType, types.MethodWrapperType,
-    functools.partial, torch.Tensor,
+    functools.partial, torch.Tensor, *ITERATORS,
 )  # fmt: skip
 
 

@@ -17,7 +17,9 @@ import torch
 
 from pliant.cache.key import Key, machine, make_key
 from pliant.dispatch.dispatcher import Compilation
-from pliant.entries.content import Content, NotKept, content, digest_of
+from pliant.dispatch.roots import CallableRoot, ResumeRoot, Root
+from pliant.entries.breaks import place_of
+from pliant.entries.content import Content, NotKept, content, digest_of, module_of
 from pliant.entries.own_sources import source_digest
 from pliant.guards.settings import KERNEL_SETTINGS, Settings
 from pliant.runtime.build import CompilerNotFound, find_compiler
@@ -36,13 +38,13 @@ def key_of(circumstances: Parts) -> Key:
     return make_key(maker=None, native=native, **(circumstances | {"called": called}), **_versions())
 
 
-def circumstances_of(compilation: Compilation, root: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Parts:
+def circumstances_of(compilation: Compilation, root: Root, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Parts:
     """What is called and how, and the settings that hold for it."""
     options = compilation.options()
     if kernels := python_kernels_of_aten():
         raise NotKept("own-kernels", f"the program has kernels of its own for {', '.join(kernels[:3])}")
     return {
-        "called": _content(root),
+        "called": _content(root.fn) if isinstance(root, CallableRoot) else _content_of_rest(root),
         "arguments": f"{len(args)} {list(kwargs)}",
         "fullgraph": compilation.fullgraph,
         "dynamic": compilation.dynamic,
@@ -62,6 +64,14 @@ def _content(root: Any) -> Content:
     if isinstance(root, torch.nn.Module):
         return ["instance", content(type(root))]
     raise NotKept("no-name", f"a {type(root).__qualname__} is called")
+
+
+def _content_of_rest(root: ResumeRoot) -> Content:
+    """What follows a break: where it begins, in what code."""
+    point, module = root.point, module_of(root.globals)
+    if module is None:
+        raise NotKept("no-name", f"the namespace of {root.name} is no module's")
+    return ["rest", root.name, module, *place_of(point), content(point.code)]
 
 
 @functools.cache

@@ -17,7 +17,7 @@ from typing import Any
 from pliant.entries import constants
 from pliant.entries.constants import Json
 from pliant.entries.content import NotKept, check_type
-from pliant.entries.objects import Finder, Namer
+from pliant.entries.objects import Finder, Namer, at_path, path_of
 from pliant.entries.taken import Taken
 from pliant.guards import parts, sources
 from pliant.guards.kinds import MISSING, ConstantItems, Guard, Kind, NumberOf, TensorFacts
@@ -31,6 +31,20 @@ _CLASSES: dict[str, type[Any]] = {
     if isinstance(cls, type) and issubclass(cls, Source)
 }
 _HELD = sources._Held
+
+
+def _name_of(cls: type) -> str | None:
+    """What stands for a class of sources; of capture's own, which are loaded where an entry has them, with its module."""
+    name = cls.__name__
+    if _CLASSES.get(name) is cls:
+        return name
+    path = path_of(cls) if cls.__module__.startswith("pliant.capture.") else None
+    return None if path is None else f"{path[0]}.{name}"
+
+
+def _class_of(name: str) -> Any:
+    module, _, last = name.rpartition(".")
+    return at_path(module, [last]) if module else _CLASSES[name]
 
 
 class Told:
@@ -83,10 +97,10 @@ class FactWriter:
             return known[0]
         place = self._by_value.get(source)
         if place is None:
-            name = type(source).__name__
-            if _CLASSES.get(name) is not type(source):
-                raise NotKept("no-form", f"what is read by a {name}: {source.describe()}")
             cls: Any = type(source)
+            name = _name_of(cls)
+            if name is None:
+                raise NotKept("no-form", f"what is read by a {cls.__name__}: {source.describe()}")
             row = [name, *[self._field(getattr(source, field)) for field in _field_names(cls)]]
             place = self._by_value[source] = len(self.sources)
             self.sources.append(row)
@@ -159,7 +173,7 @@ class FactReader:
         found = self._sources.get(place)
         if found is None:
             name, *values = self._source_rows[place]
-            found = self._sources[place] = _CLASSES[name](*map(self._value, values))
+            found = self._sources[place] = _class_of(name)(*map(self._value, values))
         return found
 
     def guard(self, place: int) -> Guard:

@@ -14,16 +14,18 @@ import re
 import time
 import types
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pliant import gc_pause
+from pliant import gc_pause, peer
 from pliant.debug import events
 from pliant.dispatch import markers
 from pliant.dispatch.dispatcher import Dispatcher, EagerAfter
 from pliant.dispatch.dynamic_policy import marks_of
 from pliant.dispatch.entry import Entry, EntryForm
-from pliant.dispatch.roots import CallableRoot
+from pliant.dispatch.roots import Root
+from pliant.entries import breaks
+from pliant.entries.codes import places_of
 from pliant.entries.constants import Json
 from pliant.entries.content import NotKept
 from pliant.entries.environment import compiler_of
@@ -56,11 +58,10 @@ class Draft:
 
     Of the program's objects it has plain data alone: they are the entry's, which may be gone when it is to be written."""
 
-    def __init__(self, root: CallableRoot, entry: Entry, compiler: str) -> None:
+    def __init__(self, root: Root, entry: Entry, compiler: str) -> None:
         found = entry.form
-        if found is None or entry.end != "return" or entry.later:
-            later = found is None or entry.later
-            raise NotKept("slice", "it takes a lock, breaks, or returns what runs later" if later else entry.end)
+        if found is None or entry.later:
+            raise NotKept("slice", "it takes a lock, or returns what runs later")
         if found.process_bound:
             raise NotKept("process-bound", found.process_bound)
         _check_graph(entry)
@@ -73,7 +74,7 @@ class Draft:
         graph = found.values.get(_GRAPH)
         self._graph = None if graph is None else self.programs.written(graph)
         self.programs.fill()
-        self._taken = Taken(root.fn, {id(g): g for g in guards}.values(), sources, _values(found).values())
+        self._taken = Taken(root.called, {id(g): g for g in guards}.values(), sources, _values(found).values())
 
     @functools.cached_property
     def data(self) -> Json:
@@ -82,7 +83,7 @@ class Draft:
         if root is None or entry is None or entry.form is None:
             raise NotKept("dropped", "the program let go of it before it was written down")
         try:
-            return self._data(root.fn, entry, entry.form)
+            return self._data(root.called, entry, entry.form)
         finally:
             entry.form = None
             del self._taken
@@ -98,11 +99,14 @@ class Draft:
                  for s in entry.checks.steps]  # fmt: skip
         watched, sources = _watched(form)
         section = [_place(guard, guards, facts) for guard in watched], list(map(facts.source, sources))
+        behind = {name: breaks.written(one, facts) for name, one in _behind(form).items()}
         result = {
             "name": entry.name,
             "compiler": self._compiler,
             "text": entry.text,
             "names": names,
+            "behind": behind,
+            "break": None if form.told is None else breaks.told_as_data(form.told),
             "graph": self._graph,
             "operators": None if self._graph is None else _count(entry),
             "section": None if form.section is None else section,
@@ -120,7 +124,12 @@ class Draft:
 
 def _values(form: EntryForm) -> dict[str, Any]:
     """What the names of the text stand for, but for what an entry makes itself."""
-    return {name: value for name, value in form.values.items() if name not in (_GRAPH, _EAGER)}
+    return {name: value for name, value in form.values.items() if name not in (_GRAPH, _EAGER, *_behind(form))}
+
+
+def _behind(form: EntryForm) -> dict[str, Any]:
+    """What is made of the program's code."""
+    return {name: value for name, value in form.values.items() if breaks.is_place(value)} | dict(form.behind)
 
 
 def _watched(form: EntryForm) -> tuple[Sequence[Guard], Sequence[Source]]:
@@ -166,8 +175,7 @@ def _check_code(root: Any, found: EntryForm, objects: Iterable[Any]) -> None:
     for obj in (root, *objects):
         if id(obj) in _PROCESS_BOUND or isinstance(obj, _DEFINED) and obj.__module__ in _OF_PROCESSES:
             raise NotKept("process-bound", f"{obj.__name__} answers otherwise in another process")
-        for code in _codes(obj):
-            known.update(map(id, _nested(code)))
+        known.update(id(code) for code, _ in places_of(obj))
     for key, code in found.codes.items():
         if key not in known and not code.co_filename.startswith(_OWN):
             raise NotKept("no-name", f"the code of {code.co_qualname}")
@@ -181,34 +189,6 @@ def without_addresses(text: bytes) -> bytes:
     if b"0x" in text and (found := _ADDRESS.search(text)) is not None:
         raise NotKept("process-bound", f"the text {found[0].decode()}, an address by its looks")
     return text
-
-
-def _codes(obj: Any) -> Iterator[types.CodeType]:
-    """The code whose content is part of the object's."""
-    match obj:
-        case types.CodeType():
-            yield obj
-        case types.FunctionType():
-            yield obj.__code__
-        case types.MethodType() | staticmethod() | classmethod():
-            yield from _codes(obj.__func__)
-        case property():
-            for part in (obj.fget, obj.fset, obj.fdel):
-                yield from _codes(part)
-        case functools.cached_property() | functools.partial():
-            yield from _codes(obj.func)
-        case _ if isinstance(obj, _CACHED):
-            yield from _codes(obj.__wrapped__)
-
-
-_CACHED = type(functools.lru_cache(len))
-
-
-def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _nested(constant)
 
 
 # ---- in another process
@@ -232,24 +212,26 @@ def made(
     data: Any,
     programs: ProgramReader,
     dispatcher: Dispatcher,
-    root: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Found:
     """The entry for this process' objects. NotFound. Where there is no compiler, kernels of any will do."""
+    if data["break"] is not None and peer.breaks_are_errors():
+        raise NotFound("it has a graph break, which is an error here")
     here = compiler_of(dispatcher.compilation)
     if here and data["compiler"] != here:
         raise NotFound("its kernels are another compiler's")
     for package, version in data["packages"].items():
         if version_of(package) != version:
             raise NotFound(f"{package} is another version")
-    reader = FactReader(data["sources"], data["guards"], data["objects"], root)
+    reader = FactReader(data["sources"], data["guards"], data["objects"], dispatcher.root.called)
     finder = reader.finder
     finder.args, finder.kwargs = args, kwargs
     for place in range(len(data["objects"])):
         finder.find(place)
     finder.args, finder.kwargs = (), {}
     values = {name: finder.find(place) for name, place in data["names"].items()}
+    values |= {name: breaks.made(row, reader, dispatcher) for name, row in data["behind"].items()}
     if data["graph"] is not None:
         values[_GRAPH] = programs.made(data["graph"])
     values[_EAGER] = EagerAfter(dispatcher)
@@ -257,7 +239,9 @@ def made(
     run = define_entry(data["text"], values, data["name"], section, data["tensors"])
     checks = Replay(lambda: _steps(reader, data["steps"]), values)
     guards = [reader.guard(place) for place in range(len(data["guards"]))] if events.wants("guard") else []
-    entry = Entry(run, data["name"], data["text"], checks, guards, "return", [], None, operators=data["operators"])
+    told = None if data["break"] is None else breaks.told_of(data["break"])
+    end = "return" if told is None else told["reason"]
+    entry = Entry(run, data["name"], data["text"], checks, guards, end, [], None, operators=data["operators"], told=told)
     return Found(entry, [(reader.source(place), marks) for place, marks in data["marks"]])
 
 

@@ -22,7 +22,6 @@ from pliant.cache.store import WRITING, open_store
 from pliant.debug import events
 from pliant.dispatch.dispatcher import Dispatcher
 from pliant.dispatch.entry import Entry
-from pliant.dispatch.roots import CallableRoot
 from pliant.entries import form
 from pliant.entries.content import NotKept
 from pliant.entries.environment import Parts, circumstances_of, compiler_of, key_of
@@ -44,11 +43,11 @@ class Keeper:
         self, dispatcher: Dispatcher, entry: Entry, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Callable[[], None] | None:
         """What writes the entry, once it has served the call: its guards then hold for what is looked at here."""
-        if not _wanted() or not isinstance(dispatcher.root, CallableRoot):
+        if not _wanted():
             return None
         try:
             with events.stage("keep"):
-                circumstances = circumstances_of(dispatcher.compilation, dispatcher.root.fn, args, kwargs)
+                circumstances = circumstances_of(dispatcher.compilation, dispatcher.root, args, kwargs)
                 draft = form.Draft(dispatcher.root, entry, compiler_of(dispatcher.compilation))
         except Exception as error:  # a fault here must not change what the program does
             pass_on(error)
@@ -65,12 +64,12 @@ class Keeper:
         self, dispatcher: Dispatcher, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Iterator[Entry]:
         """Entries for the dispatcher that it does not have yet. The caller tries them on the call."""
-        if not _wanted() or not isinstance(dispatcher.root, CallableRoot):
+        if not _wanted():
             return
         if open_store(_STORE).is_empty():
             return
         try:
-            key = key_of(circumstances_of(dispatcher.compilation, dispatcher.root.fn, args, kwargs))
+            key = key_of(circumstances_of(dispatcher.compilation, dispatcher.root, args, kwargs))
         except NotKept as refused:
             _refused("not found", dispatcher.name, refused)
             return
@@ -85,11 +84,10 @@ class Keeper:
     def _made(
         self, dispatcher: Dispatcher, digest: str, text: bytes, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> form.Found | None:
-        assert isinstance(dispatcher.root, CallableRoot)
         programs = ProgramReader()
         try:
             with events.stage("find"):
-                found = form.made(json.loads(text), programs, dispatcher, dispatcher.root.fn, args, kwargs)
+                found = form.made(json.loads(text), programs, dispatcher, args, kwargs)
             for backwards in programs.backwards:
                 backwards.lost = functools.partial(self._lost, weakref.ref(dispatcher), digest, weakref.ref(found.entry))
             return found

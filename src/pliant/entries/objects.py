@@ -9,10 +9,12 @@ Holds:  nothing of the program runs: modules are looked at as they are loaded, a
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import gc
 import importlib
+import os
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +23,7 @@ from typing import Any
 import torch
 
 from pliant.entries import constants
+from pliant.entries.codes import at_place, codes_of, places_of
 from pliant.entries.constants import Json
 from pliant.entries.content import NotKept, digest, module_of
 from pliant.entries.taken import Taken
@@ -30,6 +33,7 @@ from pliant.guards.sources import Source, value_of
 from pliant.guards.state import READERS
 
 _OURS = "pliant"
+_FILES_OF_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MUTABLE = (list, dict, set)
 _MANY = (str, bytes, tuple, frozenset, range, slice, torch.Size)  # equal values may be several objects
 _MISSING = "missing"
@@ -109,6 +113,21 @@ def _said_paths(obj: Any) -> Iterable[tuple[Any, list[str]]]:
         yield obj.__self__.__name__, [obj.__name__]
 
 
+def _path_in_ours(obj: Any) -> tuple[str, list[str]] | None:
+    """Where a module of Pliant's own holds one of its objects, which say nothing of that."""
+    if type(obj) not in _OURS_ARE:
+        return None
+    for module, held in list(sys.modules.items()):
+        if module.partition(".")[0] == _OURS:
+            for name, value in vars(held).items():
+                if value is obj:
+                    return module, [name]
+    return None
+
+
+_OURS_ARE = (object, types.TracebackType)  # what stands for itself
+
+
 def _member(cls: type, name: str) -> Any:
     """The member of an enumeration, or None."""
     return cls.__dict__.get("_member_map_", {}).get(name)
@@ -129,6 +148,8 @@ class Namer:
         self._sources: dict[int, tuple[str, Source]] = {}
         self._classes_of: dict[int, type] = {}  # by id of their dictionaries
         self._looked_through = 0  # how many of those kept
+        self._codes: dict[int, tuple[Any, tuple[int, ...]]] = {}
+        self._searched = 0  # how many of those kept
         self._add(root, ["root"])
         self._add_parts(root)
         for guard in guards:
@@ -139,7 +160,7 @@ class Namer:
             self._add(root.__func__, ["function of root", self._digest(root.__func__)])
             self._add(root.__self__, ["self of root"])
             self._add(type(root.__self__), ["class of", self.reference(root.__self__), self._digest(type(root.__self__))])
-        elif not isinstance(root, (types.FunctionType, type)):
+        elif not isinstance(root, (types.FunctionType, types.CodeType, type)):
             self._add(type(root), ["class of", self.reference(root), self._digest(type(root))])
 
     def _note(self, guard: Guard) -> None:
@@ -193,7 +214,7 @@ class Namer:
         if type(obj) is dict and (module := module_of(obj)) is not None:
             self._note_package(module)
             return ["namespace", module]
-        found = path_of(obj)
+        found = path_of(obj) or _path_in_ours(obj)
         if found is not None:
             self._note_package(found[0])
             ours = found[0].partition(".")[0] == _OURS
@@ -230,6 +251,28 @@ class Namer:
         if wanted not in self._classes_of:
             raise NotKept("no-name", "the members of a class")
         return self._classes_of[wanted]
+
+    def code(self, code: types.CodeType) -> Json:
+        """Where the code lies in an object that has a name. NotKept."""
+        new, self._searched = self._kept[self._searched :], len(self._kept)
+        for obj in new:
+            for one, place in places_of(obj):
+                self._codes.setdefault(id(one), (obj, place))
+        if id(code) not in self._codes:
+            self._add_function_of_ours(code)
+        obj, found = self._codes[id(code)]
+        return [self.reference(obj), *found]
+
+    def _add_function_of_ours(self, code: types.CodeType) -> None:
+        """Polyfills have no guards: they are the same in every process of the key. NotKept."""
+        if code.co_filename.startswith(_FILES_OF_OURS):
+            parts = code.co_filename.removeprefix(_FILES_OF_OURS).removesuffix(".py").split(os.sep)
+            with contextlib.suppress(NotFound):
+                function = at_path(".".join((_OURS, *parts)), code.co_qualname.split("."))
+                if code in codes_of(function):
+                    self._codes[id(code)] = function, (0,)
+                    return
+        raise NotKept("no-name", f"the code of {code.co_qualname}")
 
     def _note_package(self, module: str) -> None:
         top = module.partition(".")[0]
@@ -277,6 +320,10 @@ class Finder:
             return value_of(source, self.args, self.kwargs)
         except READ_ERRORS as error:
             raise NotFound(f"{source.describe()} is not there") from error
+
+    def code(self, place: int, *inner: int) -> types.CodeType:
+        """The code that lies there."""
+        return at_place(self.find(place), inner)
 
     def _in(self, module: str, names: Sequence[str], expected: str) -> Any:
         return self.checked(at_path(module, names), expected, ".".join((module, *names)))
