@@ -282,8 +282,9 @@ class Dispatcher:
         with self._lock:
             if entry in self.entries:
                 return
-            self.entries = (entry, *self.entries)
-            self.refresh()
+            if self.policy.failed.isdisjoint(entry.assumptions):  # as this very call may have shown
+                self.entries = (entry, *self.entries)
+                self.refresh()
         self.policy.note_found(arguments, entry.checks.guards)
         note_guards(self.name, entry.guards)
         events.record("entry", what="found", name=self.name, why="made by another process", reason="")
@@ -406,7 +407,7 @@ class Dispatcher:
     def _assume_no_more(self, assumed: str) -> None:
         with self._lock:
             self.policy.failed.add(assumed)
-            self.entries = tuple(e for e in self.entries if not _assumes(e, assumed))
+            self.entries = tuple(e for e in self.entries if assumed not in e.assumptions)
             self.refresh()
 
     def fall_back(self, why: str, kind: str) -> None:
@@ -433,11 +434,6 @@ class EagerAfter:
         dispatcher = self._dispatcher()
         assert dispatcher is not None
         return dispatcher.eager_after(failed, args, kwargs, random_state)
-
-
-def _assumes(entry: Entry, assumed: str) -> bool:
-    asserts = entry.graph.shape_env.runtime_asserts if entry.graph is not None else ()
-    return any(str(one) == assumed and not one.stated for one in asserts)
 
 
 _OBSERVED = "observed-call"

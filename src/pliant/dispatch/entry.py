@@ -90,6 +90,7 @@ class Entry:
     form: EntryForm | None = None  # what `run` was made of, where another process could make it so; until it is written down
     operators: int | None = None  # how many its graph has, of an entry that another process made
     told: Mapping[str, Any] | None = None  # of the break it ends in, of such an entry
+    assumed: Sequence[str] = ()  # of numbers that data gives, by the code of such an entry
     probes: tuple[Probe, ...] = ()
     _misses: int = 0
     _next: int = 2  # at which miss the failing guard is looked for: ever more rarely, since that costs a whole check
@@ -121,6 +122,13 @@ class Entry:
             return pending
 
         return run(args, kwargs, prepared)
+
+    @property
+    def assumptions(self) -> Sequence[str]:
+        """What its code takes for granted of numbers that data gives, and the program does not state."""
+        if self.graph is None:
+            return self.assumed
+        return [str(one) for one in self.graph.shape_env.runtime_asserts if not one.stated]
 
     @property
     def fast(self) -> EntryFunction:

@@ -106,6 +106,7 @@ class Draft:
             "text": entry.text,
             "names": names,
             "behind": behind,
+            "assumes": list(entry.assumptions),
             "break": None if form.told is None else breaks.told_as_data(form.told),
             "graph": self._graph,
             "operators": None if self._graph is None else _count(entry),
@@ -158,8 +159,6 @@ def _check_graph(entry: Entry) -> None:
     """Refuse what capture or the joint stage knows of programs' own operators."""
     if entry.graph is None:
         return
-    if entry.graph.shape_env.has_unbacked:
-        raise NotKept("slice", "sizes or numbers that only tensors' elements tell")
     for node in entry.graph.module.graph.nodes:
         name = str(node.target) if isinstance(node.target, (OpOverload, OpOverloadPacket)) else ""
         if name and name.partition(".")[0] not in ("aten", "prims"):
@@ -241,7 +240,10 @@ def made(
     guards = [reader.guard(place) for place in range(len(data["guards"]))] if events.wants("guard") else []
     told = None if data["break"] is None else breaks.told_of(data["break"])
     end = "return" if told is None else told["reason"]
-    entry = Entry(run, data["name"], data["text"], checks, guards, end, [], None, operators=data["operators"], told=told)
+    entry = Entry(
+        run, data["name"], data["text"], checks, guards, end, [], None, operators=data["operators"], told=told,
+        assumed=data["assumes"],
+    )  # fmt: skip
     return Found(entry, [(reader.source(place), marks) for place, marks in data["marks"]])
 
 

@@ -78,7 +78,9 @@ class Keeper:
             if digest not in seen:
                 seen[digest] = self._made(dispatcher, digest, text, args, kwargs)
             found = seen[digest]
-            if found is not None and found.entry not in dispatcher.entries and found.is_for(args, kwargs):
+            if found is None or found.entry in dispatcher.entries or not found.is_for(args, kwargs):
+                continue
+            if dispatcher.policy.failed.isdisjoint(found.entry.assumptions):
                 yield found.entry
 
     def _made(
