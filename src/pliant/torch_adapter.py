@@ -46,9 +46,11 @@ def torch_library_folders() -> tuple[str, ...]:
 def is_composite(func: Any) -> bool:
     """Whether calling the operator only calls others (its CompositeImplicitAutograd kernel).
 
-    `OpOverload._can_decompose` looks at the same registration, and has no public form.
+    `OpOverload._can_decompose` looks at the same registration, and has no public form. Where an operator has a kernel for
+    descriptions of tensors as well, devices have kernels of their own, which eager prefers (silu_backward).
     """
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
+    kernels: Callable[[str, str], bool] = torch._C._dispatch_has_kernel_for_dispatch_key
+    return kernels(func.name(), "CompositeImplicitAutograd") and not kernels(func.name(), "Meta")
 
 
 def below_python_dispatch() -> AbstractContextManager[Any]:

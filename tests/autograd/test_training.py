@@ -10,6 +10,7 @@ from torch.utils import _pytree as pytree
 
 import pliant
 from pliant import compiler, config
+from pliant.debug import events
 
 
 def check_module(module, *inputs, **options):
@@ -54,6 +55,18 @@ def test_gradient_of_one_output_only():
     run(x, w)[1].backward()
     assert torch.equal(x.grad, torch.full((3, 4), 2.0))
     assert w.grad is None or not w.grad.any()
+
+
+def test_an_operator_with_kernels_of_its_own_is_not_taken_apart():
+    """In halves each of its parts would be rounded."""
+    x, g = torch.randn(64, dtype=torch.bfloat16), torch.randn(64, dtype=torch.bfloat16)
+    exact, wide = torch.nn.functional.silu, x.double().requires_grad_()
+    x.requires_grad_()
+    with events.collect("joint") as found:
+        result = pliant.compile(exact)(x)
+    assert [e.fields["text"].count("aten.silu_backward") for e in found] == [1]
+    (got,), (want,) = (torch.autograd.grad(*pair) for pair in ((result, x, g), (exact(wide), wide, g.double())))
+    torch.testing.assert_close(got.double(), want, rtol=2**-8, atol=1e-6)
 
 
 def test_no_gradient_wanted():

@@ -1,4 +1,4 @@
-"""Buffers of more than 32 MB are asked to lie in large pages; values and ownership are as without."""
+"""Buffers of 32 MB and more are asked to lie in large pages; values and ownership are as without."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ def asks(x: torch.Tensor, dynamic: bool | None) -> bool:
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_large_results(dynamic: bool | None) -> None:
     assert asks(torch.zeros(ROWS, 1024), dynamic)
+
+
+def test_the_smallest_that_is_mapped_anew() -> None:
+    assert asks(torch.zeros(ROWS - 1, 1024), None)
 
 
 def test_small_results() -> None:

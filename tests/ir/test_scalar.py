@@ -70,6 +70,15 @@ def test_simplifications(scalar, text):
     assert scalar_text(scalar) == text
 
 
+@pytest.mark.parametrize("narrow", [torch.int8, torch.uint8])
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+def test_bytes_are_exact_in_halves(narrow, half):
+    x = load(buffer(narrow), i0)
+    assert cast(cast(x, half), f32) is cast(x, f32)
+    every = torch.arange(torch.iinfo(narrow).min, torch.iinfo(narrow).max + 1, dtype=torch.int64).to(narrow)
+    assert torch.equal(every.to(half).float(), every.float())
+
+
 def test_results_have_the_dtype_of_the_table():
     assert apply("lt", X, X).dtype is torch.bool
     assert where(C, N, N).dtype is i64

@@ -148,30 +148,30 @@ P_INLINE @F p_tanh@(@F v) {
   return P_FLOAT@(P_BITS@(P_CHOOSE@(x < 0.7f, low, high)) | (P_BITS@(v) & (-0x7fffffff - 1)));
 }
 """,
-    # Below 0.9 erf(x) = x + x * P(x^2), above it a polynomial around 2.25, cut where it rounds to 1.
+    # Below 0.9 erf(x) = x + x * P(x^2), above it a polynomial around 2.25, cut where it rounds to 1: even powers (p) apart
+    # from odd ones (s), of which processors then compute more at a time.
     "p_erf@": """\
 P_INLINE @F p_erf@(@F v) {
-  const @F x = P_LESS@(3.93f, P_ABS@(v)), z = x * x, d = x - 2.25f;
+  const @F x = P_LESS@(3.93f, P_ABS@(v)), z = x * x, d = x - 2.25f, e = d * d;
   @F q = P_FMA@(8.513102511642501e-05f, z, -0.0008175639086402953f);
-  @F p = P_FMA@(1.264265961253841e-06f, d, -3.7432894259836758e-06f);
+  @F p = P_FMA@(1.264265961253841e-06f, e, -1.3424825738184154e-05f);
+  @F s = P_FMA@(-3.7432894259836758e-06f, e, 6.796020170440897e-05f);
   q = P_FMA@(q, z, 0.005203858949244022f);
-  p = P_FMA@(p, d, -1.3424825738184154e-05f);
+  p = P_FMA@(p, e, -3.11096700897906e-05f);
+  s = P_FMA@(s, e, -0.00036966221523471177f);
   q = P_FMA@(q, z, -0.02686050906777382f);
-  p = P_FMA@(p, d, 6.796020170440897e-05f);
+  p = P_FMA@(p, e, 0.0010220868280157447f);
+  s = P_FMA@(s, e, -0.0006726293358951807f);
   q = P_FMA@(q, z, 0.11283715069293976f);
-  p = P_FMA@(p, d, -3.11096700897906e-05f);
+  p = P_FMA@(p, e, -0.002918359823524952f);
+  s = P_FMA@(s, e, 0.010659378953278065f);
   q = P_FMA@(q, z, -0.37612634897232056f);
-  p = P_FMA@(p, d, -0.00036966221523471177f);
+  p = P_FMA@(p, e, -0.019079122692346573f);
+  s = P_FMA@(s, e, 0.021724127233028412f);
   q = P_FMA@(q, z, 0.12837916612625122f);
-  p = P_FMA@(p, d, 0.0010220868280157447f);
-  p = P_FMA@(p, d, -0.0006726293358951807f);
-  p = P_FMA@(p, d, -0.002918359823524952f);
-  p = P_FMA@(p, d, 0.010659378953278065f);
-  p = P_FMA@(p, d, -0.019079122692346573f);
-  p = P_FMA@(p, d, 0.021724127233028412f);
-  p = P_FMA@(p, d, -0.016070714220404625f);
-  p = P_FMA@(p, d, 0.007142345886677504f);
-  p = P_LESS@(1.0f, P_FMA@(p, d, 0.9985373020172119f));
+  p = P_FMA@(p, e, -0.016070714220404625f);
+  s = P_FMA@(s, e, 0.007142345886677504f);
+  p = P_LESS@(1.0f, P_FMA@(P_FMA@(p, d, s), d, 0.9985373020172119f));
   return P_SIGN@(P_CHOOSE@(x < 0.9f, P_FMA@(q, x, x), p), v);
 }
 """,

@@ -121,10 +121,20 @@ P_INLINE p_x8 p_wider(p_vb x) { int64_t q; __builtin_memcpy(&q, &x, 8); return (
 P_INLINE p_vi p_from8(p_vb x) { return (p_vi)__builtin_ia32_pmovzxbd256(p_wider(x)); }
 P_INLINE p_vi p_from_signed8(p_vb x) { return (p_vi)__builtin_ia32_pmovsxbd256(p_wider(x)); }
 P_INLINE p_vi p_from16(p_vh x) { return (p_vi)__builtin_ia32_pmovzxwd256((p_x16)x); }
+typedef int32_t p_x32 __attribute__((vector_size(16)));
+typedef int64_t p_q4 __attribute__((vector_size(32)));
+P_INLINE p_x32 p_high_half(p_vi x) { return (p_x32)__builtin_ia32_extract128i256((p_q4)x, 1); }
+// of lanes between 0 and 65535, to which the instruction would clamp
+P_INLINE p_vh p_to16(p_vi x) {
+  p_x32 low;
+  __builtin_memcpy(&low, &x, sizeof low);
+  return (p_vh)__builtin_ia32_packusdw128(low, p_high_half(x));
+}
 #else
 P_INLINE p_vi p_from8(p_vb x) { p_vi r; P_EACH r[k] = x[k]; return r; }
 P_INLINE p_vi p_from_signed8(p_vb x) { p_vi r; P_EACH r[k] = (signed char)x[k]; return r; }
 P_INLINE p_vi p_from16(p_vh x) { p_vi r; P_EACH r[k] = x[k]; return r; }
+P_INLINE p_vh p_to16(p_vi x) { p_vh r; P_EACH r[k] = (uint16_t)x[k]; return r; }
 #endif
 #if !P_PLAIN && P_L == 8 && defined(__F16C__)
 typedef short p_y16 __attribute__((vector_size(16)));
@@ -148,7 +158,6 @@ P_INLINE void p_store16_part(uint16_t* p, p_vh x, p_vi m) { P_EACH if (m[k]) p[k
 P_INLINE p_vb p_load8_part(const uint8_t* p, p_vi m) { p_vb r = {}; P_EACH if (m[k]) r[k] = p[k]; return r; }
 P_INLINE void p_store8_part(uint8_t* p, p_vb x, p_vi m) { P_EACH if (m[k]) p[k] = x[k]; }
 P_INLINE p_vb p_to8(p_vi x) { p_vb r; P_EACH r[k] = (uint8_t)x[k]; return r; }
-P_INLINE p_vh p_to16(p_vi x) { p_vh r; P_EACH r[k] = (uint16_t)x[k]; return r; }
 P_INLINE p_vf p_scalev(p_vf y, p_vf n) {
   const p_vi k = p_intv(n), h = k >> 1;
   return y * (p_vf)((h + 127) << 23) * (p_vf)((k - h + 127) << 23);

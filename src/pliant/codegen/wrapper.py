@@ -285,7 +285,7 @@ class _Writer:
             if like
             else f"empty_strided({self._tuple(b.shape)}, {self._tuple(b.strides)}, {facts})"
         )
-        if b.device.type == "cpu" and any(sizes.bytes(b) > large_buffers.LEAST for sizes in self.guesses):
+        if b.device.type == "cpu" and any(sizes.bytes(b) >= large_buffers.LEAST for sizes in self.guesses):
             self.bound["in_large_pages"] = large_buffers.in_large_pages
             made = f"in_large_pages({made})"
         self._line(f"{name} = {made}")

@@ -285,8 +285,8 @@ def _connective(neutral: bool) -> _Rule:
 # widenings that lose nothing, so a narrowing cast back is the identity
 _WIDER: dict[torch.dtype, frozenset[torch.dtype]] = {
     torch.bool: frozenset((*_BITS, *_UNSIGNED, *_FLOATS)),
-    torch.uint8: frozenset((torch.int16, torch.int32, torch.int64, torch.float32, torch.float64)),
-    torch.int8: frozenset((torch.int16, torch.int32, torch.int64, torch.float32, torch.float64)),
+    torch.uint8: frozenset((torch.int16, torch.int32, torch.int64, *_FLOATS)),
+    torch.int8: frozenset((torch.int16, torch.int32, torch.int64, *_FLOATS)),  # bf16 has 8 bits, the first one implied
     torch.int16: frozenset((torch.int32, torch.int64, torch.float32, torch.float64)),
     torch.int32: frozenset((torch.int64, torch.float64)),
     torch.bfloat16: frozenset((torch.float32, torch.float64)),
