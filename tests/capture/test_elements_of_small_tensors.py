@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 
@@ -245,3 +246,23 @@ def test_a_tensor_made_of_numbers_in_tensors():
 if __name__ == "__main__":
     for seed in range(*map(int, sys.argv[1:])):
         check_random_chain(seed)
+
+
+def test_kinds_of_tokens_of_a_batch_are_groups():
+    """A model that takes text and images in one sequence works out positions group by group."""
+
+    def positions(kinds, mask, x):
+        made = []
+        for row, kept in zip(kinds, mask, strict=True):
+            groups = [(key, len(list(group))) for key, group in itertools.groupby(row[kept.bool()].tolist())]
+            made.append(torch.cat([torch.arange(length) + key for key, length in groups]).sum())
+        return x * torch.stack(made)[:, None]
+
+    pliant.reset()
+    compiled = pliant.compile(positions, backend="eager", fullgraph=True)
+    for rows, length in ((2, 12), (3, 40), (4, 50), (2, 12)):
+        kinds, mask = torch.zeros(2, rows, length, dtype=torch.int64)
+        kinds[:, 3:6], mask[:, 1:] = 1, 1
+        x = torch.rand(rows, length)
+        torch.testing.assert_close(compiled(kinds, mask, x), positions(kinds, mask, x))
+    assert pliant.stats()["graphs"] == 3

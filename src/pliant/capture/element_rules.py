@@ -21,11 +21,11 @@ from torch.utils._pytree import tree_map
 
 from pliant.capture.structures import several
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
-from pliant.graph.fake_tensor import CONSTANT_NUMEL
 from pliant.records import dataclass
 from pliant.symbolic.expr import Apply
 from pliant.symbolic.traverse import atoms
 
+MOST_ELEMENTS = 1024  # of a tensor that is followed: a batch of token types, sizes of images
 _MANY = 6  # symbols in one expression
 _EXACT = 2**22  # quotients of smaller integers differ by more than the error of one in single precision
 BITS = {torch.int64: 63, torch.int32: 31, torch.int16: 15, torch.int8: 7, torch.bool: 1, torch.float32: 0}
@@ -335,7 +335,7 @@ def _full(node: fx.Node, sizes: Any, value: Any, **kwargs: Any) -> Grid:
 def _counted(node: fx.Node, *args: Any, **kwargs: Any) -> Grid:
     """`arange`: of numbers that are constants by now."""
     made = torch.arange(*map(_only, args))
-    if made.is_floating_point() or made.numel() > CONSTANT_NUMEL:
+    if made.is_floating_point() or made.numel() > MOST_ELEMENTS:
         raise Unknown
     return grid(made.tolist(), tuple(made.shape))
 

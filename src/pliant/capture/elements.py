@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from pliant.capture.element_rules import BITS, RULES, SUMMED, Grid, Unknown, as_tensor_of, by_type, grid
+from pliant.capture.element_rules import BITS, MOST_ELEMENTS, RULES, SUMMED, Grid, Unknown, as_tensor_of, by_type, grid
 from pliant.capture.value_kinds import concrete
 from pliant.graph.contracts import name_of_target
-from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor, is_fake
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 
@@ -119,7 +119,7 @@ class Elements:
     def _is_small(self, fake: FakeTensor) -> bool:
         env = self.inputs.shape_env
         sizes = [env.hint(env.expr_of(size)) for size in fake.size_]
-        return math.prod([1 if size is None else int(size) for size in sizes]) <= CONSTANT_NUMEL
+        return math.prod([1 if size is None else int(size) for size in sizes]) <= MOST_ELEMENTS
 
     def _is_written(self, fake: FakeTensor) -> bool:
         return self.inputs.mode.writes > 0 if fake.is_inference() else fake._version > 0

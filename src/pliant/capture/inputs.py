@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from pliant.capture.element_rules import MOST_ELEMENTS
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.overrides import Overrides, has_own_dispatch, is_program_subclass
 from pliant.capture.structures import several
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
-from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeMode, FakeTensor, is_fake
+from pliant.graph.fake_tensor import FakeMode, FakeTensor, is_fake
 from pliant.guards import facts
 from pliant.guards.kinds import Kind, TensorFacts
 from pliant.guards.parts import root_of
@@ -424,7 +425,7 @@ class Inputs:
             value is None
             or value.dtype not in _INTEGERS
             or value.device.type != "cpu"
-            or value.numel() > CONSTANT_NUMEL
+            or value.numel() > MOST_ELEMENTS
         ):
             return False
         if self.mode.writes and any(self._is_written(one.fake) for one in self.inputs if one.kind == "tensor"):

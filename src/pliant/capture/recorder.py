@@ -273,8 +273,17 @@ class Recorder(TorchFunctionMode):
         if tensor.dim() == 0:
             return self._dispatch(Tensor.item, (tensor,), {})
         if math.prod(map(concrete, tensor.size_)) > CONSTANT_NUMEL:
-            raise GraphBreak("data-dependent", f"tolist of a tensor with more than {CONSTANT_NUMEL} elements")
+            return self._known_list(tensor)
         return [self._to_list(part) for part in self._dispatch(Tensor.unbind, (tensor, 0), {})]
+
+    def _known_list(self, tensor: Any) -> Any:
+        """The numbers of a tensor of more elements than the graph is to read one by one."""
+        numbers = self.elements.flat(tensor) if tensor.dtype_ in _INTEGERS else None
+        if numbers is None:
+            raise GraphBreak("data-dependent", f"tolist of a tensor with more than {CONSTANT_NUMEL} elements")
+        for size in map(concrete, reversed(tensor.size_[1:])):
+            numbers = [numbers[i : i + size] for i in range(0, len(numbers), size)]
+        return numbers
 
     def _get_attribute(self, func: Any, args: tuple[Any, ...]) -> Any:
         name = func.__self__.__name__

@@ -275,11 +275,14 @@ class Facts:
             )
         step = {atom: rest}
         self.replacements = {k: substitute(v, step) for k, v in self.replacements.items()} | step
-        learnt, self._learnt = self._learnt, []
-        self._true.clear()
-        self._inequalities.clear()
+        touched = atom.free | rest.free  # what is known of other symbols stays as it was learnt
+        again = [fact for fact in self._learnt if not touched.isdisjoint(fact.free)]
+        self._learnt = [fact for fact in self._learnt if touched.isdisjoint(fact.free)]
+        self._true = {fact for fact in self._true if touched.isdisjoint(fact.free)}
+        for symbol, found in self._inequalities.items():
+            self._inequalities[symbol] = [e for e in found if touched.isdisjoint(e.free)]
         self._forget()
-        for fact in learnt:
+        for fact in again:
             self._learn(self.simplify(fact))
 
 
