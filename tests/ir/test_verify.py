@@ -7,7 +7,7 @@ import torch
 
 from pliant.errors import VerifyError
 from pliant.ir.interpret import run
-from pliant.ir.loops import Axis, Buffer, LoopProgram, Pointwise, Reduction, View
+from pliant.ir.loops import Axis, Buffer, LoopProgram, Pointwise, Reduction, Scan, View
 from pliant.ir.printer import program_text
 from pliant.ir.scalar import Apply, apply, cast, const, load
 from pliant.ir.verify import verify
@@ -49,6 +49,8 @@ def test_a_good_program_passes_prints_and_runs():
 
 
 BAD = {
+    "unknown scan `max`": [Scan(OUT, (), AXES[0], "max", i0, ONE)],
+    "the scanned value": [Scan(OUT, (), AXES[0], "sum", i0, ONE, torch.float64)],
     "read before it is written": [Pointwise(OUT, AXES, i0, load(make("late"), i0))],
     "written twice": [Pointwise(OUT, AXES, i0, ONE)] * 2,
     "after it was updated in place": [Pointwise(A, AXES, i0, ONE), Pointwise(OUT, AXES, i0, ONE)],

@@ -1,4 +1,4 @@
-"""Running sums and products along rows are loops where the target asks for it; else calls."""
+"""Running sums and products are loops: in order on CPUs, along rows where threads share these; else calls."""
 
 import dataclasses
 
@@ -9,6 +9,7 @@ import pliant
 from codegen.cuda.programs import run_on_device_text
 from lowering.tracing import lowered
 from pliant.debug import events
+from pliant.ir import interpret
 from pliant.ir.loops import Extern
 from pliant.ir.printer import computation_text
 from pliant.targets import registry
@@ -37,6 +38,18 @@ PROGRAMS = {
     "behind a softmax": (lambda x: x.softmax(-1).cumsum(-1) * 2, (ROWS,)),
     "no rows": (lambda x: x[:0].cumsum(-1), (ROWS,)),
 }
+IN_ORDER = {
+    **{name: one for name, one in PROGRAMS.items() if name not in ("an odd chunk", "one element")},
+    "across memory": (lambda x: x.cumsum(1), (ROWS,)),
+    "the outermost": (lambda x: (x * 2).cumprod(0), (torch.rand(67, 70) + 0.5,)),
+    "of a transpose": (lambda x: x.transpose(1, 2).contiguous().cumsum(1), (ROWS,)),
+    "a prime length": (lambda x: x.exp().cumsum(-1) - 1, (torch.randn(7, 97),)),
+    "short bytes": (lambda x: x.cumsum(-1), (torch.full((5, 9), 127, dtype=torch.int8),)),
+    "bytes in bytes": (lambda x: x.cumsum(-1, dtype=torch.int8), (torch.full((5, 9), 127, dtype=torch.int8),)),
+    "f32 as bf16": (lambda x: x.cumsum(-1, dtype=torch.bfloat16), (ROWS,)),
+    "f16": (lambda x: x.cumsum(0), (ROWS.half(),)),
+    "half of it": (lambda x: x.cumsum(-1), (ROWS[:, ::2, ::2],)),
+}  # fmt: skip
 CALLS = {
     "across memory": (lambda x: x.cumsum(1), (ROWS,)),
     "of a transpose": (lambda x: x.transpose(1, 2).contiguous().cumsum(1), (ROWS,)),
@@ -48,6 +61,14 @@ CALLS = {
 def chunks(monkeypatch):
     """A CPU that scans in chunks."""
     target = dataclasses.replace(registry.target_of(CPU), scan_row=8, units=16)
+    monkeypatch.setattr("pliant.lowering.scans.target_of", lambda device: target)
+    pliant.reset()
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """A CPU that leaves scans to the library."""
+    target = dataclasses.replace(registry.target_of(CPU), adds_while_scanning=False)
     monkeypatch.setattr("pliant.lowering.scans.target_of", lambda device: target)
     pliant.reset()
 
@@ -103,8 +124,44 @@ def test_all_else_is_a_call(name, chunks):
     assert "aten.cum" in text
 
 
-def test_the_library_scans_where_a_target_does_not_ask(monkeypatch):
-    pliant.reset()
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_in_order_the_bits_are_eagers(name, dynamic):
+    function, args = IN_ORDER[name]
+    got, text = loops(function, args, dynamic)
+    expected = function(*args)
+    assert "aten.cum" not in text and "running" in text
+    assert got.dtype is expected.dtype and got.stride() == expected.stride()
+    near = name in ("a prime length", "behind a softmax", "bf16", "f16")  # `exp` is another one; a product is not rounded before
+    torch.testing.assert_close(got, expected, equal_nan=True, **({} if near else {"rtol": 0, "atol": 0}))
+
+
+@pytest.mark.parametrize("name", ["two levels", "across memory", "bf16", "a prime length"])
+def test_the_interpreter_runs_in_order_too(name):
+    function, args = IN_ORDER[name]
+    program = lowered(function, *args)
+    for got, expected in zip(interpret.run(program, list(args)), [function(*args)], strict=True):
+        torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("shape", [(2048,), (1, 2048), (2048, 1)])
+def test_a_single_row_is_the_librarys(shape):
+    x = torch.randn(shape)
+    got, text = loops(lambda x: x.cumsum(-1) + 1, (x,))
+    torch.testing.assert_close(got, x.cumsum(-1) + 1)
+    assert "aten.cumsum" in text
+
+
+def test_gradients_in_order_at_varying_sizes():
+    compiled = pliant.compile(lambda x: (x * 3).cumsum(0).sin(), dynamic=True, fullgraph=True)
+    for rows, columns in ((3, 66), (7, 5), (4, 130)):
+        x = torch.randn(rows, columns, requires_grad=True)
+        (expected,) = torch.autograd.grad((x * 3).cumsum(0).sin().square().sum(), x)
+        (got,) = torch.autograd.grad(compiled(x).square().sum(), x)
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_library_scans_where_a_target_does_not_ask(calls):
     got, text = loops(*PROGRAMS["two levels"])
     torch.testing.assert_close(got, (ROWS * 2).cumsum(-1))
     assert "aten.cumsum" in text

@@ -8,7 +8,7 @@ Holds:  merging keeps every index expression's value; the choice affects speed o
     columns  blocks of the vectorized outer axis over threads, reduced loops inside, accumulators in arrays of a block
     points   no reduction: all loops but the vectorized one over threads, both blocked where that helps
     split    few outer points: threads share the outermost reduced loop and their partial results are combined in order
-    scan     outer loops over threads, the loop of a scan inside, one point after another
+    scan     a loop that folds in its order: several rows, or a block of columns, over threads, each with its own fold
     ordered  stores that may meet at one index: one thread, except along an axis that keeps them apart
 """
 
@@ -99,6 +99,8 @@ def order_axes(kernel: Kernel, weighted: list[tuple[Expr, int]]) -> tuple[list[A
 
 def plan_loops(kernel: Kernel) -> LoopPlan:
     """The loops of a kernel."""
+    if isinstance(kernel.members[0].loops, Scan):
+        return _scan(kernel)
     if any(accumulates(m.loops) for m in kernel.members):
         return _ordered(kernel)
     kernel = merged(kernel)
@@ -111,8 +113,6 @@ def plan_loops(kernel: Kernel) -> LoopPlan:
     target = kernel.target
     outer = [a for a in axes if a.symbol not in kernel.reduced]
     inner = [a for a in axes if a.symbol in kernel.reduced]
-    if isinstance(kernel.members[0].loops, Scan):
-        return LoopPlan("scan", kernel, None, [(a, None) for a in outer], inner)
     if is_split(kernel) and all(m.phase == 0 or not m.inner for m in kernel.members):
         if vector.symbol not in kernel.reduced:
             vector = inner[-1]
@@ -167,6 +167,20 @@ def is_transposed(weighted: list[tuple[Expr, int]], a: Axis, vector: Axis, tile:
         if extent is not None and extent < 2 * tile:
             return False
     return any(step_along(e, a) == 1 and step_along(e, vector) not in (0, 1) for e, _ in weighted)
+
+
+def _scan(kernel: Kernel) -> LoopPlan:
+    """Loops for a fold of which all values are stored: it waits for each addition, so others run beside it."""
+    index, target = kernel.members[0].store_index, kernel.target
+    rest = sorted(kernel.outer, key=lambda a: -step_along(index, a))
+    if not rest:
+        return LoopPlan("scan", kernel, None, [], kernel.inner)
+    across = step_along(index, rest[-1]) == 1
+    long = [a for a in rest if not _at_most([a], target.row_block - 1)]
+    beside = long[-1] if long and not across else rest[-1]
+    others: list[tuple[Axis, int | None]] = [(a, None) for a in rest if a is not beside]
+    block = target.column_block if across else target.row_block
+    return LoopPlan("scan", kernel, beside, [*others, (beside, block)], kernel.inner)
 
 
 def _ordered(kernel: Kernel) -> LoopPlan:

@@ -15,7 +15,7 @@ from pliant.codegen.expressions import Statements, cast_text, literal, operator_
 from pliant.codegen.loops import flat_reduced
 from pliant.codegen.reductions import Accumulator
 from pliant.codegen.vector_passes import VectorPasses, cost_of
-from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction, Scan
+from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction
 from pliant.ir.scalar import Apply, Const, Load, Scalar, walk
 from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Member, loads_of
@@ -42,26 +42,6 @@ class ReducingWriter(VectorPasses):
         self.end()
         for name in self.allocated:
             self.line(f"free({name});")
-
-    def _scanning(self) -> None:
-        """A scan: its running result, stored at each point. Floats accumulate in double, as in eager."""
-        (m,) = self.kernel.members
-        assert isinstance(m.loops, Scan)
-        acc = Accumulator(m.loops.op, m.loops.accumulate_dtype, "acc0")
-        acc = replace(acc, wide=acc.narrow)
-        self._decompose()
-        for v in acc.variables():
-            self.line(f"{v.ctype} {acc.name}{v.suffix} = {v.start};")
-        for axis in self.plan.inner:
-            self.loop(axis)
-        s = self._statements(None)
-        s.body += acc.update(s.value(m.loops.value, m))
-        value = cast_text(acc.final(), acc.result_dtype, m.loops.out.dtype)
-        s.write(self.names.buffer(m.loops.out), s.index(m.loops.index, (), m), value, m.loops.out.dtype, m.store_index)
-        self._emit(s, None, None, "")
-        for _ in self.plan.inner:
-            self.end()
-        self.end()
 
     def _is_narrow(self) -> bool:
         """Whether accumulators of all columns stay in the cache."""

@@ -352,12 +352,12 @@ class Lowering:
         self.computations.append(Reduction(out.buffer, axes, reduce_axes, op, flat, value, acc, origin))
 
     def scan_into(
-        self, out: View, strides: Shape, shape: Shape, op: str, acc: torch.dtype, at: At, origin: str
+        self, out: View, strides: Shape, shape: Shape, dim: int, op: str, acc: torch.dtype, at: At, origin: str
     ) -> None:
-        """For each point of `shape`: store `at` folded along the last dimension up to the point, where `strides` say."""
-        axes, index = self.axes(shape[:-1])
-        axis = Axis(symbol(f"i{len(axes)}"), shape[-1])
-        point = [*index, axis.symbol]
+        """For each point of `shape`: store `at` folded along a dimension up to the point, where `strides` say."""
+        axes, index = self.axes([*shape[:dim], *shape[dim + 1 :]])
+        axis = Axis(symbol(f"i{len(axes)}"), shape[dim])
+        point = [*index[:dim], axis.symbol, *index[dim:]]
         with self.ranges.over((*axes, axis)):
             value = cast(at(point), acc)
             flat = self.ranges.simplify(sum((e * step for e, step in zip(point, strides)), out.offset))

@@ -1,10 +1,13 @@
-"""Running sums and products along rows.
+"""Running sums and products.
 
-In:     a tensor, and its last dimension.
-Out:    a `Scan`, to whose loop what computes its elements belongs. Of few long rows: their chunks folded, the running results of
-        these, and a scan of each chunk that begins with what lies before it, so that there is work for all threads.
-Holds:  no element behind a result is part of it: a NaN stays where it begins. Halves accumulate in f32. Of floats the order of
-        additions differs from eager's. All other scans are calls.
+In:     a tensor, and a dimension.
+Out:    a `Scan`, to whose loop what computes its elements belongs.
+        In order (`Target.adds_while_scanning`): of at least two rows, along any dimension; the additions are eager's, in its
+        order and its dtype.
+        By threads that share rows (`Target.scan_row`), along the last dimension: halves accumulate in f32, and of floats the
+        order of additions differs from eager's. Few long rows are divided: chunks are folded, the running results of these
+        computed, and each chunk scanned from what lies before it, so that there is work for all threads.
+Holds:  no element behind a result is part of it: a NaN stays where it begins. All other scans are calls.
 """
 
 from __future__ import annotations
@@ -48,7 +51,7 @@ class _Scan:
 
         def materialize() -> View:
             view = self.low.temporary(t.dtype, t.shape, t.device, self.low.layout(t))
-            self.low.scan_into(view, view.strides, t.shape, self.op, self.acc, at, t.origin)
+            self.low.scan_into(view, view.strides, t.shape, len(t.shape) - 1, self.op, self.acc, at, t.origin)
             return view
 
         t.materialize = materialize
@@ -79,7 +82,7 @@ class _Scan:
         def materialize() -> View:
             view = self.low.temporary(t.dtype, t.shape, t.device, self.low.layout(t))
             strides = (*view.strides[:-1], view.strides[-1] * size, view.strides[-1])
-            self.low.scan_into(view, strides, (*chunks, lit(size)), self.op, self.acc, value, t.origin)
+            self.low.scan_into(view, strides, (*chunks, lit(size)), len(chunks), self.op, self.acc, value, t.origin)
             return view
 
         t.materialize = materialize
@@ -93,11 +96,43 @@ class _Scan:
         return self.results(folded.at, Tensor(self.low, self.acc, chunks, weight=_WEIGHT))
 
 
+def _in_order(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, op: str) -> Tensor:
+    """Each element stores what its row gave up to it; rows run side by side."""
+    shape = low.shape_of(out)
+    rows = [n for d, n in enumerate(shape) if d != dim and n is not ONE]
+    if not shape or not rows or shape[dim] is ONE or out.dtype not in _FOLDED_IN:
+        raise Unsupported("a single row, or numbers that loops do not fold")
+    acc = _FOLDED_IN[out.dtype]
+    x.uses = max(x.uses, 2)  # functions are computed on vectors, which these loops are not
+    t = Tensor(low, out.dtype, shape, weight=_WEIGHT)
+
+    def value(index: Index) -> Scalar:
+        return x.math_at(index) if x.dtype is out.dtype else cast(x.exact_at(index), out.dtype)
+
+    def materialize() -> View:
+        view = low.temporary(t.dtype, shape, t.device, low.layout(t))
+        low.scan_into(view, view.strides, shape, dim, op, acc, value, t.origin)
+        return view
+
+    t.materialize = materialize
+    return t
+
+
+# As what eager's scans on CPUs add elements.
+_FOLDED_IN = {
+    **dict.fromkeys((torch.float32, torch.float64), torch.float64),
+    **dict.fromkeys((torch.bfloat16, torch.float16), torch.float32),
+    **dict.fromkeys((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8), torch.int64),
+}
+
+
 def _rule(op: str, operator: str, neutral: int) -> Callable[..., Tensor]:
     def rule(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
         target = target_of(out.device) if has_target(out.device) else None
-        if target is None or not target.scan_row:
+        if target is None or not (target.scan_row or target.adds_while_scanning):
             raise Unsupported("a target on which the library's scans are kept")
+        if not target.scan_row:
+            return _in_order(low, out, x, dim_of(dim, out.dim()), op)
         shape = low.shape_of(out)
         if not shape or dim_of(dim, len(shape)) != len(shape) - 1 or low.strides_of(out)[-1] is not ONE:
             raise Unsupported("a scan across memory")

@@ -21,4 +21,5 @@ def target() -> Target:
         packs_weights=True,
         biases_in_loops=True,
         adds_in_order=True,
+        adds_while_scanning=True,
     )

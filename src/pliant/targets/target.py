@@ -25,7 +25,7 @@ class Target:
         inside is shared by up to `parts` threads (or blocks).
     splits_programs: such reductions become two in the loop IR; else the kernel's own loops are shared.
     grain: work, in additions, that is worth a thread.
-    column_block, split_columns, point_block, tile: points that one thread takes at a time (see `codegen/loops.py`).
+    column_block, row_block, split_columns, point_block, tile: points that one thread takes at a time (see `codegen/loops.py`).
     widest_columns: columns of which a thread keeps all accumulators.
     scratch_each, scratch_bytes: largest small temporary on an entry's stack, and all of them; 0: none are.
     product_bytes: products run well where rows begin at multiples of so many bytes; 0: anywhere. product_depth: from so many
@@ -34,6 +34,7 @@ class Target:
         where they may be computed in TF32. packs_weights: only with a second copy of the weight, which is kept.
     biases_in_loops: the library copies a bias to the result before it adds the product: loops that read the sum add it.
     adds_in_order: loops whose points may store to one place go through their points in order, and are no slower for it.
+    adds_while_scanning: running sums are loops that go through a row in order, several rows at a time, and are faster for it.
     adds_atomically: they do not, but add atomically, in any order, as the library does.
     scan_row: running sums along rows are loops, of chunks where there are few rows of many times so many elements; 0: the
         library's are kept.
@@ -69,6 +70,8 @@ class Target:
     packs_weights: bool = False
     biases_in_loops: bool = False
     adds_in_order: bool = False
+    adds_while_scanning: bool = False
+    row_block: int = 4
     adds_atomically: bool = False
     scan_row: int = 0
     dense_masks: bool = False
