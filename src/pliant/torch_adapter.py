@@ -237,6 +237,19 @@ def plain_tensor(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.as_subclass(torch.Tensor)
 
 
+def as_in_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as its memory has it: what is conjugated or negated only when it is read, without that."""
+    with torch._C.DisableTorchFunction(), below_python_dispatch():
+        for view in lazy_views(tensor):
+            tensor = view(tensor)
+    return tensor
+
+
+def lazy_views(tensor: torch.Tensor) -> tuple[Callable[..., torch.Tensor], ...]:
+    """What makes a tensor of its memory, and its memory of the tensor."""
+    return (torch._neg_view,) * tensor.is_neg() + (torch.conj,) * tensor.is_conj()
+
+
 def is_functorch_wrapped(tensor: torch.Tensor) -> bool:
     """Whether `vmap` or `grad` wrapped the tensor (no public test exists)."""
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))

@@ -14,6 +14,7 @@ import dataclasses
 import itertools
 import keyword
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,6 +32,7 @@ from pliant.guards.kinds import Kind, TensorFacts
 from pliant.guards.parts import root_of
 from pliant.guards.sources import (
     AttributeSource,
+    InMemorySource,
     ItemSource,
     MethodSource,
     ModuleMemberSource,
@@ -41,7 +43,7 @@ from pliant.guards.sources import (
 )
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.shape_env import ShapeEnv
-from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, plain_tensor
+from pliant.torch_adapter import DisableTorchFunction, as_in_memory, below_python_dispatch, lazy_views, plain_tensor
 
 if TYPE_CHECKING:
     from pliant.capture.world import World
@@ -78,6 +80,7 @@ class Inputs:
 
     world: World
     overrides: Overrides
+    record: Callable[[Any, Any, Any], Any]
 
     def __init__(self, graph: fx.Graph, mode: FakeMode, shape_env: ShapeEnv, policy: DynamicPolicy) -> None:
         self.graph = graph
@@ -116,7 +119,9 @@ class Inputs:
         if has_own_dispatch(type(value)):
             raise GraphBreak("unsupported-tensor", f"a {type(value).__qualname__}, which has a __torch_dispatch__")
         with DisableTorchFunction():
-            fake = self._of_subclass(value, source) if is_program_subclass(value) else self._make(value, source)
+            lazy = value.layout is torch.strided and (value.is_conj() or value.is_neg())
+            make = self._read_lazily if lazy else self._of_subclass if is_program_subclass(value) else self._make
+            fake = make(value, source)
         known.append(fake)
         self._examples[id(fake)] = value
         self.world.set_origin(fake, source)
@@ -162,6 +167,25 @@ class Inputs:
         self.world.type_lookup(type(value), "__torch_function__")  # whichever it has, and if it is the disabled one
         self.overrides.has_subclasses = True
         return fake
+
+    def _read_lazily(self, value: torch.Tensor, source: Source) -> FakeTensor:
+        """The graph gets the tensor as its memory has it, and makes the view of it."""
+        kept = value.requires_grad and torch.is_grad_enabled() and not value.is_leaf
+        if type(value) is not torch.Tensor or value.requires_grad and not kept:
+            raise GraphBreak("unsupported-tensor", "a conjugated or negated tensor that is a leaf")
+        self.world.guard(source, Kind.TYPE, torch.Tensor)
+        for name in ("is_conj", "is_neg"):
+            self.world.guard(MethodSource(source, name), Kind.EQUALS, getattr(value, name)())
+        self.world.guard(AttributeSource(source, "requires_grad"), Kind.EQUALS, value.requires_grad)
+        if value.requires_grad:
+            self.world.guard(AttributeSource(source, "is_leaf"), Kind.EQUALS, False)
+        place, example = InMemorySource(source), as_in_memory(value)
+        plain = self._make(example, place)
+        self._examples[id(plain)] = example
+        self.world.set_origin(plain, place)
+        for view in lazy_views(value):
+            plain = self.record(view, (plain,), {})
+        return plain
 
     def guard_memory(self) -> None:
         """Tensors that the program writes share no memory with others, as now (a graph is made for one or the other)."""

@@ -95,6 +95,7 @@ class Recorder(TorchFunctionMode):
         self.histories: dict[int, FakeTensor] = {}  # tensors with other data -> what stands for them as they were first
         self._constants: list[FakeTensor] = []
         self.elements = Elements(inputs, self.symbols)
+        inputs.record = self._dispatch
         self._assumed: list[RuntimeAssert] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

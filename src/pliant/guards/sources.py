@@ -22,7 +22,7 @@ import torch
 from pliant.guards.kinds import MISSING
 from pliant.interruptions import pass_on
 from pliant.records import dataclass
-from pliant.torch_adapter import plain_tensor
+from pliant.torch_adapter import as_in_memory, plain_tensor
 
 T = TypeVar("T")
 Namer = Callable[[object], str]  # gives a variable name under which the entry holds an object
@@ -316,6 +316,15 @@ class PlainTensorSource(ChainedSource):
     text = "{function}({parent})"
     words = "{parent}"
     function = plain_tensor
+
+
+@source_class
+class InMemorySource(ChainedSource):
+    """A tensor that is conjugated or negated when it is read, as its memory has it."""
+
+    text = "{function}({parent})"
+    words = "{parent}"
+    function = as_in_memory
 
 
 @source_class
