@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -592,6 +593,34 @@ def has_derivative(func: Any) -> bool:
     """Whether autograd has a kernel for an operator (no public form)."""
     kernels: Callable[[str, str], bool] = torch._C._dispatch_has_kernel_for_dispatch_key
     return any(kernels(func.name(), key) for key in ("Autograd", "AutogradCPU", "CompositeImplicitAutograd"))
+
+
+CustomOperator: type = torch.library.CustomOpDef  # type: ignore[attr-defined]  # public, and not exported
+
+
+def opoverload_of(made: Any) -> OpOverload[..., Any]:
+    """The operator that `custom_op` made (no public form)."""
+    found: OpOverload[..., Any] = made._opoverload
+    return found
+
+
+def custom_operator(func: Any) -> Any:
+    """What `torch.library.custom_op` made of an operator, which holds its Python functions (no public form); None if it was
+    made otherwise."""
+    import torch._library.custom_ops as custom_ops
+
+    return custom_ops.OPDEFS.get(func.name().removesuffix(".default"))
+
+
+def has_only_kernels_of_its_own(func: Any) -> bool:
+    """Whether `custom_op` alone registered kernels for an operator, and no effect or rule beside it (no public forms)."""
+    import torch._library.custom_ops as custom_ops
+    import torch._library.simple_registry as registry
+
+    entry = registry.singleton.find(func.name().removesuffix(".default"))
+    beside = (entry.effect._effect, entry.torch_dispatch_rules._data, len(entry.fake_impl.kernels) > 1)
+    said = re.findall(r"registered at (.*?):\d+", torch._C._dispatch_dump(func.name()))
+    return not any(beside) and set(said) == {custom_ops.__file__}
 
 
 def python_derivative(func: Any) -> tuple[Callable[..., Any] | None, Callable[..., Any]] | None:

@@ -25,6 +25,10 @@ def several(x, y, *, flag=True):
     return {"sum": (x + y).sum(-1), "both": [x, y * 2], "flag": flag, "n": x.shape[0]}
 
 
+def named_as_ours(x, eager, graph):
+    return x * eager + graph
+
+
 def writes(x):
     x.mul_(2)
     return x.view(-1), x

@@ -65,6 +65,7 @@ CALLS = {
     "function": (programs.scaled, (X,), {}),
     "outputs": (programs.several, (X, X + 1), {}),
     "keywords": (programs.several, (X, X), {"flag": False}),
+    "names that the text has, too": (programs.named_as_ours, (X, 2.0, X), {}),
     "writes": (programs.writes, (torch.randn(3, 2),), {}),
     "numbers": (programs.numbers, (X, 3), {}),
     "random": (programs.drops, (torch.randn(2, 3),), {}),
@@ -348,10 +349,6 @@ def test_a_mark_is_noticed():
 # ---- what is not kept
 
 
-def _of_an_operator(x):
-    return torch.ops.pliant_entries_test.twice(x)
-
-
 @pytest.mark.parametrize("kernel, refused", [("aten/sin/CPU", True), ("aten/addr/FuncTorchBatched", False)])
 def test_kernels_of_the_programs_own_for_aten(monkeypatch, kernel, refused):
     """PyTorch registers some for transforms itself, which are nobody's."""
@@ -362,15 +359,9 @@ def test_kernels_of_the_programs_own_for_aten(monkeypatch, kernel, refused):
     assert ("own-kernels" in {e.fields.get("reason") for e in events.events("entry")}) is refused
 
 
-@pytest.mark.parametrize(
-    ("fn", "reason"),
-    [(programs.hashes, "process-bound"), (programs.lazily, "slice"), (_of_an_operator, "custom-operator")],
-)  # fmt: skip
+@pytest.mark.parametrize(("fn", "reason"), [(programs.hashes, "process-bound"), (programs.lazily, "slice")])
 @torch.no_grad()
 def test_what_is_not_kept_is_told(fn, reason):
-    if fn is _of_an_operator and not hasattr(torch.ops.pliant_entries_test, "twice"):
-        made = torch.library.custom_op("pliant_entries_test::twice", lambda x: x * 2, mutates_args=(), schema="(Tensor x) -> Tensor")
-        made.register_fake(lambda x: torch.empty_like(x))
     compiled = pliant.compile(fn)
     compiled(X)
     written()

@@ -58,7 +58,8 @@ class EntryForm:
     """What an entry's function was made of (`guards.generated.define_entry`), and which code of the program capture
     went through. `process_bound`: what capture relied on that no guard tells and another process may have otherwise;
     `marks`: what users said about the sizes of each tensor, which no guard tells either; `behind`: what names of the text
-    stand for that an entry makes itself at a graph break, `told`: what is told of that break."""
+    stand for that an entry makes itself at a graph break, `told`: what is told of that break; `graph`, `eager`: the names of
+    what runs the graph and of what serves the calls that it cannot, "" if there is none."""
 
     text: str
     values: Mapping[str, Any]
@@ -69,6 +70,8 @@ class EntryForm:
     marks: Sequence[tuple[Source, Mapping[int, Any]]] = ()
     behind: Mapping[str, StepForm | ResumesForm] = field(default_factory=dict)
     told: Mapping[str, Any] | None = None
+    graph: str = ""
+    eager: str = ""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)

@@ -28,7 +28,6 @@ from pliant.dispatch import markers
 from pliant.entries.constants import spelled
 from pliant.guards.facts import is_native_enum
 from pliant.guards.standard import IDENTITY_TYPES, SENTINEL_TYPES, standard_class
-from pliant.torch_adapter import OpOverload, OpOverloadPacket
 
 _TPFLAGS_HEAPTYPE = 1 << 9  # classes implemented in C do not change
 _DEEPEST = 8  # defaults that are functions with defaults that...
@@ -278,13 +277,6 @@ def _owner(owner: Any, depth: int) -> Content:
     return _content(owner, depth)
 
 
-def _operator(operator: Any, depth: int) -> Content:
-    name = str(operator)
-    if name.partition(".")[0] not in ("aten", "prims"):
-        raise NotKept("custom-operator", name)
-    return [name]
-
-
 def _partial(partial: functools.partial[Any], depth: int) -> Content:
     return [_content(partial.func, depth), [_content(a, depth) for a in partial.args],
             [[k, _content(v, depth)] for k, v in partial.keywords.items()]]  # fmt: skip
@@ -316,6 +308,9 @@ _CONTENT: dict[type, Callable[[Any, int], Content]] = {
     type(functools.lru_cache(len)): lambda one, depth: [_content(one.__wrapped__, depth)],
     enum.Enum: _member_of_enum,
     re.Pattern: lambda one, depth: [spelled(one.pattern), one.flags],
-    OpOverload: _operator,
-    OpOverloadPacket: _operator,
 }
+
+
+def describe(cls: type, what: Callable[[Any], Content]) -> None:
+    """What counts of an object of the class."""
+    _CONTENT[cls] = lambda obj, depth: what(obj)

@@ -14,7 +14,7 @@ import re
 import time
 import types
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pliant import gc_pause, peer
@@ -27,11 +27,12 @@ from pliant.dispatch.roots import Root
 from pliant.entries import breaks
 from pliant.entries.codes import places_of
 from pliant.entries.constants import Json
-from pliant.entries.content import NotKept
+from pliant.entries.content import NotKept, digest_of
 from pliant.entries.environment import compiler_of
 from pliant.entries.facts import FactReader, FactWriter
 from pliant.entries.objects import NotFound, version_of
-from pliant.entries.programs import ProgramReader, ProgramWriter
+from pliant.entries.operators import content_of, overload_of
+from pliant.entries.programs import ProgramReader, ProgramWriter, operator_named, parts_of
 from pliant.entries.taken import Taken
 from pliant.guards.codegen import READ_ERRORS, Step
 from pliant.guards.generated import define_entry
@@ -40,9 +41,8 @@ from pliant.guards.replay import Replay
 from pliant.guards.sources import Source, value_of
 from pliant.guards.watch import Watch
 from pliant.records import dataclass
-from pliant.torch_adapter import OpOverload, OpOverloadPacket
+from pliant.torch_adapter import OpOverload
 
-_GRAPH, _EAGER = "graph", "eager"  # names of the text that stand for what the entry makes itself
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # Functions of which no guard tells the answer, and that answer otherwise in another process; modules of such functions, and
 # of classes whose objects ask settings of the process.
@@ -64,15 +64,15 @@ class Draft:
             raise NotKept("slice", "it takes a lock, or returns what runs later")
         if found.process_bound:
             raise NotKept("process-bound", found.process_bound)
-        _check_graph(entry)
         self._root, self._entry, self._compiler = weakref.ref(root), weakref.ref(entry), compiler
         watched, watched_sources = _watched(found)
         steps = entry.checks.steps
         guards = [*entry.guards, *watched, *(s.guard for s in steps if s.guard is not None)]
         sources = [*watched_sources, *(s.source for s in steps if s.source is not None)]
         self.programs = ProgramWriter()
-        graph = found.values.get(_GRAPH)
-        self._graph = None if graph is None else self.programs.written(graph)
+        for operator in _own_operators(entry):
+            self.programs.note(operator)
+        self._graph = self.programs.written(found.values[found.graph]) if found.graph else None
         self.programs.fill()
         self._taken = Taken(root.called, {id(g): g for g in guards}.values(), sources, _values(found).values())
 
@@ -105,10 +105,12 @@ class Draft:
             "compiler": self._compiler,
             "text": entry.text,
             "names": names,
+            "own operators": self.programs.operators,
             "behind": behind,
             "assumes": list(entry.assumptions),
             "break": None if form.told is None else breaks.told_as_data(form.told),
             "graph": self._graph,
+            "made": [form.graph, form.eager],
             "operators": None if self._graph is None else _count(entry),
             "section": None if form.section is None else section,
             "tensors": {name: list(places) for name, places in form.tensors.items()},
@@ -125,7 +127,7 @@ class Draft:
 
 def _values(form: EntryForm) -> dict[str, Any]:
     """What the names of the text stand for, but for what an entry makes itself."""
-    return {name: value for name, value in form.values.items() if name not in (_GRAPH, _EAGER, *_behind(form))}
+    return {name: value for name, value in form.values.items() if name not in (form.graph, form.eager, *_behind(form))}
 
 
 def _behind(form: EntryForm) -> dict[str, Any]:
@@ -155,14 +157,13 @@ def _place(guard: Guard | None, guards: dict[int, int], facts: FactWriter) -> in
     return guards[id(guard)]
 
 
-def _check_graph(entry: Entry) -> None:
-    """Refuse what capture or the joint stage knows of programs' own operators."""
+def _own_operators(entry: Entry) -> Iterator[OpOverload[..., Any]]:
+    """The program's own operators that are called. NotKept for functions that are called unread."""
     if entry.graph is None:
         return
     for node in entry.graph.module.graph.nodes:
-        name = str(node.target) if isinstance(node.target, (OpOverload, OpOverloadPacket)) else ""
-        if name and name.partition(".")[0] not in ("aten", "prims"):
-            raise NotKept("custom-operator", name)
+        if (own := overload_of(node.target)) is not None:
+            yield own
         if node.op == "call_function" and markers.mark_of(node.target) is markers.Mark.IN_GRAPH:
             raise NotKept("in-graph", f"{node.target.__qualname__} is in the graph, unread")
 
@@ -223,6 +224,8 @@ def made(
     for package, version in data["packages"].items():
         if version_of(package) != version:
             raise NotFound(f"{package} is another version")
+    for name, expected in data["own operators"].items():
+        _check_operator(name, expected)
     reader = FactReader(data["sources"], data["guards"], data["objects"], dispatcher.root.called)
     finder = reader.finder
     finder.args, finder.kwargs = args, kwargs
@@ -231,9 +234,11 @@ def made(
     finder.args, finder.kwargs = (), {}
     values = {name: finder.find(place) for name, place in data["names"].items()}
     values |= {name: breaks.made(row, reader, dispatcher) for name, row in data["behind"].items()}
-    if data["graph"] is not None:
-        values[_GRAPH] = programs.made(data["graph"])
-    values[_EAGER] = EagerAfter(dispatcher)
+    graph, eager = data["made"]
+    if graph:
+        values[graph] = programs.made(data["graph"])
+    if eager:
+        values[eager] = EagerAfter(dispatcher)
     section = None if data["section"] is None else _Section(reader, *data["section"])
     run = define_entry(data["text"], values, data["name"], section, data["tensors"])
     checks = Replay(lambda: _steps(reader, data["steps"]), values)
@@ -245,6 +250,16 @@ def made(
         assumed=data["assumes"],
     )  # fmt: skip
     return Found(entry, [(reader.source(place), marks) for place, marks in data["marks"]])
+
+
+def _check_operator(name: str, expected: str) -> None:
+    """NotFound unless this process has such an operator."""
+    try:
+        if digest_of(content_of(operator_named(*parts_of(name)))) == expected:
+            return
+    except (NotKept, AttributeError):  # there is none
+        pass
+    raise NotFound(f"{name} is another")
 
 
 def _steps(reader: FactReader, rows: Iterable[Json]) -> list[Step]:

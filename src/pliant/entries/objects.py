@@ -133,6 +133,13 @@ def _member(cls: type, name: str) -> Any:
     return cls.__dict__.get("_member_map_", {}).get(name)
 
 
+def _operators_in(space: dict[str, Any]) -> str:
+    """Of which of PyTorch's namespaces of operators this is the `__dict__`; "" if of none."""
+    name = space.get("name")
+    known = vars(torch.ops).get(name) if isinstance(name, str) else None
+    return str(name) if known is not None and vars(known) is space else ""
+
+
 class Namer:
     """Names in one entry. `spell`: how a source is written down; `taken`: what objects were when it was made."""
 
@@ -214,6 +221,8 @@ class Namer:
         if type(obj) is dict and (module := module_of(obj)) is not None:
             self._note_package(module)
             return ["namespace", module]
+        if type(obj) is dict and (namespace := _operators_in(obj)):
+            return ["operators", namespace]
         found = path_of(obj) or _path_in_ours(obj)
         if found is not None:
             self._note_package(found[0])
@@ -371,6 +380,7 @@ _FIND: dict[str, Callable[..., Any]] = {
     "in": Finder._in,
     "namespace": Finder._namespace,
     "looked up": Finder._looked_up,
+    "operators": lambda finder, namespace: vars(getattr(torch.ops, namespace)),
     "mro": lambda finder, cls: finder.find(cls).__mro__,
     "members": lambda finder, cls: finder.find(cls).__dict__,
     "inside": Finder._inside,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import functools
+import sys
 import types
 import weakref
 from collections.abc import Callable
@@ -22,8 +23,9 @@ from pliant.autograd import aliases, calls, function, history, kept_inputs, outp
 from pliant.autograd.higher_order import GradientProgram
 from pliant.entries import constants
 from pliant.entries.constants import Json
-from pliant.entries.content import NotKept
+from pliant.entries.content import NotKept, digest_of
 from pliant.entries.objects import at_path, path_of
+from pliant.entries.operators import content_of
 from pliant.graph.packed_weights import packed_convolution, packed_transpose
 from pliant.runtime import program
 from pliant.runtime.cuda import graphs, load, roles
@@ -70,6 +72,11 @@ class ProgramWriter:
 
     def __init__(self) -> None:
         self._backwards: list[tuple[weakref.ref[Backwards], list[Json]]] = []
+        self.operators: dict[str, str] = {}  # the program's own, with digests
+
+    def note(self, operator: OpOverload[..., Any]) -> None:
+        """Write down what an operator of the program's would do. NotKept."""
+        self.operators[name_of(operator)] = digest_of(content_of(operator))
 
     def fill(self) -> None:
         """Write down what of the backwards is compiled by now."""
@@ -107,7 +114,7 @@ class ProgramWriter:
             case dict():
                 return ["dict", *([self.written(k), self.written(v)] for k, v in value.items())]
             case OpOverload():
-                return ["operator", *_operator(value)]
+                return self._operator(value)
             case torch.Tensor():
                 return _tensor(value)
             case GradientProgram():
@@ -118,6 +125,14 @@ class ProgramWriter:
             return ["at", *found]
         what = value.__qualname__ if isinstance(value, types.FunctionType) else type(value).__qualname__
         raise NotKept("no-form", f"{what} in what runs the graph")
+
+    def _operator(self, operator: OpOverload[..., Any]) -> Json:
+        if (writes := _written_by(operator)) is not None:
+            self.note(writes)
+            return ["pure form", *parts_of(name_of(writes))]
+        if operator.namespace not in ("aten", "prims") and operator not in _OURS:
+            self.note(operator)
+        return ["operator", *parts_of(name_of(operator))]
 
     def _backward(self, backwards: Backwards) -> Json:
         row: list[Json] = ["backward"]
@@ -143,11 +158,16 @@ def _names_in(text: str) -> set[str]:
     return {name for code in codes for name in code.co_names}
 
 
-def _operator(value: OpOverload[..., Any]) -> list[str]:
-    namespace, name = value._schema.name.split("::")
-    if namespace not in ("aten", "prims") and value not in _OURS:
-        raise NotKept("custom-operator", str(value))
-    return [namespace, name, value._overloadname]
+def name_of(operator: OpOverload[..., Any]) -> str:
+    """Its schema's name with that of the overload."""
+    schema = operator._schema
+    return f"{schema.name}.{schema.overload_name}" if schema.overload_name else str(schema.name)
+
+
+def parts_of(name: str) -> list[str]:
+    """Namespace, name and overload of an operator that says that it is called so."""
+    namespace, _, rest = name.partition("::")
+    return [namespace, *rest.partition(".")[::2]]
 
 
 def _tensor(value: torch.Tensor) -> Json:
@@ -208,8 +228,21 @@ class _Program:
         return forward
 
 
-def _found_operator(namespace: str, name: str, overload: str) -> Any:
+def operator_named(namespace: str, name: str, overload: str) -> Any:
+    """The operator. AttributeError if there is none."""
     return getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
+
+
+def _pure_form(operator: Any) -> Any:
+    from pliant.graph.custom_ops import functional_form
+
+    return functional_form(operator)
+
+
+def _written_by(operator: OpOverload[..., Any]) -> Any:
+    """Of a pure form that the joint stage made: the program's operator."""
+    made = sys.modules.get("pliant.graph.custom_ops")
+    return made.written_by(operator) if made is not None else None
 
 
 def _read_tensor(size: Json, stride: Json, dtype: Json, device: Json, content: str) -> torch.Tensor:
@@ -226,7 +259,8 @@ _READ: dict[str, Callable[..., Any]] = {
     "list": lambda reader, *values: list(map(reader.made, values)),
     "tuple": lambda reader, *values: tuple(map(reader.made, values)),
     "dict": lambda reader, *pairs: {reader.made(key): reader.made(value) for key, value in pairs},
-    "operator": lambda reader, *names: _found_operator(*names),
+    "operator": lambda reader, *names: operator_named(*names),
+    "pure form": lambda reader, *names: _pure_form(operator_named(*names)),
     "at": lambda reader, *path: at_path(*path),
     "tensor": lambda reader, *facts: _read_tensor(*facts),
     "without memory": lambda reader, *facts: without_memory(*map(constants.read, facts)),

@@ -126,6 +126,11 @@ def functional_form(func: Any) -> Any:
     return found
 
 
+def written_by(func: Any) -> Any:
+    """The mutable operator of which this is the pure form; None if it is no such form."""
+    return _mutable.get(func)
+
+
 def _define(func: Any) -> Any:
     global _library
     if _library is None:

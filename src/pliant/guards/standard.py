@@ -69,15 +69,16 @@ SENTINEL_TYPES = tuple(type(vars(dataclasses)[name]) for name in ("MISSING", "_H
 def standard_globals(namespace: dict[str, Any]) -> bool:
     """Whether a namespace is of a module of PyTorch or the standard library."""
     name = namespace.get("__name__")
-    return isinstance(name, str) and _standard_module(name)
+    return isinstance(name, str) and standard_module(name)
 
 
 def standard_class(cls: type) -> bool:
     """Whether all classes along the MRO are PyTorch's or the standard library's."""
-    return all(_standard_module(base.__module__) for base in cls.__mro__ if isinstance(base.__module__, str))
+    return all(standard_module(base.__module__) for base in cls.__mro__ if isinstance(base.__module__, str))
 
 
 @functools.cache
-def _standard_module(name: str) -> bool:
+def standard_module(name: str) -> bool:
+    """Whether it is PyTorch's, the standard library's, or ours."""
     top = name.partition(".")[0]
     return top in ("torch", "builtins", "pliant") or (top in sys.stdlib_module_names and top != "__main__")
