@@ -140,7 +140,7 @@ SERIES: dict[str, Series] = {
     "list to cat": Series(lambda: lambda items: torch.cat(items).sin().sum(0), lists, 3),
     "list, its length only": Series(lambda: lambda items: items[0] * len(items), lists, 3),
     "text of a size": Series(lambda: named, lambda: ((torch.randn(n, 4),) for n in range(2, 10)), 2),
-    "turns of a loop": Series(lambda: turns, lambda: ((torch.randn(4), n) for n in range(2, 10)), 3),
+    "turns of a loop": Series(lambda: turns, lambda: ((torch.randn(4), n) for n in range(2, 10)), 5),
     "ranks 1 to 4": Series(
         lambda: lambda x: x.sin().sum(-1), lambda: ((torch.randn((3,) * n),) for n in range(1, 5)), 4
     ),

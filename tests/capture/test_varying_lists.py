@@ -167,7 +167,7 @@ def in_each_other(x, n):
 def test_loops_that_count_any_number_of_turns(program):
     pliant.reset()
     compiled = pliant.compile(program)
-    for n in (3, 4, 5, 6, 7, 2, 9, 1, 0, 8):
+    for n in (3, 4, 5, 6, 7, 2, 9, 1, 0, 8, 13):
         x = torch.randn(n, 3)
         torch.testing.assert_close(compiled(x, n), program(x, n))
     before = pliant.stats()["graphs"]
@@ -175,6 +175,62 @@ def test_loops_that_count_any_number_of_turns(program):
         x = torch.randn(n, 3)
         torch.testing.assert_close(compiled(x, n), program(x, n))
     assert pliant.stats()["graphs"] == before
+
+
+def test_a_few_numbers_of_turns_are_one_graph_each():
+    pliant.reset()
+    compiled = pliant.compile(by_size, backend="eager")
+    for n in (3, 5, 6, 8):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(compiled(x, n), by_size(x, n))
+    found = pliant.stats()
+    assert (found["graphs"], found["graph_breaks"]) == (4, 0)
+
+
+def range_with_break(x, items):
+    for i in range(len(items)):
+        x = x * 0.5 + i
+        pliant.graph_break()
+        x = x + i
+    return x
+
+
+def enumerate_with_break(x, items):
+    for i, item in enumerate(items, 5):
+        x = x + item * i
+        pliant.graph_break()
+        x = x - i
+    return x
+
+
+def zip_with_break(x, items):
+    for i, item in zip(range(2, 50, 3), items):
+        x = x + item * i
+        pliant.graph_break()
+        x = x - i
+    return x
+
+
+@pytest.mark.parametrize("program", [range_with_break, enumerate_with_break, zip_with_break])
+def test_what_a_loop_counts_is_a_symbol_from_its_first_turn(program):
+    """Before the loop, a turn, what comes behind it."""
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager")
+    x, items = torch.randn(3), [torch.randn(3) for _ in range(6)]
+    torch.testing.assert_close(compiled(x, items), program(x, items))
+    assert pliant.stats()["graphs"] == 3
+
+
+def test_a_loop_by_turns_counts_by_a_symbol():
+    pliant.reset()
+    compiled = pliant.compile(by_size, backend="eager")
+    for n in (3, 5, 6, 8):
+        compiled(torch.randn(n, 3), n)
+    before = pliant.stats()["graphs"]
+    for n in (9, 10, 4):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(compiled(x, n), by_size(x, n))
+    assert pliant.stats()["graphs"] == before + 3  # before the loop, a turn, what comes behind it
 
 
 def by_data(x, n):

@@ -280,7 +280,10 @@ class CarriedItems:
         if found is END or found is CHANGED:
             world.guard(PeekSource(self.source, distance), Kind.IDENTITY, found)
             return found
-        return world.resolve(world.bring(found, PeekSource(self.source, distance)))
+        item = PeekSource(self.source, distance)
+        if is_counted(self):
+            world.inputs.policy.note_varies(item, int)
+        return world.resolve(world.bring(found, item))
 
     def _known_container(self) -> Any:
         """What the trace may change, or has changed, meanwhile."""
@@ -312,6 +315,7 @@ class CarriedItems:
 
 
 _FORWARD: type = type(iter([]))
+_COUNTING: type = type(iter(range(0)))
 _CHANGED_SIZE = ("dictionary changed size during iteration", "Set changed size during iteration")
 
 
@@ -378,6 +382,12 @@ def items_by_turn(t: Tracer, items: list[Any]) -> CarriedItems:
     return CarriedItems(t, iter(items), IteratorSource(source), turns=1, is_new=True)
 
 
+def is_counted(iterator: Any) -> bool:
+    """Whether it gives the numbers of a range, each turn another one."""
+    iterator = iterator.value if type(iterator) is Carry else iterator
+    return type(iterator) is CountedTurns or type(iterator) is CarriedItems and type(iterator.real) is _COUNTING
+
+
 def has_had_its_turn(iterator: Any) -> bool:
     return type(iterator) in BY_TURN and iterator.turns == iterator.steps
 
@@ -440,9 +450,13 @@ def _has_no_more_state(real: Any) -> bool:
     return all(_has_no_more_state(part) for part in real.__reduce__()[1] if hasattr(type(part), "__next__"))
 
 
+def _place_of_part(source: Source, index: int) -> Source:
+    return ItemSource(ItemSource(ReducedSource(source), 1), index)
+
+
 def _part(t: Tracer, real: Any, source: Source, index: int) -> Any:
     part = real.__reduce__()[1][index]
-    place = ItemSource(ItemSource(ReducedSource(source), 1), index)
+    place = _place_of_part(source, index)
     return bring(t, part, place) if type(part) in BRING else t.world.bring(part, place)
 
 
@@ -454,6 +468,7 @@ def _all_parts(t: Tracer, real: Any, source: Source) -> list[Any]:
 
 
 def _numbered(t: Tracer, real: Any, source: Source) -> Any:
+    t.inputs.policy.note_varies(_place_of_part(source, 1), int)
     return Numbered(_part(t, real, source, 0), _part(t, real, source, 1))
 
 

@@ -21,10 +21,11 @@ from typing import Any, assert_never
 import torch
 from torch import fx
 
+from pliant.capture.bytecode.cfg import loop_variables
 from pliant.capture.bytecode.decode import decode
 from pliant.capture.bytecode.ops import FORMS, Form
 from pliant.capture.bytecode.resume import StepCode, is_generator, point_at, step_code
-from pliant.capture.carried import stepped
+from pliant.capture.carried import is_counted, stepped
 from pliant.capture.graph_breaks import told_of
 from pliant.capture.reconstruct.contents import item_store, replaced
 from pliant.capture.reconstruct.generators import is_lazy, name_of_lazy
@@ -464,7 +465,8 @@ def raised(error: BaseException) -> None:
 
 
 def _symbolic(frame: FrameState, origins: dict[int, tuple[Any, Source]]) -> Symbolic:
-    """What stays symbolic across the break, so that the code behind it need not learn it again; sources of lists."""
+    """What stays symbolic across the break, so that the code behind it need not learn it again; what loops count;
+    sources of lists."""
     found: Symbolic = {}
     for name, value in [*((f"stack{i}", v) for i, v in enumerate(frame.stack)), *frame.locals.items()]:
         if is_fake(value):
@@ -475,4 +477,9 @@ def _symbolic(frame: FrameState, origins: dict[int, tuple[Any, Source]]) -> Symb
             found[name] = int if isinstance(value, torch.SymInt) else float
         elif type(value) is list and id(value) in origins:
             found[name] = origins[id(value)][1]
+    program = decode(frame.code)
+    op = program.ops[program.index_of(frame.offset)]
+    found.update({name: int for name in loop_variables(program, op.index) if type(frame.locals.get(name)) is int})
+    if op.name == "FOR_ITER" and not frame.entered and is_counted(frame.stack[-1]):
+        found[f"stack{len(frame.stack)}"] = int  # the item that the operation pushes
     return found

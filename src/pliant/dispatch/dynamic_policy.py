@@ -112,6 +112,7 @@ class DynamicPolicy:
     _items: dict[Source, tuple[tuple[int | float | None, ...], set[int]]] = field(default_factory=dict)
     _classes: dict[Source, weakref.ref[type]] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)  # what was assumed of numbers that data gives, and did not hold
+    outcomes: set[str] = field(default_factory=set)  # branches of which another side was taken than was foreseen
     _called: bool = False
     _unread: list[Callable[[], Iterable[Guard]]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -225,6 +226,10 @@ class DynamicPolicy:
             seen = self._lengths.setdefault(source, set())
             seen.add(length)
             return len(seen) > _FEW_LENGTHS
+
+    def turns_vary(self, source: Source, turns: int) -> bool:
+        """The same of a loop that counts up to a number: without a break in its body each number of turns is one graph."""
+        return self.length_varies(source, turns) and len(self._lengths[source]) > _FEW_TURNS
 
     def long_varies(self, source: Source, length: int) -> bool:
         """Whether a long list that is used as a whole has had another length: no code is made for each."""
@@ -377,6 +382,7 @@ def _matches(wanted: str, name: str) -> bool:
 _VARIES = object()
 _UNSEEN = -1
 _FEW_LENGTHS = 2
+_FEW_TURNS = 4
 _LONGEST_BY_TURN = 64  # each turn of a loop is a call inside the call before
 _FEW_VALUES = 3
 _FEW_TENSORS = 4

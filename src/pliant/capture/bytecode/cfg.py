@@ -48,6 +48,16 @@ class Layout:
         return tuple(place for place, kind in enumerate(self.stack) if kind.text == "previous" and kind.place == place)
 
 
+def loop_variables(program: Program, index: int) -> Iterator[str]:
+    """Locals into which the loops around an operation put what they count: their items, or the first part of these."""
+    for head in program.ops[:index]:
+        if head.name == "FOR_ITER" and head.target is not None and index < head.target:
+            after = program.ops[head.index + 1]
+            store = program.ops[after.index + 1] if after.name == "UNPACK_SEQUENCE" else after
+            if store.name == "STORE_FAST" and isinstance(store.arg, str):
+                yield store.arg
+
+
 def moved(op: Op, stack: Sequence[T], fresh: Callable[[], T]) -> tuple[T, ...]:
     """The stack after `op` (when it does not jump); what it pushes anew is `fresh()`."""
     match op.name, op.arg:

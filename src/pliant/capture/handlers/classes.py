@@ -211,7 +211,7 @@ def _counted_turns(t: Tracer, ends: list[Any]) -> CountedTurns | None:
         raise
     first, last = (n.node.require_hint() if type(n) is torch.SymInt else n for n in (start, stop))
     turns = max(0, -((first - last) // step))
-    varies = t.inputs.policy.length_varies(held(frame.code, f"the loop at {frame.op.offset}"), turns)
+    varies = t.inputs.policy.turns_vary(held(frame.code, f"the loop at {frame.op.offset}"), turns)
     return CountedTurns(start, stop, step) if varies and symbolic else None
 
 
