@@ -91,7 +91,7 @@ class Elements:
         return seen[id(fake)]
 
     def _may_be_known(self, fake: FakeTensor, ask: bool, seen: dict[int, bool]) -> bool:
-        if fake.dtype_ not in BITS or fake.device_.type != "cpu" or self._is_written(fake):
+        if fake.dtype_ not in BITS or fake.device_.type != "cpu" or self.is_written(fake):
             return False
         if id(fake) in self._found or fake.constant is not None:
             return True
@@ -121,7 +121,7 @@ class Elements:
         sizes = [env.hint(env.expr_of(size)) for size in fake.size_]
         return math.prod([1 if size is None else int(size) for size in sizes]) <= MOST_ELEMENTS
 
-    def _is_written(self, fake: FakeTensor) -> bool:
+    def is_written(self, fake: FakeTensor) -> bool:
         return self.inputs.mode.writes > 0 if fake.is_inference() else fake._version > 0
 
     # ---- the elements

@@ -365,11 +365,11 @@ class Recorder(TorchFunctionMode):
         self.note_assumptions()
         self.check(target, env.as_written(expr), *rest)
 
-    def assume(self, condition: Any) -> bool:
-        """Learn that a condition holds, and check it while running; False if it cannot hold."""
+    def assume(self, condition: Any, name: str = "") -> bool:
+        """Learn that a condition holds, and check it while running; False if it cannot hold. `name`: what messages call it."""
         env = self.inputs.shape_env
         try:
-            holds = env.expect_true(written(condition))
+            holds = env.expect_true(written(condition), name)
         except DataDependentError as error:
             raise needs_value(error) from None
         self.note_assumptions()

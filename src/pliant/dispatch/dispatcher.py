@@ -407,6 +407,7 @@ class Dispatcher:
     def _assume_no_more(self, assumed: str) -> None:
         with self._lock:
             self.policy.failed.add(assumed)
+            self.policy.outcomes.add(assumed)
             self.entries = tuple(e for e in self.entries if assumed not in e.assumptions)
             self.refresh()
 

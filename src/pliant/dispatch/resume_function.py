@@ -85,11 +85,12 @@ def _make(compilation: Compilation, point: ResumePoint, globals_: dict[str, Any]
 
 
 def note_symbolic(function: Callable[..., Any], point: ResumePoint, known: Symbolic, before: DynamicPolicy) -> None:
-    """Tell a resume function what is symbolic at the break, so that it need not learn it again. `before`: the policy of the
+    """Tell a resume function what was learnt before the break, so that it need not learn it again. `before`: the policy of the
     frame that broke."""
     if DISPATCHER not in function.__dict__:  # not compiled
         return
     policy: DynamicPolicy = function.__dict__[DISPATCHER].policy
+    policy.outcomes = before.outcomes  # of the same code
     for slot, source in resume_sources(point):
         match known.get(slot):
             case (rank, dims):

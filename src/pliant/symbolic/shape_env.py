@@ -50,7 +50,8 @@ class Specialization:
 class RuntimeAssert:
     """What a running graph checks as soon as the symbols of `expr` are known; `expr` is never simplified.
 
-    `stated`: the program said it (by a check); else an operator's rule took it for granted.
+    `stated`: the program said it (by a check); else an operator's rule took it for granted. `message`: what it is called, if
+    not by its expression, whose symbols have other names in another capture.
     """
 
     expr: Expr
@@ -59,7 +60,7 @@ class RuntimeAssert:
     stated: bool = False
 
     def __str__(self) -> str:
-        return str(self.expr)
+        return self.message or str(self.expr)
 
 
 @dataclass(frozen=True, slots=True)

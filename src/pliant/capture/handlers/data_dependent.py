@@ -2,8 +2,8 @@
 
 Holds:  a number read from a tensor is an unbacked symbol, whose value the graph computes. What the program states of it
         is learnt, and checked by the running graph with the program's own message.
-        A branch on it is a break, unless one side only raises: then the other is recorded, and a call that would raise
-        runs eagerly.
+        A branch on it is a break, unless one side only raises, or masks and ids say which is taken (`foreseen`): then that
+        is recorded, and a call that would take the other runs eagerly.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 
 from pliant.capture.bytecode.cfg import can_end
 from pliant.capture.bytecode.decode import Op, Program
+from pliant.capture.foreseen import foreseen, place_of
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.tail_calls import steps_of
@@ -235,11 +236,14 @@ def _constrain(t: Tracer, args: Args, kwargs: Kwargs) -> None:
 def decide(frame: Frame, op: Op, value: Any) -> bool:
     """The truth of what a conditional jump tests."""
     t = frame.tracer
-    assumed = _side_that_returns(frame.program, op) if _is_unknown(t, value) else None
-    condition = t.truth(for_test(frame, op, value), linked=True)
+    assumed, seen = (_side_that_returns(frame.program, op) if _is_unknown(t, value) else None), ""
+    if assumed is None and _is_unknown(t, value) and op.target is not None:
+        assumed, seen = foreseen(frame, op, value), place_of(frame, op)
+    tested = element(t, value) if assumed is not None and type(value) is FakeTensor else value
+    condition = t.truth(tested, linked=True)
     if assumed is None or not is_unbacked(condition):
         return bool(concrete(condition))
-    if not t.recorder.assume(condition if assumed else torch.sym_not(condition)):  # type: ignore[no-untyped-call]
+    if not t.recorder.assume(condition if assumed else torch.sym_not(condition), seen):  # type: ignore[no-untyped-call]
         return not assumed
     return assumed
 

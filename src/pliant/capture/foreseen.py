@@ -1,0 +1,144 @@
+"""Branches on what masks and ids say: the side that is taken now is recorded, and the running graph checks that it is.
+
+In:     a conditional jump on a number or 0-d tensor that only the graph knows.
+Out:    `foreseen`: its outcome for the inputs at hand, if it is worked out from integers of inputs alone.
+Holds:  nothing is run but the calls that lead from inputs to the condition, of `_CALLS`: they draw nothing and write
+        nothing; stores into what they read are done on copies. What it says is checked, so it may be a guess.
+        A call of which it does not hold runs eagerly, and no later code assumes it: the graph breaks there. Not with
+        `fullgraph`, where the program is told of the branch.
+Source: speculation with a check, as in tracing compilers (Gal et al., "Trace-based just-in-time type specialization", 2009).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from pliant.capture.element_rules import MOST_ELEMENTS, RULES
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.unbacked import written
+from pliant.symbolic.traverse import evaluate
+from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
+
+if TYPE_CHECKING:
+    from pliant.capture.bytecode.decode import Op
+    from pliant.capture.frame import Frame
+    from pliant.capture.tracer import Tracer
+
+_MOST_TURNS = 16  # outcomes of one branch in a trace: more are a loop's
+# Those that masks are made by: they draw nothing, and write nothing.
+_CALLS = frozenset(RULES) | set(
+    """where masked_fill zeros ones zeros_like ones_like full_like new_zeros new_ones new_full scalar_tensor float half
+    bfloat16 double abs isin bitwise_and bitwise_or bitwise_not tril triu unique nonzero argmax argmin sort
+    matmul cummax index_select gather logical_xor cumprod diff""".split()
+)
+_LONGEST = 256  # calls between inputs and a condition
+
+
+class _Unforeseen(Exception):
+    """Only running the graph tells, or nothing is to be foretold."""
+
+
+def foreseen(frame: Frame, op: Op, value: Any) -> bool | None:
+    """The outcome of a test of `value`, an unbacked number or a 0-d tensor; None where the graph is to break."""
+    t = frame.tracer
+    key = place_of(frame, op)
+    if not _may_be(t, key):
+        return None
+    try:
+        with torch.no_grad(), DisableTorchFunction(), below_python_dispatch():
+            run = _Run(t)
+            return bool(run.value(value.node) if type(value) is FakeTensor else run.number(written(value)))
+    except (_Unforeseen, GraphBreak, RuntimeError, IndexError):
+        return None
+
+
+def place_of(frame: Frame, op: Op) -> str:
+    """What names the branch in messages, and among those that did not hold."""
+    return f"the outcome of the branch at {frame.location()} (operation {op.offset})"
+
+
+def _may_be(t: Tracer, key: str) -> bool:
+    policy, asserts = t.inputs.policy, t.shape_env.runtime_asserts
+    if not policy.may_break or key in policy.outcomes or t.recorder.region is not None:
+        return False
+    return sum(str(one) == key for one in asserts) < _MOST_TURNS
+
+
+class _Run:
+    """What calls of the graph give for the inputs at hand."""
+
+    def __init__(self, t: Tracer) -> None:
+        self.t = t
+        self._found: dict[fx.Node, Any] = {}
+
+    def number(self, expr: Any) -> Any:
+        """A symbolic number."""
+        env = self.t.shape_env
+        found = {symbol: self._symbol(symbol) for symbol in env.unbacked_symbols(expr)}
+        return evaluate(expr, {**env.hints, **found})
+
+    def _symbol(self, symbol: Any) -> Any:
+        bound = self.t.recorder.symbols.bound(symbol)
+        if bound is None or bound[1].item is not None or bound[1].dim is not None:
+            raise _Unforeseen
+        node = bound[0]
+        if node.target != "item":
+            raise _Unforeseen
+        read: Any = node.args[0]
+        return self.value(read).item()
+
+    def value(self, node: fx.Node | None) -> Any:
+        if node is None or len(self._found) > _LONGEST:
+            raise _Unforeseen
+        if node not in self._found:
+            self._found[node] = self._after_writes(node, self._worked_out(node))
+        return self._found[node]
+
+    def _after_writes(self, node: fx.Node, value: Any) -> Any:
+        """A copy in which the stores into the tensor are done, if there were any."""
+        if not isinstance(value, torch.Tensor) or not self.t.recorder.elements.is_written(node.meta["val"]):
+            return value
+        copy = value.clone()
+        for user in node.users:
+            if user.args[:1] == (node,) and _name(user) == "setitem":
+                place: Any
+                stored: Any
+                _, place, stored = fx.node.map_arg(user.args, lambda one: copy if one is node else self.value(one))
+                copy[place] = stored
+            elif user.args[:1] == (node,) and _name(user).endswith("_") and not _name(user).endswith("__"):
+                raise _Unforeseen
+        return copy
+
+    def _worked_out(self, node: fx.Node) -> Any:
+        known = node.meta.get("val")
+        if type(known) in (torch.SymInt, torch.SymBool):
+            return self.number(written(known))
+        if node.op == "placeholder":
+            return self._input(known)
+        name = _name(node)
+        if name not in _CALLS or node.op not in ("call_method", "call_function"):
+            raise _Unforeseen
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), self.value)
+        if node.op == "call_method":
+            return getattr(args[0], name)(*args[1:], **kwargs)
+        return node.target(*args, **kwargs)  # type: ignore[operator]
+
+    def _input(self, fake: Any) -> torch.Tensor:
+        inputs = self.t.inputs
+        example = inputs.example_of(fake) if type(fake) is FakeTensor else None
+        if example is None or type(example) is not torch.Tensor or example.dtype not in _WHOLE:
+            raise _Unforeseen
+        if example.numel() <= MOST_ELEMENTS and example.device.type == "cpu" and not inputs.has_elements(fake):
+            raise _Unforeseen  # guards took them for others often enough
+        return example
+
+
+def _name(node: fx.Node) -> str:
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+
+
+_WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)

@@ -1,0 +1,140 @@
+"""Branches on what masks and ids say: the side taken now is in the graph, which checks that it is."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import pliant
+
+LONG = 1100  # more integers than guards look at
+
+
+def by_any(mask, x):
+    return torch.cat([x, x]).sin() if (mask > 1).any() else x.cos() * 2
+
+
+def by_item(mask, x):
+    count = mask.sum().item()
+    if count > 3000:
+        return torch.cat([x, x]) + count
+    return x - count
+
+
+def by_float_mask(mask, x):
+    kept = torch.where(mask[:, None] > 1, 0.0, -1.0)
+    row = kept[:, 0]
+    row[mask == 7] = 1.0
+    if (row >= 0).flatten().any().item():
+        return torch.cat([x, x])
+    return x * 3
+
+
+def each(mask, x):
+    for kind in range(3):
+        if (mask == kind).any():
+            x = torch.cat([x, x[:1] + kind])
+    return x
+
+
+def stores(mask, x):
+    y = x.sin()
+    if (mask > 1).any():
+        y[0] = 5.0
+    x.add_(1)
+    return y
+
+
+PROGRAMS = [by_any, by_item, by_float_mask, each, stores]
+
+
+def masks(*values, length=LONG):
+    return [torch.full((length,), value) for value in values]
+
+
+def check(compiled, program, mask, x):
+    mine, theirs = x.clone(), x.clone()
+    torch.testing.assert_close(compiled(mask, mine), program(mask, theirs))
+    torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("backend", ["eager", "pliant"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_one_graph_while_the_outcome_stays(program, backend):
+    pliant.reset()
+    compiled = pliant.compile(program, backend=backend)
+    for mask in (*masks(1, 0, 1), *masks(1, length=LONG + 5), *masks(1, length=LONG + 9)):
+        if program is each:
+            mask[:2] = torch.tensor([0, 1])
+        check(compiled, program, mask, torch.rand(3, 4))
+    found = pliant.stats()
+    assert (found["graphs"], found["graph_breaks"], found["fallbacks"]) == (2, 0, 0)
+
+
+@pytest.mark.parametrize("backend", ["eager", "pliant"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_an_outcome_that_changes_is_eagers_and_breaks_from_then_on(program, backend):
+    pliant.reset()
+    compiled = pliant.compile(program, backend=backend)
+    for mask in masks(1, 7, 1, 7, 0, 7):
+        check(compiled, program, mask, torch.rand(3, 4))
+    found = pliant.stats()
+    assert found["assumptions"] == 1 and found["graph_breaks"] >= 1 and found["graphs"] <= 14
+
+
+@pytest.mark.parametrize("program", [by_any, by_item, by_float_mask], ids=lambda f: f.__name__)
+def test_gradients(program):
+    pliant.reset()
+    compiled = pliant.compile(program)
+    for mask in masks(1, 7, 1, 7):
+        x = torch.rand(3, 4, requires_grad=True)
+        mine, theirs = (torch.autograd.grad(f(mask, x).sum(), x)[0] for f in (compiled, program))
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_random_state_of_a_call_that_is_done_again():
+    def program(mask, x):
+        x = torch.nn.functional.dropout(x, 0.5)
+        return torch.cat([x, x]) if (mask > 1).any() else torch.nn.functional.dropout(x, 0.5)
+
+    pliant.reset()
+    compiled = pliant.compile(program)
+    for mask in masks(1, 7, 1):
+        results = []
+        for function in (compiled, program):
+            torch.manual_seed(3)
+            results.append((function(mask, torch.ones(50)), torch.rand(2)))
+        torch.testing.assert_close(*results)
+
+
+def not_foreseen_by_floats(mask, x):
+    return torch.cat([x, x]) if x.sum() > 0 else x
+
+
+def not_foreseen_by_chance(mask, x):
+    return torch.cat([x, x]) if (torch.rand(3) > 0.5).any() else x
+
+
+@pytest.mark.parametrize("program", [not_foreseen_by_floats, not_foreseen_by_chance], ids=lambda f: f.__name__)
+def test_what_is_no_mask_breaks(program):
+    pliant.reset()
+    pliant.compile(program, backend="eager")(torch.ones(LONG), torch.ones(3))
+    assert pliant.stats()["graph_breaks"] == 1
+
+
+def test_fullgraph_tells_of_the_branch():
+    pliant.reset()
+    with pytest.raises(pliant.errors.GraphBreakError):
+        pliant.compile(by_any, fullgraph=True)(*masks(1), torch.ones(3))
+
+
+def test_a_loop_by_data_ends():
+    def program(mask, x):
+        while (mask > 0).any():
+            mask, x = mask - 1, x + 1
+        return x
+
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager")
+    for mask in masks(30, 2, 5):
+        check(compiled, program, mask, torch.rand(3))
