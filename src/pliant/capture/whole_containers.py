@@ -87,16 +87,17 @@ def _set_in_order(keys: list[Any]) -> set[Any]:
 _TURNS = 30
 
 
+_PLAIN_KEYS = (
+    str, int, float, bytes, type(None), type, enum.Enum, types.FunctionType, torch.dtype, torch.device, weakref.ref,
+)  # fmt: skip
+
+
 def plain_key(key: Any) -> Any:
     """The key as a guard compares it."""
-    if isinstance(
-        key, (str, int, float, bytes, type(None), type, enum.Enum, types.FunctionType, torch.dtype, torch.device)
-    ):
+    if isinstance(key, _PLAIN_KEYS):
         return key
     if isinstance(key, tuple):
-        return tuple(plain_key(k) for k in key)
-    if isinstance(key, weakref.ref):
-        return key
+        return tuple(map(plain_key, key))
     if _is_itself(key):
         return Itself(key)
     raise GraphBreak("unknown-object", f"a dict from outside with a {type(key).__name__} as key is used as a whole")

@@ -131,7 +131,7 @@ class World:
         """What the trace wrote, or advanced, is not also reached as another object: at the end."""
         written = self._written() + advanced
         self.twins.check(*written)
-        self._guard_apart(written, [obj for obj, s in self.origins.values() if not _is_table(s)])
+        self._guard_apart(written, [obj for obj, s in self.origins.values() if not s.is_namespace])
         self._guard_apart(list(self._told_apart.values()), [])
         if self._differentiated:
             tensors = [obj for obj, _ in self.origins.values() if is_fake(obj) and obj.requires_grad]
@@ -152,7 +152,7 @@ class World:
 
     def _owners_of_tables(self, written: list[Any]) -> list[Any]:
         """The modules whose tables of members were written: such a table is not told from others, they are."""
-        owners = {s.parent for obj in written if isinstance(s := self.source_of(obj), DictAttributeSource) and _is_table(s)}
+        owners = {s.base for obj in written if (s := self.source_of(obj)) is not None and s.is_members}
         return [obj for obj, source in self.origins.values() if source in owners] if owners else []
 
     def _guard_apart(self, mine: list[Any], others: list[Any]) -> None:
@@ -254,8 +254,8 @@ class World:
             return DictAttributeSource(owner[1], key)
         source = self.source_of(mapping)
         assert source is not None
-        if isinstance(source, DictAttributeSource) and source.name in ("_parameters", "_buffers", "_modules"):
-            return ModuleMemberSource(source.parent, source.name, key)
+        if source.is_members:
+            return ModuleMemberSource(source.parent, source.name, key)  # type: ignore[attr-defined]
         via = None if type(mapping) is dict else "dict"
         return ItemSource(source, key, via)
 
@@ -561,15 +561,6 @@ class World:
             if before is not None and frozen(shadow) != before:
                 out.append(ReplaceContents(original, unowned_copy(shadow)))
         return out
-
-
-def _is_table(source: Source) -> bool:
-    """Whether it leads to a namespace that its owner stands for: an object's, a module's, a table of members."""
-    return (
-        source.is_held
-        or (isinstance(source, AttributeSource) and source.name == "__dict__")
-        or (isinstance(source, DictAttributeSource) and source.name in ("_parameters", "_buffers", "_modules"))
-    )
 
 
 def _is_of_held_function(cell: Source) -> bool:

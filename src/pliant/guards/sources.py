@@ -59,6 +59,16 @@ class Source:
     is_held: ClassVar[bool] = False  # an object that the entry keeps alive
     is_given: ClassVar[bool] = False  # an argument of the call
 
+    @property
+    def is_members(self) -> bool:
+        """A module's table of parameters, buffers or submodules."""
+        return False
+
+    @property
+    def is_namespace(self) -> bool:
+        """A namespace that its owner stands for: an object's, a module's, a table of members."""
+        return self.is_held or self.is_members
+
     def code(self, hold: Namer) -> str:
         raise NotImplementedError
 
@@ -166,6 +176,10 @@ class DictAttributeSource(ChainedSource):
     text = "{parent}.__dict__[{self.name!r}]"
     words = "{parent}.{self.name}"
 
+    @property
+    def is_members(self) -> bool:
+        return self.name in ("_parameters", "_buffers", "_modules")
+
 
 @source_class
 class AttributeSource(ChainedSource):
@@ -174,6 +188,10 @@ class AttributeSource(ChainedSource):
 
     name: str
     text = "{parent}.{self.name}"
+
+    @property
+    def is_namespace(self) -> bool:
+        return self.name == "__dict__"
 
 
 def failure_of(obj: Any, name: str) -> type[BaseException] | None:

@@ -18,7 +18,7 @@ from pliant.capture.trace import CallEffect
 from pliant.capture.value_kinds import is_symbolic, tuple_of
 from pliant.capture.varying_text import Text, join
 from pliant.graph import random_state
-from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.graph.fake_tensor import is_fake
 from pliant.guards.sources import held
 
 if TYPE_CHECKING:
@@ -46,16 +46,15 @@ def _snapshot(t: Tracer, value: Any, within: frozenset[int] = frozenset()) -> An
     if type(value) in (tuple, list, dict, torch.Size):
         return _snapshots(t, t.internalize(value), within)
     value = t.plain(value)
-    if isinstance(value, (str, int, float, bool, type(None), bytes, torch.dtype, torch.device)):
+    if isinstance(value, _TOLD_AS_THEY_ARE) or is_output(t, value):
         return value
-    if is_output(t, value):
+    named = isinstance(value, (types.ModuleType, types.FunctionType))
+    if t.world.is_foreign(value) and (named or not type(value).__module__.startswith("builtins")):
         return value
-    if isinstance(value, type) or t.world.is_foreign(value):
-        if isinstance(value, (type, types.ModuleType, types.FunctionType)) or not type(value).__module__.startswith(
-            "builtins"
-        ):
-            return value
     raise GraphBreak("side-effect-call", f"output of a {type(value).__name__}")
+
+
+_TOLD_AS_THEY_ARE = (str, int, float, type(None), bytes, torch.dtype, torch.device, type)
 
 
 def _snapshots(t: Tracer, value: Any, within: frozenset[int]) -> Any:
@@ -70,11 +69,15 @@ def _snapshots(t: Tracer, value: Any, within: frozenset[int]) -> Any:
 
 def write_output(t: Tracer, file: Any, name: str, args: Args) -> Any:
     """sys.stdout.write(text)"""
-    if name not in ("write", "flush") or not all(isinstance(a, (str, Text)) for a in args):
+    if name not in ("write", "flush") or not all(map(_is_text, args)):
         raise GraphBreak("side-effect-call", f"the method {name} of an output")
     t.world.set_origin(_write, held(_write, "write"))
     _effect(t, _write, (file, name, *args), {})
     return len(args[0]) if name == "write" else None
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, (str, Text))
 
 
 def _write(file: Any, name: str, *args: Any) -> None:
@@ -100,13 +103,13 @@ def _print(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         file = t.get_attr(sys, "stdout")
         if file is None:  # nothing is printed
             return
-    kept = [isinstance(a, (FakeTensor, str, Text)) or is_symbolic(a) for a in args]
+    kept = [_is_text(a) or is_fake(a) or is_symbolic(a) for a in args]
     texts = tuple(a if keep else t.call(str, (a,), {}) for a, keep in zip(args, kept))
     if file is None:
         _effect(t, print, texts, kwargs)
         return
     texts = tuple(t.call(str, (a,), {}) if is_symbolic(a) else a for a in texts)
-    if not all(isinstance(text, (str, Text)) for text in texts) or t.world.is_foreign(file):
+    if not all(map(_is_text, texts)) or t.world.is_foreign(file):
         raise GraphBreak("side-effect-call", "print to a file")
     text = join(" " if between is None else between, texts) + ("\n" if end is None else end)
     t.call(t.get_attr(file, "write"), (text,), {})

@@ -55,14 +55,6 @@ def _norm(x: Tensor, ord: Any = 2, dtype: torch.dtype | None = None) -> Any:
     return torch.linalg.vector_norm(x, ord, dtype=dtype)
 
 
-def _maximum_(x: Tensor, other: Any) -> Tensor:
-    return x.copy_(torch.maximum(x, other)) if isinstance(other, Tensor) else x.clamp_min_(other)
-
-
-def _minimum_(x: Tensor, other: Any) -> Tensor:
-    return x.copy_(torch.minimum(x, other)) if isinstance(other, Tensor) else x.clamp_max_(other)
-
-
 def _clamping(clamp: Callable[..., Tensor], choose: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """`maximum` and `minimum` of lists take numbers, too."""
     return lambda x, other: choose(x, other) if isinstance(other, Tensor) else clamp(x, other)
@@ -79,8 +71,8 @@ _SINGLE: dict[str, Callable[..., Any]] = {
     "norm": _norm,
     "maximum": _clamping(torch.clamp_min, torch.maximum),
     "minimum": _clamping(torch.clamp_max, torch.minimum),
-    "maximum_": _maximum_,
-    "minimum_": _minimum_,
+    "maximum_": _clamping(Tensor.clamp_min_, lambda x, other: x.copy_(torch.maximum(x, other))),
+    "minimum_": _clamping(Tensor.clamp_max_, lambda x, other: x.copy_(torch.minimum(x, other))),
 }
 
 
