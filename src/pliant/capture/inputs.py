@@ -172,7 +172,7 @@ class Inputs:
         """The graph gets the tensor as its memory has it, and makes the view of it."""
         kept = value.requires_grad and torch.is_grad_enabled() and not value.is_leaf
         if type(value) is not torch.Tensor or value.requires_grad and not kept:
-            raise GraphBreak("unsupported-tensor", "a conjugated or negated tensor that is a leaf")
+            raise GraphBreak("unsupported-tensor", "a conjugated or negated leaf, or one with a history where none is recorded")
         self.world.guard(source, Kind.TYPE, torch.Tensor)
         for name in ("is_conj", "is_neg"):
             self.world.guard(MethodSource(source, name), Kind.EQUALS, getattr(value, name)())
