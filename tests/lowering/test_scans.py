@@ -152,6 +152,12 @@ def test_a_single_row_is_the_librarys(shape):
     assert "aten.cumsum" in text
 
 
+def test_products_of_halves_along_rows_are_the_librarys():
+    x = (torch.rand(3, 40) + 0.5).bfloat16()
+    assert "aten.cumprod" in loops(lambda x: x.cumprod(-1), (x,))[1]
+    assert "running prod" in loops(lambda x: x.cumprod(0), (x,))[1]
+
+
 def test_gradients_in_order_at_varying_sizes():
     compiled = pliant.compile(lambda x: (x * 3).cumsum(0).sin(), dynamic=True, fullgraph=True)
     for rows, columns in ((3, 66), (7, 5), (4, 130)):
