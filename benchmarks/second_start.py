@@ -31,7 +31,8 @@ from torch import nn
 from benchmarks import zoo_models
 from benchmarks.children import geometric_mean, print_row
 from benchmarks.models import MODELS, VOCABULARY
-from benchmarks.zoo import without_dropout
+from benchmarks.sizes import relative_error
+from benchmarks.zoo import ALLOWED, without_dropout
 
 _TEXT: dict[str, Any] = {
     "vocab_size": VOCABULARY, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128,
@@ -213,8 +214,7 @@ def _called(call: Any, inputs: dict[str, Any], training: bool) -> list[torch.Ten
 
 
 def _alike(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
-    close = (torch.allclose(a.float(), b.float(), rtol=1e-3, atol=1e-3) for a, b in zip(one, other, strict=True))
-    return len(one) == len(other) and all(close)
+    return relative_error(one, other) <= ALLOWED
 
 
 def in_a_fork(work: Callable[[], dict[str, Any]], environment: dict[str, str]) -> dict[str, Any]:

@@ -450,6 +450,8 @@ def main() -> None:
                 counts["wrong only with an entry"] += alone["bits"] != result["bits"]
                 print(f"seed {seed}, {which} process (entry found: {found}), changed {changed}\n  {result['wrong'][:600]}")
                 print(f"  without entries: {'the same bits' if alone['bits'] == result['bits'] else alone['wrong'][:600]}")
+        if counts["pairs"] % 100 == 0:
+            print(dict(counts), flush=True)
         if given.verbose:
             print(seed, changed, other["entries"], other["events"][:2])
     print(dict(counts))
