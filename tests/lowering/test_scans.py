@@ -87,9 +87,9 @@ def test_results_are_eagers(name, chunks):
     expected, exact = function(*args), function(*(a.double() if a.is_floating_point() else a for a in args))
     assert "aten.cum" not in text
     assert got.dtype is expected.dtype and got.stride() == expected.stride()
-    if got.numel():  # eager's sums on a CPU are kept in double
+    if got.numel():  # eager's sums on a CPU are kept in double; one thread adds up a whole row here
         error, eagers = ((t.double() - exact).abs().max().item() for t in (got, expected))
-        assert error <= 2 * eagers + 1e-6 * exact.abs().max().item()
+        assert error <= 2 * eagers + 2e-5 * exact.abs().max().item()
 
 
 SHAPES = [(3, 2048), (2, 5), (5, 31), (3, 200), (40, 333), (2, 1037), (1, 5003), (2, 4096)]
@@ -187,7 +187,7 @@ def test_gradients_and_numbers_of_rows_that_vary(chunks):
 
     compiled = pliant.compile(function, dynamic=True, fullgraph=True)
     for rows in (3, 7, 4):
-        x = torch.randn(rows, 64, requires_grad=True)
+        x = torch.randn(rows, 64, dtype=torch.float64, requires_grad=True)
         (expected,) = torch.autograd.grad(function(x).square().sum(), x)
         (got,) = torch.autograd.grad(compiled(x).square().sum(), x)
-        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9)
