@@ -131,35 +131,3 @@ def test_a_flattened_symbolic_reduction_folds_loops_and_not_sizes():
     (kernel,) = schedule(p.done(h, total, top), OPTIONS).steps
     assert isinstance(kernel, Kernel)
     assert kernel.reduced <= {axis.symbol for axis in kernel.axes} and len(kernel.reduced) == 2
-
-
-def test_a_kernel_takes_in_what_also_needs_values_of_rows_made_behind_it():
-    p = Program()
-    x, y = p.tensor(64, 100), p.tensor(64)
-    elements = p.pointwise((64, 100), lambda i, j: apply("exp", get(x, i, j)))
-    scale = p.pointwise((64,), lambda i: apply("log", get(y, i)))
-    sums = p.reduce("sum", (64,), (100,), lambda i, j: get(elements, i, j))
-    result = p.pointwise(
-        (64, 100), lambda i, j: apply("sub", get(elements, i, j), apply("mul", get(sums, i), get(scale, i)))
-    )
-    planned = schedule(p.done(result), OPTIONS)
-    assert [[m.loops.out for m in step.members] for step in planned.steps] == [[scale], [elements, sums, result]]
-    assert planned.steps[1].stored == {result}
-    data, rows = torch.rand(64, 100), torch.rand(64) + 1
-    expected = data.exp() - data.exp().sum(1, keepdim=True) * rows.log()[:, None]
-    torch.testing.assert_close(compile_program(p.program)([data, rows])[0], expected)
-
-
-def test_a_kernel_does_not_move_behind_what_reads_its_values():
-    p = Program()
-    x = p.tensor(64, 100)
-    elements = p.pointwise((64, 100), lambda i, j: apply("exp", get(x, i, j)))
-    columns = p.reduce("sum", (100,), (64,), lambda j, i: get(elements, i, j))
-    shifts = p.pointwise((100,), lambda j: apply("log", get(columns, j)))
-    result = p.pointwise((64, 100), lambda i, j: apply("sub", get(elements, i, j), get(shifts, j)))
-    planned = schedule(p.done(result), OPTIONS)
-    order = [m.loops.out for step in planned.steps for m in step.members]
-    assert order.index(elements) < order.index(columns) < order.index(shifts) < order.index(result)
-    data = torch.rand(64, 100)
-    expected = data.exp() - data.exp().sum(0).log()
-    torch.testing.assert_close(compile_program(p.program)([data])[0], expected)

@@ -383,19 +383,9 @@ def _count_uses(graph: fx.Graph) -> dict[fx.Node, int]:
         total = 0
         for user in node.users:
             through = user.target in VIEW_OPS
-            total += uses[user] if through else _is_read(node, user)
+            total += uses[user] if through else 1
         uses[node] = total
     return uses
-
-
-# Calls of which an argument tells sizes only, and its place.
-_SIZES_ONLY: dict[Any, int] = {torch.ops.aten.nll_loss_backward.default: 1}
-
-
-def _is_read(node: fx.Node, user: fx.Node) -> bool:
-    """Whether the call reads the value's elements."""
-    place = _SIZES_ONLY.get(user.target)
-    return place is None or any(a is node for k, a in enumerate(user.args) if k != place)
 
 
 def _live(computations: list[Computation], outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Computation]:

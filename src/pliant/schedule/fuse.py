@@ -51,19 +51,18 @@ class _Fuser:
         self.program, self.options = program, options
         self.steps: list[Step] = []
         self.touching: dict[Buffer, set[int]] = {}
-        self.before = dependencies(program)
-        self.position: list[int] = []  # of each computation's step
-        self.checked = 0  # the first step behind all that may fail
 
     def run(self) -> list[Step]:
+        before = dependencies(self.program)
+        position: list[int] = []
+        checked = 0  # the first step behind all that may fail
         for k, computation in enumerate(self.program.computations):
-            earliest = max((self.position[d] for d in self.before[k]), default=0)
+            earliest = max((position[d] for d in before[k]), default=0)
             if writes_input(computation):
-                earliest = max(earliest, self.checked)
-            found = self._add(computation, earliest)
-            self.position.append(found)
+                earliest = max(earliest, checked)
+            position.append(self._add(computation, earliest))
             if may_fail(computation):
-                self.checked = max(self.checked, found + 1)
+                checked = max(checked, position[k] + 1)
         return self.steps
 
     def _add(self, computation: Computation, earliest: int) -> int:
@@ -72,10 +71,7 @@ class _Fuser:
             self.steps.append(ExternCall(computation))
             return len(self.steps) - 1
         loops = _without_unit_reduction(computation)
-        found = None
-        if self.options.fuse and not stays_alone(loops):
-            found = self._joined(loops, earliest)
-            found = self._joined_later(loops, earliest) if found is None and not writes_input(loops) else found
+        found = self._joined(loops, earliest) if self.options.fuse and not stays_alone(loops) else None
         if found is None:
             self.steps.append(_alone(loops))
             found = len(self.steps) - 1
@@ -97,40 +93,6 @@ class _Fuser:
             if join(step, loops):
                 return k
         return None
-
-    def _joined_later(self, loops: Loops, earliest: int) -> int | None:
-        """The kernel before `earliest` that makes what the computation reads, and takes it in once it has moved there: a
-        value for each row that the computation needs too may be known only behind the kernel of the elements."""
-        reads = {load.buffer for load in loads_of(loops)}
-        fed = {k for b in reads for k in self.touching.get(b, ()) if k < earliest}
-        for k in sorted(fed, reverse=True):
-            step = self.steps[k]
-            if not isinstance(step, Kernel) or len(step.members) >= self.options.fusion_limit:
-                continue
-            makes = any(m.loops.out in reads for m in step.members)
-            if makes and self._may_move(k, earliest) and join(step, loops):
-                self._move(k, earliest)
-                return earliest
-        return None
-
-    def _may_move(self, k: int, last: int) -> bool:
-        """Whether the kernel `k` may run behind all up to `last`: kernels of its device that need nothing of it."""
-        steps = [step for step in self.steps[k : last + 1] if isinstance(step, Kernel)]
-        if len(steps) <= last - k or len({step.device for step in steps}) > 1:
-            return False
-        if any(writes_input(m.loops) for step in steps for m in step.members):
-            return False
-        behind = [c for c, place in enumerate(self.position) if k < place <= last]
-        return not any(self.position[d] == k for c in behind for d in self.before[c])
-
-    def _move(self, k: int, last: int) -> None:
-        """Have the step `k` run right behind `last`."""
-        self.steps[k : last + 1] = [*self.steps[k + 1 : last + 1], self.steps[k]]
-        place = {k: last, **{old: old - 1 for old in range(k + 1, last + 1)}}
-        self.position = [place.get(p, p) for p in self.position]
-        self.touching = {b: {place.get(p, p) for p in places} for b, places in self.touching.items()}
-        if self.checked > k:
-            self.checked = max(self.checked, last + 1)
 
 
 def _without_unit_reduction(loops: Loops) -> Loops:
