@@ -38,7 +38,7 @@ from pliant.torch_adapter import OpOverload, append_node
 _KINDS: dict[str, Any] = {"int": int, "float": float, "bool": bool}
 _SYMBOL = re.compile(r"[suzfqb]\d{1,9}")
 _ERRORS = (*READ_ERRORS, Unsupported, Contradiction, OSError, zipfile.BadZipFile, zlib.error, struct.error, UnicodeError,
-           NotImplementedError)  # fmt: skip
+           NotImplementedError, EOFError)  # fmt: skip
 Found = TypeVar("Found")
 
 

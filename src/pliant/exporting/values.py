@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 from pliant.autograd.aliases import ViewStep
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, ViewOf
 from pliant.entries import constants
-from pliant.errors import ExportError
+from pliant.errors import ExportError, FileError
 from pliant.graph.effects import acts, refusal
 from pliant.graph.unbacked import assume, check, unlearnt
 from pliant.symbolic.expr import Expr, Symbol
@@ -168,7 +168,7 @@ class Reader:
             return _FUNCTIONS[name]
         namespace, packet, overload = name.split(".")
         if namespace not in self.libraries:
-            raise ValueError(f"`{name}` is no operator of {', '.join(sorted(self.libraries))}")
+            raise _of_a_library(name, namespace)
         found = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
         if not isinstance(found, OpOverload) or found._schema.is_mutable or not _may_run(found):
             raise ValueError(f"`{name}` is no operator for a saved program")
@@ -202,6 +202,16 @@ class Reader:
             self.operator(json["operator"]), tuple(map(argument, json["args"])), kwargs,
             None if index is None else whole(index), False,
         )  # fmt: skip
+
+
+def _of_a_library(name: str, namespace: str) -> FileError:
+    """The caller alone decides whose operators a file may call."""
+    return FileError(
+        f"the program calls `{name}`, which is no operator of ATen", kind="library",
+        why="operators of a library run what the library does, so whoever loads a file names those that it may call",
+        do=f"if you trust it: import what registers `{namespace}`, and pliant.load(path, libraries=({namespace!r},))",
+        doc="docs/export.md#files",
+    )  # fmt: skip
 
 
 def _may_run(func: Any) -> bool:
