@@ -3,13 +3,15 @@ import weakref
 
 import pytest
 
+from pliant import gc_pause
 from pliant.gc_pause import GcPause
 
 
 @pytest.fixture(autouse=True)
-def nothing_frozen():
+def nothing_frozen(monkeypatch):
     """The suite freezes what it starts with."""
     gc.unfreeze()
+    monkeypatch.setattr(gc_pause, "_freezes", False)
     yield
     gc.freeze()
 

@@ -19,6 +19,7 @@ from pliant import background
 _lock = background.lock()
 _depth = 0
 _was_on = False
+_freezes = False  # whether the program has frozen objects
 
 
 class _Here(threading.local):
@@ -78,8 +79,11 @@ def end_pauses_beyond(count: int) -> None:
 
 
 def _make_old() -> None:
-    """Move all objects to the oldest generation, without a look at any. Not where the program has frozen some."""
-    if not gc.get_freeze_count():
+    """Move all objects to the oldest generation, without a look at any. Not where the program has frozen some: it freezes
+    others later, and to count them takes as long as there are many."""
+    global _freezes
+    _freezes = _freezes or gc.get_freeze_count() > 0
+    if not _freezes:
         gc.freeze()
         gc.unfreeze()
 
