@@ -17,6 +17,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -28,6 +29,8 @@ import torch
 import pliant
 from pliant import background
 from pliant.cache.store import FORMAT
+
+SECONDS = 120
 
 PROGRAM = """
 import dataclasses, enum, functools, re, types
@@ -355,11 +358,15 @@ def _same_leaf(a: object, b: object, tolerance: float) -> bool:
 
 
 def in_a_fork(chosen: dict[str, str]) -> dict[str, object]:
-    """`run` in a process of its own."""
+    """`run` in a process of its own, on one thread: the threads of OpenMP that the parent may have started are not in a fork,
+    and eager's own operators would wait for them. One that takes longer than `SECONDS` dies."""
     read, write = os.pipe()
     process = os.fork()
     if process == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # a handler of Python's would wait for the operator
+        signal.alarm(SECONDS)
         try:
+            torch.set_num_threads(1)
             with os.fdopen(write, "w") as pipe:
                 json.dump(_guarded(chosen), pipe)
                 pipe.flush()
