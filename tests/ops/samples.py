@@ -223,6 +223,42 @@ ROWS: dict[str, Row] = {
         lambda x, y: (F.mse_loss(x, y), F.mse_loss(x, y, reduction="none"), F.mse_loss(x, y, reduction="sum")),
         [(ramp(3, 4), ramp(4, 3).t())],
     ),
+    "losses by distance": (
+        lambda x, y: tuple(
+            loss(x, y, reduction=how)
+            for loss in (F.smooth_l1_loss, F.huber_loss, F.soft_margin_loss)
+            for how in ("none", "mean", "sum")
+        ),
+        [(ramp(3, 4), ramp(4, 3).t())],
+    ),
+    "losses by distance of a width": (
+        lambda x, y: (F.smooth_l1_loss(x, y, beta=0.25), F.smooth_l1_loss(x, y, beta=0.0), F.huber_loss(x, y, delta=0.25)),
+        [(ramp(3, 4), ramp(4, 3).t())],
+    ),
+    "derivatives of losses by distance": (
+        lambda g, x, y: (
+            aten.smooth_l1_loss_backward(g, x, y, 1, 0.25),
+            aten.huber_loss_backward(g, x, y, 2, 0.25),
+            aten.soft_margin_loss_backward(g, x, y, 1),
+            aten.mse_loss_backward(g, x, y, 1),
+        ),
+        [(torch.tensor(0.5), ramp(3, 4), ramp(4, 3).t()), (torch.tensor(0.5), ramp(3, 4), ramp(3, 4))],
+    ),
+    "binary_cross_entropy_with_logits": (
+        lambda x, y, w: (
+            F.binary_cross_entropy_with_logits(x, y),
+            F.binary_cross_entropy_with_logits(x, y, weight=w, reduction="none"),
+            F.binary_cross_entropy_with_logits(x, y, pos_weight=w, reduction="sum"),
+        ),
+        [(ramp(3, 4), ramp(4, 3).t(), ramp(4).abs())],
+    ),
+    "binary_cross_entropy_backward": (
+        lambda g, x, y, w: (
+            aten.binary_cross_entropy_backward(g, x, y, None, 1),
+            aten.binary_cross_entropy_backward(g, x, y, w, 2),
+        ),
+        [(torch.tensor(0.5), ramp(3, 4).sigmoid(), ramp(3, 4), ramp(4)), (torch.tensor(0.5), torch.eye(3), ramp(3, 3), ramp(3))],
+    ),
     # positions in tensors
     "embedding": (
         lambda w, i: F.embedding(i, w),
@@ -247,6 +283,24 @@ ROWS: dict[str, Row] = {
             F.cross_entropy(x, t, reduction="sum"),
         ),
         [(ramp(3, 5), torch.tensor([4, 0, -100])), (ramp(2, 5, 3), torch.tensor([[4, 0, 1], [1, 2, 3]]))],
+    ),
+    "cross_entropy with weights": (
+        lambda x, t, w: (F.cross_entropy(x, t, w), F.cross_entropy(x, t, w, reduction="none")),
+        [
+            (ramp(3, 5), torch.tensor([4, 0, -100]), ramp(5).abs()),
+            (ramp(2, 3, 2, 2), torch.tensor([[[0, 2], [1, -100]], [[1, 1], [0, 2]]]), ramp(3).abs()),
+        ],
+    ),
+    "cross_entropy of images": (
+        lambda x, t: (F.cross_entropy(x, t), F.cross_entropy(x, t, reduction="none")),
+        [(ramp(2, 3, 2, 2), torch.tensor([[[0, 2], [1, -100]], [[1, 1], [0, 2]]]))],
+    ),
+    "derivatives of cross-entropy with weights": (
+        lambda g, x, t, w: (
+            aten.nll_loss2d_backward(g, x, t, w, 1, -100, torch.tensor(2.0)),
+            aten.nll_loss2d_backward(g.expand(2, 2, 2), x, t, None, 0, -100, torch.tensor(2.0)),
+        ),
+        [(torch.tensor(0.5), ramp(2, 3, 2, 2), torch.tensor([[[0, 2], [1, -100]], [[1, 1], [0, 2]]]), ramp(3))],
     ),
     "nll_loss_backward": (
         lambda g, x, t: aten.nll_loss_backward(g, x, t, None, 1, -100, torch.tensor(2.0)),

@@ -108,35 +108,55 @@ def _gather(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, indices: Tens
 
 
 class _Classes:
-    """The target class of each row, with rows to ignore."""
+    """The target class of each point: of rows of classes, or of images whose classes are the second dimension."""
 
     def __init__(self, low: Lowering, x: Tensor, target: Tensor, weight: Tensor | None, ignore: int) -> None:
-        if len(x.shape) != 2 or weight is not None:
-            raise Unsupported("weights, or one row only")
-        self.low, self.x, self.target, self.dtype = low, x, target, opmath(x.dtype)
+        if len(x.shape) < 2 or target.shape != (x.shape[0], *x.shape[2:]):
+            raise Unsupported("one row only, or sizes that differ")
+        if weight is not None and weight.shape != (x.shape[1],):
+            raise Unsupported("a weight that is not one number a class")
+        self.low, self.x, self.target, self.weight, self.dtype = low, x, target, weight, opmath(x.dtype)
         self.ignore = number(low, ignore, torch.int64)
 
-    def wanted(self, row: Expr) -> Scalar:
-        """Whether the row counts."""
-        return apply("ne", cast(self.target.at([row]), torch.int64), self.ignore)
+    def _given(self, point: Index) -> Scalar:
+        return cast(self.target.at(point), torch.int64)
 
-    def column(self, row: Expr) -> Expr:
-        """The row's class; 0 where it is ignored."""
-        value = where(self.wanted(row), cast(self.target.at([row]), torch.int64), const(0, torch.int64))
+    def wanted(self, point: Index) -> Scalar:
+        """Whether the point counts."""
+        return apply("ne", self._given(point), self.ignore)
+
+    def column(self, point: Index) -> Expr:
+        """The point's class; 0 where it is ignored."""
+        value = where(self.wanted(point), self._given(point), const(0, torch.int64))
         return position(self.low, value, self.x.shape[1], False)
 
+    def weighted(self, value: Scalar, column: Callable[[], Expr]) -> Scalar:
+        """The value times the weight of the class that `column` gives."""
+        return value if self.weight is None else apply("mul", value, cast(self.weight.at([column()]), self.dtype))
+
     def losses(self) -> Tensor:
-        def at(index: Index) -> Scalar:
-            picked = cast(self.x.at([index[0], self.column(index[0])]), self.dtype)
-            return where(self.wanted(index[0]), apply("neg", picked), const(0, self.dtype))
+        def at(point: Index) -> Scalar:
+            column = self.column(point)
+            picked = cast(self.x.at([point[0], column, *point[1:]]), self.dtype)
+            loss = self.weighted(apply("neg", picked), lambda: column)
+            return where(self.wanted(point), loss, const(0, self.dtype))
 
-        return self.low.pointwise(self.dtype, self.x.shape[:1], at, 6)
+        return self.low.pointwise(self.dtype, self.target.shape, at, 6)
 
-    def number_of_rows(self) -> Tensor:
-        rows = Tensor(self.low, self.dtype, self.x.shape[:1], lambda i: cast(self.wanted(i[0]), self.dtype), weight=2)
-        total = self.low.reduce(rows, [0], "sum", self.dtype, self.dtype)
+    def total_weight(self) -> Tensor:
+        """The sum of the weights of the points that count."""
+
+        def at(point: Index) -> Scalar:
+            return self.weighted(cast(self.wanted(point), self.dtype), lambda: self.column(point))
+
+        points = Tensor(self.low, self.dtype, self.target.shape, at, weight=2)
+        total = self.low.reduce(points, list(range(len(points.shape))), "sum", self.dtype, self.dtype)
         total.uses = 2
         return total
+
+    def is_target(self, point: Index, column: Expr) -> Scalar:
+        """Whether the column is the class of the point, which counts."""
+        return apply("bit_and", apply("eq", self.low.number(column), self._given(point)), self.wanted(point))
 
 
 def _nll_loss(
@@ -153,12 +173,12 @@ def _nll_loss(
     if reduction == 0:
         zero = Tensor(low, out[1].dtype, (), lambda i: const(0, dtype))
         return [rounded(losses, out[0].dtype), zero]
-    rows = classes.number_of_rows()
-    total = low.reduce(losses, [0], "sum", dtype, dtype)
+    weights = classes.total_weight()
+    total = low.reduce(losses, list(range(len(losses.shape))), "sum", dtype, dtype)
     if reduction == 1:
         summed = total
-        total = low.pointwise(dtype, (), lambda i: apply("div", summed.at(i), rows.at(i)), 4)
-    return [rounded(total, out[0].dtype), rounded(rows, out[1].dtype)]
+        total = low.pointwise(dtype, (), lambda i: apply("div", summed.at(i), weights.at(i)), 4)
+    return [rounded(total, out[0].dtype), rounded(weights, out[1].dtype)]
 
 
 def _nll_loss_backward(
@@ -170,12 +190,12 @@ def _nll_loss_backward(
     dtype = classes.dtype
 
     def at(index: Index) -> Scalar:
-        row = cast(classes.target.at([index[0]]), torch.int64)
-        hit = apply("bit_and", apply("eq", low.number(index[1]), row), classes.wanted(index[0]))
-        slope = apply("neg", cast(grad.at([] if not grad.shape else [index[0]]), dtype))
+        point = [index[0], *index[2:]]
+        slope = apply("neg", cast(grad.at(point if grad.shape else []), dtype))
+        slope = classes.weighted(slope, lambda: index[1])
         if reduction == 1:
             slope = apply("div", slope, cast(total.at([]), dtype))
-        return where(hit, slope, const(0, dtype))
+        return where(classes.is_target(point, index[1]), slope, const(0, dtype))
 
     return low.pointwise(out.dtype, low.shape_of(out), at, 8)
 
@@ -187,5 +207,7 @@ RULES: dict[Any, Callable[..., Any]] = {
     aten.index_select.default: _index_select,
     aten.gather.default: _gather,
     aten.nll_loss_forward.default: _nll_loss,
+    aten.nll_loss2d_forward.default: _nll_loss,
     aten.nll_loss_backward.default: _nll_loss_backward,
+    aten.nll_loss2d_backward.default: _nll_loss_backward,
 }

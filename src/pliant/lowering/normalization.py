@@ -1,4 +1,4 @@
-"""Normalization layers and losses over classes, forward and backward.
+"""Normalization layers, forward and backward.
 
 In:     ATen's native_* calls.
 Out:    moments by two reductions, then pointwise work that the scheduler fuses with them.
@@ -16,8 +16,8 @@ from pliant.errors import Unsupported
 from pliant.ir.scalar import Scalar, apply, const
 from pliant.lowering.context import Lowering
 from pliant.lowering.creation import filled
-from pliant.lowering.formulas import add, mul, square, sub
-from pliant.lowering.pointwise import elements, number, reader
+from pliant.lowering.formulas import add, mul, sub
+from pliant.lowering.pointwise import number, reader
 from pliant.lowering.reduction import count, keep, mapped, mean_of, rounded, variance_of
 from pliant.lowering.tensors import Shape, Tensor, opmath
 from pliant.lowering.views import reshape_to
@@ -278,29 +278,6 @@ def _group_norm(
     return [final, rounded(mean, out[1].dtype), rounded(rstd, out[2].dtype)]
 
 
-# -- losses -----------------------------------------------------------------------------------------------------------
-
-
-def _mse_loss(low: Lowering, out: torch.Tensor, x: Tensor, y: Tensor, reduction: int = 1) -> Tensor:
-    if x.shape != y.shape:
-        raise Unsupported("sizes that differ")
-    dtype = opmath(out.dtype)
-    squares = _combined(low, dtype, x.shape, (x, y), lambda a, b: square(sub(a, b)), 2)
-    dims = list(range(len(x.shape)))
-    if reduction == 0:
-        return rounded(squares, out.dtype)
-    result = mean_of(low, squares, dims, dtype) if reduction == 1 else low.reduce(squares, dims, "sum", dtype, dtype)
-    return rounded(result, out.dtype)
-
-
-def _mse_loss_backward(low: Lowering, out: torch.Tensor, grad: Tensor, x: Tensor, y: Tensor, reduction: int) -> Tensor:
-    dtype = opmath(out.dtype)
-    factor: Scalar = const(2, dtype)
-    if reduction == 1:
-        factor = apply("div", factor, low.number(count(low, x, range(len(x.shape))), dtype))
-    return elements(low, out, (grad, x, y), dtype, lambda g, a, b: mul(mul(factor, sub(a, b)), g), 3)
-
-
 RULES: dict[Any, Callable[..., Any]] = {
     aten.native_layer_norm.default: _layer_norm,
     aten.native_layer_norm_backward.default: _layer_norm_backward,
@@ -310,6 +287,4 @@ RULES: dict[Any, Callable[..., Any]] = {
     aten.native_batch_norm.default: _batch_norm,
     aten.native_batch_norm_backward.default: _batch_norm_backward,
     aten.native_group_norm.default: _group_norm,
-    aten.mse_loss.default: _mse_loss,
-    aten.mse_loss_backward.default: _mse_loss_backward,
 }

@@ -15,6 +15,7 @@ from pliant.lowering import (
     creation,
     indexing,
     joining,
+    losses,
     matmul,
     normalization,
     pointwise,
@@ -28,6 +29,6 @@ from pliant.tables import Table, joined
 
 Rule = Callable[..., Any]
 
-FAMILIES = (pointwise, creation, views, reduction, normalization, indexing, scans, scattering, joining, pooling, matmul)
+FAMILIES = (pointwise, creation, views, reduction, normalization, losses, indexing, scans, scattering, joining, pooling, matmul)
 RULES: Table[Any, Rule] = joined(*(family.RULES for family in FAMILIES))
 VIEW_OPS: frozenset[Any] = frozenset(views.RULES)

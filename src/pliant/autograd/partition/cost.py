@@ -52,8 +52,11 @@ _LIBRARY = frozenset({
 # Reductions and look-ups that read each element at most once, while it is computed.
 _READ_ONCE = frozenset({
     "aten::sum", "aten::mean", "aten::prod", "aten::amax", "aten::amin", "aten::any", "aten::all", "aten::argmax",
-    "aten::argmin", "aten::nll_loss_forward", "aten::nll_loss_backward", "aten::gather",
-    "aten::_log_softmax_backward_data",
+    "aten::argmin", "aten::nll_loss_forward", "aten::nll_loss_backward", "aten::nll_loss2d_forward",
+    "aten::nll_loss2d_backward", "aten::gather", "aten::_log_softmax_backward_data", "aten::mse_loss",
+    "aten::smooth_l1_loss", "aten::huber_loss", "aten::soft_margin_loss", "aten::binary_cross_entropy_with_logits",
+    "aten::mse_loss_backward", "aten::smooth_l1_loss_backward", "aten::huber_loss_backward",
+    "aten::soft_margin_loss_backward", "aten::binary_cross_entropy_backward",
 })  # fmt: skip
 
 
