@@ -130,6 +130,34 @@ def test_reductions(rows, columns, options):
         args[0][0, 5] = float("inf")
 
 
+def rows_of_extremes(columns: int) -> torch.Tensor:
+    """Rows with ties, with infinities, of infinities alone, of one number, and with one NaN or more."""
+    torch.manual_seed(columns)
+    x = torch.randn(8, columns)
+    x[1] = x[1].round()
+    x[2] = torch.where(torch.rand(columns) < 0.7, -float("inf"), x[2])
+    x[3], x[4], x[5] = -float("inf"), float("inf"), 0.5
+    x[6, columns // 2] = x[7, columns - 1] = x[7, 0] = float("nan")
+    return x
+
+
+@pytest.mark.parametrize("columns", [1, 16, 101, 2100])
+def test_first_positions_of_extremes(columns, options):
+    """Along rows they are found on vectors, and over all that there is."""
+    p = Program()
+    x = p.tensor(8, columns)
+    outs = []
+    for op in ("argmax", "argmin"):
+        outs.append(p.reduce(op, (8,), (columns,), lambda i, j: get(x, i, j)))
+        outs.append(p.reduce(op, (), (columns, 8), lambda j, i: get(x, i, j)))
+    program = p.done(*outs)
+    compiled = compile_program(program, options)
+    for x in (rows_of_extremes(columns), torch.full((8, columns), -float("inf")), torch.zeros(8, columns)):
+        for want, got in zip(run(program, [x]), compiled([x]), strict=True):
+            assert torch.equal(got, want)
+    assert columns == 1 or "vacc0k" in compiled.source
+
+
 def test_what_is_not_chosen_is_not_loaded(options):
     """Both halves of a concatenation, each a load that would lie outside for the other's points."""
     n = 53

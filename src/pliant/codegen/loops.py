@@ -48,13 +48,18 @@ class LoopPlan:
         return block if block is not None else extent or 0
 
 
-def flat_reduced(member: Member) -> Expr:
-    """The position of a point in the flattened reduced space of the member's computation."""
-    assert isinstance(member.loops, Reduction)
+def flat_position(reduction: Reduction) -> Expr:
+    """The position of a point in the flattened reduced space, of the computation's own axes."""
     result: Expr = ZERO
-    for axis in member.loops.reduce_axes:
-        result = result * axis.extent + member.at(axis.symbol)
+    for axis in reduction.reduce_axes:
+        result = result * axis.extent + axis.symbol
     return result
+
+
+def flat_reduced(member: Member) -> Expr:
+    """The same, of the kernel's axes."""
+    assert isinstance(member.loops, Reduction)
+    return member.at(flat_position(member.loops))
 
 
 def index_expressions(kernel: Kernel) -> Iterator[tuple[Expr, int]]:

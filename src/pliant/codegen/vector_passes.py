@@ -10,15 +10,18 @@ Reads on: `vector_reductions.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+import torch
 
 from pliant.codegen.expressions import Names, Statements
 from pliant.codegen.kernel_writer import KernelWriter
-from pliant.codegen.vector_reductions import VectorAccumulator, vector_accumulator, vectors_in_turn
+from pliant.codegen.loops import flat_position
+from pliant.codegen.vector_reductions import VectorAccumulator, VectorExtreme, vector_accumulator, vectors_in_turn
 from pliant.codegen.vector_statements import NoVectorForm, VectorStatements
 from pliant.ir.loops import Axis, Reduction
 from pliant.ir.ops import OPS
-from pliant.ir.scalar import Apply, walk
+from pliant.ir.scalar import Apply, index_value, walk
 from pliant.schedule.kernel import Member
 
 COLUMN_TERMS = 32  # rows that a lane sums before they are added to its column's total
@@ -55,9 +58,11 @@ class VectorPasses(KernelWriter):
         for text in texts:
             self.line(text)
 
-    def _vector_accumulators(self, members: list[Member], count: int) -> dict[int, VectorAccumulator] | None:
+    def _vector_accumulators(
+        self, members: list[Member], count: int
+    ) -> dict[int, VectorAccumulator | VectorExtreme] | None:
         """The vectors of each reduction, by its identity; None if one has none."""
-        found: dict[int, VectorAccumulator] = {}
+        found: dict[int, VectorAccumulator | VectorExtreme] = {}
         for m in _reductions(members):
             acc = vector_accumulator(self.accumulators[id(m)], count)
             if acc is None:
@@ -66,7 +71,7 @@ class VectorPasses(KernelWriter):
         return found
 
     def _filling(
-        self, members: list[Member], found: dict[int, VectorAccumulator]
+        self, members: list[Member], found: Mapping[int, VectorAccumulator | VectorExtreme]
     ) -> Callable[[Statements, str], None]:
         """What writes the body of the innermost loop; `at`: which of the vectors takes the values."""
 
@@ -76,9 +81,16 @@ class VectorPasses(KernelWriter):
                 if acc is None:
                     self._run(m, s)
                 else:
-                    s.body += acc.update(s, self._vector_value(m, s), at)
+                    s.body += acc.update(s, self._vector_value(m, s), at, self._positions(m, s))
 
         return fill
+
+    def _positions(self, m: Member, s: Statements) -> str:
+        """Where the lanes lie among what is reduced, as a vector, for reductions that ask for it."""
+        assert isinstance(s, VectorStatements) and isinstance(m.loops, Reduction)
+        if not self.accumulators[id(m)].is_arg:
+            return ""
+        return s.lanes(s.value(index_value(flat_position(m.loops), torch.int64), m), torch.int64)
 
     def _vector_value(self, m: Member, s: Statements) -> str:
         """What a reduction takes in, as a vector."""
@@ -99,6 +111,9 @@ class VectorPasses(KernelWriter):
         found = self._vector_accumulators(members, count)
         if found is None:
             return False
+        sums = {key: acc for key, acc in found.items() if isinstance(acc, VectorAccumulator)}
+        if len(sums) < len(found):
+            return False
         names, counter = self.names.copy(), self.counter[0]
         try:
             fill = self._filling(members, found)
@@ -109,7 +124,7 @@ class VectorPasses(KernelWriter):
         except NoVectorForm:
             self._forget(names, counter)
             return False
-        self._down_columns(list(found.values()), main, rest, vector, first)
+        self._down_columns(list(sums.values()), main, rest, vector, first)
         return True
 
     def _column_terms(self) -> int:

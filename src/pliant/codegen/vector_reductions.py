@@ -59,8 +59,8 @@ class VectorAccumulator:
     def _declared(self, ctype: str, name: str, first: str) -> list[str]:
         return [f"{ctype} {name}[{self.count}];", f"for (int u = 0; u < {self.count}; u++) {name}[u] = {first};"]
 
-    def update(self, s: Statements, value: str, at: str) -> list[str]:
-        """Statements that take a vector in."""
+    def update(self, s: Statements, value: str, at: str, position: str = "") -> list[str]:
+        """Statements that take a vector in; `position`: where its lanes lie among all that are reduced."""
         assert isinstance(s, VectorStatements)
         choose = "p_choosev" if self.fold.ctype == "p_vf" else "p_choosei"
         value = value if s.mask is None else f"{choose}({s.mask}, {value}, {self.fold.neutral})"
@@ -93,8 +93,50 @@ class VectorAccumulator:
         return parts[0]
 
 
-def vector_accumulator(acc: Accumulator, count: int) -> VectorAccumulator | None:
+_NONE = 2147483647  # the position in lanes that have taken nothing in
+
+
+@dataclass(frozen=True, slots=True)
+class VectorExtreme:
+    """Argmax and argmin: each lane has its best value, and the first position of it, which grows from turn to turn."""
+
+    acc: Accumulator
+    count: int
+
+    def start(self) -> list[str]:
+        v, n = f"v{self.acc.name}", self.count
+        return [
+            f"p_vf {v}[{n}];", f"p_vi {v}k[{n}];",
+            f"for (int u = 0; u < {n}; u++) {{ {v}[u] = P_B(0.0f); {v}k[u] = P_BI({_NONE}); }}",
+        ]  # fmt: skip
+
+    def update(self, s: Statements, value: str, at: str, position: str = "") -> list[str]:
+        """A number is taken in where it is better or NaN, but where NaN was taken in before."""
+        assert isinstance(s, VectorStatements)
+        name, v = self.acc.name, f"v{self.acc.name}"
+        worse = "<=" if self.acc.op == "argmax" else ">="
+        better = f"(({v}{at} == {v}{at}) & ~(x{name} {worse} {v}{at})) | ({v}k{at} == {_NONE})"
+        return [
+            f"const p_vf x{name} = {value};",
+            f"const p_vi y{name} = {better if s.mask is None else f'{s.mask} & ({better})'};",
+            f"{v}{at} = p_choosev(y{name}, x{name}, {v}{at});",
+            f"{v}k{at} = p_choosei(y{name}, {position}, {v}k{at});",
+        ]
+
+    def finish(self) -> list[str]:
+        v, lanes = f"v{self.acc.name}", f"{self.count} * P_L"
+        taken = self.acc.update("x[j]", "", "(int64_t)k[j]")
+        return [
+            f"{{ float x[{lanes}]; __builtin_memcpy(x, {v}, sizeof x);",
+            f"  int32_t k[{lanes}]; __builtin_memcpy(k, {v}k, sizeof k);",
+            f"  for (int j = 0; j < {lanes}; j++) if (k[j] != {_NONE}) {{ {' '.join(taken)} }} }}",
+        ]
+
+
+def vector_accumulator(acc: Accumulator, count: int) -> VectorAccumulator | VectorExtreme | None:
     """The vectors of an accumulator, `count` that take values in turn."""
+    if acc.is_arg:
+        return VectorExtreme(acc, count) if acc.dtype is torch.float32 else None
     fold = _FOLDS.get(acc.op)
     if fold is None or (fold.ctype == "p_vf" and acc.dtype is not torch.float32):
         return None
