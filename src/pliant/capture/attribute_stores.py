@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import types
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,8 @@ def _plain_module_store(t: Tracer, module: Any, name: str) -> Any:
 def find_store(t: Tracer, obj: Any, name: str, value: Any) -> Any:
     """object.__setattr__: data descriptor, else instance dict. `DELETED` deletes."""
     world, cls = t.world, type(obj)
+    if cls in weakref.ProxyTypes:  # what it stands for gets the value
+        raise GraphBreak("unknown-object", f"the attributes of a {cls.__name__}")
     found = world.type_lookup(cls, name)
     if found is not MISSING and is_data_descriptor(t, found):
         return _set_through_descriptor(t, found, obj, name, value)

@@ -165,10 +165,14 @@ def sequence(t: Tracer, value: Any, most: int | None = None) -> Any:
     return t.native(tuple, items if most is None else itertools.islice(items, most))
 
 
-def mapping(t: Tracer, value: Any) -> dict[Any, Any]:
-    """A dict of a mapping's items (for ** and update)."""
+def mapping(t: Tracer, value: Any, by_keys: bool = False) -> dict[Any, Any]:
+    """A dict of a mapping's items (for ** and update). `by_keys`: for an OrderedDict, which asks subclasses for each item."""
     value = t.world.adopt(t.world.resolve(value))
     if type(value) in DICT_TYPES:
         return value  # type: ignore[no-any-return]
+    if not by_keys and t.world.type_lookup(type(value), "__iter__") is dict.__iter__:  # dicts copy what it holds
+        if not t.world.needs_guards(value):
+            return dict(dict.items(value))
+        return {key: t.world.dict_get(value, key) for key in t.world.keys_of(value)}
     keys = t.call(t.get_attr(value, "keys"), (), {})
     return {k: subscript(t, value, k) for k in sequence(t, keys)}

@@ -65,11 +65,11 @@ def subscript(t: Tracer, container: Any, key: Any) -> Any:
 
 def _tensor_key(t: Tracer, key: Any) -> Any:
     """An index of a tensor; integers in tensors without dimensions are numbers, as they are in eager."""
-    if type(key) is tuple:
+    if issubclass(type(key), tuple):
         return tuple(_tensor_key(t, part) for part in key)
     if type(key) is slice:
         return slice(*[_tensor_key(t, part) for part in (key.start, key.stop, key.step)])
-    key = key_of(key)
+    key = key_of(known_items(t, key))
     if is_place(key) and t.mode.allow_unbacked and t.recorder.region is None:
         return t.native(torch.Tensor.item, key)
     return key
@@ -94,6 +94,17 @@ def known_length(t: Tracer, container: Any) -> int:
         raise GraphBreak("unknown-object", f"a {type(container).__name__} from outside has a length of its own")
     t.world.guard(t.world.source_of(container), Kind.LENGTH, len(container))
     return len(container)
+
+
+def known_items(t: Tracer, value: Any) -> Any:
+    """A list of a subclass as C code reads it: what comes from outside is a list of its items, under guards."""
+    if type(value) is list or not issubclass(type(value), list):
+        return value
+    outside = t.world.is_opaque(value)
+    places = range(known_length(t, value) if outside else list.__len__(value))
+    before = [sequence_item(t, value, i) for i in places]
+    items = [known_items(t, t.internalize(one)) for one in before]
+    return items if outside or any(map(operator.is_not, items, before)) else value
 
 
 def _own_dict_item(t: Tracer, container: Any, key: Any) -> Any:

@@ -17,7 +17,9 @@ import torch
 from pliant.capture import arrays
 from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
 from pliant.capture.numpy_scalars import plain_number
-from pliant.capture.structures import leaves
+from pliant.capture.operators import python_method
+from pliant.capture.structures import leaves, mapped
+from pliant.capture.subscripts import known_items
 from pliant.capture.tensor_errors import error_of_eager
 from pliant.capture.torch_functions import READS, is_known
 from pliant.capture.value_kinds import concrete, is_numpy_scalar
@@ -130,6 +132,15 @@ def _holds_numpy(values: Any) -> bool:
 _MAKE_TENSORS = (torch.tensor, torch.as_tensor, torch.asarray, torch.from_numpy)
 
 
+def _items_of_list(t: Tracer, function: Any, value: Any) -> Any:
+    """C code reads what a list holds, whatever methods its class has; Python code calls these."""
+    known = known_items(t, value)
+    if known is not value and isinstance(function, types.FunctionType):
+        if any(python_method(t, value, name) is not None for name in ("__iter__", "__getitem__")):
+            raise GraphBreak("unknown-object", f"{function.__name__} of a {type(value).__name__} with items of its own")
+    return known
+
+
 def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a PyTorch function on traced values. Errors of shapes or types are left to eager, which words them."""
     if _changes_setting(function):
@@ -141,7 +152,7 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
     if function not in _TAKE_TRUTHS:
         args = tuple(_plain(a) for a in args)
         kwargs = {k: _plain(v) for k, v in kwargs.items()}
-    args, kwargs = t.internalize((args, dict(kwargs)))
+    args, kwargs = mapped(t.internalize((args, dict(kwargs))), lambda one: _items_of_list(t, function, one))
     if function not in _MAKE_TENSORS:  # others take them for numbers
         args = tuple(map(plain_number, args))
         kwargs = {k: plain_number(v) for k, v in kwargs.items()}

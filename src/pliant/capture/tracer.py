@@ -20,7 +20,6 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves
 
@@ -64,6 +63,7 @@ from pliant.capture.value_kinds import (
     concrete,
     is_hashed_by_identity,
     is_numpy_scalar,
+    tuple_of,
 )
 from pliant.capture.world import World
 from pliant.debug import events
@@ -369,20 +369,20 @@ class Tracer:
     def internalize(self, value: Any, within: frozenset[int] = frozenset()) -> Any:
         """The value with every outside container in it replaced by the trace's own copy."""
         value = self.world.adopt(value)
-        inside = _INSIDE.get(type(value))
+        inside = _INSIDE.of(value)
         return value if inside is None or id(value) in within else inside(self, value, within)
 
     def _internalize_items(self, value: Any, within: frozenset[int]) -> Any:
         """Of a list or a dict, in place: it may hold itself."""
         inner = within | {id(value)}
         for place, item in _places(value):
-            if type(item) in _NESTED:
+            if type(item) in MUTABLE_CONTAINERS or issubclass(type(item), tuple):
                 value[place] = self.internalize(item, inner)
         return value
 
     def _internalize_parts(self, value: Any, within: frozenset[int]) -> Any:
         items = [self.internalize(v, within) for v in value]
-        return tuple(items) if any(a is not b for a, b in zip(items, value, strict=True)) else value
+        return tuple_of(type(value), items) if any(a is not b for a, b in zip(items, value, strict=True)) else value
 
     def _internalize_slice(self, value: slice, within: frozenset[int]) -> slice:
         return slice(*(self.internalize(v, within) for v in (value.start, value.stop, value.step)))
@@ -425,7 +425,6 @@ class Tracer:
         return TracedCallable(self, function, truth)
 
 
-_NESTED = MUTABLE_CONTAINERS | {tuple}
 _KEYS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
     Tracer._object_as_key,
     {
@@ -437,11 +436,14 @@ _KEYS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
         FakeTensor: Tracer._tensor_as_key,
     },
 )
-_INSIDE: dict[type, Callable[[Tracer, Any, frozenset[int]], Any]] = {
-    **dict.fromkeys((list, dict), Tracer._internalize_items),
-    **dict.fromkeys((tuple, torch.Size), Tracer._internalize_parts),
-    slice: Tracer._internalize_slice,
-}
+_INSIDE: ByKind[Callable[[Tracer, Any, frozenset[int]], Any] | None] = ByKind(
+    None,
+    {
+        **dict.fromkeys((list, dict), Tracer._internalize_items),
+        slice: Tracer._internalize_slice,
+    },
+    {tuple: Tracer._internalize_parts},
+)
 _SAFE_IN_C = (FakeTensor, str, int, float, type, type(None))
 _LOOKED_INTO: dict[type, Callable[[Any], Iterable[Any]]] = {
     **dict.fromkeys((list, tuple, set, frozenset), iter),

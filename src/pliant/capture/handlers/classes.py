@@ -50,15 +50,15 @@ def _construct_dict(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     leading: Args = ()
     if cls is collections.defaultdict:
         leading, args = args[:1], args[1:]
-    sources = [pairs_or_mapping(t, a) for a in args]
+    sources = [pairs_or_mapping(t, a, cls is collections.OrderedDict) for a in args]
     return t.native(cls, *leading, *sources, **kwargs)
 
 
-def pairs_or_mapping(t: Tracer, value: Any) -> Any:
+def pairs_or_mapping(t: Tracer, value: Any, by_keys: bool = False) -> Any:
     if value is None or isinstance(value, types.MappingProxyType):
         return value
     if isinstance(value, dict) or operators.python_method(t, value, "keys") is not None:
-        return t.mapping(value)
+        return t.mapping(value, by_keys)
     pairs = [_pair(t, i, pair) for i, pair in enumerate(t.sequence(value))]
     return [(t.hashable(pair[0]), *pair[1:]) if pair else pair for pair in pairs]
 

@@ -98,11 +98,11 @@ def _container_argument(t: Tracer, receiver: Any, name: str, index: int, value: 
         return t.iterable(value) if isinstance(value, (set, frozenset)) else map(t.hashable, t.iterable(value))
     if name == "__init__" and isinstance(receiver, dict):
         is_factory = isinstance(receiver, collections.defaultdict) and index == 0
-        return value if is_factory else pairs_or_mapping(t, value)
+        return value if is_factory else pairs_or_mapping(t, value, isinstance(receiver, collections.OrderedDict))
     if name in ("extend", "extendleft", "__iadd__") or name == "__init__" and index == 0:
         return t.iterable(value)
     if name == "update":
-        return pairs_or_mapping(t, value)
+        return pairs_or_mapping(t, value, isinstance(receiver, collections.OrderedDict))
     if (
         isinstance(receiver, (list, collections.deque))
         and name in ("insert", "pop", "rotate", "__getitem__", "__delitem__", "__init__")

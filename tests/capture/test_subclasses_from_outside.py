@@ -1,0 +1,127 @@
+"""Instances of subclasses of list, tuple and dict that come from outside, given to C code: what it reads is guarded."""
+
+import collections
+import weakref
+
+import pytest
+import torch
+
+import pliant
+
+
+class Items(list):
+    pass
+
+
+class OwnIterator(list):
+    def __iter__(self):
+        return iter([torch.ones(2)])
+
+
+class OwnLength(list):
+    def __len__(self):
+        return 1
+
+
+class Row(tuple):
+    pass
+
+
+Pair = collections.namedtuple("Pair", "a b")
+
+
+class Doubled(dict):
+    def __getitem__(self, key):
+        return super().__getitem__(key) * 2
+
+
+class DoubledInOrder(collections.OrderedDict):
+    def __getitem__(self, key):
+        return super().__getitem__(key) * 2
+
+
+class OwnKeys(Doubled):
+    def __iter__(self):
+        return iter(["a"])
+
+
+def stored(places):
+    y = torch.zeros(6)
+    y[places] = 1
+    return y
+
+
+T = torch.arange(3.0)
+LISTS = {
+    "stack": (torch.stack, [Items([T]), Items([T, T]), Items([T, T * 3])]),
+    "items of its own": (torch.stack, [OwnIterator([T]), OwnIterator([T, T])]),
+    "a length of its own": (torch.stack, [OwnLength([T]), OwnLength([T, T])]),
+    "unpacked beside": (lambda b: torch.cat((torch.cat(b), *b)), [Items([T]), Items([T, T])]),
+    "sizes": (lambda b: torch.arange(12).view(b), [Items([3, 4]), Items([4, 3]), Items([12])]),
+    "data": (torch.tensor, [Items([3, 4]), Items([4, 3]), Items([Items([1, 2])]), Items([[2, 2]])]),
+    "index": (lambda b: torch.arange(6)[b], [Items([0, 1]), Items([2, 3]), Items([4])]),
+    "index of a store": (stored, [Items([0, 1]), Items([2, 3]), Items([4])]),
+    "list in one made here": (lambda b: torch.tensor(Items([b, b])), [[0, 1], [2, 3], [4]]),
+    "list in a tuple made here": (lambda b: torch.tensor(Row([b, b])), [[0, 1], [2, 3], [4]]),
+    "list in a tuple": (torch.tensor, [Row([[0, 1]]), Row([[2, 1]]), Row([[2]])]),
+    "lists in a named tuple": (lambda p: torch.eye(5)[p], [Pair([0, 1], [3, 4]), Pair([0, 1], [1, 0])]),
+    "subclasses in a named tuple": (lambda p: torch.eye(5)[p], [Pair(Items([0]), Items([3])), Pair(Items([0]), [0])]),
+    "named tuple in a list": (torch.tensor, [[Pair([0], [3])], [Pair([0], [1])]]),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_functions_of_pytorch_read_what_a_list_holds_now(name):
+    function, given = LISTS[name]
+    compiled = pliant.compile(function, backend="eager")
+    for one in given:
+        assert torch.equal(compiled(one), function(one))
+
+
+def test_a_list_of_a_subclass_is_no_break():
+    compiled = pliant.compile(lambda b: torch.stack(b).sum(0), fullgraph=True)
+    for items in (Items([T]), Items([T, T * 2])):
+        assert torch.equal(compiled(items), sum(items))
+
+
+def given_to(**names):
+    return names
+
+
+def copies(u):
+    ordered, plain = collections.OrderedDict(z=1), {}
+    ordered.update(u)
+    plain.update(u)
+    lists = collections.defaultdict(list, u)
+    return dict(u), {**u}, given_to(**u), plain, lists, collections.OrderedDict(u), ordered, dict(u, k=1)
+
+
+@pytest.mark.parametrize("cls", [Doubled, DoubledInOrder, OwnKeys])
+def test_copies_of_dicts_ask_for_items_where_python_does(cls):
+    def made_here(x):
+        return copies(cls(a=x, b=2))
+
+    compiled, of_made = pliant.compile(copies, fullgraph=True), pliant.compile(made_here, fullgraph=True)
+    for number in (1, 2, 3):
+        assert compiled(cls(a=number, b=5)) == copies(cls(a=number, b=5))
+        assert of_made(number) == made_here(number)
+
+
+class Node:
+    pass
+
+
+def test_stores_through_a_weak_proxy_reach_the_object():
+    def store(p, x):
+        p.value = x * 2
+        return x + 1
+
+    def delete(p, x):
+        del p.value
+        return x + 1
+
+    node = Node()
+    pliant.compile(store)(weakref.proxy(node), T)
+    assert torch.equal(node.value, T * 2)
+    pliant.compile(delete)(weakref.proxy(node), T)
+    assert not hasattr(node, "value")
