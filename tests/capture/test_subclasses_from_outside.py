@@ -1,6 +1,8 @@
-"""Instances of subclasses of list, tuple and dict that come from outside, given to C code: what it reads is guarded."""
+"""Objects of the program's classes that come from outside, given to C code: what it reads of them is guarded."""
 
 import collections
+import fractions
+import math
 import weakref
 
 import pytest
@@ -25,6 +27,43 @@ class OwnLength(list):
 
 class Row(tuple):
     pass
+
+
+class Queue(collections.deque):
+    pass
+
+
+class Frozen(frozenset):
+    pass
+
+
+class Sequence:
+    def __init__(self, items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, index):
+        return self.items[index]
+
+
+class Whole:
+    def __init__(self, value):
+        self.value = value
+
+    def __index__(self):
+        return self.value
+
+
+class Real(Whole):
+    __index__ = None
+
+    def __float__(self):
+        return float(self.value)
+
+    def __floor__(self):
+        return self.value + 10
 
 
 Pair = collections.namedtuple("Pair", "a b")
@@ -82,6 +121,35 @@ def test_a_list_of_a_subclass_is_no_break():
     compiled = pliant.compile(lambda b: torch.stack(b).sum(0), fullgraph=True)
     for items in (Items([T]), Items([T, T * 2])):
         assert torch.equal(compiled(items), sum(items))
+
+
+OTHERS = {
+    "reversed list": (lambda b: list(reversed(b)), [Items([1, 2]), Items([1, 3]), Items([3])]),
+    "reversed deque": (lambda b: list(reversed(b)), [Queue([1, 2]), Queue([1, 3]), Queue([3])]),
+    "reversed dict": (lambda d: list(reversed(d)), [Doubled(a=1, b=2), Doubled(b=1, a=1), Doubled(c=1)]),
+    "bytes": (bytes, [Items([1, 2]), Items([1, 3]), Items([3])]),
+    "bytearray of a deque": (bytearray, [Queue([1, 2]), Queue([1, 3])]),
+    "tensor of a deque": (lambda b: torch.tensor(b).tolist(), [Queue([1, 2]), Queue([1, 3]), Queue([3])]),
+    "tensor of a sequence": (lambda b: torch.tensor(b).tolist(), [Sequence([1, 2]), Sequence([1, 3])]),
+    "new tensor": (lambda b: T.new_tensor(b).tolist(), [collections.UserList([1, 2]), collections.UserList([3])]),
+    "index": (lambda b: torch.arange(5)[b].tolist(), [Sequence([1, 2]), Sequence([1, 3])]),
+    "formatted": (lambda d: "%(a)s" % d, [{"a": 1}, OwnKeys(a=1), OwnKeys(a=2)]),
+    "subset": (lambda s: s.issubset({1, 2}), [Frozen([1]), Frozen([3])]),
+    "size": (lambda n: torch.zeros(n).tolist(), [Whole(1), Whole(2)]),
+    "end of a slice": (lambda n: torch.arange(4)[:n].tolist(), [Whole(1), Whole(2)]),
+    "digits": (lambda n: round(1.234, n), [Whole(1), Whole(2)]),
+    "square root": (math.sqrt, [Whole(1), Whole(4), Real(9), Real(16), fractions.Fraction(1, 4), fractions.Fraction(4)]),
+    "floor": (math.floor, [Real(1), Real(2), Whole(3), Whole(4)]),
+    "power": (lambda n: math.pow(2, n), [Real(1), Real(2), Whole(3)]),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_so_does_other_code_in_c(name):
+    function, given = OTHERS[name]
+    compiled = pliant.compile(function, backend="eager")
+    for one in given:
+        assert compiled(one) == function(one)
 
 
 def given_to(**names):

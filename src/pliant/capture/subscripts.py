@@ -21,7 +21,7 @@ from pliant.capture.operators import python_method
 from pliant.capture.tail_calls import TailCall, ending
 from pliant.capture.tensor_index import NOTHING_LEFT, is_place, select_by_tensors, select_symbolic
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, concrete
+from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, class_name, concrete
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import ItemSource, held
@@ -68,8 +68,10 @@ def _tensor_key(t: Tracer, key: Any) -> Any:
     if issubclass(type(key), tuple):
         return tuple(_tensor_key(t, part) for part in key)
     if type(key) is slice:
-        return slice(*[_tensor_key(t, part) for part in (key.start, key.stop, key.step)])
-    key = key_of(known_items(t, key))
+        return slice(*[_tensor_key(t, as_index(t, part)) for part in (key.start, key.stop, key.step)])
+    key = key_of(key)
+    refuse_own_items(t, key)
+    key = known_items(t, key)
     if is_place(key) and t.mode.allow_unbacked and t.recorder.region is None:
         return t.native(torch.Tensor.item, key)
     return key
@@ -94,6 +96,15 @@ def known_length(t: Tracer, container: Any) -> int:
         raise GraphBreak("unknown-object", f"a {type(container).__name__} from outside has a length of its own")
     t.world.guard(t.world.source_of(container), Kind.LENGTH, len(container))
     return len(container)
+
+
+def refuse_own_items(t: Tracer, value: Any) -> None:
+    """Break if C code that takes any sequence for a list would ask the program's class for the items of one."""
+    if is_fake(value) or issubclass(type(value), (list, tuple, dict)):
+        return
+    own = python_method(t, value, "__getitem__") is not None
+    if own or issubclass(type(value), collections.deque) and t.world.is_opaque(value):
+        raise GraphBreak("unknown-object", f"C code would read the items of a {class_name(value)}")
 
 
 def known_items(t: Tracer, value: Any) -> Any:

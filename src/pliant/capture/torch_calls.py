@@ -19,12 +19,13 @@ from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
 from pliant.capture.numpy_scalars import plain_number
 from pliant.capture.operators import python_method
 from pliant.capture.structures import leaves, mapped
-from pliant.capture.subscripts import known_items
+from pliant.capture.subscripts import known_items, refuse_own_items
 from pliant.capture.tensor_errors import error_of_eager
 from pliant.capture.torch_functions import READS, is_known
 from pliant.capture.value_kinds import concrete, is_numpy_scalar
 from pliant.capture.varying_text import Text
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.facts import is_native_enum
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
@@ -129,11 +130,21 @@ def _holds_numpy(values: Any) -> bool:
     return any(is_numpy_scalar(v) or arrays.is_array(v) for v in leaves(values))
 
 
+_TAKE_SEQUENCES = frozenset(("tensor", "as_tensor", "asarray", "new_tensor"))  # of any class that has items
 _MAKE_TENSORS = (torch.tensor, torch.as_tensor, torch.asarray, torch.from_numpy)
 
 
-def _items_of_list(t: Tracer, function: Any, value: Any) -> Any:
+_NO_OBJECTS = frozenset((FakeTensor, int, float, bool, str, type(None), torch.dtype, torch.device, torch.SymInt))
+
+
+def _as_c_reads_it(t: Tracer, function: Any, value: Any) -> Any:
     """C code reads what a list holds, whatever methods its class has; Python code calls these."""
+    if type(value) in _NO_OBJECTS or arrays.is_array(value):
+        return value
+    if getattr(function, "__name__", None) in _TAKE_SEQUENCES:
+        refuse_own_items(t, value)
+    if any(python_method(t, value, name) is not None for name in ("__index__", "__float__")) and not is_fake(value):
+        raise GraphBreak("unknown-object", f"{_name_of(function)} would make a number of a {type(value).__name__}")
     known = known_items(t, value)
     if known is not value and isinstance(function, types.FunctionType):
         if any(python_method(t, value, name) is not None for name in ("__iter__", "__getitem__")):
@@ -152,7 +163,7 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
     if function not in _TAKE_TRUTHS:
         args = tuple(_plain(a) for a in args)
         kwargs = {k: _plain(v) for k, v in kwargs.items()}
-    args, kwargs = mapped(t.internalize((args, dict(kwargs))), lambda one: _items_of_list(t, function, one))
+    args, kwargs = mapped(t.internalize((args, dict(kwargs))), lambda one: _as_c_reads_it(t, function, one))
     if function not in _MAKE_TENSORS:  # others take them for numbers
         args = tuple(map(plain_number, args))
         kwargs = {k: plain_number(v) for k, v in kwargs.items()}

@@ -141,7 +141,7 @@ def _pure_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kw
         if type(receiver) is str and set(map(type, args[0])) <= {Text, str}:
             return join(receiver, args[0])
     args = tuple(t.plain(a) if type(a) not in OURS else a for a in args)
-    t.refuse_opaque(*args)
+    t.refuse_opaque(*args, *([receiver] if issubclass(type(receiver), frozenset) else ()))
     return t.native(bound, *args, **kwargs)
 
 

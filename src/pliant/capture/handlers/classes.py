@@ -106,7 +106,16 @@ def _construct_reversed(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     if not hasattr(type(value), "__reversed__") and operators.python_method(t, value, "__getitem__"):
         size = concrete(operators.length(t, value))
         return iter([t.subscript(value, i) for i in range(size - 1, -1, -1)])
-    return t.native(reversed, value)
+    return t.native(reversed, _as_c_reads_it(t, value))
+
+
+def _as_c_reads_it(t: Tracer, value: Any) -> Any:
+    """A container from outside of a class of the program's: what it holds, under guards; or a break."""
+    if t.world.is_opaque(value) and issubclass(type(value), dict):
+        return dict.fromkeys(t.world.keys_of(value))
+    value = subscripts.known_items(t, value)
+    t.refuse_opaque(value)
+    return value
 
 
 def _construct_with_function(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -164,9 +173,8 @@ def _construct_plain(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     for value in args:
         if any(operators.python_method(t, value, name) is not None for name in _CONVERSIONS):
             raise GraphBreak("unknown-object", f"{cls.__name__} would call methods of {class_name(value)}")
-    return t.native(
-        cls, *map(t.plain, args), **{k: t.concrete_tree(v) for k, v in kwargs.items()}
-    )
+    given = [_as_c_reads_it(t, t.plain(value)) if issubclass(cls, (bytes, bytearray)) else t.plain(value) for value in args]
+    return t.native(cls, *given, **{k: t.concrete_tree(v) for k, v in kwargs.items()})
 
 
 def _construct_complex(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:

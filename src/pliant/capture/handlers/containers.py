@@ -176,6 +176,7 @@ def _str_mod(t: Tracer, receiver: str, args: Args, kwargs: Kwargs) -> Any:
     if isinstance(value, tuple):
         value = tuple(_shown(t, v) for v in value)
     elif isinstance(value, dict) and (type(value) is dict or "%(" in receiver):
+        t.refuse_opaque(value)
         value = {k: _shown(t, v) for k, v in value.items()}
     else:
         value = _shown(t, value)

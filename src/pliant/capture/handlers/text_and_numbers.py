@@ -309,12 +309,27 @@ TABLE[int] = _convert(int, to_int, "__int__", "__index__", "__trunc__")
 TABLE[float] = _convert(float, to_float, "__float__", "__index__")
 
 
+_OWN_ROUNDING = {math.floor: "__floor__", math.ceil: "__ceil__", math.trunc: "__trunc__"}
+
+
+def _of_numbers(t: Tracer, function: Any, args: Args) -> Any:
+    """A function of `math` where no argument is symbolic: of the program's objects it takes what they give as a float."""
+    special = _OWN_ROUNDING.get(function)
+    if special is not None and (method := operators.python_method(t, args[0], special)) is not None:
+        return t.call(method, args, {})
+    own = [any(operators.python_method(t, a, name) is not None for name in ("__float__", "__index__")) for a in args]
+    given = [t.call(float, (a,), {}) if is_own else concrete(a) for a, is_own in zip(args, own, strict=True)]
+    return t.native(function, *given)
+
+
 def _symbolic_math(function: Any, symbolic: Any, arity: int = 1) -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == arity and not kwargs:
             args = within_domain(t, function.__name__, *args)
             if has_symbols(args) and all(map(is_number, args)):
                 return t.native(symbolic, *args)
+        if args and not kwargs:
+            return _of_numbers(t, function, args)
         return t.native(function, *map(concrete, args), **{name: concrete(value) for name, value in kwargs.items()})
 
     return handler
@@ -341,7 +356,7 @@ def _times(function: Any, factor: float) -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         if has_symbols(args):
             return operators.binary(t, "*", t.call(float, args, {}), factor)
-        return t.native(function, *map(concrete, args))
+        return _of_numbers(t, function, args)
 
     return handler
 
@@ -360,7 +375,7 @@ def _round(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return t.native(round, *within_domain(t, "round", value))
     if type(value) is torch.SymFloat and type(digits[0]) is int:
         return t.native(round, value, digits[0])
-    return t.native(round, concrete(value), *map(concrete, digits))
+    return t.native(round, concrete(value), *(concrete(subscripts.as_index(t, one)) for one in digits))
 
 
 TABLE[abs] = lambda t, args, kwargs: _abs(t, args[0])
@@ -386,7 +401,7 @@ def _math_pow(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
             return operators.binary(t, "**", base, exponent)
         if concrete(operators.truth(t, operators.compare(t, ">", base, 0.0))):
             return operators.binary(t, "**", base, exponent)
-    return t.native(math.pow, *map(concrete, args))
+    return _of_numbers(t, math.pow, args)
 
 
 def _class_of_floats(function: Any, of_tensors: Any) -> Handler:
@@ -396,7 +411,7 @@ def _class_of_floats(function: Any, of_tensors: Any) -> Handler:
         if len(args) == 1 and is_unbacked(args[0]):
             number = t.call(torch.tensor, args, {"dtype": torch.float64})
             return t.call(torch.Tensor.item, (t.call(of_tensors, (number,), {}),), {})
-        return t.native(function, *map(concrete, args))
+        return _of_numbers(t, function, args)
 
     return handler
 
