@@ -80,3 +80,51 @@ def test_inference_tensors(program, kind, mode, backend):
     want = seen(program, x, mode)
     assert seen(compiled, x, mode) == want
     assert seen(compiled, x, mode) == want
+
+
+MADE_OF = {
+    "product": lambda x: x * 2,
+    "view": lambda x: x.view(-1),
+    "view of a product": lambda x: (x * 2)[:1].T,
+    "copy or view": lambda x: x.reshape(-1),
+    "itself": lambda x: x.contiguous(),
+    "converted": lambda x: x.double(),
+    "written": lambda x: x.add_(1),
+    "detached": lambda x: x.detach(),
+    "data": lambda x: x.data,
+    "part": lambda x: x.split(1)[0],
+    "one of two results": lambda x: torch.max(x, 0)[0],
+    "copy that is written": lambda x: x.clone().relu_(),
+    "given memory": lambda x: torch.add(x, 1, out=torch.empty(2, 2)),
+    "new": lambda x: torch.ones(2),
+}
+
+
+@pytest.mark.parametrize("around", ["", "product", "inference"])
+@pytest.mark.parametrize("name", MADE_OF)
+def test_what_is_an_inference_tensor_is_known_where_kinds_meet(name, around):
+    make = MADE_OF[name]
+
+    def program(x):
+        if around == "product":
+            x = x * 3
+        with torch.inference_mode():
+            y = make(x)
+            inside = y.is_inference()
+        z = make(x.clone())
+        return inside, torch.is_inference(y), x.is_inference(), z.is_inference()
+
+    compiled = pliant.compile(program, backend="eager", fullgraph=True)
+    with torch.inference_mode() if around == "inference" else contextlib.nullcontext():
+        for size in (2, 3):
+            x = torch.ones(2, size)[:, :2]
+            assert compiled(x.clone()) == program(x.clone())
+
+
+def test_results_of_transforms_are_asked_in_eager():
+    def program(x):
+        with torch.inference_mode():
+            y = torch.func.vmap(lambda row: row * 2)(x)
+        return y.is_inference()
+
+    assert pliant.compile(program)(torch.ones(2, 2))

@@ -8,6 +8,7 @@ Holds:  tensors made in the block require no gradient. Inside the program they a
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +19,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.parameters import new_leaf
 from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.overrides import default_override, pop_mode, push_mode, with_class
+from pliant.capture.stand_ins import memory_of
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource
@@ -96,7 +98,10 @@ def _enter(t: Tracer, args: Args, kwargs: Kwargs) -> None:
 def _exit(t: Tracer, args: Args, kwargs: Kwargs) -> None:
     block = t.inference.pop()
     block.open = False
-    t.recorder.marks["inference"] = bool(t.inference and t.inference[-1].mode)
+    if t.inference:
+        t.recorder.marks["inference"] = t.inference[-1].mode
+    else:  # as it is around the call
+        t.recorder.marks.pop("inference", None)
     t.call(set_grad_enabled, (block.before,), {})
 
 
@@ -184,8 +189,21 @@ def _is_inference(t: Tracer, args: Args, kwargs: Kwargs) -> bool:
         seen.update(reached)
     answers.discard(None)
     if len(answers) != 1:
-        raise GraphBreak("unsupported-tensor", "whether a tensor is an inference tensor that may be a view of another")
+        answers = {_answer_of_memory(t, asked)}
     return bool(answers.pop())
+
+
+def _answer_of_memory(t: Tracer, asked: FakeTensor) -> bool:
+    """What the call that made its memory says."""
+    memory = memory_of(asked)
+    graph = t.recorder.node_of(memory).graph
+    node = next(n for n in graph.nodes if n.meta.get("val") is memory)  # what writes it later comes behind
+    while node.target is operator.getitem:
+        node = node.args[0]
+    answer = _answer_of_one(t, node)
+    if answer is None or node.op == "call_module":  # which may return a view of what it was given
+        raise GraphBreak("unsupported-tensor", "whether a tensor is an inference tensor that may be a view of another")
+    return answer
 
 
 def _answer_of_one(t: Tracer, node: fx.Node) -> bool | None:
@@ -199,5 +217,5 @@ def _answer_of_one(t: Tracer, node: fx.Node) -> bool | None:
         assert source is not None
         t.world.guard(MethodSource(source, "is_inference"), Kind.EQUALS, answer)
         return answer
-    made = node.op in ("call_function", "call_method")
+    made = node.op in ("call_function", "call_method", "call_module")
     return bool(node.meta.get("inference", torch.is_inference_mode_enabled())) if made else None
