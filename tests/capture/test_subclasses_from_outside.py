@@ -5,6 +5,7 @@ import fractions
 import math
 import weakref
 
+import numpy
 import pytest
 import torch
 
@@ -115,6 +116,26 @@ def test_functions_of_pytorch_read_what_a_list_holds_now(name):
     compiled = pliant.compile(function, backend="eager")
     for one in given:
         assert torch.equal(compiled(one), function(one))
+
+
+def test_tensors_are_made_of_what_an_iterator_of_its_own_gives():
+    class Shifted(list):
+        def __iter__(self):
+            return (item + 1 for item in super().__iter__())
+
+    compiled = pliant.compile(torch.tensor, backend="eager")
+    for items in (Shifted([1, 2]), Shifted([1, 3]), Shifted([4])):
+        assert torch.equal(compiled(items), torch.tensor(items))
+
+
+def test_arrays_are_made_of_lists_with_what_was_added():
+    def program(items):
+        items.append(7)
+        return numpy.array(items).tolist()
+
+    compiled = pliant.compile(program, backend="eager")
+    for items in ([1, 2], [1, 3], [4]):
+        assert compiled(items) == items and items[-1] == 7
 
 
 def test_a_list_of_a_subclass_is_no_break():

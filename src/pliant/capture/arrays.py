@@ -177,7 +177,7 @@ def call_numpy(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if any(map(is_fake, args)) and name not in ("array", "asarray"):
         raise GraphBreak("unknown-call", f"numpy.{name} of a tensor")
     if name in ("array", "asarray") and set(kwargs) <= {"dtype"} and args and not is_array(args[0]):
-        return _from_data(t, *args, **kwargs)
+        return _from_data(t, *map(t.internalize, args), **kwargs)
     result = _call(t, namesake, function, args, kwargs)
     if name in _VIEWS and is_array(result):
         return _in_place_of_a_view(t, result, f"numpy.{name}", *filter(is_array, leaves(args, kwargs)))

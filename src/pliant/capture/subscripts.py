@@ -100,9 +100,10 @@ def known_length(t: Tracer, container: Any) -> int:
 
 def refuse_own_items(t: Tracer, value: Any) -> None:
     """Break if C code that takes any sequence for a list would ask the program's class for the items of one."""
-    if is_fake(value) or issubclass(type(value), (list, tuple, dict)):
+    if is_fake(value) or issubclass(type(value), dict):
         return
-    own = python_method(t, value, "__getitem__") is not None
+    asked = ("__iter__", "__len__") if issubclass(type(value), (list, tuple)) else ("__getitem__",)
+    own = any(python_method(t, value, name) is not None for name in asked)
     if own or issubclass(type(value), collections.deque) and t.world.is_opaque(value):
         raise GraphBreak("unknown-object", f"C code would read the items of a {class_name(value)}")
 
