@@ -60,3 +60,9 @@ class Saved:
 
     is_input: bool
     position: int
+
+
+def result_of(output: Output) -> int | None:
+    """The place of the result that an output is, or is a view of."""
+    source = output.source if isinstance(output, ViewOf) else output
+    return source.position if isinstance(source, FromResult) else None

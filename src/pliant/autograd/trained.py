@@ -23,7 +23,7 @@ from pliant.autograd.outputs import MadeOutputs, OutputMaker
 from pliant.autograd.result_hooks import with_spared_hooks
 from pliant.graph.contracts import Runnable
 from pliant.records import dataclass
-from pliant.torch_adapter import any_autocast, no_autocast
+from pliant.torch_adapter import any_autocast, no_autocast, without_base
 from pliant.wrappers.remade import remade
 
 Call = Callable[[list[Any]], tuple[Any, ...]]
@@ -59,6 +59,20 @@ def bump_versions(inputs: list[Any], written: list[int]) -> None:
         if torch.is_inference_mode_enabled():  # elsewhere nobody may write tensors that have no version
             counted = [one for one in counted if not one.is_inference()]
         torch.autograd.graph.increment_version(counted)
+
+
+@remade
+def counting_writes(run: Runnable, written: list[int]) -> Runnable:
+    """`run`, whose results at these places, each named once a write, have the versions of tensors that were written."""
+
+    def call(inputs: list[Any]) -> list[Any]:
+        results = list(run(inputs))
+        for position in written:
+            results[position] = without_base(results[position])  # before it is counted: it starts anew
+        bump_versions(results, written)
+        return results
+
+    return call
 
 
 class KeptBackwards:

@@ -20,13 +20,25 @@ from pliant.autograd.aliasing import OutputPlan
 from pliant.autograd.function import HalvesFacts
 from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.joint import JointGraph
+from pliant.autograd.kept_inputs import version
 from pliant.autograd.outputs import MadeOutputs
 from pliant.autograd.partition.partial import reaching_tangents, reads, without
 from pliant.autograd.partition.split import Partition
-from pliant.autograd.trained import Around, Call, Watched, of_given, outside_autocast, trained, uncounted
+from pliant.autograd.places import result_of
+from pliant.autograd.trained import (
+    Around,
+    Call,
+    Watched,
+    counting_writes,
+    of_given,
+    outside_autocast,
+    trained,
+    uncounted,
+)
 from pliant.debug import events
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, GraphInput, Runnable
+from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.interpret import eager
 from pliant.graph.passes.purity import memory_root
 from pliant.interruptions import pass_on
@@ -43,6 +55,15 @@ def runnable(compiled: Runnable) -> Runnable:
 
 def written_in_graph(plan: OutputPlan) -> list[int]:
     return [write.input for write in plan.writes if write.in_graph and write.counted]
+
+
+def with_versions(run: Runnable, plan: OutputPlan) -> Runnable:
+    """`run`, whose results that the program wrote after it made them have eager's versions."""
+    found = {position for one in plan.outputs if (position := result_of(one)) is not None}
+    made = {i: plan.results[i] for i in sorted(found.difference(plan.inner, plan.inference))}
+    writes = {i: version(result) for i, result in made.items() if type(result) is FakeTensor}
+    written = [i for i, times in writes.items() for _ in range(times)]
+    return counting_writes(run, written) if written else run
 
 
 def without_counting(run: Runnable, plan: OutputPlan, inputs: list[GraphInput]) -> Runnable:

@@ -51,6 +51,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
         trained.outside_autocast,
         trained.trained,
         trained.uncounted,
+        trained.counting_writes,
     )
 }
 ROWS: dict[str, type[Any]] = {

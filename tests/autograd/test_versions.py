@@ -1,0 +1,126 @@
+"""How often a tensor was written, as its version says."""
+
+import itertools
+
+import pytest
+import torch
+
+import pliant
+
+
+class AddsOne(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.add_(1)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+def marked_dirty(x):
+    y = x.clone()
+    AddsOne.apply(y)
+    return (y,)
+
+
+def written_thrice(x):
+    y = x.clone()
+    y.add_(1)
+    y[0] = 3
+    return (y.relu_(),)
+
+
+def out_argument(x):
+    y = torch.empty(3, 4)
+    torch.add(x.detach(), 1, out=y)
+    return (y,)
+
+
+def written_view_alone(x):
+    y = x.clone()
+    return (y[0].add_(1),)
+
+
+def view_of_what_is_written(x):
+    y = x.clone()
+    view = y[0]
+    y.add_(1)
+    return y, view
+
+
+def detached_and_written(x):
+    y = x.clone()
+    return y, y.detach().add_(1)
+
+
+def written_through_data(x):
+    y = x.clone()
+    y.data.add_(1)
+    return (y,)
+
+
+def one_of_several(x):
+    y = x.exp()
+    y.add_(1)
+    return y, x * 2
+
+
+def written_without_grad(x):
+    y = x.clone()
+    with torch.no_grad():
+        y.add_(1)
+    return (y,)
+
+
+OF_RESULTS = [
+    written_thrice, out_argument, written_view_alone, view_of_what_is_written, detached_and_written,
+    written_through_data, one_of_several, written_without_grad,
+]  # fmt: skip
+
+
+def versions(tensors):
+    return [one._version for one in tensors]
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+@pytest.mark.parametrize(
+    ("program", "requires_grad"), [*itertools.product(OF_RESULTS, (False, True)), (marked_dirty, True)]
+)
+def test_of_a_result(program, requires_grad, backend):
+    def behind_a_break(x):
+        results = program(x)
+        pliant.graph_break()
+        return results, [one._version for one in results]
+
+    x = torch.ones(3, 4, requires_grad=requires_grad)
+    expected = versions(program(x))
+    assert versions(pliant.compile(program, backend=backend)(x)) == expected
+    results, seen = pliant.compile(behind_a_break, backend=backend)(x)
+    assert seen == versions(results) == expected
+
+
+def test_of_a_result_that_the_backward_reads():
+    def program(x):
+        y = x * 2
+        y.add_(1)
+        return y.exp_()
+
+    x = torch.ones(3, requires_grad=True)
+    result = pliant.compile(program)(x)
+    assert result._version == 2
+    assert torch.equal(*(torch.autograd.grad(one.sum(), x)[0] for one in (result, program(x))))
+    with torch.no_grad():
+        result = pliant.compile(program)(x)
+        assert result._version == 2
+
+
+def test_a_result_written_outside_is_noticed():
+    def program(x):
+        return (x * 2).exp_()
+
+    result = pliant.compile(program)(torch.ones(3, requires_grad=True))
+    result.detach().add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()
