@@ -29,7 +29,7 @@ from pliant.autograd.segments import Cuts, Timeline, find_cuts, written_views
 from pliant.errors import Unsupported
 from pliant.graph.concrete_sizes import as_numbers_wanted
 from pliant.graph.contracts import CapturedGraph, GraphInput
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_leaf_on_constant
 from pliant.graph.layouts import preserved_strides
 from pliant.graph.passes.purity import memory_root
 from pliant.graph.tensor_spec import same_known
@@ -108,19 +108,21 @@ class _Tracer:
             self.leaves.append(None)
             return
         described = one.example if isinstance(one.example, torch.Tensor) else one.fake
-        leaf, given = self._fake_input(one.fake, described.requires_grad, described.is_leaf)
+        leaf, given = self._fake_input(one.fake, described)
         node.meta.update(val=given, stage="forward")
         new_input(node, given, position)
         self.inputs.append(given)
         self.leaves.append(leaf)
 
-    def _fake_input(self, like: Any, requires_grad: bool, is_leaf: bool) -> tuple[Any, FakeTensor]:
+    def _fake_input(self, like: Any, described: torch.Tensor) -> tuple[Any, FakeTensor]:
         """(what the gradient is asked for, what the program is given): not the same for the result of earlier work,
         which may be written in place where a leaf may not."""
-        mode = self.mode
+        mode, requires_grad = self.mode, described.requires_grad
         fake = mode.new(like.size_, like.stride_, like.dtype_, like.device_, requires_grad, like.offset_)
+        if is_leaf_on_constant(described):
+            fake = mode.on_constant(fake)
         fake.is_parameter_ = like.is_parameter_
-        if not requires_grad or is_leaf:
+        if not requires_grad or described.is_leaf:
             return (fake if requires_grad else None), fake
         return fake, mode._as_non_leaf(fake)
 

@@ -26,7 +26,7 @@ from pliant.capture.overrides import Overrides, has_own_dispatch, is_program_sub
 from pliant.capture.structures import several
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
-from pliant.graph.fake_tensor import FakeMode, FakeTensor, is_fake
+from pliant.graph.fake_tensor import FakeMode, FakeTensor, base_of, is_fake
 from pliant.guards import facts
 from pliant.guards.kinds import Kind, TensorFacts
 from pliant.guards.parts import root_of
@@ -191,6 +191,7 @@ class Inputs:
         """Tensors that the program writes share no memory with others, as now (a graph is made for one or the other)."""
         self.check_shared()
         self._guard_views()
+        self._guard_bases()
         tensors = [i for i in self.inputs if i.kind == "tensor" and i.example.layout is torch.strided]
         written = [i for i in tensors if self._is_written(i.fake)]
         if not written or len(tensors) < 2:
@@ -215,7 +216,7 @@ class Inputs:
         """Break where eager refuses a write of an input, or of a view of it, whatever its values."""
         for fake in several(target):
             if is_fake(fake) and fake.requires_grad and torch.is_grad_enabled():
-                example = self._examples.get(id(fake._base if fake._is_view() else fake))
+                example = self._examples.get(id(base_of(fake)))
                 if example is not None and _is_view_of_leaf(example):
                     raise GraphBreak("tensor-error", "a view of a leaf that requires grad is written in place")
 
@@ -232,6 +233,21 @@ class Inputs:
             if is_view:
                 base = AttributeSource(one.source, "_base")
                 self.world.guard(AttributeSource(base, "is_leaf"), Kind.EQUALS, is_leaf)
+
+    def _guard_bases(self) -> None:
+        """Inputs of which views are made while nothing is recorded: these require gradients where the input's base does.
+        Parameters are no views."""
+        for one in self.inputs:
+            if one.kind != "tensor" or not one.example.requires_grad or one.fake.is_parameter_:
+                continue
+            if id(base_of(one.fake)) not in self.mode.viewed_unrecorded:
+                continue
+            with DisableTorchFunction():
+                base = one.example._base
+            self.world.guard(MethodSource(one.source, "_is_view"), Kind.EQUALS, base is not None)
+            if base is not None:
+                place = AttributeSource(one.source, "_base")
+                self.world.guard(AttributeSource(place, "requires_grad"), Kind.EQUALS, base.requires_grad)
 
     def _share_now(self, tensors: list[GraphInput]) -> bool:
         """Whether a tensor of a held object lies in the same memory as another, though perhaps beside it."""

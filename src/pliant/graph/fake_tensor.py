@@ -28,7 +28,7 @@ from pliant.graph.special_calls import SPECIAL
 from pliant.graph.tensor_spec import CONJUGATED, NEGATED, Dim, Interner, Sizes, TensorSpec
 from pliant.graph.unsupported import UnsupportedOperator, UnsupportedTensor
 from pliant.records import dataclass
-from pliant.torch_adapter import make_wrapper_subclass, no_torch_function
+from pliant.torch_adapter import DisableTorchFunction, make_wrapper_subclass, no_torch_function
 
 if TYPE_CHECKING:
     from pliant.symbolic.shape_env import ShapeEnv
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _make_wrapper = make_wrapper_subclass
 _aten = torch.ops.aten
 _TO_COPY, _FULL = _aten._to_copy.default, _aten.full.default
+_DETACH = _aten.detach.default
 CONSTANT_NUMEL = 64  # real tensors up to this many elements may meet fakes in one call (they act as constants)
 
 
@@ -119,6 +120,20 @@ def is_fake(value: object) -> TypeGuard[FakeTensor]:
     return type(value) is FakeTensor
 
 
+def base_of(tensor: torch.Tensor) -> torch.Tensor:
+    """What it is a view of; a tensor that is no view is its own."""
+    with DisableTorchFunction():  # who records the program asks nothing of it
+        base = tensor._base
+    return tensor if base is None else base
+
+
+def is_leaf_on_constant(tensor: torch.Tensor) -> bool:
+    """Whether it is a leaf that requires gradients, and a view of a tensor that does not: as its base, views of it that
+    are made while nothing is recorded require none."""
+    with DisableTorchFunction():
+        return tensor.requires_grad and tensor.is_leaf and not base_of(tensor).requires_grad
+
+
 def find_mode(args: Sequence[Any], kwargs: dict[str, Any]) -> FakeMode:
     """The mode of the first fake among the arguments."""
     for value in (*args, *kwargs.values()):
@@ -146,6 +161,7 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.intern = Interner()
         self.unbacked_made = 0
         self.writes = 0
+        self.viewed_unrecorded: set[int] = set()  # ids of bases of which views were made while nothing was recorded
         self.draws = False  # whether random numbers were drawn
         self.counts: dict[
             Any, tuple[Any, Any]
@@ -190,11 +206,22 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         size = tuple(tensor.shape) if sizes is None else sizes
         stride = tensor.stride() if strides is None else strides
         fake = self.new(size, stride, tensor.dtype, tensor.device, tensor.requires_grad, tensor.storage_offset())
+        if is_leaf_on_constant(tensor):
+            fake = self.on_constant(fake)
         return self._like(fake, tensor.is_leaf, isinstance(tensor, torch.nn.Parameter))
 
     def described_as(self, fake: FakeTensor) -> FakeTensor:
         """Another fake of the same real tensor."""
-        return self._like(self._fake(fake.spec, fake.requires_grad), fake.is_leaf, fake.is_parameter_)
+        made = self._fake(fake.spec, fake.requires_grad)
+        if is_leaf_on_constant(fake):
+            made = self.on_constant(made)
+        return self._like(made, fake.is_leaf, fake.is_parameter_)
+
+    def on_constant(self, leaf: FakeTensor) -> FakeTensor:
+        """Another leaf of this description: a view of a tensor that requires no gradients."""
+        with self.shape_only():
+            view: FakeTensor = torch.ops.aten.alias.default(self._fake(leaf.spec))
+        return view.requires_grad_()  # type: ignore[return-value]
 
     def _like(self, fake: FakeTensor, is_leaf: bool, is_parameter: bool) -> FakeTensor:
         made = fake if is_leaf else self._as_non_leaf(fake)
@@ -226,6 +253,8 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if outputs is not NotImplemented:
                 return outputs
         outputs = self.compute(func, args, kwargs)
+        if plan.views and not torch.is_grad_enabled() and func is not _DETACH:
+            self.viewed_unrecorded.add(id(base_of(args[0])))
         if plan.views and torch.is_inference_mode_enabled():
             for fake in filter(is_fake, outputs if isinstance(outputs, (list, tuple)) else (outputs,)):
                 fake.viewed = args[0]

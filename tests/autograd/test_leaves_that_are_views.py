@@ -1,0 +1,68 @@
+"""Leaves that are views of tensors without gradients: as these, views made while nothing is recorded require none."""
+
+import pytest
+import torch
+
+import pliant
+
+
+def view_of_constant():
+    return torch.rand(4, 3).t().requires_grad_()
+
+
+def leaf():
+    return torch.rand(3, 4).requires_grad_()
+
+
+def detached_view():
+    return torch.rand(4, 3).t().detach().requires_grad_()
+
+
+def view_of_leaf():
+    return leaf().view(3, 4)
+
+
+LEAVES = [view_of_constant, leaf, detached_view, view_of_leaf]
+VIEWS = {
+    "select": lambda y: y[0],
+    "transpose": lambda y: y.t(),
+    "two": lambda y: y.view_as(y)[0],
+    "split": lambda y: y.split(1)[0],
+    "detach": lambda y: y.detach(),
+    "data": lambda y: y.data,
+    "copy": lambda y: y.clone()[0],
+}
+
+
+def states(results):
+    tensors = [one for one in results if isinstance(one, torch.Tensor)]
+    others = [one for one in results if not isinstance(one, torch.Tensor)]
+    return [(one.requires_grad, one.is_leaf, one.grad_fn is None, one.tolist()) for one in tensors], others
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager", "eager"])
+@pytest.mark.parametrize("block", [torch.no_grad, torch.enable_grad, torch.inference_mode])
+@pytest.mark.parametrize("view", VIEWS)
+def test_views_of_leaves(view, block, backend):
+    def program(y):
+        with block():
+            z = VIEWS[view](y)
+            asked = z.requires_grad
+        return z * 2, z, asked, z.requires_grad, z.is_leaf
+
+    compiled = pliant.compile(program, backend=backend)
+    for make in LEAVES:  # one function for all: guards tell them apart
+        y = make()
+        assert states(compiled(y)) == states(program(y)), make.__name__
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager", "eager"])
+def test_gradients_of_a_leaf_that_is_a_view(backend):
+    def program(y):
+        with torch.no_grad():
+            z = y[0]
+        return (y * z).sum()
+
+    y = view_of_constant()
+    found, expected = (torch.autograd.grad(f(y), y)[0] for f in (pliant.compile(program, backend=backend), program))
+    assert torch.equal(found, expected)
