@@ -62,6 +62,15 @@ class Exported(Program):
 
         write_onnx(self, path)
 
+    def to_exported_program(self) -> Any:
+        """PyTorch's own `torch.export.ExportedProgram` of it, with the model's names, arguments and results.
+
+        Raises `ExportError` for what PyTorch's programs cannot say.
+        """
+        from pliant.exporting.torch_form import torch_program
+
+        return torch_program(self)
+
     # ---- the graph
     def transform(self, *passes: str | Pass) -> Exported:
         """A new program after these passes, each followed by a check of the whole graph. A pass is a name

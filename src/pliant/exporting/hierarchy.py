@@ -28,9 +28,9 @@ class Unflattened(torch.nn.Module):
             tensor = program.state.get(one.target)
             module, _, name = one.target.rpartition(".")
             if one.kind == PARAMETER and tensor is not None:
-                _at(self, module).register_parameter(name, torch.nn.Parameter(tensor, requires_grad=False))
+                module_at(self, module).register_parameter(name, torch.nn.Parameter(tensor, requires_grad=False))
             elif one.kind == BUFFER and tensor is not None:
-                _at(self, module).register_buffer(name, tensor.clone() if one.mutated else tensor)
+                module_at(self, module).register_buffer(name, tensor.clone() if one.mutated else tensor)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         self._caller.state = [self._held(kind, target) for kind, target in self._targets]
@@ -40,12 +40,12 @@ class Unflattened(torch.nn.Module):
         if kind == CONSTANT:
             return self._constants[target]
         module, _, name = target.rpartition(".")
-        found = getattr(_at(self, module), name)
+        found = getattr(module_at(self, module), name)
         assert isinstance(found, torch.Tensor)
         return found
 
 
-def _at(root: torch.nn.Module, path: str) -> torch.nn.Module:
+def module_at(root: torch.nn.Module, path: str) -> torch.nn.Module:
     """The module at a dotted name, made where there is none."""
     for name in filter(None, path.split(".")):
         if name not in root._modules:

@@ -378,6 +378,14 @@ class ControlFlow(torch.nn.Module):
         return run(self.program, values)
 
 
+def program_of(node: fx.Node) -> Program | None:
+    """What a node of an ATen graph runs, if it is the operator."""
+    if getattr(node.target, "namespace", None) != "pliant_control":
+        return None
+    number: Any = node.args[0]
+    return _programs[number]
+
+
 def compile_bodies(module: fx.GraphModule, way: Compile) -> None:
     """Have the bodies of control flow in a captured graph compiled, when they first run."""
     for one in module.modules():

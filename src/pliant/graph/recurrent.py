@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import fx
 
-from pliant.graph.control_flow import Program, Tensors, Values, run
+from pliant.graph.control_flow import Program, Tensors, Values, program_of, run
 
 _KINDS: dict[str, Any] = {"lstm": torch.lstm, "gru": torch.gru, "rnn_tanh": torch.rnn_tanh, "rnn_relu": torch.rnn_relu}
 NAMES = {function: name for name, function in _KINDS.items()}
@@ -93,3 +94,10 @@ class _Layer(Program):
 
 
 _layer = functools.cache(_Layer)
+
+
+def layer_of(node: fx.Node) -> Callable[..., Tensors] | None:
+    """What computes the results of an operator that is a recurrent layer, by PyTorch's own function: of the operator's
+    tensors, numbers and places. None of other nodes."""
+    program = program_of(node)
+    return (lambda tensors, _, places: program.compute([tensors[p] for p in places])) if isinstance(program, _Layer) else None
