@@ -148,3 +148,11 @@ def test_what_has_no_form_is_not_saved(tmp_path):
     with pytest.raises(ExportError, match="an argument is a type"):
         made.save(tmp_path / "file")
     assert not list(tmp_path.iterdir())
+
+
+def test_what_no_other_process_can_run_is_not_saved(tmp_path):
+    branch = pliant.export(lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)), (torch.ones(3),))
+    layer = pliant.export(torch.nn.GRU(4, 6), (torch.randn(7, 3, 4),), dynamic_shapes=({1: pliant.Dim("batch")},))
+    for program in (branch, layer):
+        with pytest.raises(pliant.PliantError, match="cannot be saved: it has `pliant_control::run"):
+            program.save(tmp_path / "file")

@@ -22,7 +22,7 @@ from pliant.autograd.aliases import ViewStep
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, ViewOf
 from pliant.entries import constants
 from pliant.errors import ExportError, FileError
-from pliant.graph.effects import acts, refusal
+from pliant.graph.effects import OURS, acts, refusal
 from pliant.graph.unbacked import assume, check, unlearnt
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.parse import can_be_read, parse
@@ -68,10 +68,10 @@ def written_expr(e: Expr) -> str:
 
 
 def written_operator(target: Any) -> str:
-    if isinstance(target, OpOverload):
+    if isinstance(target, OpOverload) and target.namespace not in OURS:
         return str(target)
     if target not in _NAMES:
-        raise _unsaved(f"`{getattr(target, '__qualname__', target)}`, which is no operator")
+        raise _unsaved(f"`{getattr(target, '__qualname__', target)}`, which is no operator of PyTorch")
     return _NAMES[target]
 
 
