@@ -9,6 +9,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 import pliant
+from exporting.generated import SIZES, Generated, differs, exported
 from exporting.programs import ROWS
 from exporting.test_models import Network, bert
 from pliant.errors import ExportError
@@ -202,6 +203,22 @@ def test_sizes_from_2_on_are_checked():
     for one in (made, reloaded(made)):
         with pytest.raises(RuntimeError, match="batch >= 2 does not hold"):
             one.module()(torch.ones(1))
+
+
+@pytest.mark.parametrize("seed", [14, 45, 57, 96])
+def test_a_generated_program_is_no_wider(seed):
+    made = Generated(seed).grow(4)
+    program = exported(made)
+    theirs = program.to_exported_program().module()
+    for sizes in SIZES:
+        args = made.at(sizes)
+        try:
+            wanted = program(*args)
+        except (pliant.PliantError, RuntimeError):
+            with pytest.raises((RuntimeError, AssertionError, ZeroDivisionError, IndexError)):
+                theirs(*args)
+        else:
+            assert not differs(theirs(*args), wanted)
 
 
 class Calls(nn.Module):

@@ -276,12 +276,12 @@ def _follow(node: fx.Node, found: dict[fx.Node, Any]) -> None:
 
 
 def _dropped(facts: Sequence[Expr]) -> list[Expr]:
-    """Facts that hold for sizes from 2 on, and not for all from 1 on: PyTorch believes them."""
-    ones, twos = Facts(), Facts()
+    """Facts that hold for sizes from 2 on, and not for all: PyTorch believes them, and checks them nowhere."""
+    sizes, twos = Facts(), Facts()
     for symbol in {symbol for fact in facts for symbol in fact.free}:
-        for known, least in ((ones, 1), (twos, 2)):
-            known.learn(symbol.ge(least))
-    return [fact for fact in facts if twos.prove_fully(fact) and not ones.prove_fully(fact)]
+        sizes.learn(symbol.ge(0))
+        twos.learn(symbol.ge(2))
+    return [fact for fact in facts if twos.prove_fully(fact) and not sizes.prove_fully(fact)]
 
 
 # ---- the module
@@ -395,7 +395,7 @@ class _Run:
     def _state_of_tensors(self, fact: Expr, values: _Values) -> None:
         """By an operator, since PyTorch drops what holds for sizes from 2 on."""
         names = {symbol.name for symbol in fact.free}
-        tensors = {name: torch.scalar_tensor(values[name], dtype=torch.int64) for name in names}
+        tensors = {name: torch.scalar_tensor(values[name], dtype=torch.int64, device="cpu") for name in names}
         _aten._assert_async.msg(_number(fact, tensors), f"{to_python(fact, self.program.names)} does not hold")
 
     def _state(self, holds: Any, what: str, e: Expr) -> None:
