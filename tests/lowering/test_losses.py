@@ -99,3 +99,17 @@ def test_a_weight_larger_than_the_loss_is_refused_as_in_eager():
     for one in (f, pliant.compile(f)):
         with pytest.raises(RuntimeError, match="broadcast shape"):
             one(x, y, torch.rand(3, 5))
+
+
+def test_deterministic_algorithms_leave_images_to_the_library():
+    """On GPUs it refuses them."""
+    torch.manual_seed(0)
+
+    def f(x, t, w):
+        return F.cross_entropy(x, t, w)
+
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert "aten.nll_loss2d_forward" in compare(f, pliant.compile(f), classes((2, 5, 7), 4))
+    finally:
+        torch.use_deterministic_algorithms(False)

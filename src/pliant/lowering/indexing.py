@@ -113,6 +113,8 @@ class _Classes:
     def __init__(self, low: Lowering, x: Tensor, target: Tensor, weight: Tensor | None, ignore: int) -> None:
         if len(x.shape) < 2 or target.shape != (x.shape[0], *x.shape[2:]):
             raise Unsupported("one row only, or sizes that differ")
+        if len(x.shape) > 2 and torch.are_deterministic_algorithms_enabled():
+            raise Unsupported("what GPUs refuse where algorithms are to be deterministic")
         if weight is not None and weight.shape != (x.shape[1],):
             raise Unsupported("a weight that is not one number a class")
         self.low, self.x, self.target, self.weight, self.dtype = low, x, target, weight, opmath(x.dtype)
