@@ -251,7 +251,9 @@ def decide(frame: Frame, op: Op, value: Any) -> bool:
 def for_test(frame: Frame, jump: Op, value: Any) -> Any:
     """What a conditional jump is to test: the number in a tensor, if the jump is no break."""
     is_unknown = is_fake(value) and _is_unknown(frame.tracer, value)
-    if not is_unknown or jump.target is None or _side_that_returns(frame.program, jump) is None:
+    if not is_unknown or jump.target is None:
+        return value
+    if _side_that_returns(frame.program, jump) is None and foreseen(frame, jump, value) is None:
         return value
     return element(frame.tracer, value)
 
