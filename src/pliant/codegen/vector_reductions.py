@@ -93,7 +93,7 @@ class VectorAccumulator:
         return parts[0]
 
 
-_NONE = 2147483647  # the position in lanes that have taken nothing in
+_NONE = -1  # the position in lanes that have taken nothing in
 
 
 @dataclass(frozen=True, slots=True)
