@@ -82,6 +82,15 @@ def test_losses_of_classes(name, points, how):
     assert "aten." not in compare(f, pliant.compile(f, fullgraph=True), classes(points, 4))
 
 
+def test_a_weight_that_no_point_asks_for_may_be_infinite():
+    def f(x, t, w):
+        return F.cross_entropy(x, t, w)
+
+    x, _, w = classes((6,), 4)
+    w[0] = float("inf")  # what ignored points read
+    compare(f, pliant.compile(f), (x, torch.tensor([-100, 1, 2, 3, 1, -100]), w))
+
+
 def test_a_class_that_there_is_not():
     def f(x, t, w):
         return F.cross_entropy(x, t, w)

@@ -149,7 +149,11 @@ class _Classes:
         """The sum of the weights of the points that count."""
 
         def at(point: Index) -> Scalar:
-            return self.weighted(cast(self.wanted(point), self.dtype), lambda: self.column(point))
+            wanted = self.wanted(point)
+            if self.weight is None:
+                return cast(wanted, self.dtype)
+            weight = self.weighted(const(1, self.dtype), lambda: self.column(point))
+            return where(wanted, weight, const(0, self.dtype))  # an ignored point reads a weight that may be infinite
 
         points = Tensor(self.low, self.dtype, self.target.shape, at, weight=2)
         total = self.low.reduce(points, list(range(len(points.shape))), "sum", self.dtype, self.dtype)
