@@ -17,7 +17,7 @@ from pliant.errors import Unsupported
 from pliant.ir.scalar import Scalar, apply, const, where
 from pliant.lowering.context import Lowering
 from pliant.lowering.formulas import log_sigmoid, mul, plus, square, sub, times
-from pliant.lowering.pointwise import elements, number, reader
+from pliant.lowering.pointwise import combined, elements, number
 from pliant.lowering.reduction import count, mean_of, rounded
 from pliant.lowering.tensors import Shape, Tensor, opmath
 from pliant.symbolic.expr import ONE
@@ -45,9 +45,7 @@ def _loss(
     """`formula` of the inputs' elements, reduced. The first input has the loss's shape; None stays None."""
     dtype, x = opmath(out.dtype), inputs[0]
     assert x is not None
-    readers = [reader(low, t, dtype, x.shape) for t in inputs]
-    weight = cost + sum([t.weight for t in inputs if t is not None and t.view is None])
-    losses = low.pointwise(dtype, x.shape, lambda i: formula(*[r(i) for r in readers]), weight)
+    losses = combined(low, dtype, x.shape, inputs, formula, cost)
     dims = list(range(len(x.shape)))
     if reduction == 1:
         losses = mean_of(low, losses, dims, dtype)

@@ -17,9 +17,9 @@ from pliant.ir.scalar import Scalar, apply, const
 from pliant.lowering.context import Lowering
 from pliant.lowering.creation import filled
 from pliant.lowering.formulas import add, mul, sub
-from pliant.lowering.pointwise import number, reader
+from pliant.lowering.pointwise import combined, number
 from pliant.lowering.reduction import count, keep, mapped, mean_of, rounded, variance_of
-from pliant.lowering.tensors import Shape, Tensor, opmath
+from pliant.lowering.tensors import Tensor, opmath
 from pliant.lowering.views import reshape_to
 from pliant.symbolic.expr import ONE
 
@@ -32,15 +32,6 @@ def _rstd(low: Lowering, variance: Tensor, eps: Any) -> Tensor:
     result = mapped(low, variance, dtype, lambda v: apply("rsqrt", add(v, epsilon)), 10)
     result.uses = 2
     return result
-
-
-def _combined(
-    low: Lowering, dtype: torch.dtype, shape: Shape, tensors: Sequence[Tensor], f: Callable[..., Scalar], cost: int = 4
-) -> Tensor:
-    """f of the elements of tensors that broadcast to `shape` (dimensions aligned at the end), in `dtype`."""
-    readers = [reader(low, t, dtype, shape) for t in tensors]
-    weight = cost + sum([t.weight for t in tensors if t.view is None])
-    return low.pointwise(dtype, shape, lambda i: f(*[r(i) for r in readers]), weight)
 
 
 # -- layer norm -------------------------------------------------------------------------------------------------------
@@ -79,7 +70,7 @@ def _affine(
             result = mul(result, parts.pop(0))
         return add(result, parts.pop(0)) if bias is not None else result
 
-    return _combined(low, dtype, x.shape, (x, mean, rstd, *given), formula)
+    return combined(low, dtype, x.shape, (x, mean, rstd, *given), formula)
 
 
 def _layer_norm_backward(
@@ -91,15 +82,15 @@ def _layer_norm_backward(
     outer = [d for d in range(rank) if d not in dims]
     dtype = opmath(x.dtype)
     grad.uses, x.uses = max(grad.uses, 3), max(x.uses, 2)
-    hat = _combined(low, dtype, x.shape, (x, mean, rstd), lambda a, m, r: mul(sub(a, m), r), 2)
+    hat = combined(low, dtype, x.shape, (x, mean, rstd), lambda a, m, r: mul(sub(a, m), r), 2)
     scaled = mapped(low, grad, dtype, lambda g: g, 0)
     if weight is not None:
-        scaled = _combined(low, dtype, x.shape, (grad, weight), mul, 1)
+        scaled = combined(low, dtype, x.shape, (grad, weight), mul, 1)
     results: list[Tensor | None] = [None, None, None]
     if mask[0]:
         results[0] = rounded(_normalized_gradient(low, scaled, hat, rstd, dims, dtype), x.dtype)
     if mask[1] and weight is not None:
-        products = _combined(low, dtype, x.shape, (grad, hat), mul, 1)
+        products = combined(low, dtype, x.shape, (grad, hat), mul, 1)
         results[1] = rounded(low.reduce(products, outer, "sum", dtype, dtype), out[1].dtype)
     if mask[2] and bias is not None:
         results[2] = low.reduce(grad, outer, "sum", out[2].dtype, dtype)
@@ -111,8 +102,8 @@ def _normalized_gradient(
 ) -> Tensor:
     """rstd * (g - mean(g) - hat * mean(g * hat)), means over `dims`; rstd broadcasts."""
     first = keep(mean_of(low, scaled, dims, dtype), dims)
-    second = keep(mean_of(low, _combined(low, dtype, scaled.shape, (scaled, hat), mul, 1), dims, dtype), dims)
-    return _combined(low, dtype, scaled.shape, (scaled, hat, rstd, first, second), _centred, 5)
+    second = keep(mean_of(low, combined(low, dtype, scaled.shape, (scaled, hat), mul, 1), dims, dtype), dims)
+    return combined(low, dtype, scaled.shape, (scaled, hat, rstd, first, second), _centred, 5)
 
 
 def _centred(g: Scalar, h: Scalar, scale: Scalar, mean: Scalar, slope: Scalar) -> Scalar:
@@ -160,7 +151,7 @@ def _batch_norm_eval(
 def _moving(low: Lowering, running: Tensor, value: Tensor, momentum: float, dtype: torch.dtype) -> Tensor:
     """momentum * value + (1 - momentum) * running"""
     new, old = number(low, momentum, dtype), number(low, 1 - momentum, dtype)
-    result = _combined(low, dtype, running.shape, (value, running), lambda v, r: add(mul(new, v), mul(old, r)), 3)
+    result = combined(low, dtype, running.shape, (value, running), lambda v, r: add(mul(new, v), mul(old, r)), 3)
     return rounded(result, running.dtype)
 
 
@@ -222,10 +213,10 @@ def _batch_norm_backward(
         assert running_mean is not None and running_var is not None
         mean, rstd = running_mean, _rstd(low, mapped(low, running_var, dtype, lambda v: v, 0), eps)
     grad.uses, x.uses = max(grad.uses, 3), max(x.uses, 2)
-    hat = _combined(
+    hat = combined(
         low, dtype, x.shape, (x, _spread(mean, rank), _spread(rstd, rank)), lambda a, m, r: mul(sub(a, m), r), 2
     )
-    products = _combined(low, dtype, x.shape, (grad, hat), mul, 1)
+    products = combined(low, dtype, x.shape, (grad, hat), mul, 1)
     dot, total = low.reduce(products, dims, "sum", dtype, dtype), low.reduce(grad, dims, "sum", dtype, dtype)
     results: list[Tensor | None] = [None, None, None]
     if mask[0]:
@@ -244,16 +235,16 @@ def _batch_input_gradient(
 ) -> Tensor:  # fmt: skip
     dtype = hat.dtype
     rank = len(hat.shape)
-    scale = rstd if weight is None else _combined(low, dtype, rstd.shape, (rstd, weight), mul, 1)
+    scale = rstd if weight is None else combined(low, dtype, rstd.shape, (rstd, weight), mul, 1)
     scale = _spread(scale, rank)
     if not training:
-        return _combined(low, dtype, hat.shape, (grad, scale), mul, 1)
+        return combined(low, dtype, hat.shape, (grad, scale), mul, 1)
     n = low.number(count(low, hat, dims), dtype)
     means = [_spread(mapped(low, t, dtype, lambda a: apply("div", a, n), 8), rank) for t in (total, dot)]
     for m in means:
         m.uses = 2
 
-    return _combined(low, dtype, hat.shape, (grad, hat, scale, *means), _centred, 5)
+    return combined(low, dtype, hat.shape, (grad, hat, scale, *means), _centred, 5)
 
 
 # -- group norm -------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from pliant.ir.scalar import Scalar, apply, cast, const, where
 from pliant.lowering import formulas
 from pliant.lowering.context import Lowering
 from pliant.lowering.promotion import common_dtype
-from pliant.lowering.tensors import Index, Tensor, broadcast_index, opmath
+from pliant.lowering.tensors import Index, Shape, Tensor, broadcast_index, opmath
 from pliant.symbolic.expr import Expr
 
 aten = torch.ops.aten
@@ -40,6 +40,15 @@ def elements(
 
     weight = cost + sum([x.weight if x.view is None else 0 for x in inputs if isinstance(x, Tensor)])
     return low.pointwise(out.dtype, shape, at, weight)
+
+
+def combined(
+    low: Lowering, dtype: torch.dtype, shape: Shape, tensors: Sequence[Tensor | None], f: Formula, cost: int = 4
+) -> Tensor:
+    """f of the elements of tensors that broadcast to `shape` (dimensions aligned at the end), in `dtype`; None stays None."""
+    readers = [reader(low, t, dtype, shape) for t in tensors]
+    weight = cost + sum([t.weight for t in tensors if t is not None and t.view is None])
+    return low.pointwise(dtype, shape, lambda i: f(*[r(i) for r in readers]), weight)
 
 
 def reader(low: Lowering, x: Any, dtype: torch.dtype, out_shape: tuple[Expr, ...]) -> Callable[[Index], Any]:
