@@ -58,6 +58,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda g, x: aten.max_pool2d_with_indices_backward(
             g, x, [2, 2], [2, 2], [0, 0], [1, 1], False, F.max_pool2d(x, 2, return_indices=True)[1]),
         floats((2, 4, 4, 32), (2, 4, 8, 64))),
+    "depthwise_gradient": (
+        lambda g, x, w: aten.convolution_backward(
+            g, x, w, [0], [1, 1], [1, 1], [1, 1], False, [0, 0], 4, [False, True, False])[1],
+        floats((2, 4, 12, 12), (2, 4, 12, 12), (4, 1, 3, 3))),
     "transposed": (lambda x, y: x.t() + y, floats((96, 128), (128, 96))),
     "embedding": (lambda w, i: F.embedding(i, w), (torch.zeros(50, 32), torch.zeros(7, dtype=torch.int64))),
     "cat": (lambda x, y: torch.cat([x, y * 2], 1), floats(_X, _Y)),

@@ -14,6 +14,7 @@ from pliant.codegen.expressions import MEMORY_TYPES
 from pliant.codegen.loops import plan_loops
 from pliant.codegen.reducing_writer import ReducingWriter
 from pliant.codegen.reductions import Accumulator, Variable
+from pliant.codegen.unroll_and_jam import unroll_and_jam
 from pliant.ir.loops import Buffer
 from pliant.ir.ops import OPS
 from pliant.ir.scalar import Apply, Load, walk
@@ -44,7 +45,7 @@ class KernelText:
 
 def write_kernel(kernel: Kernel) -> KernelText:
     """The C text of a kernel."""
-    return _Writer(plan_loops(kernel)).write()
+    return _Writer(unroll_and_jam(plan_loops(kernel))).write()
 
 
 class _Writer(ReducingWriter):

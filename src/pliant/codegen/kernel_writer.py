@@ -41,6 +41,7 @@ class KernelWriter(Body):
         self.allocated: list[str] = []
         self.staged: dict[tuple[Buffer, Expr], tuple[str, str]] = {}
         self.accumulators: dict[int, Accumulator] = {}
+        self.finished = 0  # values of the outer loops that have names
         self.open: Statements | None = None
         self.columns = bool(plan.kernel.reduced) and plan.vector in plan.kernel.outer
         for k, axis in enumerate(dict.fromkeys([a for a, _ in plan.parallel] + plan.inner)):
@@ -231,11 +232,12 @@ class KernelWriter(Body):
     # -- loops on vectors --------------------------------------------------------------------------------------------
 
     def _vector_loop(
-        self, fill: Fill, fill_rest: Fill, vector: Axis, bounds: tuple[str, str] | None, unroll: int = 1
-    ) -> bool:
+        self, fill: Fill, fill_rest: Fill, vector: Axis, bounds: tuple[str, str] | None, unroll: int = 1,
+        shortest: int = SHORTEST,
+    ) -> bool:  # fmt: skip
         """The innermost loop on vectors: whole ones, `unroll` at a time, then what is left under a mask. False, and
-        nothing written, if something has no vector form."""
-        if not self._takes_vectors(vector):
+        nothing written, if something has no vector form, or the loop has fewer points than `shortest`."""
+        if not self._takes_vectors(vector, shortest):
             return False
         names, counter = self.names.copy(), self.counter[0]
         try:
@@ -249,9 +251,9 @@ class KernelWriter(Body):
         self._emit_vectors(main, rest, vector, bounds or ("0", self.names.text(vector.extent)), unroll)
         return True
 
-    def _takes_vectors(self, vector: Axis) -> bool:
+    def _takes_vectors(self, vector: Axis, shortest: int = SHORTEST) -> bool:
         extent = vector.extent.as_int()
-        short = extent is not None and extent < SHORTEST
+        short = extent is not None and extent < shortest
         return not (short or self.plan.kind == "ordered")
 
     def _vector_statements(self, vector: Axis, mask: str | None, shared: VectorStatements | None) -> VectorStatements:

@@ -26,6 +26,8 @@ from pliant.symbolic.expr import ZERO, Expr, Symbol
 from pliant.symbolic.traverse import linear_coefficient, substitute
 from pliant.targets.target import Target
 
+_SHORT, _SHORT_ROW = 8, 4  # what a short axis costs; less where sums go on from row to row
+
 
 @dataclass(slots=True)
 class LoopPlan:
@@ -99,7 +101,9 @@ def order_axes(kernel: Kernel, weighted: list[tuple[Expr, int]]) -> tuple[list[A
     symbols = {a.symbol for a in axes}
     most = max((len(symbols & e.free) for e, _ in weighted), default=0)
     frequent = [(e, w) for e, w in weighted if len(symbols & e.free) == most]
-    return axes, max(axes, key=lambda a: (_score(frequent, a), _score(weighted, a), axes.index(a)))
+    rows = len(kernel.reduced) > 1
+    short = {a: _SHORT_ROW if rows and a.symbol in kernel.reduced else _SHORT for a in axes}
+    return axes, max(axes, key=lambda a: (_score(frequent, a, short[a]), _score(weighted, a, short[a]), axes.index(a)))
 
 
 def plan_loops(kernel: Kernel) -> LoopPlan:
@@ -232,13 +236,13 @@ def _largest_stride(weighted: list[tuple[Expr, int]], axis: Axis) -> int:
     return max(stores or [step_along(e, axis) for e, _ in weighted] or [0])
 
 
-def _score(weighted: list[tuple[Expr, int]], axis: Axis) -> int:
-    """How well vectorizing along the axis reads and writes memory; short axes are poor."""
+def _score(weighted: list[tuple[Expr, int]], axis: Axis, short: int) -> int:
+    """How well vectorizing along the axis reads and writes memory; short axes are poor, by so many points."""
     points = 0
     for e, weight in weighted:
         step = step_along(e, axis)
         points += weight * (4 if step == 1 else 0 if step == 0 else -3)
     extent = axis.extent.as_int()
     if extent is not None and extent < 16:
-        points -= 100 if extent < 4 else 8
+        points -= 100 if extent < 4 else short
     return points

@@ -116,7 +116,8 @@ class ReducingWriter(VectorPasses):
     def _finish(self, m: Member, s: Statements, value: str) -> None:
         """Name a value of the outer loops so that later passes can use it, and store it if somebody else needs it."""
         out = m.loops.out
-        name = f"r{len(self.cross) + len(self.cross_arrays)}"
+        name = f"r{self.finished}"
+        self.finished += 1
         if self.columns:
             self._before_loops(f"{register_type(out.dtype)} {name}[{self.plan.width}];")
             s.body.append(f"{name}[{self._column()}] = {value};")
@@ -196,6 +197,8 @@ class ReducingWriter(VectorPasses):
         return self.names.text(flat_reduced(m)) if acc.is_arg else "0"
 
     def _row_pass(self, members: list[Member], reductions: list[Member], first: tuple[str, str] | None) -> None:
+        if self._held_on_vectors(members, first):
+            return
         vector = self.plan.vector
         assert vector is not None
         opened = 0

@@ -10,12 +10,12 @@ Reads on: `vector_reductions.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
 from pliant.codegen.expressions import Names, Statements
-from pliant.codegen.kernel_writer import KernelWriter
+from pliant.codegen.kernel_writer import SHORTEST, KernelWriter
 from pliant.codegen.loops import flat_position
 from pliant.codegen.vector_reductions import VectorAccumulator, VectorExtreme, vector_accumulator, vectors_in_turn
 from pliant.codegen.vector_statements import NoVectorForm, VectorStatements
@@ -27,6 +27,10 @@ from pliant.schedule.kernel import Member
 COLUMN_TERMS = 32  # rows that a lane sums before they are added to its column's total
 WIDE_TERMS = 8  # the same where rows are long: so many of them are read side by side
 LONG_ROW = 256
+HELD_TERMS = 4096  # terms of several rows that lanes sum before they are added to the total
+SHORTEST_HELD = 4  # points of such a row that are worth a vector
+
+Loop = tuple[Axis, tuple[str, str]]  # with its bounds
 
 
 def cost_of(m: Member) -> int:
@@ -37,22 +41,72 @@ def cost_of(m: Member) -> int:
 class VectorPasses(KernelWriter):
     """Adds passes on vectors."""
 
-    def _row_on_vectors(self, members: list[Member], bounds: tuple[str, str]) -> bool:
-        """The loop along a row with vectors of partial results, added to the totals after it."""
+    def _row_on_vectors(self, members: list[Member], bounds: tuple[str, str], held: Sequence[Loop] = ()) -> bool:
+        """The loop along a row with vectors of partial results, added to the totals after it: after all rows of the loops
+        `held` around it, the first of which is the outermost."""
         assert self.plan.vector is not None
-        count = vectors_in_turn(sum(map(cost_of, members))) if _reductions(members) else 1
+        reductions = _reductions(members)
+        count = vectors_in_turn(sum(map(cost_of, members)), len(reductions)) if reductions else 1
         found = self._vector_accumulators(members, count)
         if found is None:
             return False
         fill = self._filling(members, found)
         lines, self.lines = self.lines, []
-        done = self._vector_loop(lambda s: fill(s, "[u]"), lambda s: fill(s, "[0]"), self.plan.vector, bounds, count)
+        for axis, around in held:
+            self.loop(axis, *around)
+        done = self._vector_loop(
+            lambda s: fill(s, "[u]"), lambda s: fill(s, "[0]"), self.plan.vector, bounds, count, SHORTEST_HELD if held else SHORTEST
+        )
+        for _ in held:
+            self.end()
         written, self.lines = self.lines, lines
         if done:
             self._lines([text for acc in found.values() for text in acc.start()])
             self.lines += written
             self._lines([text for acc in found.values() for text in acc.finish()])
         return done
+
+    def _held_on_vectors(self, members: list[Member], first: tuple[str, str] | None) -> bool:
+        """Short rows: lanes go on with what they have from row to row, `HELD_TERMS` together. `first`: bounds of the
+        outermost of the inner loops."""
+        *around, vector = self.plan.inner
+        held, rows = self._held()
+        folds = _reductions(members)
+        if not held or not folds or any(self.accumulators[id(m)].is_arg for m in folds):  # positions grow in a row only
+            return False
+        lines, self.lines, depth = self.lines, [], self.depth
+        loops: list[Loop] = [(a, first if first and a is around[0] else ("0", self.names.text(a.extent))) for a in around]
+        outside, inside = loops[: -len(held)], loops[-len(held) :]
+        for axis, bounds in outside:
+            self.loop(axis, *bounds)
+        axis, (start, stop) = inside[0]
+        in_blocks = rows != axis.extent.as_int()
+        if in_blocks:
+            self.begin(f"for (int64_t b = {start}; b < {stop}; b += {rows})")
+            self.line(f"const int64_t be = p_min(b + {rows}, {stop});")
+            inside[0] = axis, ("b", "be")
+        done = self._row_on_vectors(members, ("0", self.names.text(vector.extent)), inside)
+        for _ in range(len(outside) + in_blocks):
+            self.end()
+        written, self.lines, self.depth = self.lines, lines, depth
+        if done:
+            self.lines += written
+        return done
+
+    def _held(self) -> tuple[list[Axis], int]:
+        """The loops around the innermost one through which lanes' sums run, and how many points of the first of them are
+        taken together."""
+        *around, vector = self.plan.inner
+        held: list[Axis] = []
+        terms, rows = vector.extent.as_int(), 0
+        for axis in reversed(around):
+            extent = axis.extent.as_int()
+            if not terms or not extent or 2 * terms > HELD_TERMS:
+                break
+            held.insert(0, axis)
+            rows = min(extent, HELD_TERMS // terms)
+            terms *= extent
+        return held, rows
 
     def _lines(self, texts: list[str]) -> None:
         for text in texts:

@@ -17,9 +17,11 @@ from pliant.codegen.vector_statements import VectorStatements
 from pliant.records import dataclass
 
 
-def vectors_in_turn(cost: int) -> int:
-    """How many vectors take values in turn that cost so many additions each: an addition is known four cycles later."""
-    return 4 if cost < 6 else 2 if cost < 12 else 1
+def vectors_in_turn(cost: int, reductions: int) -> int:
+    """How many vectors of each reduction take values in turn that cost so many additions each: an addition is known four
+    cycles later. Several reductions wait for one another less, and all have to stay in registers."""
+    most = 4 if cost < 6 else 2 if cost < 12 else 1
+    return min(most, 4 if reductions < 3 else 2 if reductions < 5 else 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from pliant.lowering import (
     creation,
+    depthwise,
     indexing,
     joining,
     losses,
@@ -29,6 +30,6 @@ from pliant.tables import Table, joined
 
 Rule = Callable[..., Any]
 
-FAMILIES = (pointwise, creation, views, reduction, normalization, losses, indexing, scans, scattering, joining, pooling, matmul)
+FAMILIES = (pointwise, creation, views, reduction, normalization, losses, indexing, scans, scattering, joining, pooling, depthwise, matmul)
 RULES: Table[Any, Rule] = joined(*(family.RULES for family in FAMILIES))
 VIEW_OPS: frozenset[Any] = frozenset(views.RULES)

@@ -22,4 +22,5 @@ def target() -> Target:
         biases_in_loops=True,
         adds_in_order=True,
         adds_while_scanning=True,
+        depthwise_gradients=True,
     )

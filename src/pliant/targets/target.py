@@ -35,6 +35,7 @@ class Target:
     biases_in_loops: the library copies a bias to the result before it adds the product: loops that read the sum add it.
     adds_in_order: loops whose points may store to one place go through their points in order, and are no slower for it.
     adds_while_scanning: running sums are loops that go through a row in order, several rows at a time, and are faster for it.
+    depthwise_gradients: gradients of weights of depthwise convolutions are loops, and are faster for it.
     adds_atomically: they do not, but add atomically, in any order, as the library does.
     scan_row: running sums along rows are loops, of chunks where there are few rows of many times so many elements; 0: the
         library's are kept.
@@ -73,6 +74,7 @@ class Target:
     adds_while_scanning: bool = False
     row_block: int = 4
     adds_atomically: bool = False
+    depthwise_gradients: bool = False
     scan_row: int = 0
     dense_masks: bool = False
     narrow_index: bool = False

@@ -6,9 +6,9 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
   for (int64_t t = begin; t < end; t++) {
     const int64_t i0 = t;
     float acc0 = 0;
+    p_vf vacc0[4];
+    for (int u = 0; u < 4; u++) vacc0[u] = P_B(0.0f);
     for (int64_t i1 = 0; i1 < 4; i1++) {
-      p_vf vacc0[4];
-      for (int u = 0; u < 4; u++) vacc0[u] = P_B(0.0f);
       {
         int64_t ji2 = 0;
         for (; ji2 + 4 * P_L <= 36; ji2 += 4 * P_L) {
@@ -28,15 +28,15 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
           vacc0[0] = vacc0[0] + xacc0;
         }
       }
-      acc0 += p_sum_lanes(((vacc0[0] + vacc0[1]) + (vacc0[2] + vacc0[3])));
     }
+    acc0 += p_sum_lanes(((vacc0[0] + vacc0[1]) + (vacc0[2] + vacc0[3])));
     const float r0 = acc0;
     const float t2 = r0 / 144.0f;
     const float r1 = t2;
     float acc1 = 0;
+    p_vf vacc1[4];
+    for (int u = 0; u < 4; u++) vacc1[u] = P_B(0.0f);
     for (int64_t i1 = 0; i1 < 4; i1++) {
-      p_vf vacc1[4];
-      for (int u = 0; u < 4; u++) vacc1[u] = P_B(0.0f);
       {
         int64_t ji2 = 0;
         for (; ji2 + 4 * P_L <= 36; ji2 += 4 * P_L) {
@@ -60,8 +60,8 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
           vacc1[0] = vacc1[0] + xacc1;
         }
       }
-      acc1 += p_sum_lanes(((vacc1[0] + vacc1[1]) + (vacc1[2] + vacc1[3])));
     }
+    acc1 += p_sum_lanes(((vacc1[0] + vacc1[1]) + (vacc1[2] + vacc1[3])));
     const float r2 = acc1;
     const float t9 = r2 / 144.0f;
     const float r3 = t9;
