@@ -16,7 +16,7 @@ EXACT = {
     "log1p": np.log1p, "tanh": np.tanh, "erf": scipy.special.erf, "sigmoid": scipy.special.expit,
     "sin": np.sin, "cos": np.cos,
 }  # fmt: skip
-LARGEST = {"exp": 1.13, "log": 1.07, "tanh": 1.13, "erf": 2.0}  # twice eager's
+LARGEST = {"exp": 1.13, "log": 1.07, "tanh": 1.13, "erf": 2.0, "sin": 1.2, "cos": 1.2}  # twice eager's
 EDGES = [
     0.0,
     -0.0,
@@ -61,17 +61,15 @@ def test_error_is_a_few_ulp(name, step):
     x = samples()
     if name == "sigmoid":
         x = x[~(x < -88.0)]  # exp(-x) overflows there: the result is 0 instead of a denormal, in eager too
-    if name in ("sin", "cos"):
-        x = x[~(np.abs(x) > 1e6)]
     p = Program()
     a = p.tensor(len(x), strides=(step,))
     run = compile_program(p.done(p.pointwise((len(x),), lambda i: apply(name, get(a, i)))))
-    if name not in ("sin", "cos"):
-        assert (f"p_{name}v(" in run.source) == (step == 1)
+    assert (f"p_{name}v(" in run.source) == (step == 1)
     (got,) = run([torch.from_numpy(np.repeat(x, step))[::step]])
     found = got.numpy()
     error = errors_in_ulp(EXACT[name], x, found)
-    assert error.max() <= LARGEST.get(name, 4.0)
+    by_library = name in ("sin", "cos") and step > 1
+    assert error.max() <= (4.0 if by_library else LARGEST.get(name, 4.0))
     if name in ("tanh", "erf"):  # what is added to 1, and multiplied by a large number, must be gone
         assert np.nanmax(np.abs(found)) == 1.0
         assert (np.abs(found[np.abs(x) > 10.0]) == 1.0).all()

@@ -15,6 +15,7 @@ import re
 
 from pliant.codegen.float_functions import of_floats
 from pliant.codegen.float_tables import TABLE_FUNCTIONS
+from pliant.codegen.vector_trigonometry import TRIGONOMETRY
 
 _VECTORS = """\
 #ifndef P_PLAIN
@@ -396,6 +397,7 @@ P_INLINE p_vf p_log_splitv(p_vf x, p_vf* f) {
 def _of_vectors() -> dict[str, str]:
     found = of_floats("v", "p_vf", "p_vi")
     del found["p_scalev"]  # above
+    found |= TRIGONOMETRY
     for name, text in _WIDE_FUNCTIONS.items():
         found[name] = f"#if !P_PLAIN && P_L == 16\n{text}#else\n{found[name]}#endif\n"
     return found
@@ -408,7 +410,7 @@ _INFIX = {
     "eq": "{0} == {1}", "ne": "{0} != {1}", "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}",
 }  # fmt: skip
 _BITS = {"bit_and": "{0} & {1}", "bit_or": "{0} | {1}", "bit_xor": "{0} ^ {1}", "bit_not": "~{0}"}
-_CALLED = "exp exp2 expm1 log log2 log10 log1p sigmoid tanh erf sqrt floor ceil trunc"
+_CALLED = "exp exp2 expm1 log log2 log10 log1p sigmoid tanh erf sin cos sqrt floor ceil trunc"
 
 # (operator, kind of its arguments: f float32, i int32, b truth values) -> C text on vectors; arguments are locals.
 VECTOR_OPS: dict[tuple[str, str], str] = {
