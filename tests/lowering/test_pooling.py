@@ -107,3 +107,25 @@ def test_positions_may_be_outside_their_windows(batch, last):
         found, expected = pliant.compile(one, fullgraph=True)(grad, x, at), one(grad, x, at)
         torch.testing.assert_close(found, expected)
         assert found.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [(2,), (3, 1, 1), (3, 2, 1), (2, 3), ((2, 3), (1, 2), (1, 0)), (3, 2, 1, False, True, 5), (3, 2, 0, True, False, 4)],
+    ids=str,
+)
+@pytest.mark.parametrize("last", [False, True], ids=["rows", "channels last"])
+def test_gradients_of_averages(options, last, dynamic):
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 13, 20)
+    x = x.to(memory_format=torch.channels_last) if last else x
+    with events.collect("loops") as programs:
+        found = []
+        for f in (F.avg_pool2d, pliant.compile(F.avg_pool2d, dynamic=dynamic, fullgraph=True)):
+            given = x.clone().requires_grad_()
+            y = f(given, *options)
+            y.backward((torch.arange(y.numel()) % 7 - 3.0).reshape(y.shape))
+            found.append(given.grad)
+    torch.testing.assert_close(found[1], found[0], check_stride=True)
+    assert "aten." not in "\n".join(e.fields["text"] for e in programs)

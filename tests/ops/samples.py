@@ -338,6 +338,30 @@ ROWS: dict[str, Row] = {
         ),
         [(ramp(2, 3, 6, 6),), (ramp(3, 7, 5).bfloat16(),), (ramp(2, 4, 5, 6).to(memory_format=torch.channels_last),)],
     ),
+    "larger images": (
+        lambda x: (
+            F.interpolate(x, scale_factor=2),
+            F.interpolate(x, scale_factor=(3, 1)),
+            F.interpolate(x, scale_factor=2, mode="bilinear"),
+            F.interpolate(x.sin(), scale_factor=(4, 2), mode="bilinear"),
+            F.interpolate(x, size=(5, 9), mode="bilinear"),
+        ),
+        [(ramp(2, 3, 6, 8),), (ramp(1, 2, 3, 20).bfloat16(),), (ramp(2, 4, 5, 6).to(memory_format=torch.channels_last),)],
+    ),
+    "gradients of larger images": (
+        lambda g: (
+            aten.upsample_nearest2d_backward(g, [8, 24], [2, 3, 4, 8], 2.0, 3.0),
+            aten.upsample_bilinear2d_backward(g, [8, 24], [2, 3, 2, 12], False, 4.0, 2.0),
+            aten.avg_pool2d_backward(g, g.new_zeros(2, 3, 8, 24), [3, 3], [1, 1], [1, 1], False, True, None),
+            aten.avg_pool2d_backward(g, g.new_zeros(2, 3, 16, 48), [3, 2], [2, 2], [1, 0], False, True, None),
+        ),
+        [(ramp(2, 3, 8, 24),), (ramp(2, 3, 8, 24).bfloat16(),)],
+    ),
+    "shuffled channels": (
+        lambda x: (F.pixel_shuffle(x, 2), F.pixel_unshuffle(x, 2)),
+        [(ramp(2, 8, 4, 6),), (ramp(1, 4, 2, 40),)],
+    ),
+    "prelu": (lambda x, w: F.prelu(x, w), [(ramp(2, 3, 4), ramp(3)), (ramp(2, 3, 4), ramp(1))]),
     "average pool": (
         lambda x: (
             F.avg_pool2d(x, 2),

@@ -210,6 +210,18 @@ def leaky_relu_backward(grad: Scalar, x: Scalar, slope: float, is_result: bool) 
     return where(apply("gt", x, _lit(x, 0)), grad, times(grad, slope))
 
 
+def prelu(x: Scalar, slope: Scalar) -> Scalar:
+    return where(apply("gt", x, _lit(x, 0)), x, mul(slope, x))
+
+
+def prelu_backward(grad: Scalar, x: Scalar, slope: Scalar) -> Scalar:
+    return where(apply("gt", x, _lit(x, 0)), grad, mul(slope, grad))
+
+
+def prelu_slope_backward(grad: Scalar, x: Scalar) -> Scalar:
+    return where(apply("gt", x, _lit(x, 0)), _lit(x, 0), mul(x, grad))
+
+
 def hardtanh(x: Scalar, low: float = -1, high: float = 1) -> Scalar:
     return apply("minimum", apply("maximum", x, _lit(x, low)), _lit(x, high))
 

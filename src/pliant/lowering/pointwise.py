@@ -314,6 +314,17 @@ def _elu_backward(
     return elements(low, out, (grad, x), opmath(out.dtype), formula, 18)
 
 
+def _prelu_backward(
+    low: Lowering, out: Sequence[torch.Tensor], grad: Tensor, x: Tensor, weight: Tensor
+) -> list[Tensor]:
+    """Gradients of each element and of the slope at it."""
+    dtype = opmath(out[0].dtype)
+    return [
+        elements(low, out[0], (grad, x, weight), dtype, formulas.prelu_backward, 2),
+        elements(low, out[1], (grad, x), dtype, formulas.prelu_slope_backward, 2),
+    ]
+
+
 def _log_sigmoid(low: Lowering, out: Sequence[torch.Tensor], x: Tensor) -> list[Tensor]:
     """The result, and the buffer that eager's CPU kernel would save: the gradient here does not read it."""
     result = elements(low, out[0], (x,), opmath(out[0].dtype), formulas.log_sigmoid, 32)
@@ -381,6 +392,7 @@ RULES: dict[Any, Callable[..., Any]] = {
     **_overloads("softplus", by_formula(formulas.softplus, 30)),
     **_overloads("elu", by_formula(formulas.elu, 18)),
     **_overloads("leaky_relu", by_formula(formulas.leaky_relu, 2)),
+    **_overloads("_prelu_kernel", by_formula(formulas.prelu, 2, 2)),
     **_overloads("hardtanh", by_formula(formulas.hardtanh, 2)),
     **_overloads("hardsigmoid", by_formula(formulas.hardsigmoid, 4)),
     **_overloads("hardswish", by_formula(formulas.hardswish, 5)),
@@ -395,6 +407,7 @@ RULES: dict[Any, Callable[..., Any]] = {
     **_overloads("sigmoid_backward", by_formula(formulas.sigmoid_backward, 3, 2)),
     **_overloads("tanh_backward", by_formula(formulas.tanh_backward, 3, 2)),
     **_overloads("elu_backward", _elu_backward),
+    **_overloads("_prelu_kernel_backward", _prelu_backward),
     **_overloads("leaky_relu_backward", by_formula(formulas.leaky_relu_backward, 2, 2)),
     **_overloads("hardtanh_backward", by_formula(formulas.hardtanh_backward, 3, 2)),
     **_overloads("hardsigmoid_backward", by_formula(formulas.hardsigmoid_backward, 3, 2)),

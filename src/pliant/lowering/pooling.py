@@ -50,6 +50,21 @@ class _Windows:
             return k, []
         return k, [apply("lt", self.low.number(k), self.low.number(self.results))]
 
+    def holding(self, e: Expr) -> list[tuple[Expr, list[Scalar]]]:
+        """The windows that element `e` may be in, and what must hold for it to be there."""
+        last = (e + self.padding) // self.step
+        return [self._holding(e, last - n, n) for n in range(-(-self.size // self.step))]
+
+    def _holding(self, e: Expr, k: Expr, before: int) -> tuple[Expr, list[Scalar]]:
+        low, zero = self.low, const(0, torch.int64)
+        found = [apply("ge", low.number(k), zero)] if before else []
+        if not low.known(((self.images - 1 + self.padding) // self.step - before).lt(self.results)):
+            found.append(apply("lt", low.number(k), low.number(self.results)))
+        if (before + 1) * self.step > self.size:  # the step is no part of the size: it may end before the element
+            reached = low.number(e + self.padding - k * self.step)
+            found.append(apply("lt", reached, const(self.size, torch.int64)))
+        return k, found
+
     def elements(self, k: Expr) -> list[tuple[Expr, list[Scalar]]]:
         """The elements of window `k`, and what must hold for them to be there."""
         return [self._element(k, n - self.padding) for n in range(self.size)]
@@ -111,6 +126,36 @@ def _average_pool(
 
     weight = elements * (1 + (x.weight if x.view is None else 0))
     return low.pointwise(out.dtype, shape, at, weight)
+
+
+def _average_pool_gradient(
+    low: Lowering, out: torch.Tensor, grad: Tensor, x: Tensor, size: Any, step: Any = (), padding: Any = 0,
+    ceil: bool = False, counts_padding: bool = True, divisor: Any = None,
+) -> Tensor:  # fmt: skip
+    """Of each element the gradients of the windows that it is in, divided as these are."""
+    math = opmath(grad.dtype)
+    rows, columns = _windows(low, x, grad.shape, size, step or size, padding)
+    elements = rows.size * columns.size
+    if grad.dtype not in _FLOATS or elements > _LARGEST:
+        raise Unsupported("a large window, or integers")
+    if divisor is None and (ceil or not counts_padding and (rows.padding or columns.padding)):
+        raise Unsupported("windows of several sizes")
+    if divisor is not None and type(divisor) is not int:
+        raise Unsupported("a symbolic divisor")
+    if rows.overlap or columns.overlap:
+        grad.uses = max(grad.uses, 2)
+
+    def at(index: Index) -> Scalar:
+        total: Scalar | None = None
+        for h, inside in rows.holding(index[-2]):
+            for w, beside in columns.holding(index[-1]):
+                found, conditions = grad.math_at([*index[:-2], h, w]), inside + beside
+                found = where(all_of(conditions), found, const(0, math)) if conditions else found
+                total = found if total is None else apply("add", total, found)
+        assert total is not None
+        return apply("add", apply("div", total, const(divisor or elements, math)), const(0, math))
+
+    return low.pointwise(out.dtype, low.shape_of(out), at, elements * (1 + (grad.weight if grad.view is None else 0)))
 
 
 # -- maxima -----------------------------------------------------------------------------------------------------------
@@ -185,6 +230,7 @@ def _max_pool_gradient(low: Lowering, out: torch.Tensor, grad: Tensor, x: Tensor
 
 RULES: dict[Any, Callable[..., Any]] = {
     aten.avg_pool2d.default: _average_pool,
+    aten.avg_pool2d_backward.default: _average_pool_gradient,
     aten.max_pool2d_with_indices.default: _max_pool,
     aten.max_pool2d_with_indices_backward.default: _max_pool_gradient,
 }

@@ -22,6 +22,7 @@ from pliant.lowering import (
     pointwise,
     pooling,
     reduction,
+    resampling,
     scans,
     scattering,
     views,
@@ -30,6 +31,6 @@ from pliant.tables import Table, joined
 
 Rule = Callable[..., Any]
 
-FAMILIES = (pointwise, creation, views, reduction, normalization, losses, indexing, scans, scattering, joining, pooling, depthwise, matmul)
+FAMILIES = (pointwise, creation, views, reduction, normalization, losses, indexing, scans, scattering, joining, pooling, resampling, depthwise, matmul)
 RULES: Table[Any, Rule] = joined(*(family.RULES for family in FAMILIES))
 VIEW_OPS: frozenset[Any] = frozenset(views.RULES)
