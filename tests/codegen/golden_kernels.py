@@ -65,6 +65,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "transposed": (lambda x, y: x.t() + y, floats((96, 128), (128, 96))),
     "embedding": (lambda w, i: F.embedding(i, w), (torch.zeros(50, 32), torch.zeros(7, dtype=torch.int64))),
     "cat": (lambda x, y: torch.cat([x, y * 2], 1), floats(_X, _Y)),
+    "cat_rows": (lambda x, y: torch.cat([x, y * 2]), floats(_X, _Y)),
     "batch_norm": (lambda x, w, b: aten.native_batch_norm(x, w, b, None, None, True, 0.1, 1e-5)[0], floats((4, 8, 6, 6), (8,), (8,))),
 }  # fmt: skip
 DYNAMIC = ("add", "softmax", "sum_columns")  # with symbolic sizes, too

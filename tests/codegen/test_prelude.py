@@ -1,6 +1,7 @@
 """Errors of the prelude's float functions against float64, in units in the last place, over the whole range."""
 
 import ctypes
+import platform
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import scipy.special
 import torch
 
 from loop_programs import Program, get
+from pliant import config
 from pliant.ir.scalar import apply
 from pliant.runtime.compile_program import compile_program
 
@@ -73,6 +75,38 @@ def test_error_is_a_few_ulp(name, step):
     if name in ("tanh", "erf"):  # what is added to 1, and multiplied by a large number, must be gone
         assert np.nanmax(np.abs(found)) == 1.0
         assert (np.abs(found[np.abs(x) > 10.0]) == 1.0).all()
+
+
+def pairs() -> tuple[torch.Tensor, torch.Tensor]:
+    """Dividends and divisors: of all sizes, with whole quotients, quotients too large for a lane, and edges."""
+    rng = np.random.default_rng(0)
+    edges = np.array([*EDGES, 0.5, -7.0], dtype=np.float32)
+    bits = rng.integers(0, 2**32, (2, 50_000), dtype=np.uint32).view(np.float32)
+    near = rng.uniform(-100, 100, 50_000), rng.uniform(-3, 3, 50_000)
+    whole = rng.integers(-1000, 1000, 50_000) * np.float32(0.1), np.full(50_000, 0.1)
+    large = rng.uniform(-3e7, 3e7, 50_000), rng.integers(-5, 6, 50_000)
+    every = np.repeat(edges, len(edges)), np.tile(edges, len(edges))
+    a, b = (np.concatenate([x.astype(np.float32) for x in side]) for side in zip(bits, near, whole, large, every))
+    return torch.from_numpy(a), torch.from_numpy(b)
+
+
+@pytest.mark.parametrize("flags", [("-march=native",), ("-march=native", "-DP_PLAIN=1"), ("-march=x86-64",)], ids=str)
+@pytest.mark.parametrize("name", ["fmod", "remainder", "floordiv", "truncdiv"])
+def test_remainders_are_the_same_on_vectors(name, flags):
+    a, b = pairs()
+    if platform.machine() != "x86_64" and flags[0] != "-march=native":
+        pytest.skip("for x86-64 processors")
+    options = config.get().with_options({"opt_flags": ("-O2", "-fno-math-errno", *flags)})
+    found = []
+    for step in (1, 2):  # on vectors; one by one, where results are not neighbours
+        p = Program()
+        x, y = p.tensor(len(a), strides=(3,)) if step == 2 else p.tensor(len(a)), p.tensor(len(a))
+        run = compile_program(p.done(p.pointwise((len(a),), lambda i: apply(name, get(x, i), get(y, i)))), options)
+        assert (f"p_{name}v(" in run.source or "p_truncv(" in run.source) == (step == 1)
+        given = a if step == 1 else a.repeat_interleave(3)[::3]
+        found.append(run([given, b])[0].view(torch.int32))
+    vectors, scalars = found
+    assert ((vectors == scalars) | (vectors.view(torch.float32).isnan() & scalars.view(torch.float32).isnan())).all()
 
 
 def test_only_what_is_used_is_written():

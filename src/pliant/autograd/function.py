@@ -153,7 +153,7 @@ class Halves:
     def _is_ordinary(self, ctx: Any, given: tuple[Any, ...]) -> bool:
         """Whether this is the one backward of a call, of all its results' gradients, which lie as the backward was traced
         for, and nobody looks on."""
-        if ctx.rest is not None or ctx.watched or not self.nothing_left or torch.is_grad_enabled():
+        if ctx.rest is not None or ctx.watched or self.nothing_left is None or torch.is_grad_enabled():
             return False
         if torch_adapter.count_dispatch_modes() or torch_adapter.engine_keeps_graph():
             return False
@@ -227,7 +227,7 @@ class Halves:
         if not torch_adapter.engine_keeps_graph():
             ctx.used = used = used | asked
             ctx.maybe_clear_saved_tensors()
-            if used == self.all and self.nothing_left:
+            if used == self.all and self.nothing_left is not None:
                 ctx.rest = self.nothing_left
                 return saved
             left = sum([1 << n for n, bits in enumerate(self.sharing) if not bits & used])
@@ -352,10 +352,10 @@ def _in_places(facts: HalvesFacts) -> Picker:
     return _picker([0, 0, *[number.get(i, 0) for i in range(facts.inputs)]])
 
 
-def _nothing_left(facts: HalvesFacts) -> list[None]:
-    """What is left of the saved tensors after all gradients, if that is nothing; else empty."""
+def _nothing_left(facts: HalvesFacts) -> list[None] | None:
+    """What is left of the saved tensors after all gradients, if that is nothing."""
     left = sum(1 << n for n, bits in enumerate(facts.sharing) if not bits)
-    return [] if any(bits & left for bits in facts.reads) else [None] * len(facts.reads)
+    return None if any(bits & left for bits in facts.reads) else [None] * len(facts.reads)
 
 
 def _with_views(results: tuple[Any, ...], views: dict[int, Any], inputs: tuple[Any, ...]) -> tuple[Any, ...]:

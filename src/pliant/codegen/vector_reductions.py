@@ -37,6 +37,7 @@ class _Fold:
 
 _FOLDS: dict[str, _Fold] = {
     "sum": _Fold("p_vf", "P_B(0.0f)", "{0} + {1}", "p_sum_lanes", "{a} += {x};"),
+    "prod": _Fold("p_vf", "P_B(1.0f)", "{0} * {1}", "p_product_of_lanes", "{a} *= {x};"),
     "max": _Fold("p_vf", "P_B(-P_INF)", "p_morev({1}, {0})", "p_largest_lane", "{{ const float y = {x}; {a} = y > {a} ? y : {a}; }}"),
     "min": _Fold("p_vf", "P_B(P_INF)", "p_lessv({1}, {0})", "p_least_lane", "{{ const float y = {x}; {a} = y < {a} ? y : {a}; }}"),
     "any": _Fold("p_vi", "P_BI(0)", "{0} | {1}", "p_any_lane", "{a} |= {x};"),

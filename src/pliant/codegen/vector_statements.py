@@ -72,6 +72,7 @@ class VectorStatements(Statements):
     ) -> None:
         super().__init__(names, vector, axes, resolve, counter)
         self.mask = self.base = mask
+        self.one_side = 0  # how many branches around what is being written only one side of which is executed
         self.ranges: dict[str, Interval] = {}
         self.masked: dict[tuple[Scalar, int, str | None], str] = {}
         if shared is not None:
@@ -79,7 +80,7 @@ class VectorStatements(Statements):
 
     @property
     def guarded(self) -> bool:
-        return self.mask is not self.base
+        return self.mask is not self.base or self.one_side > 0
 
     def value(self, x: Scalar, member: Member) -> str:
         key = (x, id(member), self.mask)
@@ -305,6 +306,8 @@ class VectorStatements(Statements):
                 return self.define(f"{condition} ? {texts[0]} : {texts[1]}", x.dtype, False)
             a, b = (self.lanes(t, x.dtype) for t in texts)
             return self._local(_type_of(x.dtype), f"{condition} ? {a} : {b}")
+        elif x.dtype is torch.float32 and not any(may_fail(s) for a in x.args[1:] for s in walk(a)):
+            return self._one_side(x, condition, member)
         else:
             chosen = self._local("p_vi", self.lanes(condition, torch.bool))
         a, b = self._branch(x.args[1], member, chosen), self._branch(x.args[2], member, f"~{chosen}")
@@ -316,6 +319,23 @@ class VectorStatements(Statements):
             raise NoVectorForm(f"a choice of {x.dtype}")
         found = self._local("p_vi", f"p_choosei({chosen}, {texts[0]}, {texts[1]})")
         self.ranges[found] = ranges[0].join(ranges[1])
+        return found
+
+    def _one_side(self, x: Apply, condition: str, member: Member) -> str:
+        """A choice that is the same for all lanes: only that side is executed, and its locals are gone after it."""
+        found = f"t{self.counter[0]}"
+        self.counter[0] += 1
+        self.body.append(f"p_vf {found};")
+        self.one_side += 1
+        for head, side in ((f"if ({condition}) {{", x.args[1]), ("} else {", x.args[2])):
+            outside, self.body = self.body, []
+            values, masked, names = dict(self.values), dict(self.masked), dict(self.indirect_names)
+            self.body.append(f"{found} = {self.lanes(self.value(side, member), x.dtype)};")
+            self.values, self.masked, self.indirect_names = values, masked, names
+            self.body = [*outside, head, *(f"  {text}" for text in self.body)]
+        self.one_side -= 1
+        self.body.append("}")
+        self.varying.add(found)
         return found
 
     def _branch(self, x: Scalar, member: Member, chosen: str) -> str:

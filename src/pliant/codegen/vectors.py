@@ -15,6 +15,7 @@ import re
 
 from pliant.codegen.float_functions import of_floats
 from pliant.codegen.float_tables import TABLE_FUNCTIONS
+from pliant.codegen.vector_remainders import REMAINDERS
 from pliant.codegen.vector_trigonometry import TRIGONOMETRY
 
 _VECTORS = """\
@@ -298,11 +299,17 @@ P_INLINE p_vf p_turn(p_vf x, int w) { p_vf r; P_EACH r[k] = x[k ^ w]; return r; 
 #endif
 #define P_FOLD(x, combine) P_HALVES(x, combine) x = combine(x, p_turn(x, 2)); x = combine(x, p_turn(x, 1)); return x[0];
 #define P_PLUS(a, b) ((a) + (b))
+#define P_TIMES(a, b) ((a) * (b))
 P_INLINE float p_sum_lanes(p_vf x) { P_FOLD(x, P_PLUS) }
+P_INLINE float p_product_of_lanes(p_vf x) { P_FOLD(x, P_TIMES) }
 // the last four in double, for a total in double: each of those additions in float would round half of the sum
 P_INLINE double p_sum_lanes_wide(p_vf x) {
   P_HALVES(x, P_PLUS)
   return ((double)x[0] + (double)x[2]) + ((double)x[1] + (double)x[3]);
+}
+P_INLINE double p_product_of_lanes_wide(p_vf x) {
+  P_HALVES(x, P_TIMES)
+  return ((double)x[0] * (double)x[2]) * ((double)x[1] * (double)x[3]);
 }
 P_INLINE float p_least_lane(p_vf x) { P_FOLD(x, p_lessv) }
 P_INLINE float p_largest_lane(p_vf x) { P_FOLD(x, p_morev) }
@@ -397,7 +404,7 @@ P_INLINE p_vf p_log_splitv(p_vf x, p_vf* f) {
 def _of_vectors() -> dict[str, str]:
     found = of_floats("v", "p_vf", "p_vi")
     del found["p_scalev"]  # above
-    found |= TRIGONOMETRY
+    found |= TRIGONOMETRY | REMAINDERS
     for name, text in _WIDE_FUNCTIONS.items():
         found[name] = f"#if !P_PLAIN && P_L == 16\n{text}#else\n{found[name]}#endif\n"
     return found
@@ -417,7 +424,8 @@ VECTOR_OPS: dict[tuple[str, str], str] = {
     **{(op, "f"): text for op, text in _INFIX.items()},
     **{(op, "f"): f"p_{op}v({{0}})" for op in _CALLED.split()},
     ("div", "f"): "{0} / {1}", ("abs", "f"): "P_ABSv({0})", ("copysign", "f"): "P_SIGNv({0}, {1})",
-    ("rsqrt", "f"): "1.0f / p_sqrtv({0})", ("round", "f"): "p_nearbyintv({0})",
+    **{(op, "f"): f"p_{op}v({{0}}, {{1}})" for op in ("fmod", "remainder", "floordiv")},
+    ("truncdiv", "f"): "p_truncv({0} / {1})", ("rsqrt", "f"): "1.0f / p_sqrtv({0})", ("round", "f"): "p_nearbyintv({0})",
     ("minimum", "f"): "P_NAN_LESSv({0}, {1})", ("maximum", "f"): "P_NAN_MOREv({0}, {1})",
     ("fmin", "f"): "p_choosev({1} != {1}, {0}, p_lessv({0}, {1}))",
     ("fmax", "f"): "p_choosev({1} != {1}, {0}, p_morev({0}, {1}))",
