@@ -19,6 +19,8 @@ KINDS = {
     "dict": "dict.fromkeys([{}], 1)",
     "set": "{{*[{}]}}",
     "deque": "collections.deque([{}])",
+    "list of a class": "Items([{}])",
+    "dict of a class": "Table(dict.fromkeys([{}], 1))",
     "list iterator": "iter([{}])",
     "dict iterator": "iter(dict.fromkeys([{}], 1).items())",
     "enumerate": "enumerate([{}])",
@@ -49,6 +51,8 @@ BEFORE = {
         "before": "c.appendleft(10)",
         "turned": "c.rotate(1)",
     },
+    "list of a class": {"untouched": "", "appended": "c.append(10); c.append(20)", "stored": "c[:1] = [10]"},
+    "dict of a class": {"untouched": "", "stored": "c[10] = 5; c[20] = 6", "changed": "c[1] = 7"},
     "iterator": {"untouched": "", "advanced": "log.append(next(c, None))", "at its end": "log.append(list(c))"},
 }
 DURING = {
@@ -69,10 +73,23 @@ DURING = {
     },
     "set": {"nothing": "", "adds": "if len(c) < 5: c.add(100 + len(log))", "leaves": "if len(log) == 2: break"},
     "deque": {"nothing": "", "appends": "if len(c) < 5: c.append(len(log))", "stores": "if c: c[-1] = 30 + len(log)"},
+    "list of a class": {
+        "nothing": "",
+        "appends": "if len(c) < 5: c.append(len(log))",
+        "pops": "if c: c.pop()",
+        "leaves": "if len(log) == 2: break",
+    },
+    "dict of a class": {
+        "nothing": "",
+        "stores": "for k in list(c): c[k] = 30 + len(log)",
+        "adds": "if len(c) < 5: c[100 + len(log)] = 1",
+        "removes": "if c: c.popitem()",
+    },
     "iterator": {"nothing": "", "advances": "log.append(('next', next(c, None)))", "leaves": "if len(log) == 2: break"},
 }
 ALL = tuple(KINDS)
-CONTAINERS = ("list", "dict", "set", "deque")
+LISTS, DICTS = ("list", "list of a class"), ("dict", "dict of a class")
+CONTAINERS = (*LISTS, *DICTS, "set", "deque")
 ITERATORS = tuple(kind for kind in ALL if kind not in CONTAINERS)
 # The loop, with `{turn}` for what a turn does with `n`, `{c}` for the container as the loop takes it; and for which
 # kinds. A turn that is an expression is `{value}`.
@@ -84,17 +101,17 @@ LOOPS = {
     "zip": (ALL, STATEMENT, "for n, m in zip({c}, range(9)):\n    log.append(m)\n    {turn}"),
     "map": (ALL, STATEMENT, "for n in map(lambda v: (v, 1), {c}):\n    {turn}"),
     "filter": (ALL, STATEMENT, "for n in filter(None, {c}):\n    {turn}"),
-    "sorted": (("list", "set", "dict"), STATEMENT, "for n in sorted({c}):\n    {turn}"),
-    "reversed": (("list", "dict", "deque"), STATEMENT, "for n in reversed({c}):\n    {turn}"),
+    "sorted": ((*LISTS, *DICTS, "set"), STATEMENT, "for n in sorted({c}):\n    {turn}"),
+    "reversed": ((*LISTS, *DICTS, "deque"), STATEMENT, "for n in reversed({c}):\n    {turn}"),
     "chained": (ALL, STATEMENT, "for n in itertools.chain({c}, [8]):\n    {turn}"),
     "sliced": (ALL, STATEMENT, "for n in itertools.islice({c}, 2):\n    {turn}"),
     "grouped": (ALL, STATEMENT, "for n, g in itertools.groupby({c}, str):\n    {turn}\n    log.append(list(g))"),
-    "keys": (("dict",), STATEMENT, "for n in {c}.keys():\n    {turn}"),
-    "values": (("dict",), STATEMENT, "for n in {c}.values():\n    {turn}"),
-    "items": (("dict",), STATEMENT, "for n in {c}.items():\n    {turn}"),
+    "keys": (DICTS, STATEMENT, "for n in {c}.keys():\n    {turn}"),
+    "values": (DICTS, STATEMENT, "for n in {c}.values():\n    {turn}"),
+    "items": (DICTS, STATEMENT, "for n in {c}.items():\n    {turn}"),
     "nested": (CONTAINERS, STATEMENT, "for m in {c}:\n    for n in c:\n        {turn}"),
-    "while pop": (("list", "set", "deque"), STATEMENT, "while {c} and len(log) < 9:\n    n = c.pop()\n    {turn}"),
-    "by index": (("list", "deque"), STATEMENT, "for i in range(len({c})):\n    if i < len(c):\n        n = c[i]\n        {turn}"),
+    "while pop": ((*LISTS, "set", "deque"), STATEMENT, "while {c} and len(log) < 9:\n    n = c.pop()\n    {turn}"),
+    "by index": ((*LISTS, "deque"), STATEMENT, "for i in range(len({c})):\n    if i < len(c):\n        n = c[i]\n        {turn}"),
     "next": (ALL, STATEMENT, "it = iter({c})\nwhile (n := next(it, None)) is not None:\n    {turn}"),
     "try next": (
         ALL, STATEMENT,
@@ -109,7 +126,7 @@ LOOPS = {
     "generator expression": (ALL, EXPRESSION, "log.append(list({value} for n in {c}))"),
     "generator": (ALL, EXPRESSION, "log.append([v for v in walk({c}, lambda n: {value})])"),
     "any": (ALL, EXPRESSION, "log.append(any({value} == 3 for n in {c}))"),
-    "key": (("list", "set"), EXPRESSION, "log.append(sorted({c}, key=lambda n: -{value}))"),
+    "key": ((*LISTS, "set"), EXPRESSION, "log.append(sorted({c}, key=lambda n: -{value}))"),
     "unpacking": (ALL, EXPRESSION, "n, *rest = (0, *{c})\nlog.append(({value}, rest))"),
     "unpacking one": (ALL, EXPRESSION, "n, m = {c}\nlog.append(({value}, m))"),
     "delegated": (ALL, EXPRESSION, "log.append([v for v in delegate({c}, lambda n: {value})])"),
@@ -119,6 +136,10 @@ PLACES = ("before", "first turn", "every turn", "by a tensor", "after", "inlined
 
 PRELUDE = """
 import collections, itertools, pliant
+class Items(list):
+    pass
+class Table(dict):
+    pass
 class Box:
     def __init__(self, c):
         self.c = c

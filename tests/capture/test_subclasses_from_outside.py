@@ -26,6 +26,10 @@ class OwnLength(list):
         return 1
 
 
+class Table(dict):
+    pass
+
+
 class Row(tuple):
     pass
 
@@ -214,3 +218,71 @@ def test_stores_through_a_weak_proxy_reach_the_object():
     assert torch.equal(node.value, T * 2)
     pliant.compile(delete)(weakref.proxy(node), T)
     assert not hasattr(node, "value")
+
+
+def growing(items):
+    for n in items:
+        pliant.graph_break()
+        if len(items) < 6:
+            items.append(n + 10)
+        yield n
+
+
+def shrinking(items):
+    for n in reversed(items):
+        items.pop(0)
+        yield n
+
+
+def stored_while_read(table):
+    for n, value in enumerate(table.values()):
+        pliant.graph_break()
+        table["last"] = n + 5
+        yield value
+
+
+def stored_behind_a_view(table):
+    values, keys = table.values(), table.keys()
+    table["last"] = 7
+    return [*values, *keys]
+
+
+def added_while_read(table):
+    for key in table:
+        table[key + "x"] = 1
+        yield key
+
+
+@pytest.mark.parametrize("read", [growing, shrinking])
+def test_iterators_over_lists_of_a_class_see_changes(read):
+    assert_same_outcomes(lambda items: list(read(items)), lambda: Items([1, 2, 3]))
+
+
+@pytest.mark.parametrize("read", [stored_while_read, stored_behind_a_view, added_while_read])
+def test_iterators_over_dicts_of_a_class_see_changes(read):
+    assert_same_outcomes(lambda table: list(read(table)), lambda: Doubled(first=1, last=2))
+    assert_same_outcomes(lambda table: list(read(table)), lambda: Table(first=1, last=2))
+
+
+def assert_same_outcomes(program, make):
+    compiled = pliant.compile(program, backend="eager")
+    for _ in range(2):
+        ours, eagers = make(), make()
+        assert outcome(compiled, ours) == outcome(program, eagers)
+        assert ours == eagers
+
+
+def outcome(program, given):
+    try:
+        return program(given)
+    except RuntimeError as error:
+        return str(error)
+
+
+def test_lists_compare_with_what_was_added_to_a_list_from_outside():
+    def program(items):
+        items.append(3)
+        lists = [[3], [1, 2, 3], items]
+        return lists.index(items), lists.count(items), items in lists[:2], lists.remove(items), len(lists)
+
+    assert_same_outcomes(program, lambda: [1, 2])

@@ -35,7 +35,7 @@ from pliant.capture.standing_iterators import (
     peek,
     place,
 )
-from pliant.capture.value_kinds import concrete
+from pliant.capture.value_kinds import DICT_TYPES, concrete
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import ChainedSource, ItemSource, IteratorSource, LengthSource, Source, source_class
 from pliant.records import dataclass
@@ -276,6 +276,10 @@ class CarriedItems:
             self.container = self._known_container()
         if self.container is not None and world.has_changes(self.container):
             return self._known_item(distance)
+        if self.is_new and type(self.container) is not list:  # by its own places, which the program may read, too
+            world.guard(LeftSource(self.source), Kind.EQUALS, left_of(self.real))
+            left = distance < left_of(self.real)
+            return self.tracer.call(list.__getitem__, (self.container, self.index_of(distance)), {}) if left else END
         found = peek(self.real, distance)
         if found is END or found is CHANGED:
             world.guard(PeekSource(self.source, distance), Kind.IDENTITY, found)
@@ -284,6 +288,10 @@ class CarriedItems:
         if is_counted(self):
             world.inputs.policy.note_varies(item, int)
         return world.resolve(world.bring(found, item))
+
+    def index_of(self, distance: int) -> int:
+        _, index, step = place(self.real)
+        return index + distance * step
 
     def _known_container(self) -> Any:
         """What the trace may change, or has changed, meanwhile."""
@@ -300,11 +308,10 @@ class CarriedItems:
         if added and type(self.real) is _FORWARD and distance < left:
             return world.resolve(world.bring(peek(self.real, distance), PeekSource(self.source, distance)))
         world.guard(LeftSource(self.source), Kind.EQUALS, left)
-        now = world.adopt(real)
+        now = world.mirror(real) if isinstance(real, dict) and type(real) not in DICT_TYPES else world.adopt(real)
         if isinstance(real, list):
-            items, index, step = place(self.real)
-            index += distance * step
-            world.guard(LengthSource(ContainerSource(self.source)), Kind.EQUALS, len(items))
+            index = self.index_of(distance)
+            world.guard(LengthSource(ContainerSource(self.source)), Kind.EQUALS, len(place(self.real)[0]))
             return now[index] if 0 <= index < len(now) else END
         if len(now) != len(real):
             return CHANGED
@@ -375,11 +382,12 @@ TRACED = (CarriedItems, Numbered, CountedTurns, DequeItems)
 BY_TURN = (CarriedItems, CountedTurns)
 
 
-def items_by_turn(t: Tracer, items: list[Any]) -> CarriedItems:
-    """What a loop over a list iterates whose length varies."""
+def own_items(t: Tracer, items: list[Any], turns: int | None = None, method: str = "__iter__") -> CarriedItems:
+    """Iterates over a list from outside that the trace does not copy: one of a class of the program's, whatever its
+    methods, or one whose length varies, in a loop that takes so many turns at a time."""
     source = t.world.source_of(items)
     assert source is not None
-    return CarriedItems(t, iter(items), IteratorSource(source), turns=1, is_new=True)
+    return CarriedItems(t, getattr(list, method)(items), IteratorSource(source, method), turns, is_new=True)
 
 
 def is_counted(iterator: Any) -> bool:
@@ -408,6 +416,8 @@ def bring_back(t: Tracer, value: Carried, source: Source) -> Any:
 
 def _is_one_of_many(t: Tracer, iterator: CarriedItems) -> bool:
     """Whether the number of items that are left has often been another one here."""
+    if peek(iterator.real, 0) is CHANGED:
+        return False
     items, _, _ = place(iterator.real)
     policy = t.world.inputs.policy
     return isinstance(items, list) and bool(policy.length_varies(iterator.source, left_of(iterator.real)))

@@ -17,11 +17,11 @@ import torch
 
 from pliant.capture import spelled_out
 from pliant.capture.arrays import is_array
-from pliant.capture.carried import DequeItems
+from pliant.capture.carried import DequeItems, own_items
 from pliant.capture.generators import OURS, TracedGenerator, TracedIterator, own
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.operators import python_method
-from pliant.capture.subscripts import known_length, sequence_item, subscript
+from pliant.capture.subscripts import subscript
 from pliant.capture.tail_calls import TailCall, ending
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, concrete
 from pliant.graph.fake_tensor import FakeTensor
@@ -59,10 +59,10 @@ def iterate(t: Tracer, value: Any) -> Any:
 
 
 def _iterate_foreign(t: Tracer, value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return iter([sequence_item(t, value, i) for i in range(known_length(t, value))])
+    if isinstance(value, list):
+        return own_items(t, value)
     if isinstance(value, dict):
-        return iter(t.world.keys_of(value))
+        return iter(t.world.mirror(value, with_values=False))
     raise GraphBreak("unknown-object", f"iteration over a {type(value).__name__} from outside")
 
 

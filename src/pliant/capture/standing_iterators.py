@@ -63,15 +63,20 @@ def peek(iterator: Any, distance: int) -> Any:
     except RuntimeError:
         return CHANGED
     index += distance * step
-    if isinstance(items, list):
-        return list.__getitem__(items, index) if 0 <= index < list.__len__(items) else END
-    return items[index] if 0 <= index < len(items) else END
+    if not 0 <= index < _length(items):
+        return END
+    return list.__getitem__(items, index) if isinstance(items, list) else items[index]
 
 
 def left_of(iterator: Any) -> int:
     """How many items are left."""
     items, index, step = place(iterator)
-    return max(0, len(items) - index if step > 0 else index + 1)
+    return max(0, _length(items) - index if step > 0 else index + 1)
+
+
+def _length(items: Any) -> int:
+    """As iterators see it, whatever `__len__` a class of the program's has."""
+    return list.__len__(items) if isinstance(items, list) else len(items)
 
 
 def container_of(iterator: Any) -> Any:

@@ -71,6 +71,7 @@ class World:
         self._memo: dict[Source, Any] = {}
         self._shadows: dict[int, tuple[Any, Any, Any]] = {}
         self._dict_changes: dict[int, tuple[dict[Any, Any], dict[Any, Any]]] = {}
+        self._mirrors: dict[tuple[int, bool], dict[Any, Any]] = {}  # what views and iterators of such dicts are of
         self._added: dict[int, tuple[Any, list[Any]]] = {}
         self._cell_changes: dict[int, tuple[types.CellType, Any]] = {}
         self._slot_changes: dict[tuple[int, str], SetAttribute] = {}
@@ -322,15 +323,25 @@ class World:
         keys = [key for key in dict.keys(mapping) if changes.get(key) is not DELETED]
         return keys + [key for key, value in changes.items() if value is not DELETED and key not in keys]
 
+    def mirror(self, mapping: dict[Any, Any], with_values: bool = True) -> dict[Any, Any]:
+        """What a foreign dict of a class of the program's holds, whatever the trace changes: views of this one are its own."""
+        known = self._mirrors.get((id(mapping), with_values))
+        if known is None:
+            keys, source = self.keys_of(mapping), self.source_of(mapping)
+            known = {key: self.dict_get(mapping, key) for key in keys} if with_values else dict.fromkeys(keys)
+            assert source is not None
+            self.set_origin(known, source)
+            self._mirrors[id(mapping), with_values] = known
+        return known
+
     def dict_set(self, mapping: dict[Any, Any], key: Any, value: Any) -> None:
         """Store (or DELETED) into a foreign dict, replayed at the end."""
         if id(mapping) in self._shadows:
-            shadow = self._shadows[id(mapping)][1]
-            if value is DELETED:
-                dict.pop(shadow, key, None)
-            else:
-                dict.__setitem__(shadow, key, value)
+            _store(self._shadows[id(mapping)][1], key, value)
             return
+        for with_values in (False, True):
+            if (id(mapping), with_values) in self._mirrors:
+                _store(self._mirrors[id(mapping), with_values], key, value)
         changes = self._dict_changes.setdefault(id(mapping), (mapping, {}))[1]
         if type(key) in (str, int) and key not in changes:
             check_let_go((dict.get(mapping, key),))
@@ -565,6 +576,13 @@ class World:
 
 def _is_of_held_function(cell: Source) -> bool:
     return cell.base is not None and cell.base.base is not None and cell.base.base.is_held
+
+
+def _store(mapping: dict[Any, Any], key: Any, value: Any) -> None:
+    if value is DELETED:
+        dict.pop(mapping, key, None)
+    else:
+        dict.__setitem__(mapping, key, value)
 
 
 def _raw_dict(obj: Any) -> dict[str, Any] | None:

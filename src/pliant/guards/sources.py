@@ -298,9 +298,10 @@ class LengthSource(ChainedSource):
 
 @source_class
 class IteratorSource(ChainedSource):
-    """iter(parent) of a list."""
+    """iter(parent) or reversed(parent) of a list, whatever methods its class has."""
 
-    text = "iter({parent})"
+    method: str
+    text = "list.{self.method}({parent})"
     words = "{parent}"
 
 

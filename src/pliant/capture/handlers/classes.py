@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import operators, subscripts
-from pliant.capture.carried import CountedTurns
+from pliant.capture import carried, operators, subscripts
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.random_numbers import make_generator
 from pliant.capture.handlers.table import ALL, Args, ClassHandler, Kwargs, Rows
@@ -106,13 +105,15 @@ def _construct_reversed(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     if not hasattr(type(value), "__reversed__") and operators.python_method(t, value, "__getitem__"):
         size = concrete(operators.length(t, value))
         return iter([t.subscript(value, i) for i in range(size - 1, -1, -1)])
+    if t.world.is_opaque(value) and isinstance(value, list):
+        return carried.own_items(t, value, method="__reversed__")
     return t.native(reversed, _as_c_reads_it(t, value))
 
 
 def _as_c_reads_it(t: Tracer, value: Any) -> Any:
     """A container from outside of a class of the program's: what it holds, under guards; or a break."""
     if t.world.is_opaque(value) and issubclass(type(value), dict):
-        return dict.fromkeys(t.world.keys_of(value))
+        return t.world.mirror(value, with_values=False)
     value = subscripts.known_items(t, value)
     t.refuse_opaque(value)
     return value
@@ -201,7 +202,7 @@ def _construct_range(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return _counted_turns(t, ends) or t.native(range, *map(concrete, ends))
 
 
-def _counted_turns(t: Tracer, ends: list[Any]) -> CountedTurns | None:
+def _counted_turns(t: Tracer, ends: list[Any]) -> carried.CountedTurns | None:
     """What a loop counts by whose number of turns has had several values; None elsewhere."""
     frame = t.frames[-1]
     loops = [op.name for op in frame.program.ops[frame.ip : frame.ip + 2]] == ["GET_ITER", "FOR_ITER"]
@@ -220,7 +221,7 @@ def _counted_turns(t: Tracer, ends: list[Any]) -> CountedTurns | None:
     first, last = (n.node.require_hint() if type(n) is torch.SymInt else n for n in (start, stop))
     turns = max(0, -((first - last) // step))
     varies = t.inputs.policy.turns_vary(held(frame.code, f"the loop at {frame.op.offset}"), turns)
-    return CountedTurns(start, stop, step) if varies and symbolic else None
+    return carried.CountedTurns(start, stop, step) if varies and symbolic else None
 
 
 _WHOLE = frozenset((int, torch.SymInt))

@@ -60,7 +60,7 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
         if name in ATTRIBUTE_METHODS:
             return ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)
         if isinstance(receiver, dict) and name in ("keys", "values", "items"):
-            return _foreign_dict_view(t, receiver, name)
+            return getattr(t.world.mirror(receiver), name)()
         raise GraphBreak("unknown-object", f"the method {name} of a {type(receiver).__name__} from outside")
     method = getattr(receiver, name)
     if isinstance(method, types.MethodType):  # a subclass' own method: what was asked for is the base class'
@@ -69,20 +69,13 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
     if isinstance(receiver, collections.deque):
         kwargs = {k: concrete(v) if k == "maxlen" else t.iterable(v) for k, v in kwargs.items()}
     if name in ("index", "count", "remove", "__eq__", "__contains__"):
-        t.refuse_opaque(receiver, *args)
+        args = tuple(map(t.internalize, args))
+        t.refuse_opaque(t.internalize(receiver), *args)
     return t.native(method, *args, **kwargs)
 
 
 def _native_base(value: Any) -> type:
     return next(base for base in type(value).__mro__ if base in MUTABLE_CONTAINERS)
-
-
-def _foreign_dict_view(t: Tracer, receiver: dict[Any, Any], name: str) -> Any:
-    items = {k: t.world.dict_get(receiver, k) for k in t.world.keys_of(receiver)}
-    source = t.world.source_of(receiver)
-    assert source is not None
-    t.world.set_origin(items, source)  # a view that leaves the trace is one of the original
-    return getattr(items, name)()
 
 
 def _container_argument(t: Tracer, receiver: Any, name: str, index: int, value: Any) -> Any:

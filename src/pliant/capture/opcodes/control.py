@@ -63,7 +63,7 @@ def get_iter(frame: Frame, op: Op) -> None:
     value = t.world.resolve(frame.stack[-1])
     if t.world.long_varies(value):
         value = t.world.adopt(value, looped=True)
-    frame.stack[-1] = carried.items_by_turn(t, value) if t.world.varies(value) else t.iterate(value, linked=True)
+    frame.stack[-1] = carried.own_items(t, value, turns=1) if t.world.varies(value) else t.iterate(value, linked=True)
 
 
 @opcode("FOR_ITER")

@@ -26,6 +26,7 @@ from pliant.capture.generators import TracedCallable, TracedCallback, TracedGene
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
 from pliant.capture.standing_iterators import put_at
 from pliant.capture.trace import NULL
+from pliant.guards.sources import IteratorSource
 
 
 def _generator(b: Statements, obj: TracedGenerator) -> str:
@@ -93,8 +94,9 @@ def _carry(b: Statements, obj: Carry) -> str:
 
 def _carried_items(b: Statements, obj: CarriedItems) -> str:
     """Of a loop that has just begun; others existed before."""
-    name = b.bind(obj, f"iter({b.value(obj.container)})", hint="iterator")
-    b.late.append(f"{b.hold(put_at)}({name}, {obj.steps})")
+    assert isinstance(obj.source, IteratorSource)
+    name = b.bind(obj, f"list.{obj.source.method}({b.value(obj.container)})", hint="iterator")
+    b.late.append(f"{b.hold(put_at)}({name}, {obj.index_of(obj.steps)})")
     return name
 
 
