@@ -88,3 +88,34 @@ def test_arrays_that_are_written_beside_turned_ones():
     for program in (turned, the_argument):
         got, want = (f(torch.arange(3.0)) for f in (pliant.compile(program, backend="eager"), program))
         np.testing.assert_array_equal(got, want)
+
+
+def on_an_array(x):
+    array = x.numpy()
+    array += 1
+    y = torch.as_tensor(array)
+    return x, y, y[:1].mul_(2)
+
+
+def on_an_array_in_a_block(x):
+    with torch.inference_mode():
+        y = torch.from_numpy(x.numpy())
+        z = torch.ones(2)
+    return y, torch.from_numpy(y.numpy()), torch.from_numpy(z.numpy()), torch.tensor(z.numpy())
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [on_an_array, on_an_array_in_a_block])
+@pytest.mark.parametrize("made, called", [(False, False), (False, True), (True, False), (True, True)])
+def test_tensors_on_arrays_count_their_own_writes_and_are_of_the_mode_of_their_making(program, made, called, backend):
+    def described(one):
+        inference = one.is_inference()
+        return one.tolist(), inference, inference or one._version, one._is_view()
+
+    def run(function):
+        with torch.inference_mode(made):
+            x = torch.ones(2)
+        with torch.inference_mode(called):
+            return list(map(described, function(x)))
+
+    assert run(pliant.compile(program, backend=backend)) == run(program)

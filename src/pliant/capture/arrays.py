@@ -416,13 +416,20 @@ def to_array(t: Tracer, tensor: FakeTensor) -> Any:
     """tensor.numpy()"""
     if tensor.requires_grad or tensor.device_.type != "cpu" or tensor.dtype_ is torch.bfloat16:
         raise GraphBreak("unknown-call", "numpy() of a tensor that has none")
-    return wrap(t.native(torch.Tensor.detach, tensor))
+    return wrap(_own_data(t, tensor))
+
+
+def _own_data(t: Tracer, tensor: FakeTensor) -> Any:
+    """A tensor on the same memory that is no view and counts its own writes, made in the mode of now."""
+    if t.call(torch.Tensor.is_inference, (tensor,), {}) is not t.call(torch.is_inference_mode_enabled, (), {}):
+        raise GraphBreak("unknown-call", "an array and a tensor of which one is of inference mode share memory")
+    return t.get_attr(tensor, "data")
 
 
 def to_tensor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """torch.from_numpy, torch.as_tensor and their like of an array."""
     check_layout(t, args[0].tensor)  # negative strides are refused
-    tensor = t.native(torch.Tensor.detach, args[0].tensor)
+    tensor = _own_data(t, args[0].tensor)
     if function is torch.from_numpy and not is_scalar(args[0]):
         return tensor
     if function in (torch.as_tensor, torch.asarray) and not kwargs and not args[1:]:
