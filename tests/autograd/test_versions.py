@@ -61,6 +61,11 @@ def written_through_data(x):
     return (y,)
 
 
+def transposed(x):
+    y = x.clone()
+    return (y.t_(), y.add_(1).unsqueeze_(0))
+
+
 def one_of_several(x):
     y = x.exp()
     y.add_(1)
@@ -86,7 +91,7 @@ def versions(tensors):
 
 @pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
 @pytest.mark.parametrize(
-    ("program", "requires_grad"), [*itertools.product(OF_RESULTS, (False, True)), (marked_dirty, True)]
+    ("program", "requires_grad"), [*itertools.product(OF_RESULTS, (False, True)), *itertools.product([marked_dirty, transposed], (False, True))]
 )
 def test_of_a_result(program, requires_grad, backend):
     def behind_a_break(x):
@@ -124,3 +129,47 @@ def test_a_result_written_outside_is_noticed():
     result.detach().add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         result.sum().backward()
+
+
+OF_INPUTS = {
+    "once": lambda x: x.add_(1),
+    "twice": lambda x: x.add_(1).mul_(2),
+    "a part": lambda x: x[:1].add_(1),
+    "from itself": lambda x: x.copy_(x.flip(0)),
+    "by an operator of many numbers": lambda x: torch.cat([x[:1].clone(), x[:1].clone()], out=x),
+    "of random numbers": lambda x: x.random_(3),
+    "of data": lambda x: x.data.add_(1),
+    "of detached data": lambda x: x.detach().add_(1).mul_(2),
+    "by a function": AddsOne.apply,
+}
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("write", OF_INPUTS)
+def test_of_an_input(write, requires_grad, dtype, backend):
+    def program(x):
+        OF_INPUTS[write](x)
+        return x.clone()
+
+    if write == "of random numbers" and dtype.is_complex or write.startswith("by an op") and requires_grad:
+        return
+
+    def seen(function):
+        x = torch.ones(2, dtype=dtype, requires_grad=requires_grad) * 1
+        return versions([function(x), x])
+
+    assert seen(pliant.compile(program, backend=backend)) == seen(program)
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager", "eager"])
+def test_of_data_that_is_returned(backend):
+    def program(x):
+        y = x.data
+        y.add_(1)
+        z = y.view(-1)
+        return x, y, z.mul_(2)
+
+    expected, found = (f(torch.ones(2)) for f in (program, pliant.compile(program, backend=backend)))
+    assert versions(found) == versions(expected) == [0, 2, 2]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from pliant.autograd.kept_inputs import version
 from pliant.records import dataclass
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class ViewStep:
     """One view call on a tensor: `func(tensor, *args, **kwargs)`, the `index`-th of its results if it has several.
 
     `grad_enabled`: the grad mode at the call, which decides the autograd relation of the view to its base. `counted`: the
-    view and its base count writes together, which `tensor.data`, a `detach` otherwise, does not.
+    view and its base count writes together, which `tensor.data`, a `detach` otherwise, does not; its own are `writes`.
     """
 
     func: Any
@@ -42,6 +43,7 @@ class ViewStep:
     index: int | None
     grad_enabled: bool
     counted: bool = True
+    writes: int = 0
 
     @property
     def is_identity(self) -> bool:
@@ -85,7 +87,8 @@ class Alias:
         alias = self
         while alias.parent is not None:
             assert alias.step is not None
-            found.append(alias.step)
+            alone = not alias.step.counted
+            found.append(dataclasses.replace(alias.step, writes=version(alias.fake)) if alone else alias.step)
             alias = alias.parent
         return tuple(reversed(found))
 

@@ -19,6 +19,7 @@ import torch
 
 from pliant.autograd.aliases import Alias, ViewStep, overlaps_itself
 from pliant.autograd.history import has_accumulator
+from pliant.autograd.kept_inputs import version
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
@@ -34,13 +35,13 @@ class UnsupportedAliasing(Unsupported):
 @dataclass(frozen=True, slots=True)
 class InputWrite:
     """An input that is to hold a new value. `in_graph`: nobody's autograd history records it, so the graph writes it;
-    otherwise the value is result `position` and the caller copies it under autograd. `counted`: the tensor's version
-    is to show it."""
+    otherwise the value is result `position` and the caller copies it under autograd. `counted`: how many writes
+    the tensor's version is to show."""
 
     input: int
     in_graph: bool
     position: int = -1
-    counted: bool = True
+    counted: int = 1
 
 
 @dataclass(slots=True, eq=False)
@@ -110,10 +111,11 @@ def _plan_writes(plan: OutputPlan, inputs: list[Any], histories: list[Any]) -> N
     for position, (fake, history) in enumerate(zip(inputs, histories)):
         if type(fake) is not FakeTensor or fake.node.base.version == 0:
             continue
+        counted = max(1, version(fake)) if fake.node.base.counted else 0
         if fake.requires_grad and fake.grad_fn is not history:
-            plan.writes.append(InputWrite(position, in_graph=False, position=plan.add_result(fake)))
+            plan.writes.append(InputWrite(position, False, plan.add_result(fake), counted))
         else:
-            plan.writes.append(InputWrite(position, in_graph=True, counted=fake.node.base.counted))
+            plan.writes.append(InputWrite(position, in_graph=True, counted=counted))
 
 
 def _bases_of_several(outputs: tuple[Any, ...]) -> set[int]:

@@ -26,18 +26,18 @@ _Get = Callable[[Sequence[Any], Any, list[Any]], Any]
 
 @dataclass(frozen=True, slots=True)
 class MadeOutputs:
-    """What of a plan says how outputs are made: of how many results, which inputs are written by which results, which
-    results are to be inference tensors, which outputs are made before inputs are written."""
+    """What of a plan says how outputs are made: of how many results, which inputs are written by which results and how
+    often more than once, which results are to be inference tensors, which outputs are made before inputs are written."""
 
     outputs: list[Output]
     results: int
-    copies: list[tuple[int, int]]
+    copies: list[tuple[int, int, int]]
     inference: list[int]
     early: list[int]
 
     @classmethod
     def of(cls, plan: OutputPlan) -> MadeOutputs:
-        copies = [(w.input, w.position) for w in plan.writes if not w.in_graph]
+        copies = [(w.input, w.position, w.counted - 1) for w in plan.writes if not w.in_graph]
         return cls(plan.outputs, len(plan.results), copies, plan.inference, plan.early)
 
 
@@ -57,8 +57,9 @@ class OutputMaker:
         made: list[Any] = [None] * len(self.getters)
         for place in self.early:
             made[place] = self.getters[place](inputs, results, made)
-        for target, position in self.copies:
+        for target, position, more in self.copies:
             inputs[target].copy_(results[position])
+            torch.autograd.graph.increment_version([inputs[target]] * more)
         if self.inference:
             results = list(results)
             with torch.inference_mode():
@@ -137,7 +138,9 @@ def _view_getter(source: FromInput | FromResult | SameAs, steps: tuple[ViewStep,
 def _replay(step: ViewStep, tensor: torch.Tensor, results: Any) -> torch.Tensor:
     """The view, made as the program made it."""
     if not step.counted:
-        return tensor.data
+        alone = tensor.data
+        torch.autograd.graph.increment_version([alone] * step.writes)
+        return alone
     args = [_filled(a, results) for a in step.args]
     before = torch.is_grad_enabled()
     set_grad_enabled(step.grad_enabled)

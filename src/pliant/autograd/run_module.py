@@ -90,6 +90,8 @@ def _view_in_place(
     if any(target is given for given in inputs):
         raise UnsupportedMutation(f"`{node.target}` changes the shape of an input", kind="metadata-mutation")
     viewed = getattr(target, _VIEW_IN_PLACE[str(node.target)])(*args[1:], **kwargs)
+    if not viewed.is_inference():
+        torch.autograd.graph.increment_version([viewed])
     for other, value in values.items():
         if value is target:
             values[other] = viewed

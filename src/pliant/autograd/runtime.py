@@ -23,7 +23,7 @@ from pliant.autograd.outputs import MadeOutputs
 from pliant.autograd.partition.split import Partition, partition
 from pliant.autograd.segments import Cuts, as_captured, refined, split
 from pliant.autograd.trained import Call
-from pliant.autograd.training import runnable, training, with_versions, without_counting, written_in_graph
+from pliant.autograd.training import runnable, training, with_versions, written_in_graph
 from pliant.debug import events
 from pliant.graph.contracts import AtenCompiler, CapturedGraph, Runnable
 from pliant.graph.failing import operator_may_fail
@@ -76,7 +76,7 @@ def partitioned(joint: JointGraph, name: str) -> Partition:
 
 def _build_whole(captured: CapturedGraph, joint: JointGraph, compile_aten: AtenCompiler) -> Call:
     parts = partitioned(joint, captured.name)
-    run = without_counting(runnable(compile_aten(parts.forward)), joint.plan, captured.inputs)
+    run = runnable(compile_aten(parts.forward))
     if joint.constants:
         run = with_constants(run, joint.constants)
     run = with_versions(run, joint.plan)

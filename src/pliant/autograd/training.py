@@ -54,30 +54,20 @@ def runnable(compiled: Runnable) -> Runnable:
 
 
 def written_in_graph(plan: OutputPlan) -> list[int]:
-    return [write.input for write in plan.writes if write.in_graph and write.counted]
+    return [write.input for write in plan.writes if write.in_graph for _ in range(write.counted)]
 
 
 def with_versions(run: Runnable, plan: OutputPlan) -> Runnable:
-    """`run`, whose results that the program wrote after it made them have eager's versions."""
+    """`run`, whose writes are counted where eager counts them: of inputs by `bump_versions`, once and first, as functions
+    of views in autograd's graph follow it; of results that the program wrote after it made them when they are there.
+    """
     found = {position for one in plan.outputs if (position := result_of(one)) is not None}
     made = {i: plan.results[i] for i in sorted(found.difference(plan.inner, plan.inference))}
     writes = {i: version(result) for i, result in made.items() if type(result) is FakeTensor}
     written = [i for i, times in writes.items() for _ in range(times)]
+    if written or any(write.in_graph for write in plan.writes):
+        run = uncounted(run)
     return counting_writes(run, written) if written else run
-
-
-def without_counting(run: Runnable, plan: OutputPlan, inputs: list[GraphInput]) -> Runnable:
-    """`run`, its writes of inputs not counted in their versions, which `bump_versions` sets, once and first: where the
-    program writes through `.data`, or a view whose function in autograd's graph follows its version.
-    """
-    written = [write for write in plan.writes if write.in_graph]
-    if all(write.counted and not _follows_version(inputs[write.input].example) for write in written):
-        return run
-    return uncounted(run)
-
-
-def _follows_version(tensor: Any) -> bool:
-    return isinstance(tensor, torch.Tensor) and tensor.requires_grad and tensor._is_view()
 
 
 class Backwards:

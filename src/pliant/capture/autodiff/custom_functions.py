@@ -113,6 +113,8 @@ class _Call:
             t.call(set_grad_enabled, (False,), {})
         try:
             outputs = self._forward()
+            for one in tensors_of(self.context.dirty_tensors):
+                t.call(torch.Tensor.copy_, (one, one), {})  # which changes its version alone, as `apply` does
         finally:
             if before:
                 t.call(set_grad_enabled, (True,), {})
