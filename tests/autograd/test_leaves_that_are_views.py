@@ -1,4 +1,4 @@
-"""Leaves that are views of tensors without gradients: as these, views made while nothing is recorded require none."""
+"""Tensors with gradients that are views of tensors without: as these, views made while nothing is recorded require none."""
 
 import pytest
 import torch
@@ -18,11 +18,25 @@ def detached_view():
     return torch.rand(4, 3).t().detach().requires_grad_()
 
 
+class PartOf(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, constant, weight):
+        return constant[:3]
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return None, gradient
+
+
+def view_of_constant_by_a_function():
+    return PartOf.apply(torch.rand(5, 4), torch.rand(3, 4).requires_grad_())
+
+
 def view_of_leaf():
     return leaf().view(3, 4)
 
 
-LEAVES = [view_of_constant, leaf, detached_view, view_of_leaf]
+LEAVES = [view_of_constant, leaf, detached_view, view_of_leaf, view_of_constant_by_a_function]
 VIEWS = {
     "select": lambda y: y[0],
     "transpose": lambda y: y.t(),
@@ -66,3 +80,23 @@ def test_gradients_of_a_leaf_that_is_a_view(backend):
     y = view_of_constant()
     found, expected = (torch.autograd.grad(f(y), y)[0] for f in (pliant.compile(program, backend=backend), program))
     assert torch.equal(found, expected)
+
+
+@pytest.mark.filterwarnings("ignore::pliant.errors.PliantWarning")
+@pytest.mark.parametrize("backend", ["pliant", "eager"])
+@pytest.mark.parametrize("block", [torch.no_grad, torch.enable_grad])
+def test_writes_of_a_function_s_view_fail_as_in_eager(block, backend):
+    def program(y):
+        with block():
+            y.view(-1).mul_(2)
+        return y * 3
+
+    def outcome(function):
+        y = view_of_constant_by_a_function()
+        try:
+            return function(y).requires_grad
+        except RuntimeError as error:
+            return str(error)
+
+    found = outcome(pliant.compile(program, backend=backend))
+    assert found == outcome(program) and "inplace" in found

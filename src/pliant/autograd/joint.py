@@ -29,7 +29,7 @@ from pliant.autograd.segments import Cuts, Timeline, find_cuts, written_views
 from pliant.errors import Unsupported
 from pliant.graph.concrete_sizes import as_numbers_wanted
 from pliant.graph.contracts import CapturedGraph, GraphInput
-from pliant.graph.fake_tensor import FakeTensor, is_leaf_on_constant
+from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.layouts import preserved_strides
 from pliant.graph.passes.purity import memory_root
 from pliant.graph.tensor_spec import same_known
@@ -119,12 +119,12 @@ class _Tracer:
         which may be written in place where a leaf may not."""
         mode, requires_grad = self.mode, described.requires_grad
         fake = mode.new(like.size_, like.stride_, like.dtype_, like.device_, requires_grad, like.offset_)
-        if is_leaf_on_constant(described):
-            fake = mode.on_constant(fake)
-        fake.is_parameter_ = like.is_parameter_
-        if not requires_grad or described.is_leaf:
-            return (fake if requires_grad else None), fake
-        return fake, mode._as_non_leaf(fake)
+        if not requires_grad:
+            fake.is_parameter_ = like.is_parameter_
+            return None, fake
+        leaf, given = mode.with_state(fake, described)
+        leaf.is_parameter_ = like.is_parameter_
+        return leaf, given
 
     # -- forward ------------------------------------------------------------------------------------------------------
     def _on_node(self, node: fx.Node | None) -> None:

@@ -215,6 +215,8 @@ class Inputs:
     def check_write(self, target: Any) -> None:
         """Break where eager refuses a write of an input, or of a view of it, whatever its values."""
         for fake in several(target):
+            if is_fake(fake) and id(base_of(fake)) in self.mode.under_results:
+                raise GraphBreak("tensor-error", "a custom function's view is written in place")
             if is_fake(fake) and fake.requires_grad and torch.is_grad_enabled():
                 example = self._examples.get(id(base_of(fake)))
                 if example is not None and _is_view_of_leaf(example):

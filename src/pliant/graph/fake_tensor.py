@@ -127,11 +127,11 @@ def base_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if base is None else base
 
 
-def is_leaf_on_constant(tensor: torch.Tensor) -> bool:
-    """Whether it is a leaf that requires gradients, and a view of a tensor that does not: as its base, views of it that
-    are made while nothing is recorded require none."""
+def is_on_constant(tensor: torch.Tensor) -> bool:
+    """Whether it requires gradients, and is a view of a tensor that does not: a leaf, or the result of a custom function.
+    As its base, views of it that are made while nothing is recorded require none."""
     with DisableTorchFunction():
-        return tensor.requires_grad and tensor.is_leaf and not base_of(tensor).requires_grad
+        return tensor.requires_grad and not base_of(tensor).requires_grad
 
 
 def find_mode(args: Sequence[Any], kwargs: dict[str, Any]) -> FakeMode:
@@ -161,6 +161,7 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.intern = Interner()
         self.unbacked_made = 0
         self.writes = 0
+        self.under_results: set[int] = set()  # ids of constants that results of custom functions are views of
         self.viewed_unrecorded: set[int] = set()  # ids of bases of which views were made while nothing was recorded
         self.draws = False  # whether random numbers were drawn
         self.counts: dict[
@@ -206,32 +207,32 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         size = tuple(tensor.shape) if sizes is None else sizes
         stride = tensor.stride() if strides is None else strides
         fake = self.new(size, stride, tensor.dtype, tensor.device, tensor.requires_grad, tensor.storage_offset())
-        if is_leaf_on_constant(tensor):
-            fake = self.on_constant(fake)
-        return self._like(fake, tensor.is_leaf, isinstance(tensor, torch.nn.Parameter))
+        return self._like(fake, tensor, isinstance(tensor, torch.nn.Parameter))
 
     def described_as(self, fake: FakeTensor) -> FakeTensor:
         """Another fake of the same real tensor."""
-        made = self._fake(fake.spec, fake.requires_grad)
-        if is_leaf_on_constant(fake):
-            made = self.on_constant(made)
-        return self._like(made, fake.is_leaf, fake.is_parameter_)
+        return self._like(self._fake(fake.spec, fake.requires_grad), fake, fake.is_parameter_)
 
-    def on_constant(self, leaf: FakeTensor) -> FakeTensor:
-        """Another leaf of this description: a view of a tensor that requires no gradients."""
-        with self.shape_only():
-            view: FakeTensor = torch.ops.aten.alias.default(self._fake(leaf.spec))
-        return view.requires_grad_()  # type: ignore[return-value]
-
-    def _like(self, fake: FakeTensor, is_leaf: bool, is_parameter: bool) -> FakeTensor:
-        made = fake if is_leaf else self._as_non_leaf(fake)
+    def _like(self, fake: FakeTensor, described: torch.Tensor, is_parameter: bool) -> FakeTensor:
+        _, made = self.with_state(fake, described)
         made.is_parameter_ = is_parameter
         return made
 
-    def _as_non_leaf(self, fake: FakeTensor) -> FakeTensor:
-        """A fake with a `grad_fn`, as real intermediate results have."""
+    def with_state(self, fake: FakeTensor, described: torch.Tensor) -> tuple[FakeTensor, FakeTensor]:
+        """(the leaf, the tensor that stands in autograd's graph as the described one does): the same one for a leaf."""
+        constant = self._fake(fake.spec) if is_on_constant(described) else None
+        if not described.is_leaf:
+            self.under_results.update([id(constant)] if constant is not None else ())
+            return fake, self._as_non_leaf(fake, constant)
+        if constant is not None:
+            with self.shape_only():
+                fake = torch.ops.aten.alias.default(constant).requires_grad_()
+        return fake, fake
+
+    def _as_non_leaf(self, fake: FakeTensor, constant: FakeTensor | None = None) -> FakeTensor:
+        """A fake with a `grad_fn`, as real intermediate results have; a view of the constant, if one is given."""
         with torch.enable_grad():
-            made: FakeTensor = _Identity.apply(fake)  # type: ignore[no-untyped-call]
+            made: FakeTensor = _Identity.apply(fake, constant)  # type: ignore[no-untyped-call]
         return made
 
     # -- calls --------------------------------------------------------------------------------------------------------
@@ -389,12 +390,15 @@ class _Identity(torch.autograd.Function):
     """A result of the same description (overlapping strides too), whose gradient is its input's."""
 
     @staticmethod
-    def forward(ctx: Any, fake: FakeTensor) -> FakeTensor:
+    def forward(ctx: Any, fake: FakeTensor, constant: FakeTensor | None) -> FakeTensor:
+        if constant is not None:
+            with fake.fake_mode.shape_only():
+                return torch.ops.aten.alias.default(constant)  # type: ignore[no-any-return]
         return fake.fake_mode.new(fake.size_, fake.stride_, fake.dtype_, fake.device_, offset=fake.offset_)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
-        return grad
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return grad, None
 
 
 class ShapeOnlyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
