@@ -1,9 +1,11 @@
 """Text of numbers that vary: made anew by each call where it only flows, a guard where the program asks what it says."""
 
+import collections
 import contextlib
 import io
 import json
 import logging
+import re
 import sys
 
 import pytest
@@ -28,7 +30,39 @@ def appended(x):
     return x + 1, found
 
 
+class Row(list):
+    def __repr__(self):
+        return f"Row{super().__repr__()}"
+
+
+class Table(dict):
+    def __repr__(self):
+        return f"Table{dict.__repr__(self)}"
+
+
+class Place(tuple):
+    def __str__(self):
+        return f"at {super().__str__()}"
+
+
+class Named:
+    def __repr__(self):
+        return "Named"
+
+    def __format__(self, spec):
+        return f"<{super().__format__(spec)}>"
+
+
+class Queue(collections.deque):
+    def __repr__(self):
+        return f"Q{super().__repr__()}"
+
+
 FLOWS = {
+    "methods that show": lambda x: (x + 1, x.shape.__repr__(), x.shape.__str__(), [x.shape[0]].__format__("")),
+    "of classes of the program": lambda x: (
+        x + 1, repr(Row(x.shape)), str(Table(n=x.shape[0])), str(Place(x.shape)), f"{Named()}{[Row([x.shape[0]])]}",
+    ),
     "f-string": lambda x: (x + 1, f"[{x.shape[0]:>5}] {x.shape[0] * 2:04d} {x.shape[0] / 2:.2f} {x.shape[0] > 3}"),
     "str and repr": lambda x: (x + 1, str(x.shape[0]), repr(x.shape[0] + 1)),
     "percent": lambda x: (x + 1, "%d of %s: %5.1f%%" % (x.shape[0], "all", x.shape[0] * 1.5), "n%d" % x.shape[0]),
@@ -49,6 +83,7 @@ FLOWS = {
     "from data": lambda x: (x + 1, f"{(x > 0).sum().item()} of {x.shape[0]}", print((x > 0).sum().item())),
 }
 ASKS = {
+    "slice": lambda x: (x + 1, slice(x.shape[0], 4).__repr__()),
     "comparison": lambda x: x + 1 if f"{x.shape[0]}" == "5" else x - 1,
     "length": lambda x: x + len(f"{x.shape[0]}"),
     "method": lambda x: x + 1 if str(x.shape[0]).startswith("1") else x - 1,
@@ -109,3 +144,35 @@ def test_text_that_is_read_is_guarded(name):
             assert same(observed(program, x), observed(compiled, x))
     assert found and all("test_text_of_numbers.py" in str(e.fields["where"]) for e in found)
     assert pliant.stats()["graph_breaks"] == 0
+
+
+def test_a_class_of_the_program_that_shows_its_name_around_numbers_that_vary():
+    def program(x):
+        return x + 1, repr(Queue([x.shape[0]]))
+
+    compiled = pliant.compile(program)
+    for n in (3, 4, 5):
+        assert same(program(torch.ones(n)), compiled(torch.ones(n)))
+
+
+def test_a_function_of_the_program_gives_text_to_a_pattern():
+    def program(x):
+        return x + 1, re.sub("N", lambda match: f"{x.shape[0]}", "n=N")
+
+    compiled = pliant.compile(program, fullgraph=True)
+    with events.collect("fallback") as failures:
+        for n in (3, 4, 5):
+            assert same(program(torch.ones(n)), compiled(torch.ones(n)))
+    assert not failures
+
+
+def test_methods_of_sets_take_what_is_no_set():
+    def program(x):
+        numbers = {x.shape[0], 4}
+        return numbers.__contains__(5), numbers.__and__(1), numbers.__ne__(5), numbers.__rsub__(2), x + 1
+
+    compiled = pliant.compile(program, fullgraph=True)
+    with events.collect("fallback") as failures:
+        for n in (3, 4, 5):
+            assert same(program(torch.ones(n)), compiled(torch.ones(n)))
+    assert not failures

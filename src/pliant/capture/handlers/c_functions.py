@@ -30,6 +30,7 @@ from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.random_numbers import draw
 from pliant.capture.handlers.standard_library import IN_TIME_ZONES, call_value_method, fold, referent
 from pliant.capture.handlers.table import ALL, Args, Kwargs
+from pliant.capture.handlers.text_and_numbers import text_by_name
 from pliant.capture.handlers.threads import call_lock_method
 from pliant.capture.operators import python_method
 from pliant.capture.overrides import enter_device
@@ -109,7 +110,20 @@ def _call_descriptor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
 
 def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     """A bound method written in C."""
+    if name in _TEXTS and not isinstance(receiver, (*SYMBOLIC_TYPES, torch.Tensor, type)):
+        found = text_by_name(t, receiver, name, args, _owner(receiver, name, bound))
+        if found is not NotImplemented:
+            return found
     return _METHODS.of(receiver)(t, receiver, name, bound, args, kwargs)
+
+
+_TEXTS = frozenset(("__repr__", "__str__", "__format__"))
+
+
+def _owner(receiver: Any, name: str, bound: Any) -> type:
+    """The class that has the method."""
+    written_in_c = (cls for cls in type(receiver).__mro__ if type(vars(cls).get(name, len)) in _DESCRIPTORS)
+    return getattr(bound, "__objclass__", None) or next(written_in_c)
 
 
 def _fake_method(t: Tracer, fake: FakeTensor, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:

@@ -86,9 +86,11 @@ def _container_argument(t: Tracer, receiver: Any, name: str, index: int, value: 
     ):
         return t.hashable(value)
     if isinstance(receiver, (set, frozenset)):
-        if name in ("add", "discard", "remove"):
+        if name in ("add", "discard", "remove", "__contains__"):
             return t.hashable(value)
-        return t.iterable(value) if isinstance(value, (set, frozenset)) else map(t.hashable, t.iterable(value))
+        if isinstance(value, (set, frozenset)):
+            return t.iterable(value)
+        return value if name.startswith("__") and name != "__init__" else map(t.hashable, t.iterable(value))
     if name == "__init__" and isinstance(receiver, dict):
         is_factory = isinstance(receiver, collections.defaultdict) and index == 0
         return value if is_factory else pairs_or_mapping(t, value, isinstance(receiver, collections.OrderedDict))

@@ -29,6 +29,7 @@ import threading
 import types
 import typing
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -225,12 +226,18 @@ def call_value_method(t: Tracer, receiver: Any, bound: Any, args: Args, kwargs: 
         return NotImplemented
     if name in IN_TIME_ZONES:
         t.process_bound = f"{name} asks for the time zone, or the locale"
-    values = [t.reentrant(a) if isinstance(a, _FUNCTIONS) else t.plain(a) for a in args]
+    values = [_giving_plain(t, a) if isinstance(a, _FUNCTIONS) else t.plain(a) for a in args]
     t.refuse_opaque(*(v for a, v in zip(args, values, strict=True) if not isinstance(a, _FUNCTIONS)))
     return t.native(bound, *values, **{k: concrete(v) for k, v in kwargs.items()})
 
 
 _FUNCTIONS = (types.FunctionType, types.MethodType)
+
+
+def _giving_plain(t: Tracer, function: Any) -> Callable[..., Any]:
+    """A function of the program for C code that uses its results: `re.sub` joins them."""
+    called = t.reentrant(function)
+    return lambda *args: t.plain(called(*args))
 
 
 # ---- functions that make classes: the class serves all calls

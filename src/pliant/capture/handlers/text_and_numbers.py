@@ -66,6 +66,8 @@ def _to_text(function: Any, special: str) -> Handler:
             value = _plain_exception(t, value)
         note_order(t, value)
         value = t.internalize(value)
+        if not t.world.is_opaque(value):
+            value = _COPIES.get(type(value).__repr__, lambda it: it)(value)
         if len(args) == 1 and type(value) in _NAMED:
             return join("", _NAMED[type(value)](t, value))
         if len(args) == 1 and _holds_numbers_that_vary(value):
@@ -78,6 +80,31 @@ def _to_text(function: Any, special: str) -> Handler:
         return t.native(function, value, *args[1:], **kwargs)
 
     return handler
+
+
+def text_by_name(t: Tracer, receiver: Any, name: str, args: Args, owner: type) -> Any:
+    """`__repr__`, `__str__` or `__format__` of the class `owner`, which is written in C, called by name: what the function
+    shows that asks for it; NotImplemented where that asks the program's class."""
+    if owner is object and name != "__repr__":
+        shown_by = str if name == "__format__" else repr
+        return NotImplemented if any(args) else t.call(shown_by, (receiver,), {})
+    if name != "__repr__":
+        return NotImplemented
+    if type(receiver) is owner:
+        return t.call(repr, (receiver,), {})
+    if owner.__repr__ in _COPIES and not t.world.is_opaque(receiver):
+        return t.call(repr, (_COPIES[owner.__repr__](receiver),), {})
+    if owner in _BRACKETS and any(map(is_symbolic, receiver)) or owner in _NAMED:
+        raise GraphBreak("unknown-call", f"the text of a {type(receiver).__name__}")
+    return NotImplemented
+
+
+# What shows no name of a class: how it shows an instance of a subclass, too.
+_COPIES: dict[Any, Callable[[Any], Any]] = {
+    list.__repr__: lambda value: value if type(value) is list else list(list.__iter__(value)),
+    tuple.__repr__: lambda value: value if type(value) is tuple else tuple(tuple.__iter__(value)),
+    dict.__repr__: lambda value: value if type(value) is dict else dict(dict.items(value)),
+}
 
 
 def _tensor_text(t: Tracer, tensor: FakeTensor, what: str, spec: Any = "") -> Text:
