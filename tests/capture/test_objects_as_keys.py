@@ -99,3 +99,20 @@ def test_keys_are_compared_with_nothing_of_ours():
     for n in (1, 3, 1):
         assert torch.equal(compiled(x, Numbered(n)), program(x, Numbered(n)))
     pliant.reset()
+
+
+class Extent(tuple):
+    pass
+
+
+@pytest.mark.parametrize("make", [lambda x: x.shape, lambda x: Extent(x.shape), lambda x: (x.shape, 1)])
+def test_tuples_with_numbers_that_vary_as_keys(make):
+    def program(x):
+        key = make(x)
+        return {key: x + 1}[key], type(next(iter({key}))), hash(key) == hash(make(x)), {key: 2}.get((5, 4), 3)
+
+    compiled = pliant.compile(program, fullgraph=True, backend="eager")
+    for n in (3, 5, 7, 5):
+        x = torch.ones(n, 4)
+        (found, *others), (expected, *rest) = compiled(x), program(x)
+        assert torch.equal(found, expected) and others == rest

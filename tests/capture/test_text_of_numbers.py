@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import logging
+import pprint
 import re
 import sys
 
@@ -164,6 +165,15 @@ def test_a_function_of_the_program_gives_text_to_a_pattern():
         for n in (3, 4, 5):
             assert same(program(torch.ones(n)), compiled(torch.ones(n)))
     assert not failures
+
+
+def test_the_standard_library_shows_sizes_as_what_they_are():
+    def program(x):
+        return x + 1, pprint.pformat([x.shape])
+
+    compiled = pliant.compile(program, fullgraph=True)
+    for n in (3, 4, 5):
+        assert same(program(torch.ones(n)), compiled(torch.ones(n)))
 
 
 def test_methods_of_sets_take_what_is_no_set():

@@ -340,6 +340,12 @@ class Tracer:
         """A value as a dict key or set element: symbolic numbers become concrete; user-defined hashing is refused."""
         return _KEYS.of(key)(self, key)
 
+    def _tuple_as_key(self, key: Any) -> Any:
+        """Of a tuple of another class: with numbers that do not vary, where the class hashes as tuples do."""
+        numbers = [concrete(part) for part in tuple.__iter__(key)]
+        same = all(a is b for a, b in zip(numbers, tuple.__iter__(key), strict=True))
+        return self._object_as_key(key if same else tuple_of(type(key), numbers))
+
     def _tensor_as_key(self, key: FakeTensor) -> FakeTensor:
         self.world.note_identity(key)
         return self._pinned(key)  # type: ignore[no-any-return]
@@ -432,6 +438,7 @@ _KEYS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
         tuple: lambda t, key: tuple(map(t.hashable, key)),
     },
     {
+        tuple: Tracer._tuple_as_key,
         **dict.fromkeys((str, int, float, type, types.FunctionType, functools.partial, type(None)), Tracer._pinned),
         FakeTensor: Tracer._tensor_as_key,
     },

@@ -318,7 +318,7 @@ _home = type.__dict__["__module__"].__get__
 def find_class(cls: type) -> ClassHandler | None:
     """How a class implemented in C is instantiated, if it is one of those listed."""
     found = ALL.classes.get(cls)
-    home = _home(cls)  # as an attribute it may be the program's property
+    home = _home(cls) or ""  # as an attribute it may be the program's property; code without a module has none
     if found is None and issubclass(cls, BaseException) and home == "builtins":
         return _construct_as_it_is
     if found is None and home.startswith("numpy.random") and cls.__flags__ & (1 << 9) == 0:

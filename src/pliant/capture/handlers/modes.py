@@ -217,5 +217,7 @@ def _answer_of_one(t: Tracer, node: fx.Node) -> bool | None:
         assert source is not None
         t.world.guard(MethodSource(source, "is_inference"), Kind.EQUALS, answer)
         return answer
+    if isinstance(fake, FakeTensor) and any(one.fake is fake for one in t.inputs.inputs):
+        return torch.is_inference_mode_enabled()  # a tensor that each call makes before the graph runs
     made = node.op in ("call_function", "call_method", "call_module")
     return bool(node.meta.get("inference", torch.is_inference_mode_enabled())) if made else None

@@ -62,7 +62,7 @@ _ASKS = frozenset(
     load dump today""".split()
 )
 _PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, range))
-_CONTAINERS = frozenset((list, tuple, set, frozenset, dict))
+_CONTAINERS = frozenset((list, tuple, torch.Size, set, frozenset, dict))
 _MISSING = object()
 
 
@@ -71,7 +71,7 @@ def _plain(t: Tracer, value: Any) -> Any:
     if type(value) in PLAIN_TYPES:
         return concrete(value)
     value = t.world.adopt(t.world.resolve(value))
-    cls = tuple if type(value) is torch.Size else type(value)
+    cls = type(value)
     if cls in _PLAIN or is_numpy_scalar(value) or cls is type and value.__module__ == "numpy":
         return value
     if cls not in _CONTAINERS:
