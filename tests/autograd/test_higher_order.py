@@ -272,3 +272,17 @@ def test_a_program_that_saves_nothing_is_differentiated_twice():
         return [x.grad, g]
 
     same(twice(make(linear)), twice(linear))
+
+
+def test_batched_gradients_of_an_input_with_permuted_strides():
+    def program(x):
+        return torch.nn.functional.silu(x) * x
+
+    x = (torch.rand(4, 3) + 0.5).t().contiguous().t().requires_grad_()
+    tangents = torch.rand(2, 4, 3)
+    for backend in ("aot_eager", "pliant"):
+        found, expected = (
+            torch.autograd.grad(f(x), [x], tangents, is_grads_batched=True)[0]
+            for f in (pliant.compile(program, backend=backend), program)
+        )
+        torch.testing.assert_close(found, expected)

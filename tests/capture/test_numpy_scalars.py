@@ -108,3 +108,19 @@ def test_arrays_without_dimensions_are_not_iterable(loop):
         for number in (np.int64(3), np.int64(4), np.int64(5)):
             arguments = torch.tensor(1.0), number, np.array(3.0)
             assert compiled(*arguments) == f(*arguments)
+
+
+@pytest.mark.parametrize("use", [
+    lambda x: x.view(np.prod(x.shape)),
+    lambda x: x * int(np.prod(x.shape[1:])) / np.sum(x.shape),
+    lambda x: (x + 1, np.prod([x.shape[0], 3]) // 2, np.max(x.shape), f"{np.min(x.shape)}"),
+    lambda x: x + 1 if np.prod(x.shape) > 0 else x - 1,
+])  # fmt: skip
+def test_products_of_shapes_are_scalars_that_vary(use):
+    compiled = pliant.compile(use, backend="eager", fullgraph=True)
+    for n in (5, 6, 7, 9):
+        found, expected = compiled(x := torch.ones(n, 4)), use(x)
+        assert torch.equal(*(one[0] if type(one) is tuple else one for one in (found, expected)))
+        assert type(found) is not tuple or (found[1:], *map(type, found)) == (expected[1:], *map(type, expected))
+    assert pliant.stats()["graphs"] <= 2
+    pliant.reset()

@@ -9,6 +9,7 @@ Holds:  operations that Python's numbers or tensors do otherwise (overflow, divi
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections.abc import Callable
@@ -72,6 +73,25 @@ def to_symbol(t: Tracer, number: Any, scalar: Any) -> tuple[Any, Any]:
     made = scalar_class()(tensor)
     made.number = scalar.item()
     return number, made
+
+
+_OF_INTEGERS: dict[str, Any] = {"prod": math.prod, "sum": sum, "max": max, "amax": max, "min": min, "amin": min}
+
+
+def of_integers(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """numpy.prod and its like of integers of which some vary, as of a shape; NotImplemented for others."""
+    by_python = _OF_INTEGERS.get(getattr(function, "__name__", ""))
+    if by_python is None or kwargs or len(args) != 1 or getattr(function, "__module__", "") != "numpy":
+        return NotImplemented
+    numbers = t.internalize(args[0])
+    if type(numbers) not in (tuple, list, torch.Size) or {torch.SymInt} != {*map(type, numbers)} - {int}:
+        return NotImplemented
+    number = t.call(by_python, (numbers,), {})
+    if any(map(is_unbacked, numbers)) or not concrete(number < 2**63) or not concrete(number >= -(2**63)):
+        return NotImplemented
+    made = scalar_class()(t.call(torch.tensor, (number,), {"dtype": torch.int64, "device": "cpu"}))
+    made.number = number
+    return made
 
 
 def fixed(scalar: Any) -> Any:

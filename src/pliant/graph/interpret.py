@@ -90,6 +90,17 @@ def eager(aten: AtenGraph) -> Runnable:
     return call
 
 
+def _dense_order(size: Any, strides: list[int]) -> list[int] | None:
+    """The dimensions from the outermost to the innermost, if the elements fill memory without gaps."""
+    order = sorted(range(len(strides)), key=lambda dim: (strides[dim], size[dim]), reverse=True)
+    step = 1
+    for dim in reversed(order):
+        if size[dim] != 1 and strides[dim] != step:
+            return None
+        step *= size[dim]
+    return order
+
+
 class _Run:
     """One execution."""
 
@@ -137,6 +148,10 @@ class _Run:
         """A copy with these strides, be it dense, with gaps, or one element in many places."""
         if list(value.stride()) == strides and value.is_contiguous():
             return value.clone()
+        order = _dense_order(value.shape, strides)
+        if order is not None:  # a batched tensor can be copied in no other way
+            places = sorted(range(value.dim()), key=order.__getitem__)
+            return value.permute(order).clone(memory_format=torch.contiguous_format).permute(places)
         found = torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
         once = tuple(slice(None) if stride else slice(0, 1) for stride in strides)
         found[once].copy_(value[once])

@@ -39,6 +39,7 @@ from pliant.capture.generators import TracedCallback
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.random_numbers import call_numpy_random
 from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.numpy_scalars import of_integers
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import PLAIN_TYPES, concrete, is_numpy_scalar
 from pliant.guards.sources import ReferentSource, held
@@ -101,6 +102,8 @@ def fold(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """The result of a function that is computed at capture; NotImplemented if it is not one or its arguments vary."""
     if not _is_folded(function):
         return NotImplemented
+    if (of_sizes := of_integers(t, function, args, kwargs)) is not NotImplemented:
+        return of_sizes
     values = [_plain(t, a) for a in args]
     named = {k: _plain(t, v) for k, v in kwargs.items()}
     if any(v is _MISSING for v in (*values, *named.values())):
