@@ -128,3 +128,18 @@ def test_results_of_transforms_are_asked_in_eager():
         return y.is_inference()
 
     assert pliant.compile(program)(torch.ones(2, 2))
+
+
+@pytest.mark.parametrize("make", [
+    lambda: torch.rand(4, 3).requires_grad_(), lambda: torch.rand(4, 3).requires_grad_() * 2, lambda: torch.rand(4, 3),
+    lambda: (torch.rand(5, 3).requires_grad_() + 1)[1:],
+])  # fmt: skip
+def test_views_require_grad_as_what_they_view(make):
+    def program(y):
+        views = [y[0], y.t()[1:], *y.unbind(0), y.flatten(), y.detach(), y.data, y.detach()[0], y * 2, y.t().reshape(-1)]
+        return [one.requires_grad for one in views], y + 1
+
+    y = make()
+    compiled = pliant.compile(program, backend="eager")
+    with torch.inference_mode():
+        assert compiled(y)[0] == program(y)[0]

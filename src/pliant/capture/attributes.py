@@ -25,6 +25,7 @@ from pliant.capture.generators import TracedGenerator, own
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, Raised
 from pliant.capture.identity import TracedId
 from pliant.capture.module_attributes import asked_attribute, is_asked, namespace_of
+from pliant.capture.stand_ins import is_detached
 from pliant.capture.tail_calls import TailCall, ended, ending, polyfill, steps_of
 from pliant.capture.tensor_members import grad_of_input, own_attribute, own_member
 from pliant.capture.thread_locals import local_attribute
@@ -375,6 +376,8 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
     stored = t.world.slot_get(fake, name)
     if stored is not MISSING and stored is not DELETED:
         return stored
+    if name == "requires_grad" and fake.viewed is not None and not is_detached(fake):
+        return t.get_attr(fake.viewed, name)  # in inference mode fakes are what only new tensors are
     if fake.subclass_ is not None and (found := own_member(t, fake.subclass_, name)) is not MISSING:
         return bind(t, found, fake, fake.subclass_, name)
     cls: Any = torch.nn.Parameter if fake.is_parameter_ else torch.Tensor

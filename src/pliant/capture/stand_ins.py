@@ -86,6 +86,11 @@ def versions_of(tensors: Iterable[FakeTensor]) -> tuple[int, ...]:
     return tuple([one.fake_mode.writes if one.is_inference() else one._version for one in tensors])
 
 
+def is_detached(tensor: FakeTensor) -> bool:
+    node = tensor.node
+    return node is not None and (node.target in ("detach", torch.detach) or node.target is getattr and "data" in node.args)
+
+
 def memory_of(tensor: FakeTensor) -> FakeTensor:
     """The tensor whose memory this one is: views and detached ones share it."""
     while True:
@@ -93,8 +98,6 @@ def memory_of(tensor: FakeTensor) -> FakeTensor:
             tensor = tensor.viewed
         with DisableTorchFunction():
             tensor = tensor if tensor._base is None else tensor._base  # type: ignore[assignment]  # a fake
-        node = tensor.node
-        detached = node is not None and (node.target in ("detach", torch.detach) or node.target is getattr and "data" in node.args)
-        if not detached:
+        if not is_detached(tensor):
             return tensor
-        tensor = node.args[0].meta["val"]
+        tensor = tensor.node.args[0].meta["val"]
