@@ -179,3 +179,94 @@ def test_writes_through_data_of_what_a_checkpoint_made_do_not_change_its_gradien
         pliant.compile(f, backend=backend)(mine).sum().backward()
         f(theirs).sum().backward()
         torch.testing.assert_close(mine.grad, theirs.grad)
+
+
+def saved(x, **options):
+    return checkpoint(lambda a: (a * 2).tanh(), x, use_reentrant=False, **options)
+
+
+def written(x):
+    y = saved(x)
+    y.mul_(2)
+    return y
+
+
+def written_by_a_block(x):
+    return torch.nn.functional.relu_(checkpoint(lambda a: a.softmax(-1), x, use_reentrant=False)) + x
+
+
+def written_reentrantly(x):
+    y = checkpoint(lambda a: a.exp(), x, use_reentrant=True)
+    y += x
+    return y * y
+
+
+def viewed_then_written(x):
+    y = saved(x)
+    row = y[0]
+    y.add_(1)
+    row.mul_(3)
+    return y, row
+
+
+def a_view_written(x):
+    y = checkpoint(lambda a: a.sigmoid().view(-1), x, use_reentrant=False)
+    y[:2] += 1
+    return y.sin()
+
+
+def in_another_checkpoint(x):
+    def outer(a):
+        y = saved(a)
+        y.add_(1)
+        return y.exp()
+
+    z = checkpoint(outer, x, use_reentrant=False)
+    z.mul_(2)
+    return z
+
+
+def passed_on(x):
+    y = saved(x)
+    row = y[0]
+    z = checkpoint(lambda a: a, y, use_reentrant=False)
+    z.mul_(2)
+    return y, row, z
+
+
+def of_two_results(x):
+    y, z = checkpoint(lambda a: (a.exp(), a.tanh()), x, use_reentrant=False)
+    z.add_(1)
+    y.mul_(z)
+    return y, z
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "pliant"])
+@pytest.mark.parametrize("program", [
+    written, written_by_a_block, written_reentrantly, viewed_then_written, a_view_written, in_another_checkpoint, passed_on,
+    of_two_results,
+])  # fmt: skip
+def test_results_may_be_written_in_place(program, backend):
+    check(program, torch.linspace(-1, 1, 6).view(2, 3).requires_grad_(), ways=[{"backend": backend}])
+
+
+RETURNED = {
+    "of a checkpoint": lambda x: checkpoint(lambda a: (a @ a).tanh(), x, use_reentrant=False),
+    "a copy": lambda x: x.exp().clone(),
+    "a copy in a checkpoint": lambda x: checkpoint(lambda a: a.exp().clone(), x, use_reentrant=False),
+    "a copy of a checkpoint's": lambda x: checkpoint(torch.exp, x, use_reentrant=False).clone(),
+    "a view of a copy": lambda x: x.exp().clone().view(-1)[2:],
+}
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "pliant"])
+@pytest.mark.parametrize("name", RETURNED)
+def test_what_eager_does_not_keep_may_be_written_by_the_caller(name, backend):
+    def gradient(function):
+        x = torch.linspace(-1, 1, 9).view(3, 3).requires_grad_()
+        y = function(x)
+        y.add_(1)
+        y.sin().sum().backward()
+        return x.grad
+
+    torch.testing.assert_close(gradient(pliant.compile(RETURNED[name], backend=backend)), gradient(RETURNED[name]))

@@ -233,12 +233,14 @@ class _Tracer:
                 leaf.register_hook(lambda gradient, position=position: self.hooked.append(position))
 
     def _mark_saved(self) -> None:
-        """Note the values that eager's autograd keeps: those that its formulas, run here, have read."""
+        """Note the values that eager's autograd keeps: those that its formulas, run here, have read. What an activation
+        checkpoint made it makes anew."""
         for node in self.graph.nodes:
             if node.op == "call_function" and node.meta["stage"] == "backward":
                 for argument in node.all_input_nodes:
-                    if argument.meta["stage"] == "forward":
-                        memory_root(argument).meta["eager_saves"] = True
+                    root = memory_root(argument)
+                    if argument.meta["stage"] == "forward" and "recompute" not in root.meta:
+                        root.meta["eager_saves"] = True
 
     def _versions(self) -> list[int]:
         return [one.node.base.version for one in self.inputs if type(one) is FakeTensor]

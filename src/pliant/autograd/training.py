@@ -173,7 +173,7 @@ def watched_of(joint: JointGraph, parts: Partition) -> Watched:
     now |= outside
     inputs = [i for i, n in now.items() if _eager_saves(n) and (i not in saved_inputs or i in outside)]
     positions = enumerate(values[: parts.n_results])
-    results = [i for i, node in positions if i not in saved_results and _eager_saves(node)]
+    results = [i for i, node in positions if i not in (*saved_results, *parts.own) and _eager_saves(node)]
     watched = [*[now[i] for i in inputs], *[values[i] for i in results]]
     return Watched(inputs, results, list(map(_tangents_reading(joint), watched)) if watched else [])
 

@@ -18,7 +18,7 @@ import torch
 from torch import fx
 from torch.overrides import TorchFunctionMode
 
-from pliant.capture import drawn_ranges
+from pliant.capture import checkpointed, drawn_ranges
 from pliant.capture.elements import Elements
 from pliant.capture.graph_breaks import GraphBreak, needs_value
 from pliant.capture.inputs import Inputs
@@ -92,6 +92,7 @@ class Recorder(TorchFunctionMode):
         self.overrides = Overrides()
         self.handle_override: Callable[[Any, Any, Any], Any]
         self.marks: dict[str, Any] = {}  # noted in the `meta` of every node that is recorded
+        self.checkpointed: list[checkpointed.Checkpointed] = []
         self.histories: dict[int, FakeTensor] = {}  # tensors with other data -> what stands for them as they were first
         self._constants: list[FakeTensor] = []
         self.elements = Elements(inputs, self.symbols)
@@ -155,7 +156,10 @@ class Recorder(TorchFunctionMode):
     def _run_and_record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         mode = self.inputs.mode
         if _may_write(func, getattr(func, "__name__", ""), kwargs):
-            self.inputs.check_write(kwargs.get("out", args[0] if args else None))
+            written = kwargs.get("out", args[0] if args else None)
+            self.inputs.check_write(written)
+            for one in filter(is_fake, several(written)):
+                checkpointed.set_apart(self.checkpointed, self.graph, one)
         before, mode.draws = mode.draws, False
         try:
             result = self._run(func, args, kwargs)

@@ -49,7 +49,7 @@ class Partition:
     `n_results`: how many forward outputs the output plan knows. `symbols`: forward outputs that are numbers backward
     needs.
     `wanted`: the captured inputs whose gradients backward returns, in order. `tangents`: forward results they belong
-    to.
+    to. `own`: results that are copies, whoever has the same values.
     """
 
     forward: AtenGraph
@@ -59,6 +59,7 @@ class Partition:
     saved: list[Saved] = field(default_factory=list)
     wanted: list[int] = field(default_factory=list)
     tangents: list[int] = field(default_factory=list)
+    own: list[int] = field(default_factory=list)
 
 
 def clean(graph: fx.Graph) -> None:
@@ -72,17 +73,26 @@ def clean(graph: fx.Graph) -> None:
 
 def partition(joint: JointGraph) -> Partition:
     """Forward and backward graphs; `backward` is None where nothing needs a gradient."""
+    own = [i for i, value in enumerate(joint.results) if _is_own_copy(value)]
     clean(joint.graph)
     if any(one is not None for one in joint.gradients):
         write_formulas(joint.graph)
         cse(joint.graph)
         channels_last(joint.graph, ())
     separate(joint.graph, range(len(joint.plan.results)))
-    return _Split(joint).run()
+    parts = _Split(joint, own).run()
+    parts.own = own
+    return parts
+
+
+def _is_own_copy(value: Any) -> bool:
+    """Whether the caller gets a copy of what the backward may read: `clean` takes the value for the one it is a copy of."""
+    root = memory_root(value) if isinstance(value, fx.Node) else None
+    return root is not None and root.target is _aten.clone.default and not root.meta.get("eager_saves")
 
 
 class _Split:
-    def __init__(self, joint: JointGraph) -> None:
+    def __init__(self, joint: JointGraph, own: list[int]) -> None:
         self.joint = joint
         self.output = next(iter(joint.graph.find_nodes(op="output")))
         self.results, self.gradients = joint.results, joint.gradients
@@ -94,6 +104,7 @@ class _Split:
             for root in (*joint.primals[: len(joint.captured.inputs)], *map(memory_root, _nodes(self.results)))
             if not root.meta.get("eager_saves")
         }
+        self.exposed.update(memory_root(joint.results[i]) for i in own)
         static = [i for i, one in enumerate(joint.captured.inputs) if one.static]
         self.lies_in: dict[fx.Node, Place] = {}
         # Eager keeps the written input itself, and its gradients see what is written to it unseen by autograd.

@@ -20,10 +20,12 @@ import torch
 import torch.utils.checkpoint
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
+from pliant.capture.checkpointed import Checkpointed
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.regions import tensors_in, versions, without_effects
 from pliant.capture.trace import CallEffect
+from pliant.graph.fake_tensor import FakeTensor
 from pliant.torch_adapter import set_grad_enabled
 
 if TYPE_CHECKING:
@@ -50,11 +52,21 @@ def _checkpoint(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     marks, t.recorder.marks = t.recorder.marks, {**t.recorder.marks, "recompute": next(_numbers)}
     try:
         if reentrant is None or reentrant:
-            return _reentrant(t, function, tuple(given), rest, same_numbers)
-        with _twice(t, same_numbers) if torch.is_grad_enabled() else nullcontext():
-            return t.call(function, tuple(given), rest)
+            found = _reentrant(t, function, tuple(given), rest, same_numbers)
+        else:
+            with _twice(t, same_numbers) if torch.is_grad_enabled() else nullcontext():
+                found = t.call(function, tuple(given), rest)
+        _note(t, marks.get("recompute"), tensors_in(found))
+        return found
     finally:
         t.recorder.marks = marks
+
+
+def _note(t: Tracer, outer: int | None, results: list[FakeTensor]) -> None:
+    end = next(iter(reversed(t.recorder.graph.nodes)), None)
+    if end is not None and results:
+        number = t.recorder.marks["recompute"]
+        t.recorder.checkpointed.append(Checkpointed(number, outer, results, end))
 
 
 @contextmanager
