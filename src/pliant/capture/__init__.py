@@ -8,7 +8,7 @@ Interpretation:       bytecode/ (decoded, normalised, assembled), attempt (one c
 The world outside:    world (reads under guards, buffered writes), bringing (the traced form of a value), whole_containers,
                       constant_items, structural_classes, nested_functions, made_again, inputs, identity, snapshots, settings, value_kinds, structures,
                       marked, twins.
-The graph:            recorder, torch_calls, torch_functions (C functions that may be called), regions, arrays,
+The graph:            recorder, torch_calls, torch_functions (C functions that may be called), regions, checkpointed, arrays,
                       numpy_scalars, overrides, symbol_nodes, tensor_index,
                       elements, element_rules (numbers in small tensors), drawn_ranges, foreseen, tensor_errors, number_domains, varying_text.
 Its end:              trace (what a capture found), collect, entry, reconstruct/.

@@ -35,7 +35,7 @@ class Checkpointed:
 def set_apart(done: list[Checkpointed], graph: fx.Graph, written: FakeTensor) -> None:
     """Let the program go on with a copy of the result in whose memory the tensor lies that is to be written."""
     memory = memory_of(written)
-    if not done or memory.node is None or "recompute" not in memory.node.meta:
+    if memory.node is None or "recompute" not in memory.node.meta:
         return
     found = None
     for one in done:  # the innermost, then those around it that return it, too

@@ -158,7 +158,7 @@ class Recorder(TorchFunctionMode):
         if _may_write(func, getattr(func, "__name__", ""), kwargs):
             written = kwargs.get("out", args[0] if args else None)
             self.inputs.check_write(written)
-            for one in filter(is_fake, several(written)):
+            for one in filter(is_fake, several(written) if self.checkpointed else ()):
                 checkpointed.set_apart(self.checkpointed, self.graph, one)
         before, mode.draws = mode.draws, False
         try:
