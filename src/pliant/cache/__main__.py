@@ -3,10 +3,10 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from pliant.cache import report
 from pliant.cache.bundle import stores
+from pliant.cache.lines import Lines
 from pliant.cache.store import Entry
 
 
@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
 
 def _show(entry: Entry, wanted: str | None) -> None:
     try:
-        data = json.loads((entry.folder / "data.json").read_bytes())
+        data = Lines((entry.folder / "data.json").read_bytes())
     except (OSError, ValueError) as error:
         print(f"  {entry.folder.name[:12]} cannot be read: {error}")
         return
@@ -36,7 +36,7 @@ def _show(entry: Entry, wanted: str | None) -> None:
         _show_all(entry.folder, data)
 
 
-def _show_all(folder: Path, data: dict[str, Any]) -> None:
+def _show_all(folder: Path, data: Lines) -> None:
     for name, value in json.loads((folder / "key.json").read_bytes())["parts"].items():
         print(f"    {name} = {value}")
     for row in data["objects"]:

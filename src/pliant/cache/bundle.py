@@ -20,13 +20,14 @@ from collections.abc import Collection
 from pathlib import Path
 
 from pliant import background, config
+from pliant.cache.lines import Lines
 from pliant.cache.store import FORMAT, WRITING, Store, usable_root
 from pliant.debug import events
 from pliant.errors import UserError
 
 _NAME = re.compile(rf"{FORMAT}/([a-z_]+)/[0-9a-f]{{2}}/([0-9a-f]{{64}})/((?:data|key)[.\w]*)")
 
-_DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
+_DIGEST = re.compile(rb"\b[0-9a-f]{64}\b")
 _OF_THIS_MACHINE = ("sources",)  # notes about files
 _MANIFEST, _SIGNATURE = "manifest.json", "manifest.hmac"
 
@@ -80,18 +81,19 @@ def _signed(manifest: bytes, key: bytes) -> bytes:
 
 def _of_models(found: list[tuple[str, Path]], models: Collection[str]) -> list[tuple[str, Path]]:
     """The entries of these names, and kernels but for those that other entries alone name: some are shared by all."""
-    texts = {folder: (folder / "data.json").read_text() for namespace, folder in found if namespace == "entries"}
-    named = {folder: text for folder, text in texts.items() if json.loads(text)["name"] in models}
-    if missing := sorted(set(models) - {json.loads(text)["name"] for text in named.values()}):
+    texts = {folder: (folder / "data.json").read_bytes() for namespace, folder in found if namespace == "entries"}
+    names = {folder: Lines(text)["name"] for folder, text in texts.items()}
+    named = [folder for folder, name in names.items() if name in models]
+    if missing := sorted(set(models) - set(names.values())):
         raise UserError(
             f"nothing is stored for {', '.join(missing)}",
             kind="bundle",
             why="no process has kept an entry of this name here",
             do="run the model first, with keep_entries as it is by default; `python -m pliant.cache show` lists the names",
         )
-    called = {digest for text in named.values() for digest in _DIGEST.findall(text)}
+    called = {digest for folder in named for digest in _DIGEST.findall(texts[folder])}
     others = {digest for text in texts.values() for digest in _DIGEST.findall(text)} - called
-    return [(n, f) for n, f in found if (f in named if n == "entries" else f.name not in others)]
+    return [(n, f) for n, f in found if (f in named if n == "entries" else f.name.encode() not in others)]
 
 
 def import_(path: str | os.PathLike[str], key: bytes | None = None) -> int:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from pliant.cache.lines import Lines
 from pliant.entries import constants
 from pliant.entries.constants import Json
 from pliant.entries.content import NotKept, check_type
@@ -163,23 +164,23 @@ class FactWriter:
 class FactReader:
     """The same in another process; objects are found by `finder`."""
 
-    def __init__(self, source_rows: Sequence[Json], guard_rows: Sequence[Json], table: Sequence[Json], root: Any) -> None:
-        self._source_rows, self._guard_rows = source_rows, guard_rows
+    def __init__(self, data: Lines, root: Any) -> None:
+        self._data = data
         self._sources: dict[int, Source] = {}
         self._guards: dict[int, Guard] = {}
-        self.finder = Finder(table, root, _weakly(self))
+        self.finder = Finder(data["objects"], root, _weakly(self))
 
     def source(self, place: int) -> Source:
         found = self._sources.get(place)
         if found is None:
-            name, *values = self._source_rows[place]
+            name, *values = self._data["sources"][place]
             found = self._sources[place] = _class_of(name)(*map(self._value, values))
         return found
 
     def guard(self, place: int) -> Guard:
         found = self._guards.get(place)
         if found is None:
-            kind, source, expected, where = self._guard_rows[place]
+            kind, source, expected, where = self._data["guards"][place]
             origin = SourceLocation(*where) if where is not None else None
             at = None if source is None else self.source(source)
             found = self._guards[place] = Guard(at, Kind[kind], self._value(expected), origin)

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pliant import gc_pause, peer
+from pliant.cache.lines import Lines, written
 from pliant.debug import events
 from pliant.dispatch import markers
 from pliant.dispatch.dispatcher import Dispatcher, EagerAfter
@@ -42,6 +43,7 @@ from pliant.guards.sources import Source, value_of
 from pliant.guards.watch import Watch
 from pliant.records import dataclass
 from pliant.torch_adapter import OpOverload
+from pliant.wrappers import generated_code
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # Functions of which no guard tells the answer, and that answer otherwise in another process; modules of such functions, and
@@ -70,6 +72,7 @@ class Draft:
         guards = [*entry.guards, *watched, *(s.guard for s in steps if s.guard is not None)]
         sources = [*watched_sources, *(s.source for s in steps if s.source is not None)]
         self.programs = ProgramWriter()
+        self.programs.code |= generated_code.code_behind(entry.run)
         for operator in _own_operators(entry):
             self.programs.note(operator)
         self._graph = self.programs.written(found.values[found.graph]) if found.graph else None
@@ -123,6 +126,11 @@ class Draft:
         }
         _check_code(root, form, facts.namer.objects)
         return result
+
+    def text(self) -> bytes:
+        """The entry as it is on disk. NotKept."""
+        without_addresses(written({**self.data, "code": {}}))
+        return written({**self.data, "code": generated_code.as_data(self.programs.code)})
 
 
 def _values(form: EntryForm) -> dict[str, Any]:
@@ -184,11 +192,10 @@ def _check_code(root: Any, found: EntryForm, objects: Iterable[Any]) -> None:
 _DEFINED = (types.FunctionType, types.BuiltinFunctionType, type)
 
 
-def without_addresses(text: bytes) -> bytes:
-    """The text of an entry: no text of the program's in it tells where an object was. NotKept."""
+def without_addresses(text: bytes) -> None:
+    """No text of the program's in it tells where an object was. NotKept."""
     if b"0x" in text and (found := _ADDRESS.search(text)) is not None:
         raise NotKept("process-bound", f"the text {found[0].decode()}, an address by its looks")
-    return text
 
 
 # ---- in another process
@@ -209,7 +216,7 @@ class Found:
 
 
 def made(
-    data: Any,
+    data: Lines,
     programs: ProgramReader,
     dispatcher: Dispatcher,
     args: Sequence[Any],
@@ -226,7 +233,7 @@ def made(
             raise NotFound(f"{package} is another version")
     for name, expected in data["own operators"].items():
         _check_operator(name, expected)
-    reader = FactReader(data["sources"], data["guards"], data["objects"], dispatcher.root.called)
+    reader = FactReader(data, dispatcher.root.called)
     finder = reader.finder
     finder.args, finder.kwargs = args, kwargs
     for place in range(len(data["objects"])):
@@ -235,12 +242,13 @@ def made(
     values = {name: finder.find(place) for name, place in data["names"].items()}
     values |= {name: breaks.made(row, reader, dispatcher) for name, row in data["behind"].items()}
     graph, eager = data["made"]
-    if graph:
-        values[graph] = programs.made(data["graph"])
     if eager:
         values[eager] = EagerAfter(dispatcher)
     section = None if data["section"] is None else _Section(reader, *data["section"])
-    run = define_entry(data["text"], values, data["name"], section, data["tensors"])
+    with generated_code.known(data["code"]):
+        if graph:
+            values[graph] = programs.made(data["graph"])
+        run = define_entry(data["text"], values, data["name"], section, data["tensors"])
     checks = Replay(lambda: _steps(reader, data["steps"]), values)
     guards = [reader.guard(place) for place in range(len(data["guards"]))] if events.wants("guard") else []
     told = None if data["break"] is None else breaks.told_of(data["break"])

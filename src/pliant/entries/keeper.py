@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
-import json
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 
 from pliant import background, config
 from pliant.cache.key import Key
+from pliant.cache.lines import Lines
 from pliant.cache.store import WRITING, open_store
 from pliant.debug import events
 from pliant.dispatch.dispatcher import Dispatcher
@@ -89,7 +89,7 @@ class Keeper:
         programs = ProgramReader()
         try:
             with events.stage("find"):
-                found = form.made(json.loads(text), programs, dispatcher, args, kwargs)
+                found = form.made(Lines(text), programs, dispatcher, args, kwargs)
             for backwards in programs.backwards:
                 backwards.lost = functools.partial(self._lost, weakref.ref(dispatcher), digest, weakref.ref(found.entry))
             return found
@@ -190,7 +190,7 @@ class _Keeping:
             return
         with self.changing:
             count = self.wanted
-            text = form.without_addresses(_text(self.draft.data))
+            text = self.draft.text()
         self.done = count
         made = _key_with(key_of(self.circumstances), text)
         self.seen[made.digest] = None
@@ -199,10 +199,6 @@ class _Keeping:
             open_store(_STORE).remove(self.last)
         self.last = made
         events.record("entry", what="kept", name=self.name, why=f"{len(text)} bytes", reason="")
-
-
-def _text(data: Any) -> bytes:
-    return json.dumps(data, separators=(",", ":")).encode()
 
 
 def _key_with(key: Key, text: bytes) -> Key:

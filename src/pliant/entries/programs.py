@@ -30,7 +30,7 @@ from pliant.graph.packed_weights import packed_convolution, packed_transpose
 from pliant.runtime import program
 from pliant.runtime.cuda import graphs, load, roles
 from pliant.torch_adapter import OpOverload
-from pliant.wrappers import launches
+from pliant.wrappers import generated_code, launches
 from pliant.wrappers.remade import call_that_made
 from pliant.wrappers.wrapper import telling_by_lines, without_memory
 
@@ -74,6 +74,7 @@ class ProgramWriter:
     def __init__(self) -> None:
         self._backwards: list[tuple[weakref.ref[Backwards], list[Json]]] = []
         self.operators: dict[str, str] = {}  # the program's own, with digests
+        self.code: dict[str, types.CodeType] = {}  # of the texts that are part of it
 
     def note(self, operator: OpOverload[..., Any]) -> None:
         """Write down what an operator of the program's would do. NotKept."""
@@ -104,6 +105,7 @@ class ProgramWriter:
             return ["c", spelled]
         call = call_that_made(value)
         if call is not None:
+            self.code |= generated_code.code_behind(value)
             return ["made", call.maker, *map(self.written, call.args)]
         if type(value).__name__ in ROWS and dataclasses.is_dataclass(value):
             return ["row", type(value).__name__, *(self.written(getattr(value, f.name)) for f in dataclasses.fields(value))]

@@ -8,13 +8,13 @@ Reads on: `held_section.py`, `alike.py`.
 from __future__ import annotations
 
 import itertools
-import linecache
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pliant.guards import alike
 from pliant.guards.codegen import MISS, READ_ERRORS
 from pliant.guards.held_section import LOAD, HeldFacts, HeldState, never
+from pliant.wrappers import generated_code
 
 # Checks and runs one call; MISS if it is not for this entry. Arguments in a list are given up.
 EntryFunction = Callable[[Sequence[Any], dict[str, Any]], Any]
@@ -28,9 +28,8 @@ def define_entry(
     """`tensors`: which of those that a block of tests is about are learnt. Nothing in the function's globals leads back to
     them, so what it holds is freed with it."""
     file = f"{GENERATED}{name} {next(_serial)}>"
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     scope = {**values, "MISS": MISS, "READ_ERRORS": READ_ERRORS, "unchanged": never}
-    exec(compile(text, file, "exec"), scope)
+    generated_code.define(text, file, scope)
     entry: EntryFunction = scope.pop("entry")
     scope.pop("prepare", None)
     alike.define(tensors, entry)

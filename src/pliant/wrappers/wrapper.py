@@ -8,7 +8,6 @@ Holds:  the names that a text refers to are as they were when it was written.
 from __future__ import annotations
 
 import itertools
-import linecache
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ import torch
 from pliant.errors import AssumptionError
 from pliant.records import dataclass
 from pliant.torch_adapter import profiler
-from pliant.wrappers import profiled
+from pliant.wrappers import generated_code, profiled
 from pliant.wrappers.remade import remade
 
 # An attribute of an error of a running graph: inputs were written before it.
@@ -105,8 +104,7 @@ def compile_wrapper(code: WrapperCode, name: str, ranges: Mapping[str, str]) -> 
 
 def _defined(source: str, name: str, names: dict[str, Any]) -> Wrapper:
     filename = f"<pliant {name} {next(_serial)}>"
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    exec(compile(source, filename, "exec"), names)  # our own text
+    generated_code.define(source, filename, names)
     call: Wrapper = names.pop("call")  # no cycle: what it holds is freed with it
     return call
 

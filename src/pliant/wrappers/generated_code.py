@@ -1,0 +1,66 @@
+"""Functions of texts that the compiler wrote: their code, which another process need not compile again.
+
+In:     a text, the file that tracebacks name, what the names in it stand for.
+Out:    `define(...)`: runs the text; `code_behind(function)`: the code of the text that defined it; `as_data(code)`: that as JSON;
+        `known(data)`: its texts need not be compiled in a block.
+Holds:  code is used only for the very text that it was compiled of, by the same version of Python (the key of an entry has
+        that). It says nothing of files, and lies in no order that differs from process to process.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import contextvars
+import hashlib
+import linecache
+import marshal
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_PART = "_pliant_text"  # a global of such functions: the digest of their text, its code
+_WITHOUT_REFERENCES = 2  # the version of the format that does not tell how often an object is used
+_known: contextvars.ContextVar[Mapping[str, str] | None] = contextvars.ContextVar("_known", default=None)
+
+
+def define(text: str, file: str, names: dict[str, Any]) -> None:
+    """Run the text, with these globals, which get what it defines."""
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    kept = (_known.get() or {}).get(digest)
+    code = compile(text, file, "exec") if kept is None else _in_file(marshal.loads(base64.b64decode(kept)), file)
+    names[_PART] = digest, code
+    exec(code, names)  # our own text
+
+
+@contextlib.contextmanager
+def known(data: Mapping[str, str]) -> Iterator[None]:
+    """What the block defines of these texts is not compiled."""
+    before = _known.set(data)
+    try:
+        yield
+    finally:
+        _known.reset(before)
+
+
+def code_behind(function: Any) -> dict[str, types.CodeType]:
+    """The digest of the text that defined the function, and its code; nothing if it was defined otherwise."""
+    found = getattr(function, "__globals__", {}).get(_PART)
+    return {} if found is None else {found[0]: found[1]}
+
+
+def as_data(code: Mapping[str, types.CodeType]) -> dict[str, str]:
+    """The code of texts by their digests; without what would be other data in each process."""
+    kept = {digest: _in_file(one, "") for digest, one in sorted(code.items()) if not _has_sets(one)}
+    return {digest: base64.b64encode(marshal.dumps(one, _WITHOUT_REFERENCES)).decode() for digest, one in kept.items()}
+
+
+def _in_file(code: types.CodeType, file: str) -> types.CodeType:
+    inner = tuple(_in_file(one, file) if isinstance(one, types.CodeType) else one for one in code.co_consts)
+    return code.replace(co_filename=file, co_consts=inner)
+
+
+def _has_sets(code: types.CodeType) -> bool:
+    """Whether a constant has an order of its own in each process."""
+    return any(_has_sets(one) if isinstance(one, types.CodeType) else type(one) is frozenset for one in code.co_consts)
