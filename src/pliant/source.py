@@ -8,11 +8,11 @@ Holds:  taking a location costs about a microsecond: it walks frames and reads n
 from __future__ import annotations
 
 import dataclasses
+import functools
 import linecache
 import os
 import re
 import sys
-import sysconfig
 from types import FrameType
 
 from pliant.records import dataclass
@@ -20,9 +20,16 @@ from pliant.torch_adapter import PACKAGE
 
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TORCH = os.path.abspath(PACKAGE) + os.sep
-_LIBRARIES = tuple(sysconfig.get_paths()[name] + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
+_INSTALLED = r"[/\\](site|dist)-packages[/\\]"
 _SKIPPED = (_OWN, _TORCH, "<")
+
+
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    """Where Python's own modules and installed ones lie."""
+    import sysconfig  # most processes never ask
+
+    return tuple(sysconfig.get_paths()[name] + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,7 @@ class SourceLocation:
     @property
     def is_library(self) -> bool:
         """Whether the file is an installed package's, or Python's own."""
-        return self.file.startswith(_LIBRARIES) or _INSTALLED.search(self.file) is not None
+        return self.file.startswith(_libraries()) or re.search(_INSTALLED, self.file) is not None
 
 
 def user_location(depth: int = 1, *, libraries: bool = True) -> SourceLocation | None:

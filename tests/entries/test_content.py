@@ -72,3 +72,22 @@ def test_what_differs_from_process_to_process_has_no_content():
 def test_functions_in_c_are_told_apart_by_what_they_are():
     assert len({digest(f) for f in (torch.relu, torch.sigmoid, torch.Tensor.relu, len, torch.Tensor.relu_)}) == 5
     assert digest(torch.ops.aten.add.Tensor) != digest(torch.ops.aten.add.Scalar)
+
+
+CONSTANTS = (
+    "0", "1", "False", "0.0", "-0.0", "1e400", "0j", "-0j", "''", "'0'", "b'0'", "...", "None", "(0,)", "(False,)", "((0,), 1)", "(0, (1,))",
+    "x in {0, 1}", "x in {0, 2}", "x in {0, (1, 2)}", "x in (0, 1)", "x in {'set', b'0'}", "lambda: 0", "('code', 'a')", "2 ** 70",
+)  # fmt: skip
+
+
+def test_constants_are_told_apart():
+    digests = {code_digest(f"def f(x): return {text}") for text in CONSTANTS}
+    assert len(digests) == len(CONSTANTS)
+
+
+def test_neither_the_order_of_sets_nor_what_is_interned_matters():
+    code = defined("def f(x): return x in {'a', 'b', 'c'}, 'a text'").__code__
+    order = {tuple(one for one in code.co_consts if type(one) is frozenset)[0]: frozenset(["c", "b", "a"])}
+    texts = {"a text": "".join(["a ", "text"])}
+    other = code.replace(co_consts=tuple(order.get(one, texts.get(one, one)) for one in code.co_consts))
+    assert digest(code) == digest(other)

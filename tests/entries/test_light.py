@@ -1,5 +1,7 @@
 """A call that an entry on disk serves needs nothing of the compiler: not even loaded."""
 
+import dataclasses
+import importlib
 import json
 import os
 import subprocess
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import pliant
+from pliant.entries import programs
 
 PROGRAM = """
 import json, sys, torch
@@ -33,7 +36,9 @@ torch.testing.assert_close(found, [expected.detach(), *(p.grad for p in model.pa
 print(json.dumps([stats["entries"], stats["calls"], loaded]))
 """
 # Stages that only what compiles needs.
-STAGES = ("capture", "symbolic", "lowering", "schedule", "codegen", "ir", "autograd.joint", "autograd.partition", "graph.fake_tensor")
+STAGES = ("capture", "symbolic", "lowering", "schedule", "codegen", "ir", "autograd.joint", "autograd.partition", "graph.fake_tensor",
+          "runtime.cuda", "graph.packed_weights")  # fmt: skip
+OF_TRAINING = ("autograd.trained", "autograd.function", "autograd.higher_order")
 
 
 def ran(folder, mode, **more):
@@ -56,5 +61,14 @@ def test_what_finds_its_entry_in_a_bundle_loads_and_needs_no_compiler(tmp_path, 
     entries, calls, loaded = ran(tmp_path / "other", mode, PATH="/nowhere")  # without a C compiler
     assert entries == {"found": 1}
     assert not calls.keys() & {"capture", "joint", "lower", "schedule", "codegen", "build"}
-    heavy = tuple(f"pliant.{stage}" for stage in STAGES)
+    heavy = tuple(f"pliant.{stage}" for stage in (*STAGES, *(OF_TRAINING if mode == "inference" else ())))
     assert not [name for name in loaded if name.startswith((*heavy, "torch._dynamo"))]
+
+
+def test_what_runs_programs_is_where_the_tables_say():
+    for name, module in programs.MAKERS.items():
+        maker = getattr(importlib.import_module(f"pliant.{module}"), name)
+        assert maker.__name__ == name and (hasattr(maker, "__wrapped__") or name == "wrapper_of")  # the one whose calls are noted
+    for name, module in programs.ROWS.items():
+        cls = getattr(importlib.import_module(f"pliant.{module}"), name)
+        assert dataclasses.is_dataclass(cls) and cls.__module__ == f"pliant.{module}"

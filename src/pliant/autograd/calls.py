@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from pliant.autograd.around import Call, bump_versions, with_gradients
 from pliant.autograd.outputs import MadeOutputs, OutputMaker
-from pliant.autograd.trained import Call, bump_versions, with_gradients
 from pliant.graph.contracts import Runnable
 from pliant.records import dataclass
 from pliant.torch_adapter import set_grad_enabled, without_base, without_bases

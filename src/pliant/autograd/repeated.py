@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pliant.autograd.around import Call
 from pliant.autograd.calls import joined
 from pliant.autograd.joint import JointGraph, trace_joint
 from pliant.autograd.repeats import Group, Repeats, find_repeats
 from pliant.autograd.runtime import build, partitioned
-from pliant.autograd.trained import Call
 from pliant.autograd.training import written_in_graph
 from pliant.debug import events
 from pliant.errors import Unsupported

@@ -16,13 +16,13 @@ import torch
 from torch import fx
 
 from pliant.autograd.aliasing import UnsupportedAliasing
+from pliant.autograd.around import Call
 from pliant.autograd.calls import Ending, chain, inference, with_constants
 from pliant.autograd.expand import expanded
 from pliant.autograd.joint import SAVED_WRITTEN, JointGraph, trace_joint
 from pliant.autograd.outputs import MadeOutputs
 from pliant.autograd.partition.split import Partition, partition
 from pliant.autograd.segments import Cuts, as_captured, refined, split
-from pliant.autograd.trained import Call
 from pliant.autograd.training import runnable, training, with_versions, written_in_graph
 from pliant.debug import events
 from pliant.graph.contracts import AtenCompiler, CapturedGraph, Runnable

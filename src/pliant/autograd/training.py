@@ -17,6 +17,7 @@ from torch import fx
 
 from pliant import background, config, torch_adapter
 from pliant.autograd.aliasing import OutputPlan
+from pliant.autograd.around import Call, counting_writes, outside_autocast, uncounted
 from pliant.autograd.function import HalvesFacts
 from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.joint import JointGraph
@@ -25,16 +26,7 @@ from pliant.autograd.outputs import MadeOutputs
 from pliant.autograd.partition.partial import reaching_tangents, reads, without
 from pliant.autograd.partition.split import Partition
 from pliant.autograd.places import result_of
-from pliant.autograd.trained import (
-    Around,
-    Call,
-    Watched,
-    counting_writes,
-    of_given,
-    outside_autocast,
-    trained,
-    uncounted,
-)
+from pliant.autograd.trained import Around, Watched, of_given, trained
 from pliant.debug import events
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, GraphInput, Runnable

@@ -381,7 +381,9 @@ def set_logs(spec: str) -> None:
     _log_levels.clear()
     _log_levels.update(levels)
     for channel, logger in _loggers.items():
-        logger.setLevel(levels.get(channel, logging.WARNING))
+        level = levels.get(channel, logging.WARNING)
+        if logger.level != level:  # setting it walks all loggers of the process
+            logger.setLevel(level)
     root = logging.getLogger("pliant")
     for handler in [h for h in root.handlers if isinstance(h, _StderrHandler)]:
         root.removeHandler(handler)

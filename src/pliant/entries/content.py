@@ -15,6 +15,7 @@ import enum
 import functools
 import hashlib
 import json
+import marshal
 import re
 import sys
 import types
@@ -51,7 +52,7 @@ def digest(obj: Any) -> str:
 
 def digest_of(content: Content) -> str:
     """24 hexadecimal digits."""
-    return hashlib.sha256(json.dumps(content, default=_digest_of_code).encode()).hexdigest()[:24]
+    return hashlib.sha256(_encode(content).encode()).hexdigest()[:24]
 
 
 def content(obj: Any) -> Content:
@@ -167,28 +168,42 @@ def _digest_of_code(code: types.CodeType) -> str:
     """Of everything but the file and the lines."""
     known = _digests.get(id(code))
     if known is None:
-        parts = [
+        parts = (
             code.co_qualname, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags,
-            code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
-            code.co_exceptiontable.hex(), [_constant(one) for one in code.co_consts],
-        ]  # fmt: skip
-        known = _digests[id(code)] = code, hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
+            code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
+            code.co_exceptiontable, [one if type(one) in _EXACT else _constant(one) for one in code.co_consts],
+        )  # fmt: skip
+        known = _digests[id(code)] = code, hashlib.sha256(_exactly(parts)).hexdigest()[:24]
     return known[1]
+
+
+_encode = json.JSONEncoder(default=_digest_of_code).encode
 
 
 # Attributes whose values no guard tells, and that another process has other values of.
 _PROCESS_BOUND = frozenset(("__hash__", "__sizeof__"))
 
 
-def _constant(value: Any) -> Content:
-    """Sets have no order: a capture that relied on one says so."""
+# Of these `marshal` tells type and bits, and the same in every process.
+_EXACT = frozenset((type(None), bool, int, float, complex, str, bytes, type(...)))
+
+
+def _exactly(value: Any) -> bytes:
+    """Tuples, lists and what is exact: the version of the format that does not tell how often an object is used."""
+    return marshal.dumps(value, 2)
+
+
+def _constant(value: Any) -> Any:
+    """A list stands for what is no constant to `marshal`. Sets have no order: a capture that relied on one says so."""
+    if type(value) in _EXACT:
+        return value
     if isinstance(value, types.CodeType):
-        return _digest_of_code(value)
+        return ["code", _digest_of_code(value)]
     if type(value) is frozenset:
-        return sorted(json.dumps(_constant(one)) for one in value)
+        return ["set", *sorted(_exactly(_constant(one)) for one in value)]
     if type(value) is tuple:
-        return ["tuple", *map(_constant, value)]
-    return ["constant", type(value).__name__, spelled(value)]
+        return tuple([_constant(one) for one in value])
+    return ["constant", type(value).__name__, json.dumps(spelled(value))]
 
 
 # ---- classes

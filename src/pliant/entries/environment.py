@@ -23,7 +23,6 @@ from pliant.entries.content import Content, NotKept, content, digest_of, module_
 from pliant.entries.own_sources import source_digest
 from pliant.guards.settings import KERNEL_SETTINGS, Settings
 from pliant.runtime.build import CompilerNotFound, find_compiler
-from pliant.runtime.cuda import driver
 from pliant.runtime.load import reads_lists, takes_tensors
 from pliant.torch_adapter import VERSION, mkldnn_enabled, python_kernels_of_aten
 from pliant.wrappers.vector_math import vector_math
@@ -99,8 +98,12 @@ def _compiler(wanted: str) -> str:
 
 def _gpus() -> object:
     """The GPUs that the program uses, and what their kernels depend on; nothing of CUDA is started to ask."""
-    if not torch.cuda.is_available() or not driver.is_initialized():
-        return torch.cuda.is_available()
+    if not torch.cuda.is_available():
+        return False
+    from pliant.runtime.cuda import driver
+
+    if not driver.is_initialized():
+        return True
     return driver.version(), _described(torch.cuda.device_count()), [setting.read() for setting in KERNEL_SETTINGS]
 
 

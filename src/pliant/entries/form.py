@@ -52,7 +52,7 @@ _PROCESS_BOUND = frozenset(
     map(id, (hash, id, os.getpid, os.getppid, os.cpu_count, os.getcwd, os.uname, time.time, time.perf_counter, time.monotonic))
 )
 _OF_PROCESSES = frozenset(("decimal", "_decimal", "importlib.metadata", "importlib.util", "linecache", "locale", "platform"))
-_ADDRESS = re.compile(rb"\b0x[0-9a-f]{8,}")
+_ADDRESS = rb"\b0x[0-9a-f]{8,}"
 
 
 class Draft:
@@ -194,7 +194,7 @@ _DEFINED = (types.FunctionType, types.BuiltinFunctionType, type)
 
 def without_addresses(text: bytes) -> None:
     """No text of the program's in it tells where an object was. NotKept."""
-    if b"0x" in text and (found := _ADDRESS.search(text)) is not None:
+    if b"0x" in text and (found := re.search(_ADDRESS, text)) is not None:
         raise NotKept("process-bound", f"the text {found[0].decode()}, an address by its looks")
 
 

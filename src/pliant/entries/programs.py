@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import functools
+import importlib
 import sys
 import types
 import weakref
@@ -19,52 +20,43 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.autograd import aliases, calls, function, history, kept_inputs, outputs, places, trained
-from pliant.autograd.higher_order import GradientProgram
 from pliant.entries import constants
 from pliant.entries.constants import Json
 from pliant.entries.content import NotKept, digest_of
 from pliant.entries.objects import at_path, path_of
 from pliant.entries.operators import content_of
-from pliant.graph.packed_weights import packed_convolution, packed_transpose
-from pliant.runtime import program
-from pliant.runtime.cuda import graphs, load, roles
 from pliant.torch_adapter import OpOverload
-from pliant.wrappers import generated_code, launches
+from pliant.wrappers import generated_code
 from pliant.wrappers.remade import call_that_made
-from pliant.wrappers.wrapper import telling_by_lines, without_memory
+from pliant.wrappers.wrapper import without_memory
 
 if TYPE_CHECKING:
+    from pliant.autograd.higher_order import GradientProgram
+    from pliant.autograd.trained import KeptBackwards
     from pliant.autograd.training import Backwards
 
-MAKERS: dict[str, Callable[..., Any]] = {
-    maker.__name__: maker
-    for maker in (
-        program.wrapper_of,
-        telling_by_lines,
-        calls.chain,
-        calls.inference,
-        calls.joined,
-        calls.with_constants,
-        graphs.recorded_on,
-        trained.of_given,
-        trained.outside_autocast,
-        trained.trained,
-        trained.uncounted,
-        trained.counting_writes,
-    )
-}
-ROWS: dict[str, type[Any]] = {
-    cls.__name__: cls
-    for cls in (
-        aliases.ViewStep, calls.Ending, function.HalvesFacts, history.Root, kept_inputs.KeptInputs, launches.Launches,
-        load.DeviceLibrary, outputs.MadeOutputs, roles.Roles,
-        places.FromInput, places.FromResult, places.Literal, places.SameAs, places.Saved, places.ViewOf, program.Library,
-        trained.Around, trained.Watched,
-    )
+# Where each is: a program loads the modules of what it has.
+MAKERS = {
+    "chain": "autograd.calls", "inference": "autograd.calls", "joined": "autograd.calls", "with_constants": "autograd.calls",
+    "counting_writes": "autograd.around", "outside_autocast": "autograd.around", "uncounted": "autograd.around",
+    "of_given": "autograd.trained", "trained": "autograd.trained",
+    "recorded_on": "runtime.cuda.graphs", "wrapper_of": "runtime.program", "telling_by_lines": "wrappers.wrapper",
 }  # fmt: skip
-_OURS = frozenset((packed_convolution, packed_transpose))  # registered wherever a program is made
+ROWS = {
+    "Around": "autograd.trained", "DeviceLibrary": "runtime.cuda.load", "Ending": "autograd.calls", "FromInput": "autograd.places",
+    "FromResult": "autograd.places", "HalvesFacts": "autograd.function", "KeptInputs": "autograd.kept_inputs",
+    "Launches": "wrappers.launches", "Library": "runtime.program", "Literal": "autograd.places", "MadeOutputs": "autograd.outputs",
+    "Roles": "runtime.cuda.roles", "Root": "autograd.history", "SameAs": "autograd.places", "Saved": "autograd.places",
+    "ViewOf": "autograd.places", "ViewStep": "autograd.aliases", "Watched": "autograd.trained",
+}  # fmt: skip
+_GRADIENT = {"GradientProgram": "autograd.higher_order"}
+_BACKWARD = {"KeptBackwards": "autograd.trained"}
+_OURS = "pliant"  # the namespace of operators
 _LARGEST = 1 << 16  # bytes of a constant tensor
+
+
+def _named(table: dict[str, str], name: str) -> Any:
+    return getattr(importlib.import_module(f"pliant.{table[name]}"), name)
 
 
 class ProgramWriter:
@@ -107,10 +99,12 @@ class ProgramWriter:
         if call is not None:
             self.code |= generated_code.code_behind(value)
             return ["made", call.maker, *map(self.written, call.args)]
-        if type(value).__name__ in ROWS and dataclasses.is_dataclass(value):
+        if type(value).__name__ in ROWS and type(value) is _named(ROWS, type(value).__name__):
             return ["row", type(value).__name__, *(self.written(getattr(value, f.name)) for f in dataclasses.fields(value))]
         if getattr(type(value), "is_compiled_on_demand", False):
             return self._backward(value)
+        if type(value) is _named(_GRADIENT, "GradientProgram"):
+            return self._gradient(value)
         match value:
             case list() | tuple():
                 return [type(value).__name__, *map(self.written, value)]
@@ -120,8 +114,6 @@ class ProgramWriter:
                 return self._operator(value)
             case torch.Tensor():
                 return _tensor(value)
-            case GradientProgram():
-                return self._gradient(value)
             case types.ModuleType():
                 return ["at", value.__name__, []]
         if (found := path_of(value)) is not None:
@@ -133,7 +125,7 @@ class ProgramWriter:
         if (writes := _written_by(operator)) is not None:
             self.note(writes)
             return ["pure form", *parts_of(name_of(writes))]
-        if operator.namespace not in ("aten", "prims") and operator not in _OURS:
+        if operator.namespace not in ("aten", "prims") and not _is_ours(operator):
             self.note(operator)
         return ["operator", *parts_of(name_of(operator))]
 
@@ -192,7 +184,7 @@ class ProgramReader:
     """Makes it again. `backwards`: those of the program. NotFound; NoKernels where the store has lost them."""
 
     def __init__(self) -> None:
-        self.backwards: list[trained.KeptBackwards] = []
+        self.backwards: list[KeptBackwards] = []
 
     def made(self, json: Json) -> Any:
         """The value again."""
@@ -200,20 +192,23 @@ class ProgramReader:
         return _READ[word](self, *rest)
 
     def _made(self, maker: str, *args: Json) -> Any:
-        return MAKERS[maker](*map(self.made, args))
+        return _named(MAKERS, maker)(*map(self.made, args))
 
     def _row(self, name: str, *values: Json) -> Any:
-        return ROWS[name](*map(self.made, values))
+        return _named(ROWS, name)(*map(self.made, values))
 
-    def _backward(self, *runs: Json) -> trained.KeptBackwards:
-        self.backwards.append(trained.KeptBackwards({missing: self.made(run) for missing, run in runs}))
+    def _backward(self, *runs: Json) -> KeptBackwards:
+        make = _named(_BACKWARD, "KeptBackwards")
+        self.backwards.append(make({missing: self.made(run) for missing, run in runs}))
         return self.backwards[-1]
 
     def _gradient(
         self, text: str, scope: dict[str, Json], held: dict[str, Json], name: str, count: int, *facts: Json
     ) -> GradientProgram:
         roots, written, late = map(self.made, facts)
-        return GradientProgram(name, _Program(self, text, scope, held), count, roots, written, late, None)
+        program = _Program(self, text, scope, held)
+        found: GradientProgram = _named(_GRADIENT, "GradientProgram")(name, program, count, roots, written, late, None)
+        return found
 
 
 class _Program:
@@ -231,8 +226,19 @@ class _Program:
         return forward
 
 
+def _is_ours(operator: OpOverload[..., Any]) -> bool:
+    """Whether it is registered wherever a program is made."""
+    if operator.namespace != _OURS:
+        return False
+    from pliant.graph.packed_weights import packed_convolution, packed_transpose
+
+    return operator in (packed_convolution, packed_transpose)
+
+
 def operator_named(namespace: str, name: str, overload: str) -> Any:
     """The operator. AttributeError if there is none."""
+    if namespace == _OURS:
+        importlib.import_module("pliant.graph.packed_weights")
     return getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
 
 

@@ -19,7 +19,7 @@ _RESERVED = (
     | set("args kwargs check find probe entry prepare load held unchanged recheck math MISS READ_ERRORS".split())
     | set("alike alike_others learn_alike learn_alike_others".split())
 )
-_NOT_IDENTIFIER = re.compile(r"\W+")
+_NOT_IDENTIFIER = r"\W+"
 
 
 class Names:
@@ -32,7 +32,7 @@ class Names:
 
     def fresh(self, hint: str) -> str:
         """An unused identifier that resembles the hint."""
-        base = _NOT_IDENTIFIER.sub("_", hint).strip("_")[:60] or "v"
+        base = re.sub(_NOT_IDENTIFIER, "_", hint).strip("_")[:60] or "v"
         if base[0].isdigit():
             base = "v" + base
         count = self._taken.get(base)

@@ -15,7 +15,6 @@ import errno
 import functools
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import tempfile
@@ -75,6 +74,8 @@ def _spellings(wanted: str) -> Iterator[list[str]]:
     """As one path, which may hold blanks, and as words."""
     yield [wanted]
     with contextlib.suppress(ValueError):  # a quotation mark without its other half
+        import shlex
+
         yield shlex.split(wanted)
 
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from pliant.records import dataclass
-from pliant.runtime import packed_weights, random_draws
+from pliant.runtime import random_draws
 from pliant.runtime.build import built
 from pliant.runtime.load import NativeEntry, load
+from pliant.torch_adapter import OpOverload
 from pliant.wrappers.vector_math import vector_math
 from pliant.wrappers.wrapper import WrapperCode, compile_wrapper
 
@@ -51,6 +52,9 @@ def wrapper_of(
 
 def wrapped(wrapper: WrapperCode, name: str, ranges: Mapping[str, str]) -> Callable[[list[Any]], list[Any]]:
     """The function of the text."""
-    packed_weights.bind(wrapper.names)
+    if any(isinstance(value, OpOverload) and value.namespace == "pliant" for value in wrapper.names.values()):
+        from pliant.runtime import packed_weights
+
+        packed_weights.bind(wrapper.names)
     random_draws.bind(wrapper.names)
     return compile_wrapper(wrapper, name, ranges)

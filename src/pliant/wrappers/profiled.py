@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 PROFILER, PROFILED, RANGE = "profiler", "profiled", "profiler_range"  # globals of wrappers
 _HEAD = "def call(args):\n"
-_NATIVE = re.compile(r"^( +)(((?:entry|launch)\d+)\(.*)$", re.M)
+_NATIVE = r"(?m)^( +)(((?:entry|launch)\d+)\(.*)$"
 
 
 def testing(source: str) -> str:
@@ -27,4 +27,4 @@ def in_ranges(source: str, names: Mapping[str, str]) -> str:
         indent, statement, entry = match.groups()
         return f"{indent}with {RANGE}({names.get(entry, entry)!r}): {statement}"
 
-    return _NATIVE.sub(ranged, source.replace(_HEAD, f"{_HEAD}    # a profiler records\n", 1))
+    return re.sub(_NATIVE, ranged, source.replace(_HEAD, f"{_HEAD}    # a profiler records\n", 1))
