@@ -33,7 +33,7 @@ from pliant.cache.store import FORMAT
 SECONDS = 120
 
 PROGRAM = """
-import dataclasses, enum, functools, re, types
+import dataclasses, enum, functools, os, re, types
 import torch
 from torch import nn
 import torch.nn.functional as F
@@ -83,6 +83,18 @@ closure = make({closed_over})
 step = functools.partial(torch.add, alpha={partial_number})
 choose = lambda x: {lambda_body}
 operations = [torch.{listed}, torch.tanh]
+by_name = {{"shift": lambda x: x {table_tail}}}
+
+@functools.lru_cache
+def cached(count):
+    return count * {cached_number}
+
+class Callable:
+    amount = {callable_number}
+    def __call__(self, x):
+        return x * self.amount {callable_tail}
+
+callable_object = Callable()
 
 class Base(nn.Module):
     gain = {base_attribute}
@@ -142,14 +154,21 @@ def function(x):
     if PATTERN.match("layer.1"):
         y = y * 3
     y = y + Kind.ONE.value + len(NAMES)
-    y = imported(library.outside(y))
+    y = imported(library.outside(y)) + library.tools.scale(y) + by_name["shift"](y) + callable_object(y) * cached(2)
+    if os.environ.get("FUZZ_MODE") == "double":
+        y = y * 2
+    if library.__version__ >= "1.1":
+        y = y + 7
     if torch.{question}():
         y = y + 5
     return {result}
 """
 
 LIBRARY = """
+import types
 import torch
+__version__ = {library_version}
+tools = types.SimpleNamespace(scale=lambda x: x * {reached_number}, unused={unused})
 FACTOR = {library_number}
 def outside(x):
     return x * FACTOR {library_tail}
@@ -177,6 +196,8 @@ SLOTS: dict[str, list[str]] = {
     "forward_break": ["pass", "pliant.graph_break()"], "function_break": ["pass", "pliant.graph_break()", "print(end='')"],
     "inner_break": ["pass", "pliant.graph_break()"],
     "library_number": ["1.0", "1.25"], "library_tail": ["", "+ 1"], "library_method": ["sigmoid", "square"],
+    "library_version": ['"1.0"', '"1.1"', '"1.2"'], "reached_number": ["0.5", "2.0"], "unused": ["0", "1"],
+    "table_tail": ["+ 1", "- 1"], "cached_number": ["0.5", "3.0"], "callable_number": ["1.0", "0.5"], "callable_tail": ["", "+ 2"],
 }  # fmt: skip
 
 
@@ -194,9 +215,10 @@ SETTINGS: dict[str, list[str]] = {
     "default dtype": ["", "float64"], "parameters": ["", "float64", "bfloat16", "frozen", "one frozen"],
     "sizes": ["4 8", "5 8", "1 8", "4 16"], "layout": ["", "transposed", "expanded", "offset"],
     "input": ["", "requires_grad"], "options": ["", "fuse", "dynamic", "duck", "specialize"],
-    "patched": ["", "relu", "linear", "module", "class", "rebound", "disabled", "hook", "global hook", "default", "code"],
+    "patched": ["", "relu", "linear", "module", "class", "rebound", "disabled", "hook", "global hook", "default", "code",
+                "instance", "bound method", "reached", "in a dict", "static method", "keyword default", "closure cell"],
     "training": ["", "yes"], "target": ["function", "model", "method", "closure"], "weights": ["", "other", "tied"],
-    "precision": ["", "medium"],
+    "precision": ["", "medium"], "environment": ["", "double", "other"], "mkldnn": ["", "off"],
 }  # fmt: skip
 
 
@@ -231,6 +253,9 @@ def _prepare(program: types.ModuleType, chosen: dict[str, str]):
         torch.set_default_dtype(torch.float64)
     if chosen["deterministic"]:
         torch.use_deterministic_algorithms(True)
+    if chosen["mkldnn"]:
+        torch.backends.mkldnn.enabled = False
+    os.environ["FUZZ_MODE"] = chosen["environment"]
     if chosen["precision"]:
         torch.set_float32_matmul_precision("medium")
     rows, width = map(int, chosen["sizes"].split())
@@ -271,6 +296,20 @@ def _apply_patch(program: types.ModuleType, model: torch.nn.Module, name: str) -
             model.parts[0].register_forward_hook(lambda module, args, result: result * 2)
         case "global hook":
             torch.nn.modules.module.register_module_forward_hook(lambda module, args, result: None)
+        case "instance":
+            model.parts[0].limit = 5.0
+        case "bound method":
+            model.parts[0].still = lambda x: x + 3
+        case "reached":
+            program.library.tools.scale = torch.neg
+        case "in a dict":
+            program.by_name["shift"] = torch.exp
+        case "static method":
+            program.Part.still = staticmethod(lambda x: x * 3)
+        case "keyword default":
+            program.inner.__kwdefaults__ = {"shift": 4.0}
+        case "closure cell":
+            program.closure.__closure__[0].cell_contents = 9.0
         case "default":
             program.inner.__defaults__ = (5.0,)
         case "code":
@@ -426,6 +465,7 @@ def load_compiler() -> None:
     """Load, in the process that forks, what compiling loads."""
     module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.GELU())
     pliant.compile(module)(torch.randn(2, 4)).sum().backward()
+    background.finish()
 
 
 def main() -> None:

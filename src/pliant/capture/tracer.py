@@ -70,6 +70,7 @@ from pliant.debug import events
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.fake_tensor import FakeMode, FakeTensor, is_fake
+from pliant.guards.facts import CacheToken
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import HandledSource, Source
 from pliant.guards.standard import standard_globals
@@ -139,6 +140,7 @@ class Tracer:
         self.shape_env.reveal = self.recorder.elements.behind
         self.frames: list[Frame] = []
         self.codes: dict[int, types.CodeType] = {}  # by id: what was interpreted
+        self.cache_token: CacheToken | None = None  # once an abstract class was asked
         self.process_bound = ""  # what was relied on that another process has otherwise, and no guard tells
         self.guarded_leaves: set[Source] = set()
         self.steps = 0

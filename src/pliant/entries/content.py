@@ -20,6 +20,7 @@ import re
 import sys
 import types
 from collections.abc import Callable
+from importlib.machinery import ExtensionFileLoader
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ import torch
 from pliant.cpython import registered_classes
 from pliant.dispatch import markers
 from pliant.entries.constants import spelled
-from pliant.guards.facts import is_native_enum
+from pliant.guards.facts import CacheToken, is_native_enum
 from pliant.guards.standard import IDENTITY_TYPES, SENTINEL_TYPES, standard_class
 
 _TPFLAGS_HEAPTYPE = 1 << 9  # classes implemented in C do not change
@@ -211,7 +212,7 @@ def _class(cls: type, depth: int) -> Content:
     """Of PyTorch's and Python's own classes the names: what is looked up in them has guards, as in any class."""
     bases = [[base.__module__, base.__qualname__] for base in cls.__mro__]
     own = [_members(base, depth) for base in cls.__mro__ if not standard_class(base)]
-    return [bases, type(cls).__module__, type(cls).__qualname__, own, _registered(cls)]
+    return [bases, type(cls).__module__, type(cls).__qualname__, own]
 
 
 _UNREAD = frozenset(("__doc__", "__dict__", "__weakref__", "__firstlineno__", "__static_attributes__"))
@@ -237,8 +238,6 @@ def _annotation(value: Any) -> Content:
 
 def _registered(cls: type) -> Content:
     """Classes registered with an abstract one or with those derived from it, which `isinstance` asks."""
-    if not isinstance(cls, abc.ABCMeta):
-        return []
     below: list[type] = [cls]
     seen: set[type] = set()
     while below:
@@ -248,7 +247,15 @@ def _registered(cls: type) -> Content:
     known = [registered_classes(one) for one in seen if isinstance(one, abc.ABCMeta)]
     if None in known:
         raise NotKept("no-content", f"which classes are registered with {cls.__qualname__}")
-    return sorted({f"{one.__module__}.{one.__qualname__}" for classes in known for one in classes or ()})
+    found = {one for classes in known for one in classes or () if not _is_of_extension(one)}
+    return sorted(f"{one.__module__}.{one.__qualname__}" for one in found)
+
+
+def _is_of_extension(cls: type) -> bool:
+    """Whether an extension module keeps the class to itself, as those that Cython makes do: what registers it is the module, where
+    it is loaded, and without it there are no objects of the class."""
+    space = vars(sys.modules.get(cls.__module__, object))
+    return isinstance(getattr(space.get("__spec__"), "loader", None), ExtensionFileLoader) and cls.__name__ not in space
 
 
 def _member(value: Any, depth: int) -> Content:
@@ -322,6 +329,7 @@ _CONTENT: dict[type, Callable[[Any, int], Content]] = {
     functools.partial: _partial,
     type(functools.lru_cache(len)): lambda one, depth: [_content(one.__wrapped__, depth)],
     enum.Enum: _member_of_enum,
+    CacheToken: lambda token, depth: [_registered(cls) for cls in token.asked],
     re.Pattern: lambda one, depth: [spelled(one.pattern), one.flags],
 }
 

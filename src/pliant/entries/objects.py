@@ -9,6 +9,7 @@ Holds:  nothing of the program runs: modules are looked at as they are loaded, a
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import enum
 import functools
@@ -28,6 +29,7 @@ from pliant.entries.constants import Json
 from pliant.entries.content import NotKept, digest, module_of
 from pliant.entries.taken import Taken
 from pliant.guards.codegen import READ_ERRORS, lookup
+from pliant.guards.facts import CacheToken
 from pliant.guards.kinds import MISSING, Guard, Kind
 from pliant.guards.sources import Source, value_of
 from pliant.guards.state import READERS
@@ -207,6 +209,8 @@ class Namer:
     def _row(self, obj: Any) -> Json:
         if obj is MISSING:
             return [_MISSING]
+        if type(obj) is CacheToken:
+            return ["registrations", self._digest(obj), *map(self.reference, obj.asked)]
         found_by_guard = id(obj) in self._looked_up or id(obj) in self._sources
         if type(obj) not in _MUTABLE and not (found_by_guard and type(obj) in _MANY):
             spelled = constants.spelled(obj)
@@ -303,6 +307,7 @@ class Finder:
         self.args: Sequence[Any] = ()
         self.kwargs: Mapping[str, Any] = {}
         self._found: dict[int, Any] = {}
+        self._registrations = abc.get_cache_token()  # before what is registered is compared
 
     def find(self, place: int) -> Any:
         """The object. NotFound if there is none, or another."""
@@ -336,6 +341,10 @@ class Finder:
 
     def _in(self, module: str, names: Sequence[str], expected: str) -> Any:
         return self.checked(at_path(module, names), expected, ".".join((module, *names)))
+
+    def _asked(self, expected: str, *places: int) -> CacheToken:
+        token = CacheToken(self._registrations, map(self.find, places))
+        return self.checked(token, expected, "what is registered with abstract classes")  # type: ignore[no-any-return]
 
     def _namespace(self, module: str) -> Any:
         return vars(at_path(module, ()))
@@ -377,6 +386,7 @@ _FIND: dict[str, Callable[..., Any]] = {
     "value": lambda finder, json: sys.intern(json) if type(json) is str else constants.read(json),
     "reader": lambda finder, name: READERS[name].read,
     "modules": lambda finder: sys.modules,
+    "registrations": Finder._asked,
     "in": Finder._in,
     "namespace": Finder._namespace,
     "looked up": Finder._looked_up,

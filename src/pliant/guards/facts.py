@@ -38,6 +38,17 @@ PLAIN: frozenset[type] = frozenset(
 )
 
 
+class CacheToken(int):
+    """How often classes had been registered with abstract ones in this process when those in `asked` were asked about others."""
+
+    asked: list[type]
+
+    def __new__(cls, count: Any, asked: Iterable[type] = ()) -> CacheToken:
+        made = super().__new__(cls, count)
+        made.asked = list(asked)
+        return made
+
+
 def _same_float(a: float, b: float) -> bool:
     return struct.pack("d", a) == struct.pack("d", b)
 

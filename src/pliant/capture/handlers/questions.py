@@ -30,6 +30,7 @@ from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import PLAIN_TYPES, derives, is_numpy_scalar
 from pliant.debug import events
 from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.guards.facts import CacheToken
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import root_of
 from pliant.guards.sources import held, question
@@ -147,7 +148,13 @@ def _guard_relation(t: Tracer, cls: Any, wanted: Any) -> None:
     if isinstance(cls, type):
         t.world.type_lookup(cls, "__class__")  # any name: the guard compares `__mro__` too
     if isinstance(wanted, abc.ABCMeta) and not (isinstance(cls, type) and wanted in cls.__mro__):
-        t.world.guard(question(abc.get_cache_token), Kind.EQUALS, abc.get_cache_token())
+        t.world.type_lookup(wanted, "__class__")
+        token = t.cache_token
+        if token is None or token != abc.get_cache_token():
+            token = t.cache_token = CacheToken(abc.get_cache_token())
+        if wanted not in token.asked:
+            token.asked.append(wanted)
+        t.world.guard(question(abc.get_cache_token), Kind.EQUALS, token)
 
 
 @handles(issubclass)
