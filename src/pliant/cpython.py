@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import abc
 import ctypes
+import functools
 import gc
+from collections.abc import Iterable
 from typing import Any
 
 WORD = 8
@@ -62,6 +64,39 @@ def builtin(definition: MethodDef, owner: object = None) -> Any:
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     return make(ctypes.addressof(definition), owner, None)
+
+
+def table_of(items: set[Any] | frozenset[Any]) -> int | None:
+    """How many slots the set's table has; None if that is not to be had, or items were taken out of it: where those that are left
+    lie, and which one `pop` takes, then depends on them."""
+    if not _tables_read():
+        return None
+    filled, used, mask, _, _, popped = words(id(items) + SET_TABLE, 6)
+    return mask + 1 if filled == used and not popped else None
+
+
+# Where CPython has the numbers of slots that were filled, that are used, and all of them, less one; the table; the hash; where
+# `pop` looks next.
+SET_TABLE = 16
+
+
+@functools.cache
+def _tables_read() -> bool:
+    """Whether the numbers lie there, by experiment."""
+    whole, lacking = ([set(range(n)) for n in (1, 3, 40)] for _ in range(2))
+    for one in lacking:
+        one.discard(0)
+    found = [(words(id(one) + SET_TABLE, 3), len(one)) for one in (*whole, *lacking)]
+    if any(used != count or mask & (mask + 1) for (_, used, mask), count in found):
+        return False
+    return [filled - used for (filled, used, _), _ in found] == [0, 0, 0, 1, 1, 1]
+
+
+def order_in_table(items: Iterable[Any], size: int) -> list[Any] | None:
+    """The order in which a set of that many slots gives these; None if it depends on which came first."""
+    slots = {hash(one) & (size - 1): one for one in items}
+    ordered = [slots[number] for number in sorted(slots)]
+    return ordered if len(ordered) == len(list(items)) else None
 
 
 def registered_classes(cls: abc.ABCMeta) -> list[type] | None:

@@ -265,6 +265,7 @@ class _Attempt:
         result.origins.update({id(made): t.world.origins[id(real)] for real, made in t.revived.values()})
         result.origins.update({id(made): t.world.origins[id(made.real)] for made in t.standing.values()})
         result.draws, result.codes, result.process_bound = t.draws, t.codes, t.process_bound
+        result.answers, result.orders = t.answers, t.orders
         result.lock = t.lock.lock if t.lock is not None else None
         result.forget = t.forget
         try:

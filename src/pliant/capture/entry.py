@@ -118,9 +118,10 @@ def make_entry(
         marks = [(one.source, marks_of(one.example)) for one in trace.inputs if one.kind == "tensor" and not one.static]
         names = writer.names
         told = None if trace.end.reason is None else told_of(trace.end.reason)
+        runs = (names(one) if one is not None and graph is not None else "" for one in (graph, eager))
         form = EntryForm(
             text, writer.names.values, section, tensors, trace.codes, trace.process_bound, marks, end.behind, told,
-            *(names(one) if one is not None and graph is not None else "" for one in (graph, eager)),
+            next(runs), next(runs), trace.answers, trace.orders,
         )  # fmt: skip
     if trace.lock is not None:
         run = _holding(trace.lock, run)

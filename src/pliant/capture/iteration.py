@@ -24,6 +24,7 @@ from pliant.capture.operators import python_method
 from pliant.capture.subscripts import subscript
 from pliant.capture.tail_calls import TailCall, ending
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, concrete
+from pliant.cpython import table_of
 from pliant.graph.fake_tensor import FakeTensor
 
 if TYPE_CHECKING:
@@ -140,11 +141,18 @@ def iterable(t: Tracer, value: Any) -> Any:
 def note_order(t: Tracer, value: Any) -> None:
     """Of a set that the trace made: what is not a number hashes otherwise in another process, and so the order is another."""
     if isinstance(value, (set, frozenset)) and len(value) > 1 and not t.world.needs_guards(value):
-        if not _HASH_ALIKE.issuperset(map(type, value)):
+        kinds = {*map(type, value)}
+        if kinds <= _HASH_ALIKE:
+            return
+        size = table_of(value)
+        if kinds <= _HASHED_BY_CONTENT and size is not None:
+            t.orders.append((size, tuple(value)))
+        else:
             t.process_bound = "the order of a set that is no set of numbers"
 
 
 _HASH_ALIKE = frozenset((int, float, bool))
+_HASHED_BY_CONTENT = frozenset((*_HASH_ALIKE, str, bytes))
 
 
 def _python_iterator(t: Tracer, iterator: Any) -> Any:

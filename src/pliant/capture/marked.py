@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.debug import events
 from pliant.dispatch import markers
+from pliant.dispatch.entry import Answer
 from pliant.dispatch.markers import Mark
 from pliant.graph.fake_tensor import is_fake
 from pliant.guards.kinds import Kind
@@ -77,5 +78,5 @@ def _constant(t: Tracer, function: Any, name: str, args: tuple[Any, ...], kwargs
         raise GraphBreak("unknown-call", f"{name} is marked constant, but its arguments are computed here")
     with DisableTorchFunction(), without_dispatch_modes():
         result = function(*values[: len(args)], **dict(zip(kwargs, values[len(args) :])))
-    t.process_bound = f"{name} is marked constant: what it says of this process"
+    t.answers.append(Answer(function, tuple(values[: len(args)]), dict(zip(kwargs, values[len(args) :])), result))
     return t.world.bring(result, held(result, f"{name}()"))

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from torch import fx
 
+from pliant.dispatch.entry import Answer
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.guards.kinds import Guard
 from pliant.guards.sources import Source
@@ -180,5 +181,7 @@ class Trace:
     lock: Any = None  # to hold while the entry runs
     codes: dict[int, types.CodeType] = field(default_factory=dict)  # by id: what was interpreted
     process_bound: str = ""  # what it relied on that is so in this process, and is in no guard
+    answers: list[Answer] = field(default_factory=list)  # of functions that are marked constant
+    orders: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)  # of sets that it made: slots, items
     made: dict[int, Any] = field(default_factory=dict)  # functions and classes that the trace itself defined
     forget: Callable[[], None] = lambda: None  # let go of the program's objects, once the entry is written

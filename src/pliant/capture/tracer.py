@@ -68,6 +68,7 @@ from pliant.capture.value_kinds import (
 from pliant.capture.world import World
 from pliant.debug import events
 from pliant.dispatch.dynamic_policy import DynamicPolicy
+from pliant.dispatch.entry import Answer
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.fake_tensor import FakeMode, FakeTensor, is_fake
 from pliant.guards.facts import CacheToken
@@ -141,6 +142,8 @@ class Tracer:
         self.frames: list[Frame] = []
         self.codes: dict[int, types.CodeType] = {}  # by id: what was interpreted
         self.cache_token: CacheToken | None = None  # once an abstract class was asked
+        self.answers: list[Answer] = []
+        self.orders: list[tuple[int, tuple[Any, ...]]] = []  # of sets that the trace made: slots, items
         self.process_bound = ""  # what was relied on that another process has otherwise, and no guard tells
         self.guarded_leaves: set[Source] = set()
         self.steps = 0

@@ -36,6 +36,10 @@ class Shown:
     def of(self, number: Any) -> str:
         return self.spec % (number,) if self.percent else format(number, self.spec)
 
+    def made(self, hold: Callable[[Any], str], number: str) -> str:
+        """The expression of the text, in an entry where the number has a name."""
+        return f"({self.spec!r} % ({number},))" if self.percent else f"{hold(format)}({number}, {self.spec!r})"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShownTensor:
@@ -48,6 +52,10 @@ class ShownTensor:
         if is_fake(tensor):
             raise GraphBreak("data-dependent", "the text of a tensor is used")
         return str(tensor)
+
+    def made(self, hold: Callable[[Any], str], tensor: str) -> str:
+        """The expression of the text, in an entry where the tensor has a name."""
+        return f"{hold(str)}({tensor})"
 
 
 class Text:

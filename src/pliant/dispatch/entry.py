@@ -54,12 +54,23 @@ class ResumesForm:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """What a function that is marked constant said while the program was captured: another process asks it again."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    result: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class EntryForm:
     """What an entry's function was made of (`guards.generated.define_entry`), and which code of the program capture
     went through. `process_bound`: what capture relied on that no guard tells and another process may have otherwise;
     `marks`: what users said about the sizes of each tensor, which no guard tells either; `behind`: what names of the text
     stand for that an entry makes itself at a graph break, `told`: what is told of that break; `graph`, `eager`: the names of
-    what runs the graph and of what serves the calls that it cannot, "" if there is none."""
+    what runs the graph and of what serves the calls that it cannot, "" if there is none; `answers` of functions that are marked
+    constant; `orders` in which sets that the program made gave their items, and how many slots their tables had."""
 
     text: str
     values: Mapping[str, Any]
@@ -72,6 +83,8 @@ class EntryForm:
     told: Mapping[str, Any] | None = None
     graph: str = ""
     eager: str = ""
+    answers: Sequence[Answer] = ()
+    orders: Sequence[tuple[int, tuple[Any, ...]]] = ()
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)

@@ -82,9 +82,17 @@ def _instance(obj: Any) -> Content:
         return ["member", cls.__module__, cls.__qualname__, repr(obj)]
     if cls in _BY_TYPE:
         return ["instance", cls.__module__, cls.__qualname__]
+    if is_ufunc(obj):
+        return ["ufunc", obj.__name__]
     if isinstance(obj, (*IDENTITY_TYPES, torch.Tensor)) or not all(map(_is_read_by_guards, cls.__mro__)):
         raise NotKept("no-content", f"a {cls.__module__}.{cls.__qualname__}")
     return ["instance", cls.__module__, cls.__qualname__]
+
+
+def is_ufunc(obj: Any) -> bool:
+    """Whether it is one of NumPy's own functions of arrays, which do not change and are found under their names."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and type(obj) is numpy.ufunc and vars(numpy).get(obj.__name__) is obj
 
 
 # Classes in C: all that matters of their objects has guards, or they stand for themselves.

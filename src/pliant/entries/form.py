@@ -19,13 +19,14 @@ from typing import Any
 
 from pliant import gc_pause, peer
 from pliant.cache.lines import Lines, written
+from pliant.cpython import order_in_table
 from pliant.debug import events
 from pliant.dispatch import markers
 from pliant.dispatch.dispatcher import Dispatcher, EagerAfter
 from pliant.dispatch.dynamic_policy import marks_of
-from pliant.dispatch.entry import Entry, EntryForm
+from pliant.dispatch.entry import Answer, Entry, EntryForm
 from pliant.dispatch.roots import Root
-from pliant.entries import breaks
+from pliant.entries import breaks, constants
 from pliant.entries.codes import places_of
 from pliant.entries.constants import Json
 from pliant.entries.content import NotKept, digest_of
@@ -41,8 +42,9 @@ from pliant.guards.kinds import Guard
 from pliant.guards.replay import Replay
 from pliant.guards.sources import Source, value_of
 from pliant.guards.watch import Watch
+from pliant.interruptions import pass_on
 from pliant.records import dataclass
-from pliant.torch_adapter import OpOverload
+from pliant.torch_adapter import DisableTorchFunction, OpOverload, without_dispatch_modes
 from pliant.wrappers import generated_code
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -77,7 +79,9 @@ class Draft:
             self.programs.note(operator)
         self._graph = self.programs.written(found.values[found.graph]) if found.graph else None
         self.programs.fill()
-        self._taken = Taken(root.called, {id(g): g for g in guards}.values(), sources, _values(found).values())
+        values = [*_values(found).values(), *(one.function for one in found.answers)]
+        self._taken = Taken(root.called, {id(g): g for g in guards}.values(), sources, values)
+        self._answers = [_answer_as_data(one) for one in found.answers]
 
     @functools.cached_property
     def data(self) -> Json:
@@ -111,6 +115,8 @@ class Draft:
             "own operators": self.programs.operators,
             "behind": behind,
             "assumes": list(entry.assumptions),
+            "orders": [[size, constants.spelled(items)] for size, items in form.orders],
+            "answers": [[facts.namer.reference(one.function), *said] for one, said in zip(form.answers, self._answers, strict=True)],
             "break": None if form.told is None else breaks.told_as_data(form.told),
             "graph": self._graph,
             "made": [form.graph, form.eager],
@@ -155,6 +161,14 @@ def _count(entry: Entry) -> int:
 
 def _marks_as_data(marks: Mapping[int, Any]) -> Json:
     return sorted([dim, mark.how, mark.lo, mark.hi] for dim, mark in marks.items())
+
+
+def _answer_as_data(answer: Answer) -> list[Json]:
+    """All but the function. NotKept."""
+    found = [constants.spelled(one) for one in (answer.args, dict(answer.kwargs), answer.result)]
+    if found[0] is None or found[1] is None or found[2] is None and answer.result is not None:
+        raise NotKept("process-bound", f"{answer.function.__qualname__} is marked constant, and what it says has no form")
+    return found
 
 
 def _place(guard: Guard | None, guards: dict[int, int], facts: FactWriter) -> int | None:
@@ -239,6 +253,10 @@ def made(
     for place in range(len(data["objects"])):
         finder.find(place)
     finder.args, finder.kwargs = (), {}
+    for size, items in data["orders"]:
+        _check_order(size, constants.read(items))
+    for place, *said in data["answers"]:
+        _ask_again(finder.find(place), *said)
     values = {name: finder.find(place) for name, place in data["names"].items()}
     values |= {name: breaks.made(row, reader, dispatcher) for name, row in data["behind"].items()}
     graph, eager = data["made"]
@@ -258,6 +276,23 @@ def made(
         assumed=data["assumes"],
     )  # fmt: skip
     return Found(entry, [(reader.source(place), marks) for place, marks in data["marks"]])
+
+
+def _ask_again(function: Any, args: Json, kwargs: Json, expected: Json) -> None:
+    """NotFound unless a function that is marked constant says here what it said there; capture would call it, too."""
+    try:
+        with DisableTorchFunction(), without_dispatch_modes():
+            if constants.spelled(function(*constants.read(args), **constants.read(kwargs))) == expected:
+                return
+    except Exception as error:
+        pass_on(error)
+    raise NotFound(f"{getattr(function, '__qualname__', function)} says something else")
+
+
+def _check_order(size: int, items: tuple[Any, ...]) -> None:
+    """NotFound unless a set has its items in this order here, whatever the order in which they came."""
+    if order_in_table(items, size) != list(items):
+        raise NotFound("a set of texts has another order here")
 
 
 def _check_operator(name: str, expected: str) -> None:

@@ -26,7 +26,7 @@ import torch
 from pliant.entries import constants
 from pliant.entries.codes import at_place, codes_of, places_of
 from pliant.entries.constants import Json
-from pliant.entries.content import NotKept, digest, module_of
+from pliant.entries.content import ITERATORS, NotKept, digest, is_ufunc, module_of
 from pliant.entries.taken import Taken
 from pliant.guards.codegen import READ_ERRORS, lookup
 from pliant.guards.facts import CacheToken
@@ -105,6 +105,8 @@ def _said_paths(obj: Any) -> Iterable[tuple[Any, list[str]]]:
     """Of classes that say where they are; others may run code when they are asked."""
     if isinstance(obj, _IN_CLASSES):
         yield obj.__objclass__.__module__, [*obj.__objclass__.__qualname__.split("."), obj.__name__]
+    if is_ufunc(obj):
+        yield "numpy", [obj.__name__]
     if not isinstance(obj, _WITH_NAMES):
         return
     for known in (obj.__qualname__, obj.__name__):
@@ -244,6 +246,8 @@ class Namer:
             return ["members", self.reference(self._class_of(obj))]
         if obj is sys.modules:
             return ["modules"]
+        if isinstance(obj, type) and obj in ITERATORS:
+            return ["iterator", ITERATORS.index(obj)]
         if isinstance(obj, enum.Enum) and _member(type(obj), obj._name_) is obj:
             return ["member", self.reference(type(obj)), obj._name_, self._digest(obj)]
         if id(obj) in self._inside:
@@ -386,6 +390,7 @@ _FIND: dict[str, Callable[..., Any]] = {
     "value": lambda finder, json: sys.intern(json) if type(json) is str else constants.read(json),
     "reader": lambda finder, name: READERS[name].read,
     "modules": lambda finder: sys.modules,
+    "iterator": lambda finder, number: ITERATORS[number],
     "registrations": Finder._asked,
     "in": Finder._in,
     "namespace": Finder._namespace,

@@ -123,10 +123,11 @@ TABLE[min] = _extreme("<", torch.sym_min, "min")
 
 @handles(sorted)
 def _sorted(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    before = t.process_bound
+    before, orders = t.process_bound, len(t.orders)
     values = [t.internalize(v) for v in t.sequence(args[0])]
     if kwargs.get("key") is None:  # all that order tells apart: that of a set is gone
         t.process_bound = before
+        del t.orders[orders:]
     return in_order(t, values, kwargs)
 
 

@@ -200,7 +200,7 @@ def _symbolic(b: Statements, obj: Any) -> str:
 
 def _text(b: Statements, obj: Text) -> str:
     """A text made of texts and numbers: each number as its format shows it."""
-    parts = [repr(p) if isinstance(p, str) else f"{b.hold(p.of)}({b.value(p.number)})" for p in obj.parts]
+    parts = [repr(p) if isinstance(p, str) else p.made(b.hold, b.value(p.number)) for p in obj.parts]
     return b.bind(obj, f"''.join(({', '.join(parts)},))", hint="text")
 
 
