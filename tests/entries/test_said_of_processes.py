@@ -1,7 +1,9 @@
 """What capture learnt of its process and another process asks for itself: orders of sets, answers, types without names."""
 
+import functools
 import itertools
 import random
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from pliant import background
 from pliant.cpython import order_in_table, table_of
 from pliant.debug import events
 from pliant.entries import form
+from pliant.entries.content import digest
 
 X = torch.randn(4, 4)
 
@@ -122,6 +125,25 @@ def test_functions_marked_constant_are_asked_again(monkeypatch, other):
     assert called(of_what_is_said, X)["found"] == 1
 
 
+@functools.lru_cache
+@torch.compiler.assume_constant_result
+def said_once():
+    return SAID["value"]
+
+
+def of_what_is_kept(x):
+    return x * said_once()
+
+
+def test_answers_that_are_kept_are_asked_for_where_they_are(monkeypatch):
+    assert called(of_what_is_kept, X) == {"kept": 1}
+    assert called(of_what_is_kept, X) == {"found": 1}
+    monkeypatch.setitem(SAID, "value", 3.0)
+    said_once.cache_clear()
+    assert "found" not in called(of_what_is_kept, X)
+    said_once.cache_clear()
+
+
 @torch.compiler.assume_constant_result
 def made():
     return object()
@@ -147,6 +169,27 @@ def test_types_of_iterators_have_names():
     rows = {"a": 2.0, "b": 3.0}
     assert called(of_an_iterator, X, iter(rows.items()), again=(X, iter(rows.items()))) == {"kept": 1}
     assert called(of_an_iterator, X, iter(rows.items()), again=(X, iter(rows.items()))) == {"found": 1}
+
+
+class Pair(NamedTuple):
+    one: float
+    other: float
+
+
+PAIR = Pair(2.0, 3.0)
+
+
+def of_a_named_tuple(x):
+    return x * PAIR.other
+
+
+def test_fields_of_named_tuples_have_content(monkeypatch):
+    assert called(of_a_named_tuple, X) == {"kept": 1}
+    assert called(of_a_named_tuple, X) == {"found": 1}
+    assert digest(Pair.one) != digest(Pair.other)
+    with monkeypatch.context() as patch:
+        patch.setattr(Pair, "other", Pair.one)
+        assert "found" not in called(of_a_named_tuple, X)
 
 
 ROOT = np.sqrt

@@ -21,7 +21,7 @@ import sys
 import types
 from collections.abc import Callable
 from importlib.machinery import ExtensionFileLoader
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -318,6 +318,10 @@ def _member_of_enum(member: enum.Enum, depth: int) -> Content:
     return [type(member).__module__, type(member).__qualname__, [[name, _default(value, depth)] for name, value in more.items()]]
 
 
+class _Named(NamedTuple):
+    one: int
+
+
 _CONTENT: dict[type, Callable[[Any, int], Content]] = {
     tuple: lambda items, depth: [_content(item, depth) for item in items],
     types.FunctionType: _function,
@@ -337,6 +341,7 @@ _CONTENT: dict[type, Callable[[Any, int], Content]] = {
     functools.partial: _partial,
     type(functools.lru_cache(len)): lambda one, depth: [_content(one.__wrapped__, depth)],
     enum.Enum: _member_of_enum,
+    type(vars(_Named)["one"]): lambda field, depth: [field.__reduce__()[1][0]],  # which item it reads
     CacheToken: lambda token, depth: [_registered(cls) for cls in token.asked],
     re.Pattern: lambda one, depth: [spelled(one.pattern), one.flags],
 }

@@ -32,7 +32,7 @@ from pliant.entries.constants import Json
 from pliant.entries.content import NotKept, digest_of
 from pliant.entries.environment import compiler_of
 from pliant.entries.facts import FactReader, FactWriter
-from pliant.entries.objects import NotFound, version_of
+from pliant.entries.objects import NotFound, found_as, version_of
 from pliant.entries.operators import content_of, overload_of
 from pliant.entries.programs import ProgramReader, ProgramWriter, operator_named, parts_of
 from pliant.entries.taken import Taken
@@ -79,9 +79,9 @@ class Draft:
             self.programs.note(operator)
         self._graph = self.programs.written(found.values[found.graph]) if found.graph else None
         self.programs.fill()
-        values = [*_values(found).values(), *(one.function for one in found.answers)]
-        self._taken = Taken(root.called, {id(g): g for g in guards}.values(), sources, values)
         self._answers = [_answer_as_data(one) for one in found.answers]
+        values = [*_values(found).values(), *(function for function, *_ in self._answers)]
+        self._taken = Taken(root.called, {id(g): g for g in guards}.values(), sources, values)
 
     @functools.cached_property
     def data(self) -> Json:
@@ -93,7 +93,7 @@ class Draft:
             return self._data(root.called, entry, entry.form)
         finally:
             entry.form = None
-            del self._taken
+            del self._taken, self._answers
 
     def _data(self, root: Any, entry: Entry, form: EntryForm) -> Json:
         facts = FactWriter(root, entry.guards, self._taken)
@@ -116,7 +116,7 @@ class Draft:
             "behind": behind,
             "assumes": list(entry.assumptions),
             "orders": [[size, constants.spelled(items)] for size, items in form.orders],
-            "answers": [[facts.namer.reference(one.function), *said] for one, said in zip(form.answers, self._answers, strict=True)],
+            "answers": [[facts.namer.reference(function), *said] for function, *said in self._answers],
             "break": None if form.told is None else breaks.told_as_data(form.told),
             "graph": self._graph,
             "made": [form.graph, form.eager],
@@ -163,12 +163,14 @@ def _marks_as_data(marks: Mapping[int, Any]) -> Json:
     return sorted([dim, mark.how, mark.lo, mark.hi] for dim, mark in marks.items())
 
 
-def _answer_as_data(answer: Answer) -> list[Json]:
-    """All but the function. NotKept."""
+def _answer_as_data(answer: Answer) -> list[Any]:
+    """What is asked, and all else as JSON: the function, or what stands in its place and keeps its answers. NotKept."""
+    held = found_as(answer.function)
+    asked = held if getattr(held, "__wrapped__", None) is answer.function else answer.function
     found = [constants.spelled(one) for one in (answer.args, dict(answer.kwargs), answer.result)]
     if found[0] is None or found[1] is None or found[2] is None and answer.result is not None:
         raise NotKept("process-bound", f"{answer.function.__qualname__} is marked constant, and what it says has no form")
-    return found
+    return [asked, *found]
 
 
 def _place(guard: Guard | None, guards: dict[int, int], facts: FactWriter) -> int | None:

@@ -89,6 +89,13 @@ def path_of(obj: Any) -> tuple[str, list[str]] | None:
     return None
 
 
+def found_as(function: Any) -> Any:
+    """What lies where the function says it is; None if nothing does."""
+    with contextlib.suppress(NotFound, AttributeError):
+        return at_path(function.__module__, function.__qualname__.split("."))
+    return None
+
+
 _IN_CLASSES = (
     types.MethodDescriptorType,
     types.WrapperDescriptorType,
