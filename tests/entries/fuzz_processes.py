@@ -466,6 +466,8 @@ def load_compiler() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.GELU())
     pliant.compile(module)(torch.randn(2, 4)).sum().backward()
     background.finish()
+    for on in (True, False):
+        torch.use_deterministic_algorithms(on)  # which loads half of PyTorch the first time
 
 
 def main() -> None:
