@@ -41,7 +41,8 @@ def written():
 
 def kept(fn, *args, **kwargs):
     """Compile and call; what was compiled is on disk."""
-    pliant.compile(fn)(*args, **kwargs)
+    compiled = pliant.compile(fn)  # which has the entry until it is written down
+    compiled(*args, **kwargs)
     written()
     assert pliant.stats()["entries"].get("kept"), [e.line for e in events.events("entry")]
     events.reset()

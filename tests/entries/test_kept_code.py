@@ -86,7 +86,8 @@ def kept(folder, cls=programs.Model, training=False):
     torch.manual_seed(0)
     model, x = cls(), torch.randn(4, 4)
     with pliant.config.patch(keep_entries=True, cache_dir=str(folder)), torch.set_grad_enabled(training):
-        result = pliant.compile(model)(x)
+        compiled = pliant.compile(model)  # which has the entry until it is written down
+        result = compiled(x)
         if training:
             result.sum().backward()
         background.finish()
