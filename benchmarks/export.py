@@ -1,94 +1,290 @@
-"""How long exporting takes: `python -m benchmarks.export [--peer]`.
+"""What exporting and packaging cost, and how fast packages are: `python -m benchmarks.export [--peer] [--registry FILE]`.
 
-Each model is built in a process of its own and exported once, its varying sizes left to the compiler, after a trivial model
-that loads what the compiler needs. Seconds of the process and of the clock; `/peer` is pliant's share of torch.export's
-processor time. Then the first call of the exported program in the same process, compared with eager.
+In:     models with the sizes they meet; `--registry` as for `benchmarks.sizes`, `--zoo` models of `benchmarks.zoo_models`.
+Out:    a row for each model: seconds of the processor (those of compilers that it started, too) to export it and to package
+        it, `/peer` as shares of torch.export's and AOTInductor's; the largest relative error of the package, loaded in a
+        new process, at all sizes; `calls/peer`: how many times as fast as AOTInductor's package its calls are, the
+        geometric mean over sizes. Geometric means last. `--wall`: seconds of the clock in place of the processor's.
+Holds:  every size that differs among the model's sizes varies. Both are inference, in processes of their own, with cache
+        folders of their own, after a trivial model that loads what compilers need. Calls are the fastest of those of two
+        processes.
 """
 
 import argparse
+import importlib
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
-from benchmarks.children import print_row
-from benchmarks.models import MODELS
+from benchmarks.children import geometric_mean, print_row
+from benchmarks.sizes import registry
 
-WIDTHS = (12, 10, 10, 10, 10, 10)
-
-
-def varying(one: dict[str, Tensor], other: dict[str, Tensor], auto: object) -> dict[str, dict[int, object]]:
-    """`dynamic_shapes`: every size that differs between two calls."""
-    return {
-        name: {dim: auto for dim, (a, b) in enumerate(zip(one[name].shape, other[name].shape, strict=True)) if a != b}
-        for name in one
-    }
+BUDGET = 0.5  # seconds of calls at a size
+Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def export_by(compiler: str) -> Callable[[nn.Module, dict[str, Tensor], dict[str, Tensor]], Callable[..., object]]:
-    """A function of a model and two calls' inputs that exports it by the first."""
-    if compiler == "pliant":
-        import pliant
+def rows_of(options: argparse.Namespace) -> dict[str, tuple[Any, Any]]:
+    """name -> (how to build a case, its sizes)."""
+    if not options.zoo:
+        return {name: (build, sizes) for name, (build, sizes, _) in registry(options.registry).items()}
+    from benchmarks import zoo_models
 
-        return lambda model, one, two: pliant.export(model, (), one, dynamic_shapes=varying(one, two, pliant.AUTO))
+    return {name: (lambda name=name: ZooCase(zoo_models.find_case(name)), zoo_models.SIZES) for name in options.zoo}
+
+
+class ZooCase:
+    """A model of the zoo as a case."""
+
+    def __init__(self, case: Any) -> None:
+        torch.manual_seed(0)
+        self.fn, self.case = case.build(), case
+
+    def set_mode(self, training: bool) -> None:
+        self.fn.train(training)
+
+    def inputs(self, size: Any) -> Call:
+        return (), self.case.inputs(self.fn, size)
+
+
+def varying(one: Any, other: Any, auto: object) -> Any:
+    """What to say of the sizes of one call's arguments: those that another call has otherwise vary."""
+    if isinstance(one, Tensor):
+        return {dim: auto for dim, (a, b) in enumerate(zip(one.shape, other.shape, strict=True)) if a != b} or None
+    if isinstance(one, dict):
+        return {key: varying(one[key], other[key], auto) for key in one}
+    if isinstance(one, (list, tuple)):
+        return type(one)(varying(a, b, auto) for a, b in zip(one, other, strict=True))
+    return None
+
+
+def said_of(calls: list[Call], auto: object) -> Any:
+    """`dynamic_shapes`, of calls that pass all by position or all by name."""
+    (args, kwargs), (others, named) = calls[0], calls[1] if len(calls) > 1 else calls[0]
+    said = varying(kwargs, named, auto) if kwargs else varying(tuple(args), tuple(others), auto)
+    return said if any(one is not None for one in pytree.tree_leaves(said)) else None
+
+
+# ---- each compiler: (export of a model and calls, package of what that gave at a path, what loads a package)
+def pliant_compiler() -> tuple[Callable[..., Any], Callable[[Any, str], Any], Callable[[str], Callable[..., Any]]]:
+    import pliant
+
+    def export(fn: Any, calls: list[Call]) -> Any:
+        return pliant.export(fn, *calls[0], dynamic_shapes=said_of(calls, pliant.AUTO))
+
+    return export, pliant.aot_compile, lambda path: pliant.load(path, kernels=True, libraries=("transformers",))
+
+
+def peer_compiler() -> tuple[Callable[..., Any], Callable[[Any, str], Any], Callable[[str], Callable[..., Any]]]:
+    from torch._inductor import aoti_compile_and_package, aoti_load_package
     from torch.export import Dim, export
 
-    return lambda model, one, two: export(model, (), one, dynamic_shapes=varying(one, two, Dim.AUTO)).module()
+    def exported(fn: Any, calls: list[Call]) -> Any:
+        module = fn if isinstance(fn, nn.Module) else AsModule(fn)
+        return export(module, *calls[0], dynamic_shapes=said_of(calls, Dim.AUTO))
+
+    return exported, lambda made, path: aoti_compile_and_package(made, package_path=path), aoti_load_package
 
 
-def measure(compiler: str, name: str) -> dict[str, float]:
-    """Seconds of one export in this process, and how far the program's results are from eager's."""
-    export, chosen = export_by(compiler), MODELS[name]
-    trivial = {"input": torch.ones(2, 4)}
-    export(nn.Linear(4, 4).eval(), trivial, {"input": torch.ones(3, 4)})
-    torch.manual_seed(0)
-    model = chosen.build().eval()
-    one, two = (chosen.inputs(*size) for size in chosen.sizes[:2])
+class AsModule(nn.Module):
+    """A function, for compilers that take modules alone."""
+
+    def __init__(self, fn: Any) -> None:
+        super().__init__()
+        self.forward = fn
+
+
+COMPILERS = {"pliant": pliant_compiler, "peer": peer_compiler}
+
+
+# ---- one measurement, in this process
+class Clock:
+    """Seconds since it was made: of the clock, of the processor with the processes that ended."""
+
+    def __init__(self) -> None:
+        self.start = self._now()
+
+    def _now(self) -> tuple[float, float]:
+        return time.perf_counter(), sum(os.times()[:4])
+
+    def passed(self) -> tuple[float, float]:
+        now = self._now()
+        return now[0] - self.start[0], now[1] - self.start[1]
+
+
+def make(compiler: str, build: Any, sizes: Any, folder: Path, only_export: bool) -> dict[str, Any]:
+    """Export and package; eager's results are left in the folder."""
+    export, package, _ = COMPILERS[compiler]()
+    suffix = ".pt2" if compiler == "peer" else ".pliant"
     with torch.no_grad():
-        clock, process = time.perf_counter(), time.process_time()
-        program = export(model, one, two)
-        seconds, of_process = time.perf_counter() - clock, time.process_time() - process
-        found, wanted = first_tensor(program(**two)), first_tensor(model(**two))
-    return {"seconds": seconds, "process": of_process, "error": float((found - wanted).abs().max())}
+        trivial = export(nn.Linear(4, 4).eval(), [((torch.ones(2, 4),), {}), ((torch.ones(3, 4),), {})])
+        if not only_export:
+            package(trivial, str(folder / f"trivial{suffix}"))
+        case = build()
+        case.set_mode(False)
+        calls = [case.inputs(size) for size in sizes]
+        export_clock = Clock()
+        made = export(case.fn, calls)
+        found: dict[str, Any] = {"export": export_clock.passed()}
+        fresh = [case.inputs(size) for size in sizes]
+        torch.save(fresh, folder / "calls")
+        if not only_export:
+            package_clock = Clock()
+            package(made, str(folder / f"package{suffix}"))
+            found["package"] = package_clock.passed()
+        results = [case.fn(*args, **kwargs) for args, kwargs in fresh]
+        torch.save(list(map(pytree.tree_leaves, results)), folder / f"wanted_{compiler}")
+    found["modules"] = sorted(modules_of(results[0]))
+    return found
 
 
-def first_tensor(value: Any) -> Tensor:
-    while not isinstance(value, Tensor):
-        value = next(iter(value.values())) if isinstance(value, dict) else value[0]
-    return value
+def modules_of(value: Any) -> set[str]:
+    """Modules that register the classes of a result."""
+    found = {type(value).__module__} - {"builtins", "torch"}
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return found.union(*map(modules_of, children))
 
 
-def child(compiler: str, name: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.export", "--compiler", compiler, "--models", name]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def use(compiler: str, folder: Path, modules: list[str]) -> dict[str, Any]:
+    """Load the package; how far its results are from eager's, and seconds of a call at each size."""
+    for one in modules:
+        importlib.import_module(one)
+    _, _, load = COMPILERS[compiler]()
+    wanted = torch.load(folder / f"wanted_{compiler}", weights_only=False)
+    calls = torch.load(folder / "calls", weights_only=False)
+    program = load(str(folder / ("package" + (".pt2" if compiler == "peer" else ".pliant"))))
+    errors, seconds = [], []
+    with torch.no_grad():
+        for (args, kwargs), one in zip(calls, wanted, strict=True):
+            errors.append(error_of(pytree.tree_leaves(program(*args, **kwargs)), one))
+        for args, kwargs in calls:
+            seconds.append(fastest(lambda a=args, k=kwargs: program(*a, **k)))
+    return {"error": max(errors), "seconds": seconds}
+
+
+def error_of(found: list[Any], wanted: list[Any]) -> float:
+    """The largest difference, relative to the largest element of each result."""
+    worst = 0.0
+    for a, b in zip((t for t in found if isinstance(t, Tensor)), (t for t in wanted if isinstance(t, Tensor)), strict=True):
+        a, b = a.double(), b.double()
+        if a.numel():
+            worst = max(worst, float((a - b).abs().max() / b.abs().max().clamp(min=1e-30)))
+    return worst
+
+
+def fastest(call: Callable[[], object]) -> float:
+    found, end = [], time.perf_counter() + BUDGET
+    while time.perf_counter() < end or len(found) < 5:
+        start = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - start)
+    return min(found)
+
+
+# ---- processes and the table
+def child(
+    options: argparse.Namespace, compiler: str, name: str, task: str, folder: str, modules: list[str] | None = None
+) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.export", "--compiler", compiler, "--task", task, "--folder", folder]
+    command += ["--modules", *modules] if modules else []
+    command += ["--zoo", name] if options.zoo else ["--models", name]
+    command += ["--registry", options.registry] if options.registry else []
+    caches = {"PLIANT_CACHE_DIR": f"{folder}/cache", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/peer_cache"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **caches})
     if done.returncode:
-        return {"failed": (done.stderr.strip().splitlines() or ["no message"])[-1][:100]}
+        lines = [one for one in done.stderr.strip().splitlines() if "Error" in one] or ["no message"]
+        return {"failed": f"{task} by {compiler}: {lines[-1][:150]}"}
     return dict(json.loads(done.stdout.strip().splitlines()[-1]))
 
 
+def measure(options: argparse.Namespace, name: str) -> dict[str, Any]:
+    """What both do with one model."""
+    compilers = ["pliant", "peer"] if options.peer else ["pliant"]
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="pliant-export-") as folder:
+        for compiler in compilers:
+            found[compiler] = child(options, compiler, name, "export" if options.only_export else "make", folder)
+        for compiler in [] if options.only_export else compilers * 2:
+            if "failed" in found[compiler]:
+                continue
+            used = child(options, compiler, name, "use", folder, found[compiler]["modules"])
+            if "seconds" in used and "seconds" in found[compiler]:
+                used["seconds"] = list(map(min, used["seconds"], found[compiler]["seconds"]))
+            found[compiler].update(used)
+    return found
+
+
+def figures(found: dict[str, Any], wall: bool) -> dict[str, float]:
+    """The cells of a row, by column."""
+    at, own, peer = 0 if wall else 1, found["pliant"], found.get("peer", {"failed": ""})
+    cells = {}
+    for stage in ("export", "package"):
+        if stage in own:
+            cells[stage] = own[stage][at]
+            if stage in peer:
+                cells[f"{stage}/peer"] = own[stage][at] / peer[stage][at]
+    if "error" in own:
+        cells["error"] = own["error"]
+    if "error" in peer:
+        cells["its error"] = peer["error"]
+    if "seconds" in own and "seconds" in peer:
+        cells["calls/peer"] = geometric_mean([b / a for a, b in zip(own["seconds"], peer["seconds"], strict=True)])
+    return cells
+
+
+COLUMNS = ("export", "export/peer", "package", "package/peer", "error", "its error", "calls/peer")
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", nargs="*", default=list(MODELS), choices=list(MODELS))
-    parser.add_argument("--peer", action="store_true", help="measure torch.export too")
-    parser.add_argument("--compiler", choices=["pliant", "peer"], help="one measurement in this process")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="*", help="some of the registry's; all by default")
+    parser.add_argument("--registry", help="a Python file with MODELS; by default the models of benchmarks.models")
+    parser.add_argument("--zoo", nargs="*", help="models of the zoo in place of a registry's: hf/bert timm/resnet")
+    parser.add_argument("--peer", action="store_true", help="measure torch.export and AOTInductor too")
+    parser.add_argument("--only-export", action="store_true", help="make no packages")
+    parser.add_argument("--wall", action="store_true", help="seconds of the clock")
+    parser.add_argument("--compiler", choices=list(COMPILERS), help="one measurement in this process")
+    parser.add_argument("--task", choices=["export", "make", "use"])
+    parser.add_argument("--folder")
+    parser.add_argument("--modules", nargs="*", default=[], help="to import before a package is loaded")
     options = parser.parse_args()
+    rows = rows_of(options)
+    names = options.models or list(rows)
     if options.compiler:
-        print(json.dumps(measure(options.compiler, options.models[0])))
+        folder = Path(options.folder)
+        if options.task == "use":
+            print(json.dumps(use(options.compiler, folder, options.modules)))
+        else:
+            print(json.dumps(make(options.compiler, *rows[names[0]], folder, options.task == "export")))
         return
-    print_row(["model", "pliant", "process", "error", "peer", "/peer"], WIDTHS)
-    for name in options.models:
-        own = child("pliant", name)
-        peer = child("peer", name) if options.peer else {}
-        if "failed" in own or "failed" in peer:
-            print_row([name, own.get("failed", ""), peer.get("failed", "")], WIDTHS)
-            continue
-        row = [name, own["seconds"], own["process"], f"{own['error']:.0e}"]
-        print_row([*row, peer["process"], own["process"] / peer["process"]] if peer else row, WIDTHS)
+    print_table(options, names)
+
+
+def print_table(options: argparse.Namespace, names: list[str]) -> None:
+    all_cells: list[dict[str, float]] = []
+    widths = (24, *(14,) * len(COLUMNS))
+    print_row(["model", *COLUMNS], widths)
+    for name in names:
+        found = measure(options, name)
+        cells = figures(found, options.wall)
+        texts = [_text(column, cells.get(column)) for column in COLUMNS]
+        print_row([name, *texts, *(one["failed"] for one in found.values() if "failed" in one)], (*widths, 100, 100))
+        all_cells.append(cells)
+    means = [[one[c] for one in all_cells if c in one] for c in COLUMNS]
+    print_row(["geometric mean", *(f"{geometric_mean(m):.3f}" if "/" in c and m else "" for c, m in zip(COLUMNS, means))], widths)
+
+
+def _text(column: str, value: float | None) -> str:
+    return "-" if value is None else f"{value:.0e}" if "error" in column else f"{value:.3f}"
 
 
 if __name__ == "__main__":

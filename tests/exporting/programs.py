@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn import functional as F
 
 from pliant import AUTO, Dim
 
-batch, seq, n = Dim("batch"), Dim("seq"), Dim("n")
-small = Dim("small", max=64)
+batch, seq, n, m, SIDE = Dim("batch"), Dim("seq"), Dim("n"), Dim("m"), Dim("side")
+WEIGHT = torch.randn(4, 3, 3, 3, generator=torch.Generator().manual_seed(0))
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,20 @@ def pair(a: int, b: int) -> tuple[Any, ...]:
     return flat(a), flat(b)
 
 
-def halves(x):
-    a, b = x.chunk(2)
-    return a + b
+def square(count: int, side: int) -> tuple[Any, ...]:
+    return (torch.randn(count, 3, side, side, generator=torch.Generator().manual_seed(0)),)
+
+
+def back(x):
+    half = F.conv2d(x, WEIGHT, stride=2, padding=1)
+    return F.conv_transpose2d(half, WEIGHT, stride=2, padding=1, output_padding=1) + x
+
+
+def checked(x, count):
+    rows = count.item()
+    torch._check(0 <= rows)
+    torch._check(rows <= x.shape[0])
+    return x[:rows] * 2
 
 
 def first_branch(x):
@@ -129,4 +141,58 @@ ROWS = [
     Row("refused beyond", lambda x, y: x.reshape(y.shape[0], -1), lambda s: (torch.ones(s, 6), flat(s)),
         ({0: batch}, {0: n}), "6*batch % n == 0 is needed", ((4,),), beyond="refuse"),
     Row("not equal to a number", lambda x: x * 2 if x.shape[0] != 5 else x, rows_of(2), ({0: batch},), wrong=(5,)),
+    # as said: sizes of images, broadcasts, slices
+    Row("conv", lambda x: F.conv2d(x, WEIGHT, stride=2), square, ({0: batch, 2: SIDE, 3: SIDE},), sizes=((2, 8), (1, 9), (3, 12))),
+    Row("blocks of images", lambda x: F.unfold(x, 2, stride=2), square, ({0: batch, 2: n, 3: m},), sizes=((2, 8), (1, 9))),
+    Row("broadcast", lambda x, y: x * y, lambda a, b: (torch.ones(a, 1), torch.ones(1, b)), ({0: n}, {1: m}), sizes=((4, 3), (2, 2))),
+    Row("slices to the end", lambda x, y: x[1:-2] + y, lambda s: (flat(s + 3), flat(s)), ({0: batch + 3}, {0: batch})),
+    Row("a sum of two", lambda x, y, z: torch.cat([x, y]) + z, lambda a, b: (flat(a), flat(b), flat(a + b)),
+        ({0: n}, {0: m}, {0: seq}), sizes=((3, 4), (2, 5))),
+    Row("a product of two", lambda x, y: x.reshape(-1) + y, lambda a, b: (torch.ones(a, b), flat(a * b)),
+        ({0: n, 1: m}, {0: seq}), sizes=((4, 5), (3, 2))),
+    Row("which is larger", lambda x, y: x.sum() if x.shape[0] < y.shape[0] else y.sum(), lambda s: (flat(s), flat(s + 3)), ({0: n}, {0: m})),
+    Row("a least size", lambda x: x[3] + x, lambda s: (flat(s),), ({0: Dim("n", max=64)},), sizes=((4,), (12,)), wrong=(3,)),
+    Row("a largest size", lambda x: x + torch.arange(12.0)[: x.shape[0]], lambda s: (flat(s),), ({0: n},), wrong=(13,)),
+    Row("auto of a Dim", lambda x, y: x + y, lambda s: (flat(s), flat(s)), ({0: n}, {0: AUTO})),
+    # unbacked sizes
+    Row("a checked size of a slice", checked, lambda s: (flat(s), torch.tensor(2)), ({0: n}, None)),
+    Row("repeated", lambda x: x[x > 1].repeat(2), lambda s: (flat(s),), ({0: n},)),
+    Row("joined", lambda x: torch.cat([x[x > 1], x]), lambda s: (flat(s),), ({0: n},)),
+    Row("joined and a violation", lambda x, y: (x[x > 1].sum(), x + y), two(flat, flat), ({0: n}, {0: m}), "m == n is needed"),
+    # violated: arithmetic of convolutions, pools, windows
+    Row("conv and back", back, square, ({0: batch, 2: SIDE, 3: SIDE},), "side % 2 == 0 is needed", ((2, 8), (1, 10), (3, 12))),
+    Row("pool and back", lambda x: F.interpolate(F.max_pool2d(x, 4), scale_factor=4) + x, square,
+        ({0: batch, 2: n, 3: m},), "n % 4 == 0 is needed", ((2, 8), (1, 12))),
+    Row("two pools and back", lambda x: torch.cat([F.interpolate(F.avg_pool1d(F.avg_pool1d(x, 2), 2), scale_factor=4), x], 1),
+        lambda a, b: (torch.randn(a, 3, 4 * b),), ({0: batch, 2: n},), "n % 4 == 0 is needed", ((2, 8), (1, 12))),
+    Row("pixels as channels", lambda x: F.pixel_unshuffle(x, 2), square, ({0: batch, 2: n, 3: m},), "n % 2 == 0", ((2, 8), (1, 12))),
+    Row("windows", lambda x: x.unflatten(1, (-1, 8)).sum(2), lambda a, b: (torch.randn(a, 8 * b),), ({0: batch, 1: n},),
+        "n % 8 == 0 is needed", ((2, 3), (1, 1), (4, 4))),
+    Row("windows of two", lambda x: x.view(x.shape[0] // 2, 2, x.shape[1] // 4, 4).permute(0, 2, 1, 3).sum(3),
+        lambda a, b: (torch.randn(2 * a, 4 * b),), ({0: n, 1: m},), "m % 4 == 0 is needed", ((2, 3), (1, 1), (4, 4))),
+    Row("heads", lambda x: x.view(x.shape[0], x.shape[1], 4, -1).transpose(1, 2), lambda a, b: (torch.ones(2, a, 4 * b),),
+        ({1: n, 2: m},), "m % 4 == 0 is needed", ((4, 5), (3, 2))),
+    Row("odd sizes", lambda x: x * 2 if x.shape[0] % 2 else x, lambda s: (flat(s),), ({0: n},), "n % 2 == 1 is needed", ((5,), (7,))),
+    Row("derived that is a multiple", lambda x: x.view(-1, 4), lambda s: (flat(4 * s),), ({0: 2 * n},), "% 4 == 0", ((4,), (7,))),
+    # violated: ranges, slices, containers
+    Row("a least size that is said", lambda x: x[3] + x, lambda s: (flat(s),), ({0: Dim("n", min=1)},), "n >= 4", ((4,), (12,))),
+    Row("the largest three", lambda x: x.topk(3).values, lambda s: (flat(s),), ({0: Dim("n", min=1)},), "n >= 3", ((4,), (12,))),
+    Row("derived in a range", lambda x: x + torch.arange(20.0)[: x.shape[0]], lambda s: (flat(2 * s),),
+        ({0: 2 * Dim("n", max=30)},), "is needed", ((4,), (10,))),
+    Row("slices of two", lambda x, y: x[:-3] + y, lambda s: (flat(s + 3), flat(s)), ({0: n}, {0: m}), "n == m + 3 is needed"),
+    Row("parts of known sizes", lambda x: torch.split(x, [3, 5])[1] * 2, lambda s: (flat(8),), ({0: n},), "n == 8 is needed", ((8,),)),
+    Row("a weight's size", lambda x: x @ torch.ones(6, 2), both, ({0: n, 1: m},), "m == 6 is needed", ((4, 6), (2, 6))),
+    Row("batches of matrices", lambda x, y: torch.einsum("bij,bjk->bik", x, y), lambda a, b: (torch.ones(a, 2, b), torch.ones(a, b, 3)),
+        ({0: batch, 2: n}, {0: seq, 1: m}), "is needed", ((4, 5), (3, 2))),
+    Row("a size of its own and one that is fixed", lambda x, y: x + y, two(flat, flat), ({0: n}, None), "n == 4 is needed", ((4,),)),
+    Row("in a list and a dictionary", lambda d: d["a"][0] + d["b"]["c"], lambda s: ({"a": [flat(s), 3], "b": {"c": flat(s)}},),
+        ({"a": [{0: n}, None], "b": {"c": {0: m}}},), "n == m is needed"),
+    Row("written in place", lambda x, y: x.add_(y), two(flat, flat), ({0: n}, {0: m}), "m == n is needed"),
+    Row("four at once", lambda a, b, c, d: (a + b, c.view(-1, 3), d[:2] + a[:2], d + torch.ones(6)), lambda s: tuple(flat(6) for _ in range(4)),
+        ({0: n}, {0: m}, {0: seq}, {0: batch}), "seq % 3 == 0 is needed", ((6,),)),
+    # beyond what Dims say
+    Row("a sum that is refused", lambda x, y, z: torch.cat([x, y]) + z, lambda a, b: (flat(a), flat(b), flat(a + b)),
+        ({0: n}, {0: m}, {0: seq}), "is needed, which no Dim says", ((3, 4),), beyond="refuse"),
+    Row("larger, refused", lambda x, y: x.sum() if x.shape[0] < y.shape[0] else y.sum(), lambda s: (flat(s), flat(s + 3)),
+        ({0: n}, {0: m}), "n < m is needed", ((4,),), beyond="refuse"),
 ]  # fmt: skip

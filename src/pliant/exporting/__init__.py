@@ -2,6 +2,7 @@
 
 dims.py         what a user says about sizes: `Dim`, derived sizes, `AUTO`, `STATIC`
 example.py      the call that a program is exported with
+residues.py     facts of quotients and remainders as facts that Dims say
 symbols.py      one symbol for each Dim, and what Dims say of one another
 constraints.py  what a program needs beyond what was said, and what to say instead
 spelled.py      `dynamic_shapes` as text

@@ -89,7 +89,7 @@ class Units:
     @classmethod
     def of(cls, sizes: Sizes) -> Units:
         found: dict[Symbol, tuple[int, int]] = {}
-        for guard in sizes.env.final_guards() if sizes.env is not None else ():
+        for guard in sizes.guards():
             multiple = multiple_of(guard.expr)
             if multiple is not None:
                 (symbol,) = guard.expr.free

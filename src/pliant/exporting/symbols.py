@@ -17,11 +17,12 @@ import torch
 from pliant.dispatch.dynamic_policy import DimPolicy, DynamicPolicy
 from pliant.errors import ConstraintError
 from pliant.exporting.dims import AUTO, STATIC, Derived, Dim, Size, TensorSizes, root_of
+from pliant.exporting.residues import plainer
 from pliant.guards.sources import ArgSource, SizeSource, Source
 from pliant.records import dataclass
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.facts import Facts
-from pliant.symbolic.final_guards import ShapeGuard
+from pliant.symbolic.final_guards import ShapeGuard, minimal_guards
 from pliant.symbolic.shape_env import ShapeEnv
 
 _OTHERS = (7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)  # sizes to capture with, in place of 0 and 1
@@ -167,7 +168,7 @@ class Sizes(DynamicPolicy):
         hi = None if root.max is None else factor * root.max + offset
         symbol = self._symbol(env, place, factor * lo + offset, hi)
         if factor > 1:
-            self.declared.append(((symbol - offset) % factor).eq(0))
+            self.declared.append((symbol % factor).eq(offset % factor))
             env.declare(self.declared[-1])
         roots[root.name] = (symbol - offset) // factor
         return symbol
@@ -191,8 +192,14 @@ class Sizes(DynamicPolicy):
             facts.learn(fact)
         return facts
 
+    def guards(self) -> Iterator[ShapeGuard]:
+        """The guards of the program, in the words of Dims where they have one."""
+        known = self.said()
+        for guard in self.env.final_guards() if self.env is not None else ():
+            for fact in plainer(guard.expr, known):
+                yield ShapeGuard(fact, guard.origin)
+
     def needed(self) -> Iterator[ShapeGuard]:
-        """The guards of the program that do not follow from what is said."""
-        if self.env is not None:
-            known = self.said()
-            yield from (one for one in self.env.final_guards() if not known.prove_fully(one.expr))
+        """Those that do not follow from what is said."""
+        known = self.said()
+        return (one for one in minimal_guards(self.guards()) if not known.prove_fully(one.expr))
