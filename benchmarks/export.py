@@ -174,7 +174,9 @@ def use(compiler: str, folder: Path, modules: list[str]) -> dict[str, Any]:
 def error_of(found: list[Any], wanted: list[Any]) -> float:
     """The largest difference, relative to the largest element of each result."""
     worst = 0.0
-    for a, b in zip((t for t in found if isinstance(t, Tensor)), (t for t in wanted if isinstance(t, Tensor)), strict=True):
+    for a, b in zip(
+        (t for t in found if isinstance(t, Tensor)), (t for t in wanted if isinstance(t, Tensor)), strict=True
+    ):
         a, b = a.double(), b.double()
         if a.numel():
             worst = max(worst, float((a - b).abs().max() / b.abs().max().clamp(min=1e-30)))
@@ -280,7 +282,10 @@ def print_table(options: argparse.Namespace, names: list[str]) -> None:
         print_row([name, *texts, *(one["failed"] for one in found.values() if "failed" in one)], (*widths, 100, 100))
         all_cells.append(cells)
     means = [[one[c] for one in all_cells if c in one] for c in COLUMNS]
-    print_row(["geometric mean", *(f"{geometric_mean(m):.3f}" if "/" in c and m else "" for c, m in zip(COLUMNS, means))], widths)
+    print_row(
+        ["geometric mean", *(f"{geometric_mean(m):.3f}" if "/" in c and m else "" for c, m in zip(COLUMNS, means))],
+        widths,
+    )
 
 
 def _text(column: str, value: float | None) -> str:
