@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
 import pliant
@@ -67,6 +68,12 @@ FUNCTIONS = {
     "clamped": lambda x: (x.clamp(0, 1), torch.maximum(x, -x), x.clamp(min=0.5), x.relu()),
     "reduced": lambda x: (x.sum(), x.mean(1), x.amax(0, keepdim=True), x.softmax(-1), x.log_softmax(0)),
     "parts": lambda x: (torch.cat([x, x[:, 1:]], 1), x[:, -2:] + 1, x[:, ::2] * 2, x[0] - 1, x.T @ x, torch.where(x > 0, x, 0.0)),
+    "triangles": lambda x: (x.tril(1) + 1, x.triu() + 1, x.masked_fill(x > 0, -1.0), x.int().tril(-1) * 2),
+    "filled": lambda x: (torch.zeros_like(x) + x, torch.full_like(x, 3) + x, torch.ones_like(x, dtype=torch.int64) * 2),
+    "padded": lambda x: (F.pad(x, (1, 2, 0, 3), value=7.0), F.pad(x, (-1, 1)), x.repeat(2, 3), x.repeat(2, 1, 2)),
+    "running sums": lambda x: (x.cumsum(0), x.int().cumsum(-1), (x > 0).cumsum(1)),
+    "pieces": lambda x: (torch.stack([x, x + 1], 1), [y * 2 for y in x.unbind(1)], [y * 2 for y in x.split([1, 5], 1)]),
+    "losses": lambda x: (F.cross_entropy(x, y := torch.arange(x.shape[0]).clamp(max=3), ignore_index=2), F.nll_loss(x, y, reduction="none")),
     "indices": lambda x: (x[:, torch.tensor([2, 0])], x[torch.tensor([0, -1]), torch.tensor([1, 2])], x[torch.tensor([-1])]),
 }
 

@@ -7,7 +7,8 @@ from torch import nn
 import pliant
 from exporting.test_models import bert
 from pliant.errors import ConfigError, ExportError
-from pliant.exporting.decompositions import RULES, is_core
+from pliant.exporting.core_operators import is_core
+from pliant.exporting.decompositions import RULES
 
 batch = pliant.Dim("batch")
 
@@ -162,6 +163,9 @@ CASES = {
     "t": (lambda x: x.t(), [(3, 4)]), "transpose": (lambda x: x.transpose(-1, 0) * 2, [(2, 3, 4)]),
     "split": (lambda x: [y + 1 for y in x.split(3, 1)], [(2, 8)]), "silu": (nn.functional.silu, [(3, 5)]),
     "new_ones": (lambda x: x.new_ones(x.shape[0]) + x.new_zeros((2, 1)), [(3, 5)]),
+    "filled": (lambda x: torch.zeros_like(x) + torch.ones_like(x) + x.new_ones(5) + torch.zeros(5) + torch.ones(5) + torch.arange(5), [(3, 5)]),
+    "stack": (lambda x, y: torch.stack([x, y], -1), [(3, 5)] * 2), "unbind": (lambda x: [y + 1 for y in x.unbind(1)], [(2, 3, 4)]),
+    "masked_fill": (lambda x: x.masked_fill(x > 0, 2.0), [(3, 5)]), "addcmul": (lambda x: torch.addcmul(x, x, x, value=3), [(3, 5)]),
     "gelu": (nn.functional.gelu, [(3, 5)]), "gelu_tanh": (lambda x: nn.functional.gelu(x, approximate="tanh"), [(3, 5)]),
     "hardswish": (nn.functional.hardswish, [(3, 5)]), "hardsigmoid": (nn.functional.hardsigmoid, [(3, 5)]),
     "addmm": (lambda a, b, c: torch.addmm(a, b, c, beta=2, alpha=3), [(5,), (3, 4), (4, 5)]),
@@ -186,6 +190,16 @@ def test_every_rule_computes_the_same(name, dtype):
     assert dtype is torch.bfloat16 or not left
     for a, b in zip(*(torch.utils._pytree.tree_leaves(f(*args)) for f in (found, fn)), strict=True):
         torch.testing.assert_close(a, b.detach())
+
+
+def test_what_lies_otherwise_stays():
+    def fn(x):
+        return x.t().masked_fill(x.t() > 0, 2.0), torch.zeros_like(x.t())
+
+    found = pliant.export(fn, (torch.randn(3, 5),)).decompose()
+    assert {"aten.masked_fill.Scalar", "aten.zeros_like.default"} <= found.operators().keys()
+    x = torch.randn(3, 5)
+    assert [one.stride() for one in found(x)] == [one.stride() for one in fn(x)]
 
 
 def test_a_network_in_core_operators():

@@ -23,6 +23,7 @@ onnx_form/      ONNX models
 torch_form.py   PyTorch's own exported programs
 c_interface/    a shared library that C programs without Python call
 transforms.py   passes over a program, and the check after each
+core_operators.py  the operators that remain
 decompositions.py  operators by others
 hierarchy.py    a module with a program's parameters at their names
 differences.py  how two programs differ

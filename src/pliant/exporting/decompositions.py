@@ -1,7 +1,6 @@
 """Operators by others.
 
-In:     a `Program`, names of operators; without names, all that have a rule and no place in PyTorch's core set
-        (`torch.Tag.core`).
+In:     a `Program`, names of operators; without names, all that have a rule and are no core operators.
 Out:    the same graph with other operators in their place.
 Holds:  a rule returns the nodes in whose place its own come, with the same sizes and layouts, or None: then the operator
         stays. Rules of arithmetic hold for float32 and float64, in which operators compute as they are written.
@@ -17,17 +16,13 @@ import torch
 from torch import fx
 
 from pliant.errors import ConfigError
-from pliant.exporting.program import Program
+from pliant.exporting.core_operators import is_core
+from pliant.exporting.program import Program, described
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.torch_adapter import OpOverload, append_node
+from pliant.torch_adapter import append_node
 
 _aten = torch.ops.aten
 Rule = Callable[..., Any]
-
-
-def is_core(target: Any) -> bool:
-    """Whether PyTorch says that the operator is of its core set."""
-    return isinstance(target, OpOverload) and torch.Tag.core in target.tags
 
 
 def decomposing(operators: Sequence[str]) -> Callable[[Program], None]:
@@ -67,9 +62,8 @@ class Building:
     def __call__(self, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
         with self.graph.inserting_before(self.node):
             made = append_node(self.graph, "call_function", target, args, kwargs, target._schema.name.rpartition(":")[2])
-        fakes: Any = fx.map_arg(args, lambda n: n.meta["val"])
-        named: Any = fx.map_arg(kwargs, lambda n: n.meta["val"])
-        made.meta = {"val": self.mode.compute(target, fakes, named), "stage": "forward"}
+        named = {name: described(value) for name, value in kwargs.items()}
+        made.meta = {"val": self.mode.compute(target, described(args), named), "stage": "forward"}
         if (where := self.node.meta.get("where")) is not None:
             made.meta["where"] = where
         return made
@@ -118,12 +112,34 @@ def _pieces(g: Building, x: fx.Node, length: Any, dim: int = 0) -> list[fx.Node]
     return [g(_aten.slice.Tensor, x, dim, start, min(start + length, size)) for start in starts]
 
 
-def _like(value: float) -> Rule:
-    def rule(g: Building, x: fx.Node, size: list[Any], **_: Any) -> fx.Node:
+def _filled(value: float) -> Rule:
+    """As large as the result, where that lies by rows."""
+
+    def rule(g: Building, *_: Any, **__: Any) -> fx.Node | None:
         fake = g.node.meta["val"]
-        return g(_aten.full.default, size, value, dtype=fake.dtype_, device=fake.device_)
+        if not fake.is_contiguous():
+            return None
+        return g(_aten.full.default, list(fake.size_), value, dtype=fake.dtype_, device=fake.device_)
 
     return rule
+
+
+def _stack(g: Building, parts: Sequence[fx.Node], dim: int = 0) -> fx.Node:
+    return g(_aten.cat.default, [g(_aten.unsqueeze.default, one, dim) for one in parts], dim)
+
+
+def _unbind(g: Building, x: fx.Node, dim: int = 0) -> list[fx.Node]:
+    return [g(_aten.select.int, x, dim, i) for i in range(len(g.node.meta["val"]))]
+
+
+def _masked_fill(g: Building, x: fx.Node, mask: fx.Node, value: float) -> fx.Node | None:
+    if not all(one.meta["val"].is_contiguous() for one in (x, mask, g.node)):  # else it may lie otherwise
+        return None
+    return g(_aten.where.self, mask, _scalar(g, x.meta["val"], value), x)
+
+
+def _arange(g: Building, end: Any, **named: Any) -> fx.Node:
+    return g(_aten.arange.start_step, 0, end, 1, **named)
 
 
 # ---- arithmetic
@@ -146,6 +162,11 @@ def _hardsigmoid(g: Building, x: fx.Node) -> fx.Node:
 
 def _hardswish(g: Building, x: fx.Node) -> fx.Node:
     return g(_aten.mul.Tensor, x, _hardsigmoid(g, x))
+
+
+def _addcmul(g: Building, x: fx.Node, a: fx.Node, b: fx.Node, value: float = 1) -> fx.Node:
+    product = g(_aten.mul.Tensor, a, b)
+    return g(_aten.add.Tensor, x, product if value == 1 else g(_aten.mul.Tensor, product, value))
 
 
 def _addmm(g: Building, bias: fx.Node, a: fx.Node, b: fx.Node, beta: float = 1, alpha: float = 1) -> fx.Node | None:
@@ -247,12 +268,21 @@ RULES: dict[Any, Rule] = {
     _aten.transpose.int: _transpose,
     _aten._unsafe_view.default: _view,
     _aten.split.Tensor: _pieces,
-    _aten.new_ones.default: _like(1),
-    _aten.new_zeros.default: _like(0),
+    _aten.new_ones.default: _filled(1),
+    _aten.new_zeros.default: _filled(0),
+    _aten.ones.default: _filled(1),
+    _aten.zeros.default: _filled(0),
+    _aten.ones_like.default: _filled(1),
+    _aten.zeros_like.default: _filled(0),
+    _aten.arange.default: _arange,
+    _aten.stack.default: _stack,
+    _aten.unbind.int: _unbind,
+    _aten.masked_fill.Scalar: _masked_fill,
     _aten.silu.default: _silu,
     _aten.gelu.default: _gelu,
     _aten.hardsigmoid.default: _hardsigmoid,
     _aten.hardswish.default: _hardswish,
+    _aten.addcmul.default: _addcmul,
     _aten.addmm.default: _addmm,
     _aten.native_layer_norm.default: _layer_norm,
     _aten.native_batch_norm.default: _batch_norm,
@@ -263,5 +293,6 @@ RULES: dict[Any, Rule] = {
 }
 _ANY_DTYPE = frozenset(
     (_aten.t.default, _aten.transpose.int, _aten._unsafe_view.default, _aten.split.Tensor, _aten.new_ones.default,
-     _aten.new_zeros.default)
+     _aten.new_zeros.default, _aten.ones_like.default, _aten.zeros_like.default, _aten.ones.default, _aten.zeros.default,
+     _aten.arange.default, _aten.stack.default, _aten.unbind.int, _aten.masked_fill.Scalar)
 )  # fmt: skip

@@ -102,3 +102,12 @@ class Program:
 
     def user_inputs(self) -> Iterable[tuple[int, Input]]:
         return ((i, one) for i, one in enumerate(self.inputs) if one.kind == USER)
+
+
+def described(value: Any) -> Any:
+    """What the nodes among arguments make, in plain lists, as shape rules take them."""
+    if isinstance(value, fx.Node):
+        return value.meta["val"]
+    if isinstance(value, (list, tuple)):
+        return (list if isinstance(value, list) else tuple)(map(described, value))
+    return value

@@ -25,7 +25,7 @@ from torch import fx
 from pliant.entries import constants
 from pliant.errors import ExportError, FileError, PliantError, Unsupported
 from pliant.exporting.form import LARGEST_PROGRAM, PROGRAM, TENSORS, upgraded
-from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Input, Program
+from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Input, Program, described
 from pliant.exporting.values import READ_ERRORS, Json, Reader, read_tree, text, whole
 from pliant.exporting.writing import written_program
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
@@ -236,13 +236,13 @@ class _Program:
             node.meta["where"] = text(said["where"])
 
     def _computed(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        fakes = fx.map_arg(args, lambda node: node.meta["val"])
-        named = fx.map_arg(kwargs, lambda node: node.meta["val"])
+        fakes = described(args)
+        named = {name: described(value) for name, value in kwargs.items()}
         if not isinstance(target, OpOverload):  # an item
             whole_, index = fakes
             return whole_[whole(index)]
         with torch.no_grad():
-            return self.mode.compute(target, tuple(map(_listed, fakes)), {k: _listed(v) for k, v in named.items()})
+            return self.mode.compute(target, fakes, named)
 
     def _check(self, target: Any, args: tuple[Any, ...]) -> None:
         """What the graph checks is known behind it."""
@@ -285,8 +285,3 @@ class _Program:
                 same = tensor.dtype is fake.dtype_ and tuple(tensor.shape) == fake.size_ and tensor.device == fake.device_
                 if not same or tensor.stride() != fake.stride_:
                     raise ValueError(f"`{one.target}` is not as the graph has it")
-
-
-def _listed(value: Any) -> Any:
-    """Lists, which the graph's own class of lists stands for."""
-    return [_listed(one) for one in value] if isinstance(value, (list, tuple)) else value

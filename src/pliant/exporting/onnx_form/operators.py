@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import fx
 
+from pliant.graph.tensor_spec import keys_of
 from pliant.tables import Table
 
 if TYPE_CHECKING:
@@ -232,6 +233,29 @@ def _select(w: Writer, x: fx.Node, dim: int, index: Any) -> str:
     return w.op("Gather", w.value(x), w.scalar(index, torch.int64), axis=dim)
 
 
+@_row("split.Tensor", "split_with_sizes.default")
+def _split(w: Writer, x: fx.Node, size: Any, dim: int = 0) -> list[str]:
+    """Each part from where the ones before it end."""
+    found: list[str] = []
+    start: Any = 0
+    for part in w.result:
+        end = start + part.size_[dim]
+        found.append(w.op("Slice", w.value(x), w.sizes([start]), w.sizes([end]), w.sizes([dim])))
+        start = end
+    return found
+
+
+@_row("as_strided.default")
+def _as_strided(w: Writer, x: fx.Node, *_: Any) -> str:
+    """The same elements: ONNX's tensors have no strides."""
+    own, made = w.fake(x), w.result
+    same = keys_of(own.size_) == keys_of(made.size_) and keys_of([own.storage_offset()]) == keys_of([made.storage_offset()])
+    strides = zip(keys_of(own.size_), keys_of(own.stride_), keys_of(made.stride_))
+    if not same or any(size != 1 and a != b for size, a, b in strides):
+        raise w.refused("memory that is read by strides")
+    return w.op("Identity", w.value(x))
+
+
 @_row("cat.default")
 def _cat(w: Writer, parts: Sequence[fx.Node], dim: int = 0) -> str:
     if any(len(w.fake(one).size_) != len(w.result.size_) for one in parts):
@@ -248,6 +272,9 @@ ROWS |= {
     "aten.full.default": lambda w, size, value, **_: _filled(w, size, value),
     "aten.zeros.default": lambda w, size, **_: _filled(w, size, 0),
     "aten.ones.default": lambda w, size, **_: _filled(w, size, 1),
+    "aten.full_like.default": lambda w, x, value, **_: _filled(w, w.result.size_, value),
+    "aten.zeros_like.default": lambda w, x, **_: _filled(w, w.result.size_, 0),
+    "aten.ones_like.default": lambda w, x, **_: _filled(w, w.result.size_, 1),
 }
 
 
@@ -271,6 +298,25 @@ def _ranged(w: Writer, start: Any, end: Any, step: Any) -> str:
         raise w.refused("a range of floats")
     found = w.op("Range", *(w.scalar(one, torch.int64) for one in (start, end, step)))
     return w.op("Cast", found, to=w.type(w.result.dtype_))
+
+
+@_row("constant_pad_nd.default")
+def _pad(w: Writer, x: fx.Node, pad: Sequence[Any], value: Any = 0) -> str:
+    """ATen names the last dimension first, ONNX all begins and then all ends."""
+    rank = len(w.fake(x).size_)
+    pairs = [pad[i : i + 2] for i in range(0, len(pad), 2)]
+    each = [*([0, 0] for _ in range(rank - len(pairs))), *reversed(pairs)]
+    ends = w.sizes([one[0] for one in each] + [one[1] for one in each])
+    return w.op("Pad", w.value(x), ends, w.scalar(value, w.result.dtype_), mode="constant")
+
+
+@_row("repeat.default")
+def _repeat(w: Writer, x: fx.Node, times: Sequence[Any]) -> str:
+    more = len(times) - len(w.fake(x).size_)
+    given = w.value(x)
+    if more:
+        given = w.op("Unsqueeze", given, w.sizes(list(range(more))))
+    return w.op("Tile", given, w.sizes(times))
 
 
 # ---- over dimensions
@@ -297,6 +343,38 @@ for _overloads, _kind in (("mean.dim mean.default", "ReduceMean"), ("sum.dim_Int
 
 def _along(kind: str) -> Row:
     return lambda w, x, dim, half_to_float=False: w.op(kind, w.value(x, w.result.dtype_), axis=dim)
+
+
+@_row("cumsum.default")
+def _cumsum(w: Writer, x: fx.Node, dim: int, dtype: Any = None) -> str:
+    if not len(w.fake(x).size_) or w.result.dtype_ not in _SUMMED:
+        raise w.refused("running sums of one number, or of this dtype")
+    return w.op("CumSum", w.value(x, w.result.dtype_), w.scalar(dim, torch.int64))
+
+
+_SUMMED = (torch.float32, torch.float64, torch.int32, torch.int64)  # that ONNX's CumSum is for
+
+
+@_row("tril.default")
+def _tril(w: Writer, x: fx.Node, diagonal: int = 0) -> str:
+    return w.op("Trilu", w.value(x), w.scalar(diagonal, torch.int64), upper=0)
+
+
+@_row("triu.default")
+def _triu(w: Writer, x: fx.Node, diagonal: int = 0) -> str:
+    return w.op("Trilu", w.value(x), w.scalar(diagonal, torch.int64), upper=1)
+
+
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+@_row("nll_loss_forward.default", "nll_loss2d_forward.default")
+def _nll_loss(w: Writer, x: fx.Node, target: fx.Node, weight: Any, reduction: int, ignored: int) -> list[str]:
+    """The loss alone, not the weight of what counted."""
+    if len(w.fake(x).size_) < 2:
+        raise w.refused("a loss of one row")
+    weights = [] if weight is None else [w.value(weight)]
+    return [w.op("NegativeLogLikelihoodLoss", w.value(x), w.value(target), *weights, ignore_index=ignored, reduction=_REDUCTIONS[reduction])]
 
 
 ROWS |= {"aten._softmax.default": _along("Softmax"), "aten._log_softmax.default": _along("LogSoftmax")}
@@ -347,6 +425,18 @@ def _max_pool(
         raise w.refused("a pool of an image alone, or with incomplete windows")
     each = [list(one) * (2 // len(one)) for one in (kernel, stride or kernel, padding, dilation)]
     return [w.op("MaxPool", w.value(x), kernel_shape=each[0], strides=each[1], pads=each[2] * 2, dilations=each[3])]
+
+
+@_row("avg_pool2d.default")
+def _avg_pool(
+    w: Writer, x: fx.Node, kernel: Any, stride: Any = (), padding: Any = (0,), ceil: bool = False, all_count: bool = True,
+    divisor: Any = None,
+) -> str:  # fmt: skip
+    if len(w.fake(x).size_) != 4 or ceil or divisor is not None:
+        raise w.refused("a pool of an image alone, with incomplete windows or a divisor of its own")
+    each = [list(one) * (2 // len(one)) for one in (kernel, stride or kernel, padding)]
+    named = {"strides": each[1], "pads": each[2] * 2, "count_include_pad": int(all_count)}
+    return w.op("AveragePool", w.value(x), kernel_shape=each[0], **named)
 
 
 # ---- by indices

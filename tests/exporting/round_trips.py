@@ -1,0 +1,98 @@
+"""Models as ONNX (run by onnxruntime) and as PyTorch's programs (saved and loaded), at five sizes: as eager.
+
+    python -m tests.exporting.round_trips [--models bert] [--registry FILE.py] [--forms onnx torch]
+
+A registry is as for `tests.exporting.models`.
+"""
+
+import argparse
+import io
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from torch.utils import _pytree as pytree
+
+import pliant
+from exporting.models import exported, models_of, own_models
+
+
+def by_onnx(program):
+    """What calls the ONNX model of it: results' tensors and numbers, constants left out."""
+    import onnx
+    import onnxruntime
+
+    folder = tempfile.TemporaryDirectory()
+    path = str(Path(folder.name) / "model.onnx")
+    program.to_onnx(path)
+    onnx.checker.check_model(path, full_check=True)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    leaves = [one.leaf for one in program.inputs if one.leaf is not None]
+
+    def call(*args, **kwargs):
+        given = pytree.tree_leaves((args, kwargs))
+        tensors = [given[leaf].numpy() for leaf in leaves]
+        names = [one.name for one in session.get_inputs()]
+        return [torch.from_numpy(one) for one in session.run(None, dict(zip(names, tensors, strict=True)))]
+
+    call.folder = folder
+    return call
+
+
+def by_torch(program):
+    """PyTorch's program of it, written and read again."""
+    file = io.BytesIO()
+    torch.export.save(program.to_exported_program(), file)
+    file.seek(0)
+    module = torch.export.load(file).module()
+    return lambda *args, **kwargs: [one for one in pytree.tree_leaves(module(*args, **kwargs)) if one is not None]
+
+
+FORMS = {"onnx": by_onnx, "torch": by_torch}
+
+
+def difference(fn, call, calls):
+    """The largest difference from eager, relative to the largest element of each result."""
+    worst = 0.0
+    for args, kwargs in calls:
+        with torch.no_grad():
+            found = call(*args, **kwargs)
+            wanted = [torch.as_tensor(one) for one in pytree.tree_leaves(fn(*args, **kwargs)) if one is not None]
+        for a, b in zip(found, wanted, strict=True):
+            a, b = torch.as_tensor(a).double(), b.double()
+            assert a.shape == b.shape
+            if a.numel():
+                worst = max(worst, float((a - b).abs().max() / b.abs().max().clamp(min=1e-30)))
+    return worst
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", nargs="*")
+    parser.add_argument("--registry")
+    parser.add_argument("--forms", nargs="*", default=list(FORMS), choices=list(FORMS))
+    options, failed = parser.parse_args(), 0
+    for name, sizes, make in models_of(options.registry) if options.registry else own_models():
+        if options.models and name not in options.models:
+            continue
+        fn, inputs = make()
+        calls = [inputs(size) for size in sizes]
+        try:
+            program, _ = exported(fn, calls if len(calls) > 1 else calls * 2, sizes[0])
+        except pliant.PliantError as error:
+            print(f"{name:24} is not exported: {str(error).splitlines()[0]}", flush=True)
+            continue
+        for form in options.forms:
+            try:
+                worst = difference(fn, FORMS[form](program), [inputs(size) for size in sizes])
+                print(f"{name:24} {form:6} differs by {worst:.1e}", flush=True)
+                failed += not worst < 1e-4
+            except Exception as error:
+                print(f"{name:24} {form:6} {type(error).__name__}: {' '.join(str(error).split())[:400]}", flush=True)
+                failed += 1
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
