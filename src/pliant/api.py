@@ -329,10 +329,12 @@ def export(
     *,
     dynamic_shapes: Any = None,
     beyond: Literal["check", "specialize", "refuse"] = "check",
+    training: bool = False,
 ) -> Exported:
     """`model(*args, **kwargs)` as one graph, for the sizes that `dynamic_shapes` says: by parameter names or positions,
     trees of `Dim`s. `beyond`: what becomes of facts about sizes that no Dim can say: the graph checks them, sizes are
-    fixed so that they hold, or an error."""
+    fixed so that they hold, or an error. `training`: the program returns `(result, {parameter name: gradient})`, with the
+    gradients of the loss that the result is, has by the name `loss`, or begins with."""
     from pliant.exporting.capture import export as exporting
 
     if not callable(model):
@@ -349,7 +351,7 @@ def export(
             f"beyond cannot be {beyond!r}", kind="wrong-type", why="it is a word",
             do='pass "check", "specialize" or "refuse"',
         )  # fmt: skip
-    return exporting(original_of(model), args, kwargs, dynamic_shapes, beyond)
+    return exporting(original_of(model), args, kwargs, dynamic_shapes, beyond, bool(training))
 
 
 def _is_exported(value: object) -> bool:

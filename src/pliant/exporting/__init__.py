@@ -7,6 +7,7 @@ symbols.py      one symbol for each Dim, and what Dims say of one another
 constraints.py  what a program needs beyond what was said, and what to say instead
 spelled.py      `dynamic_shapes` as text
 capture.py      `export`: from a model to a program
+training.py     a model's call with the gradients of its loss
 assemble.py     from the stages' results to a program
 program.py      `Program`: the graph, its signature, its state
 exported.py     `Exported`: the program with what can be done with it

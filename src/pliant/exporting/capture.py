@@ -1,7 +1,7 @@
 """`export`: from a model and an example call to a program.
 
 In:     a module or function, arguments, what is said of their sizes.
-Out:    an `Exported`, of inference: gradients are off while the model is followed.
+Out:    an `Exported`. Gradients are off while the model is followed; in training, the graph computes those of its loss.
 Holds:  a statement that would break a compiled graph is the same error here. Of sizes, everything that the program needs
         beyond what was said is told at once, with the lines that need it and a `dynamic_shapes` with which this very
         export was tried and worked.
@@ -28,6 +28,7 @@ from pliant.exporting.dims import STATIC, TensorSizes
 from pliant.exporting.example import Example, example_of
 from pliant.exporting.exported import Exported
 from pliant.exporting.symbols import Sizes, hints_of, places_of, values_of
+from pliant.exporting.training import training_step
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.unbacked import check
@@ -43,10 +44,11 @@ _TRIES = 4
 
 
 def export(
-    model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, beyond: Beyond
+    model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, beyond: Beyond,
+    training: bool,
 ) -> Exported:
-    """The program of `model(*args, **kwargs)`."""
-    example = example_of(model, args, kwargs or {})
+    """The program of `model(*args, **kwargs)`; in training, of that and the gradients of its loss."""
+    example = example_of(model, training_step(model) if training else model, args, kwargs or {})
     options = config.get().with_options({"duck_sizing": False, "symbols": True})
     with GcPause(), without_saved_tensor_hooks(), config.use(options), torch.no_grad():
         said = example.said(dynamic_shapes)
@@ -115,7 +117,7 @@ def _attempt(example: Example, said: Said) -> _Attempt:
 
 def _captured(example: Example, sizes: Sizes) -> _Attempt:
     args, kwargs = example.call
-    traced = whole(example.fn, args, kwargs, sizes)
+    traced = whole(example.run, args, kwargs, sizes)
     captured = traced.graph if traced.graph is not None else _nothing(sizes)
     captured.attributes["whole"] = True
     try:

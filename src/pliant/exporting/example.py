@@ -24,9 +24,11 @@ from pliant.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """`leaves` of `tree`, which is that of `(args, kwargs)`. `arguments`: by parameter names."""
+    """`leaves` of `tree`, which is that of `(args, kwargs)`. `arguments`: by parameter names. `run`: what is followed: the
+    model `fn`, or a function that calls it."""
 
     fn: Callable[..., Any]
+    run: Callable[..., Any]
     leaves: Sequence[Any]
     tree: pytree.TreeSpec
 
@@ -53,13 +55,13 @@ class Example:
             if size_at(place, hints) != place.now:
                 wanted.setdefault(place.tensor, {})[place.dim] = size_at(place, hints)
         leaves = [_resized(one, wanted[id(one)]) if id(one) in wanted else one for one in self.leaves]
-        return Example(self.fn, leaves, self.tree)
+        return Example(self.fn, self.run, leaves, self.tree)
 
 
-def example_of(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Example:
+def example_of(fn: Callable[..., Any], run: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Example:
     leaves, tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
     seen: set[int] = set()
-    return Example(fn, [_own(leaf, seen) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], tree)
+    return Example(fn, run, [_own(leaf, seen) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], tree)
 
 
 def _own(tensor: torch.Tensor, seen: set[int]) -> torch.Tensor:
