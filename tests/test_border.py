@@ -22,7 +22,7 @@ FORBIDDEN = (
 
 
 # One module may use one name: it gives users a program in PyTorch's form, and nothing of Pliant's is made with it.
-CONVERTER, ITS_OWN = architecture.SOURCE / "pliant/exporting/torch_form.py", "torch.export"
+CONVERTER, ITS_OWN = architecture.SOURCE / "pliant/exporting/torch_form/converter.py", "torch.export"
 
 
 def is_forbidden(dotted: str) -> bool:

@@ -15,10 +15,11 @@ from exporting.c_programs import MODELS
 from pliant.errors import ConfigError, ExportError
 from pliant.exporting.c_interface import library
 from pliant.exporting.c_interface.writer import ProgramText
+from pliant.exporting.writing import weights_of
 
 
 def text_of(program):
-    content, at = library._weights(program)
+    content, at = weights_of(program)
     return ProgramText(program, at, len(content)).text()
 
 

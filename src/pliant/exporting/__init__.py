@@ -21,7 +21,7 @@ reading.py      a program from a file
 loading.py      `load`: with what can be done with it, and compiled code
 package.py      files with compiled kernels
 onnx_form/      ONNX models
-torch_form.py   PyTorch's own exported programs
+torch_form/     PyTorch's own exported programs
 c_interface/    a shared library that C programs without Python call
 transforms.py   passes over a program, and the check after each
 core_operators.py  the operators that remain

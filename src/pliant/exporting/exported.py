@@ -67,7 +67,7 @@ class Exported(Program):
 
         Raises `ExportError` for what PyTorch's programs cannot say.
         """
-        from pliant.exporting.torch_form import torch_program
+        from pliant.exporting.torch_form.converter import torch_program
 
         return torch_program(self)
 

@@ -102,7 +102,14 @@ def _is_dense(tensor: torch.Tensor) -> bool:
     return tensor.numel() == reach and tensor.numel() > 0
 
 
-def laid_out(tensors: Iterable[tuple[torch.Tensor, Sequence[int]]]) -> tuple[bytes, list[int]]:
+def weights_of(program: Program, constants: Iterable[torch.Tensor] = ()) -> tuple[bytes, list[int]]:
+    """The bytes of a library's `weights`, the state and then these constants, and where each begins."""
+    state = [(n, one) for n, one in zip(program.placeholders, program.inputs) if one.leaf is None]
+    given = [(program.state[one.target], node.meta["val"].stride_) for node, one in state]
+    return _laid_out([*given, *((one, one.stride()) for one in constants)])
+
+
+def _laid_out(tensors: Iterable[tuple[torch.Tensor, Sequence[int]]]) -> tuple[bytes, list[int]]:
     """The bytes of tensors, each with the strides beside it, and where each begins. One object is written once."""
     content, places, known = bytearray(), list[int](), dict[int, int]()
     for tensor, stride in tensors:

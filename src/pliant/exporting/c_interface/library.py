@@ -18,7 +18,7 @@ import torch
 from pliant.errors import ExportError
 from pliant.exporting.c_interface.writer import NoForm, ProgramText
 from pliant.exporting.program import Program
-from pliant.exporting.writing import laid_out
+from pliant.exporting.writing import weights_of
 from pliant.torch_adapter import PACKAGE
 
 _HERE = Path(__file__).parent
@@ -28,7 +28,7 @@ LIBRARY, WEIGHTS, HEADER, TEXT = "libprogram.so", "weights", "pliant_program.h",
 def write_library(program: Program, path: object) -> None:
     """Write the folder; a compiler for C++ is needed."""
     folder = Path(str(path))
-    content, at = _weights(program)
+    content, at = weights_of(program)
     try:
         text = ProgramText(program, at, len(content)).text()
     except NoForm as refused:
@@ -41,12 +41,6 @@ def write_library(program: Program, path: object) -> None:
     (folder / WEIGHTS).write_bytes(content)
     shutil.copyfile(_HERE / HEADER, folder / HEADER)
     _build(folder)
-
-
-def _weights(program: Program) -> tuple[bytes, list[int]]:
-    """The bytes of the state, and where each input's part begins."""
-    state = [(n, one) for n, one in zip(program.placeholders, program.inputs) if one.leaf is None]
-    return laid_out((program.state[one.target], node.meta["val"].stride_) for node, one in state)
 
 
 def _build(folder: Path) -> None:

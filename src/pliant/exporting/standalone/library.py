@@ -19,9 +19,8 @@ from pliant.errors import ExportError
 from pliant.exporting.exported import Exported
 from pliant.exporting.standalone.operators import NoForm
 from pliant.exporting.standalone.writer import ProgramText
-from pliant.exporting.writing import laid_out
+from pliant.exporting.writing import weights_of
 from pliant.exporting.written_back import writing_graph
-from pliant.ir.loops import LoopProgram
 from pliant.lowering.lower import lower
 from pliant.runtime.build import MEANING_FLAGS, find_compiler
 from pliant.schedule.kernel import forget_loads
@@ -60,17 +59,10 @@ def texts_of(program: Exported) -> tuple[str, str, bytes]:
             node.meta["origin"] = str(node.meta["where"])  # for what has no loops
     loops = lower(graph)
     planned = schedule(loops, config.get().schedule)
-    content, at = _weights(program, loops)
+    content, at = weights_of(program, [b.value for b in loops.constants if b.value is not None])
     found = ProgramText(program, loops, planned, at, len(content)).texts()
     forget_loads()
     return *found, content
-
-
-def _weights(program: Exported, loops: LoopProgram) -> tuple[bytes, list[int]]:
-    """The bytes of the state and of constants, and where each begins."""
-    tensors = [program.state[one.target] for one in program.inputs if one.leaf is None]
-    values = [(t, n.meta["val"].stride_) for t, n in zip(tensors, program.placeholders)]
-    return laid_out([*values, *((b.value, b.value.stride()) for b in loops.constants if b.value is not None)])
 
 
 def _build(folder: Path, options: config.Build) -> None:
