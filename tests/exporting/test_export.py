@@ -264,3 +264,23 @@ def test_dims():
     for wrong in (lambda: pliant.Dim("1"), lambda: pliant.Dim("b", min=3, max=3), lambda: batch * 0, lambda: batch + 0.5):
         with pytest.raises(ConstraintError):
             wrong()
+
+
+def test_calls_that_are_flat_and_others_mean_the_same():
+    def fn(x, flag, *, y, scale=2):
+        return x * scale + y if flag else x
+
+    x, y = torch.randn(3), torch.randn(3)
+    program = pliant.export(fn, (x, True), {"y": y, "scale": 3}, dynamic_shapes={"x": {0: batch}, "y": {0: batch}})
+    wanted = fn(x, True, y=y, scale=3)
+    for call in (
+        lambda: program(x, True, y=y, scale=3), lambda: program(x, True, scale=3, y=y), lambda: program(x, flag=True, scale=3, y=y),
+        lambda: program(torch.nn.Parameter(x), True, y=y, scale=3),
+    ):  # fmt: skip
+        assert torch.equal(call(), wanted)
+    for call in (
+        lambda: program([x], True, y=y, scale=3), lambda: program(x, True, y={"y": y}, scale=3), lambda: program(x, True, y=y),
+        lambda: program(x, True, y=None, scale=3), lambda: program(x, 1, y=y, scale=3),
+    ):  # fmt: skip
+        with pytest.raises(ConstraintError):
+            call()

@@ -8,7 +8,7 @@ Holds:  arguments of other dtypes, devices, ranks or sizes than the program is f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,9 @@ from pliant.graph.contracts import Runnable
 from pliant.graph.interpret import eager
 from pliant.torch_adapter import set_grad_enabled
 
+# What no tree of arguments goes into.
+_LEAVES = frozenset((torch.Tensor, torch.nn.Parameter, int, float, bool, str, type(None)))
+
 
 class Caller:
     """What a user calls."""
@@ -32,6 +35,7 @@ class Caller:
         self.program, self.run = program, run
         self.form = program.form
         self.checks = Checks(program)
+        self.quick = quick_arguments(program.form)
         self.state = [program.state[one.target] for one in program.inputs if one.leaf is None]
         self.leaves = [one.leaf for one in program.inputs if one.leaf is not None]
         first = len(self.state)
@@ -39,7 +43,7 @@ class Caller:
         self.maker = OutputMaker(MadeOutputs(list(program.outputs), len(program.results), [], [], []))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves = flat_arguments(self.form, args, kwargs)
+        leaves = self.quick(args, kwargs) or flat_arguments(self.form, args, kwargs)
         given = [leaves[leaf] for leaf in self.leaves]
         tensors = self.checks.prepared(given, leaves)
         recording = torch.is_grad_enabled()
@@ -66,6 +70,21 @@ def compiled(program: Program, options: Mapping[str, object]) -> Caller:
 
     with config.use(config.get().with_options(options)):
         return Caller(program, kernels_or_operators(writing_graph(program, optimized=True)))
+
+
+def quick_arguments(form: CallForm) -> Callable[[tuple[Any, ...], dict[str, Any]], list[Any] | None]:
+    """`flat_arguments` of calls that are written as the example's was and hold no lists or dictionaries; else None."""
+    args, kwargs = pytree.tree_unflatten([None] * form.arguments.num_leaves, form.arguments)
+    count, names = len(args), list(kwargs)
+    flat = count + len(names) == form.arguments.num_leaves and all(one is None for one in (*args, *kwargs.values()))
+
+    def quick(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+        if not flat or len(args) != count or list(kwargs) != names:
+            return None
+        leaves = [*args, *kwargs.values()]
+        return leaves if all(type(leaf) in _LEAVES for leaf in leaves) else None
+
+    return quick
 
 
 def flat_arguments(form: CallForm, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
