@@ -1,6 +1,8 @@
 """Models as libraries that need neither Python nor PyTorch, called by a C program from 8 threads: results as eager's.
 
-    python -m tests.exporting.standalone [--models small bert] [--calls 10] [--sanitize address]
+    python -m tests.exporting.standalone [--models small bert] [--calls 10] [--sanitize address] [--arm]
+
+`--arm`: built for ARM by Debian's cross compiler (gcc-aarch64-linux-gnu), called under qemu (qemu-user).
 """
 
 import argparse
@@ -21,6 +23,8 @@ from exporting.c_programs import BATCH, MODELS, image
 from pliant.exporting.standalone.writer import DTYPES
 
 CALLER = Path(__file__).with_name("standalone_caller.c")
+ARM_COMPILER, ARM_RUNNER = "aarch64-linux-gnu-gcc", ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu")
+ARM_OPTIONS = {"compiler": ARM_COMPILER, "opt_flags": ("-O2", "-march=armv8-a")}
 _BY_CODE = {(code, bits): dtype for dtype, (code, bits, _) in DTYPES.items()}
 
 
@@ -83,18 +87,27 @@ def read(path):
         at += one.nbytes
 
 
-def caller(folder, flags=()):
+def caller(folder, flags=(), compiler="gcc"):
     """The C program, linked with the library of a folder."""
-    command = ["gcc", "-O1", "-Wall", *flags, f"-I{folder}", str(CALLER), f"-L{folder}", "-lprogram", f"-Wl,-rpath,{folder}", "-lpthread"]
+    command = [compiler, "-O1", "-Wall", *flags, f"-I{folder}", str(CALLER), f"-L{folder}", "-lprogram", f"-Wl,-rpath,{folder}", "-lpthread"]
     subprocess.run([*command, "-o", str(folder / "caller")], check=True)
-    needed = subprocess.run(["ldd", str(folder / "caller")], capture_output=True, text=True, check=True).stdout.replace(str(folder), "")
+    needed = _needed(folder, compiler).replace(str(folder), "")
     assert "libprogram" in needed and not any(one in needed for one in ("python", "torch", "c10")), needed
 
 
-def called(folder, args, threads=8, repeats=10):
+def _needed(folder, compiler):
+    """Libraries that the program needs, as text. `ldd` runs it, so it is for this machine's alone."""
+    if compiler == "gcc":
+        return subprocess.run(["ldd", str(folder / "caller")], capture_output=True, text=True, check=True).stdout
+    command = [compiler.replace("gcc", "readelf"), "-d", str(folder / "caller"), str(folder / "libprogram.so")]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    return "".join(line for line in lines if "NEEDED" in line)
+
+
+def called(folder, args, threads=8, repeats=10, runner=()):
     """Each thread's last results; how many blocks of memory were left, and by how many KiB the process grew."""
     written(folder / "inputs", args)
-    command = [folder / "caller", folder / "weights", folder / "inputs", folder / "results", str(threads), str(repeats)]
+    command = [*runner, folder / "caller", folder / "weights", folder / "inputs", folder / "results", threads, repeats]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, env={"PATH": os.environ["PATH"]})
     if done.returncode:
         raise RuntimeError(done.stderr[-3000:] or f"ended with {done.returncode}")
@@ -111,35 +124,47 @@ def difference(found, wanted):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="*", default=list(ALL), choices=list(ALL))
     parser.add_argument("--calls", type=int, default=10)
+    parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 3, 8])
     parser.add_argument("--sanitize", choices=["address", "thread", "undefined"])
-    options, failed = parser.parse_args(), 0
+    parser.add_argument("--arm", action="store_true")
+    options = parser.parse_args()
+    sys.exit(sum(failures(name, options) for name in options.models))
+
+
+def failures(name, options):
+    """How many batches of a model were wrong."""
     flags = ["-g", f"-fsanitize={options.sanitize}"] if options.sanitize else []
     build = {"opt_flags": ("-O2", "-ftree-vectorize", "-march=native", "-fno-math-errno", *flags)}
-    for name in options.models:
-        make, at, said = ALL[name]
-        torch.manual_seed(0)
-        model = make().eval()
-        with tempfile.TemporaryDirectory() as place:
-            folder = Path(place)
-            pliant.aot_compile(pliant.export(model, at(4), dynamic_shapes=said), folder, interface="standalone", options=build)
-            caller(folder, flags)
-            for batch in options.batches:
-                args = at(batch)
-                with torch.no_grad():
-                    wanted = [torch.as_tensor(one) for one in pytree.tree_leaves(model(*args))]
-                results, left, grown = called(folder, args, repeats=options.calls)
-                worst = max(difference(found, wanted) for found in results)
-                print(f"{name}, batch {batch}: differs by {worst:.1e}, {left} blocks left, grew by {grown} KiB in {8 * options.calls} calls", flush=True)
-                failed += left != 0 or not worst < 1e-4
-            try:
-                called(folder, tuple(one[..., :2] for one in at(2)))
-            except RuntimeError as error:
-                print(f"{name}, other arguments: {str(error).splitlines()[0]}")
-    sys.exit(failed)
+    compiler, runner = (ARM_COMPILER, ARM_RUNNER) if options.arm else ("gcc", ())
+    make, at, said = ALL[name]
+    torch.manual_seed(0)
+    model, failed = make().eval(), 0
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        program = pliant.export(model, at(4), dynamic_shapes=said)
+        pliant.aot_compile(program, folder, interface="standalone", options=ARM_OPTIONS if options.arm else build)
+        caller(folder, flags, compiler)
+        for batch in options.batches:
+            args = at(batch)
+            results, left, grown = called(folder, args, options.threads, options.calls, runner)
+            worst = max(difference(found, eager(model, args)) for found in results)
+            calls = options.threads * options.calls
+            print(f"{name}, batch {batch}: differs by {worst:.1e}, {left} blocks left, grew by {grown} KiB in {calls} calls", flush=True)
+            failed += left != 0 or not worst < 1e-4
+        try:
+            called(folder, tuple(one[..., :2] for one in at(2)), runner=runner)
+        except RuntimeError as error:
+            print(f"{name}, other arguments: {str(error).splitlines()[0]}")
+    return failed
+
+
+def eager(model, args):
+    with torch.no_grad():
+        return [torch.as_tensor(one) for one in pytree.tree_leaves(model(*args))]
 
 
 if __name__ == "__main__":

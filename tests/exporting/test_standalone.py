@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import pliant
+from exporting import standalone
 from pliant.errors import ExportError
 from pliant.exporting.standalone.library import texts_of
 from pliant.exporting.standalone.writer import DTYPES
@@ -120,6 +121,46 @@ def test_a_library_computes_what_the_model_does(tmp_path):
         with pytest.raises(RuntimeError) as error:
             library(*wrong)
         assert str(error.value) == said
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
+@pytest.mark.parametrize("sanitizer", ["address", "thread"])
+def test_eight_threads_under_a_sanitizer(sanitizer, tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 5), nn.Softmax(-1)).eval()
+    program = pliant.export(model, (torch.randn(4, 2, 6, 6),), dynamic_shapes=({0: pliant.Dim("batch")},))
+    flags = ("-g", f"-fsanitize={sanitizer}")
+    pliant.aot_compile(program, tmp_path, interface="standalone", options={"opt_flags": ("-O1", *flags)})
+    standalone.caller(tmp_path, flags)
+    given = (torch.randn(3, 2, 6, 6),)
+    results, left, _ = standalone.called(tmp_path, given, threads=8, repeats=20)
+    wanted = standalone.eager(model, given)
+    assert left == 0 and max(standalone.difference(found, wanted) for found in results) < 1e-5
+
+
+class Pure(Small):
+    """The same, without a result that is None, and writing nothing."""
+
+    def forward(self, x, at, y):
+        return super().forward(x, at, y.clone())[:-1]
+
+
+@pytest.mark.skipif(
+    not all(map(shutil.which, (standalone.ARM_COMPILER, standalone.ARM_RUNNER[0]))),
+    reason="gcc-aarch64-linux-gnu and qemu-user are not installed",
+)
+def test_a_library_for_arm_computes_what_the_model_does(tmp_path):
+    torch.manual_seed(0)
+    model, batch = Pure().eval(), pliant.Dim("batch", max=6)
+    program = pliant.export(model, arguments(4), dynamic_shapes=({0: batch}, {0: batch}, {0: batch}))
+    pliant.aot_compile(program, tmp_path, interface="standalone", options=standalone.ARM_OPTIONS)
+    standalone.caller(tmp_path, compiler=standalone.ARM_COMPILER)
+    given = arguments(3)
+    (found, again), left, _ = standalone.called(tmp_path, given, 2, 1, standalone.ARM_RUNNER)
+    wanted = standalone.eager(model, given)
+    assert left == 0 and standalone.difference(found, wanted) < 1e-5 and standalone.difference(again, wanted) < 1e-5
+    with pytest.raises(RuntimeError, match="batch <= 6 does not hold"):
+        standalone.called(tmp_path, arguments(7), 1, 1, standalone.ARM_RUNNER)
 
 
 @pytest.mark.parametrize(
