@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from benchmarks import zoo_models
 from benchmarks.children import geometric_mean, print_row
 from benchmarks.sizes import registry
 
@@ -37,8 +38,7 @@ def rows_of(options: argparse.Namespace) -> dict[str, tuple[Any, Any]]:
     """name -> (how to build a case, its sizes)."""
     if not options.zoo:
         return {name: (build, sizes) for name, (build, sizes, _) in registry(options.registry).items()}
-    from benchmarks import zoo_models
-
+    zoo_models.import_libraries({name.partition("/")[0] for name in options.zoo})
     return {name: (lambda name=name: ZooCase(zoo_models.find_case(name)), zoo_models.SIZES) for name in options.zoo}
 
 
@@ -157,6 +157,7 @@ def modules_of(value: Any) -> set[str]:
 
 def use(compiler: str, folder: Path, modules: list[str]) -> dict[str, Any]:
     """Load the package; how far its results are from eager's, and seconds of a call at each size."""
+    zoo_models.import_libraries(())  # what models' modules import
     for one in modules:
         importlib.import_module(one)
     _, _, load = COMPILERS[compiler]()

@@ -21,11 +21,11 @@ import pliant
 
 LOADING = """
 import importlib, sys, torch, pliant
-modules, paths = sys.argv[1].split(), sys.argv[2:]
+modules, libraries, paths = sys.argv[1].split(), sys.argv[2].split(), sys.argv[3:]
 for module in modules:
     importlib.import_module(module)
 for path in paths:
-    program = pliant.load(path)
+    program = pliant.load(path, libraries=libraries)
     calls = torch.load(path + ".calls", weights_only=False)
     torch.save([torch.utils._pytree.tree_leaves(program(*args, **kwargs)) for args, kwargs in calls], path + ".found")
 """
@@ -64,7 +64,7 @@ def classes_of(value):
 
 def differences(programs, folder):
     """For (name, program, eager function, calls): the largest difference of results in a process that loaded the program."""
-    wanted, modules = {}, set()
+    wanted, modules, libraries = {}, set(), set()
     for name, program, fn, calls in programs:
         path = Path(folder) / name
         program.save(path)
@@ -72,7 +72,10 @@ def differences(programs, folder):
         with torch.no_grad():
             wanted[path] = [fn(*args, **kwargs) for args, kwargs in calls]
         modules = modules.union(*map(classes_of, wanted[path]))
-    subprocess.run([sys.executable, "-c", LOADING, " ".join(sorted(modules)), *map(str, wanted)], check=True)
+        libraries |= {name.partition(".")[0] for name in program.operators()} - {"aten"}
+        modules |= {type(fn).__module__} if "transformers" in libraries else set()  # which registers its operators
+    command = [sys.executable, "-c", LOADING, " ".join(sorted(modules)), " ".join(sorted(libraries)), *map(str, wanted)]
+    subprocess.run(command, check=True)
     for path, trees in wanted.items():
         yield path.name, max(map(_difference, trees, torch.load(f"{path}.found")))
 
