@@ -260,3 +260,24 @@ def test_every_second_element_and_each_element_twice(options, n, dtype):
     assert "_2(" in built.source and "_pairs(" in built.source
     for got, expected in zip(built(list(args)), run(program, args), strict=True):
         torch.testing.assert_close(got, expected, equal_nan=True, atol=0, rtol=0)
+
+
+def test_choices_that_are_the_same_for_all_lanes(options):
+    """One side is executed, inside of another choice, too, and what it reads may lie outside for the other's rows."""
+    p = Program()
+    x, y = p.tensor(3, 40), p.tensor(2, 40)
+
+    def joined(i, j):
+        upper = apply("lt", index_value(i), const(3, torch.int64))
+        middle = apply("lt", index_value(i), const(4, torch.int64))
+        rest = where(middle, const(0.5, torch.float32), apply("mul", get(y, i - 4, j), const(2.0, torch.float32)))
+        return where(upper, get(x, i, j), rest)
+
+    program = p.done(p.pointwise((6, 40), joined), p.reduce("sum", (6,), (40,), joined))
+    args = [torch.randn(3, 40), torch.randn(2, 40)]
+    compiled = compile_program(program, options)
+    expected = torch.cat([args[0], torch.full((1, 40), 0.5), args[1] * 2])
+    got, total = compiled(list(args))
+    assert torch.equal(got, expected)
+    torch.testing.assert_close(total, expected.sum(1))
+    assert "} else {" in compiled.source

@@ -11,6 +11,7 @@ from torch import fx
 from torch.utils._pytree import tree_flatten
 
 from pliant.autograd.functionalize import FunctionalMode, new_input
+from pliant.graph.concrete_sizes import call_specialized
 from pliant.graph.contracts import AtenGraph
 from pliant.ir.interpret import run
 from pliant.ir.loops import LoopProgram
@@ -27,7 +28,7 @@ def trace(f: Function, args: tuple[Any, ...], dynamic: bool = False) -> AtenGrap
     mode = FunctionalMode(shape_env, graph)
     fakes = [_fake(mode, k, a, dynamic) if isinstance(a, torch.Tensor) else a for k, a in enumerate(args)]
     with mode, torch.no_grad():
-        flat, _ = tree_flatten(f(*fakes))
+        flat, _ = tree_flatten(call_specialized(f, tuple(fakes), {}))
     graph.output(tuple(mode.lower(o) for o in flat))
     return AtenGraph(graph, shape_env)
 

@@ -328,11 +328,11 @@ class VectorStatements(Statements):
         self.body.append(f"p_vf {found};")
         self.one_side += 1
         for head, side in ((f"if ({condition}) {{", x.args[1]), ("} else {", x.args[2])):
-            outside, self.body = self.body, []
-            values, masked, names = dict(self.values), dict(self.masked), dict(self.indirect_names)
-            self.body.append(f"{found} = {self.lanes(self.value(side, member), x.dtype)};")
+            values, masked, names, start = dict(self.values), dict(self.masked), dict(self.indirect_names), len(self.body)
+            text = self.lanes(self.value(side, member), x.dtype)
             self.values, self.masked, self.indirect_names = values, masked, names
-            self.body = [*outside, head, *(f"  {text}" for text in self.body)]
+            # in place: callers hold the list
+            self.body[start:] = [head, *(f"  {one}" for one in (*self.body[start:], f"{found} = {text};"))]
         self.one_side -= 1
         self.body.append("}")
         self.varying.add(found)

@@ -3,7 +3,7 @@
 In:     a callable made by functions that are `@remade`.
 Out:    `ProgramWriter.written(run)`: JSON; `ProgramReader.made(json)`: the callable, made by the same functions (rows of
         `MAKERS`).
-Holds:  arguments are constants, tensors, operators, functions that modules hold, rows of `ROWS`, and such callables.
+Holds:  arguments are constants, tensors, operators, functions that modules hold, records of `RECORDS`, and such callables.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MAKERS = {
     "of_given": "autograd.trained", "trained": "autograd.trained",
     "recorded_on": "runtime.cuda.graphs", "wrapper_of": "runtime.program", "telling_by_lines": "wrappers.wrapper",
 }  # fmt: skip
-ROWS = {
+RECORDS = {
     "Around": "autograd.trained", "DeviceLibrary": "runtime.cuda.load", "Ending": "autograd.calls", "FromInput": "autograd.places",
     "FromResult": "autograd.places", "HalvesFacts": "autograd.function", "KeptInputs": "autograd.kept_inputs",
     "Launches": "wrappers.launches", "Library": "runtime.program", "Literal": "autograd.places", "MadeOutputs": "autograd.outputs",
@@ -99,7 +99,7 @@ class ProgramWriter:
         if call is not None:
             self.code |= generated_code.code_behind(value)
             return ["made", call.maker, *map(self.written, call.args)]
-        if type(value).__name__ in ROWS and type(value) is _named(ROWS, type(value).__name__):
+        if type(value).__name__ in RECORDS and type(value) is _named(RECORDS, type(value).__name__):
             return ["row", type(value).__name__, *(self.written(getattr(value, f.name)) for f in dataclasses.fields(value))]
         if getattr(type(value), "is_compiled_on_demand", False):
             return self._backward(value)
@@ -195,7 +195,7 @@ class ProgramReader:
         return _named(MAKERS, maker)(*map(self.made, args))
 
     def _row(self, name: str, *values: Json) -> Any:
-        return _named(ROWS, name)(*map(self.made, values))
+        return _named(RECORDS, name)(*map(self.made, values))
 
     def _backward(self, *runs: Json) -> KeptBackwards:
         make = _named(_BACKWARD, "KeptBackwards")
