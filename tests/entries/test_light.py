@@ -69,6 +69,6 @@ def test_what_runs_programs_is_where_the_tables_say():
     for name, module in programs.MAKERS.items():
         maker = getattr(importlib.import_module(f"pliant.{module}"), name)
         assert maker.__name__ == name and (hasattr(maker, "__wrapped__") or name == "wrapper_of")  # the one whose calls are noted
-    for name, module in programs.ROWS.items():
+    for name, module in programs.RECORDS.items():
         cls = getattr(importlib.import_module(f"pliant.{module}"), name)
         assert dataclasses.is_dataclass(cls) and cls.__module__ == f"pliant.{module}"
