@@ -70,8 +70,7 @@ def test_error_is_a_few_ulp(name, step):
     (got,) = run([torch.from_numpy(np.repeat(x, step))[::step]])
     found = got.numpy()
     error = errors_in_ulp(EXACT[name], x, found)
-    by_library = name in ("sin", "cos") and step > 1
-    assert error.max() <= (4.0 if by_library else LARGEST.get(name, 4.0))
+    assert error.max() <= LARGEST.get(name, 4.0)
     if name in ("tanh", "erf"):  # what is added to 1, and multiplied by a large number, must be gone
         assert np.nanmax(np.abs(found)) == 1.0
         assert (np.abs(found[np.abs(x) > 10.0]) == 1.0).all()

@@ -11,6 +11,8 @@ Source: coefficients are least-squares fits over Chebyshev nodes in 40 digits, w
 
 from __future__ import annotations
 
+from pliant.codegen.trigonometry import TRIGONOMETRY
+
 _OF_FLOATS: dict[str, str] = {
     # 2^n * y in two steps, so that results overflow and become denormal as they should.
     "p_scale@": """\
@@ -187,4 +189,4 @@ def of_floats(suffix: str, real: str, integer: str) -> dict[str, str]:
     def spelled(text: str) -> str:
         return text.replace("@F", real).replace("@I", integer).replace("@", suffix)
 
-    return {spelled(name): spelled(text) for name, text in _OF_FLOATS.items()}
+    return {spelled(name): spelled(text) for name, text in (_OF_FLOATS | TRIGONOMETRY).items()}

@@ -16,7 +16,6 @@ import re
 from pliant.codegen.float_functions import of_floats
 from pliant.codegen.float_tables import TABLE_FUNCTIONS
 from pliant.codegen.vector_remainders import REMAINDERS
-from pliant.codegen.vector_trigonometry import TRIGONOMETRY
 
 _VECTORS = """\
 #ifndef P_PLAIN
@@ -404,7 +403,7 @@ P_INLINE p_vf p_log_splitv(p_vf x, p_vf* f) {
 def _of_vectors() -> dict[str, str]:
     found = of_floats("v", "p_vf", "p_vi")
     del found["p_scalev"]  # above
-    found |= TRIGONOMETRY | REMAINDERS
+    found |= REMAINDERS
     for name, text in _WIDE_FUNCTIONS.items():
         found[name] = f"#if !P_PLAIN && P_L == 16\n{text}#else\n{found[name]}#endif\n"
     return found

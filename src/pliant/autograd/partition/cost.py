@@ -26,6 +26,7 @@ _aten = torch.ops.aten
 FORBIDDEN = UNLIMITED
 UNKNOWN_SIZE = 1024  # elements along a dimension whose size only running the graph tells
 
+_EQUAL = frozenset((_aten.eq.Tensor, _aten.ne.Tensor, _aten.eq.Scalar, _aten.ne.Scalar))
 # Views of a part: saving one costs its own size, not its base's.
 _PARTS = frozenset({_aten.slice.Tensor, _aten.select.int, _aten.diagonal.default})
 # Cheap to run again besides pointwise operators and views.
@@ -82,7 +83,16 @@ def can_recompute(node: fx.Node) -> bool:
     if node.target is operator.getitem:
         producer: Any = node.args[0]
         return is_view(producer.target)
-    return is_recomputable(node.target) and not binds_symbols(node)
+    return is_recomputable(node.target) and not binds_symbols(node) and not is_compared(node)
+
+
+def is_compared(node: fx.Node) -> bool:
+    """Whether backward asks of the value whether it is equal to another (a maximum's gradient goes to the elements that are the
+    maximum): computed again it might differ in its last bit."""
+    value = node.meta.get("val")
+    if type(value) is not FakeTensor or not value.dtype_.is_floating_point:
+        return False
+    return any(user.target in _EQUAL and user.meta.get("stage") == "backward" for user in _readers(node))
 
 
 def size_in_bytes(value: Any) -> int:
@@ -183,6 +193,8 @@ class Prices:
         if self.weight is None and "recompute" not in node.meta:
             return can_recompute(node)
         producer: Any = node.args[0] if node.target is operator.getitem else node
+        if is_compared(node):
+            return False
         harmless = not has_effect(producer.target) or (is_random(producer.target) and not draws_numbers(producer))
         return harmless and not binds_symbols(producer)
 
