@@ -27,6 +27,7 @@ FORBIDDEN = UNLIMITED
 UNKNOWN_SIZE = 1024  # elements along a dimension whose size only running the graph tells
 
 _EQUAL = frozenset((_aten.eq.Tensor, _aten.ne.Tensor, _aten.eq.Scalar, _aten.ne.Scalar))
+_SIGNS = frozenset((_aten.abs.default, _aten.neg.default, _aten._to_copy.default))
 # Views of a part: saving one costs its own size, not its base's.
 _PARTS = frozenset({_aten.slice.Tensor, _aten.select.int, _aten.diagonal.default})
 # Cheap to run again besides pointwise operators and views.
@@ -92,7 +93,8 @@ def is_compared(node: fx.Node) -> bool:
     value = node.meta.get("val")
     if type(value) is not FakeTensor or not value.dtype_.is_floating_point:
         return False
-    return any(user.target in _EQUAL and user.meta.get("stage") == "backward" for user in _readers(node))
+    asked = [user for user in _readers(node) if user.meta.get("stage") == "backward"]
+    return any(user.target in _EQUAL or (user.target in _SIGNS and is_compared(user)) for user in asked)
 
 
 def size_in_bytes(value: Any) -> int:
