@@ -32,4 +32,4 @@ def test_gradients_of_what_is_largest(value, largest, dim):
         given = x.clone().requires_grad_()
         y = call(given)
         found.append(torch.autograd.grad(y, given, torch.linspace(-1, 1, y.numel()).reshape(y.shape))[0])
-    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5 + 1e-6 * float(found[0].abs().max()))
