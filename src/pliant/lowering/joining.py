@@ -16,7 +16,7 @@ from pliant.errors import Unsupported
 from pliant.ir.scalar import Scalar, apply, cast, where
 from pliant.lowering.context import Lowering
 from pliant.lowering.pointwise import number
-from pliant.lowering.tensors import Index, Tensor, opmath
+from pliant.lowering.tensors import Index, Shape, Tensor, opmath
 from pliant.lowering.views import dim_of, flip, slice_start, unsqueeze
 from pliant.symbolic.expr import ONE, ZERO, Expr, lit
 
@@ -76,11 +76,14 @@ def _between(low: Lowering, e: Expr, start: Expr, end: Expr, size: Expr) -> list
 def _pad(low: Lowering, out: torch.Tensor, x: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
     if len(pad) % 2 or any(not isinstance(p, int) for p in pad):
         raise Unsupported("symbolic padding")
-    rank, shape = len(x.shape), low.shape_of(out)
-    before = [0] * rank
+    before = [0] * len(x.shape)
     for k in range(len(pad) // 2):
-        before[rank - 1 - k] = pad[2 * k]
-    padding = number(low, value, opmath(out.dtype))
+        before[-1 - k] = pad[2 * k]
+    return padded(low, x, low.shape_of(out), before, number(low, value, opmath(out.dtype)))
+
+
+def padded(low: Lowering, x: Tensor, shape: Shape, before: Sequence[int], padding: Scalar) -> Tensor:
+    """A tensor of this shape in which `x` begins behind so many elements of padding along each dimension."""
 
     def at(index: Index) -> Scalar:
         local = [e - before[d] if x.shape[d] is not ONE else ZERO for d, e in enumerate(index)]
@@ -91,7 +94,7 @@ def _pad(low: Lowering, out: torch.Tensor, x: Tensor, pad: Sequence[Any], value:
         # a negative amount cuts off: the lower condition then always holds
         return where(all_of(conditions), x.math_at(local), padding) if conditions else x.math_at(local)
 
-    return low.pointwise(out.dtype, shape, at, x.weight + 3)
+    return low.pointwise(x.dtype, shape, at, x.weight + 3)
 
 
 def _slice_scatter(

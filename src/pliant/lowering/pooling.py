@@ -97,35 +97,52 @@ def _pair(given: Any) -> tuple[int, int]:
     return both[0], both[-1]
 
 
-def _average_pool(
-    low: Lowering, out: torch.Tensor, x: Tensor, size: Any, step: Any = (), padding: Any = 0, ceil: bool = False,
-    counts_padding: bool = True, divisor: Any = None,
-) -> Tensor:  # fmt: skip
-    shape, math = low.shape_of(out), opmath(x.dtype)
-    rows, columns = _windows(low, x, shape, size, step or size, padding)
+def _divisor(rows: _Windows, columns: _Windows, t: Tensor, ceil: bool, counts_padding: bool, divisor: Any) -> int:
+    """By what the sum over a window is divided. `t`: what is summed."""
     elements = rows.size * columns.size
-    if x.dtype not in _FLOATS or elements > _LARGEST:
+    if t.dtype not in _FLOATS or elements > _LARGEST:
         raise Unsupported("a large window, or integers")
     if divisor is None and (ceil or not counts_padding and (rows.padding or columns.padding)):
         raise Unsupported("windows of several sizes")
     if divisor is not None and type(divisor) is not int:
         raise Unsupported("a symbolic divisor")
     if rows.overlap or columns.overlap:
-        x.uses = max(x.uses, 2)  # several windows read an element
+        t.uses = max(t.uses, 2)  # several windows read an element, or lie over it
+    return divisor or elements
+
+
+Places = list[tuple[Expr, list[Scalar]]]  # along one dimension, each with what must hold for it to be there
+
+
+def _average(t: Tensor, outer: Index, rows: Places, columns: Places, divisor: int) -> Scalar:
+    """The sum of the elements at these places, divided."""
+    math = opmath(t.dtype)
+    total: Scalar | None = None
+    for h, inside in rows:
+        for w, beside in columns:
+            found, conditions = t.math_at([*outer, h, w]), inside + beside
+            found = where(all_of(conditions), found, const(0, math)) if conditions else found
+            total = found if total is None else apply("add", total, found)
+    assert total is not None
+    return apply("add", apply("div", total, const(divisor, math)), const(0, math))  # eager has no negative zeros
+
+
+def _weight(rows: _Windows, columns: _Windows, t: Tensor) -> int:
+    return rows.size * columns.size * (1 + (t.weight if t.view is None else 0))
+
+
+def _average_pool(
+    low: Lowering, out: torch.Tensor, x: Tensor, size: Any, step: Any = (), padding: Any = 0, ceil: bool = False,
+    counts_padding: bool = True, divisor: Any = None,
+) -> Tensor:  # fmt: skip
+    shape = low.shape_of(out)
+    rows, columns = _windows(low, x, shape, size, step or size, padding)
+    by = _divisor(rows, columns, x, ceil, counts_padding, divisor)
 
     def at(index: Index) -> Scalar:
-        total: Scalar | None = None
-        for h, inside in rows.elements(index[-2]):
-            for w, beside in columns.elements(index[-1]):
-                found, conditions = x.math_at([*index[:-2], h, w]), inside + beside
-                found = where(all_of(conditions), found, const(0, math)) if conditions else found
-                total = found if total is None else apply("add", total, found)
-        assert total is not None
-        average = apply("div", total, const(divisor or elements, math))
-        return apply("add", average, const(0, math))  # eager has no negative zeros
+        return _average(x, index[:-2], rows.elements(index[-2]), columns.elements(index[-1]), by)
 
-    weight = elements * (1 + (x.weight if x.view is None else 0))
-    return low.pointwise(out.dtype, shape, at, weight)
+    return low.pointwise(out.dtype, shape, at, _weight(rows, columns, x))
 
 
 def _average_pool_gradient(
@@ -133,29 +150,13 @@ def _average_pool_gradient(
     ceil: bool = False, counts_padding: bool = True, divisor: Any = None,
 ) -> Tensor:  # fmt: skip
     """Of each element the gradients of the windows that it is in, divided as these are."""
-    math = opmath(grad.dtype)
     rows, columns = _windows(low, x, grad.shape, size, step or size, padding)
-    elements = rows.size * columns.size
-    if grad.dtype not in _FLOATS or elements > _LARGEST:
-        raise Unsupported("a large window, or integers")
-    if divisor is None and (ceil or not counts_padding and (rows.padding or columns.padding)):
-        raise Unsupported("windows of several sizes")
-    if divisor is not None and type(divisor) is not int:
-        raise Unsupported("a symbolic divisor")
-    if rows.overlap or columns.overlap:
-        grad.uses = max(grad.uses, 2)
+    by = _divisor(rows, columns, grad, ceil, counts_padding, divisor)
 
     def at(index: Index) -> Scalar:
-        total: Scalar | None = None
-        for h, inside in rows.holding(index[-2]):
-            for w, beside in columns.holding(index[-1]):
-                found, conditions = grad.math_at([*index[:-2], h, w]), inside + beside
-                found = where(all_of(conditions), found, const(0, math)) if conditions else found
-                total = found if total is None else apply("add", total, found)
-        assert total is not None
-        return apply("add", apply("div", total, const(divisor or elements, math)), const(0, math))
+        return _average(grad, index[:-2], rows.holding(index[-2]), columns.holding(index[-1]), by)
 
-    return low.pointwise(out.dtype, low.shape_of(out), at, elements * (1 + (grad.weight if grad.view is None else 0)))
+    return low.pointwise(out.dtype, low.shape_of(out), at, _weight(rows, columns, grad))
 
 
 # -- maxima -----------------------------------------------------------------------------------------------------------

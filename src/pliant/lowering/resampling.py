@@ -197,7 +197,9 @@ def _along(low: Lowering, grad: Tensor, shape: Shape, dim: int, taps: _Taps, res
             e = index[dim] * taps.factor + shift
             found = grad.math_at([*index[:dim], e, *index[dim + 1 :]])
             if not 0 <= shift < taps.factor:
-                inside = _is_there(low, e, grad.shape[dim])
+                position = low.number(e)
+                end = low.number(grad.shape[dim])
+                inside = apply("ge", position, const(0, torch.int64)) if shift < 0 else apply("lt", position, end)
                 edge = ZERO - 1 - shift if shift < 0 else last - (shift - taps.factor)
                 found = where(inside, found, grad.math_at([*index[:dim], edge, *index[dim + 1 :]]))
             part = found if weight == 1.0 else apply("mul", found, const(weight, dtype))
@@ -206,11 +208,6 @@ def _along(low: Lowering, grad: Tensor, shape: Shape, dim: int, taps: _Taps, res
         return total
 
     return low.pointwise(result, shape, at, 3 * len(taps.weights))
-
-
-def _is_there(low: Lowering, e: Expr, n: Expr) -> Scalar:
-    position = low.number(e)
-    return apply("bit_and", apply("ge", position, const(0, torch.int64)), apply("lt", position, low.number(n)))
 
 
 # -- channels as positions --------------------------------------------------------------------------------------------

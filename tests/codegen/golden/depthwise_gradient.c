@@ -5,16 +5,16 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
     const int64_t i1 = t % (14);
     const int64_t q1 = t / (14);
     const int64_t i0 = q1;
-    const int64_t t0 = (int64_t)(i1 - 1);
-    _Bool t1 = t0 >= 0; P_OPAQUE(t1);
-    _Bool t2 = t0 < 12; P_OPAQUE(t2);
+    const int64_t t0 = (int64_t)(i1);
+    _Bool t1 = t0 >= 1; P_OPAQUE(t1);
+    _Bool t2 = t0 < 13; P_OPAQUE(t2);
     _Bool t3 = t1 & t2; P_OPAQUE(t3);
     #pragma omp simd
     for (int64_t i2 = 0; i2 < 14; i2++) {
-      const int64_t t4 = (int64_t)(i2 - 1);
-      const _Bool t5 = t4 >= 0;
+      const int64_t t4 = (int64_t)(i2);
+      const _Bool t5 = t4 >= 1;
       const _Bool t6 = t3 & t5;
-      const _Bool t7 = t4 < 12;
+      const _Bool t7 = t4 < 13;
       const _Bool t8 = t6 & t7;
       const float t9 = t8 ? a0[12*i1 + i2 + 144*i0 - 13] : 0.0f;
       a1[14*i1 + i2 + 196*i0] = t9;

@@ -7,18 +7,18 @@ extern "C" __global__ void __launch_bounds__(256) @(const float* a0, float* a1) 
   const int qi1 = qi2 / (14);
   const int i0 = qi1;
   const int i2b = i2g * 2;
-  const int64_t t0 = (int64_t)(i1 - 1);
-  const _Bool t1 = t0 >= 0;
-  const _Bool t2 = t0 < 12;
+  const int64_t t0 = (int64_t)(i1);
+  const _Bool t1 = t0 >= 1;
+  const _Bool t2 = t0 < 13;
   const _Bool t3 = t1 & t2;
   alignas(16) float s10[2];
   #pragma unroll
   for (int u = 0; u < 2; u++) {
     const int i2 = i2b + u;
-    const int64_t t4 = (int64_t)(i2 - 1);
-    const _Bool t5 = t4 >= 0;
+    const int64_t t4 = (int64_t)(i2);
+    const _Bool t5 = t4 >= 1;
     const _Bool t6 = t3 & t5;
-    const _Bool t7 = t4 < 12;
+    const _Bool t7 = t4 < 13;
     const _Bool t8 = t6 & t7;
     const float t9 = t8 ? a0[12*i1 + i2 + 144*i0 - 13] : 0.0f;
     s10[u] = t9;
