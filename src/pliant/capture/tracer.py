@@ -131,8 +131,7 @@ class Tracer:
         self.shape_env.origin_callback = self.location
         self.graph = fx.Graph()
         self.graph.output(())  # replaced at the end; placeholders and calls go before it
-        options = config.get()
-        self.mode = FakeMode(self.shape_env, options.capture.data_dependent and options.shapes.symbols)
+        self.mode = FakeMode(self.shape_env, options.capture.data_dependent and shapes.symbols)
         self.inputs = Inputs(self.graph, self.mode, self.shape_env, policy)
         self.world = World(self.inputs, self.location)
         self.inputs.world = self.world

@@ -51,15 +51,8 @@ TRIGONOMETRY: dict[str, str] = {
 #define p_far_onesf(y, x, function) if (__builtin_expect(P_ABSf(x) > P_FAR, 0)) y = function(x);
 """,
     "p_far_onesv": """\
-#if !P_PLAIN && P_L == 8
-#define P_SOME(m) __builtin_ia32_movmskps256((p_vf)(m))
-#elif !P_PLAIN && P_L == 16
-#define P_SOME(m) P_K(m)
-#else
-#define P_SOME(m) p_any_lane(m)
-#endif
 #define p_far_onesv(y, x, function) \\
-  { const p_vi far = P_ABSv(x) > P_FAR; if (__builtin_expect(P_SOME(far), 0)) P_EACH if (far[k]) y[k] = function(x[k]); }
+  { const p_vi far = P_ABSv(x) > P_FAR; if (__builtin_expect(p_any_lane(far), 0)) P_EACH if (far[k]) y[k] = function(x[k]); }
 """,
     "p_far_sin": """\
 static __attribute__((noinline)) float p_far_sin(float x) { return sinf(x); }

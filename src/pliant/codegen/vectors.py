@@ -312,7 +312,13 @@ P_INLINE double p_product_of_lanes_wide(p_vf x) {
 }
 P_INLINE float p_least_lane(p_vf x) { P_FOLD(x, p_lessv) }
 P_INLINE float p_largest_lane(p_vf x) { P_FOLD(x, p_morev) }
+#if !P_PLAIN && P_L == 8
+P_INLINE int32_t p_any_lane(p_vi x) { return __builtin_ia32_movmskps256((p_vf)x) != 0; }
+#elif !P_PLAIN && P_L == 16
+P_INLINE int32_t p_any_lane(p_vi x) { return P_K(x) != 0; }
+#else
 P_INLINE int32_t p_any_lane(p_vi x) { int32_t r = 0; P_EACH r |= x[k]; return r != 0; }
+#endif
 """
 
 # Tiles: to[c * to_step + r] = from[r * from_step + c]. Squares of P_L rows in log2(P_L) rounds, each of which interleaves
