@@ -4,6 +4,7 @@ import random
 
 import pytest
 import torch
+from tests.capture.set_programs import disagreement
 
 import pliant
 
@@ -47,3 +48,9 @@ def test_a_set_made_of_a_set():
     names = {f"name {n}" for n in range(20)}
     compiled = pliant.compile(lambda x: (list(set(names)), list(frozenset(names)), x + 1), backend="eager")
     assert compiled(torch.ones(1))[:2] == (list(set(names)), list(frozenset(names)))
+
+
+def test_random_programs_of_sets():
+    """The order of a set that is made of another depends on the other's slots, not on its order alone."""
+    for seed in range(120):
+        assert not disagreement(seed)

@@ -129,13 +129,21 @@ def is_driven(t: Tracer, items: Any) -> bool:
 def iterable(t: Tracer, value: Any) -> Any:
     """Something C code can iterate over and get traced values."""
     cls = type(value)
-    if cls in (list, tuple, dict, set, str, range) and not t.world.needs_guards(value):
+    if cls in (list, tuple, dict, set, frozenset, str, range) and not t.world.needs_guards(value):
         note_order(t, value)
         return t.world.resolve(value)
     iterator = iterate(t, value)
     if python_method(t, iterator, "__next__") is not None:
         return TracedIterator(t, _python_iterator(t, iterator))
     return iterator
+
+
+def hashables(t: Tracer, value: Any) -> Any:
+    """Something C code can make a set of. Sets and dicts stay what they are: their slots, too, decide on the new order."""
+    if type(value) in (set, dict):
+        value = t.world.adopt(t.world.resolve(value))
+    items = iterable(t, value)
+    return items if type(items) in (dict, set, frozenset) else map(t.hashable, items)
 
 
 def note_order(t: Tracer, value: Any) -> None:

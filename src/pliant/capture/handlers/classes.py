@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import carried, operators, subscripts
+from pliant.capture import carried, iteration, operators, subscripts
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.random_numbers import make_generator
 from pliant.capture.handlers.table import ALL, Args, ClassHandler, Kwargs, Rows
@@ -35,13 +35,8 @@ handles, CLASSES = ROWS.handles, ROWS.classes
 
 
 def _construct_iterable(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    if args and type(args[0]) is set:
-        args = (t.world.adopt(t.world.resolve(args[0])), *args[1:])
-    args = tuple(t.iterable(a) if i == 0 else concrete(a) for i, a in enumerate(args))
-    if cls in (set, frozenset) and args:
-        keys = [t.hashable(v) for v in args[0]]
-        same = isinstance(args[0], (set, frozenset)) and all(map(operator.is_, keys, args[0]))
-        args = (args[0] if same else keys,)  # made of a set, a set has another order than made of its elements
+    items = iteration.hashables if cls in (set, frozenset) else iteration.iterable
+    args = tuple(items(t, a) if i == 0 else concrete(a) for i, a in enumerate(args))
     return t.native(cls, *args, **kwargs)
 
 

@@ -21,6 +21,7 @@ from pliant.capture.handlers.iteration import in_order
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.handlers.text_and_numbers import SIMPLE, shown
+from pliant.capture.iteration import hashables
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, concrete, is_numpy_scalar
 from pliant.capture.varying_text import Text, join, percent
 from pliant.graph.fake_tensor import FakeTensor
@@ -88,9 +89,8 @@ def _container_argument(t: Tracer, receiver: Any, name: str, index: int, value: 
     if isinstance(receiver, (set, frozenset)):
         if name in ("add", "discard", "remove", "__contains__"):
             return t.hashable(value)
-        if isinstance(value, (set, frozenset)):
-            return t.iterable(value)
-        return value if name.startswith("__") and name != "__init__" else map(t.hashable, t.iterable(value))
+        plain = name.startswith("__") and name != "__init__" and not isinstance(value, (set, frozenset))
+        return value if plain else hashables(t, value)
     if name == "__init__" and isinstance(receiver, dict):
         is_factory = isinstance(receiver, collections.defaultdict) and index == 0
         return value if is_factory else pairs_or_mapping(t, value, isinstance(receiver, collections.OrderedDict))

@@ -10,7 +10,7 @@ from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
 from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
-from pliant.capture.iteration import is_driven
+from pliant.capture.iteration import hashables, is_driven
 from pliant.capture.value_kinds import class_name
 from pliant.capture.varying_text import join
 from pliant.guards.sources import held
@@ -116,7 +116,7 @@ def list_extend(frame: Frame, op: Op) -> None:
 @opcode("SET_UPDATE")
 def set_update(frame: Frame, op: Op) -> None:
     value = _taken(frame)
-    frame.tracer.native(_target(frame, op).update, map(frame.tracer.hashable, frame.tracer.iterable(value)))
+    frame.tracer.native(_target(frame, op).update, hashables(frame.tracer, value))
 
 
 @opcode("DICT_UPDATE", "DICT_MERGE")
