@@ -167,8 +167,12 @@ def form_cases() -> list[str]:
         f"form/{op.name}/{op.variant_test_name}/{form}"
         for form in _FORMS
         for op in op_db
-        if torch.float32 in op.supported_dtypes(DEVICE) and op.name not in EXCLUDED and _has_form(op, form)
+        if _form_dtype(op) in op.supported_dtypes(DEVICE) and op.name not in EXCLUDED and _has_form(op, form)
     ]
+
+
+def _form_dtype(op: Any) -> torch.dtype:
+    return torch.float32 if torch.float32 in op.supported_dtypes(DEVICE) else torch.int64
 
 
 def _strided(value: Any) -> Any:
@@ -187,7 +191,7 @@ def _results_like(op: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
 
 
 def _form_samples(op: Any, form: str) -> Iterator[Sample]:
-    for args, kwargs in op_samples(op, torch.float32, gradients=form in ("method", "inplace", "strided")):
+    for args, kwargs in op_samples(op, _form_dtype(op), gradients=form in ("method", "inplace", "strided")):
         if form == "strided":
             args, kwargs = tree_map(_strided, (args, kwargs))
         elif form == "out":

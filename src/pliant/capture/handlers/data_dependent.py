@@ -120,13 +120,18 @@ def _classes_of_data(tensor: torch.Tensor) -> torch.Tensor:
     many = int(tensor.max()) + 1
     if tensor.min() < 0:
         raise RuntimeError("Class values must be non-negative.")
-    return (tensor.unsqueeze(-1) == torch.arange(many, device=tensor.device)).long()
+    return _marked(tensor, many)
+
+
+def _marked(tensor: torch.Tensor, many: int) -> torch.Tensor:
+    found = tensor.unsqueeze(-1) == torch.arange(many, device=tensor.device)
+    return found.to(torch.int64, memory_format=torch.contiguous_format)
 
 
 def _classes(tensor: torch.Tensor, many: int) -> torch.Tensor:
     assert_async((tensor >= 0).all(), "Class values must be non-negative.")
     assert_async((tensor < many).all(), "Class values must be smaller than num_classes.")
-    return (tensor.unsqueeze(-1) == torch.arange(many, device=tensor.device)).long()
+    return _marked(tensor, many)
 
 
 @handles(torch.nn.functional.one_hot)
