@@ -79,8 +79,8 @@ F.interpolate(X[None], scale_factor=2) if X.dim() == 3 else X
 F.interpolate(X, scale_factor=2, mode='linear') if X.dim() == 3 else X
 F.interpolate(X[None], scale_factor=2, mode='bilinear') if X.dim() == 3 else X
 F.pixel_shuffle(X.expand(4, *X.shape[-2:]), 2) if X.dim() == 2 else X
-F.conv1d(X, torch.linspace(-1, 1, X.shape[1] * 3).to(X).reshape(X.shape[1], 1, 3), padding=1, groups=X.shape[1]) if X.dim() == 3 else X
-torch.linspace(-1, 1, X.shape[-1]).to(X) * X; torch.arange(X.shape[D]).sum() * X; X / X.shape[D]
+F.conv1d(X, torch.linspace(-1, 1, X.shape[1] * 3, dtype=X.dtype).reshape(X.shape[1], 1, 3), padding=1, groups=X.shape[1]) if X.dim() == 3 else X
+torch.linspace(-1, 1, X.shape[-1], dtype=X.dtype) * X; torch.arange(X.shape[D]).sum() * X; X / X.shape[D]
 torch.full_like(X, .5) + X; X.new_ones(X.shape) - X
 """
 ROWS = tuple(row.strip() for line in _ROWS.strip().splitlines() for row in line.split("; "))

@@ -55,11 +55,15 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         self.freed: set[Any] = set()  # functions that cannot run again
         self.written: list[tuple[Base, Any]] = []  # what was written, and the node that did
         self.hooks: list[Hook] = []
+        self.views: list[FakeTensor] = []
         self.last_primal: fx.Node | None = None  # constants become placeholders after this one
 
     def close(self) -> None:
         """Nothing is recorded from here on. Tensors that autograd's nodes save hold the mode, unseen by garbage
-        collection: it must not lead back to them."""
+        collection: it must not lead back to them. Nor must they themselves: a result that is saved is a view of it."""
+        for view in self.views:
+            view.node = None
+        self.views.clear()
         self.graph, self.origin, self.last_primal = fx.Graph(), None, None
         self.constants.clear()
         self.asked.clear()
@@ -197,6 +201,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         """Make `output` the view of `parent` by `step`, whose value now is `node`."""
         version = parent.base.version
         output.node = Alias(parent.base, parent, step, output, node, version, born=version)
+        self.views.append(output)
 
     def write(self, target: FakeTensor, value: fx.Node, counted: bool = True) -> None:
         """Give a tensor a new value, and with it everything that shares its memory. `counted`: its version shows it."""

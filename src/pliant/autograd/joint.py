@@ -275,10 +275,14 @@ class _Tracer:
     def run(self) -> JointGraph | Cuts:
         env = self.captured.shape_env
         outer, env.origin_callback = env.origin_callback, self._line
+        found = None
         try:
-            return self._trace()
+            found = self._trace()
+            return found
         finally:
             env.origin_callback = outer
+            if not isinstance(found, JointGraph):
+                _release(self.graph, self.mode)
 
     def _line(self) -> SourceLocation | None:
         """The line of the program whose operator, or whose derivative, is being traced."""
