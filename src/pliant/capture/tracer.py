@@ -123,21 +123,7 @@ class Tracer:
     build_class = class_statements.build_class
 
     def __init__(self, policy: DynamicPolicy, stop_at: int = -1) -> None:
-        options = config.get()
-        shapes = options.shapes
-        self.shape_env = ShapeEnv(duck_shape=shapes.duck_sizing, specialize_zero_one=shapes.specialize_zero_one)
-        self.shape_env.failed = policy.failed
-        self.inline_depth = options.capture.inline_depth
-        self.shape_env.origin_callback = self.location
-        self.graph = fx.Graph()
-        self.graph.output(())  # replaced at the end; placeholders and calls go before it
-        self.mode = FakeMode(self.shape_env, options.capture.data_dependent and shapes.symbols)
-        self.inputs = Inputs(self.graph, self.mode, self.shape_env, policy)
-        self.world = World(self.inputs, self.location)
-        self.inputs.world = self.world
-        self.world.bring_carried = lambda value, source: carried.bring_back(self, value, source)
-        self.recorder = Recorder(self.graph, self.inputs, self.location)
-        self.shape_env.reveal = self.recorder.elements.behind
+        self._make_parts(policy)
         self.frames: list[Frame] = []
         self.codes: dict[int, types.CodeType] = {}  # by id: what was interpreted
         self.cache_token: CacheToken | None = None  # once an abstract class was asked
@@ -174,6 +160,24 @@ class Tracer:
         self.dropped_at: int | None = None  # where a break is possible for what failed
         self.stand_ins: list[StandIn] = []
         self.active = True  # whether what the program does still counts
+
+    def _make_parts(self, policy: DynamicPolicy) -> None:
+        """What knows sizes, inputs, the program's objects, and the graph."""
+        options = config.get()
+        shapes = options.shapes
+        self.shape_env = ShapeEnv(duck_shape=shapes.duck_sizing, specialize_zero_one=shapes.specialize_zero_one)
+        self.shape_env.failed = policy.failed
+        self.inline_depth = options.capture.inline_depth
+        self.shape_env.origin_callback = self.location
+        self.graph = fx.Graph()
+        self.graph.output(())  # replaced at the end; placeholders and calls go before it
+        self.mode = FakeMode(self.shape_env, options.capture.data_dependent and shapes.symbols)
+        self.inputs = Inputs(self.graph, self.mode, self.shape_env, policy)
+        self.world = World(self.inputs, self.location)
+        self.inputs.world = self.world
+        self.world.bring_carried = lambda value, source: carried.bring_back(self, value, source)
+        self.recorder = Recorder(self.graph, self.inputs, self.location)
+        self.shape_env.reveal = self.recorder.elements.behind
 
     def forget(self) -> None:
         """Let go of what the program knows, too: the tracer itself lives until garbage is collected.
