@@ -71,3 +71,18 @@ def test_such_a_result_may_be_a_view() -> None:
     result = pliant.compile(program)(x)
     torch.testing.assert_close(result, program(x))
     assert result.requires_grad
+
+
+def test_batched_tangents_of_what_is_left() -> None:
+    """What was saved for the other result is gone."""
+
+    def program(x: torch.Tensor, p: torch.Tensor) -> Any:
+        return x * x, p.atan2(p + 1)
+
+    def gradient(f: Callable[..., Any]) -> Any:
+        x, p = torch.rand(3, requires_grad=True), torch.linspace(1, 2, 3, requires_grad=True)
+        first, second = f(x, p)
+        first.sum().backward()
+        return torch.autograd.grad(second, p, torch.eye(3), is_grads_batched=True)
+
+    torch.testing.assert_close(gradient(pliant.compile(program)), gradient(program))

@@ -182,14 +182,13 @@ class Halves:
             _check_versions(ctx.watched, asked)
         observer = "a torch dispatch mode" if torch_adapter.count_dispatch_modes() else ""
         observer = observer or "a transform" * any(map(torch_adapter.is_transformed, given))
-        missing = 0 if observer and not self.affine else self.all & ~asked
-        by_operator = bool(missing) or not self.backwards.has_graph
-        again = torch.is_grad_enabled() or (by_operator and bool(observer))
+        missing = self.all & ~asked
+        again = torch.is_grad_enabled() or bool(observer) and not self.backwards.has_graph
         run = None if again else self.backwards.get(missing, observer)
         if run is None and not again:
             again = self.affine or bool(missing) and not self.backwards.has_graph
             if not again:  # tangents that cannot be left out are zeros
-                missing, run = 0, self.backwards.get()
+                missing, run = 0, self.backwards.get(0, observer)
                 again = run is None
         tangents = [
             None if missing >> n & 1 else _laid_out(given[position], layout)

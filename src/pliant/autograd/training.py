@@ -88,11 +88,11 @@ class Backwards:
         `observer`: what sees each operator, or lends it tensors that have no memory of their own."""
         if observer:
             events.record("fallback", name=self.graph.name, why=f"it is called in {observer}", reason="observed-call")
-            return eager(self.graph)
+            return self._partial(missing, eager) if missing else eager(self.graph)
         if missing not in self.found:
             with self.lock:
                 if missing not in self.found:
-                    self.found[missing] = self._partial(missing) if missing else self._compiled(self.graph)
+                    self.found[missing] = self._some(missing) if missing else self._compiled(self.graph)
                     self.when_compiled()
         return self.found[missing]
 
@@ -108,14 +108,16 @@ class Backwards:
         finally:
             before.restore()
 
-    def _partial(self, missing: int) -> Runnable | None:
-        first, found = self.first_tangent, None
-        if len(self.found) <= _PARTIAL:
-            found = without(self.graph, first, missing, [bool(bits & ~missing) for bits in self.reached])
+    def _some(self, missing: int) -> Runnable | None:
+        return self._partial(missing, self._compiled) if len(self.found) <= _PARTIAL else None
+
+    def _partial(self, missing: int, compiled: Callable[[AtenGraph], Runnable]) -> Runnable | None:
+        first = self.first_tangent
+        found = without(self.graph, first, missing, [bool(bits & ~missing) for bits in self.reached])
         if found is None:
             return None
         graph, kept = found
-        return of_given(self._compiled(graph), kept, first)
+        return of_given(compiled(graph), kept, first)
 
 
 def training(
