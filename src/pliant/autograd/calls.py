@@ -14,6 +14,7 @@ import torch
 
 from pliant.autograd.around import Call, bump_versions, with_gradients
 from pliant.autograd.outputs import MadeOutputs, OutputMaker
+from pliant.autograd.wanted import gets_somewhere
 from pliant.graph.contracts import Runnable
 from pliant.records import dataclass
 from pliant.torch_adapter import set_grad_enabled, without_base, without_bases
@@ -79,7 +80,7 @@ class _Ending(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, tangent: Any) -> Any:
-        if ctx.why:
+        if ctx.why and gets_somewhere(ctx.next_functions):
             raise RuntimeError(ctx.why)
         return (None,) * len(ctx.needs_input_grad)
 

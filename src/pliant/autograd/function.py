@@ -21,6 +21,7 @@ from pliant.autograd.kept_inputs import HALVES, KeptInputs, given_again, version
 from pliant.autograd.outputs import inner_views
 from pliant.autograd.places import Saved, ViewOf
 from pliant.autograd.result_hooks import Spared
+from pliant.autograd.wanted import Edge, gets_somewhere
 from pliant.graph.contracts import Runnable
 from pliant.records import dataclass
 from pliant.torch_adapter import DisableTorchFunction, without_base, without_bases
@@ -265,7 +266,14 @@ class Halves:
         """The inputs whose gradients the engine wants."""
         edges = ctx.next_functions  # of the tensors among the inputs
         asked = [i for n, i in enumerate(self.wanted) if n not in unreached]
-        return tuple(i for i in asked if torch_adapter.engine_needs(edges[self.ordinal[i]][0]))
+        return tuple(i for i in asked if gets_somewhere([edges[self.ordinal[i]]]))
+
+    def edges_behind(self, edges: tuple[Edge, ...], result: int) -> list[Edge]:
+        """Those of the function's edges that the gradient of this result leads to."""
+        if result not in self.tangents:
+            return []
+        tangent = 1 << self.tangents.index(result)
+        return [edges[self.ordinal[i]] for i, bits in zip(self.wanted, self.reached) if bits & tangent]
 
     def _by_the_program(self, ctx: Any, asked: int, tangents: list[Any], needed: tuple[int, ...]) -> tuple[Any, ...]:
         """Gradients computed from the inputs and with the random numbers that the forward drew. They have a history

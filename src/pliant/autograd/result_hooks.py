@@ -1,10 +1,10 @@
 """Hooks that the caller registers on results of a compiled graph, which share one function of autograd's graph.
 
 In:     a result.
-Out:    the same tensor; where it gets hooks, they are called only with a gradient.
-Holds:  in eager a result that no gradient gets to has its hooks left alone; the engine, which goes through the shared
-        function for another result, or comes from a later graph's for one that needs nothing of this, calls the hooks of
-        that function with None.
+Out:    the same tensor; where it gets hooks, they are called only with a gradient that is wanted.
+Holds:  in eager a result that no gradient gets to has its hooks left alone, and so has one whose gradient leads to nothing
+        that was asked for; the engine, which goes through the shared function for another result, or comes from a later
+        graph's for one that needs nothing of this, calls the hooks of that function, maybe with None.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from pliant.autograd.wanted import is_wanted
 from pliant.torch_adapter import register_hooks_of
 
 
@@ -28,6 +29,24 @@ class Spared:
         return None if gradient is None else self.hook(gradient)
 
 
+class _OfResult(Spared):
+    """A hook on a result, which is not called for a gradient that nobody wants either."""
+
+    def __init__(self, hook: Callable[[Any], Any], function: Any, number: int) -> None:
+        super().__init__(hook)
+        self.function, self.number = weakref.ref(function), number
+
+    def __call__(self, gradient: Any) -> Any:
+        function = self.function()
+        return super().__call__(gradient) if function is None or is_wanted(function, self.number) else None
+
+
+def _spared(hook: Callable[[Any], Any], tensor: torch.Tensor | None) -> Spared:
+    if tensor is None or tensor.grad_fn is None:
+        return Spared(hook)
+    return _OfResult(hook, tensor.grad_fn, tensor.output_nr)
+
+
 class _ResultHooks(dict[int, Any]):
     """What a result has for its dict of hooks. The engine knows of it from the first hook on."""
 
@@ -37,8 +56,8 @@ class _ResultHooks(dict[int, Any]):
         self.tensor, self.known = weakref.ref(tensor), False
 
     def __setitem__(self, key: int, hook: Callable[[Any], Any]) -> None:
-        super().__setitem__(key, Spared(hook))
         tensor = self.tensor()
+        super().__setitem__(key, _spared(hook, tensor))
         if not self.known and tensor is not None:
             self.known = True
             register_hooks_of(tensor)

@@ -1,0 +1,49 @@
+"""Whether a gradient gets to what the running backward pass is asked for.
+
+In:     where gradients go on to: functions of autograd's graph, and as which of their results' gradients.
+Out:    `gets_somewhere(edges)`, `is_wanted(function, number)`.
+Holds:  the results of a compiled program share one function, so the engine goes on from a gradient of one to inputs that
+        only others lead to. Eager's would not get there: nothing runs for such a gradient, fails or calls hooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pliant.autograd.kept_inputs import HALVES
+from pliant.torch_adapter import engine_needs
+
+Edge = tuple[Any, int]
+
+
+def gets_somewhere(edges: Iterable[Edge]) -> bool:
+    """Whether one of these gradients is wanted, or leads to one that is."""
+    stack, seen = list(edges), set[Edge]()
+    while stack:
+        edge = stack.pop()
+        function, number = edge
+        if function is None or edge in seen or not engine_needs(function):
+            continue
+        seen.add(edge)
+        behind = _behind(function, number)
+        if behind is None:
+            return True
+        stack += behind
+    return False
+
+
+def is_wanted(function: Any, number: int) -> bool:
+    """The same of a gradient that the pass has come to."""
+    behind = _behind(function, number)
+    return behind is None or gets_somewhere(behind)
+
+
+def _behind(function: Any, number: int) -> Iterable[Edge] | None:
+    """What this gradient leads to; None where the pass goes no further: a leaf, or what was asked for itself."""
+    following = function.next_functions
+    if not any(after is not None and engine_needs(after) for after, _ in following):
+        return None
+    halves = getattr(function, HALVES, None)
+    edges: Iterable[Edge] = following if halves is None else halves.edges_behind(following, number)
+    return edges
