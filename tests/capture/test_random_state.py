@@ -32,8 +32,14 @@ def _forked(x: torch.Tensor) -> Any:
     return inner * x, torch.rand(2)
 
 
+def _of_a_written_view(x: torch.Tensor) -> Any:
+    turned = x.expand(4, 3).clone().mT
+    turned.index_add_(0, torch.tensor([1, 0]), turned[:2].clone())
+    return F.dropout(turned[:, 2:], 0.5)
+
+
 @pytest.mark.parametrize("backend", ["pliant", "aot_eager", "eager"])
-@pytest.mark.parametrize("program", [_seeded, _repeated, _forked])
+@pytest.mark.parametrize("program", [_seeded, _repeated, _forked, _of_a_written_view])
 def test_draws_as_eager(program: Callable[..., Any], backend: str) -> None:
     x = torch.randn(3, requires_grad=True)
     compiled = pliant.compile(program, fullgraph=True, backend=backend)

@@ -17,6 +17,7 @@ from torch import fx
 
 from pliant.graph.contracts import AtenGraph, Runnable
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.passes.purity import is_random
 from pliant.graph.unbacked import CHECKS, unlearnt
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.traverse import evaluate
@@ -116,7 +117,7 @@ class _Run:
         with torch.no_grad():
             for node in self.graph.nodes:
                 if node.op == "output":
-                    return [self.result(a) for a in node.args[0]]
+                    return [self.laid_out(a) for a in node.args[0]]
                 self.nodes[node] = inputs.pop() if node.op == "placeholder" else self.call(node)
                 self.note(node)
         raise AssertionError("a graph without an output node")
@@ -127,15 +128,16 @@ class _Run:
         if node.target is _clone and type(node.meta.get("val")) is FakeTensor and not node.kwargs:
             return self.copied(self.value(node.args[0]), self.value(node.meta["val"].stride_))
         target: Any = RUNS_AS.get(node.target, node.target)
-        return target(*[self.value(a) for a in node.args], **{k: self.value(v) for k, v in node.kwargs.items()})
+        given = self.laid_out if is_random(node.target) else self.value  # numbers are drawn in the order of memory
+        return target(*[given(a) for a in node.args], **{k: given(v) for k, v in node.kwargs.items()})
 
     def check(self, node: fx.Node) -> Any:
         condition: Any = node.args[0]
         holds = evaluate(unlearnt(condition), self.symbols)
         return node.target(holds, *[self.value(a) for a in node.args[1:]])  # type: ignore[operator]
 
-    def result(self, argument: Any) -> Any:
-        """What the graph returns lies as it is described: writes become values, and values of views may be dense."""
+    def laid_out(self, argument: Any) -> Any:
+        """A value that lies as it is described: writes become values, and values of views may be dense."""
         value = self.value(argument)
         described = argument.meta.get("val") if type(argument) is fx.Node else None
         if type(described) is not FakeTensor or type(value) is not torch.Tensor or value.layout is not torch.strided:
