@@ -571,6 +571,22 @@ def _bernoulli(x: torch.Tensor, p: float = 0.5, *, generator: Any = None) -> tor
     return torch.empty_like(x).bernoulli_(p, generator=generator)
 
 
+def _as_strided_scatter(
+    room: torch.Tensor, value: torch.Tensor, size: Any, stride: Any, offset: int | None = None
+) -> torch.Tensor:
+    """Inside transforms, where the operator refuses, or writes the first of many values alone."""
+    if is_transformed(room):
+        written = room.clone()
+        written.as_strided(size, stride, offset or 0).copy_(value)
+        return written
+    count = room.untyped_storage().nbytes() // room.itemsize
+    memory = room.as_strided((count,), (1,), 0) + value.new_zeros(())
+    memory.as_strided(size, stride, offset or 0).copy_(value)
+    return memory.as_strided(room.shape, room.stride(), room.storage_offset())
+
+
+# What runs, inside transforms, in place of operators that do other work there.
+TRANSFORMED: dict[Any, Callable[..., Any]] = {torch.ops.aten.as_strided_scatter.default: _as_strided_scatter}
 # What compiled code calls in place of an operator that does other work: without grad mode, or as its own pure form.
 RUNS_AS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.mkldnn_rnn_layer.default: _rnn_layer,

@@ -86,3 +86,22 @@ def test_batched_tangents_of_what_is_left() -> None:
         return torch.autograd.grad(second, p, torch.eye(3), is_grads_batched=True)
 
     torch.testing.assert_close(gradient(pliant.compile(program)), gradient(program))
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_batched_tangents_of_strided_views(mapped: bool) -> None:
+    """The gradient of such a view is written into zeros, which its tangents alone make batched."""
+
+    def program(x: torch.Tensor) -> Any:
+        return x.sin().as_strided((2, 2), (2, 1), 1).exp()
+
+    x = torch.linspace(0, 1, 12).view(4, 3).requires_grad_()
+    tangents = torch.arange(8.0).view(2, 2, 2)
+
+    def gradient(f: Callable[..., Any]) -> Any:
+        result = f(x)
+        if mapped:
+            return torch.func.vmap(lambda t: torch.autograd.grad(result, x, t, retain_graph=True)[0])(tangents)
+        return torch.autograd.grad(result, x, tangents, is_grads_batched=True)[0]
+
+    torch.testing.assert_close(gradient(pliant.compile(program)), gradient(program))

@@ -21,7 +21,7 @@ from pliant.graph.passes.purity import is_random
 from pliant.graph.unbacked import CHECKS, unlearnt
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.traverse import evaluate
-from pliant.torch_adapter import RUNS_AS, set_grad_enabled
+from pliant.torch_adapter import RUNS_AS, TRANSFORMED, is_transformed, set_grad_enabled
 
 _clone = torch.ops.aten.clone.default
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -129,7 +129,10 @@ class _Run:
             return self.copied(self.value(node.args[0]), self.value(node.meta["val"].stride_))
         target: Any = RUNS_AS.get(node.target, node.target)
         given = self.laid_out if is_random(node.target) else self.value  # numbers are drawn in the order of memory
-        return target(*[given(a) for a in node.args], **{k: given(v) for k, v in node.kwargs.items()})
+        args = [given(a) for a in node.args]
+        if target in TRANSFORMED and any(isinstance(a, torch.Tensor) and is_transformed(a) for a in args):
+            target = TRANSFORMED[target]
+        return target(*args, **{k: given(v) for k, v in node.kwargs.items()})
 
     def check(self, node: fx.Node) -> Any:
         condition: Any = node.args[0]
