@@ -139,6 +139,7 @@ OF_INPUTS = {
     "by an operator of many numbers": lambda x: torch.cat([x[:1].clone(), x[:1].clone()], out=x),
     "of random numbers": lambda x: x.random_(3),
     "of data": lambda x: x.data.add_(1),
+    "of strided data": lambda x: x.data.as_strided((2,), (1,)).add_(1),
     "of detached data": lambda x: x.detach().add_(1).mul_(2),
     "by a function": AddsOne.apply,
 }

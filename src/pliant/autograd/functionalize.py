@@ -333,7 +333,7 @@ def _view(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str
         return outputs
     if func is _aten.as_strided.default:  # it looks at the storage, whatever view it is called on
         size, stride = args[1], args[2]
-        args, kwargs, alias = (source, size, stride, outputs.offset_), {}, _storage(source, alias.root())
+        args, kwargs, alias = (source, size, stride, outputs.offset_), {}, _storage(source, alias)
     rest, grad = tuple(args[1:]), torch.is_grad_enabled()
     if func in IDENTITY_VIEWS:
         mode.view(outputs, alias, ViewStep(func, rest, kwargs, None, grad), mode.read(alias))
@@ -351,11 +351,12 @@ def _view(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str
     return outputs
 
 
-def _storage(source: FakeTensor, root: Alias) -> Alias:
-    """All that a tensor's memory holds, detached from its history if the tensor is."""
-    if source.requires_grad or not root.fake.requires_grad:
+def _storage(source: FakeTensor, alias: Alias) -> Alias:
+    """All that a tensor's memory holds, detached from its history if the tensor is, and counting writes as it does."""
+    root, counted = alias.root(), all(step.counted for step in alias.steps())
+    if counted and (source.requires_grad or not root.fake.requires_grad):
         return root
-    step = ViewStep(_aten.detach.default, (), {}, None, True)
+    step = ViewStep(_aten.detach.default, (), {}, None, True, counted)
     return Alias(root.base, root, step, source, root.node, root.version)
 
 
