@@ -174,3 +174,25 @@ def test_of_data_that_is_returned(backend):
 
     expected, found = (f(torch.ones(2)) for f in (program, pliant.compile(program, backend=backend)))
     assert versions(found) == versions(expected) == [0, 2, 2]
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+@pytest.mark.parametrize("read_first", [False, True])
+def test_views_that_are_written_unseen_have_a_new_history_from_then_on(read_first, backend):
+    """The view's own gradient is that of what reads it afterwards."""
+
+    def program(view):
+        if read_first:
+            result = view.softmax(0)
+        view.detach().mul_(2)
+        return result if read_first else view.softmax(0)
+
+    def gradients(function):
+        leaf = torch.linspace(0, 1, 4).requires_grad_()
+        view = leaf[:]
+        result = function(view)
+        return torch.autograd.grad(result[0], [leaf, view], allow_unused=True)
+
+    mine, theirs = gradients(pliant.compile(program, backend=backend)), gradients(program)
+    assert (mine[1] is None) == (theirs[1] is None) == read_first
+    torch.testing.assert_close(mine, theirs)

@@ -23,7 +23,7 @@ from pliant import torch_adapter
 from pliant.autograd.aliasing import OutputPlan, UnsupportedAliasing, check_overlap, plan_outputs
 from pliant.autograd.functional_ops import UnsupportedMutation
 from pliant.autograd.functionalize import FunctionalMode, new_input
-from pliant.autograd.history import Root, find_roots, hooks_to_keep, reached_by, sharing
+from pliant.autograd.history import Root, find_roots, functions_behind, hooks_to_keep, reached_by, sharing
 from pliant.autograd.run_module import run_module
 from pliant.autograd.segments import Cuts, Timeline, find_cuts, written_views
 from pliant.errors import Unsupported
@@ -52,6 +52,7 @@ class JointGraph:
     `ends`: the fakes of the inputs and of the outputs, as they were when the program had run.
     `refusal`: the error that asking for gradients is in eager too; "" if it is none.
     `affine`: the program hooks what it computes, so that no gradient is not the same as one of zeros.
+    `read_first`: the inputs that are written when autograd has noted all that reads them.
     `hooked`: the leaves among the inputs that have hooks, in the order in which eager's engine gets to them.
     """
 
@@ -68,6 +69,7 @@ class JointGraph:
     refusal: str = ""
     hooked: list[int] = field(default_factory=list)
     affine: bool = False
+    read_first: frozenset[int] = frozenset()
 
     @property
     def results(self) -> list[Any]:
@@ -311,12 +313,24 @@ class _Tracer:
         self.roots = find_roots(differentiable, outputs, self.inputs)
         self.reached_by = reached_by(differentiable, self.leaves)
         self.sharing = sharing(differentiable)
+        read_first = self._read_first(differentiable)
         tangents = self.tangents(plan)
         gradients = [None if g is None else mode.read(g.node) for g in self.backward(plan, tangents)]
         _check_sparse(self.graph)
         joint = self._finish(plan, results, new_values, gradients)
-        joint.ends = (self.inputs, outputs)
+        joint.ends, joint.read_first = (self.inputs, outputs), read_first
         return joint
+
+    def _read_first(self, results: list[Any]) -> frozenset[int]:
+        written: dict[int, int] = {}
+        for base, origin in self.mode.written:
+            if base.input is not None and self.histories[base.input] is not None:
+                written.setdefault(base.input, self.timeline.places[origin])
+        last: dict[Any, int] = {}
+        for function in functions_behind([one.grad_fn for one in results]) if written else ():
+            for history, _ in function.next_functions:
+                last[history] = max(last.get(history, -1), self.timeline.position_of(function))
+        return frozenset(i for i, place in written.items() if last.get(self.histories[i], place) < place)
 
     def _placeholder(self, position: int) -> fx.Node:
         holders: list[fx.Node] = list(self.graph.find_nodes(op="placeholder"))

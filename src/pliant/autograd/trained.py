@@ -52,10 +52,12 @@ def of_given(run: Runnable, kept: list[int], first: int) -> Runnable:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What is done around autograd's function. `bump`: inputs that the graph writes. `hooked`, `idle`: see `_given_apart`.
+    """What is done around autograd's function. `bump`, `bump_last`: inputs that the graph writes, counted before
+    it runs and after: a view that was written without autograd has a new function. `hooked`, `idle`: see `_given_apart`.
     `records`: gradients are recorded where the program starts."""
 
     bump: list[int]
+    bump_last: list[int]
     watched: Watched
     hooked: list[int]
     idle: list[int]
@@ -75,13 +77,14 @@ def trained(
         apply = with_gradients(apply)
     apply = with_spared_hooks(apply, facts.tangents)
     first = facts.tangents[0]
-    if maker.is_plain and not bump and not watched:
+    if maker.is_plain and not bump and not around.bump_last and not watched:
         return lambda inputs: apply(kept.before(inputs), *inputs)
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
         before = kept.before(inputs)
-        bump_versions(inputs, bump)  # first: a view that is written without autograd then has a new function
+        bump_versions(inputs, bump)
         results = apply(before, *inputs)
+        bump_versions(inputs, around.bump_last)
         function = results[first].grad_fn
         outputs = maker.make(inputs, results)
         function.watched = watched.versions(inputs, results)

@@ -141,8 +141,10 @@ def training(
     again = GradientProgram.of(
         captured, joint.roots, sorted(written), facts.kept.late, lambda program: build(program, compile_aten)
     )
+    in_graph = written_in_graph(joint.plan)
     around = Around(
-        bump=written_in_graph(joint.plan),
+        bump=[i for i in in_graph if i not in joint.read_first],
+        bump_last=[i for i in in_graph if i in joint.read_first],
         watched=watched_of(joint, parts),
         hooked=[position for position in reversed(joint.hooked) if position not in written],
         idle=[i for i, one in enumerate(captured.inputs) if _requires_grad(one) and not joint.reached_by[i]],
