@@ -55,3 +55,38 @@ def test_what_was_written_over_is_an_error_where_it_is_needed(asked):
             return "modified by an inplace operation" in str(error)
 
     assert gradient(pliant.compile) == gradient(lambda f: f) == [True, (None,)][asked]
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_what_was_written_over_is_no_error_for_other_inputs(asked):
+    def program(x, p):
+        factor = torch.full((3,), 2.0)
+        product = factor * x
+        factor.mul_(2)
+        return product.exp() * p.sin()
+
+    def gradient(way):
+        inputs = leaves()
+        try:
+            return torch.autograd.grad(way(program)(*inputs).sum(), inputs[asked])
+        except RuntimeError as error:
+            return "modified by an inplace operation" in str(error)
+
+    torch.testing.assert_close(gradient(pliant.compile), gradient(lambda f: f))
+
+
+def test_a_written_tensor_that_is_not_needed_is_no_error():
+    """`x` is saved for the gradient of `x` alone."""
+
+    def program(x, p):
+        return x * x, x + p
+
+    def gradient(way):
+        leaf, p = leaves()
+        x = leaf * 1
+        first, second = way(program)(x, p)
+        with torch.no_grad():
+            x.mul_(2)
+        return torch.autograd.grad(first.sum() + second.sum(), p)
+
+    torch.testing.assert_close(gradient(pliant.compile), gradient(lambda f: f))

@@ -172,13 +172,10 @@ class Halves:
     def _by_what_is_given(self, ctx: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
         asked = sum([1 << n for n, position in enumerate(self.tangents) if given[position] is not None])
         unreached = frozenset() if asked == self.all else self._unreached(ctx, asked)
-        if asked != self.all or ctx.rest is not None:
-            needed = self._needed(ctx, unreached)
-            asked &= functools.reduce(operator.or_, [self.reached[self.wanted.index(i)] for i in needed], 0)
-            if not asked:
-                self._take_saved(ctx, 0)
-                return self._placed({})
-        arguments = [*ctx.numbers, *self._take_saved(ctx, asked)]
+        asked, saved = self._saved_for(ctx, asked, unreached)
+        if not asked:
+            return self._placed({})
+        arguments = [*ctx.numbers, *saved]
         if ctx.watched:
             _check_versions(ctx.watched, asked)
         observer = "a torch dispatch mode" if torch_adapter.count_dispatch_modes() else ""
@@ -211,6 +208,22 @@ class Halves:
     def _placed(self, gradients: dict[int, Any]) -> tuple[Any, ...]:
         """What the engine takes: these gradients by the inputs' positions, None elsewhere."""
         return (None, None, *map(gradients.get, range(self.n_inputs)))
+
+    def _saved_for(self, ctx: Any, asked: int, unreached: frozenset[int]) -> tuple[int, list[Any]]:
+        """(those of the asked tangents that lead to what the engine wants, the saved tensors). All of them count where all
+        are given: leaving some out would be another program."""
+        if asked == self.all and ctx.rest is None:
+            try:
+                return asked, self._take_saved(ctx, asked)
+            except RuntimeError:  # what was written since need not be what is wanted
+                if self._leading_on(ctx, asked, unreached) == asked:
+                    raise
+        asked = self._leading_on(ctx, asked, unreached)
+        return asked, self._take_saved(ctx, asked)
+
+    def _leading_on(self, ctx: Any, asked: int, unreached: frozenset[int]) -> int:
+        needed = self._needed(ctx, unreached)
+        return asked & functools.reduce(operator.or_, [self.reached[self.wanted.index(i)] for i in needed], 0)
 
     def _take_saved(self, ctx: Any, asked: int) -> list[Any]:
         """The saved tensors. They are freed, as eager's are (unless retain_graph), but for those that only results of

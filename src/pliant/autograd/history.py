@@ -114,6 +114,25 @@ def _is_kept(node: Node, name: str) -> bool:
     return bool(value) if isinstance(value, (tuple, list)) else value is not None
 
 
+def spoilt_for_all(result: torch.Tensor, leaves: Sequence[Any]) -> bool:
+    """Whether each of these leaves that the result leads to is behind a function whose saved tensor was written since."""
+    wanted, spoilt = set(map(id, leaves)), set[Node]()
+    for node in functions_behind([result.grad_fn]):
+        if id(getattr(node, "variable", None)) in wanted and node not in spoilt:
+            return False
+        if node in spoilt or any(_is_spoilt(node, name) for name in _names_of_saved(node.__class__)):
+            spoilt.update([following for following, _ in node.next_functions if following is not None])
+    return True
+
+
+def _is_spoilt(node: Node, name: str) -> bool:
+    try:
+        getattr(node, name)
+    except RuntimeError:
+        return True
+    return False
+
+
 def functions_behind(roots: Sequence[Node]) -> list[Node]:
     """The functions behind the roots, each before those it leads to."""
     order: list[Node] = []

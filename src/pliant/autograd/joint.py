@@ -23,7 +23,15 @@ from pliant import torch_adapter
 from pliant.autograd.aliasing import OutputPlan, UnsupportedAliasing, check_overlap, plan_outputs
 from pliant.autograd.functional_ops import UnsupportedMutation
 from pliant.autograd.functionalize import FunctionalMode, new_input
-from pliant.autograd.history import Root, find_roots, functions_behind, hooks_to_keep, reached_by, sharing
+from pliant.autograd.history import (
+    Root,
+    find_roots,
+    functions_behind,
+    hooks_to_keep,
+    reached_by,
+    sharing,
+    spoilt_for_all,
+)
 from pliant.autograd.run_module import run_module
 from pliant.autograd.segments import Cuts, Timeline, find_cuts, written_views
 from pliant.errors import Unsupported
@@ -394,11 +402,11 @@ SAVED_WRITTEN = "all-saved-tensors-written"
 
 
 def _fails(root: Any, leaves: list[Any], tangent: Any) -> bool:
-    """Whether eager has no gradient of this result either."""
+    """Whether eager has no gradient of this result either, whatever of the leaves is asked for."""
     try:
         torch_adapter.gradients([root], leaves, [tangent], retain_graph=True)
     except RuntimeError as error:
-        return _WRITTEN in str(error)
+        return _WRITTEN in str(error) and spoilt_for_all(root, leaves)
     return False
 
 
