@@ -217,6 +217,19 @@ def test_once_differentiable():
     check(lambda x: Once.apply(x) * 2, X)
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_differentiating_such_a_function_twice_is_an_error(inside):
+    def f(x, p):
+        result = Once.apply(x * x) * p
+        return torch.autograd.grad(result.sum(), x, create_graph=True)[0] if inside else result
+
+    x, p = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    result = pliant.compile(f)(x, p)
+    gradient = result if inside else torch.autograd.grad(result.sum(), x, create_graph=True)[0]
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        gradient.sum().backward()
+
+
 def test_defined_in_the_function():
     def f(x, k):
         class Local(Function):

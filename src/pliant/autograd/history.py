@@ -16,6 +16,7 @@ import torch
 from torch import fx
 from torch.autograd.graph import get_gradient_edge
 
+from pliant.errors import Unsupported
 from pliant.records import dataclass
 
 if TYPE_CHECKING:
@@ -73,9 +74,14 @@ def _bits(results: Sequence[torch.Tensor]) -> dict[Node, int]:
 
 
 def reached_by(results: Sequence[torch.Tensor], inputs: Sequence[Any]) -> list[int]:
-    """For each input (a leaf, or None) the set of results whose gradient reaches it, as bits."""
+    """For each input (a leaf, or None) the set of results whose gradient reaches it, as bits.
+
+    Raises `Unsupported` where a function is not to be differentiated twice: the engine is to meet what raises an error.
+    """
     leaves: dict[int, int] = {}
     for node, mine in _bits(results).items():
+        if node.name() == "torch::autograd::Error":
+            raise Unsupported("a gradient that is not differentiable is differentiated", kind="once-differentiable")
         variable = getattr(node, "variable", None)  # AccumulateGrad's
         if variable is not None:
             leaves[id(variable)] = leaves.get(id(variable), 0) | mine
