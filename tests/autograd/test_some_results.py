@@ -154,3 +154,37 @@ def test_writes_of_what_a_custom_function_keeps_are_noticed(asked, written, all_
             return "modified by an inplace operation" in str(error)
 
     assert str(outcome(pliant.compile(f))) == str(outcome(f))
+
+
+class KeepsBoth(torch.autograd.Function):
+    """Its gradient unpacks two tensors, and may read one."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, y = ctx.saved_tensors
+        return gradient * y, gradient * x if ctx.needs_input_grad[1] else None
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_writes_of_what_a_custom_function_keeps_unread_are_noticed(late):
+    def f(x, y):
+        result = KeepsBoth.apply(x, y)
+        if not late:
+            x.relu_()
+        return result
+
+    def fails(call):
+        x = torch.ones(3, requires_grad=True) * 2
+        result = call(x, torch.ones(3))
+        if late:
+            x.relu_()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            result.sum().backward()
+
+    fails(f)
+    fails(pliant.compile(f))

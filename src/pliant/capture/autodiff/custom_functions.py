@@ -158,6 +158,9 @@ class _Call:
         self.kept: list[Any] = []
         backward = {pattern: self._backward(pattern) for pattern in self._patterns(tensors)}
         saved = {id(one) for one in context.to_save if one is not None}
+        if not saved.isdisjoint(map(id, self.kept)):  # a backward that unpacks one of them has all of them checked
+            for one in tensors_of(context.to_save):
+                self._keep(one)
         with region.active():
             known = {id(one) for one in (*region.lifted, *tensors)}
             further = [one for one in self.kept if id(one) not in known]
