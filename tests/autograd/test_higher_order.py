@@ -286,3 +286,21 @@ def test_batched_gradients_of_an_input_with_permuted_strides():
             for f in (pliant.compile(program, backend=backend), program)
         )
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+def test_further_gradients_call_hooks_of_results_that_they_read(backend):
+    """The derivative of `sqrt` reads its result."""
+
+    def seen(f):
+        x, found = torch.linspace(1, 2, 3, dtype=torch.float64).requires_grad_(), []
+        root, _ = f(x)
+        root.register_hook(lambda g: found.append(g.detach().clone()))
+        root.register_hook(lambda g: g * 2)
+        (first,) = torch.autograd.grad(root.sum(), x, create_graph=True)
+        return torch.autograd.grad(first.sum(), x), found
+
+    def program(x):
+        return x.sqrt(), x * x
+
+    torch.testing.assert_close(seen(pliant.compile(program, backend=backend)), seen(program))

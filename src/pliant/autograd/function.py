@@ -20,7 +20,7 @@ from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.kept_inputs import HALVES, KeptInputs, given_again, version
 from pliant.autograd.outputs import inner_views
 from pliant.autograd.places import Saved, ViewOf
-from pliant.autograd.result_hooks import Spared
+from pliant.autograd.result_hooks import Spared, hooks_on_results
 from pliant.autograd.wanted import Edge, gets_somewhere
 from pliant.graph.contracts import Runnable
 from pliant.records import dataclass
@@ -43,7 +43,7 @@ class HalvesFacts:
     `results`, `numbers`, `inputs`: how many. `saved`...`tangents`: as in `Partition`. `inner`: as in `OutputPlan`.
     `plain`: results that are tensors and have no gradient. `layouts`: of the tangents, or how to tell them from the result.
     `reached`: of each of `wanted` the tangents, as bits. `reads`: of each saved tensor the tangents that it is combined
-    with. `tensors`: the inputs that are tensors.
+    with. `tensors`: the inputs that are tensors. `read_results`: results that eager's gradients read.
     """
 
     results: int
@@ -62,9 +62,10 @@ class HalvesFacts:
     affine: bool
     tensors: list[int]
     kept: KeptInputs
+    read_results: list[int]
 
     @classmethod
-    def of(cls, joint: JointGraph, parts: Partition, reads: list[int]) -> HalvesFacts:
+    def of(cls, joint: JointGraph, parts: Partition, reads: list[int], read_results: list[int]) -> HalvesFacts:
         results, differentiable = joint.plan.results, set(parts.tangents)
         return cls(
             results=parts.n_results,
@@ -83,6 +84,7 @@ class HalvesFacts:
             affine=joint.affine,
             tensors=[i for i, one in enumerate(joint.captured.inputs) if isinstance(one.fake, torch.Tensor)],
             kept=KeptInputs.of(joint, parts),
+            read_results=read_results,
         )
 
 
@@ -101,6 +103,7 @@ class Halves:
         self.reached, self.reads = facts.reached, facts.reads
         self.all = (1 << len(facts.tangents)) - 1
         self.sharing, self.affine = facts.sharing, facts.affine
+        self.read_results = facts.read_results
         self.ordinal = {position: number for number, position in enumerate(facts.tensors)}
         # what each call would find out again:
         self.only_tensors = len(facts.plain) + len(facts.tangents) == facts.results
@@ -294,6 +297,10 @@ class Halves:
         if not needed:
             return ()
         compute = self.again if torch.is_grad_enabled() else self.again.without_history
+        hooks = hooks_on_results(ctx) if torch.is_grad_enabled() else {}
+        by_tangent = {self.tangents.index(i): hook for i, hook in hooks.items() if i in self.read_results}
+        if by_tangent:
+            compute = functools.partial(self.again.hooked, by_tangent)
         return self._with_numbers(ctx, asked, lambda inputs: compute(inputs, tangents, needed))
 
     def _with_numbers(self, ctx: Any, asked: int, compute: Callable[[list[Any]], tuple[Any, ...]]) -> tuple[Any, ...]:

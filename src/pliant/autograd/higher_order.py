@@ -29,6 +29,7 @@ from pliant.saved_hooks import changing_hook
 
 Program = Callable[[list[Any]], tuple[Any, ...]]
 Build = Callable[[CapturedGraph], Program]
+Hooks = dict[int, Callable[[Any], Any]]
 _VARIANTS = 8
 
 
@@ -86,6 +87,14 @@ class GradientProgram:
         with torch.enable_grad():
             return self._program(needed, tangents, create_graph=False)(*self._values(inputs, tangents))
 
+    def hooked(
+        self, hooks: Hooks, inputs: list[Any], tangents: list[Any], needed: tuple[int, ...]
+    ) -> tuple[Any, ...]:
+        """Gradients by the program as it is, whose results have these hooks: what further gradients read of a result, they
+        get to by way of its hooks."""
+        events.record("fallback", name=f"{self.name}_gradient", why="a result has hooks", reason="hooked-result")
+        return self._program(needed, tangents, hooks=hooks)(*self._values(inputs, tangents))
+
     def _values(self, inputs: list[Any], tangents: list[Any]) -> list[Any]:
         return [*inputs[: self.count], *tangents, *inputs[self.count :]]
 
@@ -110,9 +119,9 @@ class GradientProgram:
         return lambda values: compiled([v for v in values if isinstance(v, torch.Tensor)])
 
     def _program(
-        self, needed: tuple[int, ...], tangents: list[Any], create_graph: bool = True
+        self, needed: tuple[int, ...], tangents: list[Any], create_graph: bool = True, hooks: Hooks | None = None
     ) -> Callable[..., tuple[Any, ...]]:
-        """The gradients of `needed`, of the results whose tangents are not None."""
+        """The gradients of `needed`, of the results whose tangents are not None. `hooks`: by the tangents' numbers."""
         asked = [number for number, tangent in enumerate(tangents) if tangent is not None]
         module, count = self.module, self.count
         ends, written, late = self.roots, self.written, self.late  # not `self`, which keeps the compiled program
@@ -128,7 +137,11 @@ class GradientProgram:
             wanted = [values[i] for i in needed]
             given_to_roots = [values[count + number] for number in asked]
             options = {"retain_graph": create_graph, "create_graph": create_graph}
-            return torch_adapter.gradients(roots, wanted, given_to_roots, **options)
+            found = torch_adapter.gradients(roots, wanted, given_to_roots, **options)
+            for number, hook in (hooks or {}).items():  # not before: the tangents have come by way of them
+                result: Any = ends[number].find(outputs, given)
+                result.register_hook(hook)
+            return found
 
         return gradients
 

@@ -18,6 +18,8 @@ import torch
 from pliant.autograd.wanted import is_wanted
 from pliant.torch_adapter import register_hooks_of
 
+_HOOKED = "_pliant_hooked_results"  # of a function of autograd's graph
+
 
 class Spared:
     """A hook that is not called without a gradient."""
@@ -61,6 +63,26 @@ class _ResultHooks(dict[int, Any]):
         if not self.known and tensor is not None:
             self.known = True
             register_hooks_of(tensor)
+            _note(tensor, self)
+
+    def called(self, gradient: Any) -> Any:
+        """The gradient after all hooks, which are called where the engine does not know of them."""
+        for spared in list(self.values()):
+            changed = spared.hook(gradient)
+            gradient = gradient if changed is None else changed
+        return gradient
+
+
+def _note(tensor: torch.Tensor, hooks: _ResultHooks) -> None:
+    function: Any = tensor.grad_fn
+    if function is not None:
+        setattr(function, _HOOKED, {**getattr(function, _HOOKED, {}), tensor.output_nr: hooks})
+
+
+def hooks_on_results(function: Any) -> dict[int, Callable[[Any], Any]]:
+    """By its results' numbers what calls the hooks that they have."""
+    found: dict[int, _ResultHooks] = getattr(function, _HOOKED, {})
+    return {number: hooks.called for number, hooks in found.items() if hooks}
 
 
 def with_spared_hooks(run: Callable[..., Any], places: list[int]) -> Callable[..., Any]:

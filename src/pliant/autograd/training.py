@@ -136,7 +136,8 @@ def training(
     backwards = Backwards(parts.backward, len(parts.tangents), reached, compile_aten)
     if parts.symbols:
         backwards.get()
-    facts = HalvesFacts.of(joint, parts, _reads(joint, parts, backwards.reads))
+    read_results = [i for i in parts.tangents if _eager_saves(joint.results[i])]
+    facts = HalvesFacts.of(joint, parts, _reads(joint, parts, backwards.reads), read_results)
     written = {write.input for write in joint.plan.writes}
     again = GradientProgram.of(
         captured, joint.roots, sorted(written), facts.kept.late, lambda program: build(program, compile_aten)
