@@ -292,8 +292,8 @@ class Driver:
         if "retain_grad" in text and any(one in done for one in ("mul_", "add_", "grads(", "batched(")):
             return None
         unseen = "{m}.data." in text, re.search(r"w\d+\['\w+'\]\.data\.", done)
-        if unseen[0] and "create_graph" in done or unseen[1] and "create_graph" in text:
-            return None  # a gradient with a history is computed from the inputs as they are; nothing tells of such writes
+        if unseen[0] and "create_graph" in done or unseen[1] and re.search("backward|grads|batched", text):
+            return None  # what is computed again starts from the inputs as they are; nothing tells of such writes
         if "[{o}[{k}]]" in text and ("retain_grad" in done or "register_hook" in done):
             return None  # the results of a compiled function have one function of autograd's graph
         if ("{o}[{k}].retain_grad" in text or "register_hook" in text) and re.search(r"\[o\d+\[\d+\]\]", done):
