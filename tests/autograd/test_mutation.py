@@ -4,6 +4,7 @@ import pytest
 import torch
 from tests.autograd.programs import captured, check, compiled
 
+import pliant
 from pliant.autograd.runtime import build
 from pliant.errors import Unsupported
 from pliant.graph.interpret import eager
@@ -172,3 +173,19 @@ def test_random_fill():
 def test_shape_changed_in_place_is_refused():
     with pytest.raises(Unsupported):
         compiled(lambda x: (x.resize_(2),), [torch.randn(4)])
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+def test_written_input_comes_to_need_a_gradient_though_none_is_recorded_around_the_call(backend):
+    def program(x, p):
+        with torch.enable_grad():
+            x.add_(p * 2)
+
+    def seen(function):
+        x, p = torch.zeros(3), torch.ones(3, requires_grad=True)
+        with torch.no_grad():
+            function(x, p)
+        return x.requires_grad, torch.autograd.grad(x.sum(), p)
+
+    mine, theirs = seen(pliant.compile(program, backend=backend)), seen(program)
+    torch.testing.assert_close(mine, theirs)

@@ -57,9 +57,8 @@ class OutputMaker:
         made: list[Any] = [None] * len(self.getters)
         for place in self.early:
             made[place] = self.getters[place](inputs, results, made)
-        for target, position, more in self.copies:
-            inputs[target].copy_(results[position])
-            torch.autograd.graph.increment_version([inputs[target]] * more)
+        if self.copies:
+            self._copy(inputs, results)
         if self.inference:
             results = list(results)
             with torch.inference_mode():
@@ -68,6 +67,17 @@ class OutputMaker:
         for place in self.order:
             made[place] = self.getters[place](inputs, results, made)
         return tuple(made)
+
+    def _copy(self, inputs: list[Any], results: Any) -> None:
+        """Under autograd, which is to see these writes, whatever the mode that the program starts and ends in."""
+        before = torch.is_grad_enabled()
+        set_grad_enabled(True)
+        try:
+            for target, position, more in self.copies:
+                inputs[target].copy_(results[position])
+                torch.autograd.graph.increment_version([inputs[target]] * more)
+        finally:
+            set_grad_enabled(before)
 
 
 def _copied(result: torch.Tensor) -> torch.Tensor:
