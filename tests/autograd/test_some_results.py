@@ -188,3 +188,19 @@ def test_writes_of_what_a_custom_function_keeps_unread_are_noticed(late):
 
     fails(f)
     fails(pliant.compile(f))
+
+
+def test_a_result_whose_gradient_cannot_do_without_another_is_computed_by_the_program():
+    """The sum of both gradients lies as that of the other result, of which a saved tensor was written."""
+
+    def program(x, turned):
+        first = x.exp()
+        return first, torch.autograd.grad((turned * x).sin().sum(), x, create_graph=True)[0], turned
+
+    def gradient(function):
+        x = torch.linspace(1, 2, 12).view(4, 3).requires_grad_() * 2
+        first, _, turned = function(x, torch.linspace(1, 2, 12).view(3, 4).t())
+        turned.add_(1)
+        return torch.autograd.grad(first, x, torch.ones(4, 3))
+
+    torch.testing.assert_close(gradient(pliant.compile(program)), gradient(program))

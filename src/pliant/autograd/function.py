@@ -187,7 +187,7 @@ class Halves:
         again = torch.is_grad_enabled() or bool(observer) and not self.backwards.has_graph
         run = None if again else self.backwards.get(missing, observer)
         if run is None and not again:
-            again = self.affine or bool(missing) and not self.backwards.has_graph
+            again = self.affine or bool(missing) and not self.backwards.has_graph or any(one is None for one in saved)
             if not again:  # tangents that cannot be left out are zeros
                 missing, run = 0, self.backwards.get(0, observer)
                 again = run is None
