@@ -320,7 +320,10 @@ def program_of(seed: int, theme: str = "") -> Program:
 
 
 def _ready(program: Program, backend: str | None) -> dict[str, Any]:
-    given = {line.text.split(" = ")[0] for line in program.driver if re.match(r"o\d+ = (grads|batched)", line.text)}
+    given: set[str] = set()  # gradients, and what is computed from them alone
+    for name, value in (line.text.split(" = ", 1) for line in program.driver if re.match(r"o\d+ = ", line.text)):
+        if re.match("grads|batched", value) or value[0] == "[" and given.intersection(re.findall(r"o\d+", value)):
+            given.add(name)
     names = space() | {"__name__": "fuzzed", "GRADIENTS": given}
     exec(program.make_text(), names)
     exec(compile(program.call_text(), "<fuzzed>", "exec"), names)
