@@ -76,13 +76,14 @@ class _ResultHooks(dict[int, Any]):
 def _note(tensor: torch.Tensor, hooks: _ResultHooks) -> None:
     function: Any = tensor.grad_fn
     if function is not None:
-        setattr(function, _HOOKED, {**getattr(function, _HOOKED, {}), tensor.output_nr: hooks})
+        setattr(function, _HOOKED, {**getattr(function, _HOOKED, {}), tensor.output_nr: weakref.ref(hooks)})
 
 
 def hooks_on_results(function: Any) -> dict[int, Callable[[Any], Any]]:
     """By its results' numbers what calls the hooks that they have."""
-    found: dict[int, _ResultHooks] = getattr(function, _HOOKED, {})
-    return {number: hooks.called for number, hooks in found.items() if hooks}
+    found: dict[int, weakref.ref[_ResultHooks]] = getattr(function, _HOOKED, {})
+    known = {number: reference() for number, reference in found.items()}  # the engine keeps them
+    return {number: hooks.called for number, hooks in known.items() if hooks}
 
 
 def with_spared_hooks(run: Callable[..., Any], places: list[int]) -> Callable[..., Any]:
