@@ -326,6 +326,12 @@ def read(files: Iterable[str]) -> dict[tuple[str, str, str, str], Row]:
     return rows
 
 
+def no_case(row: Row, done: dict[tuple[str, str, str, str], Row]) -> Row:
+    """What the search for inference said where it found nothing: training has none either, and the search is long."""
+    searched = done.get(key(row | {"mode": "inference"}), {}) if row["mode"] != "inference" else {}
+    return {"none": searched["none"]} if "none" in searched else {}
+
+
 def summary(rows: Iterable[Row]) -> Iterator[str]:
     """The table: a line a library and mode, then what is not as it should be, by frequency."""
     rows = list(rows)
@@ -419,7 +425,8 @@ def main() -> None:
             if time.monotonic() > end:
                 left += 1
                 continue
-            row |= in_child(name, mode, options.backend, options.device, options.timeout)
+            row |= no_case(row, done) or in_child(name, mode, options.backend, options.device, options.timeout)
+            done[key(row)] = row
             rows.append(row)
             print(f"{name:40} {mode:10} {told(row)}", flush=True)
             if options.out:

@@ -115,3 +115,10 @@ def test_a_limit_is_of_the_processor_alone():
 def test_a_slow_model_is_no_slow_first_call():
     row = {"sizes": [{"seconds": 30.0, "cpu": 16.0, "eager": 15.0}, {"seconds": 12.0, "cpu": 20.0, "eager": 1.0}]}
     assert zoo.first_call(row) == 11.0
+
+
+def test_training_has_no_case_where_inference_has_none():
+    row = {"name": "hf/m", "backend": "pliant", "device": "cpu"}
+    done = {zoo.key(row | {"mode": "inference"}): {"none": "too large", "mode": "inference"}}
+    assert zoo.no_case(row | {"mode": "training"}, done) == {"none": "too large"}
+    assert zoo.no_case(row | {"mode": "inference"}, done) == {} == zoo.no_case(row | {"mode": "training", "device": "cuda"}, done)
