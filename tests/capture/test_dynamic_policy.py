@@ -1,9 +1,11 @@
 """Which sizes and numbers become symbols."""
 
+import pytest
 import torch
 
 import pliant
 from pliant import config
+from pliant.debug import events
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.guards.sources import ArgSource, DictAttributeSource, held
 
@@ -112,3 +114,30 @@ def test_numbers_of_a_module_are_constants_until_they_change():
             x = torch.randn(n, 16)
             torch.testing.assert_close(compiled(x), head(x))
     assert pliant.stats()["graphs"] <= 4
+
+
+class Remembering(torch.nn.Module):
+    """A model that leaves something of each call where it finds that of the last one."""
+
+    last = None
+
+    def __init__(self):
+        super().__init__()
+        self.rows = 0
+
+    def forward(self, x):
+        y = x * self.rows if self.last is not None else x
+        self.last, self.rows = x.sum(1, keepdim=True), len(x)
+        return y
+
+
+@pytest.mark.parametrize("first, captures", [(2, 2), (1, 3)])  # a size of one is a constant
+def test_what_a_call_leaves_with_symbolic_sizes_is_found_with_them(first, captures):
+    model = Remembering()
+    function = pliant.compile(model, backend="eager")
+    with events.collect("graph") as graphs:
+        for batch, before in ((first, 1), (3, first), (4, 3), (6, 4)):
+            x = torch.ones(batch, 5)
+            assert torch.equal(function(x), x * before) and model.rows == batch
+            assert torch.equal(model.last, torch.full((batch, 1), 5.0))
+    assert len(graphs) == captures

@@ -253,6 +253,7 @@ class _Attempt:
         t = self.t
         t.world.guard_aliases([one.real for one in t.standing.values()])
         t.inputs.take_elements()
+        t.world.check_states()
         effects = [*_stepped(t, early=True), *t.world.effects(), *_stepped(t, early=False)]
         effects += map(_advanced, t.revived.values())
         effects += [CallEffect(type(lock).release, (lock,), {}) for lock in t.released]

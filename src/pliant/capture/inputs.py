@@ -24,6 +24,7 @@ from pliant.capture.element_rules import MOST_ELEMENTS
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.overrides import Overrides, has_own_dispatch, is_program_subclass
 from pliant.capture.structures import several
+from pliant.capture.value_kinds import is_symbolic
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
 from pliant.graph.fake_tensor import FakeMode, FakeTensor, base_of, is_fake
@@ -158,6 +159,21 @@ class Inputs:
         for _, known in self._by_tensor.values():
             if len(known) > 1 and any(map(self._is_written, known)):
                 self.one_if_shared(known[0])
+
+    # ---- states
+    def learns_from(self, source: Source, found: Any, left: Any) -> bool:
+        """The program found a value here and leaves another, which the next call finds. Where what it leaves is symbolic
+        and was a constant when it was found, the policy learns that it varies; whether that is news."""
+        if type(found) in (int, float):
+            return self._is_symbolic(left) and self.policy.note_varies(source, type(found))
+        if not is_fake(found) or not is_fake(left) or found.dim() != left.dim():
+            return False
+        sizes = enumerate(zip(found.shape, left.shape, strict=True))
+        dims = frozenset(d for d, (n, m) in sizes if isinstance(n, int) and n > 1 and self._is_symbolic(m))
+        return bool(dims) and self.policy.note_dynamic(source, found.dim(), dims)
+
+    def _is_symbolic(self, value: Any) -> bool:
+        return is_symbolic(value) and bool(self.shape_env.simplify(self.shape_env.expr_of(value)).free)
 
     def _of_subclass(self, value: torch.Tensor, source: Source) -> FakeTensor:
         """The graph gets a plain tensor on the same memory; facts are asked of it too, for they run no code of the class."""

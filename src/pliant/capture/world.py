@@ -21,7 +21,7 @@ from pliant.capture import structural_classes
 from pliant.capture.bringing import traced_form
 from pliant.capture.carried import Carried
 from pliant.capture.endings import check_let_go
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.identity import HookId, TracedId
 from pliant.capture.snapshots import frozen, unowned_copy
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
@@ -143,6 +143,17 @@ class World:
         """What the trace wrote, and read by several ways, was taken for one object."""
         self.twins.check(*self._written())
         self.inputs.check_shared()
+
+    def check_states(self) -> None:
+        """What the trace found and stores anew with symbols was no constant; otherwise the capture starts again."""
+        news = False
+        for mapping, changes in self._dict_changes.values():
+            for key, left in changes.items():
+                if type(key) is str:
+                    source = self.item_source(mapping, key)
+                    news |= self.inputs.learns_from(source, self._memo.get(source), left)
+        if news:
+            raise StartAgain
 
     def _written(self) -> list[Any]:
         written = [obj for obj, _ in self._dict_changes.values()] + [cell for cell, _ in self._cell_changes.values()]

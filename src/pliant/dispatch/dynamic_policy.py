@@ -196,11 +196,13 @@ class DynamicPolicy:
         """The size that the first capture saw, once a capture has."""
         return self._tensors[(source, rank)].first[dim]
 
-    def note_dynamic(self, source: Source, rank: int, dims: frozenset[int]) -> None:
-        """Dimensions that are symbols where the value comes from (a graph before a break)."""
+    def note_dynamic(self, source: Source, rank: int, dims: frozenset[int]) -> bool:
+        """Dimensions that are symbols where the value comes from (a graph before a break, or the call before); whether
+        one of them was not known to be."""
         with self._lock:
             seen = self._tensors.setdefault((source, rank), _Seen((_UNSEEN,) * rank, [_UNSEEN] * rank))
-            seen.sizes = [None if d in dims else n for d, n in enumerate(seen.sizes)]
+            known, seen.sizes = seen.sizes, [None if d in dims else n for d, n in enumerate(seen.sizes)]
+            return known != seen.sizes
 
     def stride(self, source: Source, place: tuple[int, int], value: int, times: int | None) -> str:
         """How a stride with a gap enters, of a tensor whose sizes inside it are symbols: `place` is rank and dimension,
@@ -293,10 +295,11 @@ class DynamicPolicy:
         """It matters which objects are one: they are taken for what they are."""
         self.objects_apart, self._objects_matter = False, True
 
-    def note_varies(self, source: Source, number: type) -> None:
-        """A number that is symbolic where it comes from."""
+    def note_varies(self, source: Source, number: type) -> bool:
+        """A number that is symbolic where it comes from; whether it was not known to be."""
         with self._lock:
-            self._numbers[(source, number)] = _VARIES
+            known, self._numbers[(source, number)] = self._numbers.get((source, number)), _VARIES
+            return known is not _VARIES
 
     def _named_dims(self, source: Source, rank: int) -> frozenset[int]:
         """Dimensions that configuration names: by `x` all, by `x.size(0)` one."""
