@@ -127,7 +127,9 @@ def measure(case: zoo_models.Case, mode: str, backend: str, device: str = "cpu")
     made = [moved(case.inputs(copy.deepcopy(base).eval(), size), device) for size in case.sizes]
     base = base.to(device)
     eager, ours = copy.deepcopy(base), copy.deepcopy(base)
-    step(copy.deepcopy(base), eager, made[0], training)  # warms up torch itself
+    _, refused = attempt(lambda: step(copy.deepcopy(base), eager, made[0], training))  # warms up torch itself
+    if refused:  # a model that wants labels in training, say
+        raise zoo_models.NoCase(f"eager: {refused}")
     eager, function = copy.deepcopy(base), pliant.compile(ours, backend=backend)
     row: Row = {"what": case.what, "parameters": sum(p.numel() for p in base.parameters()), "sizes": []}
     pliant.reset()

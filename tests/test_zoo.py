@@ -76,6 +76,18 @@ def test_a_row(model, states):
     pliant.reset()
 
 
+def test_what_eager_refuses_is_no_case():
+    class WantsLabels(nn.Linear):
+        def forward(self, input):
+            if self.training:
+                raise ValueError("labels are missing")
+            return super().forward(input)
+
+    case = zoo_models.Case(lambda: WantsLabels(3, 2), lambda m, size: {"input": torch.ones(size[0], 3)}, zoo_models.SIZES, "m")
+    with pytest.raises(zoo_models.NoCase, match="eager: ValueError: labels are missing"):
+        zoo.measure(case, "training", "eager")
+
+
 def test_a_wrong_result_is_wrong():
     class Wrong(nn.Linear):
         def forward(self, x):
