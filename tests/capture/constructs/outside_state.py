@@ -39,6 +39,7 @@ LINEAR = nn.Linear(4, 4)
 MODULES = {LINEAR}
 BY_MODULE = {LINEAR: 2.0}
 PARAMETER = nn.Parameter(torch.ones(4))
+LAYER = nn.Linear(4, 2)
 BUFFER = torch.ones(4)
 
 
@@ -305,6 +306,15 @@ def data_of_a_parameter(x, y):
     grad = torch.autograd.grad(z, PARAMETER)[0]
     PARAMETER.data = old
     return z.detach(), grad, PARAMETER * 1, PARAMETER.is_leaf
+
+
+@whole
+def data_of_a_module_that_stays(x, y):
+    """Its parameters are given the memory that they have."""
+    layer = LAYER.to(x.dtype)
+    z = layer(x)
+    layer.weight.data = layer.weight
+    return torch.autograd.grad(z.sum(), layer.weight)[0], layer(y), layer is LAYER
 
 
 @whole

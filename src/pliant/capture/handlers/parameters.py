@@ -66,7 +66,9 @@ def _is_recorded(tensor: FakeTensor) -> bool:
 
 def set_data(t: Tracer, tensor: FakeTensor, data: Any) -> None:
     """tensor.data = data: the same object on other memory. What was computed of it, and its views, stay as they are, but
-    gradients that read the tensor read the other memory from here on."""
+    gradients that read the tensor read the other memory from here on. Its own memory (a module's `to`) changes nothing."""
+    if data is tensor:
+        return
     outside = t.inputs.example_of(tensor) is not None
     same_kind = is_fake(data) and (data.dtype_, data.device_) == (tensor.dtype_, tensor.device_)
     same_kind = same_kind and (data.shape == tensor.shape or not tensor.requires_grad)
