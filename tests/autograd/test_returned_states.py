@@ -91,3 +91,23 @@ def test_each_part_takes_what_it_reads() -> None:
     torch.testing.assert_close(states, program(x))
     (found,), (wanted,) = (torch.autograd.grad(f(x)[-1].sum(), x) for f in (pliant.compile(program), program))
     torch.testing.assert_close(found, wanted)
+
+
+def views_of_a_returned_part(x, w):
+    """The length of `x`, of which the returned view's stride is made, is no size of anything that is computed from it."""
+    part = (x[:, : x.shape[1] // 2] * w)[:, 0]
+    return part, (part * w).sin()
+
+
+def test_strides_of_what_crosses_a_cut_are_known_behind_it():
+    compiled = pliant.compile(views_of_a_returned_part)
+    with events.collect("assumption", "fallback") as eagerly:
+        for length in (5, 7, 9):
+            x, w = torch.randn(3, length, 4), torch.randn(4)
+            found = []
+            for function in (compiled, views_of_a_returned_part):
+                leaves = [t.clone().requires_grad_() for t in (x, w)]
+                results = function(*leaves)
+                found.append((*results, *torch.autograd.grad(sum(r.sum() for r in results), leaves)))
+            torch.testing.assert_close(*found)
+    assert not eagerly

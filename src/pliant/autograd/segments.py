@@ -237,7 +237,11 @@ def _sizes_that_are_symbols(node: fx.Node) -> list[Symbol]:
 
 
 def _symbols_in(node: fx.Node) -> set[Symbol]:
-    return {symbol for e in _numbers_in(node) for symbol in e.free}
+    """Of sizes, and of strides: a view that comes in has those of what it is a view of."""
+    value = node.meta.get("val")
+    strides = value.stride_ if isinstance(value, FakeTensor) else ()
+    found = [*_numbers_in(node), *(n.node.expr for n in strides if isinstance(n, torch.SymInt))]
+    return {symbol for e in found for symbol in e.free}
 
 
 def _segment_numbers(nodes: list[fx.Node], cuts: Cuts) -> dict[fx.Node, int]:
