@@ -189,3 +189,64 @@ def test_a_lock_that_is_not_held_is_released():
             assert "release unlocked lock" in str(error)
         else:
             raise AssertionError("released")
+
+
+def test_a_lock_that_stays_held():
+    lock = threading.Lock()
+
+    def take(x):
+        lock.acquire()
+        return x + 1
+
+    def program(x):
+        y = take(x)
+        pliant.graph_break()
+        held = lock.locked()
+        lock.release()
+        return y, held
+
+    compiled = compile_fresh(program, whole=False)
+    compiled_take = pliant.compile(take, backend="eager")
+    for _ in range(2):
+        assert compiled(torch.ones(1))[1] and not lock.locked()
+        compiled_take(torch.ones(1))
+        assert lock.locked()
+        lock.release()
+
+
+def test_threads_wait_for_each_other_inside():
+    def program(x, barrier):
+        x = x + 1
+        barrier.wait()
+        return x * 2
+
+    compiled, barrier = compile_fresh(program, whole=False), threading.Barrier(2)
+    found = []
+    for _ in range(3):
+        run_threads(lambda i: found.append(float(compiled(torch.zeros(1), barrier))), 2)
+    assert found == [2.0] * 6
+
+
+def test_own_locks_stay_held_behind_a_break():
+    def program(x, make):
+        lock = make()
+        lock.acquire()
+        if hasattr(lock, "_is_owned"):
+            lock.acquire()
+        pliant.graph_break()
+        held = 0
+        while True:
+            try:
+                lock.release()
+            except RuntimeError:
+                return x + held
+            held += 1
+
+    def waits(x):
+        lock = threading.Lock()
+        return x + lock.acquire() + lock.acquire(False) + lock.acquire(True, 0.01)
+
+    compiled = compile_fresh(program, whole=False)
+    assert compiled(torch.zeros(1), threading.Lock) == 1 and compiled(torch.zeros(1), threading.RLock) == 2
+    assert compile_fresh(waits, whole=False)(torch.zeros(1)) == 1
+    assert pliant.stats()["graph_breaks"] == 1

@@ -110,6 +110,8 @@ class _Attempt:
                         pop_function_mode()
                 if self.t.failure is not None:
                     raise self.t.failure
+                if self.t.lock is not None and self.t.lock.depth:
+                    return self._before_lock("a lock stays held where the function ends", self.t.lock.where)
                 return self._finish(result if isinstance(result, Return) else Return(result), before)
         except GraphBreak as stop:
             pass_on(stop)
@@ -130,8 +132,7 @@ class _Attempt:
             assert self.t.overrides.step is not None
             return _Restart(self.t.overrides.step, found.reason)
         if self.t.lock is not None:
-            why = BreakReason("side-effect-call", "a lock is held, and the trace breaks", self._break_location())
-            return _Restart(self.t.lock.step, why)
+            return self._before_lock("a lock is held, and the trace breaks", self._break_location())
         with self.t.mode, self.t.recorder:
             return self._finish(found, before)
 
@@ -211,6 +212,11 @@ class _Attempt:
         operands = innermost.saved[len(innermost.saved) - effect(innermost.op)[0] :]
         clean = clean and not any(isinstance(v, Iterator) for v in operands)  # perhaps advanced
         return self._frames_to_split(reason, clean)
+
+    def _before_lock(self, detail: str, where: SourceLocation | None) -> _Restart:
+        """An entry holds a lock only as a whole: it ends before the operation that takes it."""
+        assert self.t.lock is not None
+        return _Restart(self.t.lock.step, BreakReason("side-effect-call", detail, where))
 
     def _check_casts(self, reason: BreakReason) -> None:
         """Refuse a break at which casts are lost that autocast keeps and code behind it may take."""

@@ -31,10 +31,21 @@ MUTABLE_CONTAINERS: frozenset[type] = frozenset(
         bytearray,
     )
 )
-LOCKS = (_thread.LockType, _thread.RLock)
+LOCKS: tuple[Any, Any] = (_thread.LockType, _thread.RLock)
 DICT_TYPES: frozenset[type] = frozenset((dict, collections.OrderedDict, collections.defaultdict, collections.Counter))
 # What values of the trace stand for; `varying_text` adds a row.
 PLAIN_TYPES: dict[type, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+
+def times_held(lock: Any) -> int:
+    """How often a lock of `LOCKS` is taken: a plain one by anyone, the other by this thread."""
+    if type(lock) is LOCKS[0]:
+        return int(lock.locked())
+    if not lock._is_owned():
+        return 0
+    state = lock._release_save()
+    lock._acquire_restore(state)
+    return int(state[0])
+
 
 Rule = TypeVar("Rule")
 

@@ -31,7 +31,7 @@ from pliant.capture.handlers.random_numbers import draw
 from pliant.capture.handlers.standard_library import IN_TIME_ZONES, call_value_method, fold, referent
 from pliant.capture.handlers.table import ALL, Args, Kwargs
 from pliant.capture.handlers.text_and_numbers import text_by_name
-from pliant.capture.handlers.threads import call_lock_method
+from pliant.capture.handlers.threads import call_lock_method, check_own
 from pliant.capture.operators import python_method
 from pliant.capture.overrides import enter_device
 from pliant.capture.structures import leaves
@@ -217,7 +217,10 @@ def _reference_method(t: Tracer, reference: weakref.ref[Any], name: str, args: A
 
 
 def _lock_method(t: Tracer, lock: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
-    return NotImplemented if id(lock) in t.world.made else call_lock_method(t, lock, name, args)
+    if id(lock) not in t.world.made:
+        return call_lock_method(t, lock, name, args)
+    check_own(lock, name, args, kwargs)
+    return NotImplemented
 
 
 _STATEFUL: ByKind[Callable[..., Any] | None] = ByKind(

@@ -196,7 +196,7 @@ CLASSES |= {
 }
 
 
-@handles(threading.Lock)
+@handles(*{threading.Lock, _thread.allocate_lock})
 def _make_lock(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return _made(t, threading.Lock())
 

@@ -1,9 +1,11 @@
-"""Locks from outside, and which thread this is.
+"""Locks, and which thread this is.
 
-In:     uses of a lock that other threads may hold too.
+In:     uses of a lock that other threads may hold too, or of one that the trace made.
 Out:    a trace that says which lock its entry must hold.
 Holds:  an entry holds the lock from before its guards until its effects are done: whatever the program reads and writes
-        under the lock, it does under the lock. A trace that breaks while or after it uses a lock is cut before that use.
+        under the lock, it does under the lock. A trace that breaks while or after it uses a lock, or that
+        ends while it holds it, is cut before that use.
+        One that the trace made works as any of its objects, but capture never waits for it.
         A lock that was taken before the trace is released when the effects are done, and none is taken behind it.
 """
 
@@ -14,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
-from pliant.capture.value_kinds import LOCKS
+from pliant.capture.value_kinds import LOCKS, times_held
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource, question
 from pliant.records import dataclass
+from pliant.source import SourceLocation
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -32,6 +35,7 @@ class UsedLock:
 
     lock: Any
     step: int
+    where: SourceLocation | None
     depth: int = 0
 
 
@@ -53,6 +57,13 @@ def call_lock_method(t: Tracer, lock: Any, name: str, args: Args) -> Any:
     raise GraphBreak("unknown-call", f"the method {name} of a {type(lock).__name__}")
 
 
+def check_own(lock: Any, name: str, args: Args, kwargs: Kwargs) -> None:
+    """Break where the program would wait for a lock that it made itself: until another thread, or nobody, releases it."""
+    if name in ("__enter__", "acquire") and times_held(lock) and type(lock) is LOCKS[0]:
+        if args != (False,) and kwargs != {"blocking": False}:
+            raise GraphBreak("unknown-call", "a lock is taken that the program holds")
+
+
 def _take(t: Tracer, lock: Any) -> bool:
     source = t.world.source_of(lock)
     linked = [frame.linked for frame in t.frames]
@@ -61,7 +72,7 @@ def _take(t: Tracer, lock: Any) -> bool:
         raise GraphBreak("unknown-call", "a lock is taken")
     if t.lock is None:
         t.world.guard(source, Kind.IDENTITY, lock)
-        t.lock = UsedLock(lock, t.frames[cut - 1].steps_at_op)
+        t.lock = UsedLock(lock, t.frames[cut - 1].steps_at_op, t.location())
     if t.lock.depth and type(lock) is LOCKS[0]:
         raise GraphBreak("unknown-call", "a lock is taken that the program holds")
     t.lock.depth += 1

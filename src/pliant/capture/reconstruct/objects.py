@@ -40,7 +40,7 @@ from pliant.capture.standing_iterators import (
     put_at,
 )
 from pliant.capture.tracebacks import copied
-from pliant.capture.value_kinds import SYMBOLIC_TYPES
+from pliant.capture.value_kinds import LOCKS, SYMBOLIC_TYPES, times_held
 from pliant.capture.varying_text import Text
 
 
@@ -266,10 +266,9 @@ def _traceback(b: Statements, obj: types.TracebackType) -> str:
 
 
 def _lock(b: Statements, obj: Any) -> str:
-    if not obj.acquire(blocking=False):
-        raise CannotReconstruct("locked", obj)
-    obj.release()
-    return b.bind(obj, f"{b.hold(threading.RLock if type(obj) is _RLOCK else threading.Lock)}()", hint="lock")
+    name = b.bind(obj, f"{b.hold(threading.Lock if type(obj) is LOCKS[0] else threading.RLock)}()", hint="lock")
+    b.lines += [f"{name}.acquire()"] * times_held(obj)
+    return name
 
 
 def _random(b: Statements, obj: random.Random) -> str:
@@ -333,9 +332,6 @@ _ITERATORS: tuple[type, ...] = (
 )
 
 
-_RLOCK = type(threading.RLock())
-
-
 RECIPES: dict[type, Recipe] = {
     float: _float,
     list: _list,
@@ -363,8 +359,7 @@ RECIPES: dict[type, Recipe] = {
     **dict.fromkeys(SYMBOLIC_TYPES, _symbolic),
     Text: _text,
     io.StringIO: _string_io,
-    type(threading.Lock()): _lock,
-    _RLOCK: _lock,
+    **dict.fromkeys(LOCKS, _lock),
     random.Random: _random,
     types.MappingProxyType: _mapping_proxy,
     bytearray: _bytearray,
