@@ -164,15 +164,68 @@ def test_of_an_input(write, requires_grad, dtype, backend):
     assert seen(pliant.compile(program, backend=backend)) == seen(program)
 
 
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+@pytest.mark.parametrize("write", OF_INPUTS)
+@torch.inference_mode()
+def test_of_an_input_from_outside_inference_mode(write, backend):
+    def program(x):
+        OF_INPUTS[write](x)
+        return x.sum()
+
+    def seen(function):
+        with torch.inference_mode(False):
+            x = torch.ones(2)
+        function(x)
+        return x._version, x.is_inference()
+
+    assert seen(pliant.compile(program, backend=backend)) == seen(program)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@torch.inference_mode()
+def test_views_in_inference_mode_of_what_was_made_outside(requires_grad):
+    def program(x):
+        x[0].mul_(2)
+        one, other = x.chunk(2)
+        one.add_(1)
+        return x.t()[1:], other, x.diagonal(), x.unfold(0, 2, 1) * 2
+
+    pliant.reset()
+    found = []
+    for function in (program, pliant.compile(program, fullgraph=True)):
+        with torch.inference_mode(False):
+            x = torch.ones(4, 3).requires_grad_(requires_grad)
+        results = function(x)
+        found.append([(one.tolist(), one.is_inference(), one.requires_grad) for one in results])
+    assert found[0] == found[1] and pliant.stats()["fallbacks"] == 0
+
+
+@torch.no_grad()
+def test_inference_tensors_are_not_written_outside_inference_mode():
+    def program(x):
+        x.add_(1)
+        return x * 2
+
+    compiled = pliant.compile(program)
+    compiled(torch.ones(2))
+    for function in (program, compiled):
+        with torch.inference_mode():
+            made = torch.ones(2)
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+            function(made)
+        assert made.tolist() == [2, 2]  # eager writes it first
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.inference_mode])
 @pytest.mark.parametrize("backend", ["pliant", "aot_eager", "eager"])
-def test_of_data_that_is_returned(backend):
+def test_of_data_that_is_returned(backend, mode):
     def program(x):
         y = x.data
         y.add_(1)
         z = y.view(-1)
         return x, y, z.mul_(2)
 
-    expected, found = (f(torch.ones(2)) for f in (program, pliant.compile(program, backend=backend)))
+    expected, found = (mode()(f)(torch.ones(2)) for f in (program, pliant.compile(program, backend=backend)))
     assert versions(found) == versions(expected) == [0, 2, 2]
 
 

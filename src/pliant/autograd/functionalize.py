@@ -30,7 +30,7 @@ from pliant.errors import InternalError
 from pliant.graph import collectives
 from pliant.graph.call_plan import argument, decomposed, plan_of
 from pliant.graph.concrete_sizes import QUESTIONS
-from pliant.graph.fake_tensor import FakeMode, FakeTensor, tensor_of_number
+from pliant.graph.fake_tensor import FakeMode, FakeTensor, counting_as, tensor_of_number
 from pliant.graph.passes.purity import memory_root
 from pliant.graph.tensor_spec import same_known
 from pliant.graph.unbacked import bindings_of
@@ -328,7 +328,8 @@ def _view(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str
     """The first argument is what is viewed."""
     source = args[0] if type(args[0]) is FakeTensor else mode.constant(args[0])
     alias = _alias_of(source)
-    outputs = mode.compute(func, (source, *args[1:]), kwargs)
+    with counting_as(source):
+        outputs = mode.compute(func, (source, *args[1:]), kwargs)
     if outputs is source:
         return outputs
     if func is _aten.as_strided.default:  # it looks at the storage, whatever view it is called on

@@ -37,7 +37,7 @@ from pliant.autograd.segments import Cuts, Timeline, find_cuts, written_views
 from pliant.errors import Unsupported
 from pliant.graph.concrete_sizes import as_numbers_wanted
 from pliant.graph.contracts import CapturedGraph, GraphInput
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, counting_as
 from pliant.graph.layouts import preserved_strides
 from pliant.graph.passes.purity import memory_root
 from pliant.graph.tensor_spec import same_known
@@ -118,7 +118,8 @@ class _Tracer:
             self.leaves.append(None)
             return
         described = one.example if isinstance(one.example, torch.Tensor) else one.fake
-        leaf, given = self._fake_input(one.fake, described)
+        with counting_as(described):
+            leaf, given = self._fake_input(one.fake, described)
         node.meta.update(val=given, stage="forward")
         new_input(node, given, position)
         self.inputs.append(given)

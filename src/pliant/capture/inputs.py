@@ -207,6 +207,7 @@ class Inputs:
         """Tensors that the program writes share no memory with others, as now (a graph is made for one or the other)."""
         self.check_shared()
         self._guard_views()
+        self._guard_inference()
         self._guard_bases()
         tensors = [i for i in self.inputs if i.kind == "tensor" and i.example.layout is torch.strided]
         written = [i for i in tensors if self._is_written(i.fake)]
@@ -251,6 +252,16 @@ class Inputs:
             if is_view:
                 base = AttributeSource(one.source, "_base")
                 self.world.guard(AttributeSource(base, "is_leaf"), Kind.EQUALS, is_leaf)
+
+    def _guard_inference(self) -> None:
+        """Outside inference mode, where it is an error to write tensors that were made there, written arguments are as
+        they were. Held ones are not asked: it never changes, and another is hardly put in their place."""
+        if torch.is_inference_mode_enabled():
+            return
+        for one in self.inputs:
+            if one.kind == "tensor" and not root_of(one.source).is_held and self._is_written(one.fake):
+                with DisableTorchFunction():
+                    self.world.guard(MethodSource(one.source, "is_inference"), Kind.EQUALS, one.example.is_inference())
 
     def _guard_bases(self) -> None:
         """Inputs of which views are made while nothing is recorded: these require gradients where the input's base does.

@@ -10,7 +10,9 @@ Reads on: `shape_rules/`, `special_calls.py`, `fallback.py`.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
@@ -127,6 +129,14 @@ def base_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if base is None else base
 
 
+def counting_as(tensor: torch.Tensor) -> AbstractContextManager[Any]:
+    """Fakes of the tensor, and of its views, count writes if it does: not every tensor in inference mode was made there.
+    Not of one that requires grad, whose views have a history outside the mode alone."""
+    if torch.is_inference_mode_enabled() and not tensor.requires_grad and not tensor.is_inference():
+        return torch.inference_mode(False)
+    return contextlib.nullcontext()
+
+
 def is_on_constant(tensor: torch.Tensor) -> bool:
     """Whether it requires gradients, and is a view of a tensor that does not: a leaf, or the result of a custom function.
     As its base, views of it that are made while nothing is recorded require none."""
@@ -202,6 +212,10 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> FakeTensor:
         """The fake of a real tensor: same description, `requires_grad`, leaf or not, parameter or not."""
         check_supported(tensor)
+        with counting_as(tensor):
+            return self._from_real(tensor, sizes, strides)
+
+    def _from_real(self, tensor: torch.Tensor, sizes: Sequence[Any] | None, strides: Sequence[Any] | None) -> FakeTensor:
         if sizes is not None and strides is None:
             raise ValueError("from_real: give strides together with sizes")
         size = tuple(tensor.shape) if sizes is None else sizes
@@ -253,7 +267,8 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 outputs = decomposed(func, args, kwargs)
             if outputs is not NotImplemented:
                 return outputs
-        outputs = self.compute(func, args, kwargs)
+        with counting_as(args[0]) if plan.views and is_fake(args[0]) else contextlib.nullcontext():
+            outputs = self.compute(func, args, kwargs)
         if plan.views and not torch.is_grad_enabled() and func is not _DETACH:
             self.viewed_unrecorded.add(id(base_of(args[0])))
         if plan.views and torch.is_inference_mode_enabled():
