@@ -263,3 +263,32 @@ def test_views_of_leaves_are_refused_where_eager_refuses_them(program, backend):
             (got, *tensors), (want, *others) = outcome(compiled, kind), outcome(program, kind)
             assert (got in ([], [None])) == (want in ([], [None])) and len(got) == len(want)
             torch.testing.assert_close(tensors, others)
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+def test_writes_behind_a_break_where_nothing_is_recorded(backend):
+    """The rest starts without gradients, and turns them on."""
+
+    def program(x, room):
+        with torch.no_grad():
+            y = x + 1
+            pliant.graph_break()
+        room[0] = x[0]
+        return y
+
+    compile, leaf = _world(backend)
+    room = torch.zeros(2, 3)
+    compile(program)(leaf, room)
+    room.sum().backward()
+    assert room.requires_grad and leaf.grad.tolist() == [[1, 1, 1], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+@torch.no_grad()
+def test_strides_where_there_is_one_element(backend):
+    def program(x):
+        copy = x.clone()
+        return copy.expand(2, *copy.shape)[1:], (x * 1).expand(1, 1, *x.shape)
+
+    x = torch.rand(6, 4)[1:4].t()
+    assert [t.stride() for t in pliant.compile(program, backend=backend)(x)] == [t.stride() for t in program(x)]

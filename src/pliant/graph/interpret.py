@@ -156,7 +156,9 @@ class _Run:
         order = _dense_order(value.shape, strides)
         if order is not None:  # a batched tensor can be copied in no other way
             places = sorted(range(value.dim()), key=order.__getitem__)
-            return value.permute(order).clone(memory_format=torch.contiguous_format).permute(places)
+            made = value.permute(order).clone(memory_format=torch.contiguous_format).permute(places)
+            same = list(made.stride()) == strides  # where there is but one element, any stride is dense
+            return made if same else made.as_strided(made.shape, strides)
         found = torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
         once = tuple(slice(None) if stride else slice(0, 1) for stride in strides)
         found[once].copy_(value[once])

@@ -162,6 +162,9 @@ def expand(x: TensorSpec, size: Sequence[Dim], *, implicit: bool = False) -> Ten
             kept = True
         sizes.append(extent if kept else wanted)
         strides.append(stride if kept else 0)
+    for dim in reversed(range(skip)):
+        if key_of(sizes[dim]) == 1 and dim + 1 < len(sizes):  # nothing is repeated
+            strides[dim] = sizes[dim + 1] * strides[dim + 1]
     return x.view(tuple(sizes), tuple(strides))
 
 
