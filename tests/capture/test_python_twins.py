@@ -1,5 +1,6 @@
 """Functions written in C that call methods of the program: these are followed, or the graph breaks."""
 
+import collections
 import math
 import operator
 import os
@@ -65,3 +66,17 @@ def test_what_methods_read_is_guarded(name, monkeypatch):
     torch.testing.assert_close(compiled(x), program(x))
     monkeypatch.setitem(globals(), "NUMBER", 4)
     torch.testing.assert_close(compiled(x), program(x))
+
+
+def test_sizes_are_counted():
+    def program(x, y):
+        counts = collections.Counter(one.shape[0] for one in (x, y, x))
+        counts.update([y.shape[0]])
+        return x * counts[x.shape[0]], counts
+
+    compiled = pliant.compile(program, backend="eager", fullgraph=True)
+    for first, second in ((2, 3), (4, 5), (4, 4), (7, 6)):
+        x, y = torch.ones(first), torch.ones(second)
+        expected, found = program(x, y), compiled(x, y)
+        assert torch.equal(found[0], expected[0]) and list(found[1].items()) == list(expected[1].items())
+        assert all(type(size) is int for size in found[1])

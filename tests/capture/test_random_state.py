@@ -90,3 +90,27 @@ def test_numbers_from_python_generators_that_no_graph_makes(program: Callable[..
             found.append((function(), random.random()))
         assert str(found[0]) == str(found[1])
     assert not pliant.stats()["fallbacks"]
+
+
+def test_the_seed_of_a_generator_is_read() -> None:
+    generator = torch.Generator()
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, int, int]:
+        return x + generator.initial_seed() % 7, generator.initial_seed(), torch.initial_seed()
+
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager", fullgraph=True)
+    for seed in (3, 4, 5, 6, 2**63 + 5):
+        torch.manual_seed(seed)
+        generator.manual_seed(seed + 1)
+        assert repr(compiled(torch.ones(1))) == repr(program(torch.ones(1)))
+    assert pliant.stats()["recompiles"] <= 3
+
+
+def test_the_seed_of_a_generator_that_is_seeded_inside() -> None:
+    def program(x: torch.Tensor, seed: int) -> tuple[torch.Tensor, int]:
+        torch.manual_seed(seed)
+        return x + 1, torch.initial_seed()
+
+    compiled = pliant.compile(program, backend="eager")
+    assert [compiled(torch.ones(1), seed)[1] for seed in (3, 4, 5)] == [3, 4, 5]

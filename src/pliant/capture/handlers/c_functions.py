@@ -25,7 +25,7 @@ from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.containers import TEXT_METHODS, call_container_method
 from pliant.capture.handlers.context_variables import call_context_variable
-from pliant.capture.handlers.effects import is_output, seed_generator, write_output
+from pliant.capture.handlers.effects import initial_seed, is_output, seed_generator, write_output
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.random_numbers import draw
 from pliant.capture.handlers.standard_library import IN_TIME_ZONES, call_value_method, fold, referent
@@ -201,6 +201,8 @@ def _call_with_state(t: Tracer, receiver: Any, name: str, args: Args, kwargs: Kw
 
 
 def _generator_method(t: Tracer, generator: torch.Generator, name: str, args: Args, kwargs: Kwargs) -> Any:
+    if name == "initial_seed" and not args and not kwargs:
+        return initial_seed(t, generator)
     if name != "manual_seed":
         raise GraphBreak("random-state", f"the method {name} of a generator")
     return seed_generator(t, generator, *args, **kwargs)

@@ -19,7 +19,7 @@ from pliant.capture.value_kinds import is_symbolic, tuple_of
 from pliant.capture.varying_text import Text, join
 from pliant.graph import random_state
 from pliant.graph.fake_tensor import is_fake
-from pliant.guards.sources import held
+from pliant.guards.sources import MethodSource, held
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -168,6 +168,17 @@ def seed_generator(t: Tracer, generator: torch.Generator, seed: Any) -> torch.Ge
     """generator.manual_seed(seed)"""
     call_torch(t, random_state.seed_generator, (generator, seed), {})
     return generator
+
+
+def initial_seed(t: Tracer, generator: torch.Generator) -> Any:
+    """generator.initial_seed(), which draws leave alone."""
+    source = t.world.source_of(generator)
+    if source is None or any(node.target in _SEEDS for node in t.graph.nodes):
+        raise GraphBreak("random-state", "the seed of a generator that is seeded here")
+    return t.world.bring(generator.initial_seed(), MethodSource(source, "initial_seed"))
+
+
+_SEEDS = frozenset((random_state.seed, random_state.seed_generator, random_state.set_random_state))
 
 
 # ---- calls that are left out of the graph

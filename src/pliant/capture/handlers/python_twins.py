@@ -50,9 +50,9 @@ def _twin(module: str, name: str, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 @handles(_count)
 def _count_elements(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    """Of a subclass, whose items are read and stored by methods that may be the program's."""
-    own = type(args[0]) in DICT_TYPES
-    return call_native(t, _count, args, kwargs) if own else _twin("collections", "_count_elements", t, args, kwargs)
+    """Of texts by C code. Other items may be symbolic numbers, or a subclass reads and stores them by methods of its own."""
+    in_c = type(args[0]) in DICT_TYPES and type(args[1]) in (str, bytes)
+    return call_native(t, _count, args, kwargs) if in_c else _twin("collections", "_count_elements", t, args, kwargs)
 
 
 for _module, _names in (
