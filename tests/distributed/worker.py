@@ -6,6 +6,7 @@ Arguments: the module of the table, this process's rank, the folder where proces
 import datetime
 import importlib
 import json
+import os
 import sys
 import traceback
 import warnings
@@ -71,6 +72,9 @@ def main(module, rank, folder):
         results.write_text(json.dumps(found))
     dist.barrier()
     dist.destroy_process_group()
+    sys.stdout.flush()
+    # PyTorch's caches of distributed tensors hold process groups, eager ones too, whose threads a dying interpreter aborts.
+    os._exit(0)
 
 
 if __name__ == "__main__":
