@@ -75,6 +75,13 @@ def table_of(items: set[Any] | frozenset[Any]) -> int | None:
     return mask + 1 if filled == used and not popped else None
 
 
+def slots_of(items: set[Any] | frozenset[Any]) -> list[int]:
+    """For each slot of the set's table the hash of its item, -1 where there is none; empty where `table_of` is None."""
+    size = table_of(items) or 0
+    entries = words(words(id(items) + SET_TABLE, 4)[3], 2 * size) if size else ()
+    return [number if key else -1 for key, number in zip(entries[::2], entries[1::2])]
+
+
 # Where CPython has the numbers of slots that were filled, that are used, and all of them, less one; the table; the hash; where
 # `pop` looks next.
 SET_TABLE = 16

@@ -54,3 +54,49 @@ def test_random_programs_of_sets():
     """The order of a set that is made of another depends on the other's slots, not on its order alone."""
     for seed in range(120):
         assert not disagreement(seed)
+
+
+MADE = [
+    "{7, 15}", "{15, 7}", "set([7, 15, 23])", "set({15, 7})", "set([-2, -1])", "{8, 0, 16, 24, 32}", "set({8, 0, 16, 24, 32})",
+    "frozenset([15, 7])", "frozenset([-2, -1])", "frozenset({8, 0, 16, 24, 32})", "{64, *dict.fromkeys([11, 64, 24, 32])}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MADE)
+def test_sets_that_are_returned_or_live_across_a_break(text):
+    names = {"pliant": pliant}
+    exec(f"def f(x):\n    s = {text}\n    pliant.graph_break()\n    return s, list(s | {{40}}), {text}, x + 1", names)
+    found, expected = (call(torch.ones(1))[:3] for call in (pliant.compile(names["f"], backend="eager"), names["f"]))
+    assert [*map(list, found)] == [*map(list, expected)]
+
+
+def with_lost_items(items):
+    found = {*items, 3}
+    found.discard(3)
+    return found
+
+
+@pytest.mark.parametrize("text", ["set(s)", "s.copy()", "s | {24}", "{24, *s}", "frozenset(s)", "s"])
+def test_what_is_made_of_a_set_from_outside(text):
+    """One whose table lost items, or is larger, gives another order, though its own is the same."""
+    names = {}
+    exec(f"def f(x, s): return list({text}), x + 1", names)
+    compiled = pliant.compile(names["f"], backend="eager")
+    for items in ({15, 7}, with_lost_items([7, 15]), {7, 15}):
+        assert compiled(torch.ones(1), items)[0] == names["f"](torch.ones(1), items)[0]
+
+
+def test_additions_before_a_break_at_the_set_itself():
+    def f(x, s):
+        s.add(24)
+        return list(s), x + 1
+
+    items, others = with_lost_items([7, 15]), with_lost_items([7, 15])
+    assert pliant.compile(f, backend="eager")(torch.ones(1), items)[0] == f(torch.ones(1), others)[0]
+    assert items == others == {7, 15, 24}
+
+
+def test_iterating_over_a_set_that_lost_items_is_one_graph():
+    items = with_lost_items([7, 15])
+    compiled = pliant.compile(lambda x: (x + sum(n for n in items), list(items)), backend="eager", fullgraph=True)
+    assert compiled(torch.zeros(1))[1] == list(items)

@@ -24,6 +24,7 @@ from pliant.capture.operators import python_method
 from pliant.capture.subscripts import subscript
 from pliant.capture.tail_calls import TailCall, ending
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, concrete
+from pliant.capture.whole_containers import loosely_ordered
 from pliant.cpython import table_of
 from pliant.graph.fake_tensor import FakeTensor
 
@@ -44,7 +45,10 @@ def iterate(t: Tracer, value: Any) -> Any:
     if (revived := own(t, value)) is not value:
         return revived
     note_order(t, value)
-    value = concrete(t.world.adopt(t.world.resolve(value)))
+    value = t.world.resolve(value)
+    if (items := loosely_ordered(t.world, value)) is not None:
+        return iter(items)
+    value = concrete(t.world.adopt(value))
     method = python_method(t, value, "__iter__")
     if method is not None:
         return TailCall(method, (value,)) if is_array(value) else TailCall(spelled_out.iterator, (method, value))

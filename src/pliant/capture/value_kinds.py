@@ -36,6 +36,7 @@ DICT_TYPES: frozenset[type] = frozenset((dict, collections.OrderedDict, collecti
 # What values of the trace stand for; `varying_text` adds a row.
 PLAIN_TYPES: dict[type, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
+
 def times_held(lock: Any) -> int:
     """How often a lock of `LOCKS` is taken: a plain one by anyone, the other by this thread."""
     if type(lock) is LOCKS[0]:

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import collections
 import enum
-import operator
-import random
 import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pliant.capture import set_orders
 from pliant.capture.constant_items import bring_items
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import DICT_TYPES
+from pliant.cpython import table_of
 from pliant.guards.facts import Itself
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import (
@@ -28,6 +28,7 @@ from pliant.guards.sources import (
     ItemSource,
     ReferentSource,
     Source,
+    TableSource,
     held,
 )
 from pliant.guards.standard import IDENTITY_TYPES
@@ -42,8 +43,7 @@ def copy_in(world: World, value: Any, source: Source) -> Any:
     if cls in DICT_TYPES:
         return _copy_dict(world, value, source)
     if cls is set:
-        world.guard(source, Kind.KEYS, tuple(map(plain_key, value)))
-        return _set_in_order([_traced_key(world, key) for key in value])
+        return _copy_set(world, value, source)
     if cls is bytearray:
         raise GraphBreak("unknown-object", "a bytearray from outside")
     world.guard(source, Kind.LENGTH, len(value))
@@ -53,7 +53,7 @@ def copy_in(world: World, value: Any, source: Source) -> Any:
 
 def _copy_dict(world: World, value: dict[Any, Any], source: Source) -> Any:
     world.guard(source, Kind.KEYS, tuple(plain_key(k) for k in value))
-    changes = world.take_changes(value)
+    changes = world.changes_of(value)
     items = {
         _traced_key(world, k): changes[k] if k in changes else world.bring(v, world.item_source(value, k))
         for k, v in value.items()
@@ -71,20 +71,32 @@ def _copy_dict(world: World, value: dict[Any, Any], source: Source) -> Any:
             return items
 
 
-def _set_in_order(keys: list[Any]) -> set[Any]:
-    """A set of these keys that is iterated over in this order, which depends on the order of additions where hashes meet."""
-    given = list(keys)
-    for turn in range(_TURNS):
-        made = set[Any]()
-        for key in given:  # one by one: a set grows otherwise when it is made of another
-            made.add(key)
-        if all(map(operator.is_, made, keys)):
-            return made
-        random.Random(turn).shuffle(given)
-    raise GraphBreak("unknown-object", "the order of a set from outside, of which elements were removed")
+def items_in_order(world: World, value: set[Any], source: Source) -> list[Any]:
+    """The items of a set, under a guard on their order."""
+    world.guard(source, Kind.KEYS, tuple(map(plain_key, value)))
+    return [_traced_key(world, key) for key in value]
 
 
-_TURNS = 30
+def loosely_ordered(world: World, value: Any) -> list[Any] | None:
+    """The items of a set from outside whose table no copy can have: it can be iterated over, and nothing else. None of
+    everything else, and where the trace changed it."""
+    if type(value) is not set or len(value) < 2 or not world.needs_guards(value) or world.has_changes(value):
+        return None
+    if set_orders.same_set(value, list(value)) is not None:
+        return None
+    return items_in_order(world, value, world.origins[id(value)][1])
+
+
+def _copy_set(world: World, value: set[Any], source: Source) -> set[Any]:
+    """With its table, too: where hashes meet, the order of what is made of a set depends on it. Not of one item, or none."""
+    items = items_in_order(world, value, source)
+    if len(items) < 2:
+        return set(items)
+    made = set_orders.same_set(value, items)
+    if made is None:
+        raise GraphBreak("unknown-object", "a set from outside, of which elements were removed, is used as a whole")
+    world.guard(TableSource(source), Kind.EQUALS, table_of(value))
+    return made
 
 
 _PLAIN_KEYS = (

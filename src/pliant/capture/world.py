@@ -419,9 +419,10 @@ class World:
         if len(value) > _ADOPT_LIMIT:
             raise GraphBreak("unknown-object", f"a {type(value).__name__} of {len(value)} entries is used as a whole")
         check_let_go(value.values() if isinstance(value, dict) else value)
-        added = self._added.pop(id(value), (value, []))[1]
-        stored = bool(self._dict_changes.get(id(value), (value, {}))[1] or added)
         shadow = copy_in(self, value, self.origins[id(value)][1])
+        # Not before: where the copy breaks, they are still to be replayed.
+        added = self._added.pop(id(value), (value, []))[1]
+        stored = bool(self._dict_changes.pop(id(value), (value, {}))[1] or added)
         if added:
             shadow.update(added) if type(shadow) is set else shadow.extend(added)
         # Stores that happened before are part of the copy: it differs from the original from the start.
@@ -431,9 +432,9 @@ class World:
         self.stand_for(shadow, value, shadow)
         return shadow
 
-    def take_changes(self, mapping: dict[Any, Any]) -> dict[Any, Any]:
-        """The stores into a foreign dict, which its copy has from now on."""
-        return self._dict_changes.pop(id(mapping), (mapping, {}))[1]
+    def changes_of(self, mapping: dict[Any, Any]) -> dict[Any, Any]:
+        """The stores into a foreign dict, which its copy has, too."""
+        return self._dict_changes.get(id(mapping), (mapping, {}))[1]
 
     # ---- cells and slots
     def bring_cell(self, cell: types.CellType, source: Source) -> types.CellType:

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import torch
 
+from pliant.cpython import table_of
 from pliant.guards.kinds import MISSING
 from pliant.interruptions import pass_on
 from pliant.records import dataclass
@@ -287,6 +288,15 @@ class ContextSource(ChainedSource):
     text = "{function}({parent})"
     words = "{parent}.get()"
     function = context_value
+
+
+@source_class
+class TableSource(ChainedSource):
+    """How many slots the table of a set has; None where items were taken out of it."""
+
+    text = "{function}({parent})"
+    words = "the table of {parent}"
+    function = table_of
 
 
 @source_class

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
-from pliant.capture.value_kinds import LOCKS, times_held
+from pliant.capture.value_kinds import LOCKS
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource, question
 from pliant.records import dataclass
@@ -59,7 +59,7 @@ def call_lock_method(t: Tracer, lock: Any, name: str, args: Args) -> Any:
 
 def check_own(lock: Any, name: str, args: Args, kwargs: Kwargs) -> None:
     """Break where the program would wait for a lock that it made itself: until another thread, or nobody, releases it."""
-    if name in ("__enter__", "acquire") and times_held(lock) and type(lock) is LOCKS[0]:
+    if name in ("__enter__", "acquire") and type(lock) is LOCKS[0] and lock.locked():
         if args != (False,) and kwargs != {"blocking": False}:
             raise GraphBreak("unknown-call", "a lock is taken that the program holds")
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
+from pliant.capture.set_orders import additions
 
 # Builtin base -> (statement that makes an instance without user code, then statements that fill it)
 _BASES: dict[type, tuple[Recipe, Callable[[Statements, Any, str], None]]] = {}
@@ -62,7 +63,15 @@ def _fill_defaultdict(b: Statements, obj: Any, name: str) -> None:
 
 def _fill_set(b: Statements, obj: Any, name: str) -> None:
     if set.__len__(obj):
-        b.fill(lambda: f"set.update({name}, [{b.items(set.__iter__(obj))}])")
+        b.fill(lambda: f"set.update({name}, {', '.join(added_items(b, obj))})")
+
+
+def added_items(b: Statements, obj: Any) -> list[str]:
+    """What an empty set is updated by, one after the other, to have this one's order."""
+    added = additions(obj)
+    if added is None:
+        raise CannotReconstruct("order-of-a-set", obj)
+    return [f"[{b.items(added[0])}]"] + ([] if added[1] is None else [f"dict.fromkeys([{b.items(added[1])}])"])
 
 
 def _fill_deque(b: Statements, obj: Any, name: str) -> None:
@@ -119,6 +128,18 @@ def _new_reference(b: Statements, obj: weakref.ref[Any]) -> str:
     return f"{b.hold(weakref.ref)}.__new__({b.value(type(obj))}, {referent_text(b, obj)})"
 
 
+def _new_frozenset(b: Statements, obj: frozenset[Any]) -> str:
+    return f"frozenset.__new__({b.value(type(obj))}, {frozen_items(b, obj)})"
+
+
+def frozen_items(b: Statements, obj: frozenset[Any]) -> str:
+    """What a frozenset is made of to have this one's order."""
+    groups = added_items(b, obj)
+    if groups[0] == "[]":
+        groups = groups[1:] or groups
+    return groups[0] if len(groups) == 1 else f"{{{', '.join('*' + one for one in groups)}}}"
+
+
 _BASES |= {
     object: (_new, _no_contents),
     types.SimpleNamespace: (_new, _no_contents),
@@ -130,7 +151,7 @@ _BASES |= {
     set: (_new, _fill_set),
     collections.deque: (_new, _fill_deque),
     tuple: (_new_from(lambda o: tuple(tuple.__iter__(o))), _no_contents),
-    frozenset: (_new_from(lambda o: frozenset(frozenset.__iter__(o))), _no_contents),
+    frozenset: (_new_frozenset, _no_contents),
     int: (_new_from(lambda o: int.__int__(o)), _no_contents),
     float: (_new_from(lambda o: float.__float__(o)), _no_contents),
     str: (_new_from(lambda o: str.__str__(o)), _no_contents),

@@ -26,7 +26,7 @@ from pliant.capture.generators import OURS
 from pliant.capture.handlers import modes, warning_filters
 from pliant.capture.handlers.context_variables import TracedToken
 from pliant.capture.identity import HookId, TracedId, take_hook_id
-from pliant.capture.reconstruct.instances import referent_text
+from pliant.capture.reconstruct.instances import added_items, frozen_items, referent_text
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
 from pliant.capture.standing_iterators import (
     OF_DEQUES,
@@ -65,11 +65,13 @@ def _dict(b: Statements, obj: dict[Any, Any]) -> str:
 
 
 def _set(b: Statements, obj: set[Any]) -> str:
-    return b.bind_contents(obj, lambda: b.items(obj), "{{{}}}" if obj else "set()", ".update([{}])")
+    if not obj:
+        return b.bind(obj, "set()")
+    return b.bind_contents(obj, lambda: ", ".join(f"*{one}" for one in added_items(b, obj)), "{{{}}}", ".update([{}])")
 
 
 def _frozenset(b: Statements, obj: frozenset[Any]) -> str:
-    return b.bind(obj, f"frozenset(({b.items(obj)}{',' * (len(obj) == 1)}))")
+    return b.bind(obj, f"frozenset({frozen_items(b, obj)})")
 
 
 def struct_sequence(b: Statements, obj: Any) -> str:
