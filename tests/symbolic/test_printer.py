@@ -1,9 +1,12 @@
 """Python and C text. The generator of random expressions checks Python text at large (`test_properties.py`)."""
 
+import random
 import shutil
 import subprocess
 
 import pytest
+from tests.symbolic.checks import UNDEFINED, build_or_none
+from tests.symbolic.programs import SYMBOLS, tree
 
 from pliant.symbolic.bounds import NONNEGATIVE, POSITIVE, Interval
 from pliant.symbolic.expr import Integer, lit, symbol
@@ -45,19 +48,50 @@ def test_what_c_cannot_say():
         to_c(floats.round_digits(symbol("f0", float), Integer(2)))
 
 
+def printed_by_c(cases, folder):
+    """The values of `(expression, values of the symbols)` as a C program prints them."""
+    lines = []
+    for e, values in cases:
+        symbols = "".join(f"int64_t {s.name} = {v}; " for s, v in values.items())
+        lines.append(f'{{ {symbols}printf("%lld\\n", (long long)({to_c(e)})); }}')
+    headers = "#include <stdint.h>\n#include <stdio.h>\n#include <math.h>\n"
+    (folder / "check.c").write_text(f"{headers}{C_PRELUDE}\nint main(void) {{\n" + "\n".join(lines) + "\nreturn 0; }\n")
+    subprocess.run(["gcc", "-O1", str(folder / "check.c"), "-o", str(folder / "check"), "-lm"], check=True)
+    return [int(v) for v in subprocess.run([folder / "check"], check=True, capture_output=True).stdout.split()]
+
+
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 def test_c_text_means_the_same(tmp_path):
     points = [(a, b) for a in (-17, -4, -1, 0, 1, 5, 12) for b in (-6, -2, 1, 3, 9)]
-    lines = [f'printf("%lld\\n", (long long)({to_c(e)}));' for e in SAMPLES]
-    body = "\n".join(f"{{ int64_t s0 = {a}, s1 = {b}; {' '.join(lines)} }}" for a, b in points)
-    source = tmp_path / "check.c"
-    headers = "#include <stdint.h>\n#include <stdio.h>\n#include <math.h>\n"
-    source.write_text(f"{headers}{C_PRELUDE}\nint main(void) {{\n{body}\nreturn 0; }}\n")
-    program = tmp_path / "check"
-    subprocess.run(["gcc", "-O1", str(source), "-o", str(program), "-lm"], check=True)
-    printed = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout.split()
-    expected = [int(evaluate(e, {s0: a, s1: b})) for a, b in points for e in SAMPLES]
-    assert [int(v) for v in printed] == expected
+    cases = [(e, {s0: a, s1: b}) for a, b in points for e in SAMPLES]
+    assert printed_by_c(cases, tmp_path) == [int(evaluate(e, values)) for e, values in cases]
+
+
+def random_cases(count):
+    """Random integer expressions, those with a minus before every part among them, and values that they are defined at."""
+    chosen = random.Random(7)
+    while count:
+        values = {s: chosen.randrange(1, 9) for s in SYMBOLS}
+        a, b = (build_or_none(tree(chosen.randrange, "i", 3, integers=True)) for _ in range(2))
+        if a is None or b is None:
+            continue
+        e = chosen.choice([a, -a, -(a + b * s0), -(s0 * (a // 2)) - s0])
+        try:
+            expected = evaluate(e, values)
+            text = to_c(e)
+        except (*UNDEFINED, NotImplementedError):
+            continue
+        if abs(expected) < 1 << 60 and "p_pow" not in text:
+            count -= 1
+            yield e, values
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_c_text_of_random_expressions(tmp_path):
+    cases = list(random_cases(400))
+    printed = printed_by_c(cases, tmp_path)
+    wrong = [(str(e), to_c(e)) for (e, values), found in zip(cases, printed) if int(evaluate(e, values)) != found]
+    assert not wrong, wrong[:3]
 
 
 def test_each_part_is_written_once():

@@ -213,12 +213,13 @@ class _Writer:
 
     def _sum(self, const: int, terms: tuple[nodes.Term, ...]) -> tuple[str, int]:
         """Positive parts first, so that no text starts with a sign unless it must."""
-        parts = sorted([(coef < 0, self._term(mono, abs(coef))) for mono, coef in self._in_order(terms)], key=lambda p: p[0])
+        ordered = list(self._in_order(terms))
+        parts = sorted([(coef < 0, self._term(mono, abs(coef))) for mono, coef in ordered], key=lambda p: p[0])
         if const:
             literal = self._constant(abs(const))[0]
             parts.insert(len(parts) if const < 0 else sum(not negative for negative, _ in parts), (const < 0, literal))
         if parts[0][0]:  # every part is negative: `-a // b` would negate a alone
-            parts[0] = (True, self._term(terms[0][0], -terms[0][1], _UNARY) if terms else parts[0][1])
+            parts[0] = (True, self._term(ordered[0][0], -ordered[0][1], _UNARY) if ordered else parts[0][1])
         text = ("-" if parts[0][0] else "") + parts[0][1]
         for negative, part in parts[1:]:
             text += (" - " if negative else " + ") + part
