@@ -41,10 +41,11 @@ from pliant.graph.fake_tensor import FakeTensor, counting_as
 from pliant.graph.layouts import preserved_strides
 from pliant.graph.passes.purity import memory_root
 from pliant.graph.tensor_spec import same_known
-from pliant.graph.unbacked import CHECKS, assume
+from pliant.graph.unbacked import CHECKS, assume, written
 from pliant.records import dataclass
 from pliant.source import SourceLocation
 from pliant.symbolic.expr import Symbol
+from pliant.symbolic.shape_env import RuntimeAssert
 from pliant.torch_adapter import set_grad_enabled
 
 _aten = torch.ops.aten
@@ -102,6 +103,7 @@ class _Tracer:
         self.mode = FunctionalMode(captured.shape_env, self.graph)
         self.leaves: list[Any] = []  # what gradients are asked for: a leaf for each tensor that requires grad
         self.hooked: list[int] = []
+        self.checked: list[RuntimeAssert] = []  # what the graph checks of operators' rules
         self.timeline = Timeline()
         self.values: dict[fx.Node, Any] = {}  # what the program's nodes gave
         self.inputs: list[Any] = []  # what the program is given
@@ -156,11 +158,27 @@ class _Tracer:
         if env.fresh:
             raise Unsupported("a data-dependent number is not among an operator's results", kind="data-dependent")
         stage, mode.stage = mode.stage, "forward"
-        for one in env.take_asserts():
+        for one in env.take_asserts(self._is_ready if env.has_unbacked else None):
             if self._bound_late() & one.expr.free:
                 raise Unsupported(f"the backward pass assumes `{one}`", kind="data-dependent")
             mode.check(assume, env.as_written(one.expr), str(one), str(one.origin))
+            self.checked.append(one)
         mode.stage = stage
+
+    def _is_ready(self, one: RuntimeAssert) -> bool:
+        """Whether the graph has the symbols of an assert by now. A segment of a program has those of what it takes, but
+        for those that are known to equal another: an input is then described by the other."""
+        env = self.captured.shape_env
+        unbacked = env.unbacked_symbols(one.expr)
+        if not unbacked:
+            return True
+        told = {binding.symbol for node in self.graph.nodes for binding in node.meta.get("binds", ())}
+        for given in self.inputs:
+            if type(given) is FakeTensor:
+                told.update(e for e in map(env.simplify, map(env.expr_of, given.size_)) if isinstance(e, Symbol))
+            elif isinstance(given, torch.SymInt | torch.SymFloat | torch.SymBool):
+                told |= {written(given)}
+        return unbacked <= told
 
     def _bound_late(self) -> set[Symbol]:
         """The unbacked symbols that only the backward gives values."""
@@ -293,6 +311,7 @@ class _Tracer:
         finally:
             env.origin_callback = outer
             if not isinstance(found, JointGraph):
+                env.wait_again(self.checked)
                 _release(self.graph, self.mode)
 
     def _line(self) -> SourceLocation | None:
@@ -326,6 +345,8 @@ class _Tracer:
         tangents = self.tangents(plan)
         gradients = [None if g is None else mode.read(g.node) for g in self.backward(plan, tangents)]
         _check_sparse(self.graph)
+        if self.captured.shape_env.has_waiting() and "passing_inputs" not in self.captured.attributes:  # not a segment
+            raise Unsupported("sizes are assumed to be equal that nothing tells", kind="data-dependent")
         joint = self._finish(plan, results, new_values, gradients)
         joint.ends, joint.read_first = (self.inputs, outputs), read_first
         return joint

@@ -86,8 +86,9 @@ def _build_whole(captured: CapturedGraph, joint: JointGraph, compile_aten: AtenC
     return training(captured, joint, parts, run, made, compile_aten, build)
 
 
-def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler) -> Call:
-    """The segments of a program, run one after the other."""
+def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler, again: bool = False) -> Call:
+    """The segments of a program, run one after the other. `again`: what the last segments assume is known this time, and
+    checked where its symbols get their values."""
     nodes = list(captured.module.graph.nodes)
     known: dict[fx.Node, Any] = {}
     places = {node: place for place, node in enumerate(nodes)}
@@ -112,12 +113,16 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
             more = refined(captured, cuts, segment, joint)
             if more is None:
                 raise UnsupportedAliasing(_USED_WHERE_MADE, kind="returned-intermediate")
-            return _in_segments(captured, more, compile_aten)
+            return _in_segments(captured, more, compile_aten, again)
         for node, fake in zip((*segment.takes, *segment.gives), (*joint.ends[0], *joint.ends[1])):
             known[node] = fake
         writes.note(joint, ends[0], len(steps), may_fail)
         run = _build_whole(program, joint, compile_aten)
         steps.append((run, *ends))
+    if captured.shape_env.has_waiting():
+        if again:
+            raise UnsupportedAliasing("a size that is assumed is not known behind a cut", kind="returned-intermediate")
+        return _in_segments(captured, cuts, compile_aten, again=True)
     return _chained(steps, nodes[-1].args[0], captured, places, writes)
 
 

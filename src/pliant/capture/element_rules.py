@@ -26,6 +26,7 @@ from pliant.symbolic.expr import Apply
 from pliant.symbolic.traverse import atoms
 
 MOST_ELEMENTS = 1024  # of a tensor that is followed: a batch of token types, sizes of images
+READABLE = ("cpu", "cuda")  # devices whose elements may be asked for; a GPU is waited for, as where the program asks
 _MANY = 6  # symbols in one expression
 _EXACT = 2**22  # quotients of smaller integers differ by more than the error of one in single precision
 BITS = {torch.int64: 63, torch.int32: 31, torch.int16: 15, torch.int8: 7, torch.bool: 1, torch.float32: 0}

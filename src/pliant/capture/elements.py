@@ -21,7 +21,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from pliant.capture.element_rules import BITS, MOST_ELEMENTS, RULES, SUMMED, Grid, Unknown, as_tensor_of, by_type, grid
+from pliant.capture.element_rules import (
+    BITS,
+    MOST_ELEMENTS,
+    READABLE,
+    RULES,
+    SUMMED,
+    Grid,
+    Unknown,
+    as_tensor_of,
+    by_type,
+    grid,
+)
 from pliant.capture.value_kinds import concrete
 from pliant.graph.contracts import name_of_target
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -91,7 +102,7 @@ class Elements:
         return seen[id(fake)]
 
     def _may_be_known(self, fake: FakeTensor, ask: bool, seen: dict[int, bool]) -> bool:
-        if fake.dtype_ not in BITS or fake.device_.type != "cpu" or self.is_written(fake):
+        if fake.dtype_ not in BITS or fake.device_.type not in READABLE or self.is_written(fake):
             return False
         if id(fake) in self._found or fake.constant is not None:
             return True

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from pliant.capture.element_rules import MOST_ELEMENTS
+from pliant.capture.element_rules import MOST_ELEMENTS, READABLE
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.overrides import Overrides, has_own_dispatch, is_program_subclass
 from pliant.capture.structures import several
@@ -493,7 +493,7 @@ class Inputs:
         if (
             value is None
             or value.dtype not in _INTEGERS
-            or value.device.type != "cpu"
+            or value.device.type not in READABLE
             or value.numel() > MOST_ELEMENTS
         ):
             return False

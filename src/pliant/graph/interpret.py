@@ -18,8 +18,8 @@ from torch import fx
 from pliant.graph.contracts import AtenGraph, Runnable
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.purity import is_random
-from pliant.graph.unbacked import CHECKS, unlearnt
-from pliant.symbolic.expr import Expr, Symbol
+from pliant.graph.unbacked import CHECKS, unlearnt, written
+from pliant.symbolic.expr import Symbol
 from pliant.symbolic.traverse import evaluate
 from pliant.torch_adapter import RUNS_AS, TRANSFORMED, is_transformed, set_grad_enabled
 
@@ -44,15 +44,15 @@ def bind_symbols(described: Any, value: Any, values: Values) -> None:
 
 def _bind(described: Any, real: Any, values: Values) -> None:
     if isinstance(described, _SYMBOLIC):
-        expr = described.node.expr
-        if isinstance(expr, Symbol):
-            values.setdefault(expr, real)
+        for expr in (described.node.expr, written(described)):  # one may be known to equal another, which the graph checks
+            if isinstance(expr, Symbol):
+                values.setdefault(expr, real)
 
 
 def number(value: Any, values: Mapping[Symbol, Any]) -> Any:
-    """The plain number of a symbolic one."""
-    expr: Expr = value.node.expr
-    return evaluate(expr, values)
+    """The plain number of a symbolic one: as the graph computed it, if that is known."""
+    own, expr = unlearnt(value), value.node.expr
+    return evaluate(own if own.free <= values.keys() else expr, values)
 
 
 def interpret(aten: AtenGraph, inputs: list[Any]) -> list[Any]:

@@ -93,13 +93,15 @@ def _is_plain(func: Any) -> bool:
 
 @contextmanager
 def _nothing_made(env: ShapeEnv | None) -> Iterator[None]:
-    """A block whose symbols and asserts are nobody's; those of the call itself stay."""
-    kept = ([], []) if env is None else (list(env.fresh), list(env.runtime_asserts))
+    """A block whose symbols are nobody's, as are asserts about them; what it assumes of others is to be checked."""
+    fresh = [] if env is None else list(env.fresh)
     try:
         yield
     finally:
         if env is not None:
-            env.fresh, env.runtime_asserts = kept
+            made = set(env.fresh).difference(fresh)
+            env.fresh = fresh
+            env.runtime_asserts = [one for one in env.runtime_asserts if made.isdisjoint(one.expr.free)]
 
 
 def _opaque_form(func: Any, setup: Callable[..., Any] | None, backward: Callable[..., Any]) -> Any:

@@ -19,7 +19,7 @@ from torch import fx
 from pliant.debug import events
 from pliant.errors import InternalError, Unsupported
 from pliant.graph.contracts import AtenGraph
-from pliant.graph.unbacked import CHECKS, unlearnt
+from pliant.graph.unbacked import CHECKS, unlearnt, written
 from pliant.ir.failing import value_may_fail
 from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction, Scan, View
 from pliant.ir.scalar import Scalar, cast, clear_interned, const, loads
@@ -58,6 +58,7 @@ class _GraphLowering:
         self.epilogue: list[tuple[Tensor, Tensor]] = []
         # How many values before it are not in memory, one computed from the other; how many in memory end with it.
         self.waiting: dict[fx.Node, int] = {}
+        self.told: set[Symbol] = set()  # symbols that inputs are, and that operators return
         self.ends: dict[fx.Node, int] = {}
 
     def run(self) -> LoopProgram:
@@ -91,7 +92,9 @@ class _GraphLowering:
             return self._with_aligned_rows(node, t) if node in self.factors else t
         if isinstance(value, _NUMBERS):
             e = self.low.shape_env.expr_of(value)
-            self.inputs.append(e if isinstance(e, Symbol) else None)
+            own = written(value)  # may be known to equal another symbol, which the graph checks
+            self.inputs.append(own if isinstance(own, Symbol) else None)
+            self.told |= own.free
             return self.low.size(e)
         self.inputs.append(None)
         return value
@@ -118,6 +121,7 @@ class _GraphLowering:
             result = self.env[source][node.args[1]]
         else:
             self.low.origin, self.low.binds = _origin(node), node.meta.get("binds", ())
+            self.told.update([one.symbol for one in self.low.binds])
             self.low.device = _device(value) or self.low.device
             result = self._result(node, value)
         if isinstance(result, Tensor):
@@ -256,7 +260,7 @@ class _GraphLowering:
 
     def _output(self, value: Any, updated: set[Buffer]) -> Any:
         if isinstance(value, _NUMBERS):
-            return self.low.size(value)
+            return self._returned_number(value)
         if not isinstance(value, fx.Node):
             return value
         result = self.env[value]
@@ -266,6 +270,11 @@ class _GraphLowering:
         view = self.low.realize(result)
         copied = value.target is not _COPY and view.buffer in updated
         return self._with_eager_strides(result, view, value.meta["val"], copied)
+
+    def _returned_number(self, value: Any) -> Any:
+        """A number as the graph computed it, if that is known: another graph may have to check what it is assumed to equal."""
+        e = unlearnt(value)
+        return e if self.low.shape_env.unbacked_symbols(e) <= self.told else self.low.size(value)
 
     def _as_eager_lays_it(self, given: Any, argument: Any) -> Any:
         """The argument of a call, in memory with the strides that eager's has, in dimensions of one element too."""

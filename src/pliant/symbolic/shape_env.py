@@ -108,6 +108,7 @@ class ShapeEnv:
         self._shadows: dict[Symbol, Symbol] = {}
         self._order: dict[Symbol, int] = {}  # of unbacked symbols
         self._asserts_taken = 0
+        self._waiting: list[RuntimeAssert] = []  # those whose symbols no graph has had together
         self._revealing: set[Symbol] = set()
 
     # -- symbols ------------------------------------------------------------------------------------------------------
@@ -226,11 +227,21 @@ class ShapeEnv:
         found, self.fresh = self.fresh, []
         return found
 
-    def take_asserts(self) -> list[RuntimeAssert]:
-        """The runtime asserts that were learnt since the last call."""
-        found = self.runtime_asserts[self._asserts_taken :]
+    def take_asserts(self, ready: Callable[[RuntimeAssert], bool] | None = None) -> list[RuntimeAssert]:
+        """The runtime asserts that were learnt since the last call. `ready`: of these, and of those left by earlier calls,
+        the ones that can be checked now; the others wait."""
+        found = [*self._waiting, *self.runtime_asserts[self._asserts_taken :]]
         self._asserts_taken = len(self.runtime_asserts)
-        return found
+        self._waiting = [] if ready is None else [one for one in found if not ready(one)]
+        return [one for one in found if one not in self._waiting] if self._waiting else found
+
+    def wait_again(self, asserts: Sequence[RuntimeAssert]) -> None:
+        """Give back asserts that were taken for a graph that was given up."""
+        self._waiting = [*asserts, *self._waiting]
+
+    def has_waiting(self) -> bool:
+        """Whether there are asserts that no graph checks."""
+        return bool(self._waiting)
 
     @property
     def has_unbacked(self) -> bool:

@@ -1,0 +1,84 @@
+"""Sizes that only the data tells, and that a derivative takes to be equal: the forward checks it, in the segment that knows
+both, or eager does the call.
+"""
+
+import pytest
+import torch
+
+import pliant
+from pliant.debug import events
+
+
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, k, v):
+        ctx.save_for_backward(k, v)
+        return k.sum() + v.sum()
+
+    @staticmethod
+    def backward(ctx, g):
+        k, v = ctx.saved_tensors
+        return g * k * v, g * v
+
+
+@torch.library.custom_op("assumed_sizes::product", mutates_args=())
+def product(k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return k.sum() + v.sum()
+
+
+product.register_fake(lambda k, v: k.new_empty(()))
+product.register_autograd(
+    lambda ctx, g: (g * ctx.saved_tensors[0] * ctx.saved_tensors[1], g * ctx.saved_tensors[1]),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
+
+
+def counted(x):
+    n = (x[:, 0] > 0).sum().item()
+    torch._check(n >= 0)
+    torch._check(n <= x.shape[0])
+    return n
+
+
+def whole(combine):
+    return lambda x, y: combine(x.sin().narrow(0, 0, counted(x)), x.cos().narrow(0, 0, counted(y)))
+
+
+def cut(combine):
+    """Parts that are returned, so that the caller may ask for gradients through them, are in a segment of their own."""
+
+    def program(x, y):
+        k, v = x.sin().narrow(0, 0, counted(x)), x.cos().narrow(0, 0, counted(y))
+        return combine(k, v) + 2 * k.sum(), k, v
+
+    return program
+
+
+def gradient(function, x, y):
+    found = function(x, y)
+    loss = found if isinstance(found, torch.Tensor) else found[0] + found[1].sin().sum()
+    return torch.autograd.grad(loss, x)[0]
+
+
+def with_positive(x, count):
+    x = x.detach().abs()
+    x[count:] *= -1
+    return x.requires_grad_()
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "pliant"])
+@pytest.mark.parametrize("combine", [Product.apply, product], ids=["function", "operator"])
+@pytest.mark.parametrize("form", [whole, cut])
+def test_equal_and_other_sizes(form, combine, backend):
+    program = form(combine)
+    compiled = pliant.compile(program, backend=backend)
+    x = torch.randn(6, 2)
+    for count in (3, 5):
+        with events.collect("fallback", "assumption", "graph_break") as seen:
+            args = with_positive(x, count), with_positive(x.cos(), count)
+            torch.testing.assert_close(gradient(compiled, *args), gradient(program, *args))
+        assert not seen, [e.fields for e in seen]
+    args = with_positive(x, 3), with_positive(x, 4)
+    for function in (program, compiled):
+        with pytest.raises(RuntimeError, match="must match"):
+            gradient(function, *args)
