@@ -47,6 +47,19 @@ def test_rows_and_columns_do_not_share_a_kernel():
     assert len(schedule(p.done(rows, columns), OPTIONS).steps) == 2
 
 
+def transposed_beside_rows(rows):
+    """Row sums of a product, which is kept transposed."""
+    p = Program()
+    x, y = p.tensor(rows, 512), p.tensor(rows, 512)
+    product = p.pointwise((512, rows), lambda j, i: apply("mul", get(x, i, j), get(y, i, j)))
+    return p.done(product, p.reduce("sum", (rows,), (512,), lambda i, j: apply("exp", get(x, i, j))))
+
+
+def test_a_reduction_does_not_take_in_what_goes_across_its_rows():
+    assert len(schedule(transposed_beside_rows(512), OPTIONS).steps) == 2
+    assert len(schedule(transposed_beside_rows(8), OPTIONS).steps) == 1  # too little for a kernel of its own
+
+
 def test_fusion_can_be_turned_off():
     options = config.Config().with_options({"fuse": False}).schedule
     assert len(schedule(softmax(64, 100), options).steps) == 4

@@ -18,12 +18,14 @@ from pliant.codegen.loops import LoopPlan, step_along
 from pliant.codegen.reductions import Accumulator
 from pliant.codegen.vector_statements import NoVectorForm, VectorStatements
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction, Scan
-from pliant.ir.scalar import Load
+from pliant.ir.ops import OPS
+from pliant.ir.scalar import Apply, Load, walk
 from pliant.schedule.kernel import Member, loads_of
 from pliant.symbolic.expr import ONE, Expr
 from pliant.symbolic.traverse import linear_coefficient
 
 SHORTEST = 16  # points of a loop that is worth writing with vectors
+DEAR = 12  # additions that an operator costs for which lanes are read and written one by one
 
 Fill = Callable[[Statements], None]  # write the body of a loop
 
@@ -259,9 +261,14 @@ class KernelWriter(Body):
     def _vector_statements(self, vector: Axis, mask: str | None, shared: VectorStatements | None) -> VectorStatements:
         self.known = {}
         self.open = VectorStatements(
-            self.names, vector.symbol, self.kernel.axes, self._resolve, self.counter, mask, shared
+            self.names, vector.symbol, self.kernel.axes, self._resolve, self.counter, mask, shared, self._is_dear()
         )
         return self.open
+
+    def _is_dear(self) -> bool:
+        """Whether a point costs so much that vectors pay even if their lanes are read and written one by one."""
+        values = (m.loops.value for m in self.kernel.members)
+        return any(OPS[one.op].cost >= DEAR for value in values for one in walk(value) if isinstance(one, Apply))
 
     def _emit_vectors(
         self, main: VectorStatements, rest: VectorStatements, vector: Axis, bounds: tuple[str, str], unroll: int

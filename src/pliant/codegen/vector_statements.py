@@ -58,7 +58,9 @@ _COMPARISONS = frozenset("eq ne lt le gt ge".split())
 
 
 class VectorStatements(Statements):
-    """Statements of one loop body on vectors. `shared`: another copy of the same body, whose scalar values it may use."""
+    """Statements of one loop body on vectors. `shared`: another copy of the same body, whose scalar values it may use.
+    `apart`: lanes may be read and written one by one where they are far apart, since what is computed of them is dear.
+    """
 
     def __init__(
         self,
@@ -69,8 +71,10 @@ class VectorStatements(Statements):
         counter: list[int],
         mask: str | None = None,
         shared: VectorStatements | None = None,
+        apart: bool = False,
     ) -> None:
         super().__init__(names, vector, axes, resolve, counter)
+        self.apart = apart
         self.mask = self.base = mask
         self.one_side = 0  # how many branches around what is being written only one side of which is executed
         self.ranges: dict[str, Interval] = {}
@@ -239,8 +243,14 @@ class VectorStatements(Statements):
             return self._shared(f"&{array}[{index}], &{array}[{second}]", x.dtype, "_pairs")
         step = self._step(e)
         if step not in (1, 2):
-            raise NoVectorForm("elements that are not neighbours")
+            return self._local("p_vf", self._lanes_apart("load", f"&{array}[{index}], {step}", x.dtype))
         return self._shared(f"&{array}[{index}]", x.dtype, "" if step == 1 else "_2")
+
+    def _lanes_apart(self, how: str, arguments: str, dtype: torch.dtype) -> str:
+        """A load or store of lanes one by one."""
+        if not self.apart or dtype is not torch.float32:
+            raise NoVectorForm("elements that are not neighbours")
+        return f"p_{how}_apart({arguments})" if self.mask is None else f"p_{how}_apart_part({arguments}, {self.mask})"
 
     def _follower(self, e: Expr) -> Expr | None:
         """The index of the second lane, where the third reads what follows the first one's element, and so on."""
@@ -283,8 +293,13 @@ class VectorStatements(Statements):
         return found
 
     def write(self, array: str, index: str, value: str, dtype: torch.dtype, e: Expr | None = None) -> None:
-        if dtype not in _STORES or (e is not None and self._step(e) != 1):
-            raise NoVectorForm("elements that are not neighbours")
+        step = 1 if e is None else self._step(e)
+        if dtype not in _STORES:
+            raise NoVectorForm(f"{dtype} in memory")
+        if step != 1:
+            text = f"&{array}[{index}], {step}, {self.lanes(value, dtype)}"
+            self.body.append(f"{self._lanes_apart('store', text, dtype)};")
+            return
         if dtype is torch.int64:
             self._needs_lane(value)
         function, form = _STORES[dtype]

@@ -191,6 +191,14 @@ P_INLINE p_vi p_load64_pairs_part(const int64_t* p, const int64_t* q, p_vi m) {
   return r;
 }
 // every second element (`_2`); each element twice, or `p` and `q` in turn (`_pairs`)
+P_INLINE p_vf p_load_apart(const float* p, int64_t step) { p_vf r; P_EACH r[k] = p[step * k]; return r; }
+P_INLINE p_vf p_load_apart_part(const float* p, int64_t step, p_vi m) {
+  p_vf r = {};
+  P_EACH if (m[k]) r[k] = p[step * k];
+  return r;
+}
+P_INLINE void p_store_apart(float* p, int64_t step, p_vf x) { P_EACH p[step * k] = x[k]; }
+P_INLINE void p_store_apart_part(float* p, int64_t step, p_vf x, p_vi m) { P_EACH if (m[k]) p[step * k] = x[k]; }
 P_INLINE p_vf p_load_2_lanes(const float* p, p_vi m) { p_vf r = {}; P_EACH if (m[k]) r[k] = p[2 * k]; return r; }
 P_INLINE p_vh p_load16_2_lanes(const uint16_t* p, p_vi m) { p_vh r = {}; P_EACH if (m[k]) r[k] = p[2 * k]; return r; }
 P_INLINE p_vf p_load_pairs_lanes(const float* p, const float* q, p_vi m) {

@@ -65,7 +65,7 @@ class Pointwise:
 
     text:   buf1[i0 < s0, i1 < 64] = add(load(buf0, 64*i0 + i1), 1)
     checks: without `accumulate` no two points store to one index unless `indirect` says so; `index` uses axes, size
-    symbols and `indirect` symbols only.
+    symbols and `indirect` symbols only. A buffer has one loop that stores to it, or several of which each is a `part`.
     """
 
     out: Buffer
@@ -75,6 +75,7 @@ class Pointwise:
     accumulate: str | None = None  # "sum" | "max" | "min": scatter; duplicates combine
     indirect: tuple[tuple[Symbol, Scalar], ...] = ()
     origin: str = ""  # the ATen node and the user's line, for comments and profiles
+    part: bool = False  # other loops store to other places of the buffer
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -75,7 +75,7 @@ class _Checker:
         self._index(c.index, inner | {symbol for symbol, _ in c.indirect})
         if c.accumulate is not None and c.accumulate not in SCATTERS:
             self.fail(f"unknown accumulation `{c.accumulate}`")
-        self._write(c.out, again=c.accumulate is not None or c.indirect != ())
+        self._write(c.out, again=c.accumulate is not None or c.indirect != () or c.part)
 
     def _reduction(self, c: Reduction) -> None:
         outer = self._axes(c.axes)

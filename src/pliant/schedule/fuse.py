@@ -154,7 +154,7 @@ def join(kernel: Kernel, loops: Loops) -> bool:
         return False
     for trial in _trials(kernel, loops):
         member = _placed(kernel, loops, trial)
-        if member is not None:
+        if member is not None and not _hinders(kernel, member, trial.alignment):
             _commit(kernel, trial.alignment, member)
             return True
     return False
@@ -203,6 +203,33 @@ def _placed(kernel: Kernel, loops: Loops, trial: _Trial) -> Member | None:
     if trial.inner and phase > 0 and is_split(kernel):
         return None
     return member
+
+
+def _hinders(kernel: Kernel, member: Member, alignment: Alignment) -> bool:
+    """Whether a kernel that reduces would read or write across its rows because of the computation, and would not without.
+    Such accesses touch a line of memory for each element; kernels that reduce nothing go in tiles.
+    """
+    if not (kernel.reduced or isinstance(member.loops, Reduction)):
+        return False
+    if (total(list(alignment.axes)).as_int() or _MANY) < _MANY:
+        return False
+    before = [substitute(e, alignment.right) for one in kernel.members for e in _accesses(one)]
+    added = _accesses(member)
+    loops = [axis.symbol for axis in alignment.axes]
+    alone = added if isinstance(member.loops, Reduction) else before
+    return _in_step(alone, loops) and not _in_step([*before, *added], loops)
+
+
+_MANY = 1 << 14  # points of a kernel from which on its accesses are what it costs
+
+
+def _accesses(member: Member) -> list[Expr]:
+    return [member.store_index, *[member.at(load.index) for load in loads_of(member.loops)]]
+
+
+def _in_step(accesses: Sequence[Expr], loops: Sequence[Symbol]) -> bool:
+    """Whether one of the loops goes through all that is accessed element by element, or stays where it is."""
+    return any(all(stride(e, s) in (0, 1) for e in accesses) and any(stride(e, s) == 1 for e in accesses) for s in loops)
 
 
 def _same_reduced(kernel: Kernel, loops: Reduction, alignment: Alignment) -> bool:

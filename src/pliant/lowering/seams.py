@@ -1,0 +1,107 @@
+"""Loops over what is put together along its innermost dimension: one loop for each part.
+
+In:     a loop: its axes, where it stores (a flat index), the value that it stores.
+Out:    `parts`: the loop as it is, or several over ranges of its innermost axis, none of which chooses between parts.
+Holds:  a loop is divided only where a part is read with a step along that axis, as a transposed one is. It would go element
+        by element, with all that is computed from the parts; otherwise one loop with a choice reads as fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pliant.ir.loops import Axis
+from pliant.ir.scalar import Apply, Const, IndexValue, Load, Scalar, apply, const, loads, substitute, walk
+from pliant.symbolic.expr import Expr, Integer, Symbol
+from pliant.symbolic.traverse import linear_coefficient
+from pliant.symbolic.traverse import substitute as replaced
+
+_LEAST = 32  # elements along the axis that are worth a loop
+_MOST = 4  # parts
+
+Loop = tuple[tuple[Axis, ...], Expr, Scalar]
+
+
+def parts(axes: tuple[Axis, ...], flat: Expr, value: Scalar) -> list[Loop]:
+    """The loops that store `value` at `flat` for all points of `axes`."""
+    inner = next((a for a in reversed(axes) if _step(flat, a.symbol) == 1), None)
+    extent = None if inner is None else inner.extent.as_int()
+    if inner is None or extent is None:
+        return [(axes, flat, value)]
+    ends = [*sorted(_seams(value, inner.symbol, extent)), extent]
+    ranges = list(zip([0, *ends], ends))
+    few = 1 < len(ranges) <= _MOST and all(end - begin >= _LEAST for begin, end in ranges)
+    if not few or not _chooses_stepped(value, inner.symbol):
+        return [(axes, flat, value)]
+    return [_over(axes, flat, value, inner, begin, end) for begin, end in ranges]
+
+
+def _step(index: Expr, symbol: Symbol) -> int | None:
+    """By how much the index grows from one point of the axis to the next, if that is a number."""
+    step = linear_coefficient(index, symbol)
+    return None if step is None else step.as_int()
+
+
+def _bound(x: Scalar, symbol: Symbol) -> int | None:
+    """Where a condition on the place along the axis alone changes."""
+    if type(x) is not Apply or x.op not in _HOLDS:
+        return None
+    place, limit = x.args
+    if type(place) is not IndexValue or place.expr is not symbol or type(limit) is not Const:
+        return None
+    return limit.value if type(limit.value) is int else None
+
+
+# Whether a condition holds from `begin` on, up to the next seam.
+_HOLDS = {"lt": lambda begin, limit: begin < limit, "ge": lambda begin, limit: begin >= limit}
+
+
+def _seams(value: Scalar, symbol: Symbol, extent: int) -> set[int]:
+    found = {_bound(node, symbol) for node in walk(value)}
+    return {limit for limit in found if limit is not None and 0 < limit < extent}
+
+
+def _chooses_stepped(value: Scalar, symbol: Symbol) -> bool:
+    """Whether a part of what is chosen from by the place along the axis is read with a step along it."""
+    choices = (n for n in walk(value) if type(n) is Apply and n.op == "where" and _bound(n.args[0], symbol) is not None)
+    return any(_is_stepped(one, symbol) for choice in choices for part in choice.args[1:] for one in loads(part))
+
+
+def _is_stepped(one: Load, symbol: Symbol) -> bool:
+    return not one.indirect and _step(one.index, symbol) not in (0, 1)
+
+
+def _over(axes: tuple[Axis, ...], flat: Expr, value: Scalar, inner: Axis, begin: int, end: int) -> Loop:
+    """The loop over the points from `begin` to `end` of an axis."""
+    place: Mapping[Symbol, Expr] = {inner.symbol: inner.symbol + begin}
+    ranged = tuple([Axis(a.symbol, Integer(end - begin)) if a is inner else a for a in axes])
+    return ranged, replaced(flat, place), substitute(_chosen(value, inner.symbol, begin), place)
+
+
+def _chosen(value: Scalar, symbol: Symbol, begin: int) -> Scalar:
+    """The value where conditions on the place along the axis are as at `begin`; what is not chosen is left out."""
+    made: dict[Scalar, Scalar] = {}
+
+    def known(x: Scalar) -> bool | None:
+        limit = _bound(x, symbol)
+        return None if limit is None else _HOLDS[x.op](begin, limit)  # type: ignore[attr-defined]
+
+    def rebuilt(x: Scalar) -> Scalar:
+        found = made.get(x)
+        if found is None:
+            found = made[x] = _rebuilt(x)
+        return found
+
+    def _rebuilt(x: Scalar) -> Scalar:
+        if type(x) is not Apply:
+            return x
+        holds = known(x)
+        if holds is not None:
+            return const(holds, x.dtype)
+        if x.op == "where":
+            condition = rebuilt(x.args[0])
+            if type(condition) is Const:
+                return rebuilt(x.args[1] if condition.value else x.args[2])
+        return apply(x.op, *map(rebuilt, x.args), dtype=x.dtype if x.op == "cast" else None)
+
+    return rebuilt(value)
