@@ -2,5 +2,6 @@
 
 context (what rules emit with), tensors (values), registry (all rules), fallback (calls without a rule); pointwise, creation,
 views, reduction, normalization, losses, indexing, scans, scattering, joining, pooling, resampling, depthwise and matmul
-(rules), factors (how what products read had best lie), formulas, promotion, indexing_rules (helpers of rules).
+(rules), factors (how what products read had best lie), seams (loops by parts), formulas, promotion, indexing_rules (helpers
+of rules).
 """
