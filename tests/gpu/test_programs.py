@@ -264,3 +264,18 @@ def test_memory_of_the_host_is_not_taken_for_the_gpus():
 
     x = torch.randn(2, 8, 8, device="cuda")
     torch.testing.assert_close(pliant.compile(f)(x), f(x), rtol=1e-4, atol=1e-4)
+
+
+def test_elements_of_small_tensors_are_sizes():
+    """As on a CPU: the guards read them, and wait for the GPU as the program would."""
+
+    def images(x, grid):
+        parts = torch.split(x, (grid[:, 0] * grid[:, 1]).tolist())
+        return torch.cat([p.view(int(h), int(w), 4).mT.flatten() for p, (h, w) in zip(parts, grid.tolist())])
+
+    compiled = pliant.compile(images, fullgraph=True)
+    for grid in ([[2, 3], [4, 5]], [[3, 3], [4, 6]], [[6, 2], [2, 7]]):
+        x = torch.randn(sum(h * w for h, w in grid), 4, device="cuda")
+        there = torch.tensor(grid, device="cuda")
+        torch.testing.assert_close(compiled(x, there), images(x, there))
+    assert pliant.stats()["graphs"] <= 2
