@@ -10,6 +10,7 @@ Holds:  what memory cannot tell (`watch.CannotWatch`) stays in the entry and is 
 from __future__ import annotations
 
 import itertools
+import math
 import textwrap
 import time
 import weakref
@@ -128,7 +129,8 @@ LOAD = "load"  # the function of the section's text, an attribute of the entry's
 class HeldState:
     """Runs `load` when the watched memory has changed, and watches anew.
 
-    A state that changes at every call is watched ever more rarely: looking at all of it costs more than checking it.
+    A state that changes at every call, however long calls take, is watched ever more rarely: looking at all of it costs
+    many times what checking it costs. It is looked at again once the checks since then have cost as much.
     The entry's function, which is running when this is asked, holds it, not the other way round.
     """
 
@@ -136,23 +138,40 @@ class HeldState:
         self._facts = facts
         self._entry = weakref.ref(entry)
         self._first: Watch | None = facts.first_watch()
-        self._rechecks = 0
-        self._next = 1 if self._first is not None else 2  # the first call of an entry from elsewhere looks at no memory
-        self._since = 0.0
+        self._waits = self._first is None  # the first call of an entry from elsewhere looks at no memory
+        self._looked_at = -math.inf
+        self._costs = 0.0  # seconds of the last look
+        self._spent: float | None = None  # on checks, since one found that what was looked at had changed
+        self._due = 0.0  # at how many of those to look again
+        self._patience = 1.0
 
     def recheck(self) -> tuple[Any, ...] | None:
         """The values, if all guards hold."""
+        start = time.monotonic()
         values = self._load()
         if values is None:
             return None
-        self._rechecks += 1
-        if self._rechecks >= self._next and native_watch.available():
-            now = time.monotonic()
-            self._next = 1 if now - self._since > _LONG else 2 * self._next
-            self._rechecks, self._since = 0, now
-            entry: Any = self._entry()
-            entry.__globals__["unchanged"] = self._new_check() or never
+        if self._spent is None:
+            self._note_change(start - self._looked_at)
+        self._spent = (self._spent or 0.0) + time.monotonic() - start
+        waits, self._waits = self._waits, False
+        if not waits and self._spent >= self._due and native_watch.available():
+            self._watch_anew()
         return values
+
+    def _note_change(self, lasted: float) -> None:
+        """What was looked at has changed after so many seconds."""
+        if lasted > max(_LONG, _WORTH * self._costs):
+            self._due, self._patience = 0.0, 1.0
+        else:
+            self._due, self._patience = self._patience * self._costs, 2 * self._patience
+
+    def _watch_anew(self) -> None:
+        start = time.monotonic()
+        entry: Any = self._entry()
+        entry.__globals__["unchanged"] = self._new_check() or never
+        self._looked_at, self._spent = time.monotonic(), None
+        self._costs = self._looked_at - start
 
     def _load(self) -> tuple[Any, ...] | None:
         entry: Any = self._entry()
@@ -182,4 +201,5 @@ class HeldState:
         return found
 
 
-_LONG = 0.5  # seconds after which a watch was worth its while
+_LONG = 0.5  # seconds that a watch lasts which was worth its while,
+_WORTH = 20  # times what it costs to look

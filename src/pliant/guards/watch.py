@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from pliant.cpython import LIST_ITEMS, LIST_SIZE, TYPE, WORD, word
+from pliant.cpython import LIST_ITEMS, LIST_SIZE, TYPE, WORD, word, words
 from pliant.guards import facts
 from pliant.guards.codegen import lookup, related
 from pliant.guards.kinds import MISSING, Guard, Kind
@@ -41,7 +41,7 @@ from pliant.torch_adapter import BYTES_OF_TENSOR
 
 # Offsets in CPython's objects; `native_watch` compares them with what the objects say of themselves.
 _MANAGED_DICT = -24
-_TYPE_SIZE: int = type.__dict__["__basicsize__"].__get__(type) - 7
+_TYPE_SIZE: int = type.__dict__["__basicsize__"].__get__(type)
 _TPFLAGS_MANAGED_DICT, _TPFLAGS_HEAPTYPE = 1 << 4, 1 << 9
 
 _IMMUTABLE = (
@@ -178,7 +178,7 @@ class Watch:
         value = descriptor.__get__(obj, type(obj))
         if value is None and not is_slot:
             raise CannotWatch  # kept as a null pointer, of which there may be many
-        found = [a for a in range(id(obj) + 16, id(obj) + type(obj).__basicsize__ - 7, 8) if word(a) == id(value)]
+        found = _places(obj, type(obj).__basicsize__, id(value))
         if not found:
             raise CannotWatch
         for address in found:
@@ -189,14 +189,16 @@ class Watch:
         space: dict[str, Any] = object.__getattribute__(obj, "__dict__")
         if isinstance(obj, type):
             raise CannotWatch
-        places = [id(obj) + _MANAGED_DICT] if type(obj).__flags__ & _TPFLAGS_MANAGED_DICT else []
-        places += range(id(obj) + 16, id(obj) + type(obj).__basicsize__ - 7, 8)
-        for address in places:
-            if word(address) == id(space):
-                take_out_values(obj, space)
-                self.watched.note(obj, address, id(space))
-                return space
-        raise CannotWatch
+        managed = id(obj) + _MANAGED_DICT if type(obj).__flags__ & _TPFLAGS_MANAGED_DICT else None
+        if managed is not None and word(managed) == id(space):
+            found = [managed]
+        else:
+            found = _places(obj, type(obj).__basicsize__, id(space))
+        if not found:
+            raise CannotWatch
+        take_out_values(obj, space)
+        self.watched.note(obj, found[0], id(space))
+        return space
 
     # ---- guards
     def hold(self, guard: Guard) -> None:
@@ -270,7 +272,7 @@ class Watch:
                 return
 
     def _member_of_type(self, cls: type, value: Any) -> None:
-        found = [a for a in range(id(cls) + 16, id(cls) + _TYPE_SIZE, 8) if word(a) == id(value)]
+        found = _places(cls, _TYPE_SIZE, id(value))
         if not found:
             raise CannotWatch
         for address in found:
@@ -293,12 +295,17 @@ class Watch:
         found = memory_word(tensor)
         if found is None:
             raise CannotWatch
-        where = range(id(tensor) + 16, id(tensor) + BYTES_OF_TENSOR - 7, 8)
-        places = [a for a in where if word(a) == tensor._cdata]
+        places = _places(tensor, BYTES_OF_TENSOR, tensor._cdata)
         if not places:
             raise CannotWatch
         self.watched.note(tensor, places[0], tensor._cdata)
         self.watched.runs[found[0]] = found[1:]
+
+
+def _places(obj: Any, size: int, wanted: int) -> list[int]:
+    """Where in an object of this many bytes, behind its type, a word is."""
+    start = id(obj) + 16
+    return [start + WORD * i for i, found in enumerate(words(start, (size - 16) // WORD)) if found == wanted]
 
 
 def _note_key(facts: DictFacts, key: Any, wanted: Any) -> None:
