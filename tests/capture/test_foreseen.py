@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import pliant
+from pliant.debug import events
 
 LONG = 1100  # more integers than guards look at
 
@@ -138,3 +139,33 @@ def test_a_loop_by_data_ends():
     compiled = pliant.compile(program, backend="eager")
     for mask in masks(30, 2, 5):
         check(compiled, program, mask, torch.rand(3))
+
+
+def repeated(weight, grid):
+    """The derivative of `repeat` asks whether there is one of it."""
+    return torch.cat([weight[:count].repeat(times, 1) * 2 for times, count in grid.tolist()])
+
+
+def test_what_derivatives_ask_of_numbers_in_inputs_is_as_it_is_now():
+    pliant.reset()
+    compiled, weight = pliant.compile(repeated), torch.rand(8, 4, requires_grad=True)
+
+    def kinds(*rows):
+        grid = torch.tensor(rows)
+        with events.collect("graph", "graph_break", "fallback", "assumption") as seen:
+            result = compiled(weight, grid)
+            (gradient,) = torch.autograd.grad(result.sum(), weight)
+        wanted = repeated(weight, grid)
+        torch.testing.assert_close(result, wanted)
+        torch.testing.assert_close(gradient, torch.autograd.grad(wanted.sum(), weight)[0])
+        return [event.kind for event in seen]
+
+    assert kinds([1, 3], [1, 2]) == ["graph"]
+    assert kinds([1, 3], [1, 4]) == []
+    assert kinds([2, 3], [1, 4]) == ["assumption"]
+    assert kinds([2, 3], [1, 4]) == ["graph"]
+    assert kinds([1, 3], [1, 4]) == ["assumption"]
+    assert kinds([1, 3], [1, 4]) == ["graph"]  # from now on it is a guard: an entry for each side
+    assert kinds([2, 3], [1, 4]) == ["graph"]
+    for times in (1, 2, 3, 1, 2, 5):
+        assert kinds([times, 3], [1, 2]) == []

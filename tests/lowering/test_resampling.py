@@ -1,5 +1,7 @@
 """Images made larger, and channels laid out as positions, are loops: eager's values, layouts and gradients."""
 
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -69,3 +71,30 @@ def test_channels_as_positions(k, dynamic):
     torch.manual_seed(0)
     assert "aten." not in same(lambda x: F.pixel_shuffle(x, k), torch.randn(2, 2 * k * k, 5, 21), dynamic)
     assert "aten." not in same(lambda x: F.pixel_unshuffle(x, k), torch.randn(2, 3, 5 * k, 21 * k), dynamic)
+
+
+def resized_by_tensors(table, grid):
+    """Rows of a table of positions, resized to each image's size, which a tensor of integers tells."""
+    image = table[1:].reshape(1, 8, 8, 4).permute(0, 3, 1, 2)
+    made = [F.interpolate(image, size=(h, w), mode="bilinear", align_corners=False) for h, w in grid]
+    return torch.cat([one.permute(0, 2, 3, 1).reshape(1, -1, 4).squeeze(0) for one in made])
+
+
+def test_sizes_in_tensors_resize_by_one_operator_that_gets_eagers_layout():
+    pliant.reset()
+    compiled, table = pliant.compile(resized_by_tensors), torch.rand(65, 4, requires_grad=True)
+    texts = []
+    for sizes in ([[2, 3], [4, 4]], [[5, 2], [1, 7]]):
+        grid = torch.tensor(sizes)
+        with events.collect("output_code") as seen:
+            result = compiled(table, grid)
+            (gradient,) = torch.autograd.grad(result.square().sum(), table)
+        wanted = resized_by_tensors(table, grid)
+        torch.testing.assert_close(result, wanted)
+        torch.testing.assert_close(gradient, torch.autograd.grad(wanted.square().sum(), table)[0])
+        texts += [event.fields["text"] for event in seen]
+    calls = re.findall(r"upsample_bilinear2d_backward\w*\((.*)\)", "\n".join(texts))
+    assert len(calls) == 2 and all(re.search(r"as_strided\(\(1, 4, u\d+, u\d+,\), \((?!1,)", call) for call in calls), (
+        calls
+    )
+    assert pliant.stats()["graphs"] == 1 and pliant.stats()["fallbacks"] == 0

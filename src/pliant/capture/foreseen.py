@@ -11,6 +11,7 @@ Source: speculation with a check, as in tracing compilers (Gal et al., "Trace-ba
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pliant.capture.bytecode.decode import Op
     from pliant.capture.frame import Frame
     from pliant.capture.tracer import Tracer
+    from pliant.symbolic.expr import Expr
 
 _MOST_TURNS = 16  # outcomes of one branch in a trace: more are a loop's
 # Those that masks are made by: they draw nothing, and write nothing.
@@ -48,10 +50,18 @@ def foreseen(frame: Frame, op: Op, value: Any) -> bool | None:
     key = place_of(frame, op)
     if not _may_be(t, key):
         return None
+    return _told(t, lambda run: run.value(value.node) if type(value) is FakeTensor else run.number(written(value)))
+
+
+def foreseen_truth(t: Tracer, condition: Expr) -> bool | None:
+    """The truth of what is asked of sizes and other numbers, with some that only the graph knows."""
+    return _told(t, lambda run: run.number(condition)) if t.recorder.region is None else None
+
+
+def _told(t: Tracer, ask: Callable[[_Run], Any]) -> bool | None:
     try:
         with torch.no_grad(), DisableTorchFunction(), below_python_dispatch():
-            run = _Run(t)
-            return bool(run.value(value.node) if type(value) is FakeTensor else run.number(written(value)))
+            return bool(ask(_Run(t)))
     except (_Unforeseen, GraphBreak, RuntimeError, IndexError):
         return None
 

@@ -38,6 +38,7 @@ from pliant.capture import (
 )
 from pliant.capture.arrays import is_scalar, unhashable
 from pliant.capture.bytecode.decode import Op, Program, per_program
+from pliant.capture.foreseen import foreseen_truth
 from pliant.capture.frame import HANDLERS, Frame, Handler
 from pliant.capture.generators import TracedCallable, TracedGenerator, ending_parts
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, Raised, Stopped, needs_value
@@ -52,10 +53,7 @@ from pliant.capture.settings import Casts
 from pliant.capture.stand_ins import StandIn
 from pliant.capture.structures import mapped
 from pliant.capture.tensor_errors import error_of_eager
-from pliant.capture.trace import (
-    BreakReason,
-    Draw,
-)
+from pliant.capture.trace import BreakReason, Draw
 from pliant.capture.value_kinds import (
     MUTABLE_CONTAINERS,
     PLAIN_TYPES,
@@ -178,6 +176,7 @@ class Tracer:
         self.world.bring_carried = lambda value, source: carried.bring_back(self, value, source)
         self.recorder = Recorder(self.graph, self.inputs, self.location)
         self.shape_env.reveal = self.recorder.elements.behind
+        self.shape_env.foresee = lambda condition: foreseen_truth(self, condition)
 
     def forget(self) -> None:
         """Let go of what the program knows, too: the tracer itself lives until garbage is collected.
@@ -186,7 +185,7 @@ class Tracer:
         """
         self.active = False
         self.shape_env.origin_callback = None
-        self.shape_env.reveal = lambda symbol: None
+        self.shape_env.reveal = self.shape_env.foresee = lambda asked: None
         for node in self.graph.nodes:
             for value in tree_leaves(node.meta.get("val")):
                 if is_fake(value):

@@ -183,9 +183,9 @@ class _GraphLowering:
                 pass
         events.record("extern", name=str(node.target), why="no loops are written for it")
         read = value if self.low.binds else _read_results(node, value)
-        if fallback.asks_strides(node.target):
-            args = tuple([self._as_eager_lays_it(given, arg) for given, arg in zip(node.args, args)])
-            kwargs = {k: self._as_eager_lays_it(node.kwargs[k], arg) for k, arg in kwargs.items()}
+        lays = self._as_eager_lays_it if fallback.asks_strides(node.target) else self._with_strides_beside_one
+        args = tuple([lays(given, arg) for given, arg in zip(node.args, args)])
+        kwargs = {k: lays(node.kwargs[k], arg) for k, arg in kwargs.items()}
         return fallback.lower_call(self.low, node.target, read, args, kwargs)
 
     def _check(self, node: fx.Node) -> None:
@@ -284,6 +284,18 @@ class _GraphLowering:
         view = self.low.realize_readable(argument)
         self.low.exact_layout = False
         return self._with_eager_strides(argument, view, given.meta["val"], False)
+
+    def _with_strides_beside_one(self, given: Any, argument: Any) -> Any:
+        """The argument of a call, with eager's strides in dimensions of one element too, if it lies as eager's otherwise:
+        by them C++ chooses how results are laid out."""
+        if not isinstance(argument, Tensor) or not isinstance(given, fx.Node) or ONE not in argument.shape:
+            return argument
+        view, strides = self.low.realize_readable(argument), self.low.strides_of(given.meta["val"])
+        if view.strides == strides or not all(a is b or n is ONE for n, a, b in zip(view.shape, view.strides, strides)):
+            return argument
+        return Tensor(
+            self.low, view.dtype, view.shape, view=View(view.buffer, view.shape, strides, view.offset, view.dtype)
+        )
 
     def _with_eager_strides(self, t: Tensor, view: View, fake: torch.Tensor, copied: bool) -> View:
         strides = self.low.strides_of(fake)

@@ -95,6 +95,8 @@ class ShapeEnv:
         self.origin_callback: Callable[[], SourceLocation | None] | None = None
         # What an unbacked symbol is in terms of the inputs: asked where a decision needs it.
         self.reveal: Callable[[Symbol], Expr | None] = lambda symbol: None
+        # The truth of a condition for the values at hand, where inputs tell it: a guess, for the running graph checks it.
+        self.foresee: Callable[[Expr], bool | None] = lambda e: None
         self.loans: dict[Number, Expr] = {}  # what stands for a symbolic number in C++ code
         self.takes_fallbacks = False  # whether a "no" of `certain` needs no guard
         self.lends = False  # whether a trace is on that calls `settle` at each operator
@@ -363,18 +365,36 @@ class ShapeEnv:
 
     def _revealed(self, e: Expr) -> bool:
         """Whether every unbacked symbol of `e` is by now known in terms of the inputs."""
-        for symbol in sorted(self.unbacked_symbols(e), key=lambda one: self._order.get(one, -1)):
-            if symbol in self._revealing:  # what it is would depend on itself
-                return False
-            self._revealing.add(symbol)
-            try:
-                value = self.reveal(symbol)
-            finally:
-                self._revealing.remove(symbol)
-            if value is None:
+        for symbol in self._in_order(e):
+            if (value := self._behind(symbol)) is None:
                 return False
             self.facts.learn(_holds(symbol, value.value) if isinstance(value, x.Constant) else symbol.eq(value))
         return True
+
+    def _guarded(self, e: Expr) -> bool | None:
+        """The truth of `e` by a guard of the numbers behind its unbacked symbols, which stay what the graph computes; None
+        where inputs do not tell them."""
+        known: dict[Symbol, Expr] = {}
+        for symbol in self._in_order(e):
+            if (value := self._behind(symbol)) is None:
+                return None
+            known[symbol] = value
+        value = bool(self.evaluate(substitute(e, known)))
+        self.facts.learn(_holds(e, value))
+        return value
+
+    def _in_order(self, e: Expr) -> list[Symbol]:
+        return sorted(self.unbacked_symbols(e), key=lambda one: self._order.get(one, -1))
+
+    def _behind(self, symbol: Symbol) -> Expr | None:
+        """What an unbacked symbol is in terms of the inputs, if that can be told."""
+        if symbol in self._revealing:  # what it is would depend on itself
+            return None
+        self._revealing.add(symbol)
+        try:
+            return self.reveal(symbol)
+        finally:
+            self._revealing.remove(symbol)
 
     def answer(self, e: Expr, size_only: bool = False) -> bool:
         """The truth of what an operator's code asks. What one unbacked number decides is assumed to be as it is for an
@@ -391,8 +411,14 @@ class ShapeEnv:
         return bool(self.evaluate(e))
 
     def expect(self, e: Expr, likely: bool) -> bool:
-        """The truth that is assumed of `e`: the likely one, unless it was not in an earlier call."""
-        assumed = likely is not (str(e if likely else e.not_()) in self.failed)
+        """The truth that is assumed of `e`: that for the values at hand, or else the likely one. One that did not hold in an
+        earlier call is a guard where inputs tell the number, or else the other one is assumed."""
+        foreseen = self.foresee(e)
+        assumed = likely if foreseen is None else foreseen
+        if str(e if assumed else e.not_()) in self.failed:
+            if (guarded := self._guarded(self.simplify(e))) is not None:
+                return guarded
+            assumed = assumed if foreseen is not None else not assumed
         return assumed if self.expect_true(e if assumed else e.not_()) else not assumed
 
     def specialize(self, e: Expr) -> int:
