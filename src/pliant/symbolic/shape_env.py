@@ -379,9 +379,9 @@ class ShapeEnv:
             if (value := self._behind(symbol)) is None:
                 return None
             known[symbol] = value
-        value = bool(self.evaluate(substitute(e, known)))
-        self.facts.learn(_holds(e, value))
-        return value
+        holds = bool(self.evaluate(substitute(e, known)))
+        self.facts.learn(_holds(e, holds))
+        return holds
 
     def _in_order(self, e: Expr) -> list[Symbol]:
         return sorted(self.unbacked_symbols(e), key=lambda one: self._order.get(one, -1))
