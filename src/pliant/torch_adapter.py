@@ -10,6 +10,7 @@ import functools
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import FunctionType
@@ -452,10 +453,31 @@ profiler: Any = torch.autograd.profiler
 
 def engine_needs(node: Any) -> bool:
     """Whether the running backward pass wants a gradient for this function of autograd's graph (no public form)."""
+    leaf = getattr(node, "variable", None)  # of what ends the graph at a leaf
+    if leaf is not None and id(leaf) in _asked_leaves.ids and _asked_leaves.task == torch._C._current_graph_task_id():
+        return True
     try:
         return bool(torch._C._will_engine_execute_node(node))
     except RuntimeError:  # a leaf that `autograd.grad` was asked for
+        _asked_leaves.note(leaf)
         return True
+
+
+class _AskedLeaves(threading.local):
+    """Leaves that this thread's latest pass was found to be asked for: the error by which PyTorch says so is slow. Who asked
+    holds them until the pass ends."""
+
+    def __init__(self) -> None:
+        self.task, self.ids = -1, set[int]()
+
+    def note(self, leaf: object) -> None:
+        task = torch._C._current_graph_task_id()
+        if task != self.task:
+            self.task, self.ids = task, set()
+        self.ids.add(id(leaf))
+
+
+_asked_leaves = _AskedLeaves()
 
 
 def engine_keeps_graph() -> bool:

@@ -247,3 +247,34 @@ def test_numbers_in_tensors_index_inside_bodies(function: Any, plain: Any) -> No
     for size in (4, 4) if function is INDEXED[1][0] else (3, 5):
         x = torch.rand(size, 4, dtype=torch.float64).requires_grad_()
         torch.testing.assert_close(derivatives(compiled, x), derivatives(plain, x))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_one_body_serves_all_steps_of_a_scan(training: bool) -> None:
+    """Slices of what is scanned lie otherwise than results of steps: what is scanned is brought in order first."""
+
+    def combined(x: torch.Tensor, y: torch.Tensor) -> Any:
+        def step(left: Any, right: Any) -> Any:
+            return left[0] * right[0], right[0] * left[1] + right[1]
+
+        return associative_scan(step, (x, y), dim=2, combine_mode="generic")[1]
+
+    def plain(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        made = [y[:, :, 0]]
+        for i in range(1, x.shape[2]):
+            made.append(x[:, :, i] * made[-1] + y[:, :, i])
+        return torch.stack(made, 2)
+
+    pliant.reset()
+    compiled = pliant.compile(combined)
+    recompiled = []
+    for size in (2, 3, 4):
+        x, y = (torch.rand(size, 5, 4 + size, 3, requires_grad=training) for _ in range(2))
+        with events.collect("recompile") as seen:
+            ours, eagers = compiled(x, y), plain(x, y)
+            torch.testing.assert_close(ours, eagers)
+            if training:
+                found = [torch.autograd.grad(result.square().sum(), (x, y)) for result in (ours, eagers)]
+                torch.testing.assert_close(*found)
+        recompiled.append(len(seen))
+    assert recompiled == [0, 1, 0]

@@ -149,14 +149,19 @@ class Scan(Program):
 
     def compute(self, values: Values) -> Tensors:
         carried, scanned, closed = self.parts(values)
-        made = []
-        for step in self.steps(scanned[0].shape[self.dim]):
-            results = self.body(*carried, *[x.select(self.dim, step) for x in scanned], *closed)
+        made, slices = [], self.slices(scanned)
+        for step in self.steps(len(slices)):
+            results = self.body(*carried, *slices[step], *closed)
             carried = results[: self.n_carried]
             made.append(results[self.n_carried :])
         if self.reverse:
             made.reverse()
         return (*carried, *[torch.stack(column) for column in zip(*made, strict=True)])
+
+    def slices(self, scanned: Values) -> list[Values]:
+        """What each step gets. Slices lie as results of steps do, so that one compiled body serves all steps; the derivative
+        of all slices is one call."""
+        return list(zip(*[x.movedim(self.dim, 0).contiguous().unbind() for x in scanned], strict=True))
 
     def steps(self, length: int) -> Sequence[int]:
         return range(length - 1, -1, -1) if self.reverse else range(length)
@@ -176,9 +181,9 @@ class AssociativeScan(Scan):
         _, scanned, closed = self.parts(values)
         so_far: Values = ()
         made: list[Values] = []
-        for step in self.steps(scanned[0].shape[self.dim]):
-            slices = [x.select(self.dim, step) for x in scanned]
-            so_far = self.body(*so_far, *slices, *closed) if made else slices
+        slices = self.slices(scanned)
+        for step in self.steps(len(slices)):
+            so_far = self.body(*so_far, *slices[step], *closed) if made else slices[step]
             made.append(so_far)
         if self.reverse:
             made.reverse()
