@@ -57,6 +57,7 @@ PROGRAMS = {
     "repeat_interleave": lambda t, k: torch.repeat_interleave(t[:, 1] * t[:, 2], t[:, 0]),
     "full": lambda t, k: torch.full((2,), t.size(0)) + t[0, :2],
     "arange": lambda t, k: torch.arange(k) + t[0, 0],
+    "tensor": lambda t, k: torch.tensor([(2, 3), (4, 1)]) + t[0, 0],
     "unique_consecutive": lambda t, k: torch.unique_consecutive(t[0]),
     "ceil": lambda t, k: torch.ceil((t[0, 0] - k) / t[0, 1] + 1).to(torch.int64),
     "floor": lambda t, k: torch.floor(t[0, 0] / k + t[0, 1] / 2).long(),
@@ -266,3 +267,24 @@ def test_kinds_of_tokens_of_a_batch_are_groups():
         x = torch.rand(rows, length)
         torch.testing.assert_close(compiled(kinds, mask, x), positions(kinds, mask, x))
     assert pliant.stats()["graphs"] == 3
+
+
+def attention_to_places(query, levels):
+    """Sizes of images go through a tensor, as detectors keep them, and come back as numbers."""
+    sizes = torch.tensor([tuple(one.shape[-2:]) for one in levels], dtype=torch.long, device=query.device)
+    rows, columns = sizes[0, 0], sizes[0, 1]
+    down = torch.arange(0, rows, dtype=query.dtype) / rows
+    across = torch.arange(0, columns, dtype=query.dtype) / columns
+    mask = (down.view(1, -1, 1) + across.view(1, 1, -1)).flatten(1)
+    keys = levels[0].flatten(2).transpose(1, 2)[:, None]
+    return F.scaled_dot_product_attention(query[:, None], keys, keys, attn_mask=mask.expand(query.shape[0], 1, 5, -1))
+
+
+def test_numbers_that_operators_read_out_of_tensors_are_known_as_items_are():
+    pliant.reset()
+    compiled = pliant.compile(attention_to_places)
+    for batch, side in ((2, 4), (3, 5), (4, 6), (2, 7)):
+        query, levels = torch.rand(batch, 5, 8), [torch.rand(batch, 8, side, side)]
+        torch.testing.assert_close(compiled(query, levels), attention_to_places(query, levels))
+    found = pliant.stats()
+    assert (found["graphs"], found["graph_breaks"], found["fallbacks"]) == (2, 0, 0)

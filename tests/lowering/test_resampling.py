@@ -84,7 +84,7 @@ def test_sizes_in_tensors_resize_by_one_operator_that_gets_eagers_layout():
     pliant.reset()
     compiled, table = pliant.compile(resized_by_tensors), torch.rand(65, 4, requires_grad=True)
     texts = []
-    for sizes in ([[2, 3], [4, 4]], [[5, 2], [1, 7]]):
+    for sizes in ([[2, 3], [4, 4]], [[5, 2], [3, 7]]):
         grid = torch.tensor(sizes)
         with events.collect("output_code") as seen:
             result = compiled(table, grid)
@@ -94,7 +94,7 @@ def test_sizes_in_tensors_resize_by_one_operator_that_gets_eagers_layout():
         torch.testing.assert_close(gradient, torch.autograd.grad(wanted.square().sum(), table)[0])
         texts += [event.fields["text"] for event in seen]
     calls = re.findall(r"upsample_bilinear2d_backward\w*\((.*)\)", "\n".join(texts))
-    assert len(calls) == 2 and all(re.search(r"as_strided\(\(1, 4, u\d+, u\d+,\), \((?!1,)", call) for call in calls), (
+    assert len(calls) == 2 and all(re.search(r"as_strided\(\(1, 4, [su]\d+, [su]\d+,\), \((?!1,)", call) for call in calls), (
         calls
     )
     assert pliant.stats()["graphs"] == 1 and pliant.stats()["fallbacks"] == 0

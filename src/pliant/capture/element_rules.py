@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from pliant.capture.structures import several
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
@@ -333,6 +333,14 @@ def _full(node: fx.Node, sizes: Any, value: Any, **kwargs: Any) -> Grid:
     return Grid([value], torch.zeros(sizes, dtype=torch.int64))
 
 
+def _written_out(node: fx.Node, data: Any, **kwargs: Any) -> Grid:
+    """`tensor`: of constants."""
+    if not all(type(one) in (int, bool) for one in tree_leaves(data)):
+        raise Unknown
+    made = torch.tensor(data)
+    return grid(made.flatten().tolist(), tuple(made.shape))
+
+
 def _counted(node: fx.Node, *args: Any, **kwargs: Any) -> Grid:
     """`arange`: of numbers that are constants by now."""
     made = torch.arange(*map(_only, args))
@@ -371,6 +379,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "repeat_interleave": _repeated,
     "full": _full,
     "arange": _counted,
+    "tensor": _written_out,
     "unique_consecutive": _distinct,
     "ceil": _rounded(lambda a, b: -(-_linear(a) // b)),
     "floor": _rounded(lambda a, b: _linear(a) // b),

@@ -140,8 +140,6 @@ def _resized(
     operator, linear = _RESIZING.get((mode, x.dim())), "nearest" not in mode
     given = size if scale_factor is None else scale_factor
     numbers = list(given) if isinstance(given, (list, tuple)) else [given] * (x.dim() - 2)
-    if size is not None:
-        numbers = [_as_size(n) for n in numbers]
     one = size is None or scale_factor is None and not recompute_scale_factor
     if operator is None or antialias or not one or align_corners is not None and not linear:
         return NotImplemented
@@ -154,21 +152,10 @@ def _resized(
     return operator(x, sizes, *([bool(align_corners)] if linear else []), *scales)
 
 
-def _as_size(given: Any) -> Any:
-    """The number in a 0-d tensor of integers, in whose place C++ reads it."""
-    if not isinstance(given, Tensor) or given.dim() or given.dtype not in _INTEGERS:
-        return given
-    number = given.item()
-    if isinstance(number, torch.SymInt):
-        number.node.expect_size()
-    return number
-
-
 def _times(size: Any, scale: float) -> Any:
     return size * int(scale) if scale == int(scale) else torch.sym_int(size * scale)  # type: ignore[no-untyped-call]
 
 
-_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _DIM, _SCALE = (int, torch.SymInt), (int, float)
 _RESIZING: dict[tuple[str, int], Callable[..., Any]] = {
     (mode, rank + 2): getattr(torch.ops.aten, f"{name}{rank}d").default
