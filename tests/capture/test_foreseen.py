@@ -46,7 +46,16 @@ def stores(mask, x):
     return y
 
 
-PROGRAMS = [by_any, by_item, by_float_mask, each, stores]
+def by_counts(mask, x):
+    """How often each kind is there, counted in place, decides."""
+    kinds = mask % 8
+    counts = torch.zeros(8, dtype=torch.int64).scatter_add_(0, kinds, torch.ones_like(kinds[:1]).expand_as(kinds))
+    if torch.tensor([counts[7:].max(), x.shape[0]]).float().sum() > 6:
+        return torch.cat([x, x])
+    return x * 3
+
+
+PROGRAMS = [by_any, by_item, by_float_mask, each, stores, by_counts]
 
 
 def masks(*values, length=LONG):

@@ -35,7 +35,8 @@ _MOST_TURNS = 16  # outcomes of one branch in a trace: more are a loop's
 _CALLS = frozenset(RULES) | set(
     """where masked_fill zeros ones zeros_like ones_like full_like new_zeros new_ones new_full scalar_tensor float half
     bfloat16 double abs isin bitwise_and bitwise_or bitwise_not tril triu unique nonzero argmax argmin sort
-    matmul cummax index_select gather logical_xor cumprod diff""".split()
+    matmul cummax index_select gather logical_xor cumprod diff max min amax amin scatter scatter_add scatter_reduce index_add
+    index_fill fill zero bincount expand_as view_as type_as""".split()
 )
 _LONGEST = 256  # calls between inputs and a condition
 
@@ -113,14 +114,24 @@ class _Run:
         if not isinstance(value, torch.Tensor) or not self.t.recorder.elements.is_written(node.meta["val"]):
             return value
         copy = value.clone()
+
+        def now(one: fx.Node) -> Any:
+            return copy if one is node else self.value(one)
+
         for user in node.users:
-            if user.args[:1] == (node,) and _name(user) == "setitem":
+            name, given = _name(user), user.args[1:]
+            if user.args[:1] != (node,):
+                continue
+            if name == "setitem":
                 place: Any
                 stored: Any
-                _, place, stored = fx.node.map_arg(user.args, lambda one: copy if one is node else self.value(one))
+                place, stored = fx.node.map_arg(given, now)
                 copy[place] = stored
-            elif user.args[:1] == (node,) and _name(user).endswith("_") and not _name(user).endswith("__"):
-                raise _Unforeseen
+            elif name.endswith("_") and not name.endswith("__"):
+                if name[:-1] not in _CALLS or user.op != "call_method":
+                    raise _Unforeseen
+                args, kwargs = fx.node.map_arg((given, user.kwargs), now)
+                getattr(copy, name)(*args, **kwargs)
         return copy
 
     def _worked_out(self, node: fx.Node) -> Any:

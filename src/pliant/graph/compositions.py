@@ -147,9 +147,16 @@ def _resized(
         return NotImplemented
     scales = [None] * len(numbers) if size is not None or recompute_scale_factor else numbers
     sizes = numbers if size is not None else [_times(n, scale) for n, scale in zip(x.shape[2:], numbers)]
-    if all(type(n) is int for n in (*x.shape, *sizes)) or not all(n > 0 for n in sizes):
+    if all(type(n) is int for n in (*x.shape, *sizes)) or not all(map(_is_positive, sizes)):
         return NotImplemented
     return operator(x, sizes, *([bool(align_corners)] if linear else []), *scales)
+
+
+def _is_positive(size: Any) -> bool:
+    """Taken to be so, and checked, of what only running the graph tells."""
+    if isinstance(size, torch.SymInt):
+        size.node.expect_size()
+    return bool(size > 0)
 
 
 def _times(size: Any, scale: float) -> Any:
