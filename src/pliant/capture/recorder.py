@@ -130,6 +130,8 @@ class Recorder(TorchFunctionMode):
         if name in _SIZED:
             first = 0 if name in _MAKE else 1
             args = (*args[:first], *self._with_numbers(args[first:]))
+            if kwargs and "out" not in kwargs:
+                kwargs = dict(zip(kwargs, self._with_numbers(tuple(kwargs.values()))))
         if name == "__get__":
             return self._get_attribute(func, args)
         if name == "__set__":
@@ -466,10 +468,10 @@ _RENAMED: dict[Any, str] = {
 
 
 # Functions whose arguments, but for the first, are sizes: 0-d tensors of integers among them are numbers.
-_MAKE = frozenset("zeros ones empty full rand randn".split())  # their first argument is one, too
+_MAKE = frozenset("zeros ones empty full rand randn arange".split())  # their first argument is one, too
 _SIZED = _MAKE | frozenset(
     """view reshape expand repeat tile resize_ unflatten narrow as_strided broadcast_to new_zeros new_ones new_empty new_full
-    split chunk unfold pad""".split()
+    split chunk unfold pad interpolate""".split()
 )
 _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8))
 

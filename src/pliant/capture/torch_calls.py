@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture import arrays
-from pliant.capture.element_rules import BITS
 from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
 from pliant.capture.numpy_scalars import plain_number
 from pliant.capture.operators import python_method
@@ -135,20 +134,6 @@ _TAKE_SEQUENCES = frozenset(("tensor", "as_tensor", "asarray", "new_tensor"))  #
 _MAKE_TENSORS = (torch.tensor, torch.as_tensor, torch.asarray, torch.from_numpy)
 
 
-# Functions that take sizes and the like, and read them out of 0-d tensors of integers: from which argument on.
-_READ_NUMBERS: dict[Any, int] = {
-    torch.arange: 0, torch.zeros: 0, torch.ones: 0, torch.empty: 0, torch.nn.functional.interpolate: 1,
-    torch.Tensor.repeat: 1, torch.Tensor.view: 1, torch.Tensor.reshape: 1, torch.Tensor.expand: 1,
-}  # fmt: skip
-_INTEGERS = frozenset(BITS) - {torch.bool, torch.float32}
-
-
-def _number_in(t: Tracer, value: Any) -> Any:
-    """The number in such a tensor, by `item`: then what is known of the tensor's elements is known of it."""
-    is_number = is_fake(value) and not value.size_ and value.dtype_ in _INTEGERS
-    return t.native(torch.Tensor.item, value) if is_number else value
-
-
 _NO_OBJECTS = frozenset((FakeTensor, int, float, bool, str, type(None), torch.dtype, torch.device, torch.SymInt))
 
 
@@ -179,9 +164,6 @@ def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
         args = tuple(_plain(a) for a in args)
         kwargs = {k: _plain(v) for k, v in kwargs.items()}
     args, kwargs = mapped(t.internalize((args, dict(kwargs))), lambda one: _as_c_reads_it(t, function, one))
-    if (first := _READ_NUMBERS.get(function)) is not None:
-        args = (*args[:first], *mapped(args[first:], lambda one: _number_in(t, one)))
-        kwargs = mapped(kwargs, lambda one: _number_in(t, one))
     if function not in _MAKE_TENSORS:  # others take them for numbers
         args = tuple(map(plain_number, args))
         kwargs = {k: plain_number(v) for k, v in kwargs.items()}
