@@ -292,3 +292,32 @@ def test_strides_where_there_is_one_element(backend):
 
     x = torch.rand(6, 4)[1:4].t()
     assert [t.stride() for t in pliant.compile(program, backend=backend)(x)] == [t.stride() for t in program(x)]
+
+
+def test_the_graph_breaks_at_a_write_before_what_may_fail() -> None:
+    """Eager could not run the call anew once autograd has recorded the write of an input."""
+
+    def program(x, ids, table):
+        y = x * 2
+        pliant.graph_break()
+        y += x
+        z = y.sin()
+        rows = torch.nn.functional.embedding(ids, table)
+        return (z * 3 + rows).sin(), z, y
+
+    pliant.reset()
+    compiled = pliant.compile(program)
+    kinds = []
+    for size in (3, 4, 5):
+        x, table = torch.rand(size, 4, requires_grad=True), torch.rand(5, 4, requires_grad=True)
+        ids = torch.arange(size)
+        with events.collect("graph_break", "fallback") as seen:
+            found = compiled(x, ids, table)
+            found += torch.autograd.grad(found[0].sum() + found[1].square().sum(), (x, table))
+        wanted = program(x, ids, table)
+        wanted += torch.autograd.grad(wanted[0].sum() + wanted[1].square().sum(), (x, table))
+        torch.testing.assert_close(found, wanted)
+        kinds.append([event.fields.get("reason", event.kind) for event in seen])
+    assert kinds == [["user-request", "lasting-write"]] * 2 + [[]]
+    with pytest.raises(IndexError):
+        compiled(x, ids + 3, table)

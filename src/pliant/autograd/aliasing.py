@@ -32,6 +32,15 @@ class UnsupportedAliasing(Unsupported):
     """Memory is shared in a way that a graph of values cannot follow."""
 
 
+class LastingWrite(UnsupportedAliasing):
+    """What may fail on its data comes after a write that autograd records: eager could not run the call anew. `places`:
+    where such writes are in the program."""
+
+    def __init__(self, what: str, places: frozenset[str]) -> None:
+        super().__init__(what, kind="returned-intermediate")
+        self.places = places
+
+
 @dataclass(frozen=True, slots=True)
 class InputWrite:
     """An input that is to hold a new value. `in_graph`: nobody's autograd history records it, so the graph writes it;

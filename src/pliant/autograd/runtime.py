@@ -10,12 +10,13 @@ Reads on: `training.py`, where gradients are asked for.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
 from torch import fx
 
-from pliant.autograd.aliasing import UnsupportedAliasing
+from pliant.autograd.aliasing import LastingWrite, UnsupportedAliasing
 from pliant.autograd.around import Call
 from pliant.autograd.calls import Ending, chain, inference, with_constants
 from pliant.autograd.expand import expanded
@@ -25,7 +26,7 @@ from pliant.autograd.partition.split import Partition, partition
 from pliant.autograd.segments import Cuts, as_captured, refined, split
 from pliant.autograd.training import runnable, training, with_versions, written_in_graph
 from pliant.debug import events
-from pliant.graph.contracts import AtenCompiler, CapturedGraph, Runnable
+from pliant.graph.contracts import AtenCompiler, CapturedGraph, Runnable, name_of_target
 from pliant.graph.failing import operator_may_fail
 from pliant.graph.printer import graph_text
 from pliant.graph.unbacked import assume
@@ -102,13 +103,13 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
         program = as_captured(captured, segment, number, known)
         assumes = bool(program.module.graph.find_nodes(op="call_function", target=assume))
         if writes.lost is not None and assumes:  # too late to run anew
-            raise UnsupportedAliasing("a cut in a program that assumes sizes", kind="returned-intermediate")
+            raise LastingWrite("a cut in a program that assumes sizes", writes.lasting)
         with events.stage("joint"):
             joint = trace_joint(program)
         may_fail = assumes or not isinstance(joint, Cuts) and _may_fail(joint)
         if writes.lost is not None and may_fail:
             what = "an operator that may fail on its data comes after a write that autograd records"
-            raise UnsupportedAliasing(what, kind="returned-intermediate")
+            raise LastingWrite(what, writes.lasting)
         if isinstance(joint, Cuts):
             more = refined(captured, cuts, segment, joint)
             if more is None:
@@ -116,7 +117,7 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
             return _in_segments(captured, more, compile_aten, again)
         for node, fake in zip((*segment.takes, *segment.gives), (*joint.ends[0], *joint.ends[1])):
             known[node] = fake
-        writes.note(joint, ends[0], len(steps), may_fail)
+        writes.note(joint, program, ends[0], len(steps), may_fail)
         run = _build_whole(program, joint, compile_aten)
         steps.append((run, *ends))
     if captured.shape_env.has_waiting():
@@ -130,7 +131,7 @@ class _Writes:
     """What earlier segments have written where a later one fails, and eager is to do the whole call.
 
     `undone`: inputs of which no history records the write; they are given their values again. `lost`: the segment behind
-    the first other write.
+    the first other write; `lasting`: where the program makes such writes.
     """
 
     def __init__(self, inputs: int) -> None:
@@ -138,9 +139,12 @@ class _Writes:
         self.written: set[int] = set()
         self.undone: set[int] = set()
         self.lost: int | None = None
+        self.lasting: frozenset[str] = frozenset()
         self.first: dict[int, int] = {}
 
-    def note(self, joint: JointGraph, places: list[int], step: int, may_fail: bool) -> None:
+    def note(
+        self, joint: JointGraph, program: CapturedGraph, places: list[int], step: int, may_fail: bool
+    ) -> None:
         """Take in the next segment, whose inputs are at these places."""
         if may_fail:
             self.undone |= self.written
@@ -149,13 +153,23 @@ class _Writes:
             if write.in_graph and place < self.inputs:
                 self.written.add(place)
                 self.first.setdefault(place, step + 1)
-            elif self.lost is None:
-                self.lost = step + 1
+            else:
+                self.lost = step + 1 if self.lost is None else self.lost
+                self.lasting |= _places_of_writes(program)
 
     def told_from(self, steps: int) -> int:
         """From which step on an error comes too late to run the call anew."""
         late = [self.first[place] for place in self.written - self.undone]
         return min([steps, *late, *([] if self.lost is None else [self.lost])])
+
+
+def _places_of_writes(program: CapturedGraph) -> frozenset[str]:
+    """Where the program writes, as it tells its places."""
+    calls = [node for node in program.module.graph.nodes if node.op in ("call_method", "call_function")]
+    return frozenset(str(node.meta.get("origin")) for node in calls if _IN_PLACE.fullmatch(name_of_target(node)))
+
+
+_IN_PLACE = re.compile(r"\w*[^_]_|__i\w+__|setitem|__setitem__|i(add|sub|mul|truediv|pow|and|or|xor)")
 
 
 def _may_fail(joint: JointGraph) -> bool:

@@ -65,6 +65,11 @@ KINDS: dict[str, BreakKind] = {
             "unsupported-tensor", "tensors of this kind are not followed", "keep them out of the compiled function"
         ),
         BreakKind(
+            "lasting-write",
+            "autograd records the write, so eager could not run the call anew where a later operator fails",
+            "write a tensor of the function's own: x = x + y for x += y",
+        ),
+        BreakKind(
             "observed-call",
             "what is around the call is to see each operator, which compiled code does not show",
             "put it inside the compiled function, or call the original function there",

@@ -127,6 +127,9 @@ class Recorder(TorchFunctionMode):
         if func in _DATA_DEPENDENT:
             raise GraphBreak("data-dependent", f"{func.__name__} of a tensor whose value is being computed")
         name = getattr(func, "__name__", "")
+        lasting = self.inputs.policy.lasting
+        if lasting and _may_write(func, name, kwargs) and str(self.location()) in lasting:
+            raise GraphBreak("lasting-write", "what comes after may fail on its data")
         if name in _SIZED:
             first = 0 if name in _MAKE else 1
             args = (*args[:first], *self._with_numbers(args[first:]))

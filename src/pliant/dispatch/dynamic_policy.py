@@ -113,9 +113,16 @@ class DynamicPolicy:
     _classes: dict[Source, weakref.ref[type]] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)  # what was assumed of numbers that data gives, and did not hold
     outcomes: set[str] = field(default_factory=set)  # branches of which another side was taken than was foreseen
+    lasting: set[str] = field(default_factory=set)  # writes at which the graph breaks: eager could not undo them
     _called: bool = False
     _unread: list[Callable[[], Iterable[Guard]]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def breaks_at(self, places: frozenset[str]) -> bool:
+        """Have the graph break at these writes; False where it does already, or may not."""
+        with self._lock:
+            known, self.lasting = self.lasting, self.lasting | places
+            return self.may_break and known != self.lasting
 
     def note_call(self, arguments: Iterable[tuple[Source, Any]]) -> bool:
         """Remember sizes and numbers of the first call, which runs eagerly; False if there was one before."""

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pliant import config, peer, torch_adapter
+from pliant.autograd.aliasing import LastingWrite
 from pliant.capture.attempt import trace
 from pliant.capture.bytecode.resume import ResumePoint
 from pliant.capture.entry import make_entry
@@ -118,8 +119,12 @@ class _Capture:
         traced = self._trace(args, kwargs)
         try:
             return self._entry_or_retry(traced, args, kwargs, ambient)
+        except LastingWrite as error:
+            if not self.dispatcher.policy.breaks_at(error.places):
+                raise
         finally:
             traced.forget()
+        return self._traced_entry(args, kwargs, ambient)  # which breaks at these writes
 
     def _entry_or_retry(
         self, traced: Trace, args: Sequence[Any], kwargs: dict[str, Any], ambient: list[Guard]
