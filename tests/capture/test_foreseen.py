@@ -178,3 +178,32 @@ def test_what_derivatives_ask_of_numbers_in_inputs_is_as_it_is_now():
     assert kinds([2, 3], [1, 4]) == ["graph"]
     for times in (1, 2, 3, 1, 2, 5):
         assert kinds([times, 3], [1, 2]) == []
+
+
+class Annealed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("share", torch.ones(2))
+
+    def forward(self, x):
+        return torch.cat([x, x]).sin() if self.share[1] > 0 else x.cos() * 2
+
+
+def test_a_few_floats_of_a_module_decide_as_they_do_now():
+    pliant.reset()
+    module = Annealed()
+    compiled = pliant.compile(module)
+
+    def kinds(share):
+        module.share.fill_(share)
+        x = torch.rand(3, 4)
+        with events.collect("graph", "graph_break", "fallback", "assumption") as seen:
+            result = compiled(x)
+        torch.testing.assert_close(result, module(x))
+        return [event.kind for event in seen]
+
+    assert kinds(1.0) == ["graph"]
+    assert kinds(0.5) == []
+    assert kinds(0.0) == ["assumption"]
+    assert "graph_break" in kinds(0.0)
+    assert kinds(0.0) == []

@@ -1,7 +1,7 @@
 """Branches on what masks and ids say: the side that is taken now is recorded, and the running graph checks that it is.
 
 In:     a conditional jump on a number or 0-d tensor that only the graph knows.
-Out:    `foreseen`: its outcome for the inputs at hand, if it is worked out from integers of inputs alone.
+Out:    `foreseen`: its outcome for the inputs at hand, if it is worked out from integers of inputs and a module's few floats alone.
 Holds:  nothing is run but the calls that lead from inputs to the condition, of `_CALLS`: they draw nothing and write
         nothing; stores into what they read are done on copies. What it says is checked, so it may be a guess.
         A call of which it does not hold runs eagerly, and no later code assumes it: the graph breaks there. Not with
@@ -21,6 +21,7 @@ from pliant.capture.element_rules import MOST_ELEMENTS, RULES
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import written
+from pliant.guards.parts import root_of
 from pliant.symbolic.traverse import evaluate
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 
@@ -151,10 +152,20 @@ class _Run:
     def _input(self, fake: Any) -> torch.Tensor:
         inputs = self.t.inputs
         example = inputs.example_of(fake) if type(fake) is FakeTensor else None
-        if example is None or type(example) is not torch.Tensor or example.dtype not in _WHOLE:
+        if example is None or type(example) is not torch.Tensor:
             raise _Unforeseen
+        if example.dtype not in _WHOLE:
+            return self._setting(fake, example)
         if example.numel() <= MOST_ELEMENTS and not inputs.has_elements(fake):
             raise _Unforeseen  # guards took them for others often enough
+        return example
+
+
+    def _setting(self, fake: FakeTensor, example: torch.Tensor) -> torch.Tensor:
+        """A few floats that a module keeps, as a buffer: probabilities by which it is set up, not its data."""
+        source = self.t.inputs.world.source_of(fake)
+        if source is None or not root_of(source).is_held or example.numel() > MOST_ELEMENTS or example.requires_grad:
+            raise _Unforeseen
         return example
 
 
