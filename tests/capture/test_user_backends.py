@@ -188,7 +188,7 @@ def test_failed_assumption_leaves_written_inputs_as_they_were():
 
 @pytest.mark.parametrize("backend", ["eager", "pliant"])
 def test_an_assumption_that_failed_is_not_made_again(backend):
-    """The first call in which a slice does not end as before runs eagerly, and no other."""
+    """Calls in which a slice does not end as before for the first time run eagerly, and no other: then it is guarded."""
 
     def function(x, cuts):
         a, b = cuts.tolist()
@@ -198,11 +198,13 @@ def test_an_assumption_that_failed_is_not_made_again(backend):
 
     pliant.reset()
     compiled, x = pliant.compile(function, backend=backend), torch.arange(9.0)
-    for cuts in ((2, 3), (2, 3), (0, 3), (3, 1), (1, 5), (0, 0)):
-        assert same(compiled(x, torch.tensor(cuts)), function(x, torch.tensor(cuts)))
-        if cuts[0]:
-            assert pliant.stats()["assumptions"] <= 2 and pliant.stats()["graph_breaks"] == (cuts != (2, 3))
-    assert pliant.stats()["assumptions"] == 2  # neither side holds always: then it is a break
+    found = []
+    for _ in range(4):
+        for cuts in ((2, 3), (2, 3), (0, 3), (3, 1), (1, 5), (0, 0)):
+            assert same(compiled(x, torch.tensor(cuts)), function(x, torch.tensor(cuts)))
+        found.append(pliant.stats())
+    assert found[0]["assumptions"] <= 2 and found[1]["assumptions"] == found[3]["assumptions"] <= 4
+    assert found[1]["graphs"] == found[3]["graphs"] and found[3]["graph_breaks"] == 0
     pliant.reset()
 
 
