@@ -100,3 +100,33 @@ def test_writes_of_a_function_s_view_fail_as_in_eager(block, backend):
 
     found = outcome(pliant.compile(program, backend=backend))
     assert found == outcome(program) and "inplace" in found
+
+
+def made_before(b):
+    made = b * 2
+    view = made[1:]
+    made.requires_grad_()
+    return view
+
+
+def made_before_and_returned(b):
+    made = b * 2
+    view = made[1:]
+    made.requires_grad_()
+    return view, made
+
+
+def of_detached(b):
+    return b.detach().requires_grad_().mT
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager", "eager"])
+@pytest.mark.parametrize("block", [torch.no_grad, torch.enable_grad, torch.inference_mode])
+@pytest.mark.parametrize("program", [made_before, made_before_and_returned, of_detached])
+def test_views_of_tensors_that_are_made_leaves(program, block, backend):
+    """Autograd asks the tensor that they are views of, at the time."""
+    compiled, b = pliant.compile(program, backend=backend), torch.rand(4, 3)
+    with block():
+        found, expected = compiled(b), program(b)
+    as_tuple = lambda results: results if isinstance(results, tuple) else (results,)  # noqa: E731
+    assert states(as_tuple(found)) == states(as_tuple(expected))

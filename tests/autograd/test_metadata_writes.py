@@ -70,3 +70,47 @@ def test_what_is_computed_before_data_of_another_layout_is_given(program, backen
     compiled = pliant.compile(program, backend=backend, dynamic=dynamic)
     for _ in range(2):
         torch.testing.assert_close(outcome(compiled), outcome(program), rtol=0, atol=0)
+
+
+class _Tripled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(3)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 3
+
+
+def _added(given, p):
+    given.data = given.detach() * 2
+    given.add_(p)
+    return given * 2
+
+
+def _added_to_part(given, p):
+    given.data = given.detach() * 2
+    given[0].add_(p)
+    return given * 2
+
+
+def _written_by_a_function(given, p):
+    given.data = (given + p).detach()
+    _Tripled.apply(given)
+    return given * p
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+@pytest.mark.parametrize("of_leaf", [False, True])
+@pytest.mark.parametrize("program", [_added, _added_to_part, _written_by_a_function])
+def test_recorded_writes_of_a_tensor_that_was_given_data(program, of_leaf, backend):
+    """They are part of its history, which the caller sees."""
+    seen = []
+    for call in (program, pliant.compile(program, backend=backend)):
+        p, leaf = torch.tensor(0.7, requires_grad=True), torch.arange(6.0).reshape(2, 3).requires_grad_()
+        given = leaf * 2 if of_leaf else torch.arange(6.0).reshape(2, 3)
+        result = call(given, p)
+        (given.sum() + result.sum()).backward()
+        seen.append((given.requires_grad, given.grad_fn is None, p.grad, leaf.grad, given.detach(), result.detach()))
+    torch.testing.assert_close(seen[1], seen[0])

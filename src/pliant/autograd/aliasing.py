@@ -151,8 +151,13 @@ def _plan_output(plan: OutputPlan, value: Any, inputs: list[Any], shared: set[in
             return FromInput(base.input)
         return _view_of(plan, FromInput(base.input), alias, base.fake)
     if alias.parent is not None and (id(base) in shared or _is_one_of_several(alias) or _differs_from_value(alias)):
-        return _view_of(plan, FromResult(plan.add_result(base.fake)), alias, base.fake)
-    return FromResult(plan.add_result(value), leaf=value.requires_grad and value.grad_fn is None)
+        made = plan.add_result(base.fake)
+        return _view_of(plan, FromResult(made, leaf=_is_leaf(base.fake)), alias, base.fake)
+    return FromResult(plan.add_result(value), leaf=_is_leaf(value))
+
+
+def _is_leaf(tensor: FakeTensor) -> bool:
+    return tensor.requires_grad and tensor.grad_fn is None
 
 
 def _is_one_of_several(alias: Alias) -> bool:
@@ -176,7 +181,16 @@ def _inherits(alias: Alias) -> bool:
     """Whether it requires grad because its base does, though it has no history, and was not made a leaf of its own."""
     detach = torch.ops.aten.detach.default
     inherits = alias.base.fake.requires_grad and all(step.func is not detach for step in alias.steps())
-    return inherits and not (alias.fake.grad_fn is None and has_accumulator(alias.fake))
+    return inherits and not (_is_leaf(alias.fake) and has_accumulator(alias.fake))
+
+
+def _is_of_leaf(alias: Alias) -> bool:
+    """Whether it requires grad as a view, made in inference mode, of a leaf that does not belong to the mode: its fake does
+    belong to it."""
+    origin = alias
+    while origin.parent is not None and origin.step is not None and origin.step.func is not torch.ops.aten.detach.default:
+        origin = origin.parent
+    return alias.fake.is_inference() and not origin.fake.is_inference() and _is_leaf(origin.fake)
 
 
 def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, base: FakeTensor) -> Output:
@@ -189,7 +203,9 @@ def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, bas
             start, viewed, steps = SameAs(plan.places[id(origin.fake)]), origin.fake, steps[depth:]
             break
         origin, depth = origin.parent, depth - 1
-    leaf = alias.fake.requires_grad and alias.fake.grad_fn is None and not _inherits(alias)
+    if alias.fake.grad_fn is None and _inherits(alias):  # from a base that need not have required grad when it was made
+        steps = tuple(dataclasses.replace(step, grad_enabled=False) for step in steps)
+    leaf = (_is_leaf(alias.fake) or _is_of_leaf(alias)) and not _inherits(alias)
     if alias.fake.grad_fn is None or viewed.requires_grad and all(map(_keeps_history, steps)):
         return ViewOf(start, tuple(_with_results(plan, step) for step in steps), leaf)
     if alias.fake.spec.lazy:

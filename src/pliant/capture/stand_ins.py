@@ -2,7 +2,8 @@
 
 In:     what was made, what it stands for, and the operation that made it.
 Out:    a trace that starts again and breaks at that operation, where the difference would show: either is written later, or
-        what was made leaves the trace beside what it stands for.
+        what was made leaves the trace beside what it stands for; and where autograd records a write of an input that the
+        program gave other data: behind the graph the caller's tensor is given the data, and no history.
 """
 
 from __future__ import annotations
@@ -47,6 +48,28 @@ class StandIn:
         return self.alone or any(_is_elsewhere(memory_of(tensor), leaving) for tensor in self.of)
 
 
+class AssignedData:
+    """Data that the program gave a tensor from outside at a step (`tensor.data = other`)."""
+
+    __slots__ = ("history", "made", "step", "why")
+    tensors: tuple[FakeTensor, ...] = ()
+    alone = False
+
+    def __init__(self, step: int, why: BreakReason, tensor: FakeTensor) -> None:
+        self.step, self.why, self.made, self.history = step, why, tensor, _history(tensor)
+
+    def is_written(self) -> bool:
+        """Whether autograd has recorded a write since."""
+        return _history(self.made) != self.history
+
+    def leaves(self, leaving: Iterable[FakeTensor]) -> bool:
+        return False
+
+
+def _history(tensor: FakeTensor) -> tuple[bool, Any]:
+    return tensor.requires_grad, tensor.grad_fn
+
+
 def check(t: Tracer, values: Iterable[Any]) -> None:
     """Start again with a break where a stand-in would show, in what these values tell of."""
     if not t.stand_ins:
@@ -71,7 +94,7 @@ def check_layout(t: Tracer, tensor: FakeTensor) -> None:
             break_at(t, one)
 
 
-def break_at(t: Tracer, one: StandIn) -> NoReturn:
+def break_at(t: Tracer, one: StandIn | AssignedData) -> NoReturn:
     t.dropped_at = one.step
     raise CannotCapture(one.why)
 

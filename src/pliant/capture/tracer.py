@@ -50,7 +50,7 @@ from pliant.capture.overrides import Overrides, call_override
 from pliant.capture.plain_methods import computes_plainly
 from pliant.capture.recorder import Recorder
 from pliant.capture.settings import Casts
-from pliant.capture.stand_ins import StandIn
+from pliant.capture.stand_ins import AssignedData, StandIn
 from pliant.capture.structures import mapped
 from pliant.capture.tensor_errors import error_of_eager
 from pliant.capture.trace import BreakReason, Draw
@@ -156,7 +156,7 @@ class Tracer:
         self.carrying: tuple[BaseException, BaseException | None, bool, types.TracebackType | None] | None = None
         self.failure: CannotCapture | None = None
         self.dropped_at: int | None = None  # where a break is possible for what failed
-        self.stand_ins: list[StandIn] = []
+        self.stand_ins: list[StandIn | AssignedData] = []
         self.active = True  # whether what the program does still counts
 
     def _make_parts(self, policy: DynamicPolicy) -> None:

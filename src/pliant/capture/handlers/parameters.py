@@ -13,6 +13,8 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.stand_ins import AssignedData
+from pliant.capture.trace import BreakReason
 from pliant.errors import Unsupported
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.torch_adapter import set_grad_enabled
@@ -94,6 +96,10 @@ def set_data(t: Tracer, tensor: FakeTensor, data: Any) -> None:
         t.inputs.keep_description(tensor)
         t.world.slot_set(tensor, "data", t.native(torch.Tensor.detach, made), "plain")
     t.recorder.become(tensor, made)
+    if outside:
+        what = "assignment to Tensor.data of a tensor of which autograd then records a write"
+        why = BreakReason("unsupported-operator", what, t.location())
+        t.stand_ins.append(AssignedData(t.frames[-1].steps_at_op, why, tensor))
 
 
 def copied(t: Tracer, value: FakeTensor, shares_memory: bool) -> Any:
