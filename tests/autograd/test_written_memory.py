@@ -60,6 +60,32 @@ def _view_made_before_the_write(compiled, leaf):
     return _facts(before, after, x), missing, found, leaf.grad
 
 
+def _views_on_both_sides_of_an_unrecorded_write(compiled, leaf):
+    def f(x):
+        before = x.t()
+        x.detach().mul_(2)
+        return before, x.t()
+
+    x = leaf[:]
+    found = []
+    for view in compiled(f)(x):
+        found += torch.autograd.grad(view.sum(), [x, leaf], allow_unused=True, retain_graph=True)
+    return found
+
+
+def _views_of_a_view_that_is_returned(compiled, leaf):
+    def f(x):
+        y = x * 3
+        view = y[1:]
+        before = view[:1]
+        y.detach().mul_(2)
+        return view, before, view[:1]
+
+    view, *parts = compiled(f)(leaf)
+    found = [torch.autograd.grad(p.sum(), view, allow_unused=True, retain_graph=True) for p in parts]
+    return found, torch.autograd.grad([p.sum() for p in parts], leaf)
+
+
 def _custom_view_of_what_is_written(compiled, leaf):
     def f(x):
         x.mul_(3)
@@ -112,7 +138,8 @@ def test_gradients_read_the_memory_that_a_tensor_was_given(of_input, create_grap
     "program",
     [
         _view_of_a_new_tensor, _view_of_an_input, _view_made_before_the_write, _custom_view_of_what_is_written,
-        _written_through_data, _data_of_a_new_leaf,
+        _written_through_data, _data_of_a_new_leaf, _views_on_both_sides_of_an_unrecorded_write,
+        _views_of_a_view_that_is_returned,
     ],
     ids=lambda f: f.__name__,
 )  # fmt: skip

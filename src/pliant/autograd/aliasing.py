@@ -108,6 +108,11 @@ def _check_inner(plan: OutputPlan, recorded: set[int]) -> None:
             raise UnsupportedAliasing(what, kind="returned-intermediate")
 
 
+def _is_older(alias: Alias) -> bool:
+    """Whether it is a view from before a write, which autograd knows from then on as a view of the base alone."""
+    return alias.base.counted and alias.born < alias.base.version
+
+
 def _is_early(value: Any, output: Output, recorded: set[int]) -> bool:
     """Whether it is a view from before a write that autograd records: its history goes around the tensor that it was made of."""
     if type(output) is not ViewOf:
@@ -198,7 +203,8 @@ def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, bas
     start: FromInput | FromResult | SameAs = source
     steps = alias.steps()
     depth = len(steps) - 1
-    while origin is not None and origin.parent is not None:
+    around = _is_older(alias)
+    while origin is not None and origin.parent is not None and not around:
         if id(origin.fake) in plan.places:  # its own history leads through that output
             start, viewed, steps = SameAs(plan.places[id(origin.fake)]), origin.fake, steps[depth:]
             break
@@ -207,7 +213,7 @@ def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, bas
         steps = tuple(dataclasses.replace(step, grad_enabled=False) for step in steps)
     leaf = (_is_leaf(alias.fake) or _is_of_leaf(alias)) and not _inherits(alias)
     if alias.fake.grad_fn is None or viewed.requires_grad and all(map(_keeps_history, steps)):
-        return ViewOf(start, tuple(_with_results(plan, step) for step in steps), leaf)
+        return ViewOf(start, tuple(_with_results(plan, step) for step in steps), leaf, around)
     if alias.fake.spec.lazy:
         raise UnsupportedAliasing("a custom function returns what is conjugated when it is read", kind="lazy-view")
     position = plan.add_result(alias.fake)

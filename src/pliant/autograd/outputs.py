@@ -126,8 +126,9 @@ def _getter(output: Output) -> _Get:
             return lambda inputs, results, made: value
         case SameAs(earlier):
             return lambda inputs, results, made: made[earlier]
-        case ViewOf(source, steps, leaf):
-            return _view_getter(source, steps, leaf)
+        case ViewOf(source, steps, leaf, around):
+            get = _view_getter(source, steps, leaf)
+            return _around_input(get, source.input) if around and isinstance(source, FromInput) else get
         case _:
             assert_never(output)
 
@@ -141,6 +142,19 @@ def _view_getter(source: FromInput | FromResult | SameAs, steps: tuple[ViewStep,
             tensor = _replay(step, tensor, results)
         # A view made under no_grad of what requires grad says that it does too, but gets no gradient before it is told to.
         return tensor.requires_grad_() if leaf else tensor
+
+    return get
+
+
+def _around_input(find: _Get, position: int) -> _Get:
+    """The view as autograd knows it once its memory was written: as one of what the input is a view of."""
+
+    def get(inputs: Sequence[Any], results: Any, made: list[Any]) -> Any:
+        view = find(inputs, results, made)
+        base = inputs[position]._base
+        if base is None or view.grad_fn is None or base.dtype != view.dtype or view._base is not base:
+            return view
+        return base.as_strided(view.shape, view.stride(), view.storage_offset())
 
     return get
 

@@ -43,12 +43,13 @@ class SameAs:
 @dataclass(frozen=True, slots=True)
 class ViewOf:
     """Views applied one after the other to an input, a result or an output with fewer views. Arguments that are symbols
-    are `FromResult`s in the steps.
+    are `FromResult`s in the steps. `around`: gradients go to what an input is itself a view of, and not by way of the input.
     """
 
     source: FromInput | FromResult | SameAs
     steps: tuple[ViewStep, ...]
     leaf: bool = False
+    around: bool = False
 
 
 Output = FromInput | FromResult | Literal | ViewOf | SameAs
