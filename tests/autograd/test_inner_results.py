@@ -70,3 +70,19 @@ def test_views_returned_with_what_they_view_lead_through_it():
     for f in (program, pliant.compile(program)):
         view, row, _ = f(torch.rand(3, 3, requires_grad=True))
         assert torch.autograd.grad(view.sum(), row)[0].tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize("make", [torch.Tensor.detach, torch.ones_like, lambda x: (x * 2).detach()])
+def test_views_of_returned_tensors_without_a_history(make):
+    """Autograd knows the custom function's result as a view of what it was given, and so refuses that it is written."""
+
+    def program(x, y):
+        plain = make(x)
+        return AsIs.apply(plain, y)[0], plain, plain[1:]
+
+    for call in (program, pliant.compile(program, backend="aot_eager")):
+        x, y = torch.rand(4, 3, requires_grad=True) * 2, torch.rand(4, 3, requires_grad=True)
+        view, plain, part = call(x, y)
+        assert view._base is plain and not plain.requires_grad and part.data_ptr() == view[1:].data_ptr()
+        with pytest.raises(RuntimeError, match="view"):
+            view.mul_(2)

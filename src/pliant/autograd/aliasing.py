@@ -66,6 +66,7 @@ class OutputPlan:
     differentiable: list[int] = field(default_factory=list)
     inference: list[int] = field(default_factory=list)
     inner: dict[int, ViewOf] = field(default_factory=dict)
+    moved: dict[int, int] = field(default_factory=dict)  # outputs, by place, that are made with results in their memory
     places: dict[int, int] = field(default_factory=dict)  # of each output tensor, by `id`
     early: list[int] = field(default_factory=list)  # places of views of inputs that are made before these are written
 
@@ -93,6 +94,8 @@ def plan_outputs(outputs: tuple[Any, ...], inputs: list[Any], histories: list[An
     for position, value in enumerate(outputs):
         first = plan.places.get(id(value), position)
         plan.outputs.append(_plan_output(plan, value, inputs, shared) if first == position else SameAs(first))
+    for position, made in plan.moved.items():
+        plan.outputs[position] = FromResult(made)
     recorded = {write.input for write in plan.writes if not write.in_graph}
     _check_inner(plan, recorded)
     plan.early = [place for place, value in enumerate(outputs) if _is_early(value, plan.outputs[place], recorded)]
@@ -216,9 +219,30 @@ def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, bas
         return ViewOf(start, tuple(_with_results(plan, step) for step in steps), leaf, around)
     if alias.fake.spec.lazy:
         raise UnsupportedAliasing("a custom function returns what is conjugated when it is read", kind="lazy-view")
+    return _inner_result(plan, source, alias)
+
+
+def _inner_result(plan: OutputPlan, source: FromInput | FromResult, alias: Alias) -> Output:
+    """A custom function's view as a result that is made with it: of a tensor without its base's history that is returned,
+    too, if it is a view of such a one."""
+    steps, detached = alias.steps(), _detached(alias)
+    if detached is not None and not detached.fake.requires_grad and id(detached.fake) in plan.places:
+        first = detached.steps()
+        made = plan.add_result(detached.fake)
+        plan.inner[made] = ViewOf(source, tuple(_with_results(plan, step) for step in first))
+        plan.moved[plan.places[id(detached.fake)]] = made
+        source, steps = FromResult(made), steps[len(first) :]
     position = plan.add_result(alias.fake)
-    plan.inner[position] = ViewOf(source, tuple(_with_results(plan, step) for step in alias.steps()))
+    plan.inner[position] = ViewOf(source, tuple(_with_results(plan, step) for step in steps))
     return FromResult(position)
+
+
+def _detached(alias: Alias) -> Alias | None:
+    """The nearest tensor that it is a view of and that was made by `detach`."""
+    origin: Alias | None = alias.parent
+    while origin is not None and (origin.step is None or origin.step.func is not torch.ops.aten.detach.default):
+        origin = origin.parent
+    return origin
 
 
 def _keeps_history(step: ViewStep) -> bool:

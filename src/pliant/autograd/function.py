@@ -389,7 +389,7 @@ def _with_views(results: tuple[Any, ...], views: dict[int, Any], inputs: tuple[A
     """The results, some of them in the memory of inputs or of others: they come out as those of any custom function."""
     found = list(results)
     for position, get in views.items():
-        found[position] = get(inputs, results, [])
+        found[position] = get(inputs, found, [])
     return tuple(found)
 
 
