@@ -27,6 +27,9 @@ OPERATORS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "power of number": lambda t: 2**t,
     "copy": torch.clone,
     "masked": lambda t: t.masked_fill(t > 0, 1.0),
+    "angle": torch.angle,
+    "angle of complex": lambda t: torch.angle(t * 1j),
+    "log of sigmoid": torch.nn.functional.logsigmoid,
     "hardtanh": torch.nn.functional.hardtanh,
 }
 

@@ -142,9 +142,12 @@ def masked_fill(self: TensorSpec, mask: TensorSpec, value: Any) -> TensorSpec:
 
 @rule(_aten.log_sigmoid_forward.default)
 def log_sigmoid(self: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
-    """The result, and what the CPU's kernel keeps for the derivative."""
+    """The result, and what the CPU's kernel, which makes both anew in the order of positions, keeps for the derivative."""
     result = pointwise_rule(_aten.log_sigmoid_backward.default)(self, self, self)
-    return result, result if self.device.type == "cpu" else self.like((0,))
+    if self.device.type != "cpu":
+        return result, self.like((0,))
+    made = TensorSpec(self.size, row_major_strides(self.size), result.dtype, self.device)
+    return made, made
 
 
 @rule(_aten.log_sigmoid_backward.default)
@@ -157,6 +160,15 @@ def log_sigmoid_backward(grad: TensorSpec, self: TensorSpec, buffer: TensorSpec)
 def power_of_number(base: Any, self: TensorSpec) -> TensorSpec:
     dtype = result_dtypes(_aten.pow.Scalar, (base, self), {})
     return TensorSpec(self.size, row_major_strides(self.size), dtype, self.device)
+
+
+@rule(_aten.angle.default)
+def angle(self: TensorSpec) -> TensorSpec:
+    """Of complex elements the real parts of a complex result, in a new order."""
+    result: TensorSpec = pointwise_rule(_aten.angle.default)(self)
+    if not self.dtype.is_complex:
+        return result
+    return TensorSpec(self.size, row_major_strides(self.size), result.dtype, self.device)
 
 
 def out_rule(func: Any) -> Rule:
