@@ -82,6 +82,20 @@ def slots_of(items: set[Any] | frozenset[Any]) -> list[int]:
     return [number if key else -1 for key, number in zip(entries[::2], entries[1::2])]
 
 
+def state_of(items: set[Any] | frozenset[Any]) -> tuple[list[int | None], int] | None:
+    """For each slot of the set's table the hash of its item, -1 where there never was one, None where it is gone; and the slot
+    at which `pop` begins to look. None if that is not to be had."""
+    if not _tables_read():
+        return None
+    _, _, mask, table, _, popped = words(id(items) + SET_TABLE, 6)
+    entries = words(table, 2 * (mask + 1))
+    slots = [None if key and number == _NO_HASH else number if key else -1 for key, number in zip(entries[::2], entries[1::2])]
+    return slots, popped & mask
+
+
+_NO_HASH = 2**64 - 1  # what an item has for a hash that is not there any more
+
+
 # Where CPython has the numbers of slots that were filled, that are used, and all of them, less one; the table; the hash; where
 # `pop` looks next.
 SET_TABLE = 16

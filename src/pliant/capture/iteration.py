@@ -21,6 +21,7 @@ from pliant.capture.carried import DequeItems, own_items
 from pliant.capture.generators import OURS, TracedGenerator, TracedIterator, own
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.operators import python_method
+from pliant.capture.set_orders import HASH_ALIKE
 from pliant.capture.subscripts import subscript
 from pliant.capture.tail_calls import TailCall, ending
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, concrete
@@ -154,7 +155,7 @@ def note_order(t: Tracer, value: Any) -> None:
     """Of a set that the trace made: what is not a number hashes otherwise in another process, and so the order is another."""
     if isinstance(value, (set, frozenset)) and len(value) > 1 and not t.world.needs_guards(value):
         kinds = {*map(type, value)}
-        if kinds <= _HASH_ALIKE:
+        if kinds <= HASH_ALIKE:
             return
         size = table_of(value)
         if kinds <= _HASHED_BY_CONTENT and size is not None:
@@ -163,8 +164,7 @@ def note_order(t: Tracer, value: Any) -> None:
             t.process_bound = "the order of a set that is no set of numbers"
 
 
-_HASH_ALIKE = frozenset((int, float, bool))
-_HASHED_BY_CONTENT = frozenset((*_HASH_ALIKE, str, bytes))
+_HASHED_BY_CONTENT = frozenset((*HASH_ALIKE, str, bytes))
 
 
 def _python_iterator(t: Tracer, iterator: Any) -> Any:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import collections
 from typing import Any
 
+from pliant.capture.set_orders import lost_items
+from pliant.cpython import state_of
+
 
 class _ById:
     """Compares values by identity (fake tensors must not be compared by value)."""
@@ -29,11 +32,14 @@ def frozen(container: Any) -> Any:
     if isinstance(container, dict):
         return [(_ById(k), _ById(v)) for k, v in container.items()]
     if isinstance(container, set):
-        return set(container)
+        return set(container), state_of(container) if lost_items(container) else None
     return [_ById(v) for v in container]
 
 
 def unowned_copy(container: Any) -> Any:
+    """A set is itself: its copy would have another table."""
+    if isinstance(container, set):
+        return container
     if isinstance(container, collections.deque):
         return collections.deque(container)
     return dict(container) if isinstance(container, dict) else type(container)(container)

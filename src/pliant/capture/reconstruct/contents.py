@@ -9,6 +9,8 @@ from __future__ import annotations
 import collections
 from typing import Any
 
+from pliant.capture import set_orders
+from pliant.capture.reconstruct.instances import fills_of_set
 from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
 from pliant.capture.trace import DELETED
 
@@ -50,13 +52,8 @@ def replaced(b: Statements, obj: Any, contents: Any) -> list[str]:
             stays = len(before) <= len(after) and all(a is b for a, b in zip(before, after, strict=False))
             clear = [] if stays else [f"dict.clear({target})"]
             return [*clear, f"dict.update({target}, {{{b.pairs(dict.items(contents))}}})"]
-        case set() if _PLAIN_KEYS.issuperset(map(type, (*set.__iter__(obj), *set.__iter__(contents)))):
-            gone = obj - contents
-            new = [key for key in set.__iter__(contents) if key not in obj]  # the rest keeps its order
-            drop = [f"set.difference_update({target}, [{b.items(gone)}])"] if gone else []
-            return [*drop, f"set.update({target}, [{b.items(new)}])"]
         case set():
-            return [f"set.clear({target})", f"set.update({target}, [{b.items(set.__iter__(contents))}])"]
+            return _replaced_set(b, obj, contents)
         case collections.deque() if len(contents) == len(obj):  # a store ends no iteration
             pairs = enumerate(zip(collections.deque.__iter__(obj), collections.deque.__iter__(contents), strict=True))
             changed = ((i, new) for i, (old, new) in pairs if new is not old)
@@ -66,3 +63,19 @@ def replaced(b: Statements, obj: Any, contents: Any) -> list[str]:
             return [f"{methods}.clear({target})", f"{methods}.extend({target}, [{items}])"]
         case _:
             raise CannotReconstruct("container", contents)
+
+
+def _replaced_set(b: Statements, obj: set[Any], contents: set[Any]) -> list[str]:
+    target = b.value(obj)
+    if not _PLAIN_KEYS.issuperset(map(type, (*set.__iter__(obj), *set.__iter__(contents)))):
+        return [f"set.clear({target})", f"set.update({target}, [{b.items(set.__iter__(contents))}])"]
+    gone = list(obj - contents)
+    new = [key for key in set.__iter__(contents) if key not in obj]  # the rest keeps its order
+    before = set_orders.copied(obj)
+    if before is not None:
+        before.difference_update(gone)
+        before.update(new)
+    if before is not None and not set_orders.is_same(before, contents):
+        return [f"set.clear({target})", *fills_of_set(b, contents, target)]
+    drop = [f"set.difference_update({target}, [{b.items(gone)}])"] if gone else []
+    return [*drop, f"set.update({target}, [{b.items(new)}])"]

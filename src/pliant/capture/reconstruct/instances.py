@@ -12,8 +12,8 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from pliant.capture import set_orders
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
-from pliant.capture.set_orders import additions
 
 # Builtin base -> (statement that makes an instance without user code, then statements that fill it)
 _BASES: dict[type, tuple[Recipe, Callable[[Statements, Any, str], None]]] = {}
@@ -62,13 +62,38 @@ def _fill_defaultdict(b: Statements, obj: Any, name: str) -> None:
 
 
 def _fill_set(b: Statements, obj: Any, name: str) -> None:
-    if set.__len__(obj):
+    if set_orders.lost_items(obj):
+        for line in fills_of_set(b, obj, name):
+            b.emit(line)
+    elif set.__len__(obj):
         b.fill(lambda: f"set.update({name}, {', '.join(added_items(b, obj))})")
+
+
+def fills_of_set(b: Statements, obj: Any, name: str) -> list[str]:
+    """The statements that give an empty set this one's items and, if it lost some, its table: what `pop` takes next depends
+    on that."""
+    if not set_orders.lost_items(obj):
+        return [f"set.update({name}, {', '.join(added_items(b, obj))})"]
+    steps = set_orders.steps_to(obj)
+    if steps is None:
+        raise CannotReconstruct("order-of-a-set", obj)
+    if not set_orders.HASH_ALIKE.issuperset(map(type, set.__iter__(obj))):
+        b.trace.process_bound = "the table of a set that lost items, which are no numbers"
+    return [line for what, items in steps for line in _step(b, what, items, name)]
+
+
+def _step(b: Statements, what: str, items: list[Any], name: str) -> list[str]:
+    if what == "pop":
+        return [f"set.pop({name})"]
+    if what == "discard":
+        return [f"set.discard({name}, {item!r})" for item in items]
+    texts = f"[{b.items(items)}]"
+    return [f"set.update({name}, {texts if what == 'add' else f'dict.fromkeys({texts})'})"]
 
 
 def added_items(b: Statements, obj: Any) -> list[str]:
     """What an empty set is updated by, one after the other, to have this one's order."""
-    added = additions(obj)
+    added = set_orders.additions(obj)
     if added is None:
         raise CannotReconstruct("order-of-a-set", obj)
     return [f"[{b.items(added[0])}]"] + ([] if added[1] is None else [f"dict.fromkeys([{b.items(added[1])}])"])

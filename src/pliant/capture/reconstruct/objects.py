@@ -20,13 +20,14 @@ from typing import Any
 
 import torch
 
+from pliant.capture import set_orders
 from pliant.capture.arrays import is_array, is_scalar
 from pliant.capture.carried import DequeItems
 from pliant.capture.generators import OURS
 from pliant.capture.handlers import modes, warning_filters
 from pliant.capture.handlers.context_variables import TracedToken
 from pliant.capture.identity import HookId, TracedId, take_hook_id
-from pliant.capture.reconstruct.instances import added_items, frozen_items, referent_text
+from pliant.capture.reconstruct.instances import added_items, fills_of_set, frozen_items, referent_text
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
 from pliant.capture.standing_iterators import (
     OF_DEQUES,
@@ -65,6 +66,11 @@ def _dict(b: Statements, obj: dict[Any, Any]) -> str:
 
 
 def _set(b: Statements, obj: set[Any]) -> str:
+    if set_orders.lost_items(obj):
+        name = b.bind(obj, "set()")
+        for line in fills_of_set(b, obj, name):
+            b.emit(line)
+        return name
     if not obj:
         return b.bind(obj, "set()")
     return b.bind_contents(obj, lambda: ", ".join(f"*{one}" for one in added_items(b, obj)), "{{{}}}", ".update([{}])")
