@@ -599,12 +599,33 @@ def _as_strided_scatter(
     """Inside transforms, where the operator refuses, or writes the first of many values alone."""
     if is_transformed(room):
         written = room.clone()
-        written.as_strided(size, stride, offset or 0).copy_(value)
+        written.as_strided(size, stride, (offset or 0) - room.storage_offset()).copy_(value)
         return written
     count = room.untyped_storage().nbytes() // room.itemsize
     memory = room.as_strided((count,), (1,), 0) + value.new_zeros(())
     memory.as_strided(size, stride, offset or 0).copy_(value)
     return memory.as_strided(room.shape, room.stride(), room.storage_offset())
+
+
+def _scattered(view: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """What gives a tensor with other values in its view. The operators give the copy the tensor's place in memory that is as
+    large; what reads graphs takes results to begin where their memory does."""
+
+    def run(room: torch.Tensor, value: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        made = _copy_from_start(room)
+        view(made, *args, **kwargs).copy_(value)
+        return made
+
+    return run
+
+
+def _copy_from_start(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy, with what lies between the elements."""
+    if is_transformed(tensor) or not tensor.numel() or any(size > 1 and not step for size, step in zip(tensor.shape, tensor.stride())):
+        return tensor.clone()
+    count = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride()))
+    memory = tensor.as_strided((count,), (1,), tensor.storage_offset()).clone()
+    return memory.as_strided(tensor.shape, tensor.stride(), 0)
 
 
 # What runs, inside transforms, in place of operators that do other work there.
@@ -613,6 +634,9 @@ TRANSFORMED: dict[Any, Callable[..., Any]] = {torch.ops.aten.as_strided_scatter.
 RUNS_AS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.mkldnn_rnn_layer.default: _rnn_layer,
     torch.ops.aten.bernoulli.p: _bernoulli,
+    torch.ops.aten.diagonal_scatter.default: _scattered(torch.ops.aten.diagonal.default),
+    torch.ops.aten.select_scatter.default: _scattered(torch.ops.aten.select.int),
+    torch.ops.aten.slice_scatter.default: _scattered(torch.ops.aten.slice.Tensor),
 }
 # (operator, position) of results whose size only the operator itself knows.
 OPAQUE_RESULTS = frozenset([(torch.ops.aten.mkldnn_rnn_layer.default, 3)])

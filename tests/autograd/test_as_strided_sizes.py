@@ -68,3 +68,55 @@ def test_written_through_overlap_free_geometry():
         x, y = torch.randn(n, m, requires_grad=True), torch.randn(n, 2)
         torch.testing.assert_close(*(_outcome(lambda x, f=f: f(x, y), x) for f in (compiled, f)))
     assert pliant.stats()["graphs"] == 1
+
+
+def _of_copy(b):
+    return b.clone().as_strided((2, 2), (1, 2)) * 2
+
+
+def _of_written_copy(b):
+    copy = b.clone()
+    copy.diagonal().zero_()
+    copy.as_strided((2, 2), (1, 2)).mul_(3)
+    return copy, copy.as_strided((3,), (2,), 1)
+
+
+def _of_part_of_copy(b):
+    part = b.clone()[1:]
+    part.as_strided((2, 2), (1, 2)).add_(1)
+    return part, part * 2
+
+
+def _written_twice(b):
+    b.as_strided((2, 2), (1, 2), 4).mul_(3)
+    return b.as_strided((3,), (1,), 5) * 2, b.as_strided((2,), (1,), 0) * 1
+
+
+def _written_before(b):
+    b.mul_(2)
+    view = b.as_strided((2, 2), (1, 2), 5)
+    view.add_(1)
+    return b * 1, view * 1
+
+
+def _part_written_before(b):
+    b[1].mul_(2)
+    view = b.as_strided((2, 2), (1, 2), 5)
+    view.add_(1)
+    return view * 2, b.sum()
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+@pytest.mark.parametrize(
+    "program", [_of_copy, _of_written_copy, _of_part_of_copy, _written_twice, _written_before, _part_written_before]
+)
+def test_memory_that_begins_before_the_tensor(program, backend):
+    """Positions count from the start of the memory: the copy of a part has memory of its own."""
+    seen, compiled = [], pliant.compile(program, backend=backend)
+    for transposed in (False, True):
+        for function in (program, compiled):
+            whole = torch.arange(18.0).reshape(6, 3)
+            result = function(whole[1:5].t() if transposed else whole[1:5])
+            seen.append((result, whole))
+    torch.testing.assert_close(seen[1::2], seen[::2], rtol=0, atol=0)
+    assert not pliant.stats()["fallbacks"]

@@ -25,7 +25,7 @@ from pliant.autograd import pooling
 from pliant.autograd.aliases import COMPUTED, IDENTITY_VIEWS, Alias, Base, ViewStep
 from pliant.autograd.functional_ops import FunctionalCall, UnsupportedMutation, check_unseen, functional_call
 from pliant.autograd.history import Hook, freed_functions, functions_between, gradient_of
-from pliant.autograd.scatter import write_through
+from pliant.autograd.scatter import placed, write_through
 from pliant.errors import InternalError
 from pliant.graph import collectives
 from pliant.graph.call_plan import argument, decomposed, plan_of
@@ -193,7 +193,8 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
             return parent
         if step.index is None:
             func = COMPUTED.get(step.func, step.func)
-            return self.emit(func, (parent, *step.args), step.kwargs, alias.node.meta["val"])
+            args = placed(step.func, step.args, alias.base, parent)
+            return self.emit(func, (parent, *args), step.kwargs, alias.node.meta["val"])
         whole = self.call(step.func, parent, *step.args, **step.kwargs)
         return self.item(whole, step.index, whole.meta["val"][step.index])
 
@@ -342,7 +343,8 @@ def _view(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str
     if func in COMPUTED or source.spec.lazy:  # a node's value is the elements as they are read
         node = mode.call(COMPUTED.get(func, func), mode.read(alias), *rest, **kwargs)
     else:
-        node = mode.emit(func, (mode.read(alias), *rest), kwargs, outputs)
+        viewed = mode.read(alias)
+        node = mode.emit(func, (viewed, *placed(func, rest, alias.base, viewed)), kwargs, outputs)
     if type(outputs) is FakeTensor:
         mode.view(outputs, alias, ViewStep(func, rest, kwargs, None, grad), node)
         return outputs

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import fx
 
-from pliant.autograd.aliases import COMPUTED, Alias, ViewStep
+from pliant.autograd.aliases import COMPUTED, Alias, Base, ViewStep
 from pliant.autograd.functional_ops import UnsupportedMutation
 
 _aten = torch.ops.aten
@@ -48,9 +48,19 @@ def _scatter(func: Any) -> Undo:
     """The scatter takes the viewed tensor, the value and the view's own arguments."""
 
     def undo(emit: Emitter, step: ViewStep, viewed: Alias, value: fx.Node) -> fx.Node:
-        return emit.call(func, emit.read(viewed), value, *step.args, **step.kwargs)
+        room = emit.read(viewed)
+        return emit.call(func, room, value, *placed(step.func, step.args, viewed.base, room), **step.kwargs)
 
     return undo
+
+
+def placed(func: Any, args: tuple[Any, ...], base: Base, value: fx.Node) -> tuple[Any, ...]:
+    """A view's arguments for the value that the base has now: `as_strided` says where in the memory of the base's own tensor,
+    and values that were computed begin elsewhere in theirs."""
+    if func is not _aten.as_strided.default:
+        return args
+    size, stride, offset = args
+    return size, stride, offset + (value.meta["val"].offset_ - base.fake.offset_)
 
 
 def _reshaped(emit: Emitter, step: ViewStep, viewed: Alias, value: fx.Node) -> fx.Node:

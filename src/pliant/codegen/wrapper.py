@@ -73,6 +73,7 @@ def listed_inputs(program: LoopProgram, schedule: Schedule) -> dict[Buffer, int]
 
 
 _MANY = 16
+_SCATTER_BY_STRIDES = torch.ops.aten.as_strided_scatter.default
 
 
 def _is_static(b: Buffer) -> bool:
@@ -133,6 +134,7 @@ class _Writer:
         self.lines: list[str] = []
         self.next_entry = 0
         self.inputs: set[Buffer] = set()
+        self.begun: set[Buffer] = set()  # results of operators that begin where what they were given does
         self.takers = {old: new for new, old in schedule.in_place.items()}
         self.waiting: set[Buffer] = set()  # dead, kept because another buffer will take their memory
 
@@ -359,6 +361,8 @@ class _Writer:
                     self._line(f"{self.names.buffer(b)} = {text}")
                 else:
                     self._bind_result(b, text)
+                    if extern.target is _SCATTER_BY_STRIDES:
+                        self.begun.add(b)
         self._line("del result")
 
     def _bind_result(self, b: Buffer, text: str) -> None:
@@ -420,7 +424,7 @@ class _Writer:
         if v.offset is ZERO and len(v.shape) == len(b.shape) and v.shape == b.shape and v.strides == b.strides:
             return name
         offset = self._expr(v.offset)
-        if b in self.inputs:
+        if b in self.inputs or b in self.begun:
             start = f"{self.names.buffer(b)}.storage_offset()"
             offset = start if v.offset is ZERO else f"{start} + {offset}"
         return f"{name}.as_strided({self._tuple(v.shape)}, {self._tuple(v.strides)}, {offset})"

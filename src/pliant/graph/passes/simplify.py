@@ -27,7 +27,7 @@ def simplify(graph: fx.Graph) -> int:
     for node in graph.nodes:
         rule = _RULES.get(node.target) if node.op == "call_function" else None
         found = rule(node) if rule is not None else None
-        if found is not None:
+        if found is not None and not _is_read_in_place(node, found):
             node.replace_all_uses_with(found)
             graph.erase_node(node)
             removed += 1
@@ -43,6 +43,14 @@ def same_layout(one: Any, other: Any) -> bool:
     return same_known(one.size_, other.size_) and same_known(one.stride_, other.stride_)
 
 
+def _is_read_in_place(node: fx.Node, source: fx.Node) -> bool:
+    """Whether something reads the node's memory by positions in it, and the source begins elsewhere in its own."""
+    if _BY_POSITION.isdisjoint(user.target for user in node.users):
+        return False
+    return not same_known((node.meta["val"].offset_,), (source.meta["val"].offset_,))
+
+
+_BY_POSITION = frozenset({_aten.as_strided.default, _aten.as_strided_scatter.default})
 Rule = Callable[[fx.Node], fx.Node | None]
 
 
