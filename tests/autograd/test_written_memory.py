@@ -134,6 +134,37 @@ def test_gradients_read_the_memory_that_a_tensor_was_given(of_input, create_grap
     torch.testing.assert_close(gradient("aot_eager"), gradient(None))
 
 
+def test_gradients_read_the_memory_that_a_leaf_with_hooks_was_given():
+    """Behind a break, when the leaf is saved already."""
+
+    def f(p):
+        result = p.sin()
+        print(end="")
+        p.data = result.data.clone()
+        return result
+
+    def gradient(backend):
+        compiled, leaf = _world(backend)
+        leaf.register_hook(lambda grad: grad * 2)
+        compiled(f)(leaf).sum().backward()
+        return leaf.grad
+
+    torch.testing.assert_close(gradient("aot_eager"), gradient(None))
+
+
+@pytest.mark.parametrize("change", [lambda t: t.squeeze_(0), lambda t: t.unsqueeze_(0), lambda t: t.mul_(2), lambda t: t.t_()])
+def test_hooks_of_results_whose_function_is_another_by_then(change):
+    seen = []
+    for backend in (None, "aot_eager"):
+        compiled, leaf = _world(backend)
+        result = compiled(lambda p: p * 2)(leaf)
+        change(result)
+        result.register_hook(seen.append)
+        result.sum().backward()
+        seen.append(leaf.grad)
+    torch.testing.assert_close(seen[2:], seen[:2])
+
+
 @pytest.mark.parametrize(
     "program",
     [

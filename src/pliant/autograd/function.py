@@ -21,6 +21,7 @@ from pliant.autograd.kept_inputs import HALVES, KeptInputs, given_again, version
 from pliant.autograd.outputs import inner_views
 from pliant.autograd.places import Saved, ViewOf
 from pliant.autograd.result_hooks import Spared, hooks_on_results
+from pliant.autograd.tangent_layouts import LAYOUTS, Layout, laid_out, layout_of_tangent, lies_as_traced
 from pliant.autograd.wanted import Edge, gets_somewhere
 from pliant.graph.contracts import Runnable
 from pliant.records import dataclass
@@ -29,11 +30,9 @@ from pliant.torch_adapter import DisableTorchFunction, without_base, without_bas
 if TYPE_CHECKING:
     from pliant.autograd.joint import JointGraph
     from pliant.autograd.partition.split import Partition
-    from pliant.graph.fake_tensor import FakeTensor
 
 _FREED = "Trying to backward through the graph a second time, of which what it saved was freed (see retain_graph)"
 _WRITTEN = "one of the variables needed for gradient computation has been modified by an inplace operation:"
-Layout = tuple[Any, ...]  # size, strides, dtype, device
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ class HalvesFacts:
             constants=joint.constants,
             inner=joint.plan.inner,
             plain=[i for i, v in enumerate(results) if i not in differentiable and isinstance(v, torch.Tensor)],
-            layouts=[_layout_of_tangent(results[i]) for i in parts.tangents],
+            layouts=[layout_of_tangent(results[i]) for i in parts.tangents],
             reached=[joint.reached_by[i] for i in parts.wanted],
             reads=reads[len(parts.symbols) :],
             sharing=joint.sharing,
@@ -91,15 +90,19 @@ class HalvesFacts:
 class Halves:
     """Forward and backward of a program, as autograd calls them. `ctx` is the record of one call.
 
-    `backwards` gives the compiled backward, which may not exist before it is asked for.
+    `backwards` gives the compiled backward, which may not exist before it is asked for. `apart`: inputs of which views are
+    given.
     """
 
-    def __init__(self, facts: HalvesFacts, run: Runnable, backwards: Backwards, again: GradientProgram) -> None:
+    def __init__(
+        self, facts: HalvesFacts, run: Runnable, backwards: Backwards, again: GradientProgram, apart: Sequence[int] = ()
+    ) -> None:
+        self.apart = apart
         self.run, self.backwards, self.kept, self.again = run, backwards, facts.kept, again
         self.n_results, self.n_numbers, self.n_inputs = facts.results, facts.numbers, facts.inputs
         self.wanted, self.tangents = facts.wanted, facts.tangents
         self.constants, self.inner, self.plain = facts.constants, inner_views(facts.inner), facts.plain
-        self.layouts = [_LAYOUTS[one] if isinstance(one, str) else one for one in facts.layouts]
+        self.layouts = [LAYOUTS[one] if isinstance(one, str) else one for one in facts.layouts]
         self.reached, self.reads = facts.reached, facts.reads
         self.all = (1 << len(facts.tangents)) - 1
         self.sharing, self.affine = facts.sharing, facts.affine
@@ -127,12 +130,22 @@ class Halves:
             ctx.mark_non_differentiable(*[results[i] for i in self.plain])
         ctx.numbers = outputs[end : end + self.n_numbers]
         ctx.watched, ctx.used, ctx.rest = (), 0, None
-        ctx.save_for_backward(*self.saved((*inputs, *self.constants, *results, *outputs[end:])))
+        own = self._own(before, inputs) if self.apart else inputs
+        ctx.save_for_backward(*self.saved((*own, *self.constants, *results, *outputs[end:])))
         ctx.layouts = self._layouts_of(results) if self.layouts_vary else self.layouts
         ctx.inputs = inputs if before is None else before
         ctx.versions = kept.versions(inputs) if kept.unsaved else []
         ctx.unwatched = self._versions(inputs) if torch_adapter.saved_tensor_hooks(True) is not None else None
         return results
+
+    def _own(self, before: Any, inputs: tuple[Any, ...]) -> list[Any]:
+        """The inputs with the caller's tensors in place of views of them: a tensor that is given other data has it in all that
+        was saved."""
+        found = list(inputs)
+        for position in self.apart:
+            if isinstance(before[position], torch.Tensor):
+                found[position] = before[position]
+        return found
 
     def _versions(self, inputs: Sequence[Any]) -> list[int]:
         """Of the inputs that are saved: under hooks autograd does not tell whether they were written since."""
@@ -161,7 +174,7 @@ class Halves:
             return False
         if torch_adapter.count_dispatch_modes() or torch_adapter.engine_keeps_graph():
             return False
-        return all(map(_lies_as_traced, self.given_tangents(given), ctx.layouts))
+        return all(map(lies_as_traced, self.given_tangents(given), ctx.layouts))
 
     def _freed(self, ctx: Any) -> Any:
         """What was saved, which nobody has after this."""
@@ -192,7 +205,7 @@ class Halves:
                 missing, run = 0, self.backwards.get(0, observer)
                 again = run is None
         tangents = [
-            None if missing >> n & 1 else _laid_out(given[position], layout)
+            None if missing >> n & 1 else laid_out(given[position], layout)
             for n, (position, layout) in enumerate(zip(self.tangents, ctx.layouts))
         ]
         if again:
@@ -455,43 +468,3 @@ def _check_versions(watched: Any, asked: int) -> None:
                 f"{_WRITTEN} [{tensor.type()} {list(tensor.shape)}] is at version {tensor._version}; expected version {expected} "
                 "instead. It is an input or an output of a compiled function."
             )
-
-
-def _layout_of_tangent(result: FakeTensor) -> Layout | str:
-    """The layout of a result's gradient, or, where symbols occur in it, how to tell it from the result."""
-    from pliant.autograd.joint import tangent_strides
-
-    strides = tangent_strides(result)
-    if all(type(number) is int for number in (*result.size_, *strides)):
-        return result.size_, strides, result.dtype_, result.device_
-    return "as the result" if strides is result.stride_ else "as a clone"
-
-
-def _layout(tensor: torch.Tensor) -> Layout:
-    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device
-
-
-def _layout_of_clone(tensor: torch.Tensor) -> Layout:
-    return tensor.shape, torch.empty_like(tensor, device="meta").stride(), tensor.dtype, tensor.device
-
-
-_LAYOUTS: dict[str, Callable[[torch.Tensor], Layout]] = {"as the result": _layout, "as a clone": _layout_of_clone}
-
-
-def _lies_as_traced(tangent: torch.Tensor | None, layout: Layout) -> bool:
-    if type(tangent) is not torch.Tensor or tangent.stride() != layout[1] or torch_adapter.is_transformed(tangent):
-        return False
-    return not (tangent.is_conj() or tangent.is_neg())
-
-
-def _laid_out(tangent: torch.Tensor | None, layout: Layout) -> torch.Tensor:
-    """The tangent as memory with the strides that the backward was traced for; zeros where there is none."""
-    shape, stride, dtype, device = layout
-    if tangent is None:
-        return torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
-    lazy = tangent.is_conj() or tangent.is_neg()
-    if tangent.stride() == stride and type(tangent) is torch.Tensor and not lazy:
-        return tangent
-    if torch_adapter.is_transformed(tangent):
-        return tangent.contiguous()
-    return torch.empty_strided(shape, stride, dtype=dtype, device=device).copy_(tangent)

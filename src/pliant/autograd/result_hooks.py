@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd.function import BackwardCFunction
 
 from pliant.autograd.wanted import is_wanted
 from pliant.torch_adapter import register_hooks_of
@@ -44,7 +45,7 @@ class _OfResult(Spared):
 
 
 def _spared(hook: Callable[[Any], Any], tensor: torch.Tensor | None) -> Spared:
-    if tensor is None or tensor.grad_fn is None:
+    if tensor is None or not isinstance(tensor.grad_fn, BackwardCFunction):  # by now it is another function's
         return Spared(hook)
     return _OfResult(hook, tensor.grad_fn, tensor.output_nr)
 
@@ -75,7 +76,7 @@ class _ResultHooks(dict[int, Any]):
 
 def _note(tensor: torch.Tensor, hooks: _ResultHooks) -> None:
     function: Any = tensor.grad_fn
-    if function is not None:
+    if isinstance(function, BackwardCFunction):
         setattr(function, _HOOKED, {**getattr(function, _HOOKED, {}), tensor.output_nr: weakref.ref(hooks)})
 
 

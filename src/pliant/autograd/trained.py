@@ -70,7 +70,8 @@ def trained(
 ) -> Call:
     """The callable of a program's forward and backward."""
     maker, kept, bump, watched = OutputMaker(made), facts.kept, around.bump, around.watched
-    apply: Any = functools.partial(torch_adapter.direct_apply(Compiled), Halves(facts, run, backwards, again))
+    halves = Halves(facts, run, backwards, again, around.hooked)
+    apply: Any = functools.partial(torch_adapter.direct_apply(Compiled), halves)
     if around.hooked or around.idle:
         apply = _given_apart(apply, around.hooked, around.idle)
     if not around.records:
