@@ -88,7 +88,8 @@ def trained(
         bump_versions(inputs, around.bump_last)
         function = results[first].grad_fn
         outputs = maker.make(inputs, results)
-        function.watched = watched.versions(inputs, results)
+        if torch_adapter.saved_tensor_hooks(True) is None:  # eager does not look at versions of what hooks keep
+            function.watched = watched.versions(inputs, results)
         return outputs
 
     return call
