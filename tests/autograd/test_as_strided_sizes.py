@@ -120,3 +120,21 @@ def test_memory_that_begins_before_the_tensor(program, backend):
             seen.append((result, whole))
     torch.testing.assert_close(seen[1::2], seen[::2], rtol=0, atol=0)
     assert not pliant.stats()["fallbacks"]
+
+
+@pytest.mark.parametrize(
+    "part", [lambda whole: whole[1:5], lambda whole: whole[2:6:2], lambda whole: whole[:, :2]], ids=["rows", "every other", "gaps"]
+)
+def test_writes_of_memory_that_is_not_the_inputs_own(part):
+    """They run eagerly: behind a graph an input's elements are written, and no others."""
+
+    def program(b):
+        b.as_strided((2, 2), (1, 2), 2).mul_(3)
+        return b * 1
+
+    seen = []
+    for function in (program, pliant.compile(program, backend="aot_eager")):
+        whole = torch.arange(18.0).reshape(6, 3)
+        seen.append((function(part(whole)), whole))
+    torch.testing.assert_close(seen[1], seen[0], rtol=0, atol=0)
+    assert pliant.stats()["fallbacks"] == 1

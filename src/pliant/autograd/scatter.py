@@ -8,13 +8,16 @@ Holds:  applying the step to the result gives the new value back; other elements
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import fx
 
 from pliant.autograd.aliases import COMPUTED, Alias, Base, ViewStep
 from pliant.autograd.functional_ops import UnsupportedMutation
+
+if TYPE_CHECKING:
+    from pliant.graph.fake_tensor import FakeTensor
 
 _aten = torch.ops.aten
 
@@ -48,10 +51,29 @@ def _scatter(func: Any) -> Undo:
     """The scatter takes the viewed tensor, the value and the view's own arguments."""
 
     def undo(emit: Emitter, step: ViewStep, viewed: Alias, value: fx.Node) -> fx.Node:
+        if step.func is _aten.as_strided.default and viewed.base.input is not None:
+            _check_within(viewed.base.fake, *step.args)
         room = emit.read(viewed)
         return emit.call(func, room, value, *placed(step.func, step.args, viewed.base, room), **step.kwargs)
 
     return undo
+
+
+def _check_within(tensor: FakeTensor, size: Any, stride: Any, offset: Any) -> None:
+    """Refuse a write of the caller's memory outside the elements of the tensor: these alone are written behind the graph."""
+    expected: Any = 1
+    for step, count in sorted(zip(tensor.stride_, tensor.size_), key=lambda one: _hint(one[0])):
+        if not (count == 1 or step == expected):
+            raise UnsupportedMutation("memory between an input's elements may be written", kind="write-through-view")
+        expected = expected * count
+    start = offset - tensor.offset_
+    last = start + sum((count - 1) * step for count, step in zip(size, stride))
+    if not (start >= 0 and last < expected):
+        raise UnsupportedMutation("memory outside an input's elements is written", kind="write-through-view")
+
+
+def _hint(number: Any) -> int:
+    return number if type(number) is int else int(number.node.hint or 0)
 
 
 def placed(func: Any, args: tuple[Any, ...], base: Base, value: fx.Node) -> tuple[Any, ...]:
