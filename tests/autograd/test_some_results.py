@@ -15,6 +15,13 @@ def _chained(x, p, q):
     return hidden, torch.stack([hidden, hidden * 2]), hidden.cumsum(0) + x, x / x.sum()
 
 
+def _written_through_views(x, p, q):
+    part, whole = x.clone(), p.clone()
+    part[0].add_(1)
+    whole[1:].mul_(2)
+    return part, whole, part[:2] + q[:2], x + 1
+
+
 def _world():
     torch.manual_seed(0)
     x = torch.rand(5)
@@ -38,7 +45,7 @@ def _after(f, order, **options):
 
 
 @pytest.mark.parametrize("order", [(0,), (1,), (2, 0, 3, 1), (3, 3, 0, 0, 2), (2, 2), (1, 0, 2)])
-@pytest.mark.parametrize("program", [_heads, _chained])
+@pytest.mark.parametrize("program", [_heads, _chained, _written_through_views])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_results_one_after_the_other(program, order, dynamic):
     f = pliant.compile(program, dynamic=dynamic)

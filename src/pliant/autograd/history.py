@@ -101,8 +101,8 @@ def sharing(results: Sequence[torch.Tensor]) -> list[int]:
 
 
 def _saves(node: Node) -> bool:
-    """Whether the function keeps a tensor."""
-    return any(_is_kept(node, name) for name in _names_of_saved(node.__class__))
+    """Whether the function keeps a tensor; that of a write through a view keeps another function, which goes as they do."""
+    return node.name().endswith("CopySlices") or any(_is_kept(node, name) for name in _names_of_saved(node.__class__))
 
 
 @functools.cache
