@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.autograd.fuzz_memory import disagreement
 
 import pliant
 
@@ -138,3 +139,8 @@ def test_writes_of_memory_that_is_not_the_inputs_own(part):
         seen.append((function(part(whole)), whole))
     torch.testing.assert_close(seen[1], seen[0], rtol=0, atol=0)
     assert pliant.stats()["fallbacks"] == 1
+
+
+def test_random_programs_on_memory():
+    for seed in range(60):
+        assert not disagreement(seed)
