@@ -82,3 +82,11 @@ def test_keys_of_a_large_dict():
     assert compiled(x).item() == 101
     why = next(text for text in pliant.stats()["recompile_reasons"] if "keys of `" in text and "key7" in text)
     assert "without 'key7'" in why and "with 'more'" in why and len(why) < 400
+
+
+def test_a_tensor_that_retains_its_gradient_by_now():
+    compiled = pliant.compile(lambda x: torch.autograd.grad((x * x).sum(), x, retain_graph=True)[0], backend="eager")
+    x = torch.rand(3, requires_grad=True) * 2
+    compiled(x)
+    x.retain_grad()
+    torch.testing.assert_close(compiled(x), 2 * x.detach())

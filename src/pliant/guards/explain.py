@@ -12,7 +12,7 @@ import enum
 import os
 import reprlib
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from typing import Any
 
 import torch
@@ -255,7 +255,8 @@ def _changed(what: str) -> _Words:
 
 
 def _empty(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
-    return f"{_name(g)} was empty, now holds {len(v)}", "register hooks before the first call"
+    now = f"holds {len(v)}" if isinstance(v, Sized) else f"is {_short(v)}"
+    return f"{_name(g)} was empty, now {now}", "register hooks before the first call"
 
 
 def _all_empty(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
