@@ -2,10 +2,13 @@
 
 import re
 
+import pytest
 import torch
 
+import pliant
 from loop_programs import Program, get
 from pliant.codegen import native
+from pliant.debug import events
 from pliant.ir.scalar import apply
 from pliant.runtime.compile_program import compile_program
 
@@ -60,4 +63,45 @@ def test_little_kernels_are_compiled_quickly_and_apart(monkeypatch):
         patch.setattr(native, "QUICKLY", "")
         plain = compile_program(layers([(9, 33), (8, 33), (7, 33), (2000, 330), (2001, 330), (2002, 330)]).program)
     for a, b in zip(compiled(list(x)), plain(list(x)), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_entries_as_tables(monkeypatch):
+    """They do what entries of their own do, with numbers, constants and temporaries on the stack."""
+
+    def step(x, n):
+        y = torch.nn.functional.softmax(x * n, -1)
+        return (y @ x.T).relu() + x.sum(), (x + 1).cumsum(0) @ y.T / n
+
+    x, found = torch.randn(5, 7), []
+    for most in (0, 1000):
+        monkeypatch.setattr(native, "TABLE_ENTRIES", most)
+        pliant.reset()
+        with events.collect("output_code") as seen:
+            found.append(pliant.compile(step, dynamic=True, fullgraph=True)(x, 1.5))
+        assert ("p_enter(args" in seen[0].fields["text"]) == (most == 0)
+    for a, b, expected in zip(*found, step(x, 1.5), strict=True):
+        assert torch.equal(a, b)
+        torch.testing.assert_close(a, expected)
+
+
+def test_an_entry_that_is_a_table_says_what_is_out_of_range(monkeypatch):
+    monkeypatch.setattr(native, "TABLE_ENTRIES", 0)
+    pliant.reset()
+    lookup = pliant.compile(lambda x, i: x[i] + 1)
+    assert lookup(torch.arange(3.0), torch.tensor([2])) == 3
+    with pytest.raises(IndexError):
+        lookup(torch.arange(3.0), torch.tensor([3]))
+
+
+def test_long_text_is_compiled_in_more_units(monkeypatch):
+    monkeypatch.setattr(native, "UNIT_TEXT", 1500)
+    sizes = [(9 + k, 33) for k in range(8)]
+    compiled = compile_program(layers(sizes).program)
+    assert len(compiled.texts) > 1 + native.MAX_UNITS
+    with monkeypatch.context() as patch:
+        patch.setattr(native, "MOST_UNITS", 1)
+        few = compile_program(layers(sizes).program)
+    xs = [torch.randn(n, 33) for n, _ in sizes]
+    for a, b in zip(compiled(list(xs)), few(list(xs)), strict=True):
         assert torch.equal(a, b)

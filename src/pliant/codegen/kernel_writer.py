@@ -9,14 +9,16 @@ Reads on: `reducing_writer.py`, `c.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
 from pliant.codegen.expressions import MEMORY_TYPES, Body, Statements, cast_text, register_type
-from pliant.codegen.loops import LoopPlan, step_along
+from pliant.codegen.loops import LoopPlan, reads_far_apart, step_along
 from pliant.codegen.reductions import Accumulator
 from pliant.codegen.vector_statements import NoVectorForm, VectorStatements
+from pliant.codegen.whole_vectors import Around, Points, around_rest, around_whole
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction, Scan
 from pliant.ir.ops import OPS
 from pliant.ir.scalar import Apply, Load, walk
@@ -54,6 +56,10 @@ class KernelWriter(Body):
     def loop(self, axis: Axis, start: str = "0", stop: str | None = None) -> None:
         name = self.names.symbols[axis.symbol]
         self.begin(f"for (int64_t {name} = {start}; {name} < {stop or self.names.text(axis.extent)}; {name}++)")
+
+    def _lines(self, texts: Sequence[str]) -> None:
+        for text in texts:
+            self.line(text)
 
     # -- parallel loops ----------------------------------------------------------------------------------------------
 
@@ -229,7 +235,7 @@ class KernelWriter(Body):
             return
         statements = self._statements(vector)
         fill(statements)
-        self._emit(statements, vector, bounds, self._simd(members))
+        self._emit(statements, vector, bounds, self._simd(members, vector))
 
     # -- loops on vectors --------------------------------------------------------------------------------------------
 
@@ -241,16 +247,19 @@ class KernelWriter(Body):
         nothing written, if something has no vector form, or the loop has fewer points than `shortest`."""
         if not self._takes_vectors(vector, shortest):
             return False
+        bounds = bounds or ("0", self.names.text(vector.extent))
         names, counter = self.names.copy(), self.counter[0]
         try:
             main = self._vector_statements(vector, None, None)
             fill(main)
-            rest = self._vector_statements(vector, "m", main)
-            fill_rest(rest)
+            rest = None
+            if around_rest(self._points_between(vector, bounds), unroll) is not None:
+                rest = self._vector_statements(vector, "m", main)
+                fill_rest(rest)
         except NoVectorForm:
             self.names, self.counter[0] = names, counter
             return False
-        self._emit_vectors(main, rest, vector, bounds or ("0", self.names.text(vector.extent)), unroll)
+        self._emit_vectors(main, rest, vector, bounds, unroll)
         return True
 
     def _takes_vectors(self, vector: Axis, shortest: int = SHORTEST) -> bool:
@@ -271,41 +280,79 @@ class KernelWriter(Body):
         return any(OPS[one.op].cost >= DEAR for value in values for one in walk(value) if isinstance(one, Apply))
 
     def _emit_vectors(
-        self, main: VectorStatements, rest: VectorStatements, vector: Axis, bounds: tuple[str, str], unroll: int
+        self, main: VectorStatements, rest: VectorStatements | None, vector: Axis, bounds: tuple[str, str], unroll: int
     ) -> None:
         name = self.names.symbols[vector.symbol]
         start, stop = bounds
-        for text in (*main.before, *rest.before):
+        for text in (*main.before, *(rest.before if rest is not None else ())):
             self.line(text)
         self.line("{")
         self.depth += 1
         self.line(f"int64_t j{name} = {start};")
-        self.begin(f"for (; j{name} + {unroll} * P_L <= {stop}; j{name} += {unroll} * P_L)")
-        self._in_turn(name, main.body, unroll)
-        self.end()
-        self.begin(f"for (; j{name} < {stop}; j{name} += P_L)")
-        self._rest(name, stop, rest.body)
-        self.end()
+        for _ in self._whole_vectors(vector, bounds, unroll):
+            self._in_turn(name, main.body, unroll)
+        for _ in self._rest_of_vectors(vector, bounds, unroll):
+            assert rest is not None
+            self._rest(name, stop, rest.body)
         self.end()
 
+    def _whole_vectors(self, vector: Axis, bounds: tuple[str, str], unroll: int) -> Iterator[None]:
+        """Once where it is needed, inside the loop that takes `unroll` whole vectors at a time."""
+        name, step = self.names.symbols[vector.symbol], f"{unroll} * P_L"
+        yield from self._where(
+            around_whole(self._points_between(vector, bounds), unroll),
+            f"for (; j{name} + {step} <= {bounds[1]}; j{name} += {step})",
+        )
+
+    def _rest_of_vectors(self, vector: Axis, bounds: tuple[str, str], unroll: int) -> Iterator[None]:
+        """The same for what these leave, a vector at a time."""
+        name = self.names.symbols[vector.symbol]
+        yield from self._where(
+            around_rest(self._points_between(vector, bounds), unroll),
+            f"for (; j{name} < {bounds[1]}; j{name} += P_L)",
+        )
+
+    def _where(self, around: Around | None, loop: str) -> Iterator[None]:
+        if around is None:
+            return
+        self.lines += around[0]
+        self.begin(loop)
+        yield
+        self.end()
+        self.lines += around[1]
+
+    def _points_between(self, vector: Axis, bounds: tuple[str, str]) -> Points:
+        """What is known of how many points of the vectorized loop lie between these bounds."""
+        extent, name = vector.extent.as_int(), self.names.symbols[vector.symbol]
+        if extent is None:
+            return Points()
+        if bounds == ("0", str(extent)):
+            return Points(extent, extent)
+        if bounds != (f"{name}b", f"{name}e"):
+            return Points(most=extent)
+        block = next(block for axis, block in self.plan.parallel if axis is vector) or extent
+        return Points(math.gcd(block, extent), extent if self._takes_blocks_at_once() else min(block, extent))
+
+    def _takes_blocks_at_once(self) -> bool:
+        return self.plan.at_once or self.plan.kind in ("ordered", "split")
+
     def _in_turn(self, name: str, body: list[str], count: int) -> None:
-        """`body` for each of `count` vectors from `j<name>` on; `u` is the vector's number."""
-        if count > 1:
-            self.line(f"#pragma GCC unroll {count}")
+        """`body` for each of `count` vectors from `j<name>` on; `u` is the vector's number, if there are several."""
+        if count == 1:
+            self._lines([f"const int64_t {name} = j{name};", *body])
+            return
+        self.line(f"#pragma GCC unroll {count}")
         self.begin(f"for (int u = 0; u < {count}; u++)")
-        self.line(f"const int64_t {name} = j{name} + u * P_L;")
-        for text in body:
-            self.line(text)
+        self._lines([f"const int64_t {name} = j{name} + u * P_L;", *body])
         self.end()
 
     def _rest(self, name: str, stop: str, body: list[str]) -> None:
         """`body` for the one vector at `j<name>`, of which lanes may lie outside the loop."""
-        self.line(f"const int64_t {name} = j{name};")
-        self.line(f"const p_vi m = p_upto({stop} - {name});")
-        for text in body:
-            self.line(text)
+        self._lines([f"const int64_t {name} = j{name};", f"const p_vi m = p_upto({stop} - {name});", *body])
 
-    def _simd(self, members: list[Member]) -> str:
+    def _simd(self, members: list[Member], vector: Axis | None) -> str:
+        if vector is not None and reads_far_apart(members, vector):
+            return ""
         ordered = self.plan.kind == "ordered" and self.plan.vector is None
         arg = any(isinstance(m.loops, Reduction) and m.loops.op.startswith("arg") for m in members) and not self.columns
         return "" if ordered or arg else "#pragma omp simd"

@@ -14,18 +14,21 @@ Holds:  merging keeps every index expression's value; the choice affects speed o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
-from pliant.ir.loops import Axis, Reduction, Scan
+from pliant.ir.loops import Axis, Buffer, Reduction, Scan
 from pliant.ir.scalar import IndexValue, Load
 from pliant.records import dataclass
 from pliant.schedule.align import merge_axes, quotient
 from pliant.schedule.fuse import is_split, total
-from pliant.schedule.kernel import Kernel, Member, accumulates, scalars
+from pliant.schedule.kernel import Kernel, Member, accumulates, loads_of, scalars
 from pliant.symbolic.expr import ZERO, Expr, Symbol
 from pliant.symbolic.traverse import linear_coefficient, substitute
 from pliant.targets.target import Target
 
+FAR = 64  # elements from one load to the next, from which on each brings a line of memory of its own, and more
+_IRREGULAR = 1 << 30  # in place of a step that is no number
 _SHORT, _SHORT_ROW = 8, 4  # what a short axis costs; less where sums go on from row to row
 
 
@@ -227,7 +230,18 @@ def step_along(e: Expr, axis: Axis) -> int:
         return 0
     step = linear_coefficient(e, axis.symbol)
     number = step.as_int() if step is not None else None
-    return abs(number) if number is not None else 1 << 30
+    return abs(number) if number is not None else _IRREGULAR
+
+
+def reads_far_apart(members: Sequence[Member], vector: Axis) -> bool:
+    """Whether several loads of a buffer take the same large step along the vectorized loop. Told to make vectors of that
+    loop, compilers load all that lies between and pick the elements out, in code that grows with the step."""
+    far: dict[tuple[Buffer, int], set[Expr]] = defaultdict(set)
+    for m in members:
+        for load in loads_of(m.loops):
+            e = m.at(load.index)
+            far[load.buffer, step_along(e, vector)].add(e)
+    return any(FAR <= step < _IRREGULAR and len(indices) > 1 for (_, step), indices in far.items())
 
 
 def _largest_stride(weighted: list[tuple[Expr, int]], axis: Axis) -> int:

@@ -24,21 +24,31 @@ from pliant.schedule.kernel import Kernel
 from pliant.schedule.scratch import ALIGN
 from pliant.symbolic.expr import ZERO, Expr
 from pliant.targets.cpu import target
+from pliant.wrappers.entering import ALWAYS, NEVER, RELEASE_GIL
 from pliant.wrappers.shared_text import ADDRESSES, LISTED, PART, PYTHON
 
-RELEASE_GIL = 1 << 16  # points of a run from which on the GIL is released
 PART_TEXT = 4000  # characters of kernels in one translation unit; more are split into units compiled in parallel
-MAX_UNITS = 4
+MAX_UNITS = 4  # of little text; each takes the compiler's start-up
+UNIT_TEXT, MOST_UNITS = 24000, 16  # characters of a unit where there is more text, and how many units then
 AT_ONCE = 512  # that are read at once, for as many rows of tensors: they lie on the stack
 # Units of little kernels and of entries: a quarter less to compile, and not much slower. Vectors stay, and so does the
 # order of sums; without expensive optimizations gcc does not clear the upper halves of vector registers at the end.
 QUICKLY = '#pragma GCC optimize("O1", "tree-vectorize", "expensive-optimizations")\n'
 TABLE_CALLS = 32  # more calls of kernels in one entry are a table
+TABLE_ENTRIES = 8  # more entries are tables, all of them: none is much of what the graph takes
 
 RUN = "int64_t (*p_run)(p_part, void**, const int64_t*, int64_t, int64_t, int64_t, int32_t*);\n"
 
 BIND = """\
 void pliant_bind(void** table) { p_run = table[0]; p_addresses = table[1]; p_items = (int64_t)table[2]; }
+"""
+# the same, with what runs entries that are tables
+BIND_TABLES = """\
+typedef void (*p_kernel)(void**, const int64_t*, int32_t*);
+static PyObject* (*p_enter)(PyObject* const*, const int32_t*, const int64_t*, const p_kernel*);
+void pliant_bind(void** table) {
+  p_run = table[0]; p_addresses = table[1]; p_items = (int64_t)table[2]; p_enter = table[3];
+}
 """
 
 
@@ -78,12 +88,15 @@ def write_native(
         for kernel_text in written:
             names.setdefault(kernel_text.text, f"k{len(names)}")
             comments.setdefault(names[kernel_text.text], kernel_text.comment)
-        entry, body = _entry(written, names, listed, scratch)
+        as_table = len(shared) > TABLE_ENTRIES or len(written) > TABLE_CALLS
+        entry, body = _entry(written, names, listed, scratch, as_table)
         name = bodies.setdefault(body, f"entry{len(bodies)}")
         entries.append(replace(entry, name=name))
     large = {kernel.text for written in shared for kernel in written if not kernel.is_little}
-    units = _units(names, comments, large, [_named(body, name) for body, name in bodies.items()])
-    return NativeCode(units, tuple(entries), len(names))
+    named = [_named(body, name) for body, name in bodies.items()]
+    if any("p_enter" in body for body in bodies):
+        named.insert(0, f"static const p_kernel kernels[] = {{{', '.join(names.values())}}};\n")
+    return NativeCode(_units(names, comments, large, named), tuple(entries), len(names))
 
 
 def write_rows(
@@ -142,7 +155,8 @@ def _units(names: dict[str, str], comments: dict[str, str], large: set[str], bod
     """Translation units: one, or several with the entries in the first, where there are many kernels. `large`: the
     kernels whose own time is worth more than the compiler's."""
     texts = list(names)
-    count = min(MAX_UNITS, len(texts), 1 + sum(map(len, texts)) // PART_TEXT)
+    length = sum(map(len, texts))
+    count = min(len(texts), max(min(MAX_UNITS, 1 + length // PART_TEXT), min(MOST_UNITS, length // UNIT_TEXT)))
     if count <= 1:
         kernels = "".join(comments[names[t]] + _named(t, names[t]) for t in texts)
         return (_unit("static", kernels, "".join(bodies), main=True),)
@@ -180,18 +194,22 @@ def _shared(text: str, name: str) -> str:
 def _unit(linkage: str, kernels: str, entries: str, *, main: bool, quickly: bool = False) -> str:
     hidden = '#define P_HIDDEN __attribute__((visibility("hidden")))\n'
     parts = [QUICKLY if quickly else "", prelude.text_for(kernels + entries), hidden, PYTHON, PART]
-    parts += ["P_HIDDEN ", RUN, ADDRESSES, BIND, LISTED if "p_listed" in entries else ""] if main else ["extern P_HIDDEN ", RUN]
+    bind = BIND_TABLES if "p_enter" in entries else BIND
+    parts += ["P_HIDDEN ", RUN, ADDRESSES, bind, LISTED if "p_listed" in entries else ""] if main else ["extern P_HIDDEN ", RUN]
     return "".join([*parts, "\n", kernels, entries])
 
 
 def _entry(
-    kernels: list[KernelText], names: dict[str, str], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
+    kernels: list[KernelText],
+    names: dict[str, str],
+    listed: Mapping[Buffer, int],
+    scratch: Mapping[Buffer, int],
+    as_table: bool,
 ) -> tuple[Entry, str]:
     used = dict.fromkeys(b for k in kernels for b in k.buffers)
-    places = sorted(listed[b] for b in used if b in listed)
+    own = {b: scratch[b] for b in used if b in scratch}
+    given = {b: listed[b] for b in sorted((b for b in used if b in listed), key=listed.__getitem__)}
     passed = [b for b in used if b not in listed and b not in scratch]
-    own = [b for b in used if b in scratch]
-    buffers = [*sorted((b for b in used if b in listed), key=listed.__getitem__), *passed, *own]
     used_sizes = dict.fromkeys(s for k in kernels for s in k.sizes)
     sizes = [s for s in used_sizes if s.as_int() is None]
     work: Expr = ZERO
@@ -200,23 +218,66 @@ def _entry(
     if work.free and work not in sizes:
         sizes.append(work)
     constants = [s for s in used_sizes if s.as_int() is not None]  # in which kernels of one text differ
-    work_text = f"n[{sizes.index(work)}]" if work.free else str(work)
+    parts = _Parts(kernels, list(given.values()), passed, list(own.values()), [*given, *passed, *own], sizes, constants, work)
+    body = _as_table(parts, names) if as_table else _as_function(parts, names)
+    return Entry("", bool(given), tuple(passed), tuple(sizes)), body
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What an entry is made of. `places` in the list of inputs, `passed` buffers, `offsets` on the stack: all of these are
+    `buffers` in order; `sizes` and `constants` are the numbers."""
+
+    kernels: list[KernelText]
+    places: list[int]
+    passed: list[Buffer]
+    offsets: list[int]
+    buffers: list[Buffer]
+    sizes: list[Expr]
+    constants: list[Expr]
+    work: Expr
+
+
+def _as_function(of: _Parts, names: dict[str, str]) -> str:
+    work_text = f"n[{of.sizes.index(of.work)}]" if of.work.free else str(of.work)
     lines = ["PyObject* @(PyObject* self, PyObject* const* args, int64_t count) {"]
     lines += [
-        f"  void* b[{max(1, len(buffers))}];",
-        f"  int64_t n[{max(1, len(sizes) + len(constants))}] = {{0}};",
+        f"  void* b[{max(1, len(of.buffers))}];",
+        f"  int64_t n[{max(1, len(of.sizes) + len(of.constants))}] = {{0}};",
         "  int32_t error = 0;",
-        *_constants(constants, len(sizes)),
-        *_addresses(places, len(passed), [scratch[b] for b in own]),
-        *(_number(s, k, len(passed)) for k, s in enumerate(sizes)),
+        *_constants(of.constants, len(of.sizes)),
+        *_addresses(of.places, len(of.passed), of.offsets),
+        *(_number(s, k, len(of.passed)) for k, s in enumerate(of.sizes)),
     ]
-    if sizes:
+    if of.sizes:
         lines.append("  if (PyErr_Occurred()) return 0;")
     lines.append(f"  void* const state = {work_text} > {RELEASE_GIL} ? PyEval_SaveThread() : 0;")
-    lines += _calls(kernels, names, buffers, [*sizes, *constants])
+    lines += _calls(of.kernels, names, of.buffers, [*of.sizes, *of.constants])
     lines.append("  if (state) PyEval_RestoreThread(state);")
     lines += _END
-    return Entry("", bool(places), tuple(passed), tuple(sizes)), "\n".join(lines)
+    return "\n".join(lines)
+
+
+def _as_table(of: _Parts, names: dict[str, str]) -> str:
+    """The entry as what `p_enter` reads."""
+    rows = _rows(of.kernels, names, of.buffers, [*of.sizes, *of.constants])
+    points = of.work.as_int()
+    release = of.sizes.index(of.work) if points is None else ALWAYS if points > RELEASE_GIL else NEVER
+    head = [
+        len(of.places), len(of.passed), len(of.offsets), max(of.offsets, default=0) + target().scratch_each,
+        len(of.sizes), len(of.constants), release, max(row[1] for row in rows), max(row[2] for row in rows), len(rows),
+    ]  # fmt: skip
+    numbers = [*head, *of.places, *of.offsets, *(int(s.kind is not int) for s in of.sizes), *(x for row in rows for x in row)]
+    return "\n".join(
+        [
+            f"static const int32_t @_table[] = {{{', '.join(map(str, numbers))}}};",
+            f"static const int64_t @_constants[] = {{{', '.join(map(str, of.constants or [ZERO]))}}};",
+            "PyObject* @(PyObject* self, PyObject* const* args, int64_t count) {",
+            "  return p_enter(args, @_table, @_constants, kernels);",
+            "}",
+            "",
+        ]
+    )
 
 
 _END = (
@@ -266,36 +327,48 @@ def _number(s: Expr, k: int, first: int) -> str:
 
 def _calls(kernels: list[KernelText], names: dict[str, str], buffers: list[Buffer], sizes: list[Expr]) -> list[str]:
     """The kernels' calls in order: statements, or a table where they are many, which is quickly compiled."""
+    if len(kernels) > TABLE_CALLS:
+        rows = _rows(kernels, names, buffers, sizes)
+        return _table(list(names.values()), rows)
     place = {b: k for k, b in enumerate(buffers)}
     number = {s: k for k, s in enumerate(sizes)}
     tensors = [[place[b] for b in kernel.buffers] for kernel in kernels]
     numbers = [[number[s] for s in kernel.sizes] for kernel in kernels]
-    if len(kernels) > TABLE_CALLS:
-        return _table([names[kernel.text] for kernel in kernels], tensors, numbers)
     return [
         f"  {names[kernel.text]}((void*[]){{{_items('b', given)}}}, (const int64_t[]){{{_items('n', numbered)}}}, &error);"
         for kernel, given, numbered in zip(kernels, tensors, numbers)
     ]
 
 
+def _rows(
+    kernels: list[KernelText], names: dict[str, str], buffers: list[Buffer], sizes: list[Expr]
+) -> list[list[int]]:
+    """For each call the place of its kernel, how many tensors and numbers it takes, and their places."""
+    kernel_at = {text: k for k, text in enumerate(names)}
+    place = {b: k for k, b in enumerate(buffers)}
+    number = {s: k for k, s in enumerate(sizes)}
+    return [
+        [
+            kernel_at[kernel.text], len(kernel.buffers), len(kernel.sizes),
+            *(place[b] for b in kernel.buffers), *(number[s] for s in kernel.sizes),
+        ]
+        for kernel in kernels
+    ]  # fmt: skip
+
+
 def _items(array: str, places: list[int]) -> str:
     return ", ".join(f"{array}[{k}]" for k in places) or "0"
 
 
-def _table(called: list[str], tensors: list[list[int]], numbers: list[list[int]]) -> list[str]:
-    """For each call the kernel, how many tensors and numbers it takes, and their places."""
-    kernels = {name: k for k, name in enumerate(dict.fromkeys(called))}
-    rows = [
-        [kernels[name], len(given), len(numbered), *given, *numbered]
-        for name, given, numbered in zip(called, tensors, numbers)
-    ]
+def _table(names: list[str], rows: list[list[int]]) -> list[str]:
+    """The calls as a loop over their rows."""
     return [
-        f"  static void (*const kernels[])(void**, const int64_t*, int32_t*) = {{{', '.join(kernels)}}};",
+        f"  static void (*const kernels[])(void**, const int64_t*, int32_t*) = {{{', '.join(names)}}};",
         f"  static const int32_t calls[] = {{{', '.join(str(item) for row in rows for item in row)}}};",
         "  const int32_t* c = calls;",
-        f"  for (int k = 0; k < {len(called)}; k++) {{",
-        f"    void* p[{1 + max(map(len, tensors))}];",
-        f"    int64_t q[{1 + max(map(len, numbers))}];",
+        f"  for (int k = 0; k < {len(rows)}; k++) {{",
+        f"    void* p[{1 + max(row[1] for row in rows)}];",
+        f"    int64_t q[{1 + max(row[2] for row in rows)}];",
         "    const int32_t kernel = c[0], tensors = c[1], numbers = c[2];",
         "    c += 3;",
         "    for (int m = 0; m < tensors; m++) p[m] = b[*c++];",

@@ -184,7 +184,7 @@ class ReducingWriter(VectorPasses):
             else:
                 self._run(m, s)
         name = self.names.symbols[self.plan.vector.symbol]
-        self._emit(s, self.plan.vector, (f"{name}b", f"{name}e"), "#pragma omp simd")
+        self._emit(s, self.plan.vector, (f"{name}b", f"{name}e"), self._simd(members, self.plan.vector))
         for _ in self.plan.inner:
             self.end()
 

@@ -24,10 +24,14 @@ _LARGEST = 1 << 31  # a larger number is no `int`
 
 # Numbers of any kind; whole ones that may become arguments are the last group.
 _KEPT = r"INT64_C\(\d+\)|, \d+\)|[/%] \(?\d+|"  # a macro; divisors, which the compiler turns into products
-_NUMBERS = r"\b0[xX][\w.]*(?:[pP][+-]?\d+\w*)?|\b\d+(?:\.\d*)?[eE][+-]?\d+\w*|\b\d+\.\w*|\b\d+[a-zA-Z_]\w*|\.\d\w*|\b(\d+)\b"
+_NUMBERS = (
+    r"\b0[xX][\w.]*(?:[pP][+-]?\d+\w*)?|\b\d+(?:\.\d*)?[eE][+-]?\d+\w*|\b\d+\.\w*|\b\d+[a-zA-Z_]\w*|\.\d\w*|\b(\d+)\b"
+)
 _INSIDE, _ANY = re.compile(_KEPT + _NUMBERS), re.compile(_NUMBERS)
 _ARRAY = re.compile(r"\s*(?:static )?(?:const )?\w+ \w+\[")
 _ITEM = re.compile(r"\s*const int64_t \w+ = \(*[tq]\d* [/%]")  # what item of the parallel loop it is, once an item
+
+_LANES = re.compile(r"^#(?:if P_L .*|endif)\n", re.M)  # lines around loops that only machines with some vectors need
 
 Change = Callable[[int, bool], str]
 
@@ -52,7 +56,7 @@ def share(runs: Sequence[Sequence[KernelText]]) -> list[list[KernelText]]:
         return [list(run) for run in runs]
     kinds: dict[str, list[str]] = defaultdict(list)
     for text in texts:
-        kinds[_changed(text, lambda number, is_length: "#")].append(text)
+        kinds[_changed(_LANES.sub("", text), lambda number, is_length: "#")].append(text)
     shared: dict[str, tuple[str, tuple[Expr, ...]]] = {}
     counts = {kernel.text: len(kernel.sizes) for run in runs for kernel in run}
     for alike in kinds.values():
@@ -70,7 +74,7 @@ def _replaced(kernel: KernelText, shared: dict[str, tuple[str, tuple[Expr, ...]]
 
 def _with_arguments(alike: list[str], sizes: int) -> dict[str, tuple[str, tuple[Expr, ...]]]:
     """For each text the common one and the numbers it takes. Places that always agree share an argument; arrays are as
-    long as the longest."""
+    long as the longest; a loop that one of them needs is there on all machines."""
     columns = list(zip(*map(_whole_numbers, alike), strict=True))
     lengths = {k for k, (_, is_length) in enumerate(_found(alike[0])) if is_length}
     differing = dict.fromkeys(c for k, c in enumerate(columns) if k not in lengths and len(set(c)) > 1)
@@ -84,7 +88,8 @@ def _with_arguments(alike: list[str], sizes: int) -> dict[str, tuple[str, tuple[
         return str(max(column)) if is_length else names.get(column, str(number))
 
     head = "".join(f"  const int c{k} = (int)n[{sizes + k}];\n" for k in range(len(names)))
-    common = re.sub(r"(static void @.*\{\n)", lambda m: m[1] + head, _changed(alike[0], argument))
+    first = alike[0] if len({tuple(_LANES.findall(text)) for text in alike}) == 1 else _LANES.sub("", alike[0])
+    common = re.sub(r"(static void @.*\{\n)", lambda m: m[1] + head, _changed(first, argument))
     return {text: (common, tuple(ONE * column[k] for column in differing)) for k, text in enumerate(alike)}
 
 

@@ -17,8 +17,15 @@ import torch
 from pliant.codegen.expressions import Names, Statements
 from pliant.codegen.kernel_writer import SHORTEST, KernelWriter
 from pliant.codegen.loops import flat_position
-from pliant.codegen.vector_reductions import VectorAccumulator, VectorExtreme, vector_accumulator, vectors_in_turn
+from pliant.codegen.vector_reductions import (
+    VectorAccumulator,
+    VectorExtreme,
+    in_turn,
+    vector_accumulator,
+    vectors_in_turn,
+)
 from pliant.codegen.vector_statements import NoVectorForm, VectorStatements
+from pliant.codegen.whole_vectors import around_rest
 from pliant.ir.loops import Axis, Reduction
 from pliant.ir.ops import OPS
 from pliant.ir.scalar import Apply, index_value, walk
@@ -55,8 +62,9 @@ class VectorPasses(KernelWriter):
         for axis, around in held:
             self.loop(axis, *around)
         done = self._vector_loop(
-            lambda s: fill(s, "[u]"), lambda s: fill(s, "[0]"), self.plan.vector, bounds, count, SHORTEST_HELD if held else SHORTEST
-        )
+            lambda s: fill(s, in_turn(count)), lambda s: fill(s, "[0]"), self.plan.vector, bounds, count,
+            SHORTEST_HELD if held else SHORTEST,
+        )  # fmt: skip
         for _ in held:
             self.end()
         written, self.lines = self.lines, lines
@@ -75,7 +83,9 @@ class VectorPasses(KernelWriter):
         if not held or not folds or any(self.accumulators[id(m)].is_arg for m in folds):  # positions grow in a row only
             return False
         lines, self.lines, depth = self.lines, [], self.depth
-        loops: list[Loop] = [(a, first if first and a is around[0] else ("0", self.names.text(a.extent))) for a in around]
+        loops: list[Loop] = [
+            (a, first if first and a is around[0] else ("0", self.names.text(a.extent))) for a in around
+        ]
         outside, inside = loops[: -len(held)], loops[-len(held) :]
         for axis, bounds in outside:
             self.loop(axis, *bounds)
@@ -107,10 +117,6 @@ class VectorPasses(KernelWriter):
             rows = min(extent, HELD_TERMS // terms)
             terms *= extent
         return held, rows
-
-    def _lines(self, texts: list[str]) -> None:
-        for text in texts:
-            self.line(text)
 
     def _vector_accumulators(
         self, members: list[Member], count: int
@@ -152,7 +158,9 @@ class VectorPasses(KernelWriter):
         dtype = m.loops.value.dtype
         value = s.lanes(s.value(m.loops.value, m), dtype)
         wanted = self.accumulators[id(m)].dtype
-        return value if self.accumulators[id(m)].op in ("any", "all") or dtype is wanted else s.cast(value, dtype, wanted)
+        return (
+            value if self.accumulators[id(m)].op in ("any", "all") or dtype is wanted else s.cast(value, dtype, wanted)
+        )
 
     # -- columns -----------------------------------------------------------------------------------------------------
 
@@ -172,9 +180,11 @@ class VectorPasses(KernelWriter):
         try:
             fill = self._filling(members, found)
             main = self._vector_statements(vector, None, None)
-            fill(main, "[u]")
-            rest = self._vector_statements(vector, "m", None)
-            fill(rest, "[0]")
+            fill(main, in_turn(count))
+            rest = None
+            if around_rest(self._points_between(vector, self._columns_of(vector)), count) is not None:
+                rest = self._vector_statements(vector, "m", None)
+                fill(rest, "[0]")
         except NoVectorForm:
             self._forget(names, counter)
             return False
@@ -186,6 +196,11 @@ class VectorPasses(KernelWriter):
 
     def _forget(self, names: Names, counter: int) -> None:
         self.names, self.counter[0] = names, counter
+
+    def _columns_of(self, vector: Axis) -> tuple[str, str]:
+        """The bounds of a block's columns."""
+        name = self.names.symbols[vector.symbol]
+        return f"{name}b", f"{name}e"
 
     def _columns_of_points(self, members: list[Member], vector: Axis, first: tuple[str, str] | None) -> bool:
         """A pass that reduces nothing: row by row."""
@@ -207,7 +222,7 @@ class VectorPasses(KernelWriter):
         self,
         found: list[VectorAccumulator],
         main: VectorStatements,
-        rest: VectorStatements,
+        rest: VectorStatements | None,
         vector: Axis,
         first: tuple[str, str] | None,
     ) -> None:
@@ -221,23 +236,23 @@ class VectorPasses(KernelWriter):
         self.begin(f"for (int64_t b = {start}; b < {stop}; b += {terms})")
         self.line(f"const int64_t be = p_min(b + {terms}, {stop});")
         self.line(f"int64_t j{name} = {name}b;")
-        count = found[0].count
-        self.begin(f"for (; j{name} + {count} * P_L <= {name}e; j{name} += {count} * P_L)")
-        self._lines([text for acc in found for text in acc.start()])
-        self.begin(f"for (int64_t {row} = b; {row} < be; {row}++)")
-        self._lines(main.before)
-        self._in_turn(name, main.body, count)
-        self.end()
-        self._lines([text for acc in found for text in acc.flush(f"j{name} - {name}b", f"{count} * P_L")])
-        self.end()
-        self.begin(f"for (; j{name} < {name}e; j{name} += P_L)")
-        self._lines([text for acc in found for text in acc.start()])
-        self.begin(f"for (int64_t {row} = b; {row} < be; {row}++)")
-        self._lines(rest.before)
-        self._rest(name, f"{name}e", rest.body)
-        self.end()
-        self._lines([text for acc in found for text in acc.flush(f"j{name} - {name}b", f"p_min({name}e - j{name}, P_L)")])
-        self.end()
+        count, columns = found[0].count, self._columns_of(vector)
+        for _ in self._whole_vectors(vector, columns, count):
+            self._lines([text for acc in found for text in acc.start()])
+            self.begin(f"for (int64_t {row} = b; {row} < be; {row}++)")
+            self._lines(main.before)
+            self._in_turn(name, main.body, count)
+            self.end()
+            self._lines([text for acc in found for text in acc.flush(f"j{name} - {name}b", f"{count} * P_L", count)])
+        for _ in self._rest_of_vectors(vector, columns, count):
+            assert rest is not None
+            self._lines([text for acc in found for text in acc.start(1)])
+            self.begin(f"for (int64_t {row} = b; {row} < be; {row}++)")
+            self._lines(rest.before)
+            self._rest(name, f"{name}e", rest.body)
+            self.end()
+            number = f"p_min({name}e - j{name}, P_L)"
+            self._lines([text for acc in found for text in acc.flush(f"j{name} - {name}b", number, 1)])
         for _ in range(1 + len(outer)):
             self.end()
 

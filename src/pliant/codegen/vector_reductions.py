@@ -24,6 +24,18 @@ def vectors_in_turn(cost: int, reductions: int) -> int:
     return min(most, 4 if reductions < 3 else 2 if reductions < 5 else 1)
 
 
+def in_turn(count: int) -> str:
+    """Which of `count` vectors takes values, in the loop over them."""
+    return "[u]" if count > 1 else "[0]"
+
+
+def each_of(count: int, statement: str) -> str:
+    """A statement about vector `{u}` for each of them."""
+    if count == 1:
+        return statement.replace("{u}", "0")
+    return f"for (int u = 0; u < {count}; u++) {statement.replace('{u}', 'u')}"
+
+
 @dataclass(frozen=True, slots=True)
 class _Fold:
     """One operator: the type of its lanes, what changes nothing, how two vectors combine, how one becomes a number."""
@@ -55,12 +67,11 @@ class VectorAccumulator:
     count: int
     wide: bool
 
-    def start(self) -> list[str]:
-        lines = self._declared(self.fold.ctype, f"v{self.name}", self.fold.neutral)
-        return lines + (self._declared("p_vi", f"v{self.name}n", "P_BI(0)") if self.marks_nan else [])
-
-    def _declared(self, ctype: str, name: str, first: str) -> list[str]:
-        return [f"{ctype} {name}[{self.count}];", f"for (int u = 0; u < {self.count}; u++) {name}[u] = {first};"]
+    def start(self, count: int = 0) -> list[str]:
+        """All vectors, or the first `count`."""
+        count = count or self.count
+        lines = _declared(self.fold.ctype, f"v{self.name}", self.fold.neutral, count)
+        return lines + (_declared("p_vi", f"v{self.name}n", "P_BI(0)", count) if self.marks_nan else [])
 
     def update(self, s: Statements, value: str, at: str, position: str = "") -> list[str]:
         """Statements that take a vector in; `position`: where its lanes lie among all that are reduced."""
@@ -80,13 +91,14 @@ class VectorAccumulator:
         marks = " | ".join(f"{v}n[{u}]" for u in range(self.count))
         return lines + ([f"{self.name}n |= p_any_lane({marks});"] if self.marks_nan else [])
 
-    def flush(self, first: str, number: str) -> list[str]:
-        """Take the lanes into the arrays of the columns' accumulators, `number` of them from column `first` on."""
+    def flush(self, first: str, number: str, count: int) -> list[str]:
+        """Take the lanes of `count` vectors into the arrays of the columns' accumulators, `number` of them from column
+        `first` on."""
         element = "float" if self.fold.ctype == "p_vf" else "int32_t"
-        lanes = [f"{element} x[{self.count} * P_L];", f"__builtin_memcpy(x, v{self.name}, sizeof x);"]
+        lanes = [f"{element} x[{count} * P_L];", f"__builtin_memcpy(x, v{self.name}, sizeof x);"]
         into = self.fold.into.format(a=f"{self.name}[{first} + k]", x="x[k]" if element == "float" else "(x[k] != 0)")
         if self.marks_nan:
-            lanes += [f"int32_t xn[{self.count} * P_L];", f"__builtin_memcpy(xn, v{self.name}n, sizeof xn);"]
+            lanes += [f"int32_t xn[{count} * P_L];", f"__builtin_memcpy(xn, v{self.name}n, sizeof xn);"]
             into += f" {self.name}n[{first} + k] |= xn[k] != 0;"
         return ["{ " + " ".join(lanes), f"  for (int64_t k = 0; k < {number}; k++) {{ {into} }}", "}"]
 
@@ -94,6 +106,10 @@ class VectorAccumulator:
         while len(parts) > 1:
             parts = [f"({self.fold.combine.format(a, b)})" for a, b in zip(parts[::2], parts[1::2])]
         return parts[0]
+
+
+def _declared(ctype: str, name: str, first: str, count: int) -> list[str]:
+    return [f"{ctype} {name}[{count}];", each_of(count, f"{name}[{{u}}] = {first};")]
 
 
 _NONE = -1  # the position in lanes that have taken nothing in
@@ -110,7 +126,7 @@ class VectorExtreme:
         v, n = f"v{self.acc.name}", self.count
         return [
             f"p_vf {v}[{n}];", f"p_vi {v}k[{n}];",
-            f"for (int u = 0; u < {n}; u++) {{ {v}[u] = P_B(0.0f); {v}k[u] = P_BI({_NONE}); }}",
+            each_of(n, f"{{ {v}[{{u}}] = P_B(0.0f); {v}k[{{u}}] = P_BI({_NONE}); }}"),
         ]  # fmt: skip
 
     def update(self, s: Statements, value: str, at: str, position: str = "") -> list[str]:

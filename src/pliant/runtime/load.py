@@ -106,7 +106,8 @@ def _open(path: Path, threaded: bool) -> _Library:
             library = _Library(path)
             shared = prepare()
             run = address_of(shared.p_run if threaded else shared.p_run_alone)
-            library.bind((ctypes.c_void_p * 3)(run, address_of(shared.p_addresses), LIST_ITEMS // WORD))
+            addresses, enter = address_of(shared.p_addresses), address_of(shared.p_enter)
+            library.bind((ctypes.c_void_p * 4)(run, addresses, LIST_ITEMS // WORD, enter))
             _libraries[path] = library
         return library
 
@@ -127,7 +128,8 @@ def _shared() -> ctypes.CDLL:
     omp = (found.parallel, found.thread, found.threads, found.maximum) if found else (0, 0, 0, 0)
     reader = tensor_reader()
     layout = tensor_address.layout() if reader else None
-    table = (ctypes.c_void_p * 6)(reader, *omp, ctypes.addressof(layout) if layout is not None else 0)
+    where = ctypes.addressof(layout) if layout is not None else 0
+    table = (ctypes.c_void_p * 7)(reader, *omp, where, LIST_ITEMS // WORD)
     library.pliant_runtime(table)
     return library
 

@@ -7,6 +7,7 @@ Out:    `runtime_text()`: the unit, built once; `BASE`, `PYTHON`, `PART`, `ADDRE
 from __future__ import annotations
 
 from pliant.wrappers.bernoulli import BERNOULLI
+from pliant.wrappers.entering import ENTER
 from pliant.wrappers.fingerprint import FINGERPRINT
 
 BASE = """\
@@ -93,6 +94,7 @@ _RUNTIME = """\
 typedef struct { p_part f; void** p; const int64_t* n; int64_t range; int32_t* error; int64_t parts; } p_job;
 typedef struct { uint64_t tensor, parameter, object, kind, storage, offset, data, owner, lazy; } p_layout;
 static p_layout p_where;
+static int64_t p_items;
 static int (*p_reader)(void*, void*);
 static void (*p_parallel)(void (*)(void*), void*, unsigned, unsigned);
 static int (*p_thread)(void);
@@ -101,6 +103,7 @@ static int (*p_maximum)(void);
 void pliant_runtime(void** table) {
   p_reader = table[0]; p_parallel = table[1]; p_thread = table[2]; p_threads = table[3]; p_maximum = table[4];
   if (table[5]) p_where = *(const p_layout*)table[5];
+  p_items = (int64_t)table[6];
 }
 static void p_share(void* data) {
   p_job* j = data;
@@ -170,6 +173,6 @@ int p_addresses(PyObject* const* objects, int32_t count, void** out) {
 
 
 def runtime_text() -> str:
-    """The translation unit of what all graphs share: `pliant_runtime`, `p_run`, `p_run_alone`, `p_addresses`,
+    """The translation unit of what all graphs share: `pliant_runtime`, `p_run`, `p_run_alone`, `p_addresses`, `p_enter`,
     `pliant_fingerprint`, `pliant_bernoulli`."""
-    return "".join([BASE, PYTHON, PART, _RUNTIME, FINGERPRINT, BERNOULLI])
+    return "".join([BASE, PYTHON, PART, _RUNTIME, LISTED, ENTER, FINGERPRINT, BERNOULLI])
