@@ -27,8 +27,9 @@ from pliant.targets.cpu import target
 from pliant.wrappers.entering import ALWAYS, NEVER, RELEASE_GIL
 from pliant.wrappers.shared_text import ADDRESSES, LISTED, PART, PYTHON
 
-PART_TEXT = 4000  # characters of kernels in one translation unit; more are split into units compiled in parallel
-MAX_UNITS = 4  # of little text; each takes the compiler's start-up
+# Characters of kernels in one translation unit; more are split into units compiled in parallel, up to so many: each takes
+# the compiler's start-up, as long as three or four kernels.
+PART_TEXT, MAX_UNITS = 10000, 4
 UNIT_TEXT, MOST_UNITS = 24000, 16  # characters of a unit where there is more text, and how many units then
 AT_ONCE = 512  # that are read at once, for as many rows of tensors: they lie on the stack
 # Units of little kernels and of entries: a quarter less to compile, and not much slower. Vectors stay, and so does the
@@ -152,7 +153,7 @@ def _row_entry(
 
 
 def _units(names: dict[str, str], comments: dict[str, str], large: set[str], bodies: list[str]) -> tuple[str, ...]:
-    """Translation units: one, or several with the entries in the first, where there are many kernels. `large`: the
+    """Translation units: one, or several, with the entries in the shortest, where there are many kernels. `large`: the
     kernels whose own time is worth more than the compiler's."""
     texts = list(names)
     length = sum(map(len, texts))
@@ -160,12 +161,14 @@ def _units(names: dict[str, str], comments: dict[str, str], large: set[str], bod
     if count <= 1:
         kernels = "".join(comments[names[t]] + _named(t, names[t]) for t in texts)
         return (_unit("static", kernels, "".join(bodies), main=True),)
-    units = [
-        _unit("P_HIDDEN", "".join(comments[names[t]] + _shared(t, names[t]) for t in part), "", main=False, quickly=quickly)
-        for part, quickly in _parts(texts, large, count)
-    ]
-    declared = "".join(f"P_HIDDEN void {names[t]}(void** p, const int64_t* n, int32_t* p_error);\n" for t in texts)
-    return (_unit("P_HIDDEN", declared, "".join(bodies), main=True, quickly=True), *units)
+    parts = sorted(_parts(texts, large, count), key=lambda part: sum(map(len, part[0])))
+    written = ["".join(comments[names[t]] + _shared(t, names[t]) for t in part) for part, _ in parts]
+    elsewhere = "".join(
+        f"P_HIDDEN void {names[t]}(void** p, const int64_t* n, int32_t* p_error);\n" for part, _ in parts[1:] for t in part
+    )
+    units = [_unit("P_HIDDEN", elsewhere + written[0], "".join(bodies), main=True, quickly=parts[0][1])]
+    units += [_unit("P_HIDDEN", text, "", main=False, quickly=quickly) for text, (_, quickly) in zip(written[1:], parts[1:])]
+    return tuple(units)
 
 
 def _parts(texts: list[str], large: set[str], count: int) -> list[tuple[list[str], bool]]:

@@ -141,7 +141,8 @@ class Draft:
 
 def _values(form: EntryForm) -> dict[str, Any]:
     """What the names of the text stand for, but for what an entry makes itself."""
-    return {name: value for name, value in form.values.items() if name not in (form.graph, form.eager, *_behind(form))}
+    made = {form.graph, form.eager, *_behind(form)}
+    return {name: value for name, value in form.values.items() if name not in made}
 
 
 def _behind(form: EntryForm) -> dict[str, Any]:
