@@ -16,8 +16,6 @@ from pliant.codegen.reducing_writer import ReducingWriter
 from pliant.codegen.reductions import Accumulator, Variable
 from pliant.codegen.unroll_and_jam import unroll_and_jam
 from pliant.ir.loops import Buffer
-from pliant.ir.ops import OPS
-from pliant.ir.scalar import Apply, Load, walk
 from pliant.records import dataclass
 from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Kernel, loads_of
@@ -77,9 +75,7 @@ class _Writer(ReducingWriter):
         )  # fmt: skip
         buffers, sizes = tuple(self.names.buffers), tuple(self.names.sizes)
         work = total(self.kernel.axes)
-        points = work.as_int()
-        is_little = points is not None and points * self._cost() < self.target.grain
-        return KernelText(text, self._comment(), buffers, sizes, self._written(), work, is_little)
+        return KernelText(text, self._comment(), buffers, sizes, self._written(), work, self._is_little())
 
     def _comment(self) -> str:
         """Lines that name what the kernel computes; not part of the text, so that layers share kernels."""
@@ -103,15 +99,6 @@ class _Writer(ReducingWriter):
             else f"  double n{k}; __builtin_memcpy(&n{k}, n + {k}, 8);"
             for k, s in enumerate(self.names.sizes)
         ]
-
-    def _cost(self) -> int:
-        """Work at one point, in additions."""
-        cost = 1
-        for m in self.kernel.members:
-            cost += 1 + sum(
-                OPS[s.op].cost if isinstance(s, Apply) else isinstance(s, Load) for s in walk(m.loops.value)
-            )
-        return cost
 
     def _driver(self) -> list[str]:
         direct = self._is_direct()

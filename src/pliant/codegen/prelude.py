@@ -59,6 +59,12 @@ P_INLINE double p_fmod(double a, double b) {
   return r != 0 ? ((r < 0) != (b < 0) ? r + b : r) : copysign(0.0, b);
 }
 """,
+    "p_add_lanes": """\
+static __attribute__((noinline)) void p_add_lanes(double* a, const float* x, int64_t n) {
+  #pragma omp simd
+  for (int64_t k = 0; k < n; k++) a[k] += x[k];
+}
+""",
     "p_fmin": """\
 P_INLINE double p_fmin(double a, double b) { return b < a ? b : a; }
 """,

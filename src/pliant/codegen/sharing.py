@@ -49,14 +49,26 @@ def _changed_line(line: str, change: Change) -> str:
     return numbers.sub(lambda m: change(int(m[1]), is_array) if m[1] else m[0], line)
 
 
+def _kind(text: str, known: dict[str, str]) -> str:
+    """The text without such numbers. `known`: the same of lines, which kernels have in common."""
+    lines = []
+    for line in _LANES.sub("", text).split("\n"):
+        found = known.get(line)
+        if found is None:
+            found = known[line] = _changed_line(line, lambda number, is_length: "#")
+        lines.append(found)
+    return "\n".join(lines)
+
+
 def share(runs: Sequence[Sequence[KernelText]]) -> list[list[KernelText]]:
     """The kernels of all runs, those of one kind with one text where there are many."""
     texts = dict.fromkeys(kernel.text for run in runs for kernel in run)
     if len(texts) < MANY:
         return [list(run) for run in runs]
     kinds: dict[str, list[str]] = defaultdict(list)
+    known: dict[str, str] = {}
     for text in texts:
-        kinds[_changed(_LANES.sub("", text), lambda number, is_length: "#")].append(text)
+        kinds[_kind(text, known)].append(text)
     shared: dict[str, tuple[str, tuple[Expr, ...]]] = {}
     counts = {kernel.text: len(kernel.sizes) for run in runs for kernel in run}
     for alike in kinds.values():

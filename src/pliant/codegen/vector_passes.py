@@ -28,7 +28,8 @@ from pliant.codegen.vector_statements import NoVectorForm, VectorStatements
 from pliant.codegen.whole_vectors import around_rest
 from pliant.ir.loops import Axis, Reduction
 from pliant.ir.ops import OPS
-from pliant.ir.scalar import Apply, index_value, walk
+from pliant.ir.scalar import Apply, Load, index_value, walk
+from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Member
 
 COLUMN_TERMS = 32  # rows that a lane sums before they are added to its column's total
@@ -117,6 +118,20 @@ class VectorPasses(KernelWriter):
             rows = min(extent, HELD_TERMS // terms)
             terms *= extent
         return held, rows
+
+    def _cost(self) -> int:
+        """Work at one point, in additions."""
+        cost = 1
+        for m in self.kernel.members:
+            cost += 1 + sum(
+                OPS[s.op].cost if isinstance(s, Apply) else isinstance(s, Load) for s in walk(m.loops.value)
+            )
+        return cost
+
+    def _is_little(self) -> bool:
+        """Whether all of its work is known to be less than a thread is worth."""
+        points = total(self.kernel.axes).as_int()
+        return points is not None and points * self._cost() < self.target.grain
 
     def _vector_accumulators(
         self, members: list[Member], count: int
@@ -243,7 +258,8 @@ class VectorPasses(KernelWriter):
             self._lines(main.before)
             self._in_turn(name, main.body, count)
             self.end()
-            self._lines([text for acc in found for text in acc.flush(f"j{name} - {name}b", f"{count} * P_L", count)])
+            at, is_little = f"j{name} - {name}b", self._is_little()
+            self._lines([text for acc in found for text in acc.flush(at, f"{count} * P_L", count, is_little)])
         for _ in self._rest_of_vectors(vector, columns, count):
             assert rest is not None
             self._lines([text for acc in found for text in acc.start(1)])
@@ -251,8 +267,8 @@ class VectorPasses(KernelWriter):
             self._lines(rest.before)
             self._rest(name, f"{name}e", rest.body)
             self.end()
-            number = f"p_min({name}e - j{name}, P_L)"
-            self._lines([text for acc in found for text in acc.flush(f"j{name} - {name}b", number, 1)])
+            at, number = f"j{name} - {name}b", f"p_min({name}e - j{name}, P_L)"
+            self._lines([text for acc in found for text in acc.flush(at, number, 1, True)])
         for _ in range(1 + len(outer)):
             self.end()
 

@@ -91,11 +91,13 @@ class VectorAccumulator:
         marks = " | ".join(f"{v}n[{u}]" for u in range(self.count))
         return lines + ([f"{self.name}n |= p_any_lane({marks});"] if self.marks_nan else [])
 
-    def flush(self, first: str, number: str, count: int) -> list[str]:
+    def flush(self, first: str, number: str, count: int, by_call: bool) -> list[str]:
         """Take the lanes of `count` vectors into the arrays of the columns' accumulators, `number` of them from column
-        `first` on."""
+        `first` on. `by_call`: by a function that all such places share, which is compiled once."""
         element = "float" if self.fold.ctype == "p_vf" else "int32_t"
         lanes = [f"{element} x[{count} * P_L];", f"__builtin_memcpy(x, v{self.name}, sizeof x);"]
+        if by_call and self.wide and self.fold.lanes == "p_sum_lanes":
+            return ["{ " + " ".join(lanes), f"  p_add_lanes({self.name} + ({first}), x, {number}); }}"]
         into = self.fold.into.format(a=f"{self.name}[{first} + k]", x="x[k]" if element == "float" else "(x[k] != 0)")
         if self.marks_nan:
             lanes += [f"int32_t xn[{count} * P_L];", f"__builtin_memcpy(xn, v{self.name}n, sizeof xn);"]
