@@ -1,13 +1,14 @@
 """Kernels that differ in whole numbers only are one function with arguments, where a graph has many."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
 
 import pliant
 from pliant.codegen.c import KernelText
-from pliant.codegen.sharing import ALIKE, MANY, share
+from pliant.codegen.sharing import ALIKE, FEW, MANY, share
 from pliant.debug import events
 from pliant.symbolic.expr import ONE
 
@@ -69,6 +70,27 @@ def test_what_is_not_shared(kernels):
 def test_few_kernels_keep_their_constants():
     kernels = [[kernel(step, 1) for step in range(ALIKE)]]
     assert share(kernels) == kernels
+
+
+def test_two_little_kernels_are_worth_sharing():
+    little = [replace(kernel(step, 64 * step), is_little=True) for step in (5, 6)]
+    others = [KernelText(f"other{'x' * k}", "", (), (), frozenset(), ONE) for k in range(FEW)]
+    (found,) = share([[*little, *others]])
+    assert found[0].text == found[1].text != little[0].text
+    assert [int(s.as_int()) for s in found[1].sizes] == [6, 384]
+    assert share([[little[0], kernel(6, 384), *others]])[0][0] == little[0]  # one of them is large
+    assert share([little]) == [little]
+
+
+def test_a_loop_that_one_of_them_needs_is_in_all():
+    body = "#if P_L >= 8\n      rest(i2);\n#endif\n    }\n  }\n"
+    some = [kernel(step, 1) for step in range(ALIKE)]
+    lanes = [replace(k, text=k.text.replace("    }\n  }\n", body)) for k in some]
+    lanes[1] = replace(lanes[1], text=lanes[1].text.replace("P_L >= 8", "P_L >= 16"))
+    found = share(many(*lanes))[0][:ALIKE]
+    assert len({k.text for k in found}) == 1 and "#if" not in found[0].text and "rest(i2)" in found[0].text
+    same = share(many(*[replace(k, text=k.text.replace("    }\n  }\n", body)) for k in some]))[0][0]
+    assert "#if P_L >= 8" in same.text
 
 
 def substitution(x):

@@ -281,3 +281,33 @@ def test_choices_that_are_the_same_for_all_lanes(options):
     assert torch.equal(got, expected)
     torch.testing.assert_close(total, expected.sum(1))
     assert "} else {" in compiled.source
+
+
+@pytest.mark.parametrize("shape", [(3, 16), (5, 20), (9, 32), (40, 48), (7, 64), (33, 80), (4, 128), (70, 192)])
+def test_known_lengths(shape, options):
+    """Loops of which the length says what they leave: rows, columns, and their points, whatever the vectors' length."""
+    rows, columns = shape
+    p = Program()
+    x = p.tensor(rows, columns)
+    across = p.reduce("sum", (rows,), (columns,), lambda i, j: get(x, i, j))
+    top = p.reduce("max", (rows,), (columns,), lambda i, j: get(x, i, j))
+    down = p.reduce("sum", (columns,), (rows,), lambda j, i: get(x, i, j))
+    least = p.reduce("min", (columns,), (rows,), lambda j, i: get(x, i, j))
+    points = p.pointwise((rows, columns), lambda i, j: apply("mul", get(x, i, j), get(across, i)))
+    program = p.done(across, top, down, least, points)
+    args = [torch.randn(shape, generator=torch.Generator().manual_seed(rows))]
+    got = compile_program(program, options)(list(args))
+    torch.testing.assert_close(got, run(program, list(args)))
+
+
+def test_a_row_of_whole_vectors_leaves_nothing():
+    """Loops that no machine runs are not written."""
+
+    def text(columns):
+        p = Program()
+        x = p.tensor(8, columns)
+        p.done(p.pointwise((8, columns), lambda i, j: apply("mul", get(x, i, j), get(x, i, 0))))
+        return compile_program(p.program).source
+
+    assert "p_upto(" in text(72) and "#if P_L >= 16" in text(72)
+    assert "m = p_upto(" not in text(96)

@@ -5,6 +5,7 @@ Out:    the same kernels; those of a large enough kind have the numbers in which
         expressions, and one text.
 Holds:  a number becomes a variable of the type that C gives the number, so every expression keeps its meaning. Divisors
         in inner loops and what the preprocessor reads stay: there a constant is worth more, or nothing else is allowed.
+        A loop that only machines with some vectors need is there on all where kernels with and without it share a text.
         A program that unrolls a loop over its rows (step i reads i of them) has thousands of operators and few kinds.
 """
 
@@ -20,6 +21,7 @@ from pliant.symbolic.expr import ONE, Expr
 
 MANY = 64  # distinct kernels, from which on the compiler's time is worth more than constants
 ALIKE = 4  # kernels of a kind that are worth one function with arguments
+FEW = 16  # distinct kernels, from which on the same holds of little ones, and of two that are alike
 _LARGEST = 1 << 31  # a larger number is no `int`
 
 # Numbers of any kind; whole ones that may become arguments are the last group.
@@ -63,8 +65,9 @@ def _kind(text: str, known: dict[str, str]) -> str:
 def share(runs: Sequence[Sequence[KernelText]]) -> list[list[KernelText]]:
     """The kernels of all runs, those of one kind with one text where there are many."""
     texts = dict.fromkeys(kernel.text for run in runs for kernel in run)
-    if len(texts) < MANY:
+    if len(texts) < FEW:
         return [list(run) for run in runs]
+    large = {kernel.text for run in runs for kernel in run if not kernel.is_little}
     kinds: dict[str, list[str]] = defaultdict(list)
     known: dict[str, str] = {}
     for text in texts:
@@ -72,7 +75,7 @@ def share(runs: Sequence[Sequence[KernelText]]) -> list[list[KernelText]]:
     shared: dict[str, tuple[str, tuple[Expr, ...]]] = {}
     counts = {kernel.text: len(kernel.sizes) for run in runs for kernel in run}
     for alike in kinds.values():
-        if len(alike) >= ALIKE:
+        if len(alike) >= ALIKE and len(texts) >= MANY or len(alike) > 1 and large.isdisjoint(alike):
             shared |= _with_arguments(alike, counts[alike[0]])
     return [[_replaced(kernel, shared) for kernel in run] for run in runs]
 

@@ -18,6 +18,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
           vacc0[u] = vacc0[u] | xacc0;
         }
       }
+#if P_L >= 16
       for (; ji1 < 96; ji1 += P_L) {
         const int64_t i1 = ji1;
         const p_vi m = p_upto(96 - i1);
@@ -26,6 +27,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
         const p_vi xacc0 = p_choosei(m, t3, P_BI(0));
         vacc0[0] = vacc0[0] | xacc0;
       }
+#endif
     }
     acc0 |= p_any_lane(((vacc0[0] | vacc0[1]) | (vacc0[2] | vacc0[3])));
     const _Bool r0 = acc0;

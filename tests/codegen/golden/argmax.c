@@ -22,6 +22,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
           vacc0k[u] = p_choosei(yacc0, t1, vacc0k[u]);
         }
       }
+#if P_L >= 16
       for (; ji1 < 96; ji1 += P_L) {
         const int64_t i1 = ji1;
         const p_vi m = p_upto(96 - i1);
@@ -32,6 +33,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
         vacc0[0] = p_choosev(yacc0, xacc0, vacc0[0]);
         vacc0k[0] = p_choosei(yacc0, t3, vacc0k[0]);
       }
+#endif
     }
     { float x[4 * P_L]; __builtin_memcpy(x, vacc0, sizeof x);
       int32_t k[4 * P_L]; __builtin_memcpy(k, vacc0k, sizeof k);

@@ -11,6 +11,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
     for (int64_t i1 = 0; i1 < 4; i1++) {
       {
         int64_t ji2 = 0;
+#if P_L <= 8
         for (; ji2 + 4 * P_L <= 36; ji2 += 4 * P_L) {
           #pragma GCC unroll 4
           for (int u = 0; u < 4; u++) {
@@ -20,6 +21,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
             vacc0[u] = vacc0[u] + xacc0;
           }
         }
+#endif
         for (; ji2 < 36; ji2 += P_L) {
           const int64_t i2 = ji2;
           const p_vi m = p_upto(36 - i2);
@@ -39,6 +41,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
     for (int64_t i1 = 0; i1 < 4; i1++) {
       {
         int64_t ji2 = 0;
+#if P_L <= 8
         for (; ji2 + 4 * P_L <= 36; ji2 += 4 * P_L) {
           #pragma GCC unroll 4
           for (int u = 0; u < 4; u++) {
@@ -50,6 +53,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
             vacc1[u] = vacc1[u] + xacc1;
           }
         }
+#endif
         for (; ji2 < 36; ji2 += P_L) {
           const int64_t i2 = ji2;
           const p_vi m = p_upto(36 - i2);
@@ -74,16 +78,15 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
       {
         int64_t ji2 = 0;
         for (; ji2 + 1 * P_L <= 36; ji2 += 1 * P_L) {
-          for (int u = 0; u < 1; u++) {
-            const int64_t i2 = ji2 + u * P_L;
-            const p_vf t12 = p_load(&a0[36*i0 + 288*i1 + i2]);
-            const p_vf t13 = t12 - P_B(r1);
-            const p_vf t14 = t13 * P_B(r4);
-            const p_vf t16 = t14 * P_B(t15);
-            const p_vf t18 = t16 + P_B(t17);
-            p_store((void*)&a3[36*i0 + 288*i1 + i2], t18);
-          }
+          const int64_t i2 = ji2;
+          const p_vf t12 = p_load(&a0[36*i0 + 288*i1 + i2]);
+          const p_vf t13 = t12 - P_B(r1);
+          const p_vf t14 = t13 * P_B(r4);
+          const p_vf t16 = t14 * P_B(t15);
+          const p_vf t18 = t16 + P_B(t17);
+          p_store((void*)&a3[36*i0 + 288*i1 + i2], t18);
         }
+#if P_L >= 8
         for (; ji2 < 36; ji2 += P_L) {
           const int64_t i2 = ji2;
           const p_vi m = p_upto(36 - i2);
@@ -94,6 +97,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
           const p_vf t23 = t22 + P_B(t17);
           p_store_part((void*)&a3[36*i0 + 288*i1 + i2], t23, m);
         }
+#endif
       }
     }
   }

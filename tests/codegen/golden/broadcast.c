@@ -7,23 +7,12 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
     {
       int64_t ji1 = 0;
       for (; ji1 + 1 * P_L <= 96; ji1 += 1 * P_L) {
-        for (int u = 0; u < 1; u++) {
-          const int64_t i1 = ji1 + u * P_L;
-          const p_vf t0 = p_load(&a0[96*i0 + i1]);
-          const p_vf t1 = p_load(&a1[i1]);
-          const p_vf t2 = t0 * t1;
-          const p_vf t3 = t2 + P_B(1.0f);
-          p_store((void*)&a2[96*i0 + i1], t3);
-        }
-      }
-      for (; ji1 < 96; ji1 += P_L) {
         const int64_t i1 = ji1;
-        const p_vi m = p_upto(96 - i1);
-        const p_vf t4 = p_load_part(&a0[96*i0 + i1], m);
-        const p_vf t5 = p_load_part(&a1[i1], m);
-        const p_vf t6 = t4 * t5;
-        const p_vf t7 = t6 + P_B(1.0f);
-        p_store_part((void*)&a2[96*i0 + i1], t7, m);
+        const p_vf t0 = p_load(&a0[96*i0 + i1]);
+        const p_vf t1 = p_load(&a1[i1]);
+        const p_vf t2 = t0 * t1;
+        const p_vf t3 = t2 + P_B(1.0f);
+        p_store((void*)&a2[96*i0 + i1], t3);
       }
     }
   }

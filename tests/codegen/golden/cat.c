@@ -7,31 +7,16 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
     {
       int64_t ji1 = 0;
       for (; ji1 + 1 * P_L <= 192; ji1 += 1 * P_L) {
-        for (int u = 0; u < 1; u++) {
-          const int64_t i1 = ji1 + u * P_L;
-          const p_vi t0 = P_BI((int32_t)(i1)) + p_lanes();
-          const p_vi t1 = t0 < P_BI(p_clamp(96));
-          const p_vi t2 = t1;
-          const p_vf t3 = p_load_part(&a0[96*i0 + i1], t2);
-          const p_vi t4 = ~t1;
-          const p_vf t5 = p_load_part(&a1[96*i0 + i1 - 96], t4);
-          const p_vf t6 = t5 * P_B(2.0f);
-          const p_vf t7 = p_choosev(t1, t3, t6);
-          p_store((void*)&a2[192*i0 + i1], t7);
-        }
-      }
-      for (; ji1 < 192; ji1 += P_L) {
         const int64_t i1 = ji1;
-        const p_vi m = p_upto(192 - i1);
-        const p_vi t8 = P_BI((int32_t)(i1)) + p_lanes();
-        const p_vi t9 = t8 < P_BI(p_clamp(96));
-        const p_vi t10 = m & t9;
-        const p_vf t11 = p_load_part(&a0[96*i0 + i1], t10);
-        const p_vi t12 = m & ~t9;
-        const p_vf t13 = p_load_part(&a1[96*i0 + i1 - 96], t12);
-        const p_vf t14 = t13 * P_B(2.0f);
-        const p_vf t15 = p_choosev(t9, t11, t14);
-        p_store_part((void*)&a2[192*i0 + i1], t15, m);
+        const p_vi t0 = P_BI((int32_t)(i1)) + p_lanes();
+        const p_vi t1 = t0 < P_BI(p_clamp(96));
+        const p_vi t2 = t1;
+        const p_vf t3 = p_load_part(&a0[96*i0 + i1], t2);
+        const p_vi t4 = ~t1;
+        const p_vf t5 = p_load_part(&a1[96*i0 + i1 - 96], t4);
+        const p_vf t6 = t5 * P_B(2.0f);
+        const p_vf t7 = p_choosev(t1, t3, t6);
+        p_store((void*)&a2[192*i0 + i1], t7);
       }
     }
   }

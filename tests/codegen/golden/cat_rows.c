@@ -9,33 +9,17 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
     {
       int64_t ji1 = 0;
       for (; ji1 + 1 * P_L <= 96; ji1 += 1 * P_L) {
-        for (int u = 0; u < 1; u++) {
-          const int64_t i1 = ji1 + u * P_L;
-          p_vf t2;
-          if (t1) {
-            const p_vf t3 = p_load(&a0[96*i0 + i1]);
-            t2 = t3;
-          } else {
-            const p_vf t4 = p_load(&a1[96*i0 + i1 - 768]);
-            const p_vf t5 = t4 * P_B(2.0f);
-            t2 = t5;
-          }
-          p_store((void*)&a2[96*i0 + i1], t2);
-        }
-      }
-      for (; ji1 < 96; ji1 += P_L) {
         const int64_t i1 = ji1;
-        const p_vi m = p_upto(96 - i1);
-        p_vf t6;
+        p_vf t2;
         if (t1) {
-          const p_vf t7 = p_load_part(&a0[96*i0 + i1], m);
-          t6 = t7;
+          const p_vf t3 = p_load(&a0[96*i0 + i1]);
+          t2 = t3;
         } else {
-          const p_vf t8 = p_load_part(&a1[96*i0 + i1 - 768], m);
-          const p_vf t9 = t8 * P_B(2.0f);
-          t6 = t9;
+          const p_vf t4 = p_load(&a1[96*i0 + i1 - 768]);
+          const p_vf t5 = t4 * P_B(2.0f);
+          t2 = t5;
         }
-        p_store_part((void*)&a2[96*i0 + i1], t6, m);
+        p_store((void*)&a2[96*i0 + i1], t2);
       }
     }
   }

@@ -47,6 +47,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
       for (int64_t i3 = 0; i3 < 12; i3++) {
         {
           int64_t ji4 = 0;
+#if P_L <= 4
           for (; ji4 + 2 * P_L <= 12; ji4 += 2 * P_L) {
             #pragma GCC unroll 2
             for (int u = 0; u < 2; u++) {
@@ -66,6 +67,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
               vacc2[u] = vacc2[u] + xacc2;
             }
           }
+#endif
           for (; ji4 < 12; ji4 += P_L) {
             const int64_t i4 = ji4;
             const p_vi m = p_upto(12 - i4);

@@ -11,17 +11,9 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
     {
       int64_t ji1 = 0;
       for (; ji1 + 1 * P_L <= 32; ji1 += 1 * P_L) {
-        for (int u = 0; u < 1; u++) {
-          const int64_t i1 = ji1 + u * P_L;
-          const p_vf t4 = p_load(&a1[32*t3 + i1]);
-          p_store((void*)&a2[32*i0 + i1], t4);
-        }
-      }
-      for (; ji1 < 32; ji1 += P_L) {
         const int64_t i1 = ji1;
-        const p_vi m = p_upto(32 - i1);
-        const p_vf t5 = p_load_part(&a1[32*t3 + i1], m);
-        p_store_part((void*)&a2[32*i0 + i1], t5, m);
+        const p_vf t4 = p_load(&a1[32*t3 + i1]);
+        p_store((void*)&a2[32*i0 + i1], t4);
       }
     }
   }

@@ -4,16 +4,14 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
   {
     int64_t ji0 = begin;
     for (; ji0 + 1 * P_L <= end; ji0 += 1 * P_L) {
-      for (int u = 0; u < 1; u++) {
-        const int64_t i0 = ji0 + u * P_L;
-        const p_vf t0 = p_load(&a0[i0]);
-        const p_vf t1 = t0 * P_B(0.5f);
-        const p_vf t2 = t0 * P_B(0.7071067690849304f);
-        const p_vf t3 = p_erfv(t2);
-        const p_vf t4 = t3 + P_B(1.0f);
-        const p_vf t5 = t1 * t4;
-        p_store((void*)&a1[i0], t5);
-      }
+      const int64_t i0 = ji0;
+      const p_vf t0 = p_load(&a0[i0]);
+      const p_vf t1 = t0 * P_B(0.5f);
+      const p_vf t2 = t0 * P_B(0.7071067690849304f);
+      const p_vf t3 = p_erfv(t2);
+      const p_vf t4 = t3 + P_B(1.0f);
+      const p_vf t5 = t1 * t4;
+      p_store((void*)&a1[i0], t5);
     }
     for (; ji0 < end; ji0 += P_L) {
       const int64_t i0 = ji0;

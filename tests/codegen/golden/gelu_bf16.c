@@ -4,18 +4,16 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
   {
     int64_t ji0 = begin;
     for (; ji0 + 1 * P_L <= end; ji0 += 1 * P_L) {
-      for (int u = 0; u < 1; u++) {
-        const int64_t i0 = ji0 + u * P_L;
-        const p_vh t0 = p_load16(&a0[i0]);
-        const p_vf t1 = p_from_bf16v(t0);
-        const p_vf t2 = t1 * P_B(0.5f);
-        const p_vf t3 = t1 * P_B(0.7071067690849304f);
-        const p_vf t4 = p_erfv(t3);
-        const p_vf t5 = t4 + P_B(1.0f);
-        const p_vf t6 = t2 * t5;
-        const p_vh t7 = p_to_bf16v(t6);
-        p_store16((void*)&a1[i0], t7);
-      }
+      const int64_t i0 = ji0;
+      const p_vh t0 = p_load16(&a0[i0]);
+      const p_vf t1 = p_from_bf16v(t0);
+      const p_vf t2 = t1 * P_B(0.5f);
+      const p_vf t3 = t1 * P_B(0.7071067690849304f);
+      const p_vf t4 = p_erfv(t3);
+      const p_vf t5 = t4 + P_B(1.0f);
+      const p_vf t6 = t2 * t5;
+      const p_vh t7 = p_to_bf16v(t6);
+      p_store16((void*)&a1[i0], t7);
     }
     for (; ji0 < end; ji0 += P_L) {
       const int64_t i0 = ji0;

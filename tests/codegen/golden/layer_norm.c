@@ -19,6 +19,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
           vacc0[u] = vacc0[u] + xacc0;
         }
       }
+#if P_L >= 16
       for (; ji1 < 96; ji1 += P_L) {
         const int64_t i1 = ji1;
         const p_vi m = p_upto(96 - i1);
@@ -26,6 +27,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
         const p_vf xacc0 = p_choosev(m, t1, P_B(0.0f));
         vacc0[0] = vacc0[0] + xacc0;
       }
+#endif
     }
     acc0 += p_sum_lanes(((vacc0[0] + vacc0[1]) + (vacc0[2] + vacc0[3])));
     const float r0 = acc0;
@@ -47,6 +49,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
           vacc1[u] = vacc1[u] + xacc1;
         }
       }
+#if P_L >= 16
       for (; ji1 < 96; ji1 += P_L) {
         const int64_t i1 = ji1;
         const p_vi m = p_upto(96 - i1);
@@ -56,6 +59,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
         const p_vf xacc1 = p_choosev(m, t8, P_B(0.0f));
         vacc1[0] = vacc1[0] + xacc1;
       }
+#endif
     }
     acc1 += p_sum_lanes(((vacc1[0] + vacc1[1]) + (vacc1[2] + vacc1[3])));
     const float r2 = acc1;
@@ -66,29 +70,15 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
     {
       int64_t ji1 = 0;
       for (; ji1 + 1 * P_L <= 96; ji1 += 1 * P_L) {
-        for (int u = 0; u < 1; u++) {
-          const int64_t i1 = ji1 + u * P_L;
-          const p_vf t12 = p_load(&a0[96*i0 + i1]);
-          const p_vf t13 = t12 - P_B(r1);
-          const p_vf t14 = t13 * P_B(r3);
-          const p_vf t15 = p_load(&a1[i1]);
-          const p_vf t16 = t14 * t15;
-          const p_vf t17 = p_load(&a2[i1]);
-          const p_vf t18 = t16 + t17;
-          p_store((void*)&a3[96*i0 + i1], t18);
-        }
-      }
-      for (; ji1 < 96; ji1 += P_L) {
         const int64_t i1 = ji1;
-        const p_vi m = p_upto(96 - i1);
-        const p_vf t19 = p_load_part(&a0[96*i0 + i1], m);
-        const p_vf t20 = t19 - P_B(r1);
-        const p_vf t21 = t20 * P_B(r3);
-        const p_vf t22 = p_load_part(&a1[i1], m);
-        const p_vf t23 = t21 * t22;
-        const p_vf t24 = p_load_part(&a2[i1], m);
-        const p_vf t25 = t23 + t24;
-        p_store_part((void*)&a3[96*i0 + i1], t25, m);
+        const p_vf t12 = p_load(&a0[96*i0 + i1]);
+        const p_vf t13 = t12 - P_B(r1);
+        const p_vf t14 = t13 * P_B(r3);
+        const p_vf t15 = p_load(&a1[i1]);
+        const p_vf t16 = t14 * t15;
+        const p_vf t17 = p_load(&a2[i1]);
+        const p_vf t18 = t16 + t17;
+        p_store((void*)&a3[96*i0 + i1], t18);
       }
     }
   }

@@ -11,65 +11,33 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
     {
       int64_t ji2 = 0;
       for (; ji2 + 1 * P_L <= 32; ji2 += 1 * P_L) {
-        for (int u = 0; u < 1; u++) {
-          const int64_t i2 = ji2 + u * P_L;
-          const p_vf t0 = p_load_2(&a0[128*i1 + 2*i2 + 512*i0 + 65]);
-          const p_vf t1 = p_load_2(&a0[128*i1 + 2*i2 + 512*i0 + 64]);
-          const p_vf t2 = p_load_2(&a0[128*i1 + 2*i2 + 512*i0 + 1]);
-          const p_vf t3 = p_load_2(&a0[128*i1 + 2*i2 + 512*i0]);
-          const p_vf t4 = P_NAN_MOREv(t2, t3);
-          const p_vf t5 = P_NAN_MOREv(t1, t4);
-          const p_vf t6 = P_NAN_MOREv(t0, t5);
-          p_store((void*)&a1[32*i1 + i2 + 128*i0], t6);
-          const p_vi t7 = t0 > t5;
-          const p_vi t8 = t0 != t0;
-          const p_vi t9 = t7 | t8;
-          const p_vi t10 = P_BI((int32_t)(128*i1 + 2*i2 + 65)) + p_lanes() * 2;
-          const p_vi t11 = t1 > t4;
-          const p_vi t12 = t1 != t1;
-          const p_vi t13 = t11 | t12;
-          const p_vi t14 = P_BI((int32_t)(128*i1 + 2*i2 + 64)) + p_lanes() * 2;
-          const p_vi t15 = t2 > t3;
-          const p_vi t16 = t2 != t2;
-          const p_vi t17 = t15 | t16;
-          const p_vi t18 = P_BI((int32_t)(128*i1 + 2*i2 + 1)) + p_lanes() * 2;
-          const p_vi t21 = P_BI((int32_t)(2*i2)) + p_lanes() * 2;
-          const p_vi t22 = P_BI(t20) + t21;
-          const p_vi t23 = p_choosei(t17, t18, t22);
-          const p_vi t24 = p_choosei(t13, t14, t23);
-          const p_vi t25 = p_choosei(t9, t10, t24);
-          p_store64((void*)&a2[32*i1 + i2 + 128*i0], t25);
-        }
-      }
-      for (; ji2 < 32; ji2 += P_L) {
         const int64_t i2 = ji2;
-        const p_vi m = p_upto(32 - i2);
-        const p_vf t26 = p_load_2_part(&a0[128*i1 + 2*i2 + 512*i0 + 65], m);
-        const p_vf t27 = p_load_2_part(&a0[128*i1 + 2*i2 + 512*i0 + 64], m);
-        const p_vf t28 = p_load_2_part(&a0[128*i1 + 2*i2 + 512*i0 + 1], m);
-        const p_vf t29 = p_load_2_part(&a0[128*i1 + 2*i2 + 512*i0], m);
-        const p_vf t30 = P_NAN_MOREv(t28, t29);
-        const p_vf t31 = P_NAN_MOREv(t27, t30);
-        const p_vf t32 = P_NAN_MOREv(t26, t31);
-        p_store_part((void*)&a1[32*i1 + i2 + 128*i0], t32, m);
-        const p_vi t33 = t26 > t31;
-        const p_vi t34 = t26 != t26;
-        const p_vi t35 = t33 | t34;
-        const p_vi t36 = P_BI((int32_t)(128*i1 + 2*i2 + 65)) + p_lanes() * 2;
-        const p_vi t37 = t27 > t30;
-        const p_vi t38 = t27 != t27;
-        const p_vi t39 = t37 | t38;
-        const p_vi t40 = P_BI((int32_t)(128*i1 + 2*i2 + 64)) + p_lanes() * 2;
-        const p_vi t41 = t28 > t29;
-        const p_vi t42 = t28 != t28;
-        const p_vi t43 = t41 | t42;
-        const p_vi t44 = P_BI((int32_t)(128*i1 + 2*i2 + 1)) + p_lanes() * 2;
-        const p_vi t45 = P_BI((int32_t)(2*i2)) + p_lanes() * 2;
-        const p_vi t46 = P_BI(t20) + t45;
-        const p_vi t47 = p_choosei(t43, t44, t46);
-        const p_vi t48 = p_choosei(t39, t40, t47);
-        const p_vi t49 = p_choosei(t35, t36, t48);
-        p_store64_part((void*)&a2[32*i1 + i2 + 128*i0], t49, m);
+        const p_vf t0 = p_load_2(&a0[128*i1 + 2*i2 + 512*i0 + 65]);
+        const p_vf t1 = p_load_2(&a0[128*i1 + 2*i2 + 512*i0 + 64]);
+        const p_vf t2 = p_load_2(&a0[128*i1 + 2*i2 + 512*i0 + 1]);
+        const p_vf t3 = p_load_2(&a0[128*i1 + 2*i2 + 512*i0]);
+        const p_vf t4 = P_NAN_MOREv(t2, t3);
+        const p_vf t5 = P_NAN_MOREv(t1, t4);
+        const p_vf t6 = P_NAN_MOREv(t0, t5);
+        p_store((void*)&a1[32*i1 + i2 + 128*i0], t6);
+        const p_vi t7 = t0 > t5;
+        const p_vi t8 = t0 != t0;
+        const p_vi t9 = t7 | t8;
+        const p_vi t10 = P_BI((int32_t)(128*i1 + 2*i2 + 65)) + p_lanes() * 2;
+        const p_vi t11 = t1 > t4;
+        const p_vi t12 = t1 != t1;
+        const p_vi t13 = t11 | t12;
+        const p_vi t14 = P_BI((int32_t)(128*i1 + 2*i2 + 64)) + p_lanes() * 2;
+        const p_vi t15 = t2 > t3;
+        const p_vi t16 = t2 != t2;
+        const p_vi t17 = t15 | t16;
+        const p_vi t18 = P_BI((int32_t)(128*i1 + 2*i2 + 1)) + p_lanes() * 2;
+        const p_vi t21 = P_BI((int32_t)(2*i2)) + p_lanes() * 2;
+        const p_vi t22 = P_BI(t20) + t21;
+        const p_vi t23 = p_choosei(t17, t18, t22);
+        const p_vi t24 = p_choosei(t13, t14, t23);
+        const p_vi t25 = p_choosei(t9, t10, t24);
+        p_store64((void*)&a2[32*i1 + i2 + 128*i0], t25);
       }
     }
   }

@@ -19,6 +19,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
           vacc0[u] = vacc0[u] + xacc0;
         }
       }
+#if P_L >= 16
       for (; ji1 < 96; ji1 += P_L) {
         const int64_t i1 = ji1;
         const p_vi m = p_upto(96 - i1);
@@ -27,6 +28,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
         const p_vf xacc0 = p_choosev(m, t3, P_B(0.0f));
         vacc0[0] = vacc0[0] + xacc0;
       }
+#endif
     }
     acc0 += p_sum_lanes(((vacc0[0] + vacc0[1]) + (vacc0[2] + vacc0[3])));
     const float r0 = acc0;
@@ -37,23 +39,12 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
     {
       int64_t ji1 = 0;
       for (; ji1 + 1 * P_L <= 96; ji1 += 1 * P_L) {
-        for (int u = 0; u < 1; u++) {
-          const int64_t i1 = ji1 + u * P_L;
-          const p_vf t7 = p_load(&a0[96*i0 + i1]);
-          const p_vf t8 = t7 * P_B(r1);
-          const p_vf t9 = p_load(&a1[i1]);
-          const p_vf t10 = t8 * t9;
-          p_store((void*)&a2[96*i0 + i1], t10);
-        }
-      }
-      for (; ji1 < 96; ji1 += P_L) {
         const int64_t i1 = ji1;
-        const p_vi m = p_upto(96 - i1);
-        const p_vf t11 = p_load_part(&a0[96*i0 + i1], m);
-        const p_vf t12 = t11 * P_B(r1);
-        const p_vf t13 = p_load_part(&a1[i1], m);
-        const p_vf t14 = t12 * t13;
-        p_store_part((void*)&a2[96*i0 + i1], t14, m);
+        const p_vf t7 = p_load(&a0[96*i0 + i1]);
+        const p_vf t8 = t7 * P_B(r1);
+        const p_vf t9 = p_load(&a1[i1]);
+        const p_vf t10 = t8 * t9;
+        p_store((void*)&a2[96*i0 + i1], t10);
       }
     }
   }

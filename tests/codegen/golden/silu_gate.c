@@ -5,17 +5,15 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
   {
     int64_t ji0 = begin;
     for (; ji0 + 1 * P_L <= end; ji0 += 1 * P_L) {
-      for (int u = 0; u < 1; u++) {
-        const int64_t i0 = ji0 + u * P_L;
-        const p_vf t0 = p_load(&a0[i0]);
-        const p_vf t1 = -t0;
-        const p_vf t2 = p_expv(t1);
-        const p_vf t3 = t2 + P_B(1.0f);
-        const p_vf t4 = t0 / t3;
-        const p_vf t5 = p_load(&a1[i0]);
-        const p_vf t6 = t4 * t5;
-        p_store((void*)&a2[i0], t6);
-      }
+      const int64_t i0 = ji0;
+      const p_vf t0 = p_load(&a0[i0]);
+      const p_vf t1 = -t0;
+      const p_vf t2 = p_expv(t1);
+      const p_vf t3 = t2 + P_B(1.0f);
+      const p_vf t4 = t0 / t3;
+      const p_vf t5 = p_load(&a1[i0]);
+      const p_vf t6 = t4 * t5;
+      p_store((void*)&a2[i0], t6);
     }
     for (; ji0 < end; ji0 += P_L) {
       const int64_t i0 = ji0;

@@ -22,6 +22,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
           vacc0n[u] |= xacc0 != xacc0;
         }
       }
+#if P_L >= 16
       for (; ji1 < 96; ji1 += P_L) {
         const int64_t i1 = ji1;
         const p_vi m = p_upto(96 - i1);
@@ -30,57 +31,37 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
         vacc0[0] = p_morev(xacc0, vacc0[0]);
         vacc0n[0] |= xacc0 != xacc0;
       }
+#endif
     }
     { const float y = p_largest_lane((p_morev((p_morev(vacc0[3], vacc0[2])), (p_morev(vacc0[1], vacc0[0]))))); acc0 = y > acc0 ? y : acc0; }
     acc0n |= p_any_lane(vacc0n[0] | vacc0n[1] | vacc0n[2] | vacc0n[3]);
     const float r0 = (acc0n ? NAN : acc0);
     float acc1 = 0;
     p_vf vacc1[1];
-    for (int u = 0; u < 1; u++) vacc1[u] = P_B(0.0f);
+    vacc1[0] = P_B(0.0f);
     {
       int64_t ji1 = 0;
       for (; ji1 + 1 * P_L <= 96; ji1 += 1 * P_L) {
-        for (int u = 0; u < 1; u++) {
-          const int64_t i1 = ji1 + u * P_L;
-          const p_vf t2 = p_load(&a0[96*i0 + i1]);
-          const p_vf t3 = t2 - P_B(r0);
-          const p_vf t4 = p_expv(t3);
-          p_store((void*)&w0[i1], t4);
-          const p_vf xacc1 = t4;
-          vacc1[u] = vacc1[u] + xacc1;
-        }
-      }
-      for (; ji1 < 96; ji1 += P_L) {
         const int64_t i1 = ji1;
-        const p_vi m = p_upto(96 - i1);
-        const p_vf t5 = p_load_part(&a0[96*i0 + i1], m);
-        const p_vf t6 = t5 - P_B(r0);
-        const p_vf t7 = p_expv(t6);
-        p_store_part((void*)&w0[i1], t7, m);
-        const p_vf xacc1 = p_choosev(m, t7, P_B(0.0f));
+        const p_vf t2 = p_load(&a0[96*i0 + i1]);
+        const p_vf t3 = t2 - P_B(r0);
+        const p_vf t4 = p_expv(t3);
+        p_store((void*)&w0[i1], t4);
+        const p_vf xacc1 = t4;
         vacc1[0] = vacc1[0] + xacc1;
       }
     }
     acc1 += p_sum_lanes(vacc1[0]);
     const float r1 = acc1;
-    const float t8 = 1.0f / r1;
-    const float r2 = t8;
+    const float t5 = 1.0f / r1;
+    const float r2 = t5;
     {
       int64_t ji1 = 0;
       for (; ji1 + 1 * P_L <= 96; ji1 += 1 * P_L) {
-        for (int u = 0; u < 1; u++) {
-          const int64_t i1 = ji1 + u * P_L;
-          const p_vf t9 = p_load(&w0[i1]);
-          const p_vf t10 = t9 * P_B(r2);
-          p_store((void*)&a1[96*i0 + i1], t10);
-        }
-      }
-      for (; ji1 < 96; ji1 += P_L) {
         const int64_t i1 = ji1;
-        const p_vi m = p_upto(96 - i1);
-        const p_vf t11 = p_load_part(&w0[i1], m);
-        const p_vf t12 = t11 * P_B(r2);
-        p_store_part((void*)&a1[96*i0 + i1], t12, m);
+        const p_vf t6 = p_load(&w0[i1]);
+        const p_vf t7 = t6 * P_B(r2);
+        p_store((void*)&a1[96*i0 + i1], t7);
       }
     }
   }

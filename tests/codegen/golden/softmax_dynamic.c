@@ -41,19 +41,17 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
     for (int64_t b = 0; b < n0; b += 2048) {
       const int64_t be = p_min(b + 2048, n0);
       p_vf vacc1[1];
-      for (int u = 0; u < 1; u++) vacc1[u] = P_B(0.0f);
+      vacc1[0] = P_B(0.0f);
       {
         int64_t ji1 = b;
         for (; ji1 + 1 * P_L <= be; ji1 += 1 * P_L) {
-          for (int u = 0; u < 1; u++) {
-            const int64_t i1 = ji1 + u * P_L;
-            const p_vf t2 = p_load(&a0[n0*i0 + i1]);
-            const p_vf t3 = t2 - P_B(r0);
-            const p_vf t4 = p_expv(t3);
-            p_store((void*)&w0[i1], t4);
-            const p_vf xacc1 = t4;
-            vacc1[u] = vacc1[u] + xacc1;
-          }
+          const int64_t i1 = ji1;
+          const p_vf t2 = p_load(&a0[n0*i0 + i1]);
+          const p_vf t3 = t2 - P_B(r0);
+          const p_vf t4 = p_expv(t3);
+          p_store((void*)&w0[i1], t4);
+          const p_vf xacc1 = t4;
+          vacc1[0] = vacc1[0] + xacc1;
         }
         for (; ji1 < be; ji1 += P_L) {
           const int64_t i1 = ji1;
@@ -74,12 +72,10 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
     {
       int64_t ji1 = 0;
       for (; ji1 + 1 * P_L <= n0; ji1 += 1 * P_L) {
-        for (int u = 0; u < 1; u++) {
-          const int64_t i1 = ji1 + u * P_L;
-          const p_vf t9 = p_load(&w0[i1]);
-          const p_vf t10 = t9 * P_B(r2);
-          p_store((void*)&a1[n0*i0 + i1], t10);
-        }
+        const int64_t i1 = ji1;
+        const p_vf t9 = p_load(&w0[i1]);
+        const p_vf t10 = t9 * P_B(r2);
+        p_store((void*)&a1[n0*i0 + i1], t10);
       }
       for (; ji1 < n0; ji1 += P_L) {
         const int64_t i1 = ji1;

@@ -22,22 +22,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
           }
         }
         { float x[4 * P_L]; __builtin_memcpy(x, vacc0, sizeof x);
-          for (int64_t k = 0; k < 4 * P_L; k++) { acc0[ji0 - i0b + k] += x[k]; }
-        }
-      }
-      for (; ji0 < i0e; ji0 += P_L) {
-        p_vf vacc0[4];
-        for (int u = 0; u < 4; u++) vacc0[u] = P_B(0.0f);
-        for (int64_t i1 = b; i1 < be; i1++) {
-          const int64_t i0 = ji0;
-          const p_vi m = p_upto(i0e - i0);
-          const p_vf t1 = p_load_part(&a0[i0 + 512*i1], m);
-          const p_vf xacc0 = p_choosev(m, t1, P_B(0.0f));
-          vacc0[0] = vacc0[0] + xacc0;
-        }
-        { float x[4 * P_L]; __builtin_memcpy(x, vacc0, sizeof x);
-          for (int64_t k = 0; k < p_min(i0e - ji0, P_L); k++) { acc0[ji0 - i0b + k] += x[k]; }
-        }
+          p_add_lanes(acc0 + (ji0 - i0b), x, 4 * P_L); }
       }
     }
     float r0[512];

@@ -17,13 +17,6 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
           vacc0[u] = vacc0[u] + xacc0;
         }
       }
-      for (; ji1 < 2048; ji1 += P_L) {
-        const int64_t i1 = ji1;
-        const p_vi m = p_upto(2048 - i1);
-        const p_vf t1 = p_load_part(&a0[2048*i0 + i1], m);
-        const p_vf xacc0 = p_choosev(m, t1, P_B(0.0f));
-        vacc0[0] = vacc0[0] + xacc0;
-      }
     }
     acc0 += p_sum_lanes_wide(((vacc0[0] + vacc0[1]) + (vacc0[2] + vacc0[3])));
     const float r0 = (float)acc0;

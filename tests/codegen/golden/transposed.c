@@ -15,21 +15,11 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
       {
         int64_t ji1 = i1b;
         for (; ji1 + 1 * P_L <= i1e; ji1 += 1 * P_L) {
-          for (int u = 0; u < 1; u++) {
-            const int64_t i1 = ji1 + u * P_L;
-            const p_vf t0 = p_load(&a1[i1 + 128*i0]);
-            const p_vf t1 = p_load(&s0[(i0 - i0b) * 64 + i1 - i1b]);
-            const p_vf t2 = t0 + t1;
-            p_store((void*)&a2[i1 + 128*i0], t2);
-          }
-        }
-        for (; ji1 < i1e; ji1 += P_L) {
           const int64_t i1 = ji1;
-          const p_vi m = p_upto(i1e - i1);
-          const p_vf t3 = p_load_part(&a1[i1 + 128*i0], m);
-          const p_vf t4 = p_load_part(&s0[(i0 - i0b) * 64 + i1 - i1b], m);
-          const p_vf t5 = t3 + t4;
-          p_store_part((void*)&a2[i1 + 128*i0], t5, m);
+          const p_vf t0 = p_load(&a1[i1 + 128*i0]);
+          const p_vf t1 = p_load(&s0[(i0 - i0b) * 64 + i1 - i1b]);
+          const p_vf t2 = t0 + t1;
+          p_store((void*)&a2[i1 + 128*i0], t2);
         }
       }
     }
