@@ -53,6 +53,7 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
     from pliant.autograd.runtime import build
     from pliant.graph.control_flow import compile_bodies
     from pliant.runtime.compile_graph import interpret_loops
+    from pliant.runtime.together import LateFailure, together
     from pliant.wrappers.wrapper import telling_by_lines
 
     match config.get().debug.stop_after:
@@ -66,7 +67,11 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
         tell_operators(captured.name, missing)
         return eager(captured)
     compile_bodies(captured.module, _compiled_body)
-    run = build_repeated(captured, kernels_or_operators, _kernels_for_rows)
+    try:
+        with together():
+            run = build_repeated(captured, kernels_or_operators, _kernels_for_rows)
+    except LateFailure:  # again, each graph by itself
+        run = build_repeated(captured, kernels_or_operators, _kernels_for_rows)
     return telling_by_lines(run) if captured.written_inputs() else run
 
 

@@ -18,14 +18,15 @@ from pliant.debug import events
 from pliant.ir.loops import Buffer, Extern, LoopProgram
 from pliant.runtime.backend import WrittenCode, backend_of
 from pliant.runtime.build import build
-from pliant.runtime.load import load, reads_lists, takes_tensors
+from pliant.runtime.load import NativeEntry, load, reads_lists, takes_tensors
 from pliant.runtime.program import KeptCode, Library, wrapped, wrapper_of
+from pliant.runtime.together import later
 from pliant.schedule.kernel import Kernel, forget_loads
 from pliant.schedule.schedule import schedule, schedule_text
 from pliant.symbolic.expr import Number, Symbol
 from pliant.targets.registry import target_of
 from pliant.wrappers.remade import noted
-from pliant.wrappers.wrapper import compile_wrapper
+from pliant.wrappers.wrapper import compile_wrapper, supply
 
 
 class CompiledGraph:
@@ -67,17 +68,29 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
     texts = [text for code in codes.values() for text in code.texts]
     if events.wants("output_code"):
         events.record("output_code", name=program.name, text="\n".join([*texts, wrapper.source]))
-    names = dict(wrapper.names)
-    with events.stage("build", graph=program.name):
-        for kind, code in codes.items():
-            backend = backend_of(kind)
-            functions = backend.load(code, options.build)
-            wrapper.names.update({entry.name: f for entry, f in zip(code.entries, functions, strict=True)})
+    names, ranges = dict(wrapper.names), range_names(program.name, entries, runs)
+
+    def load_entries() -> dict[str, NativeEntry]:
+        with events.stage("build", graph=program.name):
+            loaded = {kind: backend_of(kind).load(code, options.build) for kind, code in codes.items()}
+        return {e.name: f for kind, code in codes.items() for e, f in zip(code.entries, loaded[kind], strict=True)}
+
+    def note(call: Callable[[list[Any]], list[Any]]) -> None:
+        if (kept := _kept(codes, options)) is not None:
+            noted(call, wrapper_of, program.name, wrapper.source, names, ranges, *kept)
+
+    def complete() -> None:
+        supply(call, load_entries())
+        note(call)
+
+    call: Callable[[list[Any]], list[Any]]
+    if texts and set(codes) == {"cpu"} and later(lambda: build(codes["cpu"].texts, options.build), complete):
+        call = wrapped(wrapper, program.name, ranges)
+    else:
+        wrapper.names.update(load_entries())
+        call = wrapped(wrapper, program.name, ranges)
+        note(call)
     forget_loads()
-    ranges = range_names(program.name, entries, runs)
-    call = wrapped(wrapper, program.name, ranges)
-    if (kept := _kept(codes, options)) is not None:
-        noted(call, wrapper_of, program.name, wrapper.source, names, ranges, *kept)
     return CompiledGraph(program.name, call, list(codes.values()), wrapper.source)
 
 

@@ -84,6 +84,7 @@ def without_memory(
 
 
 Wrapper = Callable[[list[Any]], list[Any]]
+_LATE = "__pliant_late__"  # among a function's globals: those of them that came later
 
 
 def compile_wrapper(code: WrapperCode, name: str, ranges: Mapping[str, str]) -> Wrapper:
@@ -92,14 +93,22 @@ def compile_wrapper(code: WrapperCode, name: str, ranges: Mapping[str, str]) -> 
     if FIRST_WRITE in names:
         names[FIRST_WRITE] += 1
     made: list[Wrapper] = []
+    late: dict[str, Any] = {}
 
     def in_ranges(args: list[Any]) -> list[Any]:
         if not made:
-            made.append(_defined(profiled.in_ranges(code.source, ranges), name, dict(names)))
+            made.append(_defined(profiled.in_ranges(code.source, ranges), name, names | late))
         return made[0](args)
 
-    names |= {profiled.PROFILER: profiler, profiled.RANGE: profiler.record_function}
+    names |= {_LATE: late, profiled.PROFILER: profiler, profiled.RANGE: profiler.record_function}
     return _defined(profiled.testing(code.source), name, names | {profiled.PROFILED: in_ranges})
+
+
+def supply(call: Wrapper, names: Mapping[str, Any]) -> None:
+    """Give the function what its text names and was not there yet; before its first call."""
+    known = call.__globals__
+    known.update(names)
+    known[_LATE].update(names)
 
 
 def _defined(source: str, name: str, names: dict[str, Any]) -> Wrapper:

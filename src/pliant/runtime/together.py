@@ -1,0 +1,78 @@
+"""Code that is built while the compiler goes on with the next graph of a program.
+
+In:     inside `with together():`, how code is built, and what is to be done once it is.
+Out:    `later(build, then)`: whether it is put off. The block ends when all is built and done.
+Holds:  builds run in threads beside the program, `then` in the thread that opened the block, in order. What fails so ends
+        the block with `LateFailure`: whoever opened it does all of it again at once, so that each failure is met where it
+        would have been.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+
+from pliant import background
+from pliant.interruptions import pass_on
+
+
+class LateFailure(Exception):
+    """Code that was built beside could not be built, or not be loaded."""
+
+
+class _Work:
+    """One build and what follows it."""
+
+    def __init__(self, build: Callable[[], object], then: Callable[[], None]) -> None:
+        self.build, self.then = build, then
+        self.error: BaseException | None = None
+        self.ended = threading.Event()
+        context = contextvars.copy_context()
+        if not background.start(lambda: context.run(self._run), "pliant-build"):
+            self.ended.set()
+
+    def _run(self) -> None:
+        try:
+            self.build()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.ended.set()
+
+    def finish(self) -> None:
+        self.ended.wait()
+        if self.error is not None:
+            raise self.error
+        self.then()
+
+
+_open: ContextVar[list[_Work] | None] = ContextVar("pliant_together", default=None)
+
+
+@contextlib.contextmanager
+def together() -> Iterator[None]:
+    """Put off, inside the block, what `later` is given."""
+    works: list[_Work] = []
+    before = _open.set(works)
+    try:
+        yield
+    finally:
+        _open.reset(before)
+    try:
+        for work in works:
+            work.finish()
+    except Exception as error:
+        pass_on(error)
+        raise LateFailure from error
+
+
+def later(build: Callable[[], object], then: Callable[[], None]) -> bool:
+    """Begin to build; `then` follows before the block ends. False, and nothing done, outside such a block."""
+    works = _open.get()
+    if works is None:
+        return False
+    works.append(_Work(build, then))
+    return True
