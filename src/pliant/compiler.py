@@ -67,10 +67,12 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
         tell_operators(captured.name, missing)
         return eager(captured)
     compile_bodies(captured.module, _compiled_body)
+    taken = captured.shape_env.asserts_taken()
     try:
         with together():
             run = build_repeated(captured, kernels_or_operators, _kernels_for_rows)
     except LateFailure:  # again, each graph by itself
+        captured.shape_env.take_again(taken)
         run = build_repeated(captured, kernels_or_operators, _kernels_for_rows)
     return telling_by_lines(run) if captured.written_inputs() else run
 

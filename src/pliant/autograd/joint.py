@@ -103,7 +103,6 @@ class _Tracer:
         self.mode = FunctionalMode(captured.shape_env, self.graph)
         self.leaves: list[Any] = []  # what gradients are asked for: a leaf for each tensor that requires grad
         self.hooked: list[int] = []
-        self.checked: list[RuntimeAssert] = []  # what the graph checks of operators' rules
         self.timeline = Timeline()
         self.values: dict[fx.Node, Any] = {}  # what the program's nodes gave
         self.inputs: list[Any] = []  # what the program is given
@@ -162,7 +161,6 @@ class _Tracer:
             if self._bound_late() & one.expr.free:
                 raise Unsupported(f"the backward pass assumes `{one}`", kind="data-dependent")
             mode.check(assume, env.as_written(one.expr), str(one), str(one.origin))
-            self.checked.append(one)
         mode.stage = stage
 
     def _is_ready(self, one: RuntimeAssert) -> bool:
@@ -304,6 +302,7 @@ class _Tracer:
     def run(self) -> JointGraph | Cuts:
         env = self.captured.shape_env
         outer, env.origin_callback = env.origin_callback, self._line
+        taken = env.asserts_taken()
         found = None
         try:
             found = self._trace()
@@ -311,7 +310,7 @@ class _Tracer:
         finally:
             env.origin_callback = outer
             if not isinstance(found, JointGraph):
-                env.wait_again(self.checked)
+                env.take_again(taken)
                 _release(self.graph, self.mode)
 
     def _line(self) -> SourceLocation | None:

@@ -91,6 +91,7 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
     """The segments of a program, run one after the other. `again`: what the last segments assume is known this time, and
     checked where its symbols get their values."""
     nodes = list(captured.module.graph.nodes)
+    taken = captured.shape_env.asserts_taken()
     known: dict[fx.Node, Any] = {}
     places = {node: place for place, node in enumerate(nodes)}
     steps: list[tuple[Call, list[int], list[int]]] = []
@@ -114,6 +115,7 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
             more = refined(captured, cuts, segment, joint)
             if more is None:
                 raise UnsupportedAliasing(_USED_WHERE_MADE, kind="returned-intermediate")
+            captured.shape_env.take_again(taken)
             return _in_segments(captured, more, compile_aten, again)
         for node, fake in zip((*segment.takes, *segment.gives), (*joint.ends[0], *joint.ends[1])):
             known[node] = fake
@@ -123,6 +125,7 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
     if captured.shape_env.has_waiting():
         if again:
             raise UnsupportedAliasing("a size that is assumed is not known behind a cut", kind="returned-intermediate")
+        captured.shape_env.take_again(taken)
         return _in_segments(captured, cuts, compile_aten, again=True)
     return _chained(steps, nodes[-1].args[0], captured, places, writes)
 

@@ -237,9 +237,14 @@ class ShapeEnv:
         self._waiting = [] if ready is None else [one for one in found if not ready(one)]
         return [one for one in found if one not in self._waiting] if self._waiting else found
 
-    def wait_again(self, asserts: Sequence[RuntimeAssert]) -> None:
-        """Give back asserts that were taken for a graph that was given up."""
-        self._waiting = [*asserts, *self._waiting]
+    def asserts_taken(self) -> tuple[int, list[RuntimeAssert]]:
+        """How far asserts are taken, for `take_again`."""
+        return self._asserts_taken, list(self._waiting)
+
+    def take_again(self, taken: tuple[int, list[RuntimeAssert]]) -> None:
+        """Have what was taken since be taken again: the graphs that it was taken for are given up."""
+        self._asserts_taken, waiting = taken
+        self._waiting = list(waiting)
 
     def has_waiting(self) -> bool:
         """Whether there are asserts that no graph checks."""
