@@ -28,9 +28,10 @@ class ProgramEnded(Exception):
 
 
 class _Here(threading.local):
-    """Whether this thread is one beside the program."""
+    """Whether this thread is one beside the program, and whether another waits for the errors of what it does."""
 
     beside = False
+    heard = False
 
 
 _here = _Here()
@@ -171,9 +172,19 @@ def _beside(serve: Callable[[], None]) -> threading.Event:
     return done
 
 
-def is_beside() -> bool:
-    """Whether this thread is one of those."""
-    return _here.beside
+def is_heard() -> bool:
+    """Whether the program meets what is raised here: in one of those threads only where `heard` says so."""
+    return not _here.beside or _here.heard
+
+
+@contextlib.contextmanager
+def heard() -> Iterator[None]:
+    """A block whose errors are raised again by a thread that waits for them."""
+    before, _here.heard = _here.heard, True
+    try:
+        yield
+    finally:
+        _here.heard = before
 
 
 def _end() -> None:

@@ -334,7 +334,7 @@ def warn_once(key: str, message: str, category: type[Warning] | None = None, *, 
     try:
         warnings.warn(message, category or PliantWarning, stacklevel=stacklevel)
     except Warning:
-        if not background.is_beside():
+        if background.is_heard():
             raise  # the program wants warnings as errors: it is told once
         with _lock:
             _warned.discard(key)  # nobody would hear of it in a thread of ours; who meets it again says it

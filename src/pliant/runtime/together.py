@@ -36,7 +36,8 @@ class _Work:
 
     def _run(self) -> None:
         try:
-            self.build()
+            with background.heard():
+                self.build()
         except BaseException as error:
             self.error = error
         finally:
@@ -64,6 +65,8 @@ def together() -> Iterator[None]:
     try:
         for work in works:
             work.finish()
+    except Warning:  # which the program wants as an error; it is given once
+        raise
     except Exception as error:
         pass_on(error)
         raise LateFailure from error
