@@ -288,3 +288,35 @@ def test_numbers_that_operators_read_out_of_tensors_are_known_as_items_are():
         torch.testing.assert_close(compiled(query, levels), attention_to_places(query, levels))
     found = pliant.stats()
     assert (found["graphs"], found["graph_breaks"], found["fallbacks"]) == (2, 0, 0)
+
+
+def positions(x):
+    return torch.arange(0, x.shape[0]).to(torch.float32)
+
+
+def numbers_of_floats(x):
+    at = positions(x)
+    n = at[-1].item()
+    return n, f"{n}", type(n) is float, n / 2, n > 3, int(n), float(at[2]), at.max().item(), at.sum().item()
+
+
+def comparisons_of_floats(x):
+    at = positions(x)
+    found = []
+    for a, b in ((0, 0), (1, 2), (2, 1)):
+        found += [bool(at[a] > at[b]), bool(at[a] == at[b]), bool(at[a] != at[b]), bool(at[a]), bool(at[a] == b)]
+        found += [bool(at[a] / 3 == at[b] / 3), bool(at[a] * 0.5 >= 1), at[a].item() == b]
+    return found, torch.maximum(at[1], at[2]).item(), (at[1] - at[2]).abs().item(), (at[2] % 2).item(), (at[2] ** 2).item()
+
+
+def steps_between_floats(x):
+    at = positions(x)
+    return torch.arange(at[0] + len(at), at[0] - at[-1] - 1, -2, dtype=torch.long).tolist()
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("function", [numbers_of_floats, comparisons_of_floats, steps_between_floats])
+def test_elements_of_floats_are_floats(function, dynamic):
+    compiled = pliant.compile(lambda x: (function(x), x + 1)[0], dynamic=dynamic, fullgraph=True)
+    for length in (6, 9, 10):
+        assert compiled(torch.ones(length)) == function(torch.ones(length))

@@ -75,6 +75,29 @@ class Unknown(Exception):
     """Only running the graph tells."""
 
 
+def _compared(function: Callable[[Any, Any], Any]) -> Callable[[Ratio, Any], Any]:
+    """A comparison of whole numbers: quotients may be equal once they are rounded."""
+
+    def compare(a: Ratio, other: Any) -> Any:
+        b = _ratio_of(other)
+        if not (concrete(a.over == 1) and concrete(b.over == 1)):
+            raise Unknown
+        return function(a.number, b.number)
+
+    return compare
+
+
+def _untold(*args: Any) -> Any:
+    raise Unknown
+
+
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(Ratio, f"__{_name}__", _compared(getattr(operator, _name)))
+for _name in """truediv rtruediv floordiv rfloordiv mod rmod pow rpow divmod and or xor lshift rshift rand ror rxor abs bool int
+float index round floor ceil trunc""".split():
+    setattr(Ratio, f"__{_name}__", _untold)
+
+
 def grid(numbers: list[Any], sizes: tuple[int, ...]) -> Grid:
     return Grid(numbers, torch.arange(len(numbers)).view(sizes))
 
@@ -93,6 +116,17 @@ def as_tensor_of(value: Any, dtype: torch.dtype) -> Grid:
     )
     numbers = [make(n) for n in value.numbers]
     return Grid(numbers, value.places)
+
+
+def as_python(number: Any) -> Any:
+    """The element as a program gets it. A quotient is rounded by the type of its tensor: only running the graph tells."""
+    return _PYTHON.get(type(number), _same_number)(number)
+
+
+def _float_of_ratio(number: Ratio) -> Any:
+    if not concrete(number.over == 1):
+        raise Unknown
+    return torch.sym_float(number.number)  # type: ignore[no-untyped-call]
 
 
 def _same_number(number: Any) -> Any:
@@ -147,6 +181,7 @@ def _whole(number: Any, bits: int = 63) -> Any:
 _INTEGER = {Ratio: _refused, float: _refused, torch.SymFloat: _refused}
 _TRUTH = {bool: _same_number, torch.SymBool: _same_number}
 _RATIO = {Ratio: _same_number}
+_PYTHON: dict[type, Callable[[Any], Any]] = {Ratio: _float_of_ratio}
 # Truths are guarded: sums of them are hard to reason about.
 _WHOLE: dict[type, Callable[[Any], Any]] = {
     Ratio: _cut_off,

@@ -29,6 +29,7 @@ from pliant.capture.element_rules import (
     SUMMED,
     Grid,
     Unknown,
+    as_python,
     as_tensor_of,
     by_type,
     grid,
@@ -64,10 +65,10 @@ class Elements:
         return None if found is None else found[0]
 
     def flat(self, fake: FakeTensor, ask: bool = True) -> list[Any] | None:
-        """All elements in order."""
+        """All elements in order, as Python numbers: those of a tensor of floats are floats."""
         with DisableTorchFunction(), below_python_dispatch():
             try:
-                return self._of(fake).flat() if self._is_known(fake, ask, {}) else None
+                return [as_python(n) for n in self._of(fake).flat()] if self._is_known(fake, ask, {}) else None
             except Unknown:
                 return None
 
