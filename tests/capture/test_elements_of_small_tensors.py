@@ -320,3 +320,28 @@ def test_elements_of_floats_are_floats(function, dynamic):
     compiled = pliant.compile(lambda x: (function(x), x + 1)[0], dynamic=dynamic, fullgraph=True)
     for length in (6, 9, 10):
         assert compiled(torch.ones(length)) == function(torch.ones(length))
+
+
+def outcome_by_rule(name, divisor):
+    """Elements of what a row's program gives for floats, and what they are in decisions."""
+
+    def program(x):
+        t = torch.arange(1, x.shape[0] * 3 + 1).to(torch.float32).view(-1, 3) / divisor
+        made = PROGRAMS[name](t, torch.tensor(3).to(torch.float32) / divisor)
+        parts = [one.flatten()[:3] for one in (made if isinstance(made, (tuple, list)) else (made,))]
+        return [[(part[i].item(), bool(part[i] > 2), bool(part[i])) for i in range(part.shape[0])] for part in parts]
+
+    return program
+
+
+@pytest.mark.parametrize("divisor", [1, 2])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_elements_of_floats_by_rule(name, divisor):
+    program = outcome_by_rule(name, divisor)
+    try:
+        expected = [program(torch.ones(n)) for n in (2, 4)]
+    except (RuntimeError, TypeError) as refused:
+        pytest.skip(f"not of floats: {str(refused)[:60]}")
+    compiled = pliant.compile(program, backend="eager")
+    assert repr([compiled(torch.ones(n)) for n in (2, 4)]) == repr(expected)
+    assert pliant.stats()["fallbacks"] == 0

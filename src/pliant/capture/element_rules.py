@@ -340,10 +340,15 @@ def _along(combine: Callable[[list[Any]], list[Any]], keeps: bool = False) -> Ca
     return rule
 
 
+def _term(number: Any) -> Any:
+    """What an element adds to the others: a truth is 0 or 1."""
+    return number if type(number) is Ratio else _whole(number)
+
+
 def _folded(function: Callable[[Any, Any], Any], first: Any = None) -> Callable[[list[Any]], list[Any]]:
     def combine(numbers: Iterable[Any]) -> list[Any]:
-        whole = [_whole(n) for n in numbers]
-        return [functools.reduce(function, whole if first is None else [first, *whole])]
+        terms = [_term(n) for n in numbers]
+        return [functools.reduce(function, terms if first is None else [first, *terms])]
 
     return combine
 
@@ -357,7 +362,7 @@ def _any_of(numbers: Iterable[Any]) -> list[Any]:
 
 
 def _sums(numbers: Iterable[Any]) -> list[Any]:
-    return list(itertools.accumulate(map(_whole, numbers)))
+    return list(itertools.accumulate(map(_term, numbers)))
 
 
 def _full(node: fx.Node, sizes: Any, value: Any, **kwargs: Any) -> Grid:
