@@ -244,9 +244,6 @@ def test_a_tensor_made_of_numbers_in_tensors():
             assert found.dtype == wanted.dtype and torch.equal(found, wanted) and not found.requires_grad
 
 
-if __name__ == "__main__":
-    for seed in range(*map(int, sys.argv[1:])):
-        check_random_chain(seed)
 
 
 def test_kinds_of_tokens_of_a_batch_are_groups():
@@ -345,3 +342,50 @@ def test_elements_of_floats_by_rule(name, divisor):
     compiled = pliant.compile(program, backend="eager")
     assert repr([compiled(torch.ones(n)) for n in (2, 4)]) == repr(expected)
     assert pliant.stats()["fallbacks"] == 0
+
+
+def random_floats(seed):
+    """A chain of rows of the table, with casts between integers and floats."""
+    pick = random.Random(seed)
+    casts = [
+        lambda t: t, lambda t: t.to(torch.float32), lambda t: t.to(torch.float32) / pick_divisor,
+        lambda t: t.to(torch.int64), lambda t: 1 - t,
+    ]  # fmt: skip
+    pick_divisor = pick.choice([1, 2, 3])
+    steps = [(PROGRAMS[pick.choice(list(PROGRAMS))], pick.choice(casts)) for _ in range(pick.randint(2, 4))]
+
+    def program(x):
+        t, k = torch.arange(1, x.shape[0] * 3 + 1).view(-1, 3), torch.tensor(3)
+        for step, cast in steps:
+            flat = t.flatten()
+            t = flat[:3].view(1, 3).expand(2, 3) if flat.shape[0] >= 3 else torch.stack([flat[0]] * 6).view(2, 3)
+            made = step(cast(t), k)
+            t = made[0] if isinstance(made, (tuple, list)) else made
+            t = t.long() if t.dtype is torch.bool else t
+        part = t.flatten()[:4]
+        return [(part[i].item(), bool(part[i] > 2), bool(part[i])) for i in range(part.shape[0])]
+
+    return program
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_chains_of_floats(seed):
+    check_random_floats(seed)
+
+
+def check_random_floats(seed):
+    program, sizes = random_floats(seed), [torch.ones(n) for n in (2, 4, 3)]
+    try:
+        expected = [program(x) for x in sizes]
+    except (RuntimeError, TypeError, IndexError):  # steps that do not fit each other
+        return
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager")
+    assert repr([compiled(x) for x in sizes]) == repr(expected), seed
+    assert pliant.stats()["fallbacks"] == 0
+
+
+if __name__ == "__main__":
+    for seed in range(*map(int, sys.argv[1:])):
+        check_random_chain(seed)
+        check_random_floats(seed)

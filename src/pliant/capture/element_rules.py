@@ -45,7 +45,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ratio:
-    """An element of a tensor of floats that is a quotient of integers: `over` is positive."""
+    """An element of a tensor of floats that is a quotient of integers: `over` is positive. No zero has a minus."""
 
     number: Any
     over: Any
@@ -56,13 +56,18 @@ class Ratio:
 
     def __mul__(self, other: Any) -> Ratio:
         other = _ratio_of(other)
+        if concrete(self.number * other.number == 0) and concrete(self.number + other.number < 0):
+            raise Unknown
         return Ratio(self.number * other.number, self.over * other.over)
 
     def __neg__(self) -> Ratio:
+        if concrete(self.number == 0):
+            raise Unknown
         return Ratio(-self.number, self.over)
 
     def __sub__(self, other: Any) -> Ratio:
-        return self.__add__(-other)
+        other = _ratio_of(other)
+        return self + Ratio(-other.number, other.over)
 
     def __rsub__(self, other: Any) -> Ratio:
         return Ratio(other * self.over - self.number, self.over)
@@ -326,6 +331,8 @@ def _along(combine: Callable[[list[Any]], list[Any]], keeps: bool = False) -> Ca
     """An operator on all elements along a dimension, or on all; `keeps`: it leaves as many."""
 
     def rule(node: fx.Node, value: Grid, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Grid:
+        if dtype is not None:  # elements are of this type before they are combined
+            value = as_tensor_of(value, dtype) if dtype in BITS else _untold()
         rank = value.places.dim()
         dims = range(rank) if dim is None else several(dim)
         last = tuple(range(-len(dims), 0))
