@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import pliant
 from lowering.tracing import check, lowered
 from pliant.ir.loops import Pointwise
 from pliant.ir.scalar import Apply, walk
@@ -48,3 +49,23 @@ def test_short_parts_stay_one_loop():
     args = torch.randn(40, 8), torch.randn(8, 40)
     assert len(loops_of(joined, *args)) == 1
     check(joined, *args)
+
+
+def test_an_input_that_is_updated_by_parts():
+    def update(x, a, b):
+        x.mul_(torch.cat([b.mT.exp(), a.sin()], -1))
+        return x + 1
+
+    x, a, b = torch.randn(40, 112), torch.randn(40, 48), torch.randn(64, 40)
+    mine = x.clone()
+    torch.testing.assert_close(pliant.compile(update)(mine, a, b), update(x, a, b))
+    torch.testing.assert_close(mine, x)
+
+
+def test_readers_of_one_part_and_of_all():
+    def function(a, b):
+        y = torch.cat([b.mT.exp(), a.sin()], -1).tanh()
+        return y[:, :64].sum(0), y.softmax(-1), y[:, 64:] * 2, y.mT.contiguous()
+
+    for dynamic in (False, True):
+        check(function, torch.randn(40, 48), torch.randn(64, 40), dynamic=dynamic)

@@ -160,7 +160,6 @@ class _Run:
             raise _Unforeseen  # guards took them for others often enough
         return example
 
-
     def _setting(self, fake: FakeTensor, example: torch.Tensor) -> torch.Tensor:
         """A few floats that a module keeps, as a buffer: probabilities by which it is set up, not its data."""
         source = self.t.inputs.world.source_of(fake)

@@ -17,15 +17,13 @@ from torch import fx
 
 from pliant.graph.contracts import AtenGraph, Runnable
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.graph.passes.purity import is_random
+from pliant.graph.passes.purity import BY_POSITION, is_random
 from pliant.graph.unbacked import CHECKS, unlearnt, written
 from pliant.symbolic.expr import Symbol
 from pliant.symbolic.traverse import evaluate
 from pliant.torch_adapter import RUNS_AS, TRANSFORMED, is_transformed, set_grad_enabled
 
 _clone = torch.ops.aten.clone.default
-# Calls that look at memory, and which of their arguments says where.
-_BY_POSITION: dict[Any, int] = {torch.ops.aten.as_strided.default: 3, torch.ops.aten.as_strided_scatter.default: 4}
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 Values = dict[Symbol, Any]
 
@@ -132,7 +130,7 @@ class _Run:
         target: Any = RUNS_AS.get(node.target, node.target)
         given = self.laid_out if is_random(node.target) else self.value  # numbers are drawn in the order of memory
         args = [given(a) for a in node.args]
-        if node.target in _BY_POSITION:
+        if node.target in BY_POSITION:
             args = self.placed(node, args)
         if any(isinstance(a, torch.Tensor) and is_transformed(a) for a in args):
             target = TRANSFORMED.get(node.target, target)
@@ -141,7 +139,7 @@ class _Run:
     def placed(self, node: fx.Node, args: list[Any]) -> list[Any]:
         """The arguments of a call that looks at memory: a value may begin elsewhere in its memory than is described."""
         source: Any = node.args[0]
-        value, begin, place = self.laid_out(source), self.value(source.meta["val"].offset_), _BY_POSITION[node.target]
+        value, begin, place = self.laid_out(source), self.value(source.meta["val"].offset_), BY_POSITION[node.target]
         offset = args[place] if len(args) > place and args[place] is not None else begin
         return [value, *args[1:place], offset - begin + value.storage_offset()]
 

@@ -19,6 +19,8 @@ from pliant.graph.effects import acts
 from pliant.torch_adapter import OpOverload
 
 _aten = torch.ops.aten
+# Calls that look at memory by positions in it, and which of their arguments is the first of these.
+BY_POSITION: dict[Any, int] = {_aten.as_strided.default: 3, _aten.as_strided_scatter.default: 4}
 # They raise where their data is not as they need: an index out of range, a division by zero, no convergence.
 _INDEXING = frozenset(
     f"aten::{name}"

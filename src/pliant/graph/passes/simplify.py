@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.passes.purity import BY_POSITION
 from pliant.graph.tensor_spec import key_of, same_known
 
 _aten = torch.ops.aten
@@ -45,12 +46,11 @@ def same_layout(one: Any, other: Any) -> bool:
 
 def _is_read_in_place(node: fx.Node, source: fx.Node) -> bool:
     """Whether something reads the node's memory by positions in it, and the source begins elsewhere in its own."""
-    if _BY_POSITION.isdisjoint(user.target for user in node.users):
+    if BY_POSITION.keys().isdisjoint(user.target for user in node.users):
         return False
     return not same_known((node.meta["val"].offset_,), (source.meta["val"].offset_,))
 
 
-_BY_POSITION = frozenset({_aten.as_strided.default, _aten.as_strided_scatter.default})
 Rule = Callable[[fx.Node], fx.Node | None]
 
 
