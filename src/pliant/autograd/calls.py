@@ -30,7 +30,7 @@ def inference(
 ) -> Call:
     """The callable of a program without a backward. `needs_guard`: gradients are recorded around it. `tensors`: nothing
     else is returned. `bump`: the inputs that the graph writes."""
-    maker = OutputMaker(made)
+    maker = OutputMaker(made, wrote=bool(bump))
 
     def without_grad(inputs: list[Any]) -> list[Any]:
         _set_grad(False)

@@ -33,7 +33,7 @@ from pliant.autograd.history import (
     spoilt_for_all,
 )
 from pliant.autograd.run_module import run_module
-from pliant.autograd.segments import Cuts, Timeline, find_cuts, written_views
+from pliant.autograd.segments import Cuts, Timeline, WrittenViews, find_cuts, written_views
 from pliant.errors import Unsupported
 from pliant.graph.concrete_sizes import as_numbers_wanted
 from pliant.graph.contracts import CapturedGraph, GraphInput
@@ -286,11 +286,11 @@ class _Tracer:
         if hooks and self.mode.asked:
             what = "gradients are asked for, and a tensor that the caller gets has hooks"
             raise UnsupportedAliasing(what, kind="returned-intermediate")
-        cuts = find_cuts(results, [*seen, *written], self.timeline, self.mode.freed, hooks)
-        if not cuts.before:
-            return cuts
-        rewritten = written_views(self.values, self.mode.written, self.timeline.places)
-        return dataclasses.replace(cuts, whole=self._undivided(), rewritten=rewritten)
+        cuts = find_cuts(results, [*seen, *written], self.timeline, self.mode.freed, hooks, self._rewritten)
+        return dataclasses.replace(cuts, whole=self._undivided()) if cuts.before else cuts
+
+    def _rewritten(self) -> WrittenViews:
+        return written_views(self.values, self.mode.written, self.timeline.places)
 
     def _undivided(self) -> tuple[tuple[int, int], ...]:
         """From where to where gradients get that the program itself asks for."""

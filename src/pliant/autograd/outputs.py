@@ -16,6 +16,7 @@ from pliant.autograd.aliases import ViewStep
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf
 from pliant.records import dataclass
 from pliant.torch_adapter import set_grad_enabled, without_base
+from pliant.wrappers.wrapper import WROTE
 
 if TYPE_CHECKING:
     from pliant.autograd.aliasing import OutputPlan
@@ -42,10 +43,11 @@ class MadeOutputs:
 
 
 class OutputMaker:
-    """`is_plain`: the results are the outputs."""
+    """`is_plain`: the results are the outputs. `wrote`: the graph writes inputs before outputs are made."""
 
-    def __init__(self, made: MadeOutputs) -> None:
+    def __init__(self, made: MadeOutputs, wrote: bool) -> None:
         self.copies, self.inference = made.copies, made.inference
+        self.wrote = wrote or bool(made.copies)
         self.getters = [_getter(one) for one in made.outputs]
         order = _order(made.outputs)
         self.early = [place for place in order if place in made.early]
@@ -54,6 +56,15 @@ class OutputMaker:
         self.is_plain = not self.copies and not self.inference and made.outputs == in_order
 
     def make(self, inputs: list[Any], results: Any) -> tuple[Any, ...]:
+        """The outputs. An error says whether inputs were written: the program is not run once more on such."""
+        try:
+            return self._make(inputs, results)
+        except Exception as error:
+            if self.wrote:
+                setattr(error, WROTE, True)
+            raise
+
+    def _make(self, inputs: list[Any], results: Any) -> tuple[Any, ...]:
         made: list[Any] = [None] * len(self.getters)
         for place in self.early:
             made[place] = self.getters[place](inputs, results, made)
@@ -81,9 +92,10 @@ class OutputMaker:
 
 
 def _copied(result: torch.Tensor) -> torch.Tensor:
-    """A copy with the same strides, dense or not."""
-    room = torch.empty_strided(result.shape, result.stride(), dtype=result.dtype, device=result.device)
-    return room.copy_(result)
+    """A copy with the same strides, whose elements may lie apart or be one: a copy of all memory that it spans."""
+    steps = [(size - 1) * stride for size, stride in zip(result.shape, result.stride())]
+    span = sum(steps) + 1 if result.numel() else 0
+    return result.as_strided((span,), (1,)).clone().as_strided(result.shape, result.stride())
 
 
 def _order(outputs: list[Output]) -> list[int]:

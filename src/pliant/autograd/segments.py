@@ -13,6 +13,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -32,19 +33,22 @@ from pliant.symbolic.expr import Symbol
 _NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
+# Of memory that is written, the positions of the writes and, for each tensor that lies in it, where it is made.
+WrittenViews = tuple[tuple[frozenset[int], tuple[frozenset[int], ...]], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Cuts:
     """Positions in the captured graph before which to cut, in order; `inside`: of calls that must be cut within.
     `whole`: (first, last) nodes of what must stay together, since the program asks for gradients through it.
     `hooks`: positions of calls that hook what the caller gets: they lie between segments and hook the real tensor.
-    `rewritten`: of memory that is written, the positions of the writes and, for each tensor that lies in it, where it is made.
     """
 
     before: tuple[int, ...]
     inside: tuple[int, ...] = ()
     whole: tuple[tuple[int, int], ...] = ()
     hooks: tuple[int, ...] = ()
-    rewritten: tuple[tuple[frozenset[int], tuple[frozenset[int], ...]], ...] = ()
+    rewritten: WrittenViews = ()
 
 
 class Timeline:
@@ -66,12 +70,17 @@ class Timeline:
 
 
 def find_cuts(
-    results: list[FakeTensor], seen: Iterable[FakeTensor], timeline: Timeline, freed: set[Node], hooks: Sequence[int]
+    results: list[FakeTensor],
+    seen: Iterable[FakeTensor],
+    timeline: Timeline,
+    freed: set[Node],
+    hooks: Sequence[int],
+    rewritten: Callable[[], WrittenViews],
 ) -> Cuts:
     """Where to cut so that no result is computed in the segment of a tensor that the caller sees.
 
     `results`: what the program computes and has a gradient. `seen`: every tensor with a history that the caller gets.
-    `freed`: functions of which the caller cannot ask gradients, since the program has. `hooks`: as in `Cuts`.
+    `freed`: functions of which the caller cannot ask gradients, since the program has. `hooks`, `rewritten`: as in `Cuts`.
     """
     readers: dict[tuple[Node, int], int] = {}
     for function in functions_behind([one.grad_fn for one in results]):
@@ -90,13 +99,16 @@ def find_cuts(
             else:
                 inside.add(reader)
     spans += [(position - 1, position) for position in {*hooks, *[1 + hook for hook in hooks]}]
-    cuts = _stab(sorted(spans, key=lambda span: (span[1], -span[0])), timeline)
-    return Cuts(tuple(cuts), tuple(sorted(inside)), hooks=tuple(hooks))
+    if not spans:
+        return Cuts((), tuple(sorted(inside)), hooks=tuple(hooks))
+    views = rewritten()
+    cuts = _stab(sorted(spans, key=lambda span: (span[1], -span[0])), timeline, _tearing(views, timeline))
+    return Cuts(tuple(cuts), tuple(sorted(inside)), hooks=tuple(hooks), rewritten=views)
 
 
 def written_views(
     values: dict[fx.Node, Any], writes: list[tuple[Base, fx.Node | None]], places: dict[fx.Node | None, int]
-) -> tuple[tuple[frozenset[int], tuple[frozenset[int], ...]], ...]:
+) -> WrittenViews:
     """`Cuts.rewritten`, of memory in which several tensors lie that nodes gave (`values`)."""
     when: dict[Base, set[int]] = {}
     for base, node in writes:
@@ -109,19 +121,32 @@ def written_views(
     return tuple((frozenset(when[base]), tuple(map(frozenset, tensors))) for base, tensors in several)
 
 
-def _stab(spans: list[tuple[int, int]], timeline: Timeline) -> list[int]:
-    """Few positions so that each span (after `first`, up to `last`) holds one, where modes are as at the start."""
+def _tearing(rewritten: WrittenViews, timeline: Timeline) -> set[int]:
+    """The positions at which a cut would hand two tensors to what writes the memory of both (`_check_written`)."""
+    nodes = {place: node for node, place in timeline.places.items() if node is not None}
+    found = set()
+    for writes, tensors in rewritten:
+        handed: Counter[int] = Counter()
+        for made in tensors:
+            used = max((timeline.places.get(user, 0) for place in made for user in nodes[place].users), default=0)
+            handed.update(range(min(made) + 1, min(used, max(writes)) + 1))
+        found |= {position for position, count in handed.items() if count > 1}
+    return found
+
+
+def _stab(spans: list[tuple[int, int]], timeline: Timeline, avoided: set[int]) -> list[int]:
+    """Few positions so that each span (after `first`, up to `last`) holds one, where modes are as at the start, and none
+    that is `avoided` where there is another."""
     found: list[int] = []
     for first, last in spans:
         if found and found[-1] > first:
             continue
-        while last > first and timeline.modes[last] != timeline.modes[0]:
-            last -= 1
-        if last <= first:
+        possible = [place for place in range(last, first, -1) if timeline.modes[place] == timeline.modes[0]]
+        if not possible:
             raise UnsupportedAliasing(
                 "a returned tensor is used within a change of modes", kind="returned-intermediate"
             )
-        found.append(last)
+        found.append(next((place for place in possible if place not in avoided), possible[0]))
     return found
 
 
@@ -259,7 +284,7 @@ def _is_number(node: fx.Node) -> bool:
     """Whether the node computes a number from numbers and sizes."""
     if node.op in ("placeholder", "get_attr", "output") or binds_symbols(node):
         return False
-    return isinstance(node.meta.get("val"), _NUMBERS)
+    return isinstance(node.meta.get("val"), _NUMBERS) or bool(node.meta.get("number"))
 
 
 def _read(node: fx.Node) -> list[fx.Node]:

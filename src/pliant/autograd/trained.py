@@ -69,7 +69,8 @@ def trained(
     run: Runnable, made: MadeOutputs, facts: HalvesFacts, around: Around, backwards: Any, again: GradientProgram
 ) -> Call:
     """The callable of a program's forward and backward."""
-    maker, kept, bump, watched = OutputMaker(made), facts.kept, around.bump, around.watched
+    kept, bump, watched = facts.kept, around.bump, around.watched
+    maker = OutputMaker(made, wrote=bool(bump or around.bump_last))
     halves = Halves(facts, run, backwards, again, around.hooked)
     apply: Any = functools.partial(torch_adapter.direct_apply(Compiled), halves)
     if around.hooked or around.idle:

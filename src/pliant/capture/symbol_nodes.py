@@ -70,6 +70,7 @@ class SymbolNodes:
             made = eval(text, {**proxies, **self._functions()})
         node: fx.Node = made.node
         node.meta["val"] = value
+        _mark_steps(node)
         return node
 
     def _part(self, expr: Expr) -> fx.Node:
@@ -112,6 +113,16 @@ class SymbolNodes:
             "select": call(select),
             "math": _Math(call),
         }
+
+
+def _mark_steps(node: fx.Node) -> None:
+    """Say of the nodes on the way to a number, of which nobody asks the value, that they compute numbers."""
+    queue = [node]
+    for one in queue:
+        steps = [step for step in one.all_input_nodes if step.op == "call_function" and not step.meta.keys() & {"val", "number"}]
+        queue += steps
+        for step in steps:
+            step.meta["number"] = True
 
 
 def _parts(expr: Expr) -> Iterator[Expr]:

@@ -142,7 +142,7 @@ class _Pruned:
         if not isinstance(value, torch.Tensor) or not _is_dense(value):
             return None
         options: dict[str, Any] = {"dtype": value.dtype, "device": value.device}
-        made = self.graph.call_function(_aten.full.default, (list(value.shape), 0), options)
+        made = append_node(self.graph, "call_function", _aten.full.default, (list(value.shape), 0), options, "zeros")
         made.meta = {"val": value, "stage": "backward"}
         return made
 

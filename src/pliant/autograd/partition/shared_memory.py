@@ -16,6 +16,7 @@ from torch import fx
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.purity import memory_root
 from pliant.records import dataclass
+from pliant.torch_adapter import append_node
 
 _aten = torch.ops.aten
 _VIEWS = {_aten.slice_scatter.default: _aten.slice.Tensor, _aten.select_scatter.default: _aten.select.int}
@@ -31,7 +32,7 @@ class Place:
     fake: FakeTensor
 
     def emit(self, graph: fx.Graph, copies: dict[fx.Node, fx.Node]) -> fx.Node:
-        view = graph.call_function(self.target, (copies[self.base], *self.arguments))
+        view = append_node(graph, "call_function", self.target, (copies[self.base], *self.arguments), {}, "view")
         view.meta.update(val=self.fake, stage="forward")
         return view
 

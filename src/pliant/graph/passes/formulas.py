@@ -20,6 +20,7 @@ from torch import fx
 
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.simplify import same_layout
+from pliant.torch_adapter import append_node
 
 _aten = torch.ops.aten
 _HALF = (torch.bfloat16, torch.float16)
@@ -45,7 +46,7 @@ class _Writer:
         values = [a.meta["val"] if isinstance(a, fx.Node) else a for a in args]
         fake = next(v for v in values if isinstance(v, FakeTensor))
         with self.graph.inserting_after(self.last):
-            made = self.graph.call_function(target, args, kwargs)
+            made = append_node(self.graph, "call_function", target, args, kwargs, target.overloadpacket.__name__)
         made.meta = {k: v for k, v in self.like.meta.items() if k not in ("val", "binds")}
         made.meta["val"] = fake.fake_mode.compute(target, values, kwargs)
         self.last = made
