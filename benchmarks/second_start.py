@@ -1,8 +1,9 @@
 """The second start of a program: what its first call costs once another process has compiled it.
 
-Each model runs in three processes, forks that have loaded PyTorch and the model's library and nothing of Pliant: a cold one;
-a warm one that finds built code; a warm one that finds whole entries. Seconds are those of the first call (with its
-gradients, in training), without those of loading Pliant, which are told apart.
+Each model runs in four processes, forks that have loaded PyTorch and the model's library and nothing of Pliant: one in
+which eager makes its first call; a cold one; a warm one that finds built code; a warm one that finds whole entries.
+Seconds are those of the first call (with its gradients, in training), without those of loading Pliant, which are told
+apart. `added` is what the first call takes above eager's where the entry is found.
 
     python -m benchmarks.second_start [--models bert gpt2...] [--modes inference training] [--public 1/20]
 
@@ -160,14 +161,29 @@ def without_case(name: str) -> str | None:
 _STAGES = ("capture", "symbolic", "lowering", "codegen")
 
 
-def first_call(name: str, training: bool) -> dict[str, Any]:
-    """What the first call costs this process, and whether it computes what eager does."""
+def eager_call(name: str, training: bool) -> dict[str, Any]:
+    """What the first call costs a process without Pliant."""
     warnings.simplefilter("ignore")
+    target, inputs = prepared(name, training)
+    start = time.perf_counter()
+    with torch.set_grad_enabled(training):
+        called(target, inputs, training)
+    return {"call": time.perf_counter() - start}
+
+
+def prepared(name: str, training: bool) -> tuple[Any, dict[str, Any]]:
     target, inputs = built(name)
     if isinstance(target, nn.Module):
         target.train(training)
     elif training:
         inputs["x"].requires_grad_()
+    return target, inputs
+
+
+def first_call(name: str, training: bool) -> dict[str, Any]:
+    """What the first call costs this process, and whether it computes what eager does."""
+    warnings.simplefilter("ignore")
+    target, inputs = prepared(name, training)
     start = time.perf_counter()
     import pliant
     from pliant import background
@@ -240,10 +256,10 @@ def in_a_fork(work: Callable[[], dict[str, Any]], environment: dict[str, str]) -
 
 
 def measured(name: str, training: bool) -> list[dict[str, Any]]:
-    """The cold process, the warm one with built code, the warm one with entries."""
+    """Eager's process, the cold one, the warm one with built code, the warm one with entries."""
     with tempfile.TemporaryDirectory(prefix="pliant-bench-") as folder:
         work = {"PLIANT_CACHE_DIR": folder}
-        return [
+        return [in_a_fork(lambda: eager_call(name, training), {})] + [
             in_a_fork(lambda: first_call(name, training), {**work, "PLIANT_KEEP_ENTRIES": keep}) for keep in ("1", "0", "1")
         ]
 
@@ -272,8 +288,8 @@ def main() -> None:
 
 def print_rows(models: list[str], modes: list[str]) -> None:
     """What each model costs, and the means."""
-    widths = (max(14, *(len(name) + 2 for name in models)), 10, 8, 8, 8, 9, 9, 10)
-    print_row(("model", "mode", "cold", "warm", "entries", "of cold", "of warm", "captures"), widths)
+    widths = (max(14, *(len(name) + 2 for name in models)), 10, 8, 8, 8, 8, 8, 9, 9, 10)
+    print_row(("model", "mode", "eager", "cold", "warm", "entries", "added", "of cold", "of warm", "captures"), widths)
     shares: list[tuple[float, float]] = []
     loads: list[float] = []
     for mode in modes:
@@ -283,14 +299,15 @@ def print_rows(models: list[str], modes: list[str]) -> None:
             if failed:
                 print_row((name, mode, failed), widths)
                 continue
-            cold, warm, entries = (row["call"] for row in rows)
-            last = rows[2]
+            eager, cold, warm, entries = (row["call"] for row in rows)
+            last = rows[3]
             loads.append(last["load"])
             if not last["captures"]:
                 shares.append((entries / cold, entries / warm))
-            captures = f"{last['captures']}{'' if all(row['right'] for row in rows) else ' WRONG'}"
-            print_row((name, mode, cold, warm, entries, entries / cold, entries / warm, captures), widths)
-            for text in [*rows[0]["reasons"], *last["reasons"]]:
+            captures = f"{last['captures']}{'' if all(row['right'] for row in rows[1:]) else ' WRONG'}"
+            times = (eager, cold, warm, entries, entries - eager, entries / cold, entries / warm)
+            print_row((name, mode, *times, captures), widths)
+            for text in [*rows[1]["reasons"], *last["reasons"]]:
                 print(f"    {text}")
     of_cold, of_warm = (geometric_mean([share[k] for share in shares]) for k in (0, 1))
     print(f"where the entry is found, in the geometric mean: {of_cold:.3f} of the cold call, {of_warm:.3f} of the warm one")
