@@ -36,7 +36,8 @@ MOST_LAUNCHED = 512  # threads of a block where a row's length decides: more wou
 FEW_THREADS = 512  # a multiprocessor with fewer wants more threads a row
 RECOMPUTE = 10  # values cheaper than this are computed again in each pass
 TURN_ELEMENTS = 16  # of a row that a thread takes: enough to have in flight, few to write out
-MOST_ELEMENTS = 32
+MOST_ELEMENTS = 32  # of a row that a thread keeps in registers
+MOST_ALONE = 64  # the same where one block has the row and there are many rows: it need not wait for others
 LOADED_BYTES = 128  # of a row a thread that are loaded once and kept in registers
 KEPT_BYTES = 160  # with what is computed of them
 SHARED_BYTES = 40 << 10  # of a block, for partial results of columns
@@ -232,9 +233,10 @@ def _plan_rows(plan: DevicePlan, target: Target) -> list[DevicePlan]:
         plan.group = min(target.lanes, power_of_two(groups))
         plan.items = ROW_THREADS // plan.group
     else:
-        most = _most_turns(plan)
-        if groups > most * target.threads and (_reads_again(plan.kernel) or rows is None or rows < 2 * target.units):
-            plan.cluster, turns = target.cluster, max(turns, most)
+        few = rows is None or rows < 2 * target.units
+        alone = _most_turns(plan, MOST_ELEMENTS if few else MOST_ALONE)
+        if groups > alone * target.threads and (few or _reads_again(plan.kernel)):
+            plan.cluster, turns = target.cluster, max(turns, _most_turns(plan, MOST_ELEMENTS))
         shared = -(-groups // plan.cluster)
         turns = max(turns, -(-shared // target.threads))
         plan.group, plan.items = -(-shared // turns // target.lanes) * target.lanes * plan.cluster, 1
@@ -279,15 +281,15 @@ def _reads_again(kernel: Kernel) -> bool:
     return len({m.phase for m in kernel.members if m.inner}) > 1
 
 
-def _most_turns(plan: DevicePlan) -> int:
-    """Turns of the loop over a row whose elements stay in registers."""
-    return min(MOST_ELEMENTS, LOADED_BYTES // max(1, _loaded_size(plan.kernel))) // plan.width
+def _most_turns(plan: DevicePlan, elements: int) -> int:
+    """Turns of the loop over a row of which a thread keeps so many elements at most in registers."""
+    return min(elements, LOADED_BYTES // max(1, _loaded_size(plan.kernel))) // plan.width
 
 
 def _keep_rows(plan: DevicePlan, turns: int) -> None:
     """Keep what threads load of a row in registers, and what they compute of it, as far as there is room."""
     turns = max(1, turns)
-    if turns > _most_turns(plan):
+    if turns > _most_turns(plan, MOST_ALONE if plan.cluster == 1 else MOST_ELEMENTS):
         return
     plan.steps = turns
     computed = kept_values(plan.kernel)
