@@ -14,7 +14,7 @@ from codegen.cuda import shim
 from codegen.cuda.operators import samples
 from ops.samples import ROWS
 
-FLAGS = ("-g", "-fsanitize=address,bounds", "-fno-sanitize-recover=all")
+FLAGS = ("-g", "-fsanitize=address,bounds", "-fno-sanitize-recover=all", "-DP_EXACT_READS")
 
 # The file of launches: for each the kernel, its threads and grid, its numbers, and its buffers with their lengths.
 _MAIN = """\

@@ -81,3 +81,17 @@ def test_errors_are_those_of_eager():
     torch.testing.assert_close(compiled(table, torch.tensor([1, 3])), table[[1, 3]] * 2)
     with pytest.raises(IndexError, match="index 4 is out of bounds"):
         compiled(table, torch.tensor([1, 4]))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64, torch.int8])
+@pytest.mark.parametrize("start", [0, 1, 3, 6, 7])
+def test_rows_are_copied_from_where_they_begin_to_where_they_are_to(dtype, start):
+    """Rows of sources and of results begin at other places of the pieces of memory that are read and written."""
+
+    def program(x):
+        part = x[:, start : start + 261]
+        return part.contiguous(), part.float().amax(1)
+
+    x = torch.arange(5 * 272).view(5, 272).remainder(113).to(dtype)
+    torch.testing.assert_close(pliant.compile(program)(x), program(x))
+    assert pliant.stats()["fallbacks"] == 0

@@ -1,4 +1,4 @@
-extern "C" __global__ void __launch_bounds__(128) @(const float* a0, float* a1, int64_t n0, int64_t n1, int64_t n2) {
+extern "C" __global__ void __launch_bounds__(128) @(float* a0, const float* a1, int64_t n0, int64_t n1, int64_t n2) {
   const int lane = threadIdx.x % 32;
   const int64_t item = (int64_t)blockIdx.x * 4 + threadIdx.x / 32;
   if (item >= n0) return;
@@ -14,7 +14,7 @@ extern "C" __global__ void __launch_bounds__(128) @(const float* a0, float* a1, 
     const int64_t i1b = i1g * 4 - shift;
     const int low = (int)p_max(-i1b, 0);
     const int cnt = (int)p_min(n2 - i1b, 4);
-    p_load<4>(v0 + k * 4, a0 + (n2*i0 + i1b), low, cnt);
+    p_load<4>(v0 + k * 4, a1 + (n2*i0 + i1b), low, cnt);
   }
   #pragma unroll
   for (int k = 0; k < 8; k++) {
@@ -106,11 +106,11 @@ extern "C" __global__ void __launch_bounds__(128) @(const float* a0, float* a1, 
       const float t9 = t8 * r2;
       s10[u] = t9;
     }
-    p_store<4>(a1 + (n2*i0 + i1b), s10, low, cnt);
+    p_store<4>(a0 + (n2*i0 + i1b), s10, low, cnt);
   }
 }
 
-extern "C" __global__ void __launch_bounds__(512) @(const float* a0, float* a1, int64_t n0, int64_t n1, int64_t n2) {
+extern "C" __global__ void __launch_bounds__(512) @(float* a0, const float* a1, int64_t n0, int64_t n1, int64_t n2) {
   const int lane = threadIdx.x;
   const int group = blockDim.x;
   const int64_t item = (int64_t)blockIdx.x;
@@ -126,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(512) @(const float* a0, float* a1, 
     const int64_t i1b = i1g * 4 - shift;
     const int low = (int)p_max(-i1b, 0);
     const int cnt = (int)p_min(n2 - i1b, 4);
-    p_load<4>(v0 + k * 4, a0 + (n2*i0 + i1b), low, cnt);
+    p_load<4>(v0 + k * 4, a1 + (n2*i0 + i1b), low, cnt);
   }
   #pragma unroll
   for (int k = 0; k < 8; k++) {
@@ -236,11 +236,11 @@ extern "C" __global__ void __launch_bounds__(512) @(const float* a0, float* a1, 
       const float t9 = t8 * r2;
       s10[u] = t9;
     }
-    p_store<4>(a1 + (n2*i0 + i1b), s10, low, cnt);
+    p_store<4>(a0 + (n2*i0 + i1b), s10, low, cnt);
   }
 }
 
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512) @(const float* a0, float* a1, int64_t n0, int64_t n1, int64_t n2) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512) @(float* a0, const float* a1, int64_t n0, int64_t n1, int64_t n2) {
   const int lane = threadIdx.x + blockIdx.x % 8 * blockDim.x;
   const int group = blockDim.x * 8;
   const int64_t item = (int64_t)blockIdx.x / 8;
@@ -256,7 +256,7 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512) @(co
     const int64_t i1b = i1g * 4 - shift;
     const int low = (int)p_max(-i1b, 0);
     const int cnt = (int)p_min(n2 - i1b, 4);
-    p_load<4>(v0 + k * 4, a0 + (n2*i0 + i1b), low, cnt);
+    p_load<4>(v0 + k * 4, a1 + (n2*i0 + i1b), low, cnt);
   }
   #pragma unroll
   for (int k = 0; k < 8; k++) {
@@ -374,7 +374,7 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512) @(co
       const float t9 = t8 * r2;
       s10[u] = t9;
     }
-    p_store<4>(a1 + (n2*i0 + i1b), s10, low, cnt);
+    p_store<4>(a0 + (n2*i0 + i1b), s10, low, cnt);
   }
   p_cluster_sync();
 }
@@ -387,7 +387,7 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024) @(c
   #pragma unroll 4
   for (int64_t q = lane; q < n2; q += 8192) {
     const int64_t i1g = q;
-    const int shift = n1 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n1*i0)) / 4 % 4);
+    const int shift = n1 % 4 == 0 ? 0 : (int)((uint64_t)(a1 + (n1*i0)) / 4 % 4);
     const int64_t i1b = i1g * 4 - shift;
     const int low = (int)p_max(-i1b, 0);
     const int cnt = (int)p_min(n1 - i1b, 4);
@@ -433,7 +433,7 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024) @(c
   #pragma unroll 4
   for (int64_t q = lane; q < n2; q += 8192) {
     const int64_t i1g = q;
-    const int shift = n1 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n1*i0)) / 4 % 4);
+    const int shift = n1 % 4 == 0 ? 0 : (int)((uint64_t)(a1 + (n1*i0)) / 4 % 4);
     const int64_t i1b = i1g * 4 - shift;
     const int low = (int)p_max(-i1b, 0);
     const int cnt = (int)p_min(n1 - i1b, 4);
@@ -484,7 +484,7 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024) @(c
   #pragma unroll 4
   for (int64_t q = lane; q < n2; q += 8192) {
     const int64_t i1g = q;
-    const int shift = n1 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n1*i0)) / 4 % 4);
+    const int shift = n1 % 4 == 0 ? 0 : (int)((uint64_t)(a1 + (n1*i0)) / 4 % 4);
     const int64_t i1b = i1g * 4 - shift;
     const int low = (int)p_max(-i1b, 0);
     const int cnt = (int)p_min(n1 - i1b, 4);

@@ -210,14 +210,15 @@ def _accesses(kernel: Kernel) -> Iterator[tuple[Buffer, Expr, bool]]:
 
 
 def _contiguous(kernel: Kernel, vector: Axis | None) -> Iterator[tuple[Buffer, Expr]]:
-    """Accesses that run along the vectorized axis and differ along another one: those of whole arrays first."""
+    """Accesses that run along the vectorized axis and differ along another one: those of whole arrays first, stores before
+    loads: a load that begins anywhere costs two reads, a store as many as it has elements."""
     assert vector is not None
     found = [
         (b, e)
         for b, e, looks_up in _accesses(kernel)
         if not looks_up and linear_coefficient(e, vector.symbol) is ONE and any(a.symbol in e.free for a in kernel.axes)
     ]
-    yield from sorted(found, key=lambda access: -len(access[1].free))
+    yield from sorted(found, key=lambda access: (-len(access[1].free), access[0] not in kernel.stored))
 
 
 def _plan_rows(plan: DevicePlan, target: Target) -> list[DevicePlan]:

