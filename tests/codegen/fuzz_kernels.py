@@ -207,8 +207,13 @@ def disagreement(seed: int) -> str:
     pliant.reset()
     compiled = pliant.compile(made.function(), dynamic=made.dynamic)
     for inputs in made.inputs:
-        exact = _outcome(made.function(), tuple(map(_exactly, inputs)), made.training)
-        expected = _outcome(made.function(), inputs, made.training)
+        try:
+            exact = _outcome(made.function(), tuple(map(_exactly, inputs)), made.training)
+            expected = _outcome(made.function(), inputs, made.training)
+        except RuntimeError as error:
+            if "not implemented" not in str(error):
+                raise
+            return ""  # this version of PyTorch has no such derivative
         found = _outcome(compiled, inputs, made.training)
         results = made.results
         for number, (ours, eager, reference) in enumerate(zip(found, expected, exact, strict=True)):
