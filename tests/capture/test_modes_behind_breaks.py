@@ -120,3 +120,30 @@ def test_choices_for_an_absent_device_are_part_of_the_graph():
     before = torch.backends.cudnn.enabled, torch.backends.cudnn.deterministic
     assert torch.equal(compiled(torch.ones(3)), program(torch.ones(3)))
     assert (torch.backends.cudnn.enabled, torch.backends.cudnn.deterministic) == before
+
+
+@pytest.mark.parametrize(
+    "filters, breaks",
+    [
+        ([("error", "other", Warning)], 0),
+        ([("error", "care", Warning)], 1),
+        ([("error", "", DeprecationWarning)], 0),
+        ([("error", "", Warning), ("ignore", "care", Warning)], 0),  # the last one given is asked first
+        ([("ignore", "", Warning), ("error", "care", UserWarning)], 1),
+    ],
+)
+def test_the_first_filter_that_takes_a_warning_decides_whether_it_raises(filters, breaks):
+    def program(x):
+        try:
+            warnings.warn("careful", stacklevel=1)
+        except UserWarning:
+            return x - 1
+        return x + 1
+
+    pliant.reset()
+    with warnings.catch_warnings():
+        for action, message, category in filters:
+            warnings.filterwarnings(action, message, category)
+        x = torch.ones(2)
+        assert torch.equal(pliant.compile(program, backend="eager")(x), program(x))
+    assert pliant.stats()["graph_breaks"] == breaks

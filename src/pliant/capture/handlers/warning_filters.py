@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture.graph_breaks import GraphBreak
@@ -64,7 +65,7 @@ def _warn(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     elif type(message) is not str or given.get("skip_file_prefixes") or given.get("source") is not None:
         raise GraphBreak("side-effect-call", "warnings.warn with a message that is no text")
     current = t.warning_blocks[-1].filters if t.warning_blocks else None
-    if any(action == "error" and issubclass(category, kind) for action, _, kind, *_ in current or warnings.filters):
+    if _may_raise(current or warnings.filters, str(message), category):
         raise GraphBreak("side-effect-call", "a warning that a filter turns into an exception")
     if current and current[0][0] == "ignore" and current[0][1] is None and issubclass(category, current[0][2]):
         return
@@ -72,6 +73,19 @@ def _warn(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     for function in (show, show_in_caller):
         t.world.set_origin(function, held(function, function.__name__))
     t.world.effects_in_order.append(_place(t, message, category, level, filters))
+
+
+def _may_raise(filters: Sequence[Any], text: str, category: type[Warning]) -> bool:
+    """Whether the first filter that takes such a warning, from some line, makes it an exception."""
+    for action, pattern, kind, module, line in filters:
+        taken = pattern is None or (text == pattern if isinstance(pattern, str) else pattern.match(text))
+        if not taken or not issubclass(category, kind):
+            continue
+        if action == "error":
+            return True
+        if module is None and not line:
+            return False
+    return False
 
 
 def _place(t: Tracer, message: Any, category: Any, level: int, filters: Any) -> CallEffect:
