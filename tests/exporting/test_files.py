@@ -130,7 +130,7 @@ def test_a_program_that_ends_early_is_an_error(path, tmp_path):
     size = content.rindex(b"PK\x01\x02") + 20
     content[size : size + 8] = (1 << 24).to_bytes(4, "little") * 2
     (tmp_path / "short").write_bytes(content)
-    with pytest.raises(FileError, match="EOFError"):
+    with pytest.raises(FileError, match="EOFError|BadZipFile"):
         pliant.load(tmp_path / "short")
 
 
