@@ -1,0 +1,62 @@
+"""What tests ask for and PyTorch 2.11, the oldest version that is accepted, does not have: test -> why.
+
+Such a call breaks the graph, compiles once a size or is an error; its results are eager's. The tests pass from 2.13 on.
+"""
+
+OLD = (2, 12)
+_AS_NUMBERS = "asks in C++ for symbolic sizes as numbers"
+_ALL_OR_NONE = "unpacks saved tensors all together or not at all"
+_OF_ONE = "asks whether a batch is one"
+
+MISSING: dict[str, str] = {
+    **dict.fromkeys(
+        [
+            "tests/autograd/test_some_results.py::test_what_is_written_between_matters_to_what_reads_it",
+            "tests/autograd/test_some_results.py::test_writes_concern_the_results_that_read_what_was_written",
+            "tests/autograd/test_some_results.py::test_a_result_whose_gradient_cannot_do_without_another_is_computed_by_the_program",
+        ],
+        _ALL_OR_NONE,
+    ),
+    **dict.fromkeys(
+        [
+            "tests/capture/test_functional_transforms.py::test_jacobians[jacfwd]",
+            "tests/capture/test_functional_transforms.py::test_jacobians[jacrev]",
+            "tests/capture/test_functional_transforms.py::test_per_sample_gradients",
+            "tests/capture/test_functional_transforms.py::test_vmap_nested_and_chunked",
+            "tests/capture/test_varying_sizes.py::test_one_graph_for_every_other_size[max_pool1d with everything]",
+            "tests/capture/test_varying_sizes.py::test_one_graph_for_every_other_size[max_pool1d]",
+            "tests/capture/test_varying_sizes.py::test_one_graph_for_every_other_size[module]",
+            "tests/end_to_end/test_dynamic_programs.py::test_one_graph_for_all_sizes[bilinear]",
+            "tests/end_to_end/test_dynamic_programs.py::test_one_graph_for_all_sizes[pooled]",
+            "tests/end_to_end/test_size_programs.py::test_one_graph_with_gradients[cholesky]",
+            "tests/end_to_end/test_size_programs.py::test_one_graph_with_gradients[eigenvalues]",
+            "tests/end_to_end/test_size_programs.py::test_one_graph_with_gradients[max pool with indices]",
+            "tests/end_to_end/test_size_programs.py::test_one_graph_with_gradients[quantile]",
+            "tests/end_to_end/test_transform_programs.py::test_program[hessian]",
+            "tests/end_to_end/test_transform_programs.py::test_program[laplacian]",
+            "tests/end_to_end/test_transform_programs.py::test_program[per-sample hessians]",
+            "tests/end_to_end/test_transform_programs.py::test_program[per-sample jacobians]",
+            "tests/exporting/test_constraints.py::test_what_is_said_or_advised_works[image]",
+            "tests/exporting/test_constraints.py::test_what_is_said_or_advised_works[two pools and back]",
+            "tests/exporting/test_torch_form.py::test_programs_with_constraints[image]",
+            "tests/symbolic/test_programs_without_guards.py::test_shape_without_guards[attention]",
+            "tests/symbolic/test_programs_without_guards.py::test_shape_without_guards[pool]",
+        ],
+        _AS_NUMBERS,
+    ),
+    **dict.fromkeys(
+        [
+            "tests/exporting/test_constraints.py::test_what_is_said_or_advised_works[attention]",
+            "tests/exporting/test_models.py::test_models_in_a_new_process_are_as_eager",
+            "tests/exporting/test_standalone.py::test_a_library_computes_what_the_model_does",
+            "tests/exporting/test_torch_form.py::test_bert",
+            "tests/exporting/test_torch_form.py::test_programs_with_constraints[attention]",
+        ],
+        _OF_ONE,
+    ),
+    "tests/capture/test_torch_functions.py::test_what_acts_is_in_no_list[_skip_one_hop_torch_function]": "has no such function",
+    "tests/distributed/test_collectives.py::test_in_the_graph[all_to_all]": "gloo has no all_to_all",
+    "tests/distributed/test_collectives.py::test_in_the_graph[functional_operators]": "names operators otherwise",
+    "tests/exporting/test_onnx.py::test_network": "computes a cell of a GRU with other operators",
+    "tests/graph/test_effects.py::test_a_refused_operator_is_a_typed_error": "has no operator that looks for NaN",
+}
