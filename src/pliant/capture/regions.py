@@ -8,9 +8,10 @@ Holds:  a fake keeps the node of the graph that computed it; a region that uses 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import fx
@@ -21,6 +22,7 @@ from pliant.capture.structures import leaves
 from pliant.capture.symbol_nodes import SymbolNodes
 from pliant.capture.value_kinds import is_symbolic
 from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.records import dataclass
 from pliant.torch_adapter import DisableTorchFunction
 
 if TYPE_CHECKING:
@@ -29,21 +31,44 @@ if TYPE_CHECKING:
     from pliant.symbolic.expr import Symbol
 
 
+@dataclass(slots=True, eq=False)
+class Replay:
+    """How what a region has recorded so far is run again, to see what transforms make of its values.
+
+    `given`: the outer values that fresh parameters stand for. `transform`: the kind of transform that the region is the
+    function of, if it is. `enter(values, run)`: calls `run` on the values as they are inside.
+    """
+
+    given: list[Any] = field(default_factory=list)
+    transform: Literal["", "vmap", "derivative"] = ""
+    enter: Callable[[list[Any], Callable[[list[Any]], Any]], Any] = lambda values, run: run(values)
+
+
 class Region:
     """One graph inside another. `lifted`: the outer values that its placeholders stand for, in order."""
 
-    def __init__(self, recorder: Recorder, beside: Iterable[Region] = (), differentiated: bool = False) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        beside: Iterable[Region] = (),
+        differentiated: bool = False,
+        replay: Replay | None = None,
+        parent: Region | Literal["current"] | None = "current",
+    ) -> None:
         self.recorder = recorder
         self.shape_env = recorder.inputs.shape_env
         self.graph = fx.Graph()
         self.constants: dict[str, Any] = {}
         self.symbols = SymbolNodes(self.graph, self)  # type: ignore[arg-type]  # asks for symbols only
-        self.parent = recorder.region
+        self.called_in = recorder.region
+        self.parent = recorder.region if parent == "current" else parent
+        self.replay = replay or Replay()
         around = self.parent.readable if self.parent is not None else frozenset((recorder.graph,))
         self.readable: frozenset[fx.Graph] = around | {self.graph} | {r.graph for r in beside}
         # Whether what runs here may be differentiated by a transform around it, whatever its tensors say.
         self.differentiated: bool = differentiated or (self.parent is not None and self.parent.differentiated)
         self.lifted: list[Any] = []
+        self.fresh_parameters = 0
         self._nodes: dict[int, fx.Node] = {}
         self._last: fx.Node | None = None
 
@@ -99,6 +124,7 @@ class Region:
         """A tensor described like another, as a parameter of the region."""
         fake = like.fake_mode.new(like.size_, like.stride_, like.dtype_, like.device_, offset=0)
         fake.node = self.parameter(fake)
+        self.fresh_parameters += 1
         return fake
 
     def close(self, values: Iterable[Any], name: str) -> fx.GraphModule:

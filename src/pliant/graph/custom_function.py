@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from pliant.errors import Unsupported
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.records import dataclass
 from pliant.torch_adapter import set_grad_enabled
@@ -40,7 +41,8 @@ class FunctionPlan:
 
     `kept`: what the backward reads, as positions among the inputs followed by the results of the forward. `saved`: which
     of them are under autograd's checks. `histories`: whether further values have one, which the backward differentiates.
-    `mapped`: whether `vmap` may take the function apart.
+    `mapped`: whether `vmap` may take the function apart. `unmapped`: the program's function has a rule of its own, and none
+    of the arguments has a batch here: `vmap` is to call it as it is.
     """
 
     name: str
@@ -54,6 +56,7 @@ class FunctionPlan:
     materialize: bool = True
     once: bool = False
     mapped: bool = False
+    unmapped: bool = False
     histories: bool = False
 
 
@@ -116,9 +119,14 @@ def _make_function(plan: FunctionPlan) -> type[torch.autograd.Function]:
         found = variant.module(*[g for g in given if g is not None], *[kept[i] for i in variant.reads])
         return tuple([None if i is None else found[i] for i in variant.gradients])
 
+    def vmap(info: Any, in_dims: Any, *inputs: Any) -> Any:
+        raise Unsupported(f"{plan.name}: a batch where the traced call had none")
+
     last: Any = torch.autograd.function.once_differentiable(backward) if plan.once else backward
     members = {"forward": forward, "setup_context": setup_context, "backward": last}
     if plan.histories:
         members = {"forward": both, "backward": last}
+    if plan.unmapped:
+        members["vmap"] = vmap
     static: dict[str, Any] = {name: staticmethod(member) for name, member in members.items()}
     return type(plan.name, (torch.autograd.Function,), static | {"generate_vmap_rule": plan.mapped})

@@ -14,6 +14,9 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves
 
+from pliant.errors import Unsupported
+from pliant.graph.fake_tensor import FakeTensor
+
 
 class Transformed(torch.nn.Module):
     """A function of flat values, `n_outputs` of whose results are transformed; the rest are auxiliary.
@@ -109,3 +112,68 @@ class Mapped(torch.nn.Module):
             lambda *mapped: tuple(body(*mapped)), in_dims=self.in_dims, out_dims=self.out_dims, **self.options
         )(*values)
         return tuple(tree_leaves(found))
+
+
+class OwnMapped(torch.nn.Module):
+    """A custom function below `vmap`, as its own `vmap` staticmethod computes it on whole batches.
+
+    `rule`: the graph of that staticmethod, of what `forward` takes after the size of the batch. It holds for `in_dims`
+    (one for each argument) and gives results whose batches are at `out_dims`. `samples`: while the function around is
+    traced for one sample, what the results are.
+    """
+
+    samples: tuple[FakeTensor, ...] = ()
+
+    def __init__(self, rule: fx.GraphModule, name: str, in_dims: tuple[int | None, ...], out_dims: Any) -> None:
+        super().__init__()
+        self.rule = rule
+        self.function = rule_function(name, self._mapped, self._of_sample)
+        self.in_dims = in_dims
+        self.out_dims = out_dims
+
+    def forward(self, *values: Any) -> tuple[Any, ...]:
+        return tuple(self.function.apply(*values))  # type: ignore[no-untyped-call]
+
+    def _mapped(self, info: Any, in_dims: Any, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
+        size, *given = values
+        if tuple(in_dims[1:]) != self.in_dims or info.batch_size != size:
+            raise UnsupportedRule(f"{self.function.__name__}.vmap was traced for another batch")
+        return tuple(self.rule(*given)), self.out_dims
+
+
+    def _of_sample(self, *values: Any) -> tuple[Any, ...]:
+        if not self.samples:
+            raise UnsupportedRule(f"{self.function.__name__}: no batch where the traced call had one")
+        return tuple([s.fake_mode.new(s.size_, s.stride_, s.dtype_, s.device_) for s in self.samples])
+
+
+def without_samples(module: torch.nn.Module) -> None:
+    """Tracing is over."""
+    for one in module.modules():
+        if isinstance(one, OwnMapped):
+            one.samples = ()
+
+
+class UnsupportedRule(Unsupported):
+    """A custom function's own rule for `vmap` is asked for what it was not traced for."""
+
+
+def rule_function(
+    name: str, rule: Callable[[Any, Any, tuple[Any, ...]], Any], otherwise: Callable[..., Any]
+) -> type[torch.autograd.Function]:
+    """A function of autograd with a rule for `vmap` (of what torch says, the places of batches, the arguments).
+
+    `otherwise`: what it gives where no argument has a batch.
+    """
+
+    def without_context(ctx: Any, *given: Any) -> None:
+        pass
+
+    def backward(ctx: Any, *given: Any) -> Any:
+        raise UnsupportedRule(f"{name}: derivatives are those of what its rule calls")
+
+    def vmap(info: Any, in_dims: Any, *values: Any) -> Any:
+        return rule(info, in_dims, values)
+
+    members = {"forward": otherwise, "setup_context": without_context, "backward": backward, "vmap": vmap}
+    return type(name, (torch.autograd.Function,), {key: staticmethod(one) for key, one in members.items()})

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch.autograd.function import FunctionCtx, once_differentiable
 
+from pliant.capture.autodiff.own_rules import by_own_rule, differentiated_in_map, has_own_rule, mapped_region
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.regions import Region, are_tensors, record_module, tensors_in, tensors_of, without_effects
@@ -61,8 +62,11 @@ def _apply(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     traced_by_transform = region is not None and region.differentiated
     if traced_by_transform and not _has_own_setup(t, cls):
         raise GraphBreak("tensor-error", f"{cls.__name__} inside a transform needs setup_context")
+    own_rule = has_own_rule(t, cls) and mapped_region(region) is not None
+    if own_rule and not differentiated_in_map(region) and (made := by_own_rule(t, cls, inputs)):
+        return made[0]
     needs = torch.is_grad_enabled() and any(one.requires_grad for one in tensors_of(inputs))
-    call = _Call(t, cls, inputs)
+    call = _Call(t, cls, inputs, own_rule)
     return call.differentiable() if needs or traced_by_transform else call.plain()
 
 
@@ -84,7 +88,10 @@ def _with_defaults(t: Tracer, cls: Any, inputs: list[Any], kwargs: dict[str, Any
 class _Call:
     """One call of `apply`."""
 
-    def __init__(self, t: Tracer, cls: Any, inputs: list[Any]) -> None:
+    def __init__(self, t: Tracer, cls: Any, inputs: list[Any], own_rule: bool) -> None:
+        """`own_rule`: whether the class's own rule takes the place of its forward below a `vmap` around."""
+        self.own_rule = own_rule
+        self.by_rule = False
         self.t = t
         self.cls = cls
         self.inputs = inputs
@@ -101,7 +108,9 @@ class _Call:
         forward = t.get_attr(cls, "forward")
         if not _has_own_setup(t, cls):
             return t.call(forward, (self.context, *self.inputs), {})
-        outputs = t.call(forward, tuple(self.inputs), {})
+        made = by_own_rule(t, cls, self.inputs) if self.own_rule else ()
+        self.by_rule = bool(made)
+        outputs = made[0] if made else t.call(forward, tuple(self.inputs), {})
         t.call(t.get_attr(cls, "setup_context"), (self.context, tuple(self.inputs), outputs), {})
         return outputs
 
@@ -176,8 +185,9 @@ class _Call:
             dirty=self._positions(context.dirty_tensors, region.lifted),
             non_differentiable=self._positions(context.non_differentiable, tensors),
             materialize=context.materialize_grads,
+            unmapped=self.own_rule and not self.by_rule,
             once=self._once,
-            mapped=bool(t.get_attr(self.cls, "generate_vmap_rule")),
+            mapped=self.by_rule or bool(t.get_attr(self.cls, "generate_vmap_rule")),
             histories=any(one.requires_grad for one in tensors_of(further)),
         )
         return iter(record_module(t, CustomFunction(plan), region.lifted, "function"))

@@ -15,11 +15,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
+from pliant.capture.autodiff.own_rules import mapped_region
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.regions import Region, are_tensors, flat, record_module, refilled, tensors_of, without_effects
+from pliant.capture.regions import (
+    Region,
+    Replay,
+    are_tensors,
+    flat,
+    record_module,
+    refilled,
+    tensors_of,
+    without_effects,
+)
 from pliant.graph.fake_tensor import FakeTensor, is_fake
-from pliant.graph.transforms import Gradient, Jacobian, Mapped, PulledBack, PushedForward
+from pliant.graph.transforms import Gradient, Jacobian, Mapped, PulledBack, PushedForward, without_samples
 from pliant.guards.sources import held
 from pliant.records import dataclass
 from pliant.torch_adapter import LEGACY_VMAP, TRANSFORMS, DisableTorchFunction, broadcast_to_tree, set_grad_enabled
@@ -104,10 +114,13 @@ def _trace(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     inner: Callable[[int, FakeTensor], FakeTensor] | None = None,
+    replay: Replay | None = None,
 ) -> _Traced:
     """The function's graph. `inner(leaf, tensor)`: what stands for a tensor of the arguments inside."""
     leaves, spec = flat(t, (args, kwargs))
-    region = Region(t.recorder, differentiated=True)
+    replay = replay or Replay(transform="derivative")
+    replay.given = tensors_of(leaves)
+    region = Region(t.recorder, differentiated=True, replay=replay)
     before = torch.is_grad_enabled()
     with region.active(), without_effects(t, "a transformed function"):
         given = [
@@ -288,15 +301,23 @@ def _vmap(t: Tracer, options: dict[str, Any], args: tuple[Any, ...], kwargs: dic
         with DisableTorchFunction(), torch.no_grad():
             return t.native(torch.select, tensor, dims[leaf], 0)  # type: ignore[no-any-return]
 
-    traced = _trace(t, options, args, kwargs, sample)
-    mapped = [dim for dim, one in zip(dims, traced.leaves, strict=True) if is_fake(one)]
+    mapped = [dim for dim, one in zip(dims, flat(t, (args, kwargs))[0], strict=True) if is_fake(one)]
+    more = {"randomness": options["randomness"], "chunk_size": options["chunk_size"]}
+
+    def enter(values: list[Any], run: Callable[[list[Any]], Any]) -> Any:
+        in_dims = (*mapped, *[None] * (len(values) - len(mapped)))
+        return torch.vmap(lambda *given: run(list(given)), in_dims=in_dims, **more)(*values)
+
+    traced = _trace(t, options, args, kwargs, sample, Replay(transform="vmap", enter=enter))
     mapped += [None] * (len(traced.values) - len(mapped))
     out_dims = broadcast_to_tree(_tupled(options["out_dims"]), traced.out_spec)
     if out_dims is None:
         raise GraphBreak("tensor-error", "vmap: out_dims do not fit the result")
-    more = {"randomness": options["randomness"], "chunk_size": options["chunk_size"]}
     module = Mapped(traced.body, tuple(mapped), tuple(out_dims), **more)
-    return pytree.tree_unflatten(list(record_module(t, module, traced.values, "vmap")), traced.out_spec)
+    made = list(record_module(t, module, traced.values, "vmap"))
+    if mapped_region(t.recorder.region) is None:
+        without_samples(module)
+    return pytree.tree_unflatten(made, traced.out_spec)
 
 
 def _tupled(value: Any) -> Any:
