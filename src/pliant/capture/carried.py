@@ -308,7 +308,10 @@ class CarriedItems:
         if added and type(self.real) is _FORWARD and distance < left:
             return world.resolve(world.bring(peek(self.real, distance), PeekSource(self.source, distance)))
         world.guard(LeftSource(self.source), Kind.EQUALS, left)
-        now = world.mirror(real) if isinstance(real, dict) and type(real) not in DICT_TYPES else world.adopt(real)
+        if isinstance(real, dict) and type(real) not in DICT_TYPES:
+            now = world.mirror(real)
+        elif (now := world.contents(real)) is None:
+            now = world.adopt(real)
         if isinstance(real, list):
             index = self.index_of(distance)
             world.guard(LengthSource(ContainerSource(self.source)), Kind.EQUALS, len(place(self.real)[0]))
@@ -382,11 +385,15 @@ TRACED = (CarriedItems, Numbered, CountedTurns, DequeItems)
 BY_TURN = (CarriedItems, CountedTurns)
 
 
-def own_items(t: Tracer, items: list[Any], turns: int | None = None, method: str = "__iter__") -> CarriedItems:
+def own_items(t: Tracer, items: list[Any], turns: int | None = None, method: str = "__iter__") -> Any:
     """Iterates over a list from outside that the trace does not copy: one of a class of the program's, whatever its
     methods, or one whose length varies, in a loop that takes so many turns at a time."""
     source = t.world.source_of(items)
     assert source is not None
+    if method == "__reversed__" and (held_here := t.world.changed_contents(items)) is not None:  # from its end, as it is now
+        if t.world.python_function(type(items), method) is not None:
+            raise GraphBreak("unknown-object", f"a changed {type(items).__name__} from outside is read backwards")
+        return reversed(held_here)
     return CarriedItems(t, getattr(list, method)(items), IteratorSource(source, method), turns, is_new=True)
 
 

@@ -27,7 +27,7 @@ from pliant.capture.bytecode.ops import FORMS, Form
 from pliant.capture.bytecode.resume import StepCode, is_generator, point_at, step_code
 from pliant.capture.carried import is_counted, stepped
 from pliant.capture.graph_breaks import told_of
-from pliant.capture.reconstruct.contents import item_store, replaced
+from pliant.capture.reconstruct.contents import extended, item_store, replaced
 from pliant.capture.reconstruct.generators import is_lazy, name_of_lazy
 from pliant.capture.reconstruct.rebuilder import Rebuilder
 from pliant.capture.standing_iterators import END
@@ -355,8 +355,7 @@ class _Body:
             case ReplaceContents(obj, contents):
                 return replaced(self.values, obj, contents)
             case Extend(obj, values):
-                method = "update" if isinstance(obj, set) else "extend"
-                return [f"{self.values.value(obj)}.{method}([{self.values.items(values)}])"]
+                return [extended(self.values, obj, values)]
             case CallEffect(function=function, args=args, kwargs=kwargs):
                 parts = [self.values.value(a) for a in args]
                 parts += [f"**{{{self.values.pairs(kwargs.items())}}}"] if kwargs else []

@@ -69,6 +69,8 @@ def _iterate_foreign(t: Tracer, value: Any) -> Any:
         return own_items(t, value)
     if isinstance(value, dict):
         return iter(t.world.mirror(value, with_values=False))
+    if (held_here := t.world.contents(value)) is not None:
+        return iterate(t, held_here)
     raise GraphBreak("unknown-object", f"iteration over a {type(value).__name__} from outside")
 
 

@@ -134,6 +134,13 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
 
 
 def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: bool) -> Any:
+    if function is operator.ior and isinstance(left, dict) and t.world.is_opaque(left) and type(left) not in DICT_TYPES:
+        return t.call(dict.__ior__, (left, right), {})
+    whole, joined = left, isinstance(left, _JOINED) and isinstance(right, (*_JOINED, int))
+    joined = joined and not isinstance(left, _MADE_ANEW)  # the result is of the left one's class
+    if inplace or joined:
+        left = _as_c_holds_it(t, left)
+    right = _as_c_holds_it(t, right) if joined else right
     left, right = t.world.adopt(left), t.world.adopt(right)
     if isinstance(left, (list, tuple, str, bytes)) or isinstance(right, (list, tuple)):
         right, left = concrete(right), concrete(left)
@@ -142,7 +149,21 @@ def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: boo
     t.refuse_opaque(left, right)
     if inplace and isinstance(left, (list, set, collections.deque)) and not isinstance(right, (list, set, tuple, int)):
         right = t.iterable(right)
-    return t.native(function, left, right)
+    made = t.native(function, left, right)
+    return whole if inplace and made is left else made
+
+
+_JOINED = (list, set, dict)
+_MADE_ANEW = (collections.OrderedDict, collections.defaultdict, collections.Counter)
+
+
+def _as_c_holds_it(t: Tracer, value: Any) -> Any:
+    """What C code reads of a container from outside of a class of the program's; any other value is itself."""
+    found = t.world.contents(value) if t.world.is_opaque(value) else None
+    if found is None and isinstance(value, dict) and type(value) not in DICT_TYPES and t.world.needs_guards(value):
+        base = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+        found = base(t.world.mirror(value))
+    return value if found is None else found
 
 
 def in_turn(
@@ -217,7 +238,7 @@ def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
         return in_turn(t, compared, symbol, left, right, methods, (f"__{name}__", f"__{reflected}__"))
     if symbol in ("==", "!=") and _by_identity(left) and _by_identity(right):
         return identical(t, left, right) is (symbol == "==")
-    left, right = t.internalize(left), t.internalize(right)
+    left, right = t.internalize(_as_c_holds_it(t, left)), t.internalize(_as_c_holds_it(t, right))
     for value in (left, right):
         t.world.pin(value)
     t.refuse_opaque(left, right)
@@ -287,6 +308,8 @@ def _contains(t: Tracer, container: Any, item: Any) -> bool:
         container
     ):
         return world.contains(container, t.hashable(item))
+    if not isinstance(container, list) and (held_here := world.contents(container)) is not None:
+        return _contains(t, held_here, item)
     if cls in (dict, set, frozenset) or cls in DICT_TYPES:
         return bool(t.native(operator.contains, world.adopt(container), t.hashable(item)))
     if cls in (str, bytes, range, types.MappingProxyType):
@@ -389,6 +412,8 @@ def length(t: Tracer, value: Any) -> Any:
 def _length_outside(t: Tracer, value: Any) -> Any:
     world = t.world
     added = world.unread_additions(value)
+    if added is None and (held_here := world.changed_contents(value)) is not None:
+        return len(held_here)
     if added is None and world.has_changes(value):
         derived = isinstance(value, dict) and type(value) not in DICT_TYPES
         return len(world.keys_of(value) if derived else world.adopt(value))

@@ -59,6 +59,8 @@ def subscript(t: Tracer, container: Any, key: Any) -> Any:
         return dict_item(t, container, key)
     if isinstance(container, (list, tuple)) and t.world.is_foreign(container):
         return sequence_item(t, container, key)
+    if t.world.is_opaque(container) and (held_here := t.world.contents(container)) is not None:
+        container = held_here
     t.refuse_opaque(container)
     return t.native(operator.getitem, container, t.internalize(key))
 
@@ -83,6 +85,9 @@ def sequence_item(t: Tracer, container: Any, key: Any) -> Any:
     source = t.world.source_of(container)
     if source is None:
         return t.native(base.__getitem__, container, _index(t, key))
+    held_here = t.world.contents(container) if isinstance(key, slice) else t.world.changed_contents(container)
+    if held_here is not None:
+        return t.native(base.__getitem__, held_here, _index(t, key))
     if isinstance(key, slice):
         raise GraphBreak("unknown-object", f"a slice of a {type(container).__name__} from outside")
     index = _place(t, key)
@@ -94,6 +99,8 @@ def known_length(t: Tracer, container: Any) -> int:
     """The length, under a guard, of an instance of a subclass of list or tuple from outside."""
     if python_method(t, container, "__len__") is not None:
         raise GraphBreak("unknown-object", f"a {type(container).__name__} from outside has a length of its own")
+    if (held_here := t.world.changed_contents(container)) is not None:
+        return len(held_here)
     t.world.guard(t.world.source_of(container), Kind.LENGTH, len(container))
     return len(container)
 
@@ -219,7 +226,7 @@ def store_subscript(t: Tracer, container: Any, key: Any, value: Any) -> Any:
     return _change_item(t, container, key, value)
 
 
-def _stored_key(t: Tracer, key: Any) -> Any:
+def stored_key(t: Tracer, key: Any) -> Any:
     """The key of a store that the entry replays: a tensor is found there as what stands for it in the trace."""
     return key if is_fake(key) else t.world.real_key(key)
 
@@ -241,9 +248,11 @@ def _change_item(t: Tracer, container: Any, key: Any, value: Any) -> Any:
     if isinstance(container, dict) and t.world.needs_guards(container):
         if not t.world.contains(container, key) and deletes:
             raise Raised(KeyError(key))
-        t.world.dict_set(container, _stored_key(t, key), value)
+        t.world.dict_set(container, stored_key(t, key), value)
         return None
     container = t.world.adopt(container)
+    if t.world.is_opaque(container) and (held_here := t.world.contents(container)) is not None:
+        container = held_here
     if t.world.is_opaque(container):
         what = "deletion from" if deletes else "assignment to"
         raise GraphBreak("unknown-object", f"item {what} a {type(container).__name__} from outside")

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 def copy_in(world: World, value: Any, source: Source) -> Any:
     """The trace's own copy of a container, every entry under guards."""
-    cls = type(value)
+    cls: Any = base_in_c(value) or type(value)
     if cls in DICT_TYPES:
         return _copy_dict(world, value, source)
     if cls is set:
@@ -47,8 +47,24 @@ def copy_in(world: World, value: Any, source: Source) -> Any:
     if cls is bytearray:
         raise GraphBreak("unknown-object", "a bytearray from outside")
     world.guard(source, Kind.LENGTH, len(value))
-    items = bring_items(world, tuple(value), source, lambda i: ItemSource(source, i))
-    return collections.deque(items, value.maxlen) if cls is collections.deque else items
+    via = "list" if cls is list and type(value) is not list else None
+    items = bring_items(world, tuple(cls.__iter__(value)), source, lambda i: ItemSource(source, i, via))
+    return collections.deque(items, collections.deque.maxlen.__get__(value)) if cls is collections.deque else items
+
+
+def base_in_c(value: Any) -> type | None:
+    """Which of list, set and deque the value's class is or derives from."""
+    return next((base for base in (list, set, collections.deque) if issubclass(type(value), base)), None)
+
+
+_READ: dict[Any, tuple[str, ...]] = {list: ("__len__",), set: ("__len__", "__iter__"), collections.deque: ("__len__", "__iter__", "__getitem__")}
+
+
+def refuse_own_reads(world: World, value: Any) -> None:
+    """Break where a guard on what the container holds would run the program's code."""
+    base = base_in_c(value)
+    if base is not None and any(world.python_function(type(value), name) is not None for name in _READ[base]):
+        raise GraphBreak("unknown-object", f"a {type(value).__name__} from outside reads its items in a way of its own")
 
 
 def _copy_dict(world: World, value: dict[Any, Any], source: Source) -> Any:

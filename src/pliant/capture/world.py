@@ -33,7 +33,7 @@ from pliant.capture.value_kinds import (
     is_hashed_by_identity,
     is_symbolic,
 )
-from pliant.capture.whole_containers import copy_in, plain_key
+from pliant.capture.whole_containers import base_in_c, copy_in, plain_key, refuse_own_reads
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Guard, Kind, NumberOf
 from pliant.guards.sources import (
@@ -71,8 +71,10 @@ class World:
         self._memo: dict[Source, Any] = {}
         self._shadows: dict[int, tuple[Any, Any, Any]] = {}
         self._dict_changes: dict[int, tuple[dict[Any, Any], dict[Any, Any]]] = {}
+        self._moved: dict[int, dict[Any, None]] = {}  # keys of such dicts that were deleted and stored again, at the end
         self._mirrors: dict[tuple[int, bool], dict[Any, Any]] = {}  # what views and iterators of such dicts are of
         self._added: dict[int, tuple[Any, list[Any]]] = {}
+        self._contents: dict[int, tuple[Any, Any]] = {}  # of containers of the program's classes
         self._cell_changes: dict[int, tuple[types.CellType, Any]] = {}
         self._slot_changes: dict[tuple[int, str], SetAttribute] = {}
         self._told_apart: dict[int, Any] = {}  # by id: objects of which it matters which ones they are
@@ -331,7 +333,8 @@ class World:
         """The keys of a foreign dict of a class of the program's, in order."""
         self.guard(self.source_of(mapping), Kind.KEYS, tuple(map(plain_key, dict.keys(mapping))))
         changes = self._dict_changes.get(id(mapping), (mapping, {}))[1]
-        keys = [key for key in dict.keys(mapping) if changes.get(key) is not DELETED]
+        moved = self._moved.get(id(mapping), {})
+        keys = [key for key in dict.keys(mapping) if key not in moved and changes.get(key) is not DELETED]
         return keys + [key for key, value in changes.items() if value is not DELETED and key not in keys]
 
     def mirror(self, mapping: dict[Any, Any], with_values: bool = True) -> dict[Any, Any]:
@@ -361,6 +364,8 @@ class World:
                 self.adopt(mapping)[key] = value
                 return
             del changes[key]
+            if dict.__contains__(mapping, key):
+                self._moved.setdefault(id(mapping), {})[key] = None
         changes[key] = value
 
     def needs_guards(self, value: Any) -> bool:
@@ -374,18 +379,19 @@ class World:
         return not isinstance(value, IDENTITY_TYPES) or isinstance(value, (type, functools.partial))
 
     def has_changes(self, container: Any) -> bool:
-        return id(container) in self._dict_changes or id(container) in self._added or id(container) in self._shadows
+        key = id(container)
+        return key in self._dict_changes or key in self._added or key in self._shadows or key in self._contents
 
     def add_unread(self, container: Any, values: list[Any]) -> bool:
         """Add to a foreign list or set, replayed at the end, without reading it; False if it is not such a one."""
-        if type(container) not in (list, set) or not self.needs_guards(container):
+        if base_in_c(container) not in (list, set) or not self.needs_guards(container) or id(container) in self._contents:
             return False
         self._added.setdefault(id(container), (container, []))[1].extend(values)
         return True
 
     def unread_additions(self, container: Any) -> int | None:
         """How many values were added to a foreign list that the trace neither read as a whole nor changed otherwise."""
-        if type(container) is not list or id(container) not in self._added or id(container) in self._shadows:
+        if base_in_c(container) is not list or id(container) not in self._added or id(container) in self._shadows:
             return None
         return None if id(container) in self._dict_changes else len(self._added[id(container)][1])
 
@@ -416,6 +422,14 @@ class World:
         if self.length_varies(value) or not looped and self.long_varies(value):
             source = self.origins[id(value)][1]
             raise GraphBreak("varying-length", f"all of `{source.describe()}`, whose length varies, is used at once")
+        shadow, before = self._copied(value)
+        self._shadows[id(value)] = (value, shadow, before)
+        # `shadow` must not be taken for a foreign container that still needs adopting.
+        self.stand_for(shadow, value, shadow)
+        return shadow
+
+    def _copied(self, value: Any) -> tuple[Any, Any]:
+        """The trace's own copy of a container, and what it held before the trace changed it."""
         if len(value) > _ADOPT_LIMIT:
             raise GraphBreak("unknown-object", f"a {type(value).__name__} of {len(value)} entries is used as a whole")
         check_let_go(value.values() if isinstance(value, dict) else value)
@@ -425,15 +439,35 @@ class World:
         stored = bool(self._dict_changes.pop(id(value), (value, {}))[1] or added)
         if added:
             shadow.update(added) if type(shadow) is set else shadow.extend(added)
-        # Stores that happened before are part of the copy: it differs from the original from the start.
-        self._shadows[id(value)] = (value, shadow, _CHANGED if stored else frozen(shadow))
         self.set_origin(shadow, self.origins[id(value)][1])
-        # `shadow` must not be taken for a foreign container that still needs adopting.
-        self.stand_for(shadow, value, shadow)
+        # Stores that happened before are part of the copy: it differs from the original from the start.
+        return shadow, _CHANGED if stored else frozen(shadow)
+
+    def contents(self, value: Any) -> Any:
+        """What a foreign list, set or deque of a class of the program's holds, as one of the class in C that it derives from:
+        the trace changes this one, and the object is given the same contents at the end. None of anything else.
+        """
+        if id(value) in self._contents:
+            return self._contents[id(value)][1]
+        if not self.needs_guards(value) or base_in_c(value) in (None, type(value)):
+            return None
+        source = self.origins[id(value)][1]
+        refuse_own_reads(self, value)
+        if isinstance(value, list) and self.inputs.policy.length_varies(source, len(value)):
+            raise GraphBreak("varying-length", f"all of `{source.describe()}`, whose length varies, is used at once")
+        shadow, before = self._copied(value)
+        self._contents[id(value)] = (value, shadow)
+        self._shadows[id(shadow)] = (value, shadow, before)
         return shadow
+
+    def changed_contents(self, value: Any) -> Any:
+        """The same, where the trace has read all of it, or has changed it."""
+        return self.contents(value) if self.has_changes(value) else None
 
     def changes_of(self, mapping: dict[Any, Any]) -> dict[Any, Any]:
         """The stores into a foreign dict, which its copy has, too."""
+        if self._moved.get(id(mapping)):
+            raise GraphBreak("unknown-object", "all of a dict of which an entry was deleted and stored again is used")
         return self._dict_changes.get(id(mapping), (mapping, {}))[1]
 
     # ---- cells and slots
@@ -578,6 +612,7 @@ class World:
             out.append(SetAttribute(cell, "cell_contents", value, "cell"))
         out.extend(self._slot_changes.values())
         for mapping, changes in self._dict_changes.values():
+            out.extend(SetItem(mapping, key, DELETED) for key in self._moved.get(id(mapping), ()))
             out.extend(SetItem(mapping, key, value) for key, value in changes.items())
         out.extend(Extend(container, tuple(values)) for container, values in self._added.values())
         for original, shadow, before in self._shadows.values():

@@ -15,15 +15,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture import operators, subscripts
+from pliant.capture.carried import own_items
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.classes import pairs_or_mapping
 from pliant.capture.handlers.iteration import in_order
+from pliant.capture.handlers.outside_dicts import call_dict_method
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.handlers.text_and_numbers import SIMPLE, shown
 from pliant.capture.iteration import hashables
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, concrete, is_numpy_scalar
 from pliant.capture.varying_text import Text, join, percent
+from pliant.capture.whole_containers import base_in_c
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
 
@@ -62,7 +65,11 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
             return ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)
         if isinstance(receiver, dict) and name in ("keys", "values", "items"):
             return getattr(t.world.mirror(receiver), name)()
-        raise GraphBreak("unknown-object", f"the method {name} of a {type(receiver).__name__} from outside")
+        if isinstance(receiver, dict):
+            made = call_dict_method(t, receiver, name, args, kwargs)
+            if made is not NotImplemented:
+                return made
+        return _call_on_contents(t, receiver, name, args, kwargs)
     method = getattr(receiver, name)
     if isinstance(method, types.MethodType):  # a subclass' own method: what was asked for is the base class'
         method = functools.partial(getattr(_native_base(receiver), name), receiver)
@@ -73,6 +80,29 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
         args = tuple(map(t.internalize, args))
         t.refuse_opaque(t.internalize(receiver), *args)
     return t.native(method, *args, **kwargs)
+
+
+def _call_on_contents(t: Tracer, receiver: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
+    """A method in C of a container from outside of a class of the program's: of what it holds, where that is all it asks."""
+    if isinstance(receiver, list) and name in ("__iter__", "__reversed__"):
+        return own_items(t, receiver, method=name)
+    base = base_in_c(receiver)
+    held_here = t.world.contents(receiver) if name in _OF_CONTENTS.get(base, ()) else None
+    if held_here is None:
+        raise GraphBreak("unknown-object", f"the method {name} of a {type(receiver).__name__} from outside")
+    args = tuple([held_here.copy() if one is receiver else one for one in args])
+    made = call_container_method(t, held_here, name, args, kwargs)
+    return receiver if made is held_here else made
+
+
+# Methods that read and write what the container holds and nothing else, and give no object of its class.
+_OF_SEQUENCES = """append extend insert pop remove clear reverse index count __setitem__ __delitem__ __iadd__ __imul__ __contains__
+    __len__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__"""
+_OF_CONTENTS: dict[Any, frozenset[str]] = {
+    list: frozenset(f"{_OF_SEQUENCES} sort copy __add__ __mul__ __rmul__".split()),
+    collections.deque: frozenset(f"{_OF_SEQUENCES} appendleft extendleft popleft rotate __getitem__".split()),
+    set: frozenset(name for name in vars(set) if name not in vars(object) or name in ("__eq__", "__ne__", "__contains__")),
+}
 
 
 def _native_base(value: Any) -> type:

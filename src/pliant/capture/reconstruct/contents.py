@@ -26,6 +26,11 @@ def _methods(b: Statements, obj: Any) -> str:
 _PLAIN_KEYS = frozenset((int, str, bytes, bool, type(None)))
 
 
+def extended(b: Statements, obj: Any, values: Any) -> str:
+    method = "update" if isinstance(obj, set) else "extend"
+    return f"{_methods(b, obj)}.{method}({b.value(obj)}, [{b.items(values)}])"
+
+
 def item_store(b: Statements, obj: Any, key: Any, value: Any) -> str:
     target, k = b.value(obj), b.value(key)
     if value is DELETED:
@@ -69,8 +74,8 @@ def _replaced_set(b: Statements, obj: set[Any], contents: set[Any]) -> list[str]
     target = b.value(obj)
     if not _PLAIN_KEYS.issuperset(map(type, (*set.__iter__(obj), *set.__iter__(contents)))):
         return [f"set.clear({target})", f"set.update({target}, [{b.items(set.__iter__(contents))}])"]
-    gone = list(obj - contents)
-    new = [key for key in set.__iter__(contents) if key not in obj]  # the rest keeps its order
+    gone = list(set.difference(obj, contents))
+    new = [key for key in set.__iter__(contents) if not set.__contains__(obj, key)]  # the rest keeps its order
     before = set_orders.copied(obj)
     if before is not None:
         before.difference_update(gone)
