@@ -207,3 +207,46 @@ def test_a_few_floats_of_a_module_decide_as_they_do_now():
     assert kinds(0.0) == ["assumption"]
     assert "graph_break" in kinds(0.0)
     assert kinds(0.0) == []
+
+
+class Experts(torch.nn.Module):
+    """Rows go to experts that data chooses; one without rows is left out."""
+
+    def __init__(self, of_hit):
+        super().__init__()
+        self.gate = torch.nn.Linear(8, 6)
+        self.up = torch.nn.Parameter(torch.randn(6, 8, 8, generator=torch.Generator().manual_seed(0)))
+        self.of_hit = of_hit
+
+    def forward(self, x):
+        weight, chosen = torch.topk(self.gate(x).softmax(-1), 2)
+        mask = torch.nn.functional.one_hot(chosen, 6).permute(2, 1, 0)
+        experts = mask.sum((-1, -2)).gt(0).nonzero() if self.of_hit else torch.arange(6)
+        out = torch.zeros_like(x)
+        for expert in experts:
+            number = int(expert.item())
+            if expert == 6:
+                continue
+            slot, row = torch.where(mask[number])
+            if row.numel() == 0:
+                continue
+            out = out.index_add(0, row, (x[row] @ self.up[number]).relu() * weight[row, slot, None])
+        return out
+
+
+@pytest.mark.parametrize("of_hit", [True, False])
+def test_experts_without_rows(of_hit):
+    """What is behind the one break is decided by integers that are given there."""
+    torch.manual_seed(0)
+    model = Experts(of_hit)
+    pliant.reset()
+    compiled = pliant.compile(model, backend="eager")
+    given = [torch.randn(5, 8) for _ in range(12)]
+    for x in given[:8]:
+        torch.testing.assert_close(compiled(x), model(x))
+    before = pliant.stats()
+    for x in given[8:]:
+        torch.testing.assert_close(compiled(x), model(x))
+    after = pliant.stats()
+    assert after["fallbacks"] == after["assumptions"] - before["assumptions"] == 0
+    assert after["graph_breaks"] == 1 or not of_hit

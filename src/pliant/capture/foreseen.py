@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
     from pliant.symbolic.expr import Expr
 
-_MOST_TURNS = 16  # outcomes of one branch in a trace: more are a loop's
+_MOST_TURNS = 128  # outcomes of one branch in a trace: more are a loop's
 # Those that masks are made by: they draw nothing, and write nothing.
 _CALLS = frozenset(RULES) | set(
     """where masked_fill zeros ones zeros_like ones_like full_like new_zeros new_ones new_full scalar_tensor float half
@@ -95,10 +95,13 @@ class _Run:
 
     def _symbol(self, symbol: Any) -> Any:
         bound = self.t.recorder.symbols.bound(symbol)
-        if bound is None or bound[1].item is not None or bound[1].dim is not None:
+        if bound is None:
             raise _Unforeseen
-        node = bound[0]
-        if node.target != "item":
+        node, place = bound
+        if place.dim is not None:  # of the results of `nonzero`
+            made = self.value(node)
+            return (made if place.item is None else made[place.item]).shape[place.dim]
+        if node.target != "item" or place.item is not None:
             raise _Unforeseen
         read: Any = node.args[0]
         return self.value(read).item()
@@ -156,8 +159,6 @@ class _Run:
             raise _Unforeseen
         if example.dtype not in _WHOLE:
             return self._setting(fake, example)
-        if example.numel() <= MOST_ELEMENTS and not inputs.has_elements(fake):
-            raise _Unforeseen  # guards took them for others often enough
         return example
 
     def _setting(self, fake: FakeTensor, example: torch.Tensor) -> torch.Tensor:
