@@ -62,7 +62,7 @@ from pliant.dispatch.entry import (
     is_of_operator,
     state_of,
 )
-from pliant.dispatch.own_frames import hiding
+from pliant.dispatch.own_frames import hiding, tail_of
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import is_fake
 from pliant.guards import alike
@@ -93,10 +93,12 @@ def make_entry(
     name: str = "entry",
     extra_guards: Iterable[Guard] = (),
     eager: Callable[..., Any] | None = None,
+    is_behind: bool = False,
 ) -> Entry:
     """Compile the graph and write the entry's function. CannotReconstruct if a value has no recipe.
 
-    `eager`: what serves a call on which the graph finds data that its code was not compiled for.
+    `eager`: what serves a call on which the graph finds data that its code was not compiled for. `is_behind`: a resume function
+    runs the entry, and what it returns.
     """
     graph = _compiled(trace.graph, compile_graph)  # first: backward may add shape guards
     writer = GuardWriter(Names(), _symbol_sources(trace))
@@ -105,7 +107,7 @@ def make_entry(
     section, place = _write_guards(writer, guards)
     checks = [*writer.steps[:place], *(section.steps if section else []), *writer.steps[place:]]
     values = Rebuilder(trace, writer, _outputs(trace, writer))
-    end = _Body(trace, values, resume)
+    end = _Body(trace, values, resume, is_behind and trace.lock is None)
     body = _body(trace, end, section, graph, eager)
     passed = end.passed
     steps, tensors = _steps(writer, section, place)
@@ -323,7 +325,8 @@ def _holding(lock: Any, run: EntryFunction) -> EntryFunction:
 class _Body:
     """What follows the graph: values, effects, the end."""
 
-    def __init__(self, trace: Trace, values: Rebuilder, resume: ResumeMaker) -> None:
+    def __init__(self, trace: Trace, values: Rebuilder, resume: ResumeMaker, is_behind: bool) -> None:
+        self.is_behind = is_behind
         self.trace = trace
         self.values = values
         self.resume = resume
@@ -392,7 +395,8 @@ class _Body:
             stack = [NULL if v is NULL else self.values.value(v) for v in frame.stack]
             if depth:
                 stack.append(self._continuation(frame, stop.frames[-depth], function, values))
-            function, values = self._step(frame, stack, again=stop.reason.again and not depth)
+            in_tail = self.is_behind and frame is stop.frames[0] and not is_generator(frame.code)
+            function, values = self._step(frame, stack, in_tail, again=stop.reason.again and not depth)
         self.passed = len(values) + 1
         return [f"return [{', '.join([*reversed(values), function])}]"]
 
@@ -412,7 +416,9 @@ class _Body:
             called = f"{self.values.hold(hiding)}({called})"
         return f"iter({called}, {self.values.hold(END)})" if form is Form.NEXT else called
 
-    def _step(self, frame: FrameState, stack: list[Any], again: bool = False) -> tuple[str, list[str]]:
+    def _step(
+        self, frame: FrameState, stack: list[Any], in_tail: bool, again: bool = False
+    ) -> tuple[str, list[str]]:
         """Texts of the function that executes the operation at which the frame stands, and then the rest of the frame,
         and of its arguments."""
         b, names = self.values, self.values.names
@@ -427,9 +433,10 @@ class _Body:
         known = _symbolic(frame, self.trace.origins)
         points = step.successors if step is not None else (point,)
         resumes = tuple(self.resume(p, frame.globals, frame.function_name, known) for p in points)
+        resumes = tuple(map(tail_of, resumes)) if in_tail else resumes
         label = f"{frame.function_name}_at_{frame.offset}"
         cells = f"({b.items(frame.cells)},)" if frame.cells else "()"
-        rest = ResumesForm(points, frame.globals, frame.function_name, known, alone=step is None)
+        rest = ResumesForm(points, frame.globals, frame.function_name, known, step is None, in_tail)
         first = cells if step is None else self._named(resumes, label + "_resumes", rest)
         values = [first, *(v for v in stack if v is not NULL)]
         values += [b.value(frame.handled)] if point.handled else []

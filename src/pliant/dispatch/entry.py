@@ -44,13 +44,14 @@ class StepForm:
 @dataclass(frozen=True, slots=True, eq=False)
 class ResumesForm:
     """The resume functions of these points, or the only one's itself, of a frame with these globals and this name.
-    `known`: what is symbolic there."""
+    `known`: what is symbolic there. `in_tail`: a resume function runs the entry, and goes on with what the entry returns."""
 
     points: tuple[ResumePoint, ...]
     globals: dict[str, Any]
     name: str
     known: Symbolic
     alone: bool
+    in_tail: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)

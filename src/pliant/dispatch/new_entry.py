@@ -25,7 +25,7 @@ from pliant.dispatch.dispatcher import Dispatcher, EagerAfter, capturing
 from pliant.dispatch.entry import CallShape, Entry, Symbolic
 from pliant.dispatch.noted import note_guards, note_symbols
 from pliant.dispatch.resume_function import note_symbolic
-from pliant.dispatch.roots import CallableRoot
+from pliant.dispatch.roots import CallableRoot, ResumeRoot
 from pliant.errors import (
     DataDependentError,
     FallbackWarning,
@@ -163,7 +163,7 @@ class _Capture:
         with events.stage("entry"):
             entry = make_entry(
                 traced, self.compilation.compile_graph, self._resume, shape=shape, name=self.dispatcher.name, extra_guards=extra,
-                eager=EagerAfter(self.dispatcher),
+                eager=EagerAfter(self.dispatcher), is_behind=isinstance(self.dispatcher.root, ResumeRoot),
             )  # fmt: skip
         if entry.later and isinstance(self.dispatcher.root, CallableRoot):
             self._runs_later(entry.later)

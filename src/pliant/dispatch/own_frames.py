@@ -1,12 +1,13 @@
 """Frames of ours in the tracebacks of the program's exceptions, and how they are taken out.
 
 In:     the codes and files that the program does not have.
-Out:    `hide_frames(error)`: the traceback without them; `hiding(call)`: a call whose errors have none.
+Out:    `tail_of(resume)`; `hide_frames(error)`: the traceback without them; `hiding(call)`: a call whose errors have none.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,15 @@ from pliant.guards.generated import GENERATED
 RESUMES: set[types.CodeType] = set()  # what calls these stands for the same frame of the program
 OWN_CODE: set[types.CodeType] = set()
 OWN_FILES: set[str] = set()  # all code of which is ours
+
+
+IN_TAIL = "__pliant_in_tail__"  # where a resume function has the class that says that it goes on
+
+
+def tail_of(resume: Callable[..., Any]) -> Callable[..., Any]:
+    """What an entry that a resume function runs calls at its end instead of the resume function: it only says what goes on."""
+    says = resume.__dict__.get(IN_TAIL)
+    return resume if says is None else functools.partial(says, resume)
 
 
 def hide_frames(error: BaseException) -> None:

@@ -3,9 +3,9 @@
 In:     a resume point, the frame's globals and name, and the `Compilation` it belongs to.
 Out:    a function `(cells, *stack values, *locals)` that runs the rest of the frame and returns its result.
         Of a generator's frame it goes on to the next `yield` and returns what `carried.one_step` does.
-Holds:  one per point and globals in each compilation. Eagerly it is the resume code itself, run with the cells as
-        closure. Where resume functions nest too deeply, the rest runs eagerly; so does the rest of an operation
-        that enters nothing more.
+Holds:  one per point and globals in each compilation. Eagerly it is the resume code itself, run with the cells as closure.
+        One that ends in a further break of its frame returns to the one that ran first, which goes on. Where resume
+        functions nest too deeply, the rest runs eagerly; so does the rest of an operation that enters nothing more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pliant.capture.carried import one_step, with_generators
 from pliant.dispatch.dispatcher import DISPATCHER, Compilation, Dispatcher
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.dispatch.entry import Symbolic
-from pliant.dispatch.own_frames import OWN_CODE, RESUMES, hide_frames
+from pliant.dispatch.own_frames import IN_TAIL, OWN_CODE, RESUMES, hide_frames
 from pliant.dispatch.roots import ResumeRoot, resume_sources
 from pliant.guards.sources import Source
 from pliant.source import SourceLocation
@@ -69,8 +69,14 @@ def _make(compilation: Compilation, point: ResumePoint, globals_: dict[str, Any]
             dispatcher.tell(f"{_MAX_DEPTH} resume functions are nested", "nested-resumes")
             return eager(given_up)
         _depth.now += 1
+        serving = dispatcher
         try:
-            return dispatcher.call(given_up, {})
+            while type(result := serving.call(given_up, {})) is _Following:
+                given_up.clear()
+                going, given_up = result.resume, result.values  # it lives as long as it runs
+                serving = going.__dict__[DISPATCHER]
+                del result
+            return result
         except BaseException as error:
             hide_frames(error)
             raise
@@ -81,7 +87,22 @@ def _make(compilation: Compilation, point: ResumePoint, globals_: dict[str, Any]
     OWN_CODE.add(resume.__code__)
     RESUMES.add(resume.__code__)
     resume.__dict__[DISPATCHER] = dispatcher
+    resume.__dict__[IN_TAIL] = _Following
     return resume
+
+
+class _Following:
+    """What an entry behind a break returns where it ends in a break itself: what goes on, and with which values. The resume
+    function that ran the entry calls it, so a loop that breaks in each turn nests none in another."""
+
+    __slots__ = ("resume", "values")
+
+    def __init__(self, resume: Callable[..., Any], *values: Any) -> None:
+        self.resume = resume
+        self.values = list(values)
+
+
+OWN_CODE.add(_Following.__init__.__code__)
 
 
 def note_symbolic(function: Callable[..., Any], point: ResumePoint, known: Symbolic, before: DynamicPolicy) -> None:
@@ -110,7 +131,7 @@ def _taking(count: int) -> Callable[..., Any]:
 
 
 class _Depth(threading.local):
-    """How many resume functions are active on this thread: a loop that breaks in each turn nests one in another."""
+    """How many resume functions are active on this thread: calls that break inside calls nest one in another."""
 
     now = 0
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pliant.dispatch.dispatcher import Dispatcher
 from pliant.dispatch.entry import ResumesForm, StepForm, Symbolic
+from pliant.dispatch.own_frames import tail_of
 from pliant.entries.constants import Json
 from pliant.entries.facts import FactReader, FactWriter
 from pliant.guards.sources import Source
@@ -42,7 +43,7 @@ def written(form: StepForm | ResumesForm | Place, facts: FactWriter) -> Json:
         return ["place", _point(form.point, facts), facts.namer.reference(form.globals), form.name]
     known = [[slot, *_known(what, facts)] for slot, what in sorted(form.known.items())]
     points = [_point(one, facts) for one in form.points]
-    return ["resumes", points, facts.namer.reference(form.globals), form.name, known, form.alone]
+    return ["resumes", points, facts.namer.reference(form.globals), form.name, known, form.alone, form.in_tail]
 
 
 def place_of(point: ResumePoint) -> list[Json]:
@@ -98,7 +99,14 @@ def _place(reader: FactReader, dispatcher: Dispatcher, point: Json, space: int, 
 
 
 def _resumes(
-    reader: FactReader, dispatcher: Dispatcher, points: list[Json], space: int, name: str, known: list[Json], alone: bool
+    reader: FactReader,
+    dispatcher: Dispatcher,
+    points: list[Json],
+    space: int,
+    name: str,
+    known: list[Json],
+    alone: bool,
+    in_tail: bool,
 ) -> Any:
     from pliant.dispatch.resume_function import note_symbolic
 
@@ -107,7 +115,7 @@ def _resumes(
     for point in (_read_point(one, reader) for one in points):
         function = compilation.make_resume(compilation, point, reader.finder.find(space), name)
         note_symbolic(function, point, symbolic, dispatcher.policy)
-        found.append(function)
+        found.append(tail_of(function) if in_tail else function)
     return found[0] if alone else tuple(found)
 
 
