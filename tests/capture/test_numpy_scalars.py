@@ -124,3 +124,21 @@ def test_products_of_shapes_are_scalars_that_vary(use):
         assert type(found) is not tuple or (found[1:], *map(type, found)) == (expected[1:], *map(type, expected))
     assert pliant.stats()["graphs"] <= 2
     pliant.reset()
+
+
+@pytest.mark.parametrize("use", [
+    lambda x: x * 2 if x.shape[0] % np.int64(12) != 0 else x,
+    lambda x: x * 2 if x.shape[0] // np.lcm(4, 6) > 0 else x,
+    lambda x: x[: np.int64(12) - x.shape[0] % np.int64(12)],
+    lambda x: x * 2 if np.int64(3) * x.shape[0] + np.int64(1) > 3 else x,
+    lambda x: (x, divmod(x.shape[0], np.int64(4)), x.shape[0] - np.int64(2)),
+])  # fmt: skip
+def test_sizes_beside_fixed_scalars_vary(use):
+    pliant.reset()
+    compiled = pliant.compile(use, backend="eager", fullgraph=True)
+    for n in (13, 14, 15, 17):
+        found, expected = compiled(x := torch.ones(n)), use(x)
+        assert torch.equal(*(one[0] if type(one) is tuple else one for one in (found, expected)))
+        assert type(found) is not tuple or (found[1:], *map(type, found)) == (expected[1:], *map(type, expected))
+    assert pliant.stats()["graphs"] <= 2
+    pliant.reset()

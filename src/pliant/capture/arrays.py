@@ -154,7 +154,8 @@ def _call_method(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if not hasattr(owner, name) and hasattr(owner, f"__{name[3:]}"):  # in place: scalars do not change
         name = f"__{name[3:]}"
         function = getattr(type(args[0]), name)
-    if name == "item" and not args[1:] and plain_number(args[0]) is not args[0]:
+    asked = name == "item" or name == "__index__" and "int" in str(args[0].tensor.dtype)
+    if asked and not args[1:] and plain_number(args[0]) is not args[0]:
         return args[0].number
     if is_scalar(args[0]) and numpy_scalars.by_numpy(name, args):
         return t.native(getattr(owner, name), *all_fixed(args))

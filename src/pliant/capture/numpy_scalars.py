@@ -167,6 +167,9 @@ def number_of(name: str, args: tuple[Any, ...]) -> Any:
     return found if fits else None
 
 
+_AS_NUMPY = {int: "int64", torch.SymInt: "int64", float: "float64", torch.SymFloat: "float64"}
+
+
 def _operand(value: Any, widths: str | None) -> tuple[type | None, Any]:
     """int or float with the number, of operands that are computed with in 64 bits, or of other `widths` ("float", "all")."""
     if type(value) is scalar_class():
@@ -174,7 +177,7 @@ def _operand(value: Any, widths: str | None) -> tuple[type | None, Any]:
     elif is_numpy_scalar(value) and hasattr(value, "dtype"):
         name, number = value.dtype.name, value.item()
     else:
-        name, number = {int: "int64", float: "float64"}.get(type(value), ""), value
+        name, number = _AS_NUMPY.get(type(value), ""), value
     kind = {"int64": int, "float64": float}.get(name)
     if kind is None and name in _FOLLOWED and widths in ("all", name[:5]):
         kind = float if name.startswith("float") else int
