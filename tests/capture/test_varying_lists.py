@@ -163,7 +163,13 @@ def in_each_other(x, n):
     return x
 
 
-@pytest.mark.parametrize("program", [by_number, by_size, with_break, in_each_other])
+def of_a_list(x, n):
+    for i in list(range(x.shape[0])):
+        x = x + i if i % 2 else x * 0.5
+    return x * n
+
+
+@pytest.mark.parametrize("program", [by_number, by_size, with_break, in_each_other, of_a_list])
 def test_loops_that_count_any_number_of_turns(program):
     pliant.reset()
     compiled = pliant.compile(program)

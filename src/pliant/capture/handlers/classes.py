@@ -21,6 +21,7 @@ from pliant.capture import carried, iteration, operators, subscripts
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.random_numbers import make_generator
 from pliant.capture.handlers.table import ALL, Args, ClassHandler, Kwargs, Rows
+from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import class_name, concrete
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
@@ -28,6 +29,7 @@ from pliant.guards.sources import held
 from pliant.torch_adapter import DisableFuncTorch, DisableTorchDispatch, profiler
 
 if TYPE_CHECKING:
+    from pliant.capture.frame import Frame
     from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
@@ -35,6 +37,8 @@ handles, CLASSES = ROWS.handles, ROWS.classes
 
 
 def _construct_iterable(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    if cls is list and args and type(args[0]) is carried.CountedTurns:  # which is made for a loop alone
+        return args[0]
     items = iteration.hashables if cls in (set, frozenset) else iteration.iterable
     args = tuple(items(t, a) if i == 0 else concrete(a) for i, a in enumerate(args))
     return t.native(cls, *args, **kwargs)
@@ -200,8 +204,7 @@ def _construct_range(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 def _counted_turns(t: Tracer, ends: list[Any]) -> carried.CountedTurns | None:
     """What a loop counts by whose number of turns has had several values; None elsewhere."""
     frame = t.frames[-1]
-    loops = [op.name for op in frame.program.ops[frame.ip : frame.ip + 2]] == ["GET_ITER", "FOR_ITER"]
-    if not loops or not 1 <= len(ends) <= 3 or not _WHOLE.issuperset(map(type, ends)):
+    if not _is_of_a_loop(frame) or not 1 <= len(ends) <= 3 or not _WHOLE.issuperset(map(type, ends)):
         return None
     start, stop, step = (0, *ends, 1) if len(ends) == 1 else (*ends, 1)[:3]
     symbolic = [n for n in (start, stop) if type(n) is torch.SymInt]
@@ -217,6 +220,16 @@ def _counted_turns(t: Tracer, ends: list[Any]) -> carried.CountedTurns | None:
     turns = max(0, -((first - last) // step))
     varies = t.inputs.policy.turns_vary(held(frame.code, f"the loop at {frame.op.offset}"), turns)
     return carried.CountedTurns(start, stop, step) if varies and symbolic else None
+
+
+def _is_of_a_loop(frame: Frame) -> bool:
+    """Whether a loop takes the range that is made now, or a list of it that nothing else sees."""
+    ahead = frame.program.ops[frame.ip : frame.ip + 3]
+    if [op.name for op in ahead] == ["CALL", "GET_ITER", "FOR_ITER"]:
+        given: Any = ahead[0].arg
+        called = [value for value in frame.stack[-2:] if value is not NULL]
+        return (given.count, given.names) == (1, ()) and len(called) == 1 and called[0] is list
+    return [op.name for op in ahead[:2]] == ["GET_ITER", "FOR_ITER"]
 
 
 _WHOLE = frozenset((int, torch.SymInt))
