@@ -140,7 +140,6 @@ class OwnMapped(torch.nn.Module):
             raise UnsupportedRule(f"{self.function.__name__}.vmap was traced for another batch")
         return tuple(self.rule(*given)), self.out_dims
 
-
     def _of_sample(self, *values: Any) -> tuple[Any, ...]:
         if not self.samples:
             raise UnsupportedRule(f"{self.function.__name__}: no batch where the traced call had one")
