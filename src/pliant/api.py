@@ -297,6 +297,8 @@ def reset() -> None:
     for dispatcher in stance.everyone():
         if isinstance(dispatcher, Dispatcher):
             dispatcher.reset()
+    if (objects := sys.modules.get("pliant.runtime.objects")) is not None:
+        objects.forget()
     events.reset()
 
 

@@ -1,7 +1,7 @@
-"""Assemble kernels into C translation units with entries that Python calls.
+"""Write kernels and the entries that Python calls.
 
 In:     runs of consecutive kernels, as `KernelText`s.
-Out:    `NativeCode`: translation units, and for each run its entry's name and arguments.
+Out:    `NativeCode`: kernels, text of entries, and for each run its entry's name and arguments; `units.py` makes units of it.
 Holds:  kernels with equal text are one C function, and so are entries; an entry runs all kernels of its run in order,
         holds the GIL only while it reads its arguments (or throughout, where the work is small), and raises IndexError
         if a lookup was out of range.
@@ -9,15 +9,15 @@ Holds:  kernels with equal text are one C function, and so are entries; an entry
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 
-from pliant.codegen import prelude
 from pliant.codegen.c import KernelText, write_kernel
 from pliant.codegen.forms import WrittenOnce
 from pliant.codegen.sharing import share
+from pliant.codegen.units import Piece, name_of, named, units_of
 from pliant.ir.loops import Buffer
 from pliant.records import dataclass
 from pliant.schedule.kernel import Kernel
@@ -25,32 +25,10 @@ from pliant.schedule.scratch import ALIGN
 from pliant.symbolic.expr import ZERO, Expr
 from pliant.targets.cpu import target
 from pliant.wrappers.entering import ALWAYS, NEVER, RELEASE_GIL
-from pliant.wrappers.shared_text import ADDRESSES, LISTED, PART, PYTHON
 
-# Characters of kernels in one translation unit; more are split into units compiled in parallel, up to so many: each takes
-# the compiler's start-up, as long as three or four kernels.
-PART_TEXT, MAX_UNITS = 10000, 4
-UNIT_TEXT, MOST_UNITS = 24000, 16  # characters of a unit where there is more text, and how many units then
 AT_ONCE = 512  # that are read at once, for as many rows of tensors: they lie on the stack
-# Units of little kernels and of entries: a quarter less to compile, and not much slower. Vectors stay, and so does the
-# order of sums; without expensive optimizations gcc does not clear the upper halves of vector registers at the end.
-QUICKLY = '#pragma GCC optimize("O1", "tree-vectorize", "expensive-optimizations")\n'
 TABLE_CALLS = 32  # more calls of kernels in one entry are a table
 TABLE_ENTRIES = 8  # more entries are tables, all of them: none is much of what the graph takes
-
-RUN = "int64_t (*p_run)(p_part, void**, const int64_t*, int64_t, int64_t, int64_t, int32_t*);\n"
-
-BIND = """\
-void pliant_bind(void** table) { p_run = table[0]; p_addresses = table[1]; p_items = (int64_t)table[2]; }
-"""
-# the same, with what runs entries that are tables
-BIND_TABLES = """\
-typedef void (*p_kernel)(void**, const int64_t*, int32_t*);
-static PyObject* (*p_enter)(PyObject* const*, const int32_t*, const int64_t*, const p_kernel*);
-void pliant_bind(void** table) {
-  p_run = table[0]; p_addresses = table[1]; p_items = (int64_t)table[2]; p_enter = table[3];
-}
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +45,17 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class NativeCode:
-    """Texts of the translation units, the entries in order, and how many distinct kernels there are."""
+    """The distinct kernels, the entries in order and their text (`bodies`)."""
 
-    texts: tuple[str, ...]
+    pieces: tuple[Piece, ...]
     entries: tuple[Entry, ...]
-    kernels: int
+    bodies: str
+    texts: tuple[str, ...]
+
+    @property
+    def kernels(self) -> int:
+        """How many distinct ones there are."""
+        return len(self.pieces)
 
 
 def write_native(
@@ -79,25 +63,20 @@ def write_native(
 ) -> NativeCode:
     """The code of all runs. `listed`: inputs of the graph that entries read from its list, and their places in it.
     `scratch`: buffers on an entry's stack, and where."""
-    names: dict[str, str] = {}
-    comments: dict[str, str] = {}
     entries: list[Entry] = []
     bodies: dict[str, str] = {}
     once = WrittenOnce(lambda kernel: [write_kernel(kernel)])
     shared = share([[text for kernel in run for text in once(kernel)] for run in runs])
+    names = _names(kernel for written in shared for kernel in written)
     for written in shared:
-        for kernel_text in written:
-            names.setdefault(kernel_text.text, f"k{len(names)}")
-            comments.setdefault(names[kernel_text.text], kernel_text.comment)
         as_table = len(shared) > TABLE_ENTRIES or len(written) > TABLE_CALLS
         entry, body = _entry(written, names, listed, scratch, as_table)
         name = bodies.setdefault(body, f"entry{len(bodies)}")
         entries.append(replace(entry, name=name))
-    large = {kernel.text for written in shared for kernel in written if not kernel.is_little}
-    named = [_named(body, name) for body, name in bodies.items()]
+    texts = [named(body, name) for body, name in bodies.items()]
     if any("p_enter" in body for body in bodies):
-        named.insert(0, f"static const p_kernel kernels[] = {{{', '.join(names.values())}}};\n")
-    return NativeCode(_units(names, comments, large, named), tuple(entries), len(names))
+        texts.insert(0, f"static const p_kernel kernels[] = {{{', '.join(names.values())}}};\n")
+    return _code(_pieces([kernel for written in shared for kernel in written], names), entries, "".join(texts))
 
 
 def write_rows(
@@ -105,14 +84,28 @@ def write_rows(
 ) -> tuple[NativeCode, tuple[Expr, ...]]:
     """The code of kernels that run for each of many rows of tensors, and the numbers that its entry takes: it is called
     with a list, the address of the places of every row's tensors in it, how many rows there are, and the numbers."""
-    written = [write_kernel(kernel) for kernel in kernels]
-    names: dict[str, str] = {}
-    comments: dict[str, str] = {}
-    for kernel_text in written:
-        comments.setdefault(names.setdefault(kernel_text.text, f"k{len(names)}"), kernel_text.comment)
+    written = [replace(write_kernel(kernel), is_little=False) for kernel in kernels]
+    names = _names(written)
     entry, body = _row_entry(written, names, listed, scratch)
-    units = _units(names, comments, set(names), [_named(body, entry.name)])
-    return NativeCode(units, (entry,), len(names)), entry.sizes
+    return _code(_pieces(written, names), [entry], named(body, entry.name)), entry.sizes
+
+
+def _names(kernels: Iterable[KernelText]) -> dict[str, str]:
+    """The name of each text."""
+    return {text: name_of(text) for text in dict.fromkeys(kernel.text for kernel in kernels)}
+
+
+def _pieces(kernels: Sequence[KernelText], names: dict[str, str]) -> tuple[Piece, ...]:
+    comments: dict[str, str] = {}
+    large = {kernel.text for kernel in kernels if not kernel.is_little}
+    for kernel in kernels:
+        comments.setdefault(kernel.text, kernel.comment)
+    return tuple(Piece(name, text, comments[text], text not in large) for text, name in names.items())
+
+
+def _code(pieces: tuple[Piece, ...], entries: Sequence[Entry], bodies: str) -> NativeCode:
+    texts = tuple(unit.text for unit in units_of(pieces, (), bodies))
+    return NativeCode(pieces, tuple(entries), bodies, texts)
 
 
 def _row_entry(
@@ -150,56 +143,6 @@ def _row_entry(
         *_END,
     ]
     return Entry("entry0", True, (), tuple(sizes)), "\n".join(body)
-
-
-def _units(names: dict[str, str], comments: dict[str, str], large: set[str], bodies: list[str]) -> tuple[str, ...]:
-    """Translation units: one, or several, with the entries in the shortest, where there are many kernels. `large`: the
-    kernels whose own time is worth more than the compiler's."""
-    texts = list(names)
-    length = sum(map(len, texts))
-    count = min(len(texts), max(min(MAX_UNITS, 1 + length // PART_TEXT), min(MOST_UNITS, length // UNIT_TEXT)))
-    if count <= 1:
-        kernels = "".join(comments[names[t]] + _named(t, names[t]) for t in texts)
-        return (_unit("static", kernels, "".join(bodies), main=True),)
-    parts = sorted(_parts(texts, large, count), key=lambda part: sum(map(len, part[0])))
-    written = ["".join(comments[names[t]] + _shared(t, names[t]) for t in part) for part, _ in parts]
-    elsewhere = "".join(
-        f"P_HIDDEN void {names[t]}(void** p, const int64_t* n, int32_t* p_error);\n" for part, _ in parts[1:] for t in part
-    )
-    units = [_unit("P_HIDDEN", elsewhere + written[0], "".join(bodies), main=True, quickly=parts[0][1])]
-    units += [_unit("P_HIDDEN", text, "", main=False, quickly=quickly) for text, (_, quickly) in zip(written[1:], parts[1:])]
-    return tuple(units)
-
-
-def _parts(texts: list[str], large: set[str], count: int) -> list[tuple[list[str], bool]]:
-    """The kernels in `count` parts of much the same length, and whether all kernels of a part are little."""
-    ranked = sorted(texts, key=len, reverse=True)
-    little = [t for t in ranked if t not in large]
-    share = round(count * sum(map(len, little)) / sum(map(len, texts)))
-    if 0 < len(little) < len(texts):
-        share = min(share, count - 1)
-    if not share:
-        return [(ranked[k::count], False) for k in range(count)]
-    rest = [t for t in ranked if t in large]
-    parts = [(little[k::share], True) for k in range(share)]
-    return [part for part in [*parts, *((rest[k :: count - share], False) for k in range(count - share))] if part[0]]
-
-
-def _named(text: str, name: str) -> str:
-    return text.replace("@", name) + "\n"
-
-
-def _shared(text: str, name: str) -> str:
-    """The kernel with its driver visible to other translation units."""
-    return _named(text.replace("static void @(", "P_HIDDEN void @("), name)
-
-
-def _unit(linkage: str, kernels: str, entries: str, *, main: bool, quickly: bool = False) -> str:
-    hidden = '#define P_HIDDEN __attribute__((visibility("hidden")))\n'
-    parts = [QUICKLY if quickly else "", prelude.text_for(kernels + entries), hidden, PYTHON, PART]
-    bind = BIND_TABLES if "p_enter" in entries else BIND
-    parts += ["P_HIDDEN ", RUN, ADDRESSES, bind, LISTED if "p_listed" in entries else ""] if main else ["extern P_HIDDEN ", RUN]
-    return "".join([*parts, "\n", kernels, entries])
 
 
 def _entry(

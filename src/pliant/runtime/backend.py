@@ -15,8 +15,8 @@ from typing import Protocol
 from pliant import config
 from pliant.codegen.native import Entry, NativeCode, write_native
 from pliant.ir.loops import Buffer
-from pliant.runtime.build import build
 from pliant.runtime.load import NativeEntry, load
+from pliant.runtime.objects import build_native
 from pliant.runtime.program import KeptCode, Library
 from pliant.schedule.kernel import Kernel
 from pliant.symbolic.expr import Number, Symbol
@@ -68,12 +68,17 @@ class _C:
         return write_native(runs, listed, scratch)
 
     def load(self, code: WrittenCode, options: config.Build) -> list[NativeEntry]:
-        path = build(code.texts, options)
+        path = build_native(_native(code), options)
         return load(path, [entry.name for entry in code.entries], threaded=options.openmp)
 
     def kept(self, code: WrittenCode, options: config.Build) -> list[Library]:
-        path = build(code.texts, options)  # the store has it once it is loaded
+        path = build_native(_native(code), options)  # the store has it once it is loaded
         return [Library(path.parent.name, [entry.name for entry in code.entries], options.openmp)]
+
+
+def _native(code: WrittenCode) -> NativeCode:
+    assert isinstance(code, NativeCode)  # what this backend wrote
+    return code
 
 
 _BACKENDS: dict[str, Backend] = {"cpu": _C()}

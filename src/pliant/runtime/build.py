@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,7 +89,7 @@ def _identity(word: str) -> str:
     return f"{real}:{stat.st_size}:{stat.st_mtime_ns}"
 
 
-def _flags(options: config.Build) -> tuple[str, ...]:
+def flags_of(options: config.Build) -> tuple[str, ...]:
     """All flags a text is built with."""
     return (*options.opt_flags, *MEANING_FLAGS, *LINK_FLAGS)
 
@@ -97,7 +97,7 @@ def _flags(options: config.Build) -> tuple[str, ...]:
 def _flags_for(compiler: Compiler, options: config.Build) -> list[str]:
     """Those of them that this compiler knows."""
     is_clang = "clang" in compiler.identity
-    return [f for f in _flags(options) if not (is_clang and f.startswith("-fvect-cost-model"))]
+    return [f for f in flags_of(options) if not (is_clang and f.startswith("-fvect-cost-model"))]
 
 
 def quick(options: config.Build) -> config.Build:
@@ -122,24 +122,29 @@ def key_of(texts: Sequence[str], options: config.Build) -> Key:
         maker: str | None = find_compiler(options.compiler).identity
     except CompilerNotFound:
         maker = None
-    flags = " ".join((*_flags(options), *_libraries(texts)))
+    flags = " ".join((*flags_of(options), *_libraries(texts)))
     return make_key(maker=maker, text=_COMMENTS.sub("", "\0".join(texts)), flags=flags, processor=machine())
 
 
 def build(texts: Sequence[str], options: config.Build) -> Path:
     """The shared object of these translation units, compiled now if the store does not have it."""
+    return stored(texts, options, lambda work, target: _compile(texts, options, work, target))
 
-    def make(path: Path) -> None:
+
+def stored(texts: Sequence[str], options: config.Build, make: Callable[[Path, Path], None]) -> Path:
+    """What the store has for these texts, else what `make(folder for its work, target)` makes of them now."""
+
+    def kept(path: Path) -> None:
         started = time.perf_counter()
         with tempfile.TemporaryDirectory(prefix="pliant-build-") as work:
             made = Path(work, "made.so")
-            _compile(texts, options, Path(work), made)
+            make(Path(work), made)
             shutil.move(made, path)  # which says where there is no room: the compiler's own words would not
         events.record("build", name=key.digest[:12], seconds=time.perf_counter() - started)
 
     key = key_of(texts, options)
     try:
-        return open_store("kernels").get_or_build(key, ".so", make)
+        return open_store("kernels").get_or_build(key, ".so", kept)
     except OSError as error:
         raise no_space(str(error.strerror or error)) from error
 
@@ -154,20 +159,37 @@ def built(digest: str) -> Path:
 
 def _compile(texts: Sequence[str], options: config.Build, work: Path, target: Path) -> None:
     """Compile all texts, in parallel if there are several, and link them into `target`."""
-    compiler = find_compiler(options.compiler)
+    if len(texts) > 1:
+        link(compile_objects(texts, options, work, ()), texts, options, target, ())
+        return
+    compiler, (source,) = find_compiler(options.compiler), _sources(texts, work)
+    flags = _flags_for(compiler, options)
+    _run([[*compiler.command, *flags, str(source), *_libraries(texts), "-o", str(target)]], options, texts)
+
+
+def _sources(texts: Sequence[str], work: Path) -> list[Path]:
     sources = [work / f"part{k}.c" for k in range(len(texts))]
     for source, text in zip(sources, texts):
         source.write_text(text, encoding="utf-8")
-    flags = _flags_for(compiler, options)
-    if len(texts) == 1:
-        _run([[*compiler.command, *flags, str(sources[0]), *_libraries(texts), "-o", str(target)]], options, texts)
-        return
+    return sources
+
+
+def compile_objects(texts: Sequence[str], options: config.Build, work: Path, more: Sequence[str]) -> list[Path]:
+    """The objects of these texts, compiled in parallel; `more`: further flags."""
+    compiler, sources = find_compiler(options.compiler), _sources(texts, work)
+    flags = [*(f for f in _flags_for(compiler, options) if f not in ("-shared", "-nostdlib")), *more]
     objects = [source.with_suffix(".o") for source in sources]
-    compile_flags = [f for f in flags if f not in ("-shared", "-nostdlib")]
-    commands = [[*compiler.command, *compile_flags, "-c", str(s), "-o", str(o)] for s, o in zip(sources, objects)]
-    _run(commands, options, texts)
+    _run([[*compiler.command, *flags, "-c", str(s), "-o", str(o)] for s, o in zip(sources, objects)], options, texts)
+    return objects
+
+
+def link(
+    objects: Sequence[Path], texts: Sequence[str], options: config.Build, target: Path, more: Sequence[str]
+) -> None:
+    """Link objects, made of these texts, into the shared object `target`; `more`: further flags."""
+    compiler = find_compiler(options.compiler)
     linked = [*map(str, objects), *_libraries(texts)]
-    _run([[*compiler.command, "-shared", "-nostdlib", *linked, "-o", str(target)]], options, texts)
+    _run([[*compiler.command, "-shared", "-nostdlib", *more, *linked, "-o", str(target)]], options, texts)
 
 
 def _run(commands: list[list[str]], options: config.Build, texts: Sequence[str]) -> None:

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pliant import config
-from pliant.codegen.native import write_rows
+from pliant.codegen.native import NativeCode, write_rows
 from pliant.codegen.profiled import range_names
 from pliant.codegen.wrapper import listed_inputs, runs_of, write_row_wrapper, write_wrapper
 from pliant.debug import events
 from pliant.ir.loops import Buffer, Extern, LoopProgram
 from pliant.runtime.backend import WrittenCode, backend_of
-from pliant.runtime.build import build
 from pliant.runtime.load import NativeEntry, load, reads_lists, takes_tensors
+from pliant.runtime.objects import build_native
 from pliant.runtime.program import KeptCode, Library, wrapped, wrapper_of
 from pliant.runtime.together import later
 from pliant.schedule.kernel import Kernel, forget_loads
@@ -84,7 +84,8 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
         note(call)
 
     call: Callable[[list[Any]], list[Any]]
-    if texts and set(codes) == {"cpu"} and later(lambda: build(codes["cpu"].texts, options.build), complete):
+    native = codes["cpu"] if set(codes) == {"cpu"} else None
+    if isinstance(native, NativeCode) and later(lambda: build_native(native, options.build), complete):
         call = wrapped(wrapper, program.name, ranges)
     else:
         wrapper.names.update(load_entries())
@@ -149,7 +150,7 @@ def compile_row_program(
         events.record("output_code", name=program.name, text="\n".join([*native.texts, wrapper.source]))
     names = dict(wrapper.names)
     with events.stage("build", graph=program.name):
-        path = build(native.texts, options.build)
+        path = build_native(native, options.build)
         (wrapper.names["entry0"],) = load(path, ["entry0"], threaded=options.build.openmp)
     forget_loads()
     ranges = range_names(program.name, native.entries, [kernels])
