@@ -7,7 +7,7 @@ import torch
 
 import pliant
 from loop_programs import Program, get
-from pliant.codegen import native
+from pliant.codegen import native, units
 from pliant.debug import events
 from pliant.ir.scalar import apply
 from pliant.runtime.compile_program import compile_program
@@ -39,9 +39,9 @@ def test_repeated_layers_share_functions():
 
 def test_many_kernels_are_compiled_in_several_units(monkeypatch):
     program = layers([(9, 33), (8, 33), (7, 33)]).program
-    monkeypatch.setattr(native, "PART_TEXT", 1_000_000)
+    monkeypatch.setattr(units, "PART_TEXT", 1_000_000)
     whole = compile_program(program)
-    monkeypatch.setattr(native, "PART_TEXT", 1000)
+    monkeypatch.setattr(units, "PART_TEXT", 1000)
     parts = compile_program(program)
     assert len(whole.texts) == 1 and len(parts.texts) > 2
     x = [torch.randn(n, 33) for n in (9, 8, 7)]
@@ -50,17 +50,17 @@ def test_many_kernels_are_compiled_in_several_units(monkeypatch):
 
 
 def test_little_kernels_are_compiled_quickly_and_apart(monkeypatch):
-    monkeypatch.setattr(native, "PART_TEXT", 1000)
+    monkeypatch.setattr(units, "PART_TEXT", 1000)
     compiled = compile_program(layers([(9, 33), (8, 33), (7, 33), (2000, 330), (2001, 330), (2002, 330)]).program)
-    units = compiled.texts
-    assert "PyObject* entry0" in units[0]
-    large = [unit for unit in units if re.search(r"\b200[012]\b", unit)]
-    little = [unit for unit in units if unit.startswith(native.QUICKLY)]
-    assert large and little and not set(large) & set(little) and len(large) + len(little) == len(units)
+    texts = compiled.texts
+    assert "PyObject* entry0" in texts[0]
+    large = [unit for unit in texts if re.search(r"\b200[012]\b", unit)]
+    little = [unit for unit in texts if unit.startswith(units.QUICKLY)]
+    assert large and little and not set(large) & set(little) and len(large) + len(little) == len(texts)
     assert any(re.search(r"\b9\b", unit) for unit in little)
     x = [torch.randn(n, 33) for n in (9, 8, 7)] + [torch.randn(n, 330) for n in (2000, 2001, 2002)]
     with monkeypatch.context() as patch:
-        patch.setattr(native, "QUICKLY", "")
+        patch.setattr(units, "QUICKLY", "")
         plain = compile_program(layers([(9, 33), (8, 33), (7, 33), (2000, 330), (2001, 330), (2002, 330)]).program)
     for a, b in zip(compiled(list(x)), plain(list(x)), strict=True):
         assert torch.equal(a, b)
@@ -95,12 +95,13 @@ def test_an_entry_that_is_a_table_says_what_is_out_of_range(monkeypatch):
 
 
 def test_long_text_is_compiled_in_more_units(monkeypatch):
-    monkeypatch.setattr(native, "UNIT_TEXT", 1500)
+    monkeypatch.setattr(units, "UNIT_TEXT", 1500)
+    monkeypatch.setattr(native, "share", lambda runs: runs)
     sizes = [(9 + k, 33) for k in range(8)]
     compiled = compile_program(layers(sizes).program)
-    assert len(compiled.texts) > 1 + native.MAX_UNITS
+    assert len(compiled.texts) > 1 + units.MAX_UNITS
     with monkeypatch.context() as patch:
-        patch.setattr(native, "MOST_UNITS", 1)
+        patch.setattr(units, "MOST_UNITS", 1)
         few = compile_program(layers(sizes).program)
     xs = [torch.randn(n, 33) for n, _ in sizes]
     for a, b in zip(compiled(list(xs)), few(list(xs)), strict=True):

@@ -1,4 +1,4 @@
-"""Kernels that differ in whole numbers only become one C function that takes these numbers.
+"""Kernels that differ in numbers only become one C function that takes these numbers.
 
 In:     the `KernelText`s of a graph.
 Out:    the same kernels; those of a large enough kind have the numbers in which they differ as further `sizes`, constant
@@ -12,6 +12,7 @@ Holds:  a number becomes a variable of the type that C gives the number, so ever
 from __future__ import annotations
 
 import re
+import struct
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,27 +20,28 @@ from dataclasses import replace
 from pliant.codegen.c import KernelText
 from pliant.symbolic.expr import ONE, Expr
 
-MANY = 64  # distinct kernels, from which on the compiler's time is worth more than constants
-ALIKE = 4  # kernels of a kind that are worth one function with arguments
-FEW = 16  # distinct kernels, from which on the same holds of little ones, and of two that are alike
+FEW = 16  # distinct kernels, from which on the compiler's time is worth more than constants
+ALIKE = 2  # kernels of a kind that are worth one function with arguments
 _LARGEST = 1 << 31  # a larger number is no `int`
 
-# Numbers of any kind; whole ones that may become arguments are the last group.
-_KEPT = r"INT64_C\(\d+\)|, \d+\)|[/%] \(?\d+|"  # a macro; divisors, which the compiler turns into products
-_NUMBERS = (
-    r"\b0[xX][\w.]*(?:[pP][+-]?\d+\w*)?|\b\d+(?:\.\d*)?[eE][+-]?\d+\w*|\b\d+\.\w*|\b\d+[a-zA-Z_]\w*|\.\d\w*|\b(\d+)\b"
-)
+# Numbers of any kind; the groups are those that may become arguments: fractions, whole ones.
+_FRACTION = r"\b(\d+\.\d+(?:e[+-]?\d+)?f?|\d+e[+-]?\d+f?)\b"
+# a macro; divisors, which the compiler turns into products; exponents, some of which it knows
+_KEPT = r"INT64_C\(\d+\)|, \d+\)|[/%] (?:P_B)?\(?\d[\w.]*|pow\w*\(.*|"
+_OTHER = r"\b0[xX][\w.]*(?:[pP][+-]?\d+\w*)?|\b\d+(?:\.\d*)?[eE][+-]?\d+\w*|\b\d+\.\w*|\b\d+[a-zA-Z_]\w*|\.\d\w*"
+_NUMBERS = rf"{_FRACTION}|{_OTHER}|\b(\d+)\b"
 _INSIDE, _ANY = re.compile(_KEPT + _NUMBERS), re.compile(_NUMBERS)
 _ARRAY = re.compile(r"\s*(?:static )?(?:const )?\w+ \w+\[")
-_ITEM = re.compile(r"\s*const int64_t \w+ = \(*[tq]\d* [/%]")  # what item of the parallel loop it is, once an item
+# which item of the parallel loop it is, once an item; where a block ends
+_ITEM = re.compile(r"\s*const int64_t \w+ = (?:\(*[tq]\d* [/%]|p_min\()")
 
 _LANES = re.compile(r"^#(?:if P_L .*|endif)\n", re.M)  # lines around loops that only machines with some vectors need
 
-Change = Callable[[int, bool], str]
+Change = Callable[[str, bool], str]
 
 
 def _changed(text: str, change: Change) -> str:
-    """The text with `change(number, is a length of an array)` for each whole number that may become an argument."""
+    """The text with `change(number, is a length of an array)` for each number that may become an argument."""
     return "\n".join(_changed_line(line, change) for line in text.split("\n"))
 
 
@@ -48,7 +50,12 @@ def _changed_line(line: str, change: Change) -> str:
     if line.lstrip().startswith("#") or (is_array and not line.endswith("];")):
         return line
     numbers = _ANY if is_array or _ITEM.match(line) else _INSIDE
-    return numbers.sub(lambda m: change(int(m[1]), is_array) if m[1] else m[0], line)
+    return numbers.sub(lambda m: change(m[m.lastindex], is_array) if m.lastindex else m[0], line)
+
+
+def _type_of(number: str) -> str:
+    """Its type in C; an integer that is too large for `int` is no argument."""
+    return "int" if number.isdigit() else "float" if number.endswith("f") else "double"
 
 
 def _kind(text: str, known: dict[str, str]) -> str:
@@ -57,7 +64,7 @@ def _kind(text: str, known: dict[str, str]) -> str:
     for line in _LANES.sub("", text).split("\n"):
         found = known.get(line)
         if found is None:
-            found = known[line] = _changed_line(line, lambda number, is_length: "#")
+            found = known[line] = _changed_line(line, lambda number, is_length: f"#{_type_of(number)}")
         lines.append(found)
     return "\n".join(lines)
 
@@ -67,7 +74,6 @@ def share(runs: Sequence[Sequence[KernelText]]) -> list[list[KernelText]]:
     texts = dict.fromkeys(kernel.text for run in runs for kernel in run)
     if len(texts) < FEW:
         return [list(run) for run in runs]
-    large = {kernel.text for run in runs for kernel in run if not kernel.is_little}
     kinds: dict[str, list[str]] = defaultdict(list)
     known: dict[str, str] = {}
     for text in texts:
@@ -75,7 +81,7 @@ def share(runs: Sequence[Sequence[KernelText]]) -> list[list[KernelText]]:
     shared: dict[str, tuple[str, tuple[Expr, ...]]] = {}
     counts = {kernel.text: len(kernel.sizes) for run in runs for kernel in run}
     for alike in kinds.values():
-        if len(alike) >= ALIKE and len(texts) >= MANY or len(alike) > 1 and large.isdisjoint(alike):
+        if len(alike) >= ALIKE:
             shared |= _with_arguments(alike, counts[alike[0]])
     return [[_replaced(kernel, shared) for kernel in run] for run in runs]
 
@@ -90,32 +96,54 @@ def _replaced(kernel: KernelText, shared: dict[str, tuple[str, tuple[Expr, ...]]
 def _with_arguments(alike: list[str], sizes: int) -> dict[str, tuple[str, tuple[Expr, ...]]]:
     """For each text the common one and the numbers it takes. Places that always agree share an argument; arrays are as
     long as the longest; a loop that one of them needs is there on all machines."""
-    columns = list(zip(*map(_whole_numbers, alike), strict=True))
+    columns = list(zip(*map(_numbers, alike), strict=True))
     lengths = {k for k, (_, is_length) in enumerate(_found(alike[0])) if is_length}
     differing = dict.fromkeys(c for k, c in enumerate(columns) if k not in lengths and len(set(c)) > 1)
-    if any(max(column) >= _LARGEST for column in differing):
+    arguments = [[_as_argument(number) for number in column] for column in differing]
+    if any(None in column for column in arguments):
         return {}
     names = {column: f"c{k}" for k, column in enumerate(differing)}
     places = iter(columns)
 
-    def argument(number: int, is_length: bool) -> str:
+    def argument(number: str, is_length: bool) -> str:
         column = next(places)
-        return str(max(column)) if is_length else names.get(column, str(number))
+        return max(column, key=int) if is_length else names.get(column, number)
 
-    head = "".join(f"  const int c{k} = (int)n[{sizes + k}];\n" for k in range(len(names)))
+    head = "".join(_declared(_type_of(column[0]), names[column], sizes + k) for k, column in enumerate(differing))
     first = alike[0] if len({tuple(_LANES.findall(text)) for text in alike}) == 1 else _LANES.sub("", alike[0])
     common = re.sub(r"(static void @.*\{\n)", lambda m: m[1] + head, _changed(first, argument))
-    return {text: (common, tuple(ONE * column[k] for column in differing)) for k, text in enumerate(alike)}
+    given = zip(*arguments, strict=True) if arguments else [()] * len(alike)
+    return {text: (common, tuple(ONE * bits for bits in row if bits is not None)) for text, row in zip(alike, given)}
 
 
-def _whole_numbers(text: str) -> list[int]:
+def _declared(kind: str, name: str, at: int) -> str:
+    """The variable that stands for a number in the function's text."""
+    if kind == "int":
+        return f"  const int {name} = (int)n[{at}];\n"
+    return f"  double {name}d; __builtin_memcpy(&{name}d, n + {at}, 8); const {kind} {name} = ({kind}){name}d;\n"
+
+
+def _as_argument(number: str) -> int | None:
+    """The number as a kernel is given it: of a fraction the bits of a double. None where that is another number."""
+    if number.isdigit():
+        return int(number) if int(number) < _LARGEST else None
+    value = float(number.removesuffix("f"))
+    try:
+        if number.endswith("f") and struct.unpack("f", struct.pack("f", value))[0] != value:
+            return None
+    except OverflowError:
+        return None
+    return int(struct.unpack("q", struct.pack("d", value))[0])
+
+
+def _numbers(text: str) -> list[str]:
     return [number for number, _ in _found(text)]
 
 
-def _found(text: str) -> list[tuple[int, bool]]:
-    found: list[tuple[int, bool]] = []
+def _found(text: str) -> list[tuple[str, bool]]:
+    found: list[tuple[str, bool]] = []
 
-    def note(number: int, is_length: bool) -> str:
+    def note(number: str, is_length: bool) -> str:
         found.append((number, is_length))
         return ""
 

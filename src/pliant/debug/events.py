@@ -68,6 +68,7 @@ KINDS: dict[str, Kind] = {
     "output_code": Kind("output_code", "{text}"),
     "build": Kind("build", "built {name} in {seconds} s"),
     "cache": Kind("cache", "{what} {name}: {why}"),
+    "unshared": Kind("build", "built alone: {why}"),
     "cuda_graph": Kind("cuda_graphs", "recorded {name}: {held} inputs are copied each call"),
     "cuda_graph_refused": Kind("cuda_graphs", "{name} is not recorded: {why}"),
     "cuda_graph_skipped": Kind("cuda_graphs", "a call of {name} runs as it is: {why}"),
