@@ -76,11 +76,11 @@ from pliant.guards.codegen import (
     GuardWriter,
     rank,
 )
-from pliant.guards.generated import EntryFunction, define_entry
+from pliant.guards.generated import EntryFunction, define_entry, holds
 from pliant.guards.held_section import HeldSection
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.names import Names
-from pliant.guards.replay import Replay
+from pliant.guards.replay import Held, Replay
 from pliant.guards.sources import DrawSource, Source
 
 
@@ -115,6 +115,7 @@ def make_entry(
         _give_up_arguments(steps, body, passed)
     text = (section.text() + "\n" if section else "") + _function_text(steps, body, passed)
     run = define_entry(text, writer.names.values, name, section, tensors)
+    held = Held(range(place, place + len(section.steps)), holds(run)) if section else None
     form = None
     if trace.lock is None:
         marks = [(one.source, marks_of(one.example)) for one in trace.inputs if one.kind == "tensor" and not one.static]
@@ -131,7 +132,7 @@ def make_entry(
     for one in trace.graph.inputs if trace.graph is not None else ():
         one.example = None  # the first call's arguments are not the entry's
     later = [name_of_lazy(one) for one in values.keep if is_lazy(one)] if ended == "return" else []
-    return Entry(run, name, text, Replay(checks, writer.names.values), guards, ended, later, trace.graph, form)
+    return Entry(run, name, text, Replay(checks, writer.names.values, held), guards, ended, later, trace.graph, form)
 
 
 def _compiled(captured: CapturedGraph | None, compile_graph: GraphCompiler) -> GraphCallable | None:

@@ -37,3 +37,9 @@ def define_entry(
         entry.__dict__[LOAD] = scope.pop(LOAD)
         scope["recheck"] = HeldState(held, entry).recheck
     return entry
+
+
+def holds(entry: EntryFunction) -> Callable[[], bool]:
+    """Whether all guards hold that start at held objects, of an entry that checks them apart."""
+    load = entry.__dict__[LOAD]
+    return lambda: load() is not None

@@ -16,6 +16,7 @@ from typing import Any
 from pliant.guards.codegen import READ_ERRORS, Step
 from pliant.guards.facts import has_items, lacks_item
 from pliant.guards.kinds import Guard, Kind
+from pliant.records import dataclass
 
 Probe = Callable[[Sequence[Any], dict[str, Any]], bool]
 
@@ -23,16 +24,30 @@ Probe = Callable[[Sequence[Any], dict[str, Any]], bool]
 _BASIC = frozenset((Kind.TYPE, Kind.NUMBER_TYPE, Kind.IDENTITY, Kind.EQUALS, Kind.TENSOR, Kind.TYPE_LOOKUP))
 
 
+_NAME = re.compile(r"[^\W\d]\w*")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The places of statements about held objects, which are many, and a function that tells whether all of them hold."""
+
+    steps: range
+    holds: Callable[[], bool]
+
+
 class Replay:
     """Made when an entry first fails; the functions are compiled when they are first needed."""
 
-    __slots__ = ("_assigned", "_find", "_probes", "_steps", "values")
+    __slots__ = ("_assigned", "_finds", "_held", "_probes", "_steps", "values")
 
-    def __init__(self, steps: Sequence[Step] | Callable[[], Sequence[Step]], values: Mapping[str, Any]) -> None:
-        """`steps` may be asked for when they are first needed."""
+    def __init__(
+        self, steps: Sequence[Step] | Callable[[], Sequence[Step]], values: Mapping[str, Any], held: Held | None = None
+    ) -> None:
+        """`steps` may be asked for when they are first needed. `held`: those that a function of its own checks."""
         self._steps = steps
         self.values = values
-        self._find: Callable[..., Any] | None = None
+        self._held = held
+        self._finds: dict[bool, tuple[Callable[..., Any], Sequence[int]]] = {}  # without the held ones, with them
         self._probes: dict[int, Probe] = {}
         self._assigned: set[str] = set()
 
@@ -48,18 +63,44 @@ class Replay:
 
     def first_failing(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
         """Index of the first statement that would return MISS or that cannot read, and the variables at that time."""
-        if self._find is None:
-            lines = [re.sub(r"return MISS$", f"return {i}, locals()", s.text) for i, s in enumerate(self.steps)]
-            self._find = self._define("find", [*lines, "return None"])
+        apart = self._held is not None and self._held.holds()
+        find = self._finds.get(apart)
+        if find is None:
+            chosen = self._but_held(self._held) if apart and self._held is not None else range(len(self.steps))
+            find = self._finds[apart] = self._finder(chosen), chosen
+        return self._found(*find, args, kwargs)
+
+    def _finder(self, chosen: Sequence[int]) -> Callable[..., Any]:
+        lines = [re.sub(r"return MISS$", f"return {i}, locals()", self.steps[i].text) for i in chosen]
+        found: Callable[..., Any] = self._define("find", [*lines, "return None"])
+        return found
+
+    @staticmethod
+    def _found(
+        find: Callable[..., Any], chosen: Sequence[int], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]] | None:
         try:
-            result: tuple[int, dict[str, Any]] | None = self._find(args, kwargs)
+            result: tuple[int, dict[str, Any]] | None = find(args, kwargs)
             return result
         except READ_ERRORS as error:
             trace = error.__traceback__
             while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_name != "find":
                 trace = trace.tb_next
             assert trace is not None
-            return trace.tb_lineno - 2, dict(trace.tb_frame.f_locals)
+            return chosen[trace.tb_lineno - 2], dict(trace.tb_frame.f_locals)
+
+    def _but_held(self, held: Held) -> list[int]:
+        """All statements but those that are known to hold, of which the others need the reads."""
+        rest = [i for i in range(len(self.steps)) if i not in held.steps]
+        reads = {self.steps[i].text.partition(" = ")[0]: i for i in held.steps if self.steps[i].guard is None}
+        needed: set[int] = set()
+        waiting = list(rest)
+        while waiting:
+            text = self.steps[waiting.pop()].text
+            named = {reads[name] for name in _NAME.findall(text) if name in reads} - needed
+            needed |= named
+            waiting += named
+        return sorted([*rest, *needed])
 
     def probe(self, index: int) -> Probe:
         """A function of a call: True if this statement fails, so that the entry does not serve the call."""
@@ -81,9 +122,11 @@ class Replay:
                 if equals and name in wanted:
                     chosen.append(i)
                     wanted |= self._variables(text)
-            elif step.guard.kind in _BASIC and not wanted.isdisjoint(named := self._variables(step.text)):
-                chosen.append(i)
-                wanted |= named
+            elif step.guard.kind in _BASIC and not wanted.isdisjoint(_NAME.findall(step.text)):  # parsing takes long
+                named = self._variables(step.text)
+                if not wanted.isdisjoint(named):
+                    chosen.append(i)
+                    wanted |= named
         return chosen[::-1]
 
     def _variables(self, text: str) -> set[str]:
