@@ -37,6 +37,7 @@ _ITEM = re.compile(r"\s*const int64_t \w+ = (?:\(*[tq]\d* [/%]|p_min\()")
 
 _LANES = re.compile(r"^#(?:if P_L .*|endif)\n", re.M)  # lines around loops that only machines with some vectors need
 
+Found = tuple[str, bool]  # a number; whether it is a length of an array
 Change = Callable[[str, bool], str]
 
 
@@ -58,15 +59,25 @@ def _type_of(number: str) -> str:
     return "int" if number.isdigit() else "float" if number.endswith("f") else "double"
 
 
-def _kind(text: str, known: dict[str, str]) -> str:
-    """The text without such numbers. `known`: the same of lines, which kernels have in common."""
-    lines = []
+def _kind(text: str, known: dict[str, tuple[str, list[Found]]]) -> tuple[str, list[Found]]:
+    """The text without such numbers, and the numbers. `known`: the same of lines, which kernels have in common."""
+    lines, numbers = [], list[Found]()
     for line in _LANES.sub("", text).split("\n"):
         found = known.get(line)
         if found is None:
-            found = known[line] = _changed_line(line, lambda number, is_length: f"#{_type_of(number)}")
-        lines.append(found)
-    return "\n".join(lines)
+            inside: list[Found] = []
+            found = known[line] = _changed_line(line, _noting(inside)), inside
+        lines.append(found[0])
+        numbers += found[1]
+    return "\n".join(lines), numbers
+
+
+def _noting(found: list[Found]) -> Change:
+    def note(number: str, is_length: bool) -> str:
+        found.append((number, is_length))
+        return f"#{_type_of(number)}"
+
+    return note
 
 
 def share(runs: Sequence[Sequence[KernelText]]) -> list[list[KernelText]]:
@@ -74,15 +85,16 @@ def share(runs: Sequence[Sequence[KernelText]]) -> list[list[KernelText]]:
     texts = dict.fromkeys(kernel.text for run in runs for kernel in run)
     if len(texts) < FEW:
         return [list(run) for run in runs]
-    kinds: dict[str, list[str]] = defaultdict(list)
-    known: dict[str, str] = {}
+    kinds: dict[str, dict[str, list[Found]]] = defaultdict(dict)
+    known: dict[str, tuple[str, list[Found]]] = {}
     for text in texts:
-        kinds[_kind(text, known)].append(text)
+        kind, numbers = _kind(text, known)
+        kinds[kind][text] = numbers
     shared: dict[str, tuple[str, tuple[Expr, ...]]] = {}
     counts = {kernel.text: len(kernel.sizes) for run in runs for kernel in run}
     for alike in kinds.values():
         if len(alike) >= ALIKE:
-            shared |= _with_arguments(alike, counts[alike[0]])
+            shared |= _with_arguments(alike, counts[next(iter(alike))])
     return [[_replaced(kernel, shared) for kernel in run] for run in runs]
 
 
@@ -93,11 +105,12 @@ def _replaced(kernel: KernelText, shared: dict[str, tuple[str, tuple[Expr, ...]]
     return replace(kernel, text=text, sizes=(*kernel.sizes, *numbers))
 
 
-def _with_arguments(alike: list[str], sizes: int) -> dict[str, tuple[str, tuple[Expr, ...]]]:
+def _with_arguments(found: dict[str, list[Found]], sizes: int) -> dict[str, tuple[str, tuple[Expr, ...]]]:
     """For each text the common one and the numbers it takes. Places that always agree share an argument; arrays are as
     long as the longest; a loop that one of them needs is there on all machines."""
-    columns = list(zip(*map(_numbers, alike), strict=True))
-    lengths = {k for k, (_, is_length) in enumerate(_found(alike[0])) if is_length}
+    alike = list(found)
+    columns = [tuple(number for number, _ in column) for column in zip(*found.values(), strict=True)]
+    lengths = {k for k, (_, is_length) in enumerate(found[alike[0]]) if is_length}
     differing = dict.fromkeys(c for k, c in enumerate(columns) if k not in lengths and len(set(c)) > 1)
     arguments = [[_as_argument(number) for number in column] for column in differing]
     if any(None in column for column in arguments):
@@ -134,18 +147,3 @@ def _as_argument(number: str) -> int | None:
     except OverflowError:
         return None
     return int(struct.unpack("q", struct.pack("d", value))[0])
-
-
-def _numbers(text: str) -> list[str]:
-    return [number for number, _ in _found(text)]
-
-
-def _found(text: str) -> list[tuple[str, bool]]:
-    found: list[tuple[str, bool]] = []
-
-    def note(number: str, is_length: bool) -> str:
-        found.append((number, is_length))
-        return ""
-
-    _changed(text, note)
-    return found
