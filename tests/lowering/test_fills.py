@@ -26,3 +26,34 @@ def test_fill(program, x, calls):
         got = pliant.compile(program, fullgraph=True)(x)
     torch.testing.assert_close(got, program(x))
     assert found[0].fields["text"].count("aten.fill") == calls
+
+
+@pytest.mark.parametrize("dtype", [None, torch.int64, torch.int32, torch.float64])
+@pytest.mark.parametrize(("start", "end", "step"), [(-1.5, 1.0, 1), (2.5, -1.0, -1.5), (-2.75, 0.5, 1.5), (0, 0.5, 1)])
+def test_arange_between_floats_that_sizes_give(dtype, start, end, step):
+    """Whole numbers count from the truncated start by the truncated step."""
+
+    def count(x):
+        return torch.arange(start * x.size(0), end * x.size(0), step, dtype=dtype)
+
+    compiled = pliant.compile(count, dynamic=True, fullgraph=True)
+    for n in (5, 8, 13):
+        got, expected = compiled(torch.zeros(n)), count(torch.zeros(n))
+        assert got.dtype is expected.dtype
+        torch.testing.assert_close(got, expected)
+
+
+def test_arange_between_elements_of_floats():
+    """As positions that a model pools: the size is data's."""
+
+    def distances(x):
+        places = torch.arange(0, x.size(1), dtype=x.dtype)
+        pooled = torch.cat([places.new_tensor([-1.0]), places[1:-1]])[::2]
+        first = pooled[0] - places[0]
+        return torch.arange(first + 4 * len(pooled), pooled[0] - places[-1] - 1, -2, dtype=torch.long) + x.sum()
+
+    pliant.reset()
+    compiled = pliant.compile(distances, fullgraph=True)
+    for n in (6, 9, 12):
+        x = torch.randn(2, n)
+        torch.testing.assert_close(compiled(x), distances(x))

@@ -12,7 +12,8 @@ from pliant.ir.scalar import Scalar, apply, cast, where
 from pliant.lowering.context import Lowering
 from pliant.lowering.pointwise import elements, number
 from pliant.lowering.tensors import Index, Tensor, opmath
-from pliant.symbolic.expr import lit
+from pliant.symbolic.expr import Expr, lit
+from pliant.symbolic.rules.floats import to_int
 
 aten = torch.ops.aten
 
@@ -35,16 +36,21 @@ def _empty(low: Lowering, out: torch.Tensor, *args: Any, **kwargs: Any) -> Tenso
 
 
 def _arange(low: Lowering, out: torch.Tensor, start: Any, end: Any, step: Any = 1, **kwargs: Any) -> Tensor:
-    if out.dtype.is_floating_point or not all(
-        isinstance(v, int) or getattr(v, "kind", None) is int for v in (start, step)
-    ):
+    if out.dtype.is_floating_point:
         return _float_arange(low, out, start, step)
-    first, by = lit(start), lit(step)
+    first, by = _whole(start), _whole(step)
     return Tensor(low, out.dtype, low.shape_of(out), lambda i: low.number(first + i[0] * by, out.dtype))
 
 
+def _whole(value: int | float | Expr) -> Expr:
+    """The number as eager has it where it counts in whole numbers."""
+    if isinstance(value, float):
+        return lit(int(value))
+    return lit(value) if isinstance(value, int) or value.kind is int else to_int(value)
+
+
 def _float_arange(low: Lowering, out: torch.Tensor, start: Any, step: Any) -> Tensor:
-    dtype = torch.float64 if out.dtype is torch.float64 or not out.dtype.is_floating_point else torch.float32
+    dtype = torch.float64 if out.dtype is torch.float64 else torch.float32
     first, by = number(low, start, dtype), number(low, step, dtype)
     final = opmath(out.dtype)
 

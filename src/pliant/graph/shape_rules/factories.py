@@ -5,6 +5,7 @@ Holds:  a device left out is the default device; a dtype left out is the default
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -92,6 +93,8 @@ def arange_step(start: Any, end: Any, step: Any = 1, **options: Any) -> TensorSp
         length = -((start - end) // step) if type(step) is not int or step != 1 else end - start
     elif all(isinstance(value, (int, float)) for value in (start, end, step)):
         length = _float_length(start, end, step, dtype)
+    elif any(isinstance(value, torch.SymFloat) for value in (start, end, step)):
+        length = _symbolic_length(start, end, step, dtype)
     else:
         length = _stepped_length(_as_whole(start), _as_whole(end), step, dtype)
     return fresh((length,), {**options, "dtype": dtype}, torch.int64)
@@ -108,7 +111,18 @@ def _as_whole(value: Any) -> Any:
         return int(value)
     if isinstance(value, (int, torch.SymInt)):
         return value
-    raise UnsupportedOperator("arange between symbolic floats", kind="symbolic-float-size")
+    raise UnsupportedOperator("arange of symbolic bounds from a fraction", kind="symbolic-float-size")
+
+
+def _symbolic_length(start: Any, end: Any, step: Any, dtype: torch.dtype | None) -> Dim:
+    """The kernel's own arithmetic: on whole numbers for int64, for all other types on doubles."""
+    if dtype is torch.int64:
+        return arange_step(*map(math.trunc, (start, end, step))).size[0]
+    first, last, by = (start, end, step) if dtype is None or dtype.is_floating_point else map(math.trunc, (start, end, step))
+    require(by != 0, "step must be nonzero")
+    require(last >= first if by > 0 else last <= first, "upper bound and lower bound inconsistent with step sign")
+    length: Dim = math.ceil((end - start) / step)
+    return length
 
 
 def _stepped_length(start: Any, end: Any, step: Any, dtype: torch.dtype | None) -> Dim:
