@@ -6,6 +6,9 @@ from tests.guards.fuzz import World, make_case, outcome
 
 import pliant
 from pliant.dispatch.compiled_function import dispatcher_of
+from pliant.guards.codegen import Step
+from pliant.guards.kinds import Guard, Kind
+from pliant.guards.replay import Held, Replay
 
 # facet, change, the beginning of the explanation ("" in advice: not looked at)
 ROWS = (
@@ -90,3 +93,23 @@ def test_a_tensor_that_retains_its_gradient_by_now():
     compiled(x)
     x.retain_grad()
     torch.testing.assert_close(compiled(x), 2 * x.detach())
+
+
+def test_what_is_known_to_hold_is_not_compiled_to_explain_a_miss():
+    """But the reads that other statements need of it are there."""
+    guard = Guard(None, Kind.STATE, None)
+    steps = [
+        Step("if args[0] > 9: return MISS", guard),
+        Step("held = thing.real", None),
+        Step("if held != 1: return MISS", guard),
+        Step("half = held", None),
+        Step("if args[0] != half: return MISS", guard),
+    ]
+    known = [True]
+    replay = Replay(steps, {"thing": 2, "MISS": object()}, Held(range(1, 4), lambda: known[0]))
+    assert replay.first_failing((10,), {})[0] == 0
+    index, variables = replay.first_failing((3,), {})
+    assert index == 4 and variables["half"] == 2
+    assert replay.first_failing((2,), {}) is None
+    known[0] = False
+    assert replay.first_failing((3,), {})[0] == 2
