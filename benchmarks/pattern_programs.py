@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-SIZES = {"small": (128, 512), "medium": (1024, 1024), "large": (8192, 2048)}  # rows, columns
+SIZES = {"tiny": (64, 256), "small": (128, 512), "medium": (1024, 1024), "large": (8192, 2048)}  # rows, columns
 Make = Callable[[int, int, torch.dtype], torch.Tensor]
 
 
@@ -19,10 +19,7 @@ Make = Callable[[int, int, torch.dtype], torch.Tensor]
 class Pattern:
     function: Callable[..., Any]
     makers: tuple[Make, ...]
-
-    @property
-    def name(self) -> str:
-        return self.function.__name__.lstrip("_")
+    name: str
 
 
 INFERENCE: list[Pattern] = []
@@ -33,7 +30,7 @@ def pattern(
     *makers: Make, infer: bool = True, train: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        found = Pattern(function, makers)
+        found = Pattern(function, makers, function.__name__.lstrip("_"))
         INFERENCE.extend([found] * infer)
         TRAINING.extend([found] * train)
         return function
@@ -91,8 +88,9 @@ def leaves(value: Any) -> list[torch.Tensor]:
 
 
 def gradients(f: Callable[..., Any], args: list[torch.Tensor], grads: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Gradients of what requires one, for gradients of what `f` returns."""
-    return list(torch.autograd.grad(leaves(f(*args)), [t for t in args if t.requires_grad], grads))
+    """Gradients of what requires one, for gradients of what `f` returns that has one."""
+    given = [t for t in leaves(f(*args)) if t.requires_grad]
+    return list(torch.autograd.grad(given, [t for t in args if t.requires_grad], grads))
 
 
 @pattern(table, train=True)

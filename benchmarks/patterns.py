@@ -1,4 +1,4 @@
-"""Kernels beside eager and beside memory's own speed: `python -m benchmarks.patterns [--sizes medium] [--peer] [--device cuda]`.
+"""Kernels beside eager and beside memory's own speed: `python -m benchmarks.patterns [--set operators] [--peer] [--device cuda]`.
 
 A row is a pattern at a size: milliseconds of eager and of pliant, eager's time over pliant's (above 1: pliant is faster),
 pliant's over that of a copy of as many bytes, pliant's error against float64 over eager's; asked for, torch.compile's
@@ -15,8 +15,9 @@ from typing import Any
 
 import torch
 
+from benchmarks import operator_programs, pattern_programs
 from benchmarks.children import geometric_mean, print_row
-from benchmarks.pattern_programs import INFERENCE, SIZES, TRAINING, Pattern, gradients, inputs, leaves
+from benchmarks.pattern_programs import SIZES, Pattern, gradients, inputs, leaves
 
 WIDTHS = (32, 8, 10, 10, 10, 8, 8, 8, 8)
 
@@ -53,7 +54,8 @@ def least(calls: dict[str, Callable[[], object]], seconds: float, clock: Callabl
 
 def error(got: list[torch.Tensor], exact: list[torch.Tensor]) -> float:
     """The largest error of a result's elements, by its largest element."""
-    apart = [(g.double() - e).abs().max() / (e.abs().max() + 1e-30) for g, e in zip(got, exact, strict=True)]
+    pairs = [(g.double(), e.double()) for g, e in zip(got, exact, strict=True)]
+    apart = [(g - e).abs().max() / (e.abs().max() + 1e-30) for g, e in pairs]
     return max(float(a) for a in apart)
 
 
@@ -78,7 +80,8 @@ def measure(
 
     torch.manual_seed(0)
     args = inputs(pattern, size, dtype, training, options.device)
-    grads = [torch.randn_like(t) for t in leaves(pattern.function(*args))] if training else None
+    results = leaves(pattern.function(*args)) if training else []
+    grads = [torch.randn_like(t) for t in results if t.requires_grad] if training else None
     calls = {"eager": caller(pattern.function, args, grads)}
     calls["pliant"] = caller(pliant.compile(fresh(pattern.function), dynamic=False), args, grads)
     if options.peer:
@@ -102,6 +105,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sizes", nargs="*", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--dtypes", nargs="*", default=["float32", "bfloat16"])
+    parser.add_argument("--set", default="patterns", choices=["patterns", "operators"])
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--budget", type=float, default=1.0, help="seconds of timing for each row")
     parser.add_argument("--threads", type=int, default=1)
@@ -110,7 +114,8 @@ def main() -> None:
     parser.add_argument("--peer", action="store_true", help="torch.compile beside it")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    rows = [(p, False) for p in INFERENCE] + [(p, True) for p in TRAINING]
+    programs = {"patterns": pattern_programs, "operators": operator_programs}[options.set]
+    rows = [(p, False) for p in programs.INFERENCE] + [(p, True) for p in programs.TRAINING]
     heads = ["pattern", "size", "dtype", "eager ms", "ms", "eager/", "/copy", "error/", *["peer/"] * options.peer]
     print_row(heads, WIDTHS)
     ratios, slower = [], []

@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 import torch
-from benchmarks import pattern_programs, patterns
+from benchmarks import operator_programs, pattern_programs, patterns
 
 ROWS = [(p, False) for p in pattern_programs.INFERENCE] + [(p, True) for p in pattern_programs.TRAINING]
 
@@ -23,6 +23,21 @@ def test_a_pattern_runs(pattern, training, dtype):
         grads = pattern_programs.gradients(pattern.function, args, [torch.ones_like(t) for t in outs])
         assert [g.shape for g in grads] == [t.shape for t in args if t.requires_grad]
     assert all(t.isfinite().all() for t in outs)
+
+
+@pytest.mark.parametrize("pattern", operator_programs.INFERENCE, ids=lambda p: p.name)
+def test_an_operator_runs(pattern):
+    training = pattern in operator_programs.TRAINING
+    args = pattern_programs.inputs(pattern, "tiny", torch.float32, training)
+    outs = pattern_programs.leaves(pattern.function(*args))
+    if training:
+        given = [torch.ones_like(t) for t in outs if t.requires_grad]
+        assert all(g is not None for g in pattern_programs.gradients(pattern.function, args, given))
+
+
+def test_operators_have_names_of_their_own():
+    names = [p.name for p in operator_programs.INFERENCE]
+    assert len(set(names)) == len(names)
 
 
 def test_a_row_is_measured():
