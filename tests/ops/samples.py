@@ -104,11 +104,33 @@ ROWS: dict[str, Row] = {
     ),
     "casts": (lambda x: (x.to(bf16), x.to(f64), x.bool(), x.to(bf16).float()), [(f32,), (i64,), (bf16,), (boolean,)]),
     "nan_to_num": (torch.nan_to_num, FLOATS),
+    **{name: (getattr(torch, name), DENSE) for name in "digamma sinc deg2rad rad2deg".split()},
+    "polygamma": (lambda x: (torch.polygamma(0, x), torch.polygamma(1, x)), [(ramp(3, 4),), (ramp(3, 4, dtype=f64),)]),
+    "entr": (torch.special.entr, DENSE),
+    **{name: (getattr(torch, name), FLOAT_PAIRS) for name in "xlogy heaviside logaddexp logaddexp2".split()},
+    "xlogy of numbers": (lambda x: (torch.xlogy(x, 2.5), torch.xlogy(2, x), torch.special.xlog1py(x, 0.5)), DENSE),
+    "xlog1py": (torch.special.xlog1py, FLOAT_PAIRS),
+    "ldexp": (torch.ldexp, [(f32, ramp(5)), (f32, torch.tensor([1, 3, -2, 0, 5]))]),
     # activations
     **{
         name: (getattr(F, name), FLOATS)
-        for name in "relu gelu silu mish softplus elu leaky_relu hardtanh hardsigmoid hardswish relu6".split()
+        for name in "relu gelu silu mish softplus elu leaky_relu hardtanh hardsigmoid hardswish relu6 celu hardshrink".split()
     },
+    "softshrink": (lambda x: F.softshrink(x, 0.75), FLOATS),
+    "celu of a slope": (lambda x: F.celu(x, 1.5), DENSE),
+    "glu": (lambda x: (F.glu(x, 0), F.glu(x.relu(), 1)), [(ramp(4, 6),), (ramp(2, 80, dtype=bf16),), (ramp(2, 80, 2),)]),
+    "glu_backward": (
+        lambda g, x: (aten.glu_backward(g, x, 1), aten.glu_backward(g.exp(), x * 2, 1)),
+        [(ramp(3, 40), ramp(3, 80)), (ramp(3, 2, 4), ramp(3, 4, 4)), (ramp(3, 2, dtype=f64), ramp(3, 4, dtype=f64))],
+    ),
+    "logit_backward": (
+        lambda g, x: (aten.logit_backward(g, x), aten.logit_backward(g, x, 0.1)),
+        [(f32, ramp(3, 5)), (f64, ramp(3, 5, dtype=f64))],
+    ),
+    "shrink_backward": (
+        lambda g, x: (aten.hardshrink_backward(g, x, 0.5), aten.softshrink_backward(g, x, 0.75)),
+        [(f32, ramp(3, 5)), (f64, ramp(3, 5, dtype=f64))],
+    ),
     "gelu tanh": (lambda x: F.gelu(x, approximate="tanh"), FLOATS),
     "threshold": (lambda x: F.threshold(x, 0.1, 20), FLOATS),
     **{
@@ -156,6 +178,11 @@ ROWS: dict[str, Row] = {
     "sum": (
         lambda x: (x.sum(), x.sum(0), x.sum((0, 1), keepdim=True)),
         [(ramp(3, 5),), (i64,), (boolean,), (bf16,), (torch.empty(0, 3),)],
+    ),
+    "nansum": (lambda x: (x.nansum(), x.nansum(1, keepdim=True), x.nansum(0)), [(torch.tensor([[1.0, nan], [2, 3]]),), (bf16,)]),
+    "count_nonzero": (
+        lambda x: (x.count_nonzero(), x.count_nonzero(1), x.count_nonzero((0, 1))),
+        [(f32,), (i64,), (boolean,), (bf16,), (torch.empty(0, 3),)],
     ),
     "mean": (
         lambda x: (x.mean(), x.mean(1, keepdim=True)),

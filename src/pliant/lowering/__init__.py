@@ -1,6 +1,6 @@
 """ATen operators to loop nests, or to calls of the operator itself: a table of rules by theme, applied by `lower.py`.
 
-context (what rules emit with), tensors (values), registry (all rules), fallback (calls without a rule); pointwise, creation,
+context (what rules emit with), tensors (values), registry (all rules), fallback (calls without a rule); pointwise, special, creation,
 views, reduction, normalization, losses, indexing, scans, scattering, joining, pooling, resampling, depthwise and matmul
 (rules), factors (how what products read had best lie), seams (loops by parts), formulas, promotion, indexing_rules (helpers
 of rules).

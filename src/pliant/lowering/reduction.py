@@ -96,6 +96,24 @@ def _sum(
     return _result(low.reduce(x, dims, "sum", out.dtype, opmath(out.dtype)), dims, keepdim)
 
 
+def _nansum(
+    low: Lowering, out: torch.Tensor, x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Tensor:
+    if not x.dtype.is_floating_point:
+        return _sum(low, out, x, dim, keepdim, dtype)
+    numbers = mapped(low, x, opmath(out.dtype), lambda a: where(apply("isnan", a), const(0, a.dtype), a), 2)
+    return _sum(low, out, numbers, dim, keepdim, dtype)
+
+
+def _count_nonzero(low: Lowering, out: torch.Tensor, x: Tensor, dim: Any = None) -> Tensor:
+    dims = dims_of(dim, len(x.shape))
+    narrow = low.known(count(low, x, dims).lt(2**31))
+    counted = torch.int32 if narrow else torch.int64
+    zero, weight = const(0, opmath(x.dtype)), 2 + (x.weight if x.view is None else 0)
+    there = low.pointwise(counted, x.shape, lambda i: cast(apply("ne", x.math_at(i), zero), counted), weight)
+    return low.reduce(there, dims, "sum", torch.int64, counted)
+
+
 def mean_of(low: Lowering, x: Tensor, dims: Sequence[int], dtype: torch.dtype) -> Tensor:
     total = low.reduce(x, dims, "sum", dtype, dtype)
     n = low.number(count(low, x, dims), dtype)
@@ -334,6 +352,9 @@ def _norm(
 RULES: dict[Any, Callable[..., Any]] = {
     aten.sum.default: _sum,
     aten.sum.dim_IntList: _sum,
+    aten.nansum.default: _nansum,
+    aten.count_nonzero.default: _count_nonzero,
+    aten.count_nonzero.dim_IntList: _count_nonzero,
     aten.mean.default: _mean,
     aten.mean.dim: _mean,
     aten.amax.default: _extreme("max"),

@@ -25,12 +25,13 @@ from pliant.lowering import (
     resampling,
     scans,
     scattering,
+    special,
     views,
 )
 from pliant.tables import Table, joined
 
 Rule = Callable[..., Any]
 
-FAMILIES = (pointwise, creation, views, reduction, normalization, losses, indexing, scans, scattering, joining, pooling, resampling, depthwise, matmul)
+FAMILIES = (pointwise, creation, views, reduction, normalization, losses, indexing, scans, scattering, joining, pooling, resampling, depthwise, matmul, special)
 RULES: Table[Any, Rule] = joined(*(family.RULES for family in FAMILIES))
 VIEW_OPS: frozenset[Any] = frozenset(views.RULES)

@@ -2,8 +2,9 @@
 
 In:     a loop: its axes, where it stores (a flat index), the value that it stores.
 Out:    `parts`: the loop as it is, or several over ranges of its innermost axis, none of which chooses between parts.
-Holds:  a loop is divided only where a part is read with a step along that axis, as a transposed one is. It would go element
-        by element, with all that is computed from the parts; otherwise one loop with a choice reads as fast.
+Holds:  a loop is divided only where a part is read with a step along that axis, as a transposed one is, or is dear to compute.
+        The first would go element by element, with all that is computed from the parts, and of the second all parts would be
+        computed for each element; otherwise one loop with a choice is as fast.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pliant.ir.loops import Axis
+from pliant.ir.ops import OPS
 from pliant.ir.scalar import Apply, Const, IndexValue, Load, Scalar, apply, const, loads, substitute, walk
 from pliant.symbolic.expr import Expr, Integer, Symbol
 from pliant.symbolic.traverse import linear_coefficient
@@ -18,6 +20,7 @@ from pliant.symbolic.traverse import substitute as replaced
 
 _LEAST = 32  # elements along the axis that are worth a loop
 _MOST = 4  # parts
+_DEAR = 12  # additions that one element of a part costs, as an exponential does
 
 Loop = tuple[tuple[Axis, ...], Expr, Scalar]
 
@@ -31,7 +34,7 @@ def parts(axes: tuple[Axis, ...], flat: Expr, value: Scalar) -> list[Loop]:
     ends = [*sorted(_seams(value, inner.symbol, extent)), extent]
     ranges = list(zip([0, *ends], ends))
     few = 1 < len(ranges) <= _MOST and all(end - begin >= _LEAST for begin, end in ranges)
-    if not few or not _chooses_stepped(value, inner.symbol):
+    if not few or not _pays(value, inner.symbol):
         return [(axes, flat, value)]
     return [_over(axes, flat, value, inner, begin, end) for begin, end in ranges]
 
@@ -61,14 +64,19 @@ def _seams(value: Scalar, symbol: Symbol, extent: int) -> set[int]:
     return {limit for limit in found if limit is not None and 0 < limit < extent}
 
 
-def _chooses_stepped(value: Scalar, symbol: Symbol) -> bool:
-    """Whether a part of what is chosen from by the place along the axis is read with a step along it."""
+def _pays(value: Scalar, symbol: Symbol) -> bool:
+    """Whether what is chosen from by the place along the axis is read with a step along it, or dear."""
     choices = (n for n in walk(value) if type(n) is Apply and n.op == "where" and _bound(n.args[0], symbol) is not None)
-    return any(_is_stepped(one, symbol) for choice in choices for part in choice.args[1:] for one in loads(part))
+    parts = [part for choice in choices for part in choice.args[1:]]
+    return any(_is_dear(part) or any(_is_stepped(one, symbol) for one in loads(part)) for part in parts)
 
 
 def _is_stepped(one: Load, symbol: Symbol) -> bool:
     return not one.indirect and _step(one.index, symbol) not in (0, 1)
+
+
+def _is_dear(part: Scalar) -> bool:
+    return any(type(n) is Apply and OPS[n.op].cost >= _DEAR for n in walk(part))
 
 
 def _over(axes: tuple[Axis, ...], flat: Expr, value: Scalar, inner: Axis, begin: int, end: int) -> Loop:
