@@ -16,9 +16,9 @@ from pliant.runtime.compile_program import compile_program
 EXACT = {
     "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10,
     "log1p": np.log1p, "tanh": np.tanh, "erf": scipy.special.erf, "sigmoid": scipy.special.expit,
-    "sin": np.sin, "cos": np.cos,
+    "sin": np.sin, "cos": np.cos, "lgamma": scipy.special.gammaln,
 }  # fmt: skip
-LARGEST = {"exp": 1.13, "log": 1.07, "tanh": 1.13, "erf": 2.0, "sin": 1.2, "cos": 1.2}  # twice eager's
+LARGEST = {"exp": 1.13, "log": 1.07, "tanh": 1.13, "erf": 2.0, "sin": 1.2, "cos": 1.2, "lgamma": 1.64}  # twice eager's
 EDGES = [
     0.0,
     -0.0,
@@ -69,6 +69,8 @@ def test_error_is_a_few_ulp(name, step, lanes_stay_together):
     x = samples()
     if name == "sigmoid":
         x = x[~(x < -88.0)]  # exp(-x) overflows there: the result is 0 instead of a denormal, in eager too
+    if name == "lgamma":  # of negative numbers the C library's
+        x = np.concatenate([x[~(x < 0)], np.linspace(0, 5, 100_000, dtype=np.float32)])
     p = Program()
     a = p.tensor(len(x), strides=(step,))
     run = compile_program(p.done(p.pointwise((len(x),), lambda i: apply(name, get(a, i)))))
@@ -80,6 +82,26 @@ def test_error_is_a_few_ulp(name, step, lanes_stay_together):
     if name in ("tanh", "erf"):  # what is added to 1, and multiplied by a large number, must be gone
         assert np.nanmax(np.abs(found)) == 1.0
         assert (np.abs(found[np.abs(x) > 10.0]) == 1.0).all()
+
+
+def test_the_library_computes_the_logarithm_of_gamma_below_zero(lanes_stay_together):
+    x = np.array([-0.0, -1e-45, -0.5, -1.0, -2.457, -2.5, -30.25, -1e10, -np.inf, 3.0] * 8, dtype=np.float32)
+    p = Program()
+    a = p.tensor(len(x))
+    run = compile_program(p.done(p.pointwise((len(x),), lambda i: apply("lgamma", get(a, i)))))
+    torch.testing.assert_close(run([torch.from_numpy(x)])[0], torch.lgamma(torch.from_numpy(x)))
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_floats_next_to_each_other(step, lanes_stay_together):
+    a, b = pairs()
+    p = Program()
+    x, y = p.tensor(len(a), strides=(step,)), p.tensor(len(a))
+    run = compile_program(p.done(p.pointwise((len(a),), lambda i: apply("nextafter", get(x, i), get(y, i)))))
+    found = run([a.repeat_interleave(step)[::step], b])[0]
+    expected = torch.nextafter(a, b)
+    assert torch.equal(found.isnan(), expected.isnan())
+    assert torch.equal(found.view(torch.int32)[~found.isnan()], expected.view(torch.int32)[~found.isnan()])
 
 
 def pairs() -> tuple[torch.Tensor, torch.Tensor]:

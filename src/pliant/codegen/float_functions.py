@@ -11,6 +11,7 @@ Source: coefficients are least-squares fits over Chebyshev nodes in 40 digits, w
 
 from __future__ import annotations
 
+from pliant.codegen.gamma_functions import GAMMA
 from pliant.codegen.trigonometry import TRIGONOMETRY
 
 _OF_FLOATS: dict[str, str] = {
@@ -177,6 +178,15 @@ P_INLINE @F p_erf@(@F v) {
   return P_SIGN@(P_CHOOSE@(x < 0.9f, P_FMA@(q, x, x), p), v);
 }
 """,
+    # Floats of one sign are in the order of their bits.
+    "p_nextafter@": """\
+P_INLINE @F p_nextafter@(@F x, @F y) {
+  const @I towards_zero = P_BITS@(P_CHOOSE@(x < y, x, -x)) >> 31;
+  const @F next = P_FLOAT@(P_BITS@(x) + (towards_zero | 1));
+  const @F off = P_CHOOSE@(x == 0.0f, P_SIGN@(P_FLOAT@((P_BITS@(x) & 0) + 1), y), next);
+  return P_CHOOSE@(x != x, x, P_CHOOSE@(y != y, y, P_CHOOSE@(x == y, y, off)));
+}
+""",
     "p_sigmoid@": """\
 P_INLINE @F p_sigmoid@(@F x) { return 1.0f / (1.0f + p_exp@(-x)); }
 """,
@@ -189,4 +199,4 @@ def of_floats(suffix: str, real: str, integer: str) -> dict[str, str]:
     def spelled(text: str) -> str:
         return text.replace("@F", real).replace("@I", integer).replace("@", suffix)
 
-    return {spelled(name): spelled(text) for name, text in (_OF_FLOATS | TRIGONOMETRY).items()}
+    return {spelled(name): spelled(text) for name, text in (_OF_FLOATS | TRIGONOMETRY | GAMMA).items()}

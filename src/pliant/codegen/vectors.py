@@ -430,14 +430,14 @@ _INFIX = {
     "eq": "{0} == {1}", "ne": "{0} != {1}", "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}",
 }  # fmt: skip
 _BITS = {"bit_and": "{0} & {1}", "bit_or": "{0} | {1}", "bit_xor": "{0} ^ {1}", "bit_not": "~{0}"}
-_CALLED = "exp exp2 expm1 log log2 log10 log1p sigmoid tanh erf sin cos sqrt floor ceil trunc"
+_CALLED = "exp exp2 expm1 log log2 log10 log1p sigmoid tanh erf lgamma sin cos sqrt floor ceil trunc"
 
 # (operator, kind of its arguments: f float32, i int32, b truth values) -> C text on vectors; arguments are locals.
 VECTOR_OPS: dict[tuple[str, str], str] = {
     **{(op, "f"): text for op, text in _INFIX.items()},
     **{(op, "f"): f"p_{op}v({{0}})" for op in _CALLED.split()},
     ("div", "f"): "{0} / {1}", ("abs", "f"): "P_ABSv({0})", ("copysign", "f"): "P_SIGNv({0}, {1})",
-    **{(op, "f"): f"p_{op}v({{0}}, {{1}})" for op in ("fmod", "remainder", "floordiv")},
+    **{(op, "f"): f"p_{op}v({{0}}, {{1}})" for op in ("fmod", "remainder", "floordiv", "nextafter")},
     ("truncdiv", "f"): "p_truncv({0} / {1})", ("rsqrt", "f"): "1.0f / p_sqrtv({0})", ("round", "f"): "p_nearbyintv({0})",
     ("minimum", "f"): "P_NAN_LESSv({0}, {1})", ("maximum", "f"): "P_NAN_MOREv({0}, {1})",
     ("fmin", "f"): "p_choosev({1} != {1}, {0}, p_lessv({0}, {1}))",

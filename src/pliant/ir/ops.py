@@ -117,7 +117,7 @@ _ROWS: tuple[ScalarOp, ...] = (
     ScalarOp("sqrt", 1, "same", torch.sqrt, "sqrtf({0})", "sqrt({0})", cost=5),
     ScalarOp("rsqrt", 1, "same", torch.rsqrt, "1.0f / sqrtf({0})", "1.0 / sqrt({0})", cost=9),
     _libm("copysign", "copysign", torch.copysign, 2, cost=2),
-    _libm("nextafter", "nextafter", torch.nextafter, 2),
+    _libm("nextafter", "p_nextafter", torch.nextafter, 2, cost=8),
     # rounding
     _libm("floor", "floor", torch.floor, cost=1),
     _libm("ceil", "ceil", torch.ceil, cost=1),
@@ -151,7 +151,7 @@ _ROWS: tuple[ScalarOp, ...] = (
     # special functions
     _libm("erf", "p_erf", torch.erf, cost=20),
     _libm("erfc", "erfc", torch.erfc, cost=30),
-    _libm("lgamma", "lgamma", torch.lgamma, cost=40),
+    _libm("lgamma", "p_lgamma", torch.lgamma, cost=50),
     # comparisons: false if one is NaN, except `ne`
     _compare("eq", "==", torch.eq),
     _compare("ne", "!=", torch.ne),
