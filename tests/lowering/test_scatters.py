@@ -165,3 +165,28 @@ def test_deterministic_algorithms_are_calls(name, atomic):
         assert ADDS not in loops(function, args)
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+WRITTEN = {
+    "gather": lambda x: x.gather(1, torch.tensor([[0, 3, 3], [1, 1, 0]])),
+    "pairs": lambda x: x[torch.tensor([0, 1, 1]), torch.tensor([2, 2, 2])],
+    "one of several readers": lambda x: (x * 2).scatter(1, torch.tensor([[1], [0]]), 5.0) + (x * 2),
+    "copied rows": lambda x: x.sin().index_copy(1, torch.tensor([1, 0]), x[:, :2]),
+    "an input": lambda x: x.index_fill(1, torch.tensor([2, 0]), 3.0),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_written_in_places_is_not_copied(name):
+    function, x = WRITTEN[name], torch.randn(2, 5)
+    ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    with events.collect("loops") as found:
+        result, expected = pliant.compile(function)(ours), function(theirs)
+        result.sum().backward()
+    expected.sum().backward()
+    torch.testing.assert_close(result, expected)
+    torch.testing.assert_close(ours.grad, theirs.grad)
+    text = "\n".join(one.fields["text"] for one in found)
+    assert {"gather": "scatter_add_", "pairs": "index_put_", "copied rows": "index_copy_"}.get(name, "aten.") in text
+    if name == "an input":
+        assert torch.equal(ours.detach(), x) and "index_fill_" not in text

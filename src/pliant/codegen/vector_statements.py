@@ -51,6 +51,7 @@ _RANGES = {torch.int8: Interval(-128, 127), torch.uint8: Interval(0, 255), torch
 _NARROW = Interval(-(2**31) + 1, 2**31 - 2)  # what int64 values in lanes of 32 bits may be; clamped numbers lie outside
 _LANE = Interval(-(2**31), 2**31 - 1)
 _SPACED: dict[str, frozenset[torch.dtype]] = {  # element types that have loads of lanes spaced in this way
+    "_back": frozenset((torch.float32, torch.bfloat16, torch.float16)),
     "_2": frozenset((torch.float32, torch.bfloat16, torch.float16)),
     "_pairs": frozenset((torch.float32, torch.bfloat16, torch.float16, torch.int64)),
 }
@@ -231,20 +232,21 @@ class VectorStatements(Statements):
         e = member.at(x.index)
         if self._depends(e):
             return self._neighbours(x, e, text)
-        if self.guarded:
+        if self.guarded and not self.in_range(x, member):
             raise NoVectorForm("one element for all lanes, where it may not be read")
         return self.define(self._element(x, text), x.dtype, False)
 
     def _neighbours(self, x: Load, e: Expr, index: str) -> str:
-        """Elements that lie side by side, are every second one, or of which each is read by two lanes (`i // 2`)."""
+        """Elements that lie side by side, in either order, are every second one, or are read by two lanes each (`i // 2`)."""
         array, follower = self.names.buffer(x.buffer), self._follower(e)
         if follower is not None:
             second = self.names.text(follower, self.indirect_names)
             return self._shared(f"&{array}[{index}], &{array}[{second}]", x.dtype, "_pairs")
         step = self._step(e)
-        if step not in (1, 2):
+        how = {1: "", 2: "_2", -1: "_back"}.get(step)
+        if how is None:
             return self._local("p_vf", self._lanes_apart("load", f"&{array}[{index}], {step}", x.dtype))
-        return self._shared(f"&{array}[{index}]", x.dtype, "" if step == 1 else "_2")
+        return self._shared(f"&{array}[{index}]", x.dtype, how)
 
     def _lanes_apart(self, how: str, arguments: str, dtype: torch.dtype) -> str:
         """A load or store of lanes one by one."""
@@ -330,6 +332,8 @@ class VectorStatements(Statements):
         texts = [self.lanes(t, x.dtype) for t in (a, b)]
         if x.dtype is torch.float32:
             return self._local("p_vf", f"p_choosev({chosen}, {texts[0]}, {texts[1]})")
+        if x.dtype in _HALVES:
+            return self._local("p_vh", f"p_chooseh({chosen}, {texts[0]}, {texts[1]})")
         if x.dtype not in (torch.bool, torch.int32) and not (x.dtype is torch.int64 and all(map(_fits, ranges))):
             raise NoVectorForm(f"a choice of {x.dtype}")
         found = self._local("p_vi", f"p_choosei({chosen}, {texts[0]}, {texts[1]})")

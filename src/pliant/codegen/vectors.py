@@ -165,6 +165,7 @@ P_INLINE p_vf p_scalev(p_vf y, p_vf n) {
 }
 #endif
 P_INLINE p_vf p_load(const void* p) { p_vf r; __builtin_memcpy(&r, p, sizeof r); return r; }
+P_INLINE p_vh p_chooseh(p_vi c, p_vh a, p_vh b) { const p_vh m = p_to16(c); return (m & a) | (~m & b); }
 P_INLINE void p_store(void* p, p_vf x) { __builtin_memcpy(p, &x, sizeof x); }
 P_INLINE p_vh p_load16(const void* p) { p_vh r; __builtin_memcpy(&r, p, sizeof r); return r; }
 P_INLINE void p_store16(void* p, p_vh x) { __builtin_memcpy(p, &x, sizeof x); }
@@ -177,8 +178,17 @@ P_INLINE p_vh p_to_bf16v(p_vf x) {
 }
 #if P_PLAIN
 #define P_BOTH(a, b, m) (a)
+#define P_BACK(x, i) ({ __typeof__(x) p_x = x, p_r; P_EACH p_r[k] = p_x[P_L - 1 - k]; p_r; })
 #else
 #define P_BOTH(a, b, m) __builtin_shuffle(a, b, m)
+#define P_BACK(x, i) __builtin_shuffle(x, i)
+#endif
+#if !P_PLAIN && P_L == 8
+P_INLINE int32_t p_any_lane(p_vi x) { return __builtin_ia32_movmskps256((p_vf)x) != 0; }
+#elif !P_PLAIN && P_L == 16
+P_INLINE int32_t p_any_lane(p_vi x) { return P_K(x) != 0; }
+#else
+P_INLINE int32_t p_any_lane(p_vi x) { int32_t r = 0; P_EACH r |= x[k]; return r != 0; }
 #endif
 P_INLINE int32_t p_all_lanes(p_vi x) { int32_t r = -1; P_EACH r &= x[k]; return r != 0; }
 // int64 elements, clamped to what a lane holds
@@ -190,7 +200,7 @@ P_INLINE p_vi p_load64_pairs_part(const int64_t* p, const int64_t* q, p_vi m) {
   P_EACH if (m[k]) r[k] = p_clamp((k % 2 ? q : p)[k / 2]);
   return r;
 }
-// every second element (`_2`); each element twice, or `p` and `q` in turn (`_pairs`)
+// every second element (`_2`); each element twice, or `p` and `q` in turn (`_pairs`); from `p` back (`_back`)
 P_INLINE p_vf p_load_apart(const float* p, int64_t step) { p_vf r; P_EACH r[k] = p[step * k]; return r; }
 P_INLINE p_vf p_load_apart_part(const float* p, int64_t step, p_vi m) {
   p_vf r = {};
@@ -266,6 +276,16 @@ P_INLINE p_vh p_load16_pairs(const uint16_t* p, const uint16_t* q) {
   return P_BOTH(a, b, i);
 }
 #endif
+P_INLINE p_vi p_backwards(p_vi x) { return P_BACK(x, P_L - 1 - p_lanes()); }
+P_INLINE p_vf p_load_back(const float* p) { return (p_vf)p_backwards((p_vi)p_load(p - (P_L - 1))); }
+P_INLINE p_vf p_load_back_part(const float* p, p_vi m) {
+  return (p_vf)p_backwards((p_vi)p_load_part(p - (P_L - 1), p_backwards(m)));
+}
+P_INLINE p_vh p_backwards16(p_vh x) { p_vh i; P_EACH i[k] = P_L - 1 - k; return P_BACK(x, i); }
+P_INLINE p_vh p_load16_back(const uint16_t* p) { return p_backwards16(p_load16(p - (P_L - 1))); }
+P_INLINE p_vh p_load16_back_part(const uint16_t* p, p_vi m) {
+  return p_backwards16(p_load16_part(p - (P_L - 1), p_backwards(m)));
+}
 P_INLINE p_vf p_load_2_part(const float* p, p_vi m) { return p_all_lanes(m) ? p_load_2(p) : p_load_2_lanes(p, m); }
 P_INLINE p_vh p_load16_2_part(const uint16_t* p, p_vi m) {
   return p_all_lanes(m) ? p_load16_2(p) : p_load16_2_lanes(p, m);
@@ -320,13 +340,6 @@ P_INLINE double p_product_of_lanes_wide(p_vf x) {
 }
 P_INLINE float p_least_lane(p_vf x) { P_FOLD(x, p_lessv) }
 P_INLINE float p_largest_lane(p_vf x) { P_FOLD(x, p_morev) }
-#if !P_PLAIN && P_L == 8
-P_INLINE int32_t p_any_lane(p_vi x) { return __builtin_ia32_movmskps256((p_vf)x) != 0; }
-#elif !P_PLAIN && P_L == 16
-P_INLINE int32_t p_any_lane(p_vi x) { return P_K(x) != 0; }
-#else
-P_INLINE int32_t p_any_lane(p_vi x) { int32_t r = 0; P_EACH r |= x[k]; return r != 0; }
-#endif
 """
 
 # Tiles: to[c * to_step + r] = from[r * from_step + c]. Squares of P_L rows in log2(P_L) rounds, each of which interleaves

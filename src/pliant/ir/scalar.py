@@ -5,7 +5,7 @@ Out:    interned immutable trees (`is` is equality), walked by the interpreter, 
 Holds:  every node has a torch dtype; an operator's arguments were already promoted, `cast` (`Apply("cast", (x,))`) is
         explicit.
         `where(c, x, y)` evaluates only the chosen one of x and y: a load in the other may be out of its buffer's range.
-        bf16 and f16 values occur only as loads, constants and casts; operators compute in f32.
+        bf16 and f16 values occur only as loads, constants, casts and choices; operators compute in f32.
         Constructors simplify only where IEEE arithmetic gives the same bits (NaN payloads aside).
 Text:   `load(buf0, 64*i0 + r0)`, `add(x, y)`, `cast<f32>(x)`.
 """

@@ -16,7 +16,7 @@ import torch
 from pliant.graph.unbacked import Binding
 from pliant.ir.loops import Axis, Buffer, Computation, Extern, Pointwise, Reduction, Scan, View
 from pliant.ir.scalar import Scalar, apply, cast, const, index_value, load, where
-from pliant.lowering import seams
+from pliant.lowering import moves, seams
 from pliant.lowering.indexing_rules import IndexRanges
 from pliant.lowering.tensors import At, Index, Shape, Tensor, aligned_strides, contiguous_strides, opmath
 from pliant.symbolic import expr as sym
@@ -249,7 +249,7 @@ class Lowering:
             for position, stride in zip(index, view.strides):
                 flat = flat + position * stride
         whole = [(axes, flat, value)]  # on a GPU each thread chooses by itself
-        parts = seams.parts(axes, flat, value) if self.device.type == "cpu" else whole
+        parts = seams.parts(axes, flat, moves.moved(value)) if self.device.type == "cpu" else whole
         for ranged, place, part in parts:
             self.computations.append(Pointwise(view.buffer, ranged, place, part, origin=origin, part=len(parts) > 1))
 

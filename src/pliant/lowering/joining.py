@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from pliant.errors import Unsupported
+from pliant.ir.loops import View
 from pliant.ir.scalar import Scalar, apply, cast, where
 from pliant.lowering.context import Lowering
 from pliant.lowering.pointwise import number
@@ -21,6 +22,7 @@ from pliant.lowering.views import dim_of, flip, slice_start, unsqueeze
 from pliant.symbolic.expr import ONE, ZERO, Expr, lit
 
 aten = torch.ops.aten
+_LONG = 32  # elements of a row that are worth a loop
 _MAX_PIECES = 4  # more pieces are copied one by one by the operator itself
 
 
@@ -160,7 +162,35 @@ def _repeat(low: Lowering, out: torch.Tensor, x: Tensor, repeats: Sequence[Any])
     low.for_broadcast(x, low.shape_of(out))
     if any(not low.known(n.ge(1)) for n in x.shape):
         raise Unsupported("a size that may be 0")
-    return low.pointwise(out.dtype, low.shape_of(out), at, x.weight)
+    t = low.pointwise(out.dtype, low.shape_of(out), at, x.weight)
+    if x.shape and x.shape[-1] is not t.shape[-1] and low.known(x.shape[-1].ge(_LONG)):
+        t.materialize = lambda: _store_repeated(low, t, x)
+    return t
+
+
+def _store_repeated(low: Lowering, t: Tensor, x: Tensor) -> View:
+    """A loop over the repetitions around one over what is repeated: no place is divided to find its element."""
+    view = low.temporary(t.dtype, t.shape, t.device, low.layout(t))
+    shape: list[Expr] = []
+    strides: list[Expr] = []
+    own: list[int | None] = []  # where the loops over the dimensions of `x` are
+    skip = len(t.shape) - len(x.shape)
+    for d, (size, stride) in enumerate(zip(view.shape, view.strides)):
+        n = x.shape[d - skip] if d >= skip else None
+        if n is not None and n is not ONE and n is not size:
+            shape.append(size // n)
+            strides.append(stride * n)
+            size = n
+        if n is not None:
+            own.append(None if n is ONE else len(shape))
+        shape.append(size)
+        strides.append(stride)
+
+    def at(index: Index) -> Scalar:
+        return cast(x.at([ZERO if k is None else index[k] for k in own]), t.dtype)
+
+    low.store_into(View(view.buffer, tuple(shape), tuple(strides), view.offset, t.dtype), at, t.origin)
+    return view
 
 
 def _roll(low: Lowering, out: torch.Tensor, x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
@@ -172,10 +202,20 @@ def _roll(low: Lowering, out: torch.Tensor, x: Tensor, shifts: Any, dims: Any = 
     if len(moved) < len(axes):
         raise Unsupported("a dimension rolled twice")
 
-    def at(index: Index) -> Scalar:
-        return x.at([(e - moved[d]) % x.shape[d] if d in moved else e for d, e in enumerate(index)])
+    last = len(x.shape) - 1
+    start = moved[last] % x.shape[last] if last in moved else ZERO  # where the first element comes to lie
 
-    return low.pointwise(out.dtype, low.shape_of(out), at, x.weight)
+    def at(index: Index) -> Scalar:
+        place = [(e - moved[d]) % x.shape[d] if d in moved else e for d, e in enumerate(index)]
+        if start is ZERO:
+            return x.at(place)
+        # lanes read neighbours, which remainders are not
+        behind, before = (x.at([*place[:last], index[last] + by]) for by in (-start, x.shape[last] - start))
+        return where(apply("lt", low.number(index[last]), low.number(start)), before, behind)
+
+    if start is not ZERO and x.view is None:
+        x.uses = max(x.uses, 2)
+    return low.pointwise(out.dtype, low.shape_of(out), at, x.weight + 2)
 
 
 RULES: dict[Any, Callable[..., Any]] = {

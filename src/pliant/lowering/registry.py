@@ -19,6 +19,7 @@ from pliant.lowering import (
     losses,
     matmul,
     normalization,
+    padding,
     pointwise,
     pooling,
     reduction,
@@ -32,6 +33,9 @@ from pliant.tables import Table, joined
 
 Rule = Callable[..., Any]
 
-FAMILIES = (pointwise, creation, views, reduction, normalization, losses, indexing, scans, scattering, joining, pooling, resampling, depthwise, matmul, special)
+FAMILIES = (
+    pointwise, creation, views, reduction, normalization, losses, indexing, scans, scattering, joining, padding, pooling,
+    resampling, depthwise, matmul, special,
+)  # fmt: skip
 RULES: Table[Any, Rule] = joined(*(family.RULES for family in FAMILIES))
 VIEW_OPS: frozenset[Any] = frozenset(views.RULES)

@@ -4,7 +4,8 @@ In:     a loop: its axes, where it stores (a flat index), the value that it stor
 Out:    `parts`: the loop as it is, or several over ranges of its innermost axis, none of which chooses between parts.
 Holds:  a loop is divided only where a part is read with a step along that axis, as a transposed one is, or is dear to compute.
         The first would go element by element, with all that is computed from the parts, and of the second all parts would be
-        computed for each element; otherwise one loop with a choice is as fast.
+        computed for each element. Long rows that are only moved are divided as well: a copy has no time for choices. Otherwise
+        one loop with a choice is as fast.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from pliant.symbolic.traverse import linear_coefficient
 from pliant.symbolic.traverse import substitute as replaced
 
 _LEAST = 32  # elements along the axis that are worth a loop
+_LONG = 256  # elements along the axis that are only moved, some of which may be a short part
 _MOST = 4  # parts
+_MOVING = frozenset(("where", "cast", "lt", "ge", "bit_and"))
 _DEAR = 12  # additions that one element of a part costs, as an exponential does
 
 Loop = tuple[tuple[Axis, ...], Expr, Scalar]
@@ -33,8 +36,7 @@ def parts(axes: tuple[Axis, ...], flat: Expr, value: Scalar) -> list[Loop]:
         return [(axes, flat, value)]
     ends = [*sorted(_seams(value, inner.symbol, extent)), extent]
     ranges = list(zip([0, *ends], ends))
-    few = 1 < len(ranges) <= _MOST and all(end - begin >= _LEAST for begin, end in ranges)
-    if not few or not _pays(value, inner.symbol):
+    if not 1 < len(ranges) <= _MOST or not _pays(value, inner.symbol, ranges):
         return [(axes, flat, value)]
     return [_over(axes, flat, value, inner, begin, end) for begin, end in ranges]
 
@@ -64,11 +66,19 @@ def _seams(value: Scalar, symbol: Symbol, extent: int) -> set[int]:
     return {limit for limit in found if limit is not None and 0 < limit < extent}
 
 
-def _pays(value: Scalar, symbol: Symbol) -> bool:
-    """Whether what is chosen from by the place along the axis is read with a step along it, or dear."""
+def _pays(value: Scalar, symbol: Symbol, ranges: list[tuple[int, int]]) -> bool:
+    """Whether what is chosen from by the place along the axis is read with a step along it, dear, or only moved."""
+    if _is_only_moved(value):
+        return ranges[-1][1] >= _LONG
+    if any(end - begin < _LEAST for begin, end in ranges):
+        return False
     choices = (n for n in walk(value) if type(n) is Apply and n.op == "where" and _bound(n.args[0], symbol) is not None)
     parts = [part for choice in choices for part in choice.args[1:]]
     return any(_is_dear(part) or any(_is_stepped(one, symbol) for one in loads(part)) for part in parts)
+
+
+def _is_only_moved(value: Scalar) -> bool:
+    return all(n.op in _MOVING for n in walk(value) if type(n) is Apply)
 
 
 def _is_stepped(one: Load, symbol: Symbol) -> bool:

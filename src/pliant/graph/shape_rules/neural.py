@@ -411,3 +411,38 @@ for _name in ("_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"):  # the second is o
 def affine_grid(theta: TensorSpec, size: Sequence[Dim], align_corners: bool) -> TensorSpec:
     """A point of as many coordinates as there are dimensions in space, for each point of the output."""
     return theta.like((size[0], *size[2:], len(size) - 2))
+
+
+# -- edges continued --------------------------------------------------------------------------------------------------
+def _continued(x: TensorSpec, padding: Sequence[Dim], rank: int, mirrored: bool) -> TensorSpec:
+    """Reflected or repeated; channels last as the input is (a GPU's results are row-major)."""
+    require(len(padding) == 2 * rank, f"padding size is expected to be {2 * rank}")
+    require(x.ndim in (rank + 1, rank + 2), "Expected a tensor with or without a batch dimension for input")
+    size = list(x.size)
+    for k in range(rank):
+        d, before, behind = x.ndim - 1 - k, padding[2 * k], padding[2 * k + 1]
+        if mirrored:
+            require(before < size[d], "Padding size should be less than the corresponding input dimension")
+            require(behind < size[d], "Padding size should be less than the corresponding input dimension")
+        size[d] = size[d] + before + behind
+        require(size[d] >= 1, "input is too small")
+    for extent in x.size[x.ndim - rank - 1 :]:
+        require(extent >= 1, "Expected a tensor with non-zero dimensions for input")
+    full = tuple(size)
+    return suggested(x, full) if x.device.type == "cpu" else x.like(full)
+
+
+def _add_continued(name: str, rank: int, mirrored: bool) -> None:
+    @rule(getattr(_aten, f"{name}{rank}d").default)
+    def continued(x: TensorSpec, padding: Sequence[Dim]) -> TensorSpec:
+        return _continued(x, padding, rank, mirrored)
+
+    @rule(getattr(_aten, f"{name}{rank}d_backward").default)
+    def gradient(grad: TensorSpec, x: TensorSpec, padding: Sequence[Dim]) -> TensorSpec:
+        require_same(grad.size, _continued(x, padding, rank, mirrored).size, "grad_output has an unexpected size")
+        return suggested(x) if x.device.type == "cpu" else x.like()
+
+
+for _rank in (1, 2, 3):
+    _add_continued("reflection_pad", _rank, True)
+    _add_continued("replication_pad", _rank, False)
