@@ -2,8 +2,8 @@
 
 In:     images with or without a batch dimension; windows, steps, padding.
 Out:    each result computed of the elements in its window; each gradient of the windows that its element is in.
-Holds:  elements are taken in the order of eager's loops. They are written out one by one: large windows stay calls, and so do
-        averages over windows of which the number of elements varies.
+Holds:  elements are taken in the order of eager's loops. They are written out one by one: large windows stay calls. Windows
+        that divide an image evenly whatever its size is are in `adaptive_pooling.py`.
 """
 
 from __future__ import annotations
@@ -78,6 +78,12 @@ class _Windows:
             found.append(apply("lt", position, self.low.number(self.images)))
         return e, found
 
+    def count(self, k: Expr, counts_padding: bool) -> Scalar:
+        """By how many elements window `k` divides: those that are there, and padding if it counts."""
+        start, dtype = self.low.number(k * self.step - self.padding, torch.int32), torch.int32
+        edge = self.low.number(self.images + self.padding if counts_padding else self.images, dtype)
+        end = apply("minimum", apply("add", start, const(self.size, dtype)), edge)
+        return apply("sub", end, start if counts_padding else apply("maximum", start, const(0, dtype)))
 
     @property
     def overlap(self) -> bool:
@@ -97,34 +103,45 @@ def _pair(given: Any) -> tuple[int, int]:
     return both[0], both[-1]
 
 
-def _divisor(rows: _Windows, columns: _Windows, t: Tensor, ceil: bool, counts_padding: bool, divisor: Any) -> int:
+Divisor = Callable[[Expr, Expr], Scalar]  # of the window at a row and a column
+
+
+def _divisor(
+    rows: _Windows, columns: _Windows, t: Tensor, ceil: bool, counts_padding: bool, divisor: Any
+) -> int | Divisor:
     """By what the sum over a window is divided. `t`: what is summed."""
     elements = rows.size * columns.size
     if t.dtype not in _FLOATS or elements > _LARGEST:
         raise Unsupported("a large window, or integers")
-    if divisor is None and (ceil or not counts_padding and (rows.padding or columns.padding)):
-        raise Unsupported("windows of several sizes")
     if divisor is not None and type(divisor) is not int:
         raise Unsupported("a symbolic divisor")
     if rows.overlap or columns.overlap:
         t.uses = max(t.uses, 2)  # several windows read an element, or lie over it
+    if divisor is None and (ceil or not counts_padding and (rows.padding or columns.padding)):
+        if not rows.low.known((t.shape[-2] * t.shape[-1]).lt(2**30)):
+            raise Unsupported("images of unknown size")
+        math = opmath(t.dtype)
+        return lambda h, w: cast(apply("mul", rows.count(h, counts_padding), columns.count(w, counts_padding)), math)
     return divisor or elements
 
 
 Places = list[tuple[Expr, list[Scalar]]]  # along one dimension, each with what must hold for it to be there
 
 
-def _average(t: Tensor, outer: Index, rows: Places, columns: Places, divisor: int) -> Scalar:
-    """The sum of the elements at these places, divided."""
+def _average(t: Tensor, outer: Index, rows: Places, columns: Places, divisor: int | Scalar | Divisor) -> Scalar:
+    """The sum of the elements at these places, divided; by a `Divisor` each."""
     math = opmath(t.dtype)
     total: Scalar | None = None
     for h, inside in rows:
         for w, beside in columns:
             found, conditions = t.math_at([*outer, h, w]), inside + beside
+            found = apply("div", found, divisor(h, w)) if callable(divisor) else found
             found = where(all_of(conditions), found, const(0, math)) if conditions else found
             total = found if total is None else apply("add", total, found)
     assert total is not None
-    return apply("add", apply("div", total, const(divisor, math)), const(0, math))  # eager has no negative zeros
+    if not callable(divisor):
+        total = apply("div", total, const(divisor, math) if isinstance(divisor, int) else divisor)
+    return apply("add", total, const(0, math))  # eager has no negative zeros
 
 
 def _weight(rows: _Windows, columns: _Windows, t: Tensor) -> int:
@@ -140,7 +157,8 @@ def _average_pool(
     by = _divisor(rows, columns, x, ceil, counts_padding, divisor)
 
     def at(index: Index) -> Scalar:
-        return _average(x, index[:-2], rows.elements(index[-2]), columns.elements(index[-1]), by)
+        divisor = by(index[-2], index[-1]) if callable(by) else by
+        return _average(x, index[:-2], rows.elements(index[-2]), columns.elements(index[-1]), divisor)
 
     return low.pointwise(out.dtype, shape, at, _weight(rows, columns, x))
 
@@ -174,7 +192,7 @@ def _maximum_windows(low: Lowering, x: Tensor, results: Sequence[Expr], options:
     return [rows, columns]
 
 
-def _max_pool(low: Lowering, out: Sequence[torch.Tensor], x: Tensor, *options: Any) -> list[Tensor]:
+def max_pool(low: Lowering, out: Sequence[torch.Tensor], x: Tensor, *options: Any) -> list[Tensor]:
     shape, math = low.shape_of(out[0]), opmath(x.dtype)
     rows, columns = _maximum_windows(low, x, shape, options)
     if rows.overlap or columns.overlap:
@@ -208,7 +226,7 @@ def _max_pool(low: Lowering, out: Sequence[torch.Tensor], x: Tensor, *options: A
     return [values, low.pointwise(torch.int64, shape, position, weight)]
 
 
-def _max_pool_gradient(low: Lowering, out: torch.Tensor, grad: Tensor, x: Tensor, *given: Any) -> Tensor:
+def max_pool_gradient(low: Lowering, out: torch.Tensor, grad: Tensor, x: Tensor, *given: Any) -> Tensor:
     """`positions` are those that the forward found, each in its window: others are added up by another operator."""
     *options, positions = given
     math = opmath(x.dtype)
@@ -232,6 +250,6 @@ def _max_pool_gradient(low: Lowering, out: torch.Tensor, grad: Tensor, x: Tensor
 RULES: dict[Any, Callable[..., Any]] = {
     aten.avg_pool2d.default: _average_pool,
     aten.avg_pool2d_backward.default: _average_pool_gradient,
-    aten.max_pool2d_with_indices.default: _max_pool,
-    aten.max_pool2d_with_indices_backward.default: _max_pool_gradient,
+    aten.max_pool2d_with_indices.default: max_pool,
+    aten.max_pool2d_with_indices_backward.default: max_pool_gradient,
 }

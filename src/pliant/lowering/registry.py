@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pliant.lowering import (
+    adaptive_pooling,
     creation,
     depthwise,
     indexing,
@@ -34,7 +35,7 @@ from pliant.tables import Table, joined
 Rule = Callable[..., Any]
 
 FAMILIES = (
-    pointwise, creation, views, reduction, normalization, losses, indexing, scans, scattering, joining, padding, pooling,
+    pointwise, creation, views, reduction, normalization, losses, indexing, scans, scattering, joining, padding, pooling, adaptive_pooling,
     resampling, depthwise, matmul, special,
 )  # fmt: skip
 RULES: Table[Any, Rule] = joined(*(family.RULES for family in FAMILIES))
