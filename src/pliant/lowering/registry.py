@@ -27,6 +27,7 @@ from pliant.lowering import (
     resampling,
     scans,
     scattering,
+    searching,
     special,
     views,
 )
@@ -36,7 +37,7 @@ Rule = Callable[..., Any]
 
 FAMILIES = (
     pointwise, creation, views, reduction, normalization, losses, indexing, scans, scattering, joining, padding, pooling, adaptive_pooling,
-    resampling, depthwise, matmul, special,
+    resampling, depthwise, matmul, special, searching,
 )  # fmt: skip
 RULES: Table[Any, Rule] = joined(*(family.RULES for family in FAMILIES))
 VIEW_OPS: frozenset[Any] = frozenset(views.RULES)
