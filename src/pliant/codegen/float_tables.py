@@ -84,7 +84,7 @@ bd3dc65a bd0cb1a1 bc93145c bb301553 3c7b0cdc 3cb48ff6 3c6bdc5c 3b87cecd
 
 _ROW = 32
 
-# From the end of the last interval on a result is exactly 1: 1 + erf(x) may be multiplied by a large number.
+# At `top`, for which all above it is taken, the sum is exactly 1: 1 + erf(x) may be multiplied by a large number.
 _TEXT = """\
 static const int32_t p_@_table[@N][32] __attribute__((aligned(64))) = {
 @T};
@@ -96,7 +96,7 @@ P_INLINE p_vf p_@v(p_vf v) {
   p_vf p = P_ROW(@L);
   #pragma GCC unroll 8
   for (int k = @L - 1; k > 1; k--) p = p_fmav(p, d, P_ROW(k));
-  return P_SIGNv(P_CHOOSEv(x >= @Mf, 1.0f, p_fmav(p, d, @C)), v);
+  return P_FLOATv(P_BITSv(P_LESSv(1.0f, p_fmav(p, d, @C))) | (P_BITSv(v) & (-0x7fffffff - 1)));
 }
 #undef P_ROW
 """
@@ -111,7 +111,7 @@ def _function(name: str, numbers: str, top: float, first: str = "P_ROW(1)") -> s
 
 
 TABLE_FUNCTIONS: dict[str, str] = {
-    "p_tanhv": _function("tanh", _TANH, 9.02),
+    "p_tanhv": _function("tanh", _TANH, 9.0),
     # 2 / sqrt(pi) rounds: below the lowest interval x is added to what is left of the product
-    "p_erfv": _function("erf", _ERF, 3.93, "P_CHOOSEv(x < 0.0625f, x, P_ROW(1))"),
+    "p_erfv": _function("erf", _ERF, 3.92, "P_CHOOSEv(x < 0.0625f, x, P_ROW(1))"),
 }
