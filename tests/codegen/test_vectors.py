@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 
+import pliant
 from loop_programs import Program, get
 from pliant import config
 from pliant.codegen.vectors import VECTOR_OPS
@@ -311,3 +312,17 @@ def test_a_row_of_whole_vectors_leaves_nothing():
 
     assert "p_upto(" in text(72) and "#if P_L >= 16" in text(72)
     assert "m = p_upto(" not in text(96)
+
+
+def test_floats_are_rounded_to_bfloat16_as_by_eager():
+    """Denormal numbers too, whatever instruction rounds; alone in a vector and among others."""
+    torch.manual_seed(0)
+    bits = torch.randint(-(2**31), 2**31, (1 << 16,), dtype=torch.int64).to(torch.int32)
+    tiny = torch.randint(0, 1 << 24, (1 << 12,)).to(torch.int32)
+    half = torch.tensor([0x3F808000, 0x3F818000, 0x7F7FFFFF, 0x7F800001, -1, 0x7F800000, 0x00008000, 0x00018000])
+    for given in (bits, torch.cat([tiny, tiny | -(2**31)]), half.to(torch.int32).repeat(4), torch.zeros(3, dtype=torch.int32)):
+        x = given.view(torch.float32)
+        found, expected = pliant.compile(lambda a: (a * 1.0).to(torch.bfloat16))(x), x.to(torch.bfloat16)
+        assert torch.equal(found.isnan(), expected.isnan())
+        number = ~expected.isnan()
+        assert torch.equal(found.view(torch.int16)[number], expected.view(torch.int16)[number])

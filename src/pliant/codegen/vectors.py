@@ -172,7 +172,20 @@ P_INLINE void p_store16(void* p, p_vh x) { __builtin_memcpy(p, &x, sizeof x); }
 P_INLINE p_vb p_load8(const void* p) { p_vb r; __builtin_memcpy(&r, p, sizeof r); return r; }
 P_INLINE void p_store8(void* p, p_vb x) { __builtin_memcpy(p, &x, sizeof x); }
 P_INLINE p_vf p_from_bf16v(p_vh x) { return (p_vf)(p_from16(x) << 16); }
+#if P_L == 16 && !P_PLAIN && defined(__AVX512BF16__)
+// one instruction, which takes denormal numbers for 0: vectors that have some are rounded as others
+#define P_ROUNDED(x) \
+  if (__builtin_expect(!__builtin_ia32_fpclassps512_mask(x, 0x20, P_ALL), 1)) { \
+    const __typeof__(__builtin_ia32_cvtneps2bf16_v16sf(x)) p_q = __builtin_ia32_cvtneps2bf16_v16sf(x); \
+    p_vh p_r; \
+    __builtin_memcpy(&p_r, &p_q, sizeof p_r); \
+    return p_r; \
+  }
+#else
+#define P_ROUNDED(x)
+#endif
 P_INLINE p_vh p_to_bf16v(p_vf x) {
+  P_ROUNDED(x)
   const p_vu b = (p_vu)x;
   return p_to16(p_choosei(x != x, P_BI(0x7fc0), (p_vi)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16)));
 }
