@@ -1,7 +1,7 @@
 """ATen operators to loop nests, or to calls of the operator itself: a table of rules by theme, applied by `lower.py`.
 
-context (what rules emit with), tensors (values), registry (all rules), fallback (calls without a rule); pointwise, special, creation,
-views, reduction, normalization, losses, indexing, searching, scans, scattering, joining, padding, pooling, adaptive_pooling, resampling, depthwise and matmul
-(rules), factors (how what products read had best lie), seams (loops by parts), moves (choices of halves), formulas, promotion, indexing_rules (helpers
-of rules).
+context (what rules emit with), tensors (values), registry (all rules), fallback (calls without a rule); pointwise, special,
+creation, views, reduction, normalization, losses, indexing, searching, scans, scattering, joining, padding, pooling,
+adaptive_pooling, resampling, interpolation, depthwise and matmul (rules), factors (how what products read had best lie), seams
+(loops by parts), moves (choices of halves), formulas, promotion, indexing_rules (helpers of rules).
 """

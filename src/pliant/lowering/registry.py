@@ -16,6 +16,7 @@ from pliant.lowering import (
     creation,
     depthwise,
     indexing,
+    interpolation,
     joining,
     losses,
     matmul,
@@ -37,7 +38,7 @@ Rule = Callable[..., Any]
 
 FAMILIES = (
     pointwise, creation, views, reduction, normalization, losses, indexing, scans, scattering, joining, padding, pooling, adaptive_pooling,
-    resampling, depthwise, matmul, special, searching,
+    resampling, interpolation, depthwise, matmul, special, searching,
 )  # fmt: skip
 RULES: Table[Any, Rule] = joined(*(family.RULES for family in FAMILIES))
 VIEW_OPS: frozenset[Any] = frozenset(views.RULES)

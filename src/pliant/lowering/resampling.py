@@ -5,7 +5,8 @@ Out:    nearest: element k of the input for the results from k * factor on. Line
         two neighbours, at the edges one. Gradients: of each element those of the results that read it, weighted; along the
         last dimension first, then along the others, each stage in memory.
         Shuffled channels: each result is one element.
-Holds:  positions are eager's, which computes them in floats: for these factors without rounding. All others are calls.
+Holds:  positions are eager's, which computes them in floats: for these factors without rounding. Others are in
+        `interpolation.py`, their gradients calls.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class _Between:
         return apply("add", self.low.number(e, self.integer), const(by, self.integer))
 
 
-def _linear(low: Lowering, out: torch.Tensor, x: Tensor, size: Any, aligned: Any, *scales: Any) -> Tensor:
+def linear(low: Lowering, out: torch.Tensor, x: Tensor, size: Any, aligned: Any, *scales: Any) -> Tensor:
     shape, dtype = low.shape_of(out), opmath(x.dtype)
     factors = _factors(low, x.shape, shape, scales or [None] * len(shape[2:]))
     if aligned is not False or x.dtype not in _FLOATS or not all(map(_is_power_of_two, factors)):
@@ -256,7 +257,6 @@ def _overload(name: str) -> Any:
 RULES: dict[Any, Callable[..., Any]] = {
     **{_overload(name): _nearest for name in (*_NEAREST, *_EXACT)},
     **{_overload(f"{name}_backward"): _nearest_gradient for name in (*_NEAREST, *_EXACT)},
-    **{_overload(name): _linear for name in _LINEAR},
     **{_overload(f"{name}_backward"): _linear_gradient for name in _LINEAR},
     aten.pixel_shuffle.default: _shuffle,
     aten.pixel_unshuffle.default: _unshuffle,
