@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from pliant.errors import Unsupported
-from pliant.ir.scalar import Scalar, apply, cast, const, where
+from pliant.ir.scalar import Scalar, apply, const, where
 from pliant.lowering.context import Lowering
 from pliant.lowering.formulas import add, elu, mul, plus, reciprocal, square, sub, times
 from pliant.lowering.pointwise import by_formula, only_floats
@@ -131,10 +131,6 @@ def sinc(x: Scalar) -> Scalar:
     return where(_is(x, "eq", 0), _lit(x, 1), apply("div", apply("sin", scaled), scaled))
 
 
-def heaviside(x: Scalar, at_zero: Scalar) -> Scalar:
-    return where(_is(x, "eq", 0), at_zero, cast(_is(x, "gt", 0), x.dtype))
-
-
 def ldexp(x: Scalar, exponent: Scalar) -> Scalar:
     return mul(x, apply("exp2", exponent))
 
@@ -245,7 +241,6 @@ RULES: dict[Any, Callable[..., Any]] = {
     aten.logaddexp.default: _row(_log_of_sum("exp", 1), 35, 2),
     aten.logaddexp2.default: _row(_log_of_sum("exp2", 1 / math.log(2)), 35, 2),
     aten.sinc.default: _row(sinc, 26),
-    aten.heaviside.default: _row(heaviside, 4, 2),
     aten.ldexp.Tensor: _row(ldexp, 13, 2),
     aten.deg2rad.default: _row(lambda x: times(x, math.pi / 180), 1),
     aten.rad2deg.default: _row(lambda x: times(x, 180 / math.pi), 1),
