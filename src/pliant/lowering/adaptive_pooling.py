@@ -18,6 +18,7 @@ from pliant.errors import Unsupported
 from pliant.ir.scalar import Scalar, apply, cast, const, where
 from pliant.lowering.context import Lowering
 from pliant.lowering.joining import all_of
+from pliant.lowering.padding import refuse_where_eager_does
 from pliant.lowering.pooling import max_pool, max_pool_gradient
 from pliant.lowering.tensors import Index, Tensor, contiguous_strides, opmath
 from pliant.records import dataclass
@@ -123,6 +124,7 @@ def _average(low: Lowering, out: torch.Tensor, x: Tensor, size: Any) -> Tensor:
 
 def _average_gradient(low: Lowering, out: torch.Tensor, grad: Tensor, x: Tensor) -> Tensor:
     """Of each element the gradients of the windows that it is in, divided as these are."""
+    refuse_where_eager_does(out)
     rows, columns = _windows(low, x, grad.shape)
     _refuse_channels_last(low, grad)
     math = opmath(grad.dtype)
@@ -150,6 +152,7 @@ def _maximum(low: Lowering, out: Sequence[torch.Tensor], x: Tensor, size: Any) -
 
 
 def _maximum_gradient(low: Lowering, out: torch.Tensor, grad: Tensor, x: Tensor, positions: Tensor) -> Tensor:
+    refuse_where_eager_does(out)
     size, step = _options(low, x, grad.shape)
     return max_pool_gradient(low, out, grad, x, size, step, 0, 1, False, positions)
 

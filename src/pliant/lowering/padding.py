@@ -112,9 +112,16 @@ def _continued(mirrored: bool) -> Callable[..., Tensor]:
     return rule
 
 
+def refuse_where_eager_does(out: torch.Tensor) -> None:
+    """Eager's kernels on GPUs add in any order, and raise where algorithms are to be deterministic."""
+    if out.device.type != "cpu" and torch.are_deterministic_algorithms_enabled():
+        raise Unsupported("what GPUs refuse where algorithms are to be deterministic")
+
+
 def _gradient(mirrored: bool) -> Callable[..., Tensor]:
     def rule(low: Lowering, out: torch.Tensor, grad: Tensor, x: Tensor, padding: Sequence[Any]) -> Tensor:
         sides = _sides(low, x, padding, mirrored)
+        refuse_where_eager_does(out)
         if not mirrored and max(padding) > _WIDEST:
             raise Unsupported("a wide edge")
         if grad.view is None:
