@@ -35,7 +35,7 @@ from pliant.errors import Unsupported
 from pliant.graph.contracts import CapturedGraph
 from pliant.guards.kinds import MISSING
 from pliant.guards.settings import Settings
-from pliant.guards.sources import ArgSource, HandledSource, ItemSource, KwargSource, held
+from pliant.guards.sources import ArgSource, HandledSource, ItemSource, KwargSource
 from pliant.interruptions import pass_on
 from pliant.records import dataclass
 from pliant.source import SourceLocation, user_location
@@ -149,17 +149,17 @@ class _Attempt:
 
     def _call_root(self, fn: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         world = self.t.world
-        world.set_origin(fn, held(fn, getattr(fn, "__qualname__", type(fn).__name__)))
+        world.hold(fn, getattr(fn, "__qualname__", type(fn).__name__))
         if isinstance(fn, types.MethodType):
-            world.set_origin(fn.__func__, held(fn.__func__, fn.__func__.__qualname__))
-            world.set_origin(fn.__self__, held(fn.__self__, "self"))
+            world.hold(fn.__func__, fn.__func__.__qualname__)
+            world.hold(fn.__self__, "self")
         traced = tuple(world.bring(a, s) for a, s in zip(args, argument_sources(fn, len(args)), strict=True))
         keywords = {k: world.bring(v, KwargSource(k)) for k, v in kwargs.items()}
         return self.t.call(fn, traced, keywords, linked=True)
 
     def _resume_root(self, root: ResumeRoot, args: Sequence[Any]) -> Any:
         t, world, point = self.t, self.t.world, root.point
-        world.set_origin(root.globals, held(root.globals, ""))
+        world.hold(root.globals, "")
         cells = {}
         for i, (name, cell) in enumerate(zip(resume_freevars(point.code), args[0], strict=True)):
             world.set_origin(cell, ItemSource(ArgSource(0, "cells"), i))

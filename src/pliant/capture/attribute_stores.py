@@ -24,7 +24,6 @@ from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import ByKind, class_name
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING
-from pliant.guards.sources import held
 from pliant.torch_adapter import store_in_module
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def _set_through_descriptor(t: Tracer, found: Any, obj: Any, name: str, value: A
         return None
     setter = t.world.python_function(type(found), "__delete__" if value is DELETED else "__set__")
     if setter is not None:
-        t.world.set_origin(found, held(found, name))
+        t.world.hold(found, name)
         return TailCall(setter, (found, obj) if value is DELETED else (found, obj, value))
     if not t.world.is_foreign(obj):
         t.native(object.__setattr__, obj, name, value)

@@ -26,7 +26,7 @@ from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, 
 from pliant.capture.identity import TracedId
 from pliant.capture.module_attributes import asked_attribute, is_asked, namespace_of
 from pliant.capture.stand_ins import is_detached
-from pliant.capture.tail_calls import TailCall, ended, ending, polyfill, steps_of
+from pliant.capture.tail_calls import TailCall, ended, ending, steps_of
 from pliant.capture.tensor_members import grad_of_input, own_attribute, own_member
 from pliant.capture.thread_locals import local_attribute
 from pliant.capture.trace import DELETED, BreakReason
@@ -216,9 +216,7 @@ def _of_class(t: Tracer, function: Any, cls: type, name: str) -> Any:
 
 def inside(t: Tracer, function: Any, name: str) -> Any:
     """A function in a descriptor that was found on a class: reached by the entry as itself."""
-    if isinstance(function, types.FunctionType):
-        t.world.set_origin(function, held(function, name))
-    return function
+    return t.world.hold(function, name) if isinstance(function, types.FunctionType) else function
 
 
 def _instance_attribute(t: Tracer, obj: Any, name: str) -> Any:
@@ -242,8 +240,7 @@ def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
 
 
 def _held_method(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
-    t.world.set_origin(found, held(found, name))
-    return types.MethodType(found, obj)
+    return types.MethodType(t.world.hold(found, name), obj)
 
 
 def _property_value(t: Tracer, found: property, obj: Any, cls: type, name: str) -> Any:
@@ -257,8 +254,7 @@ def _got(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
     if type(found).__name__ == "cython_function_or_method":
         return _held_method(t, found, obj, cls, name)
     if (getter := t.world.python_function(type(found), "__get__")) is not None:
-        t.world.set_origin(found, held(found, name))
-        return TailCall(getter, (found, obj, cls))
+        return TailCall(getter, (t.world.hold(found, name), obj, cls))
     if not _has_getter(t, found):
         return _plain_class_value(t, cls, found, name)
     if isinstance(obj, (enum.Enum, tuple)) or not t.world.is_foreign(obj):
@@ -275,7 +271,7 @@ def _plain_class_value(t: Tracer, cls: type, found: Any, name: str) -> Any:
 
 def _compute_once(t: Tracer, found: functools.cached_property[Any], obj: Any, cls: type, name: str) -> Any:
     """A cached property that is not in the instance's dict yet."""
-    return TailCall(polyfill(t, spelled_out.computed_once), (found.func, obj, str(found.attrname)))
+    return TailCall(t.world.hold(spelled_out.computed_once, "computed_once"), (found.func, obj, str(found.attrname)))
 
 
 _Bind = Callable[["Tracer", Any, Any, type, str], Any]
@@ -329,8 +325,7 @@ def bring_class(t: Tracer, obj: Any) -> type:
         return class_of(obj)  # type: ignore[no-any-return]
     cls = obj.__class__ if is_fake(obj) else _PYTHON_NUMBER.get(type(obj), type(obj))
     t.world.fix_class(cls)
-    t.world.set_origin(cls, held(cls, cls.__qualname__))
-    return cls
+    return t.world.hold(cls, cls.__qualname__)  # type: ignore[no-any-return]
 
 
 def claims_class(t: Tracer, cls: type) -> bool:
@@ -456,9 +451,7 @@ def generic_class_attribute(t: Tracer, cls: type, name: str) -> Any:
     """type.__getattribute__: metaclass data descriptors, the class' MRO, the metaclass' rest."""
     world = t.world
     if issubclass(cls, enum.Enum) and name in cls.__members__:
-        member = cls.__members__[name]
-        world.set_origin(member, held(member, f"{cls.__name__}.{name}"))
-        return member
+        return world.hold(cls.__members__[name], f"{cls.__name__}.{name}")
     if name == "__dict__":
         return _class_dict(t, cls)
     stored = world.slot_get(cls, name)
@@ -480,14 +473,12 @@ def _bound_to_class(t: Tracer, found: Any, cls: type, name: str) -> Any:
 
 
 def _itself(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
-    t.world.set_origin(found, held(found, f"{cls.__qualname__}.{name}"))
-    return found
+    return t.world.hold(found, f"{cls.__qualname__}.{name}")
 
 
 def _got_from_class(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
     if (getter := t.world.python_function(type(found), "__get__")) is not None:
-        t.world.set_origin(found, held(found, name))
-        return TailCall(getter, (found, None, cls))
+        return TailCall(getter, (t.world.hold(found, name), None, cls))
     if not _has_getter(t, found):
         return t.world.resolve(_plain_class_value(t, cls, found, name))
     return t.native(getattr, cls, name)
@@ -521,8 +512,7 @@ def _metaclass_attribute(t: Tracer, cls: type, name: str, meta: Any) -> Any:
             if cls.__flags__ & _TPFLAGS_HEAPTYPE and not t.world.is_made(cls):
                 t.world.guard(AttributeSource(held(cls, cls.__qualname__), name), Kind.EQUALS, value)
             return value
-        t.world.set_origin(value, held(value, f"{cls.__qualname__}.{name}"))
-        return value
+        return t.world.hold(value, f"{cls.__qualname__}.{name}")
     return bind(t, meta, cls, type(cls), name)
 
 
@@ -537,8 +527,7 @@ def super_attr(t: Tracer, cls: type, receiver: Any, name: str) -> Any:
     for base in mro[mro.index(cls) + 1 :]:
         t.world.type_lookup(base, name)
         if name in base.__dict__:
-            found = base.__dict__[name]
-            t.world.set_origin(found, held(found, f"{base.__qualname__}.{name}"))
+            found = t.world.hold(base.__dict__[name], f"{base.__qualname__}.{name}")
             return _bind_super(t, found, receiver, real, base, name)
     raise Raised(AttributeError(f"'super' object has no attribute '{name}'"))
 

@@ -196,8 +196,7 @@ def _call_function(
     if "registry" in function.__dict__ and "dispatch" in function.__dict__ and args:  # functools.singledispatch
         chosen = function.__dict__["dispatch"](bring_class(t, args[0]))
         _guard_registry(t, function)
-        t.world.set_origin(chosen, held(chosen, function.__qualname__))
-        return call(t, chosen, args, kwargs, linked)
+        return call(t, t.world.hold(chosen, function.__qualname__), args, kwargs, linked)
     return inline(t, function, args, kwargs, linked)
 
 
@@ -437,7 +436,7 @@ def _calls_as_torch_does(t: Tracer, cls: type) -> bool:
 def _has_hooks(t: Tracer, module: torch.nn.Module) -> bool:
     everywhere = vars(nn_module)
     if not t.world.is_foreign(everywhere):
-        t.world.set_origin(everywhere, held(everywhere, "torch.nn.modules.module"))
+        t.world.hold(everywhere, "torch.nn.modules.module")
     if not _no_hooks(t, everywhere, _GLOBAL_HOOKS):
         return True
     if not t.world.is_foreign(module):

@@ -8,11 +8,12 @@ Holds:  `stack` is CPython's stack, slot for slot (NULL included); `saved` is th
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture import spelled_out, tracebacks
 from pliant.capture.bytecode.decode import Op, Program, decode
+from pliant.capture.bytecode.ops import OPS, OpInfo
 from pliant.capture.endings import let_go
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.trace import TRACEBACK
@@ -49,6 +50,25 @@ class Handlers(Table[str, Handler]):
             return handler
 
         return add
+
+    def on_operands(self, rows: Mapping[str, Callable[..., Any]]) -> None:
+        """Operations of which the table says what they take off the stack and what they leave: `row(tracer, op, *operands)`
+        gives it, several values as a sequence."""
+        for name, row in rows.items():
+            self[name] = _on_operands(row, OPS[name])
+
+
+def _on_operands(row: Callable[..., Any], info: OpInfo) -> Handler:
+    pops, leaves = info.pops, info.pushes
+
+    def handler(frame: Frame, op: Op) -> None:
+        made = row(frame.tracer, op, *frame.popn(pops(op) if callable(pops) else pops))
+        if leaves == 1:
+            frame.stack.append(made)
+        elif leaves:
+            frame.stack.extend(made)
+
+    return handler
 
 
 HANDLERS = Handlers()  # all of them: `opcodes/__init__.py` lists the groups

@@ -36,7 +36,7 @@ def resolve(t: Tracer, function: Any) -> Any:
     if source is not None:
         t.world.guard(source, Kind.IDENTITY, function)
     if t.world.source_of(found) is None:
-        t.world.set_origin(found, held(found, getattr(found, "__qualname__", type(found).__qualname__)))
+        t.world.hold(found, getattr(found, "__qualname__", type(found).__qualname__))
     return found
 
 

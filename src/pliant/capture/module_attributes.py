@@ -24,8 +24,7 @@ def namespace_of(world: World, obj: Any) -> dict[str, Any]:
     """Of a module or a function."""
     if isinstance(obj, types.FunctionType):
         return world.instance_dict(obj)
-    world.set_origin(obj.__dict__, held(obj.__dict__, obj.__name__))
-    return obj.__dict__  # type: ignore[no-any-return]
+    return world.hold(obj.__dict__, obj.__name__)  # type: ignore[no-any-return]
 
 
 def is_asked(module: types.ModuleType, name: str) -> bool:

@@ -22,7 +22,7 @@ from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.number_domains import within_domain
 from pliant.capture.numpy_scalars import fixed, plain_number
-from pliant.capture.tail_calls import TailCall, ending, polyfill
+from pliant.capture.tail_calls import TailCall, ending
 from pliant.capture.tensor_members import own_member
 from pliant.capture.value_kinds import (
     DICT_TYPES,
@@ -264,7 +264,7 @@ def _differs(t: Tracer, obj: Any) -> Any:
     """The `__ne__` of the object; that of `object` asks its `__eq__`."""
     cls: Any = type(obj)
     derived = cls.__ne__ is object.__ne__ and python_method(t, obj, "__eq__") is not None
-    return polyfill(t, spelled_out.differs) if derived else python_method(t, obj, "__ne__")
+    return t.world.hold(spelled_out.differs, "differs") if derived else python_method(t, obj, "__ne__")
 
 
 def identical(t: Tracer, left: Any, right: Any) -> bool:

@@ -16,7 +16,6 @@ from pliant.capture.bytecode.decode import decode
 from pliant.capture.graph_breaks import Raised
 from pliant.capture.value_kinds import CONSTANT_TYPES, concrete
 from pliant.guards.kinds import MISSING
-from pliant.guards.sources import held
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -54,7 +53,7 @@ def _known_names(t: Tracer, method: types.FunctionType) -> bool:
     """Whether globals and cells that the method names are classes, or functions that have no effect."""
     code, space = method.__code__, method.__globals__
     names = {str(op.arg) for op in decode(code).ops if op.name == "LOAD_GLOBAL"}
-    t.world.set_origin(space, held(space, str(space.get("__name__"))))
+    t.world.hold(space, str(space.get("__name__")))
     found = [t.world.dict_get(space, n) if n in space else _builtins(space).get(n, MISSING) for n in names]
     found += [t.world.cell_get(cell) for cell in method.__closure__ or ()]
     return all(isinstance(v, type) or any(v is f for f in _FUNCTIONS) for v in found)

@@ -17,7 +17,6 @@ import torch
 
 from pliant.capture.bytecode.cfg import live_locals, sides
 from pliant.capture.bytecode.decode import Op
-from pliant.capture.bytecode.versions import CallArgs
 from pliant.capture.frame import HANDLERS, Frame, Returned, Yielded
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, Stopped
 from pliant.capture.regions import tensors_of, without_effects
@@ -182,8 +181,8 @@ def _side(frame: Frame, before: _State, start: int | None, meet: int | None) -> 
 
 def _checked_call(frame: Frame, op: Op) -> None:
     """Let only calls through that have no effect but on the graph."""
-    count: Any = op.arg.count if isinstance(op.arg, CallArgs) else op.arg
-    low, high = frame.stack[len(frame.stack) - count - 2 :][:2]
+    shape: Any = op.arg
+    low, high = frame.stack[len(frame.stack) - shape.count - 2 :][:2]
     function = high if low is NULL else low
     pure = type(function) in (type, types.BuiltinFunctionType) and function in _PURE
     if not (pure or _is_torchs(function) or is_fake(getattr(function, "__self__", None))):

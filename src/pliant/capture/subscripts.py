@@ -24,7 +24,7 @@ from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, class_name, concrete
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
-from pliant.guards.sources import ItemSource, held
+from pliant.guards.sources import ItemSource
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -136,8 +136,7 @@ def _own_dict_item(t: Tracer, container: Any, key: Any) -> Any:
 def _class_item(t: Tracer, cls: type, key: Any) -> Any:
     if hasattr(cls, "__members__"):  # an enum's member by name
         member = t.native(operator.getitem, cls, key)
-        t.world.set_origin(member, held(member, str(member)))
-        return member
+        return t.world.hold(member, str(member))
     own_item = t.world.type_lookup(cls, "__class_getitem__")
     if isinstance(own_item, classmethod) and isinstance(own_item.__func__, types.FunctionType):
         if own_item.__func__.__module__ != "typing":

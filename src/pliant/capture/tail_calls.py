@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from pliant.guards.sources import held
 from pliant.records import dataclass
 
 if TYPE_CHECKING:
@@ -50,9 +49,3 @@ def ending(steps: Operation) -> Operation:
 def steps_of(operation: Operation) -> Operation:
     """The steps, for an operation that ends in this one."""
     return operation.__wrapped__  # type: ignore[attr-defined, no-any-return]
-
-
-def polyfill(t: Tracer, function: Any) -> Any:
-    """One of ours as a value of the trace, which is reached behind a break."""
-    t.world.set_origin(function, held(function, function.__name__))
-    return function

@@ -134,7 +134,7 @@ def plain_key(key: Any) -> Any:
 def _traced_key(world: World, key: Any) -> Any:
     """The key of a container that is used as a whole, as the program sees it."""
     if isinstance(key, weakref.ref):
-        world.set_origin(key, held(key, "reference"))
+        world.hold(key, "reference")
     elif not isinstance(key, IDENTITY_TYPES) and _is_itself(key):
         traced = world.bring(key, ReferentSource(held(weakref.ref(key), type(key).__name__)))
         world.note_identity(traced)

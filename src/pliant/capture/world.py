@@ -191,6 +191,11 @@ class World:
         if not self.is_made(value):
             self.origins.setdefault(id(value), (value, source))
 
+    def hold(self, value: Any, name: str = "") -> Any:
+        """The value, which the entry holds and reaches as itself; `name`: what texts call it."""
+        self.set_origin(value, held(value, name))
+        return value
+
     def forget(self) -> None:
         """Let go of all objects: what the program drops next is gone at once."""
         for held_here in vars(self).values():
@@ -560,7 +565,7 @@ class World:
             return stored
         known = owner is not None and not self.is_made(owner)
         if known and isinstance(value, (types.FunctionType, property, classmethod, staticmethod)):
-            self.set_origin(value, held(value, f"{owner.__qualname__}.{name}"))
+            self.hold(value, f"{owner.__qualname__}.{name}")
         return value
 
     def python_function(self, cls: type, name: str) -> types.FunctionType | None:

@@ -263,7 +263,7 @@ def _construct_inert(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 def _construct_profiler_range(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     """A name for the profiler: nothing while none records, else Python enters it around the code that is its work."""
     if t.inputs.policy.may_break:
-        t.world.set_origin(profiler, held(profiler, "profiler"))
+        t.world.hold(profiler, "profiler")
         if t.get_attr(profiler, "_is_profiler_enabled"):
             raise GraphBreak("side-effect-call", "a profiler records, and this names a range for it")
     return contextlib.nullcontext()
@@ -352,8 +352,7 @@ def call_enum(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
             raise GraphBreak("bad-call", f"{values} is no {cls.__name__}")
     else:
         member = t.native(cls, *values, **kwargs)
-    t.world.set_origin(member, held(member, str(member)))
-    return member
+    return t.world.hold(member, str(member))
 
 
 def _has_member(cls: Any, value: Any, *rest: Any) -> bool:

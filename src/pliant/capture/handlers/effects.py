@@ -19,7 +19,7 @@ from pliant.capture.value_kinds import is_symbolic, tuple_of
 from pliant.capture.varying_text import Text, join
 from pliant.graph import random_state
 from pliant.graph.fake_tensor import is_fake
-from pliant.guards.sources import MethodSource, held
+from pliant.guards.sources import MethodSource
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -71,8 +71,7 @@ def write_output(t: Tracer, file: Any, name: str, args: Args) -> Any:
     """sys.stdout.write(text)"""
     if name not in ("write", "flush") or not all(map(_is_text, args)):
         raise GraphBreak("side-effect-call", f"the method {name} of an output")
-    t.world.set_origin(_write, held(_write, "write"))
-    _effect(t, _write, (file, name, *args), {})
+    _effect(t, t.world.hold(_write, "write"), (file, name, *args), {})
     return len(args[0]) if name == "write" else None
 
 
@@ -130,7 +129,7 @@ def log(t: Tracer, method: types.MethodType, args: Args, kwargs: Kwargs) -> Any:
     name = getattr(method.__func__, "__name__", "")
     if name not in _LOG_OUTPUT:
         return t.call(method.__func__, (method.__self__, *args), kwargs)
-    t.world.set_origin(method.__func__, held(method.__func__, name))
+    t.world.hold(method.__func__, name)
     _effect(t, method, args, kwargs)
     return None
 
@@ -149,9 +148,7 @@ def _set_rng_state(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 @handles(torch.manual_seed)
 def _manual_seed(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     call_torch(t, random_state.seed, (*args, *kwargs.values()), {})
-    generator = torch.default_generator
-    t.world.set_origin(generator, held(generator, "torch.default_generator"))
-    return generator
+    return t.world.hold(torch.default_generator, "torch.default_generator")
 
 
 def _make_generator(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:

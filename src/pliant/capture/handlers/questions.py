@@ -33,7 +33,7 @@ from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.facts import CacheToken
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import root_of
-from pliant.guards.sources import held, question
+from pliant.guards.sources import question
 from pliant.torch_adapter import group_tensors_by_device_and_dtype, hash_of_tensor
 
 if TYPE_CHECKING:
@@ -317,8 +317,7 @@ def _dir(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 @handles(globals)
 def _globals(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    t.world.set_origin(t.frames[-1].globals, held(t.frames[-1].globals, "globals()"))
-    return t.frames[-1].globals
+    return t.world.hold(t.frames[-1].globals, "globals()")
 
 
 @handles(locals)

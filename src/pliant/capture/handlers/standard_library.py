@@ -42,7 +42,7 @@ from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.numpy_scalars import of_integers
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import PLAIN_TYPES, concrete, is_numpy_scalar
-from pliant.guards.sources import ReferentSource, held
+from pliant.guards.sources import ReferentSource
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -316,9 +316,7 @@ def _exception(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 @handles(logging.getLogger)
 def _get_logger(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """Loggers live as long as the process; making one that nobody configured changes nothing."""
-    logger = t.native(logging.getLogger, *args, **kwargs)
-    t.world.set_origin(logger, held(logger, "logger"))
-    return logger
+    return t.world.hold(t.native(logging.getLogger, *args, **kwargs), "logger")
 
 
 def _lines_of_source(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
@@ -335,6 +333,4 @@ def _find_spec(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """A module that is loaded has its specification; where others would be found is the file system's to say."""
     if len(args) != 1 or args[0] not in sys.modules:
         raise GraphBreak("unknown-call", "a search for a module that is not loaded")
-    found = sys.modules[args[0]].__spec__
-    t.world.set_origin(found, held(found, "spec"))
-    return found
+    return t.world.hold(sys.modules[args[0]].__spec__, "spec")

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.trace import CallEffect
-from pliant.guards.sources import held
 
 if TYPE_CHECKING:
     from pliant.capture.reconstruct.statements import Statements
@@ -70,8 +69,6 @@ def _warn(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if current and current[0][0] == "ignore" and current[0][1] is None and issubclass(category, current[0][2]):
         return
     filters = None if current is None else tuple(current)
-    for function in (show, show_in_caller):
-        t.world.set_origin(function, held(function, function.__name__))
     t.world.effects_in_order.append(_place(t, message, category, level, filters))
 
 
@@ -92,16 +89,21 @@ def _place(t: Tracer, message: Any, category: Any, level: int, filters: Any) -> 
     frames = [frame for frame in reversed(t.frames) if not frame.is_spelled_out]
     if level > len(frames):
         if filters is not None:
-            t.world.set_origin(filters, held(filters, "filters"))
-        return CallEffect(show_in_caller, (message, category, level - len(frames), filters), {}, tells=True)
+            t.world.hold(filters, "filters")
+        return CallEffect(t.world.hold(show_in_caller, "show_in_caller"), (message, category, level - len(frames), filters), {}, tells=True)
     frame = frames[max(level, 1) - 1]
     registry = frame.globals.setdefault("__warningregistry__", {})
     for value, name in ((registry, "registry"), (filters, "filters")):
         if value is not None:
-            t.world.set_origin(value, held(value, name))
+            t.world.hold(value, name)
     place = frame.location()
     module = frame.globals.get("__name__", "<unknown>")
-    return CallEffect(show, (message, category, place.file, place.line, module, registry, filters), {}, tells=True)
+    return CallEffect(
+        t.world.hold(show, "show"),
+        (message, category, place.file, place.line, module, registry, filters),
+        {},
+        tells=True,
+    )
 
 
 # ---- blocks

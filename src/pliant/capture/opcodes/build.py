@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import collections.abc
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pliant.capture import spelled_out
 from pliant.capture.bytecode.decode import Op
@@ -11,51 +12,36 @@ from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
 from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
 from pliant.capture.iteration import hashables, is_driven
+from pliant.capture.opcodes.names import known_globals
 from pliant.capture.value_kinds import class_name
 from pliant.capture.varying_text import join
-from pliant.guards.sources import held
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
 
 ROWS = Handlers()
 opcode = ROWS.opcode
 
 
-@opcode("BUILD_TUPLE")
-def build_tuple(frame: Frame, op: Op) -> None:
-    frame.push(tuple(frame.popn(op.arg)))  # type: ignore[arg-type]
-
-
-@opcode("BUILD_LIST")
-def build_list(frame: Frame, op: Op) -> None:
-    frame.push(frame.popn(op.arg))  # type: ignore[arg-type]
-
-
-@opcode("BUILD_SET")
-def build_set(frame: Frame, op: Op) -> None:
-    keys = [frame.tracer.hashable(v) for v in frame.popn(op.arg)]  # type: ignore[arg-type]
-    frame.push(frame.tracer.native(set, keys))
-
-
-@opcode("BUILD_MAP")
-def build_map(frame: Frame, op: Op) -> None:
-    items = frame.popn(2 * op.arg)  # type: ignore[operator]
-    keys = [frame.tracer.hashable(k) for k in items[::2]]
-    frame.push(frame.tracer.native(dict, list(zip(keys, items[1::2], strict=True))))
-
-
-@opcode("BUILD_CONST_KEY_MAP")
-def build_const_key_map(frame: Frame, op: Op) -> None:
-    keys = frame.pop()
-    frame.push(dict(zip(keys, frame.popn(op.arg), strict=True)))  # type: ignore[arg-type]
-
-
-@opcode("BUILD_STRING")
-def build_string(frame: Frame, op: Op) -> None:
-    frame.push(join("", frame.popn(op.arg)))  # type: ignore[arg-type]
-
-
-@opcode("BUILD_SLICE")
-def build_slice(frame: Frame, op: Op) -> None:
-    frame.push(slice(*frame.popn(op.arg)))  # type: ignore[arg-type]
+ROWS.on_operands(
+    {
+        "BUILD_TUPLE": lambda t, op, *items: items,
+        "BUILD_LIST": lambda t, op, *items: list(items),
+        "BUILD_SET": lambda t, op, *items: t.native(set, [*map(t.hashable, items)]),
+        "BUILD_MAP": lambda t, op, *items: t.native(dict, [*zip(map(t.hashable, items[::2]), items[1::2])]),
+        "BUILD_CONST_KEY_MAP": lambda t, op, *items: dict(zip(items[-1], items[:-1])),
+        "BUILD_STRING": lambda t, op, *items: join("", items),
+        "BUILD_SLICE": lambda t, op, *parts: slice(*parts),
+        "LIST_TO_TUPLE": lambda t, op, items: tuple(t.world.adopt(items)),  # behind a break it comes from outside
+        "MATCH_CLASS": lambda t, op, subject, cls, names: _match_class(t, subject, cls, op.arg, names),
+        "CONVERT_VALUE": lambda t, op, value: t.call(_CONVERSIONS[op.arg], (value,), {}, linked=True),
+        "FORMAT_WITH_SPEC": lambda t, op, value, spec: t.call(format, (value, spec), {}, linked=True),
+        "FORMAT_SIMPLE": lambda t, op, value: (
+            value if type(value) is str else t.call(format, (value, ""), {}, linked=True)
+        ),
+    }
+)
+_CONVERSIONS: dict[str, Any] = {"str": str, "repr": repr, "ascii": ascii}
 
 
 def _target(frame: Frame, op: Op) -> Any:
@@ -139,11 +125,6 @@ def _shown(function: Any) -> str:
     return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
 
 
-@opcode("LIST_TO_TUPLE")
-def list_to_tuple(frame: Frame, op: Op) -> None:
-    frame.push(tuple(frame.tracer.world.adopt(frame.pop())))  # behind a break the list comes from outside
-
-
 @opcode("CALL_INTRINSIC_1")
 def call_intrinsic_1(frame: Frame, op: Op) -> None:
     if op.arg == "STOPITERATION_ERROR":
@@ -171,29 +152,9 @@ def not_captured(frame: Frame, op: Op) -> None:
 
 
 # ---- strings
-@opcode("CONVERT_VALUE")
-def convert_value(frame: Frame, op: Op) -> None:
-    convert = {"str": str, "repr": repr, "ascii": ascii}[op.arg]  # type: ignore[index]
-    frame.push(frame.tracer.call(convert, (frame.pop(),), {}, linked=op.name == "CONVERT_VALUE"))
-
-
 @opcode("CONVERT_VALUE_BELOW")
 def convert_value_below(frame: Frame, op: Op) -> None:
-    spec = frame.pop()
-    convert_value(frame, op)
-    frame.push(spec)
-
-
-@opcode("FORMAT_SIMPLE")
-def format_simple(frame: Frame, op: Op) -> None:
-    value = frame.pop()
-    frame.push(value if type(value) is str else frame.tracer.call(format, (value, ""), {}, linked=True))
-
-
-@opcode("FORMAT_WITH_SPEC")
-def format_with_spec(frame: Frame, op: Op) -> None:
-    value, spec = frame.popn(2)
-    frame.push(frame.tracer.call(format, (value, spec), {}, linked=True))
+    frame.stack[-2] = frame.tracer.call(_CONVERSIONS[op.arg], (frame.stack[-2],), {})  # type: ignore[index]
 
 
 # ---- functions
@@ -211,8 +172,7 @@ def _function(frame: Frame, code: types.CodeType, parts: dict[str, Any]) -> type
     closure = parts.get("closure")
     if closure is None and code.co_freevars:
         closure = tuple(types.CellType() for _ in code.co_freevars)  # 3.13 sets the closure afterwards
-    frame.tracer.world.set_origin(frame.globals, held(frame.globals, ""))
-    function = types.FunctionType(code, frame.globals, code.co_name, parts.get("defaults"), closure)
+    function = types.FunctionType(code, known_globals(frame), code.co_name, parts.get("defaults"), closure)
     frame.tracer.world.functions[id(function)] = function
     if parts.get("kwdefaults"):
         function.__kwdefaults__ = parts["kwdefaults"]
@@ -275,15 +235,11 @@ def get_len(frame: Frame, op: Op) -> None:
 
 @opcode("MATCH_MAPPING")
 def match_mapping(frame: Frame, op: Op) -> None:
-    import collections.abc
-
     frame.push(isinstance(frame.stack[-1], collections.abc.Mapping))
 
 
 @opcode("MATCH_SEQUENCE")
 def match_sequence(frame: Frame, op: Op) -> None:
-    import collections.abc
-
     value = frame.stack[-1]
     frame.push(isinstance(value, collections.abc.Sequence) and not isinstance(value, (str, bytes, bytearray)))
 
@@ -300,15 +256,7 @@ def match_keys(frame: Frame, op: Op) -> None:
     frame.push(tuple(values))
 
 
-@opcode("MATCH_CLASS")
-def match_class(frame: Frame, op: Op) -> None:
-    names = frame.pop()
-    subject, cls = frame.popn(2)
-    frame.push(_match_class(frame, subject, cls, op.arg, names))
-
-
-def _match_class(frame: Frame, subject: Any, cls: Any, count: Any, names: tuple[str, ...]) -> Any:
-    tracer = frame.tracer
+def _match_class(tracer: Tracer, subject: Any, cls: Any, count: Any, names: tuple[str, ...]) -> Any:
     if not tracer.call(isinstance, (subject, cls), {}):
         return None
     values = []

@@ -32,15 +32,9 @@ def pop_jump(frame: Frame, op: Op) -> Returned | None:
     return None
 
 
-@opcode("POP_JUMP_IF_NONE")
+@opcode("POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE")
 def pop_jump_if_none(frame: Frame, op: Op) -> None:
-    if frame.pop() is None:
-        frame.ip = op.target  # type: ignore[assignment]
-
-
-@opcode("POP_JUMP_IF_NOT_NONE")
-def pop_jump_if_not_none(frame: Frame, op: Op) -> None:
-    if frame.pop() is not None:
+    if (frame.pop() is None) is (op.name == "POP_JUMP_IF_NONE"):
         frame.ip = op.target  # type: ignore[assignment]
 
 
@@ -90,20 +84,18 @@ def return_value(frame: Frame, op: Op) -> Returned:
 
 
 # ---- generators
-@opcode("RETURN_GENERATOR")
-def return_generator(frame: Frame, op: Op) -> None:
-    """The frame already runs inside a traced generator; the POP_TOP that follows drops this value."""
-    frame.push(None)
+ROWS.on_operands(
+    {
+        "RETURN_GENERATOR": lambda t, op: None,  # the frame runs inside a traced generator already; a POP_TOP follows
+        "GET_YIELD_FROM_ITER": lambda t, op, value: t.iterate(value),
+        "END_SEND": lambda t, op, receiver, value: value,
+    }
+)
 
 
 @opcode("YIELD_VALUE")
 def yield_value(frame: Frame, op: Op) -> Yielded:
     return Yielded(frame.pop())
-
-
-@opcode("GET_YIELD_FROM_ITER")
-def get_yield_from_iter(frame: Frame, op: Op) -> None:
-    frame.push(frame.tracer.iterate(frame.pop()))
 
 
 @opcode("SEND")
@@ -120,13 +112,6 @@ def send(frame: Frame, op: Op) -> None:
         frame.ip = op.target  # type: ignore[assignment]
         return
     frame.push(sent)
-
-
-@opcode("END_SEND")
-def end_send(frame: Frame, op: Op) -> None:
-    value = frame.pop()
-    frame.pop()
-    frame.push(value)
 
 
 @opcode("CLEANUP_THROW")

@@ -15,7 +15,6 @@ from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, Raised, StartAgain
 from pliant.capture.trace import DELETED, NULL
 from pliant.guards.kinds import MISSING
-from pliant.guards.sources import held
 
 ROWS = Handlers()
 opcode = ROWS.opcode
@@ -35,7 +34,7 @@ def setup_annotations(frame: Frame, op: Op) -> None:
     frame.class_locals.setdefault("__annotations__", {})
 
 
-@opcode("NOP", "RESUME", "COPY_FREE_VARS", "MAKE_CELL")
+@opcode("COPY_FREE_VARS", "MAKE_CELL")
 def nothing(frame: Frame, op: Op) -> None:
     return None
 
@@ -70,9 +69,15 @@ def load_fast(frame: Frame, op: Op) -> None:
         if op.arg in frame.cells:  # 3.13 loads cells as locals
             frame.stack.append(frame.cells[op.arg])
             return
-        raise Raised(
-            UnboundLocalError(f"cannot access local variable '{op.arg}' where it is not associated with a value")
-        ) from None
+        raise _unbound(op.arg) from None
+
+
+def _unbound(name: Any) -> Raised:
+    return Raised(UnboundLocalError(f"cannot access local variable '{name}' where it is not associated with a value"))
+
+
+def _undefined(name: Any) -> Raised:
+    return Raised(NameError(f"name '{name}' is not defined", name=name))
 
 
 @opcode("LOAD_FAST_AND_CLEAR")
@@ -100,27 +105,27 @@ def store_fast(frame: Frame, op: Op) -> None:
 @opcode("DELETE_FAST")
 def delete_fast(frame: Frame, op: Op) -> None:
     if op.arg not in frame.locals:
-        raise Raised(
-            UnboundLocalError(f"cannot access local variable '{op.arg}' where it is not associated with a value")
-        )
+        raise _unbound(op.arg)
     del frame.locals[op.arg]
 
 
 # ---- globals
+def known_globals(frame: Frame) -> dict[str, Any]:
+    """The globals of the frame, reached by the entry as what they are."""
+    return frame.tracer.world.hold(frame.globals)  # type: ignore[no-any-return]
+
+
 def load_global_name(frame: Frame, name: str) -> Any:
     """A global, else a builtin, else MISSING."""
     world, namespace = frame.tracer.world, frame.globals
     if frame.is_spelled_out:  # nobody changes these names: no guard, and nothing to find in another process
         return namespace.get(name, _BUILTINS.get(name, MISSING))
-    if not world.is_foreign(namespace):
-        world.set_origin(namespace, held(namespace, ""))
-    value = world.dict_get(namespace, name)
+    value = world.dict_get(namespace if world.is_foreign(namespace) else known_globals(frame), name)
     if value is not MISSING:
         return world.resolve(value)
     table = namespace.get("__builtins__", _BUILTINS)
     table = table if isinstance(table, dict) else table.__dict__
-    world.set_origin(table, held(table, "builtins"))
-    return world.dict_get(table, name)
+    return world.dict_get(world.hold(table, "builtins"), name)
 
 
 @opcode("LOAD_GLOBAL", "LOAD_NAME")
@@ -131,24 +136,21 @@ def load_global(frame: Frame, op: Op) -> None:
         return
     value = load_global_name(frame, name)
     if value is MISSING:
-        raise Raised(NameError(f"name '{name}' is not defined", name=name))
+        raise _undefined(name)
     frame.stack.append(value)
 
 
 @opcode("STORE_GLOBAL")
 def store_global(frame: Frame, op: Op) -> None:
-    world = frame.tracer.world
-    world.set_origin(frame.globals, held(frame.globals, ""))
-    world.dict_set(frame.globals, op.arg, frame.stack.pop())
+    frame.tracer.world.dict_set(known_globals(frame), op.arg, frame.stack.pop())
 
 
 @opcode("DELETE_GLOBAL")
 def delete_global(frame: Frame, op: Op) -> None:
-    world = frame.tracer.world
-    world.set_origin(frame.globals, held(frame.globals, ""))
-    if world.dict_get(frame.globals, op.arg) is MISSING:
-        raise Raised(NameError(f"name '{op.arg}' is not defined"))
-    world.dict_set(frame.globals, op.arg, DELETED)
+    world, namespace = frame.tracer.world, known_globals(frame)
+    if world.dict_get(namespace, op.arg) is MISSING:
+        raise _undefined(op.arg)
+    world.dict_set(namespace, op.arg, DELETED)
 
 
 # ---- names of class bodies
@@ -162,7 +164,7 @@ def store_name(frame: Frame, op: Op) -> None:
 @opcode("DELETE_NAME")
 def delete_name(frame: Frame, op: Op) -> None:
     if frame.class_locals is None or op.arg not in frame.class_locals:
-        raise Raised(NameError(f"name '{op.arg}' is not defined"))
+        raise _undefined(op.arg)
     del frame.class_locals[op.arg]
 
 
@@ -185,7 +187,7 @@ def load_from_dict_or_globals(frame: Frame, op: Op) -> None:
     table = frame.stack.pop()
     value = table[op.arg] if op.arg in table else load_global_name(frame, op.arg)  # type: ignore[arg-type]
     if value is MISSING:
-        raise Raised(NameError(f"name '{op.arg}' is not defined"))
+        raise _undefined(op.arg)
     frame.stack.append(value)
 
 
@@ -196,14 +198,9 @@ def load_deref(frame: Frame, op: Op) -> None:
     value = frame.tracer.world.cell_get(frame.cells[name])
     if value is MISSING or value is DELETED:
         if name in frame.code.co_freevars:
-            raise Raised(
-                NameError(
-                    f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
-                )
-            )
-        raise Raised(
-            UnboundLocalError(f"cannot access local variable '{name}' where it is not associated with a value")
-        )
+            what = f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
+            raise Raised(NameError(what))
+        raise _unbound(name)
     frame.stack.append(frame.tracer.world.resolve(value))
 
 
@@ -236,7 +233,7 @@ def import_name(frame: Frame, op: Op) -> None:
         base = package.rsplit(".", level - 1)[0] if level > 1 else package
         name = f"{base}.{name}" if name else base
     world = frame.tracer.world
-    world.set_origin(sys.modules, held(sys.modules, "sys.modules"))
+    world.hold(sys.modules, "sys.modules")
     module = world.resolve(world.dict_get(sys.modules, name))
     if not isinstance(module, types.ModuleType):
         _import_first(frame, name)
@@ -270,13 +267,9 @@ def import_from(frame: Frame, op: Op) -> None:
     frame.stack.append(frame.tracer.get_attr(frame.stack[-1], op.arg))  # type: ignore[arg-type]
 
 
-@opcode("LOAD_BUILD_CLASS")
-def load_build_class(frame: Frame, op: Op) -> None:
-    frame.tracer.world.set_origin(builtins.__build_class__, held(builtins.__build_class__, "__build_class__"))
-    frame.stack.append(builtins.__build_class__)
-
-
-@opcode("LOAD_ASSERTION_ERROR")
-def load_assertion_error(frame: Frame, op: Op) -> None:
-    frame.tracer.world.set_origin(AssertionError, held(AssertionError, "AssertionError"))
-    frame.stack.append(AssertionError)
+ROWS.on_operands(
+    {
+        "LOAD_BUILD_CLASS": lambda t, op: t.world.hold(builtins.__build_class__, "__build_class__"),
+        "LOAD_ASSERTION_ERROR": lambda t, op: t.world.hold(AssertionError, "AssertionError"),
+    }
+)
