@@ -60,9 +60,9 @@ def _result_is_dropped(t: Tracer) -> bool:
     return frame.program.ops[frame.ip].name == "POP_TOP"
 
 
-@handles(torch.Tensor.register_post_accumulate_grad_hook)
-def _register_later(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    raise GraphBreak("backward-hook", "a hook behind the accumulation of a gradient")
+ROWS.refuses(
+    (torch.Tensor.register_post_accumulate_grad_hook,), "backward-hook", "a hook behind the accumulation of a gradient"
+)
 
 
 def _tie(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

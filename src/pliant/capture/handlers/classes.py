@@ -12,6 +12,7 @@ import itertools
 import operator
 import sys
 import types
+import typing
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
-handles, CLASSES = ROWS.handles, ROWS.classes
+CLASSES = ROWS.classes
 
 
 def _construct_iterable(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -235,10 +236,6 @@ def _is_of_a_loop(frame: Frame) -> bool:
 _WHOLE = frozenset((int, torch.SymInt))
 
 
-def _construct_slice(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    return slice(*args)
-
-
 def _construct_partial(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     """One of a partial from outside holds the parts of both."""
     if args and type(args[0]) is functools.partial and t.world.is_foreign(args[0]):
@@ -249,10 +246,6 @@ def _construct_partial(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def _construct_as_it_is(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return t.native(cls, *args, **kwargs)
-
-
-def _construct_object(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    return object()
 
 
 def _construct_inert(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -269,19 +262,14 @@ def _construct_profiler_range(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -
     return contextlib.nullcontext()
 
 
-@handles(profiler.record_function.__enter__)
-@handles(profiler.record_function.__exit__)
-def _bound_of_range(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    raise GraphBreak("side-effect-call", "a range of the profiler begins or ends here")
-
-
-_INERT: tuple[Any, ...] = (
-    DisableTorchDispatch,
-    DisableFuncTorch,
+ROWS.refuses(
+    (profiler.record_function.__enter__, profiler.record_function.__exit__),
+    "side-effect-call",
+    "a range of the profiler begins or ends here",
 )
 
 CLASSES |= {
-    **dict.fromkeys(_INERT, _construct_inert),
+    **dict.fromkeys((DisableTorchDispatch, DisableFuncTorch), _construct_inert),
     torch.autograd.profiler.record_function: _construct_profiler_range,
     **dict.fromkeys((list, tuple, set, frozenset, collections.deque), _construct_iterable),
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _construct_dict),
@@ -298,23 +286,21 @@ CLASSES |= {
         _construct_with_function,
     ),
     **dict.fromkeys(
-        (
-            bytes, torch.device, torch.finfo, torch.iinfo, types.SimpleNamespace, memoryview, bytearray,
-        ),
-        _construct_plain,
+        (bytes, torch.device, torch.finfo, torch.iinfo, types.SimpleNamespace, memoryview, bytearray), _construct_plain
     ),
-    **dict.fromkeys((operator.itemgetter, operator.attrgetter, operator.methodcaller), _construct_as_it_is),
     complex: _construct_complex,
     itertools.accumulate: _construct_accumulate,
     itertools.repeat: _construct_repeat,
     torch.Size: _construct_size,
     reversed: _construct_reversed,
     range: _construct_range,
-    slice: _construct_slice,
-    object: _construct_object,
     functools.partial: _construct_partial,
     **dict.fromkeys(
-        (property, staticmethod, classmethod, types.MethodType, types.CellType, types.FunctionType),
+        (
+            property, staticmethod, classmethod, types.MethodType, types.CellType, types.FunctionType, slice, object,
+            typing.TypeVar, typing.NewType, type(functools.lru_cache(len)),
+            operator.itemgetter, operator.attrgetter, operator.methodcaller,
+        ),
         _construct_as_it_is,
     ),
 }

@@ -84,13 +84,6 @@ def _group_name(t: Tracer, name: str, group: Any) -> str:
     return found
 
 
-def _breaks(name: str) -> Handler:
-    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        raise GraphBreak("side-effect-call", f"torch.distributed.{name}")
-
-    return handler
-
-
 def _answered(name: str, function: Any) -> Handler:
     """A question about a group."""
 
@@ -117,7 +110,7 @@ def _fill() -> None:
         elif name in ("get_rank", "get_world_size", "is_initialized"):
             TABLE[function] = _answered(name, function)
         elif not name.startswith(("is_", "get_")):
-            TABLE[function] = _breaks(name)
+            ROWS.refuses((function,), "side-effect-call", f"torch.distributed.{name}")
 
 
 # ---- functional collectives: interpreted, but for these functions

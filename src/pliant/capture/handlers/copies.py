@@ -19,7 +19,7 @@ from pliant.capture import operators
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.parameters import copied
 from pliant.capture.handlers.standard_library import VALUES
-from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.handlers.table import Rows
 from pliant.capture.standing_iterators import PLAIN_ITERATORS
 from pliant.capture.value_kinds import CONSTANT_TYPES, SYMBOLIC_TYPES
 from pliant.graph.fake_tensor import FakeTensor
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
-handles = ROWS.handles
 
 _ATOMIC: frozenset[type] = frozenset(
     (*CONSTANT_TYPES, *SYMBOLIC_TYPES, int, float, range, types.ModuleType, torch.finfo, torch.iinfo)
@@ -42,20 +41,14 @@ _ITERATORS = (*PLAIN_ITERATORS, itertools.count, itertools.repeat)
 _KEEP = object()  # the key of a memo under which the originals are kept alive
 
 
-@handles(copy.deepcopy)
-def _deepcopy(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    memo = args[1] if len(args) > 1 else kwargs.get("memo")
-    return _deep(t, args[0], {} if memo is None else t.mapping(memo))
+@ROWS.takes(copy.deepcopy, copy_of_tensor)
+def _deepcopy(t: Tracer, x: Any, memo: Any = None) -> Any:
+    return _deep(t, x, {} if memo is None else t.mapping(memo))
 
 
-@handles(copy_of_tensor)
-def _deepcopy_of_tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return _deep(t, args[0], t.mapping(args[1]))
-
-
-@handles(copy.copy)
-def _copy(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    value = t.world.adopt(t.world.resolve(args[0]))
+@ROWS.takes(copy.copy)
+def _copy(t: Tracer, x: Any) -> Any:
+    value = t.world.adopt(t.world.resolve(x))
     cls = type(value)
     if _is_atomic(value) or cls in (tuple, frozenset, slice):
         return value

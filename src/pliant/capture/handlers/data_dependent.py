@@ -134,24 +134,16 @@ def _classes(tensor: torch.Tensor, many: int) -> torch.Tensor:
     return _marked(tensor, many)
 
 
-@handles(torch.nn.functional.one_hot)
-def _one_hot(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+@ROWS.instead(torch.nn.functional.one_hot)
+def _one_hot(t: Tracer, input: Any, num_classes: Any = -1) -> Any:
     """On fakes the operator checks nothing, and it takes a plain number of classes."""
-    count = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
-    tensor = args[0] if args else kwargs.get("self")
-    if not is_fake(tensor) or tensor.dtype_ is not torch.int64:
-        return call_torch(t, torch.nn.functional.one_hot, args, kwargs)
-    if type(count) is int and count == -1 and t.mode.allow_unbacked:  # as many classes as the data has
-        return t.call(_classes_of_data, (tensor,), {})
-    if (
-        is_symbolic(count)
-        and not is_unbacked(count)
-        and t.truth(count > 0)
-        or type(count) is int
-        and count > 0
-    ):
-        return t.call(_classes, (tensor, count), {})
-    return call_torch(t, torch.nn.functional.one_hot, args, kwargs)
+    if not is_fake(input) or input.dtype_ is not torch.int64:
+        return None
+    if type(num_classes) is int and num_classes == -1 and t.mode.allow_unbacked:  # as many classes as the data has
+        return _classes_of_data, (input,)
+    known = is_symbolic(num_classes) and not is_unbacked(num_classes) and t.truth(num_classes > 0)
+    fits = known or type(num_classes) is int and num_classes > 0
+    return (_classes, (input, num_classes)) if fits else None
 
 
 @handles(bool)

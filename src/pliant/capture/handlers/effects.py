@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
+from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.trace import CallEffect
 from pliant.capture.value_kinds import is_symbolic, tuple_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
-handles, TABLE, CLASSES = ROWS.handles, ROWS.callables, ROWS.classes
+handles, CLASSES = ROWS.handles, ROWS.classes
 
 
 # ---- effects, replayed after the graph
@@ -179,24 +179,11 @@ _SEEDS = frozenset((random_state.seed, random_state.seed_generator, random_state
 
 
 # ---- calls that are left out of the graph
-def _refuse(kind: str, detail: str) -> Handler:
-    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        raise GraphBreak(kind, detail)
-
-    return handler
-
-
-for _function, _kind in (
-    (input, "side-effect-call"),
-    (open, "side-effect-call"),
-    (exec, "unknown-call"),
-    (eval, "unknown-call"),
-    (compile, "unknown-call"),
-    (breakpoint, "side-effect-call"),
-    (torch.seed, "random-state"),
-    (torch.set_num_threads, "mutated-global-state"),
-    (torch.set_default_dtype, "mutated-global-state"),
-    (torch.set_default_device, "mutated-global-state"),
-    (torch.compiler.disable, "user-request"),
-):
-    TABLE[_function] = _refuse(_kind, f"a call of {getattr(_function, '__qualname__', _function)}")
+for _kind, _functions in {
+    "side-effect-call": (input, open, breakpoint),
+    "unknown-call": (exec, eval, compile),
+    "random-state": (torch.seed,),
+    "mutated-global-state": (torch.set_num_threads, torch.set_default_dtype, torch.set_default_device),
+    "user-request": (torch.compiler.disable,),
+}.items():
+    ROWS.refuses(_functions, _kind, "a call of {}")

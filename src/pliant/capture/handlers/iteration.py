@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
-handles, TABLE = ROWS.handles, ROWS.callables
+handles, takes, TABLE = ROWS.handles, ROWS.takes, ROWS.callables
 
 
 # ---- iteration
@@ -67,23 +67,17 @@ TABLE[all] = _quantifier(False)
 _NUMBERS = frozenset((bool, int, float))
 
 
-@handles(sum)
-def _sum(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    total = args[1] if len(args) > 1 else kwargs.get("start", 0)
-    values = t.sequence(args[0])
+@takes(sum)
+def _sum(t: Tracer, items: Any, /, start: Any = 0) -> Any:
+    total, values = start, t.sequence(items)
     if _NUMBERS.issuperset(map(type, (total, *values))):
         return t.native(sum, values, total)
-    for value in values:
-        total = operators.binary(t, "+", total, value)
-    return total
+    return functools.reduce(functools.partial(operators.binary, t, "+"), values, total)
 
 
-@handles(math.prod)
-def _product(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    total = kwargs.get("start", 1)
-    for value in t.sequence(args[0]):
-        total = operators.binary(t, "*", total, value)
-    return total
+@takes(math.prod)
+def _product(t: Tracer, items: Any, /, *, start: Any = 1) -> Any:
+    return functools.reduce(functools.partial(operators.binary, t, "*"), t.sequence(items), start)
 
 
 def _extreme(symbol: str, symbolic: Any, name: str) -> Handler:
@@ -121,10 +115,10 @@ TABLE[max] = _extreme(">", torch.sym_max, "max")
 TABLE[min] = _extreme("<", torch.sym_min, "min")
 
 
-@handles(sorted)
-def _sorted(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+@takes(sorted)
+def _sorted(t: Tracer, items: Any, /, **kwargs: Any) -> Any:
     before, orders = t.process_bound, len(t.orders)
-    values = [t.internalize(v) for v in t.sequence(args[0])]
+    values = [t.internalize(v) for v in t.sequence(items)]
     if kwargs.get("key") is None:  # all that order tells apart: that of a set is gone
         t.process_bound = before
         del t.orders[orders:]
@@ -158,14 +152,9 @@ class _Ordered:
             raise raised.error from raised.error.__cause__
 
 
-@handles(functools.reduce)
-def _reduce(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    values = list(t.sequence(args[1]))
-    if len(args) > 2:
-        values.insert(0, args[2])
+@takes(functools.reduce)
+def _reduce(t: Tracer, function: Any, items: Any, *initial: Any) -> Any:
+    values = [*initial, *t.sequence(items)]
     if not values:
         raise Raised(TypeError("reduce() of empty iterable with no initial value"))
-    total = values[0]
-    for value in values[1:]:
-        total = t.call(args[0], (total, value), {})
-    return total
+    return functools.reduce(lambda total, value: t.call(function, (total, value), {}), values)

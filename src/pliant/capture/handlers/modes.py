@@ -8,6 +8,7 @@ Holds:  tensors made in the block require no gradient. Inside the program they a
 
 from __future__ import annotations
 
+import functools
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from torch import fx
 from pliant.capture.arrays import to_array
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.parameters import new_leaf
-from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.handlers.table import Args, Kwargs, Rows, spread
 from pliant.capture.overrides import default_override, pop_mode, push_mode, with_class
 from pliant.capture.stand_ins import memory_of
 from pliant.graph.fake_tensor import FakeTensor
@@ -122,19 +123,18 @@ for _cls in (DisableTorchFunctionSubclass, DisableTorchFunction):
     CLASSES[_cls] = lambda t, cls, args, kwargs: OverridesOff(cls)
 
 
-@handles(OverridesOff.__enter__)
-def _disable(t: Tracer, args: Args, kwargs: Kwargs) -> None:
-    t.overrides.disabled += 1
+def _switch(t: Tracer, _: Any, *error: Any, by: int = 1) -> None:
+    t.overrides.disabled += by
 
 
-@handles(OverridesOff.__exit__)
-def _enable(t: Tracer, args: Args, kwargs: Kwargs) -> None:
-    t.overrides.disabled -= 1
-
-
-@handles(override_of_tensor)
-def _default(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return default_override(t, args[0], args[1:], kwargs)
+ROWS.callables |= {
+    OverridesOff.__enter__: spread(_switch),
+    OverridesOff.__exit__: spread(functools.partial(_switch, by=-1)),
+    override_of_tensor: lambda t, args, kwargs: default_override(t, args[0], args[1:], kwargs),
+    torch.Tensor.as_subclass: spread(lambda t, tensor, cls: t.recorder.as_class(tensor, cls)),
+    push_mode_object: spread(push_mode),
+    pop_mode_object: spread(pop_mode),
+}
 
 
 @handles(array_of_tensor)
@@ -144,11 +144,6 @@ def _array(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return to_array(t, args[0])
 
 
-@handles(torch.Tensor.as_subclass)
-def _as_subclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return t.recorder.as_class(*args, **kwargs)
-
-
 @handles(make_subclass)
 def _make_subclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     cls, data, *rest = args
@@ -156,16 +151,6 @@ def _make_subclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         raise GraphBreak("unknown-object", "a parameter whose shape is not known yet")
     made = new_leaf(t, data, bool(rest and rest[0] or kwargs.get("require_grad")), issubclass(cls, torch.nn.Parameter))
     return made if cls in (torch.Tensor, torch.nn.Parameter) else with_class(t, made, cls)
-
-
-@handles(push_mode_object)
-def _push(t: Tracer, args: Args, kwargs: Kwargs) -> None:
-    push_mode(t, args[0])
-
-
-@handles(pop_mode_object)
-def _pop(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return pop_mode(t)
 
 
 @handles(torch.is_inference_mode_enabled)

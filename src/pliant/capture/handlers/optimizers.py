@@ -27,7 +27,6 @@ from torch.optim.rmsprop import rmsprop
 from torch.optim.rprop import rprop
 from torch.optim.sgd import sgd
 
-from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.skipped_steps import may_skip, step_by_rows, unscale
 from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
 from pliant.capture.torch_calls import call_torch
@@ -166,12 +165,12 @@ TABLE |= {f: functools.partial(_by_rows, f) for f in (adadelta, adamax, nadam, r
 TABLE |= {function: _without_branches(function) for function in (radam, asgd, rprop)}
 
 
-def _refused(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    raise GraphBreak("unsupported-operator", "a hand-written kernel for lists of tensors, called by the program")
-
-
 _FUSED = [name for name in dir(VARIABLE_FUNCTIONS) if re.fullmatch("_fused_(ada|sgd).*_", name)]
-TABLE |= {getattr(torch, name): _refused for name in _FUSED}
+ROWS.refuses(
+    (getattr(torch, name) for name in _FUSED),
+    "unsupported-operator",
+    "a hand-written kernel for lists of tensors, called by the program",
+)
 
 
 # ---- what an optimizer keeps

@@ -22,7 +22,7 @@ from pliant.capture import attribute_stores, attributes, class_statements, opera
 from pliant.capture.arrays import class_of, is_array, is_scalar, unhashable
 from pliant.capture.generators import TracedGenerator
 from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
-from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
+from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows, spread
 from pliant.capture.identity import HookId, TracedId, take_hook_id
 from pliant.capture.module_attributes import namespace_of
 from pliant.capture.tail_calls import TailCall, ended, steps_of
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
-handles, TABLE = ROWS.handles, ROWS.callables
+handles, takes, TABLE = ROWS.handles, ROWS.takes, ROWS.callables
 
 
 # Where the answer decides what is computed, not how: with padding masks these give other values while compiling.
@@ -83,17 +83,6 @@ def _group_tensors(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 
 # ---- questions about objects
-@handles(len)
-def _len(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return steps_of(operators.length)(t, args[0])
-
-
-@handles(isinstance)
-def _isinstance(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    value, wanted = args
-    return _check_class(t, value, wanted)
-
-
 def _check_class(t: Tracer, value: Any, wanted: Any) -> Any:
     if isinstance(wanted, tuple):
         return any(ended(t, _check_class(t, value, w)) for w in wanted)
@@ -157,11 +146,10 @@ def _guard_relation(t: Tracer, cls: Any, wanted: Any) -> None:
         t.world.guard(question(abc.get_cache_token), Kind.EQUALS, token)
 
 
-@handles(issubclass)
-def _issubclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    cls, wanted = args
+@takes(issubclass)
+def _issubclass(t: Tracer, cls: Any, wanted: Any) -> Any:
     if isinstance(wanted, tuple):
-        return any(ended(t, _issubclass(t, (cls, one), {})) for one in wanted)
+        return any(ended(t, _issubclass(t, cls, one)) for one in wanted)
     if (hook := class_check(t, wanted, "__subclasscheck__")) is not None:
         return TailCall(spelled_out.contained, (hook, wanted, cls, True))
     _ask_subclass_hook(t, wanted, cls)
@@ -177,20 +165,15 @@ def _type(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return class_statements.new_class(t, type, type, args, kwargs)
 
 
-@handles(callable)
-def _callable(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return t.world.type_lookup(attributes.bring_class(t, args[0]), "__call__") is not MISSING
-
-
 def _number_of(t: Tracer, obj: Any) -> TracedId:
     t.world.note_identity(obj)
     return TracedId.of(obj)
 
 
-@handles(id)
-def _id(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+@takes(id)
+def _id(t: Tracer, obj: Any) -> Any:
     """What the call was given may be another object in the next call; what the entry holds is always the same."""
-    obj = t.world.resolve(args[0])
+    obj = t.world.resolve(obj)
     source = t.world.source_of(obj)
     if source is None or is_fake(obj) or not root_of(source).is_held:
         return _number_of(t, obj)
@@ -219,11 +202,6 @@ for _question in (inspect.signature, inspect.getsource, inspect.getsourcelines, 
     TABLE[_question] = functools.partial(_of_code, _question)
 
 
-@handles(hash_of_tensor)
-def _hash_of_tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return _number_of(t, args[0])
-
-
 _HASHED_BY_VALUE = (str, int, float, complex, bytes, tuple, frozenset, range, type(None), torch.dtype, torch.device)
 
 
@@ -239,7 +217,7 @@ def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if is_fake(args[0]):
         return _number_of(t, args[0])
     plain = t.world.type_lookup(type(args[0]), "__hash__") is object.__hash__
-    if plain and not isinstance(_id(t, args, {}), TracedId):
+    if plain and not isinstance(_id(t, args[0]), TracedId):
         return t.native(hash, args[0])
     if type(args[0]).__hash__ is None:
         raise Raised(unhashable(args[0]))
@@ -270,42 +248,15 @@ def _hasattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return TailCall(spelled_out.has_attribute, (found.function, found.args)) if type(found) is TailCall else True
 
 
-@handles(setattr)
-def _setattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return steps_of(attribute_stores.set_attr)(t, *args)
-
-
-@handles(delattr)
-def _delattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return steps_of(attribute_stores.delete_attr)(t, *args)
-
-
-@handles(object.__getattribute__)
-def _object_getattribute(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return attributes.generic_get_attr(t, *args)
-
-
-@handles(object.__setattr__)
-def _object_setattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return attribute_stores.find_store(t, *args)
-
-
-@handles(object.__delattr__)
-def _object_delattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return attribute_stores.find_store(t, *args, DELETED)  # type: ignore[call-arg]
-
-
-@handles(vars)
-def _vars(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    if not args:
-        return dict(t.frames[-1].locals)
-    return t.get_attr(args[0], "__dict__")
+@takes(vars)
+def _vars(t: Tracer, *objects: Any) -> Any:
+    return t.get_attr(objects[0], "__dict__") if objects else dict(t.frames[-1].locals)
 
 
 @handles(dir)
 def _dir(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if not args:
-        return sorted(_locals(t, args, kwargs))
+        return sorted(_locals(t))
     obj = t.internalize(args[0])
     t.refuse_opaque(obj)
     if type(obj) is types.ModuleType and "__dir__" not in namespace_of(t.world, obj):
@@ -315,13 +266,13 @@ def _dir(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return t.native(dir, obj)
 
 
-@handles(globals)
-def _globals(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+@takes(globals)
+def _globals(t: Tracer) -> Any:
     return t.world.hold(t.frames[-1].globals, "globals()")
 
 
-@handles(locals)
-def _locals(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+@takes(locals)
+def _locals(t: Tracer) -> Any:
     frame = t.frames[-1]
     cells = {n: t.world.cell_get(c) for n, c in frame.cells.items()}
     return {**frame.locals, **{n: v for n, v in cells.items() if v is not MISSING}}
@@ -337,20 +288,27 @@ def _super(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return t.native(super, *args)
 
 
-ATTRIBUTE_METHODS = {
-    "__getattribute__": _object_getattribute,
-    "__setattr__": _object_setattr,
-    "__delattr__": _object_delattr,
+ATTRIBUTE_METHODS: dict[str, Handler] = {
+    "__getattribute__": spread(attributes.generic_get_attr),
+    "__setattr__": spread(attribute_stores.find_store),
+    "__delattr__": spread(lambda t, obj, name: attribute_stores.find_store(t, obj, name, DELETED)),
+}
+TABLE |= {getattr(object, name): handler for name, handler in ATTRIBUTE_METHODS.items()}
+TABLE |= {
+    isinstance: spread(_check_class),
+    len: spread(steps_of(operators.length)),
+    setattr: spread(steps_of(attribute_stores.set_attr)),
+    delattr: spread(steps_of(attribute_stores.delete_attr)),
+    callable: spread(
+        lambda t, obj: t.world.type_lookup(attributes.bring_class(t, obj), "__call__") is not MISSING
+    ),
+    hash_of_tensor: spread(_number_of),
 }
 
 
-def _of_the_machine(function: Callable[..., Any]) -> Handler:
+def _of_the_machine(function: Callable[..., Any], t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """What a GPU can do, and how many there are, does not change while a process runs."""
-
-    def answer(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        return t.native(function, *(t.internalize(a) for a in args), **kwargs)
-
-    return answer
+    return t.native(function, *(t.internalize(a) for a in args), **kwargs)
 
 
 _CUDA = (
@@ -360,4 +318,4 @@ for _question in (
     *(getattr(torch.cuda, name) for name in _CUDA.split()),
     torch.cuda.amp.common.amp_definitely_not_available,
 ):
-    TABLE[_question] = _of_the_machine(_question)
+    TABLE[_question] = functools.partial(_of_the_machine, _question)

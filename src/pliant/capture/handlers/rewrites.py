@@ -8,7 +8,6 @@ Holds:  values, dtypes and changes are those of the function.
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +15,7 @@ import torch.autograd.forward_ad as forward_ad
 import torch.nn.functional as F
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
+from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.value_kinds import concrete
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
-handles, TABLE, CLASSES = ROWS.handles, ROWS.callables, ROWS.classes
+handles, instead, CLASSES = ROWS.handles, ROWS.instead, ROWS.classes
 
 
 # ---- the classes of tensors, called
@@ -49,13 +48,11 @@ for _cls in (torch.Tensor, *(getattr(torch, f"{kind}Tensor") for kind in _KINDS)
     CLASSES[_cls] = _construct_tensor
 
 
-@handles(torch.Tensor.new)
-def _new(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+@instead(torch.Tensor.new)
+def _new(t: Tracer, tensor: Any, *data: Any) -> Any:
     """`tensor.new(size)`: to a graph a `torch.Size` is a tuple, and `new` takes the items of a tuple for data."""
-    size = t.internalize(args[1]) if len(args) == 2 else None
-    if type(size) is torch.Size and not kwargs:
-        return t.call(torch.Tensor.new_empty, (args[0], size), {})
-    return call_torch(t, torch.Tensor.new, args, kwargs)
+    size = t.internalize(data[0]) if len(data) == 1 else None
+    return (torch.Tensor.new_empty, (tensor, size)) if type(size) is torch.Size else None
 
 
 # ---- statistics whose weight of the past is a number from the graph
@@ -71,16 +68,14 @@ def _batch_norm_averaging(
     return F.batch_norm(x, None, None, weight, bias, True, 0.0, eps)
 
 
-@handles(F.batch_norm)
-def _batch_norm(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
-    given: dict[str, Any] = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5}
-    given |= dict(zip(names, args)) | kwargs
-    momentum = given["momentum"]
-    averages = given["training"] is True and is_fake(given["running_mean"])
-    if not is_unbacked(momentum) or not averages:
-        return call_torch(t, F.batch_norm, args, kwargs)
-    return t.call(_batch_norm_averaging, tuple(given[name] for name in names), {})
+@instead(F.batch_norm)
+def _batch_norm(
+    t: Tracer, input: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
+    training: Any = False, momentum: Any = 0.1, eps: Any = 1e-5,
+) -> Any:  # fmt: skip
+    averages = training is True and is_fake(running_mean) and is_unbacked(momentum)
+    given = (input, running_mean, running_var, weight, bias, training, momentum, eps)
+    return (_batch_norm_averaging, given) if averages else None
 
 
 # ---- parts whose sizes C++ code works out as plain numbers
@@ -89,18 +84,11 @@ def _selected(x: Any, mask: Any) -> Any:
     return x[mask]
 
 
-@handles(torch.masked_select, torch.Tensor.masked_select)
-def _masked_select(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+@instead(torch.masked_select, torch.Tensor.masked_select)
+def _masked_select(t: Tracer, input: Any, mask: Any) -> Any:
     """Its derivative wants plain sizes, that of an index does not."""
-    given = dict(zip(("input", "mask"), args)) | kwargs
-    x, mask = given.get("input", given.get("self")), given.get("mask")
-    if not is_fake(x) or not is_fake(mask) or not x.requires_grad or "out" in kwargs:
-        return call_torch(t, torch.masked_select, args, kwargs)
-    return (
-        t.call(_selected, (x, mask), {})
-        if mask.dtype_ is torch.bool
-        else call_torch(t, torch.masked_select, args, kwargs)
-    )
+    by_index = is_fake(input) and is_fake(mask) and input.requires_grad and mask.dtype_ is torch.bool
+    return (_selected, (input, mask)) if by_index else None
 
 
 def _parts(x: Any, sections: int, dim: int) -> Any:
@@ -115,24 +103,20 @@ def _parts_at(x: Any, places: Any, dim: int) -> Any:
     return tuple([x[(*before, slice(ends[i], ends[i + 1]))] for i in range(len(ends) - 1)])
 
 
-@handles(torch.tensor_split, torch.Tensor.tensor_split)
-def _tensor_split(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+@instead(torch.tensor_split, torch.Tensor.tensor_split)
+def _tensor_split(
+    t: Tracer, input: Any, sections: Any = None, dim: Any = 0, *, tensor_indices_or_sections: Any = None
+) -> Any:
     """The first parts are one longer where the size is no multiple, which need not be known."""
-    given: dict[str, Any] = {"dim": 0} | dict(zip(("input", "sections", "dim"), args)) | kwargs
-    x: Any = given.get("input", given.get("self"))
-    sections, dim = given.get("sections"), given["dim"]
-    places: Any = given.get("tensor_indices_or_sections", sections)
-    if is_fake(x) and is_fake(places) and places.dtype_ is torch.int64 and places.dim() == 1:
-        if type(dim) is int and -x.dim() <= dim < x.dim() and places.device_.type == "cpu":
-            return t.call(_parts_at, (x, places, dim), {})
-    number = t.recorder.elements.number(places) if is_fake(places) and places.dim() == 0 else None
-    if number is not None and places.dtype_ is torch.int64:  # how many results there are: a plain number
-        return t.call(torch.tensor_split, (x, concrete(number), dim), {})
-    if not is_fake(x) or type(sections) is not int or type(dim) is not int or sections < 1:
-        return call_torch(t, torch.tensor_split, args, kwargs)
-    if not -x.dim() <= dim < x.dim() or type(x.size_[dim]) is int:
-        return call_torch(t, torch.tensor_split, args, kwargs)
-    return t.call(_parts, (x, sections, dim), {})
+    places: Any = sections if tensor_indices_or_sections is None else tensor_indices_or_sections
+    whole = is_fake(places) and places.dtype_ is torch.int64
+    inside = is_fake(input) and type(dim) is int and -input.dim() <= dim < input.dim()
+    if whole and inside and places.dim() == 1 and places.device_.type == "cpu":
+        return _parts_at, (input, places, dim)
+    if whole and (number := t.recorder.elements.number(places) if places.dim() == 0 else None) is not None:
+        return torch.tensor_split, (input, concrete(number), dim)  # how many results there are: a plain number
+    varies = inside and type(sections) is int and sections >= 1 and type(input.size_[dim]) is not int
+    return (_parts, (input, sections, dim)) if varies else None
 
 
 class _Left(Exception):
@@ -193,24 +177,18 @@ def _pooled(x: Any, size: Any, stride: Any, padding: Any, dilation: Any, ceil_mo
     return pooled.squeeze(-2)
 
 
-def _max_pool1d(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+@instead(torch.max_pool1d)
+@instead(F.max_pool1d)
+def _max_pool1d(
+    t: Tracer, input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: Any = False, return_indices: Any = False,
+) -> Any:  # fmt: skip
     """The operator takes plain sizes, that over two dimensions does not."""
-    names = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode")
-    given: dict[str, Any] = {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False}
-    given |= dict(zip((*names, "return_indices"), args)) | kwargs
-    x: Any = given.get("input")
-    numbers: list[Any] = [given.get(name) for name in names[1:5]]
+    numbers = [kernel_size, stride, padding, dilation]
     size, stride, *rest = (n[0] if type(n) in (tuple, list) and len(n) == 1 else n for n in numbers)
     numbers = [size, size if stride is None or stride == [] or stride == () else stride, *rest]
-    indices = given.pop("return_indices", False)
-    varies = not indices and is_fake(x) and not {int}.issuperset(map(type, x.size_))
-    if not varies or len(given) > len(names) or not {int}.issuperset(map(type, numbers)):
-        return call_torch(t, function, args, kwargs)
-    return t.call(_pooled, (x, *numbers, given["ceil_mode"]), {})
-
-
-for _max_pool in (torch.max_pool1d, F.max_pool1d):
-    TABLE[_max_pool] = functools.partial(_max_pool1d, _max_pool)
+    varies = not return_indices and is_fake(input) and not {int}.issuperset(map(type, input.size_))
+    return (_pooled, (input, *numbers, ceil_mode)) if varies and {int}.issuperset(map(type, numbers)) else None
 
 
 def _dense_mask(mask: Any, broadcast: tuple[int, ...]) -> Any:
@@ -251,16 +229,17 @@ def _evenly(start: Any, end: Any, steps: int, dtype: torch.dtype, device: Any) -
     return torch.where(i < steps // 2, start + step * i, end - step * (steps - 1 - i))
 
 
-@handles(torch.linspace)
-def _linspace(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+@instead(torch.linspace)
+def _linspace(t: Tracer, start: Any, end: Any, steps: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """The operator takes a plain number of steps."""
-    given: dict[str, Any] = dict(zip(("start", "end", "steps"), args)) | kwargs
-    steps, dtype = given.get("steps"), given.get("dtype") or torch.get_default_dtype()
-    simple = given.keys() <= {"start", "end", "steps", "dtype", "device"} and dtype in (torch.float32, torch.float64)
-    numbers = all(type(given.get(end)) in (int, float, torch.SymInt, torch.SymFloat) for end in ("start", "end"))
-    if not (simple and numbers) or type(steps) is not torch.SymInt or is_unbacked(steps) or not t.truth(steps > 1):
-        return call_torch(t, torch.linspace, args, kwargs)
-    return t.call(_evenly, (given["start"], given["end"], steps, dtype, given.get("device")), {})
+    dtype = dtype or torch.get_default_dtype()
+    simple = dtype in (torch.float32, torch.float64) and all(type(one) in _PLAIN_NUMBERS for one in (start, end))
+    if not simple or type(steps) is not torch.SymInt or is_unbacked(steps) or not t.truth(steps > 1):
+        return None
+    return _evenly, (start, end, steps, dtype, device)
+
+
+_PLAIN_NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
 
 
 def _grid(theta: torch.Tensor, size: list[int], spread: list[float]) -> torch.Tensor:
@@ -272,14 +251,13 @@ def _grid(theta: torch.Tensor, size: list[int], spread: list[float]) -> torch.Te
     return rows.bmm(theta.transpose(1, 2)).view([size[0], *size[2:], len(size) - 2])
 
 
-@handles(torch.nn.functional.affine_grid)
-def _affine_grid(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+@instead(torch.nn.functional.affine_grid)
+def _affine_grid(t: Tracer, theta: Any, size: Any, align_corners: Any = None) -> Any:
     """The operator's derivative takes plain sizes."""
-    given: dict[str, Any] = dict(zip(("theta", "size", "align_corners"), args)) | kwargs
-    theta, size, align = given.get("theta"), t.internalize(given.get("size")), given.get("align_corners")
-    if not _is_grid(theta, size) or type(align) is not bool or not all(t.truth(n > 1) for n in size[2:]):
-        return call_torch(t, torch.nn.functional.affine_grid, args, kwargs)
-    return t.call(_grid, (theta, list(size), [1 if align else (n - 1) / n for n in size[2:]]), {})
+    size = t.internalize(size)
+    if not _is_grid(theta, size) or type(align_corners) is not bool or not all(t.truth(n > 1) for n in size[2:]):
+        return None
+    return _grid, (theta, list(size), [1 if align_corners else (n - 1) / n for n in size[2:]])
 
 
 def _is_grid(theta: Any, size: Any) -> bool:
@@ -294,19 +272,15 @@ def _is_grid(theta: Any, size: Any) -> bool:
 
 
 # ---- what leads out of the graph
-def _refuse(detail: str, do: str = "", kind: str = "unknown-call") -> Handler:
-    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        raise GraphBreak(kind, detail, do)
-
-    return handler
-
-
-_DLPACK = (torch.utils.dlpack.from_dlpack, vars(torch.utils.dlpack)["to_dlpack"], dlpack_of_tensor)
-_DUAL = (forward_ad.enter_dual_level, forward_ad.exit_dual_level, forward_ad.make_dual, forward_ad.unpack_dual)
-TABLE |= {function: _refuse("memory is passed through DLPack") for function in _DLPACK}
-_JVP = "use torch.func.jvp, which is captured"
-TABLE |= {function: _refuse("forward-mode differentiation by dual tensors", _JVP) for function in _DUAL}
-TABLE |= {
-    function: _refuse("hooks on saved tensors", "enter the block around the compiled call", "backward-hook")
-    for function in SAVED_TENSOR_HOOKS
-}
+ROWS.refuses(
+    (torch.utils.dlpack.from_dlpack, vars(torch.utils.dlpack)["to_dlpack"], dlpack_of_tensor),
+    "unknown-call",
+    "memory is passed through DLPack",
+)
+ROWS.refuses(
+    (forward_ad.enter_dual_level, forward_ad.exit_dual_level, forward_ad.make_dual, forward_ad.unpack_dual),
+    "unknown-call",
+    "forward-mode differentiation by dual tensors",
+    "use torch.func.jvp, which is captured",
+)
+ROWS.refuses(SAVED_TENSOR_HOOKS, "backward-hook", "hooks on saved tensors", "enter the block around the compiled call")

@@ -38,7 +38,7 @@ from pliant.capture.arrays import is_array, is_scalar
 from pliant.capture.generators import TracedCallback
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.random_numbers import call_numpy_random
-from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.handlers.table import Args, Kwargs, Rows, spread
 from pliant.capture.numpy_scalars import of_integers
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import PLAIN_TYPES, concrete, is_numpy_scalar
@@ -196,16 +196,6 @@ CLASSES |= {
 }
 
 
-@handles(*{threading.Lock, _thread.allocate_lock})
-def _make_lock(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return _made(t, threading.Lock())
-
-
-@handles(threading.RLock, _thread.RLock)
-def _make_reentrant_lock(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return _made(t, threading.RLock())
-
-
 def _make_hash(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return _made(t, t.native(function, *args, **kwargs))
 
@@ -259,13 +249,6 @@ for _maker in (collections.namedtuple, dataclasses.make_dataclass):
     TABLE[_maker] = functools.partial(_make_class, _maker)
 
 
-def _construct_type_variable(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    return t.native(cls, *args, **kwargs)
-
-
-CLASSES |= dict.fromkeys((typing.TypeVar, typing.NewType, type(functools.lru_cache(len))), _construct_type_variable)
-
-
 @handles(functools.total_ordering)
 def _total_ordering(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if not t.world.is_made(args[0]):
@@ -293,24 +276,14 @@ def _exc_info(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return (None, None, None) if error is None else (type(error), error, t.get_attr(error, "__traceback__"))
 
 
-@handles(sys.exit)
-def _exit(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    t.raise_(SystemExit(*args))
-
-
-@handles(sys.intern)
-def _intern(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return t.native(sys.intern, *args)
-
-
-@handles(functools.cmp_to_key)
-def _cmp_to_key(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return functools.cmp_to_key(t.reentrant(args[0]))
-
-
-@handles(sys.exception)
-def _exception(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return t.handling()
+TABLE |= {
+    sys.exit: spread(lambda t, *status: t.raise_(SystemExit(*status))),
+    sys.intern: spread(lambda t, text: t.native(sys.intern, text)),
+    sys.exception: spread(lambda t: t.handling()),
+    functools.cmp_to_key: spread(lambda t, mycmp: functools.cmp_to_key(t.reentrant(mycmp))),
+    **dict.fromkeys((threading.RLock, _thread.RLock), spread(lambda t: _made(t, threading.RLock()))),
+    **dict.fromkeys((threading.Lock, _thread.allocate_lock), spread(lambda t: _made(t, threading.Lock()))),
+}
 
 
 @handles(logging.getLogger)

@@ -7,11 +7,13 @@ Holds:  a callable has one row.
 
 from __future__ import annotations
 
+import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from pliant.capture.torch_calls import constant_answers
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.torch_calls import call_torch, constant_answers
 from pliant.guards.standard import standard_globals
 from pliant.tables import Table
 
@@ -21,8 +23,48 @@ if TYPE_CHECKING:
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 Handler = Callable[["Tracer", Args, Kwargs], Any]
+Rule = Callable[..., Any]
 ClassHandler = Callable[["Tracer", Any, Args, Kwargs], Any]
 ModuleRule = Callable[[types.FunctionType], Any]
+
+
+def spread(rule: Rule, *first: Any) -> Handler:
+    """The handler of a rule that has the callable's own parameters, behind the tracer and what is given here."""
+
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        try:
+            return rule(t, *first, *args, **kwargs)
+        except TypeError as error:
+            try:
+                inspect.signature(rule).bind(t, *first, *args, **kwargs)
+            except TypeError:
+                raise GraphBreak("bad-call", f"the arguments do not fit: {error}") from None
+            raise
+
+    return handler
+
+
+def refusal(kind: str, detail: str, do: str = "") -> Handler:
+    """The handler of what leads out of every graph."""
+
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        raise GraphBreak(kind, detail, do)
+
+    return handler
+
+
+def _instead(function: Any, rule: Rule) -> Handler:
+    signature = inspect.signature(rule)
+
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+        try:
+            given = signature.bind(t, *args, **kwargs)
+        except TypeError:
+            return call_torch(t, function, args, kwargs)
+        made = rule(*given.args, **given.kwargs)
+        return call_torch(t, function, args, kwargs) if made is None else t.call(made[0], made[1], {})
+
+    return handler
 
 
 class Rows:
@@ -46,6 +88,31 @@ class Rows:
             return handler
 
         return add
+
+    def takes(self, *functions: Any) -> Callable[[Rule], Rule]:
+        """The same for a rule that has their parameters, behind the tracer."""
+
+        def add(rule: Rule) -> Rule:
+            self.handles(*functions)(spread(rule))
+            return rule
+
+        return add
+
+    def instead(self, *functions: Any) -> Callable[[Rule], Rule]:
+        """The decorated rule has their parameters, and gives (what is called in their place, its arguments). Where it gives
+        None, and for arguments that it does not take, the first of them is recorded."""
+
+        def add(rule: Rule) -> Rule:
+            self.handles(*functions)(_instead(functions[0], rule))
+            return rule
+
+        return add
+
+    def refuses(self, functions: Iterable[Any], kind: str, detail: str, do: str = "") -> None:
+        """Calls of them are graph breaks; `{}` in the detail is the function's name."""
+        for function in functions:
+            told = detail.format(getattr(function, "__qualname__", function))
+            self.callables[function] = refusal(kind, told, do)
 
     def add(self, rows: Rows) -> None:
         self.callables.add(rows.callables)

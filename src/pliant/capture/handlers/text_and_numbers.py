@@ -22,7 +22,7 @@ from pliant.capture.arrays import is_array, is_scalar
 from pliant.capture.attributes import bring_class
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import element, in_message, to_float, to_int
-from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
+from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows, spread
 from pliant.capture.iteration import note_order
 from pliant.capture.number_domains import within_domain
 from pliant.capture.numpy_scalars import fixed, plain_number, shown_number
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
-handles, TABLE = ROWS.handles, ROWS.callables
+handles, takes, TABLE = ROWS.handles, ROWS.takes, ROWS.callables
 
 
 # ---- text
@@ -271,10 +271,8 @@ TABLE[repr] = _to_text(repr, "__repr__")
 TABLE[ascii] = _to_text(ascii, "__repr__")
 
 
-@handles(format)
-def _format(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    value = args[0]
-    spec = args[1] if len(args) > 1 else ""
+@takes(format)
+def _format(t: Tracer, value: Any, spec: Any = "") -> Any:
     if (marked := in_message(t, value, spec)) is not None:
         return marked
     if is_array(value):
@@ -405,18 +403,14 @@ def _round(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return t.native(round, concrete(value), *(concrete(subscripts.as_index(t, one)) for one in digits))
 
 
-TABLE[abs] = lambda t, args, kwargs: _abs(t, args[0])
-
-
-@handles(pow)
-def _pow(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    base, exponent, *modulus = (*args, *(kwargs[name] for name in ("base", "exp", "mod") if name in kwargs))
-    if not modulus or modulus[0] is None:
-        return operators.binary(t, "**", base, exponent)
+@takes(pow)
+def _pow(t: Tracer, base: Any, exp: Any, mod: Any = None) -> Any:
+    if mod is None:
+        return operators.binary(t, "**", base, exp)
     method = operators.python_method(t, base, "__pow__")
     if method is not None:
-        return t.call(method, (base, exponent, *modulus), {})
-    return t.native(pow, *map(concrete, (base, exponent, *modulus)))
+        return t.call(method, (base, exp, mod), {})
+    return t.native(pow, *map(concrete, (base, exp, mod)))
 
 
 @handles(math.pow)
@@ -473,20 +467,18 @@ def _abs(t: Tracer, value: Any) -> Any:
 
 
 # ---- the operator module goes through our protocols
-for _symbol, (_opname, _function, _inplace) in operators.BINARY.items():
-    TABLE[_function] = functools.partial(lambda symbol, t, args, kwargs: operators.binary(t, symbol, *args), _symbol)
-    TABLE[_inplace] = functools.partial(
-        lambda symbol, t, args, kwargs: operators.binary(t, symbol + "=", *args), _symbol
-    )
-for _symbol, (_, _, _function) in operators.COMPARE.items():
-    TABLE[_function] = functools.partial(lambda symbol, t, args, kwargs: operators.compare(t, symbol, *args), _symbol)
-for _unary, (_, _function) in operators.UNARY.items():
-    TABLE[_function] = functools.partial(lambda name, t, args, kwargs: operators.unary(t, name, *args), _unary)
-TABLE[operator.getitem] = lambda t, args, kwargs: subscripts.subscript(t, *args)
-TABLE[operator.setitem] = lambda t, args, kwargs: subscripts.store_subscript(t, *args)
-TABLE[operator.delitem] = lambda t, args, kwargs: subscripts.delete_subscript(t, *args)
-TABLE[operator.contains] = lambda t, args, kwargs: operators.contains(t, *args)
-TABLE[operator.truth] = lambda t, args, kwargs: steps_of(operators.truth)(t, *args)
-TABLE[operator.not_] = lambda t, args, kwargs: operators.negation(t, *args)
-TABLE[operator.is_] = lambda t, args, kwargs: operators.identical(t, *args)
-TABLE[operator.is_not] = lambda t, args, kwargs: not operators.identical(t, *args)
+TABLE |= {function: spread(operators.binary, symbol) for symbol, (_, function, _) in operators.BINARY.items()}
+TABLE |= {function: spread(operators.binary, symbol + "=") for symbol, (_, _, function) in operators.BINARY.items()}
+TABLE |= {function: spread(operators.compare, symbol) for symbol, (_, _, function) in operators.COMPARE.items()}
+TABLE |= {function: spread(operators.unary, name) for name, (_, function) in operators.UNARY.items()}
+TABLE |= {
+    abs: spread(_abs),
+    operator.getitem: spread(subscripts.subscript),
+    operator.setitem: spread(subscripts.store_subscript),
+    operator.delitem: spread(subscripts.delete_subscript),
+    operator.contains: spread(operators.contains),
+    operator.truth: spread(steps_of(operators.truth)),
+    operator.not_: spread(operators.negation),
+    operator.is_: spread(operators.identical),
+    operator.is_not: spread(lambda t, left, right: not operators.identical(t, left, right)),
+}
