@@ -39,8 +39,7 @@ def class_(b: Statements, obj: type) -> str:
         raise CannotReconstruct("class-with-closure", obj)
     start = {"__module__": space.pop("__module__"), "__qualname__": obj.__qualname__}
     name = b.bind(obj, f"type({obj.__name__!r}, ({b.items(obj.__bases__)},), {start!r})", hint=obj.__name__)
-    for key, value in space.items():
-        b.fill(lambda k=key, v=value: f"type.__setattr__({name}, {k!r}, {b.value(v)})")  # type: ignore[misc]
+    b.fill_each(space.items(), lambda k, v: f"type.__setattr__({name}, {k!r}, {b.value(v)})")
     return name
 
 

@@ -7,6 +7,7 @@ Out:    its expression. No `__new__`, `__init__`, `__setitem__` or `__setattr__`
 from __future__ import annotations
 
 import collections
+import contextlib
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -50,9 +51,8 @@ def _fill_mapping(b: Statements, obj: Any, name: str) -> None:
 
 def _fill_ordered(b: Statements, obj: Any, name: str) -> None:
     base = b.hold(collections.OrderedDict)
-    for key in collections.OrderedDict.__iter__(obj):
-        value = dict.__getitem__(obj, key)
-        b.fill(lambda k=key, v=value: f"{base}.__setitem__({name}, {b.value(k)}, {b.value(v)})")  # type: ignore[misc]
+    pairs = [(key, dict.__getitem__(obj, key)) for key in collections.OrderedDict.__iter__(obj)]
+    b.fill_each(pairs, lambda k, v: f"{base}.__setitem__({name}, {b.value(k)}, {b.value(v)})")
 
 
 def _fill_defaultdict(b: Statements, obj: Any, name: str) -> None:
@@ -215,19 +215,18 @@ def instance(b: Statements, obj: Any) -> str:
         raise CannotReconstruct("builtin-instance", obj)
     name = b.bind(obj, make(b, obj))
     fill(b, obj, name)
-    for key, value in _instance_dict(obj).items():
-        b.fill(lambda k=key, v=value: f"{name}.__dict__[{k!r}] = {b.value(v)}")  # type: ignore[misc]
-    for key, value in _slots(obj):
-        b.fill(lambda k=key, v=value: f"object.__setattr__({name}, {k!r}, {b.value(v)})")  # type: ignore[misc]
+    fill_dict(b, obj, name)
+    b.fill_each(_slots(obj), lambda k, v: f"object.__setattr__({name}, {k!r}, {b.value(v)})")
     return name
 
 
-def _instance_dict(obj: Any) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = object.__getattribute__(obj, "__dict__")
-    except AttributeError:
-        return {}
-    return found
+def fill_dict(b: Statements, obj: Any, name: str) -> str:
+    """Give the object that has the name its attributes."""
+    table: dict[str, Any] = {}
+    with contextlib.suppress(AttributeError):
+        table = object.__getattribute__(obj, "__dict__")
+    b.fill_each(table.items(), lambda k, v: f"{name}.__dict__[{k!r}] = {b.value(v)}")
+    return name
 
 
 def _slots(obj: Any) -> Iterable[tuple[str, Any]]:

@@ -6,7 +6,6 @@ Out:    its expression; `RECIPES` by type. Recipes run no user code.
 
 from __future__ import annotations
 
-import collections
 import functools
 import gc
 import io
@@ -27,7 +26,7 @@ from pliant.capture.generators import OURS
 from pliant.capture.handlers import modes, warning_filters
 from pliant.capture.handlers.context_variables import TracedToken
 from pliant.capture.identity import HookId, TracedId, take_hook_id
-from pliant.capture.reconstruct.instances import added_items, fills_of_set, frozen_items, referent_text
+from pliant.capture.reconstruct.instances import added_items, fill_dict, fills_of_set, frozen_items, referent_text
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
 from pliant.capture.standing_iterators import (
     OF_DEQUES,
@@ -57,10 +56,6 @@ def _list(b: Statements, obj: list[Any]) -> str:
     return b.bind_contents(obj, lambda: b.items(obj), "[{}]", ".extend([{}])")
 
 
-def _tuple(b: Statements, obj: tuple[Any, ...]) -> str:
-    return b.bind(obj, f"({b.items(obj)}{',' * (len(obj) == 1)})")
-
-
 def _dict(b: Statements, obj: dict[Any, Any]) -> str:
     return b.bind_contents(obj, lambda: b.pairs(obj.items()), "{{{}}}", ".update({{{}}})")
 
@@ -76,10 +71,6 @@ def _set(b: Statements, obj: set[Any]) -> str:
     return b.bind_contents(obj, lambda: ", ".join(f"*{one}" for one in added_items(b, obj)), "{{{}}}", ".update([{}])")
 
 
-def _frozenset(b: Statements, obj: frozenset[Any]) -> str:
-    return b.bind(obj, f"frozenset({frozen_items(b, obj)})")
-
-
 def struct_sequence(b: Statements, obj: Any) -> str:
     """What `torch.max(x, 1)` returns: a tuple whose fields have names, made from all of them."""
     contents, hidden = obj.__reduce__()[1]
@@ -88,35 +79,25 @@ def struct_sequence(b: Statements, obj: Any) -> str:
     return b.bind(obj, f"{b.hold(type(obj))}(({b.items(contents)},))")
 
 
+def _as(text: Recipe, hint: str = "") -> Recipe:
+    """What an expression makes."""
+    return lambda b, obj: b.bind(obj, text(b, obj), hint=hint)
+
+
+def _one_behind(b: Statements, obj: Any) -> str:
+    """What a view or a proxy refers to."""
+    return b.value(gc.get_referents(obj)[0])
+
+
+def _parts_of_text(b: Statements, obj: Text) -> str:
+    """Texts, and numbers each as its format shows it."""
+    return ", ".join([repr(p) if isinstance(p, str) else p.made(b.hold, b.value(p.number)) for p in obj.parts])
+
+
 def _of_fields(names: str) -> Recipe:
     """Its class, called with its own fields."""
     fields = names.split()
     return lambda b, obj: b.bind(obj, f"{b.hold(type(obj))}({b.items([getattr(obj, name) for name in fields])})")
-
-
-def _size(b: Statements, obj: torch.Size) -> str:
-    return b.bind(obj, f"{b.names(torch.Size, 'Size')}(({b.items(obj)}{',' * (len(obj) == 1)}))")
-
-
-def _deque(b: Statements, obj: collections.deque[Any]) -> str:
-    name = b.bind(obj, f"{b.hold(collections.deque)}(maxlen={obj.maxlen!r})")
-    if obj:
-        b.fill(lambda: f"{name}.extend([{b.items(obj)}])")
-    return name
-
-
-def _ordered_dict(b: Statements, obj: collections.OrderedDict[Any, Any]) -> str:
-    name = b.bind(obj, f"{b.hold(collections.OrderedDict)}()")
-    for key, value in obj.items():
-        b.fill(lambda k=key, v=value: f"{name}[{b.value(k)}] = {b.value(v)}")  # type: ignore[misc]
-    return name
-
-
-def _defaultdict(b: Statements, obj: collections.defaultdict[Any, Any]) -> str:
-    name = b.bind(obj, f"{b.hold(collections.defaultdict)}({b.value(obj.default_factory)})")
-    if obj:
-        b.fill(lambda: f"{name}.update({{{b.pairs(obj.items())}}})")
-    return name
 
 
 def _partial(b: Statements, obj: functools.partial[Any]) -> str:
@@ -124,7 +105,7 @@ def _partial(b: Statements, obj: functools.partial[Any]) -> str:
     if obj.keywords:
         parts.append(f"**{{{b.pairs(obj.keywords.items())}}}")
     name = b.bind(obj, f"{b.hold(functools.partial)}({', '.join(parts)})")
-    return _fill_dict(b, obj, name)
+    return fill_dict(b, obj, name)
 
 
 def _method(b: Statements, obj: types.MethodType) -> str:
@@ -143,10 +124,6 @@ def _builtin(b: Statements, obj: types.BuiltinFunctionType) -> str:
         base = next(base for base in type(owner).__mro__ if not isinstance(vars(base).get(name), _OVERRIDES))
         return _bound(b, obj, vars(base)[name])
     return b.bind(obj, f"({b.value(owner)}).{name}", hint=name)
-
-
-def _method_wrapper(b: Statements, obj: types.MethodWrapperType) -> str:
-    return _bound(b, obj, vars(obj.__objclass__)[obj.__name__])
 
 
 def _bound(b: Statements, obj: Any, descriptor: Any) -> str:
@@ -181,35 +158,13 @@ def _function(b: Statements, obj: types.FunctionType) -> str:
         value = getattr(obj, attribute)
         if value != _default_attribute(obj, attribute):
             b.emit(f"{name}.{attribute} = {b.value(value)}")
-    return _fill_dict(b, obj, name)
+    return fill_dict(b, obj, name)
 
 
 def _default_attribute(function: types.FunctionType, attribute: str) -> Any:
     """What a function made of the same code has without being told."""
     plain = types.FunctionType(function.__code__, function.__globals__, function.__name__, None, function.__closure__)
     return getattr(plain, attribute)
-
-
-def _fill_dict(b: Statements, obj: Any, name: str) -> str:
-    for key, value in obj.__dict__.items():
-        b.fill(lambda k=key, v=value: f"{name}.__dict__[{k!r}] = {b.value(v)}")  # type: ignore[misc]
-    return name
-
-
-def _weakref(b: Statements, obj: weakref.ref[Any]) -> str:
-    return b.bind(obj, f"{b.hold(weakref.ref)}({referent_text(b, obj)})")
-
-
-def _symbolic(b: Statements, obj: Any) -> str:
-    """A number computed from sizes: evaluated in Python from the inputs' sizes."""
-    node = obj.node
-    return b.bind(obj, b.writer.expression(node.shape_env.simplify(node.expr)), hint="size")
-
-
-def _text(b: Statements, obj: Text) -> str:
-    """A text made of texts and numbers: each number as its format shows it."""
-    parts = [repr(p) if isinstance(p, str) else p.made(b.hold, b.value(p.number)) for p in obj.parts]
-    return b.bind(obj, f"''.join(({', '.join(parts)},))", hint="text")
 
 
 def _reduced(b: Statements, obj: Any) -> str:
@@ -269,10 +224,6 @@ def _string_io(b: Statements, obj: io.StringIO) -> str:
     return name
 
 
-def _traceback(b: Statements, obj: types.TracebackType) -> str:
-    return b.bind(obj, f"{b.hold(copied)}({b.hold(obj)})", hint="traceback")
-
-
 def _lock(b: Statements, obj: Any) -> str:
     name = b.bind(obj, f"{b.hold(threading.Lock if type(obj) is LOCKS[0] else threading.RLock)}()", hint="lock")
     b.lines += [f"{name}.acquire()"] * times_held(obj)
@@ -285,34 +236,9 @@ def _random(b: Statements, obj: random.Random) -> str:
     return name
 
 
-def _mapping_proxy(b: Statements, obj: types.MappingProxyType[Any, Any]) -> str:
-    return b.bind(obj, f"{b.hold(types.MappingProxyType)}({b.value(gc.get_referents(obj)[0])})")
-
-
-def _bytearray(b: Statements, obj: bytearray) -> str:
-    return b.bind(obj, f"{b.hold(bytearray)}({bytes(obj)!r})")
-
-
-def _dict_view(b: Statements, obj: Any) -> str:
-    """`keys()`, `values()` or `items()` of the dict that it refers to."""
-    return b.bind(obj, f"{b.value(gc.get_referents(obj)[0])}.{type(obj).__name__.removeprefix('dict_')}()", hint="view")
-
-
 def array(b: Statements, obj: Any) -> str:
     """An array of NumPy's on the memory of a tensor; what NumPy gives as a scalar is one."""
     return b.bind(obj, f"{b.value(obj.tensor)}.numpy(){'[()]' if is_scalar(obj) else ''}", hint="array")
-
-
-def _identity(b: Statements, obj: TracedId) -> str:
-    return b.bind(obj, f"id({b.value(obj.obj)})", hint="address")
-
-
-def _hook_id(b: Statements, obj: HookId) -> str:
-    return b.bind(obj, f"{b.hold(take_hook_id)}()", hint="hook_id")
-
-
-def _token(b: Statements, obj: TracedToken) -> str:
-    return b.bind(obj, f"{b.value(obj.var)}.set({b.value(obj.value)})", hint="token")
 
 
 _ITERATORS: tuple[type, ...] = (
@@ -343,40 +269,43 @@ _ITERATORS: tuple[type, ...] = (
 RECIPES: dict[type, Recipe] = {
     float: _float,
     list: _list,
-    tuple: _tuple,
+    tuple: _as(lambda b, obj: f"({b.items(obj)}{',' * (len(obj) == 1)})"),
     dict: _dict,
     set: _set,
-    frozenset: _frozenset,
+    frozenset: _as(lambda b, obj: f"frozenset({frozen_items(b, obj)})"),
     **dict.fromkeys((slice, range), _of_fields("start stop step")),
-    torch.Size: _size,
-    collections.deque: _deque,
-    collections.OrderedDict: _ordered_dict,
-    collections.defaultdict: _defaultdict,
+    torch.Size: _as(lambda b, obj: f"{b.names(torch.Size, 'Size')}(({b.items(obj)}{',' * (len(obj) == 1)}))"),
     functools.partial: _partial,
     types.MethodType: _method,
     types.BuiltinFunctionType: _builtin,
-    types.MethodWrapperType: _method_wrapper,
+    types.MethodWrapperType: lambda b, obj: _bound(b, obj, vars(obj.__objclass__)[obj.__name__]),
     types.CellType: _cell,
-    types.TracebackType: _traceback,
+    types.TracebackType: _as(lambda b, obj: f"{b.hold(copied)}({b.hold(obj)})", "traceback"),
     types.FrameType: atom,  # of a traceback
     types.FunctionType: _function,
     **dict.fromkeys((staticmethod, classmethod), _of_fields("__func__")),
     property: _of_fields("fget fset fdel __doc__"),
     super: _of_fields("__thisclass__ __self__"),
-    weakref.ref: _weakref,
-    **dict.fromkeys(SYMBOLIC_TYPES, _symbolic),
-    Text: _text,
+    weakref.ref: _as(lambda b, obj: f"{b.hold(weakref.ref)}({referent_text(b, obj)})"),
+    **dict.fromkeys(  # a number computed from sizes: evaluated in Python from the inputs' sizes
+        SYMBOLIC_TYPES,
+        _as(lambda b, obj: b.writer.expression(obj.node.shape_env.simplify(obj.node.expr)), "size"),
+    ),
+    Text: _as(lambda b, obj: f"''.join(({_parts_of_text(b, obj)},))", "text"),
     io.StringIO: _string_io,
     **dict.fromkeys(LOCKS, _lock),
     random.Random: _random,
-    types.MappingProxyType: _mapping_proxy,
-    bytearray: _bytearray,
-    TracedId: _identity,
-    TracedToken: _token,
-    HookId: _hook_id,
+    types.MappingProxyType: _as(lambda b, obj: f"{b.hold(types.MappingProxyType)}({_one_behind(b, obj)})"),
+    bytearray: _as(lambda b, obj: f"{b.hold(bytearray)}({bytes(obj)!r})"),
+    TracedId: _as(lambda b, obj: f"id({b.value(obj.obj)})", "address"),
+    TracedToken: _as(lambda b, obj: f"{b.value(obj.var)}.set({b.value(obj.value)})", "token"),
+    HookId: _as(lambda b, obj: f"{b.hold(take_hook_id)}()", "hook_id"),
     modes.InferenceBlock: modes.real_block,
     warning_filters.Block: warning_filters.real_block,
-    **dict.fromkeys((type({}.keys()), type({}.values()), type({}.items())), _dict_view),
+    **{
+        type(getattr({}, name)()): _as(lambda b, obj, name=name: f"{_one_behind(b, obj)}.{name}()", "view")  # type: ignore[misc]
+        for name in ("keys", "values", "items")
+    },
     **dict.fromkeys(_ITERATORS, _reduced),
     **dict.fromkeys(OF_LISTS, _over_list),
     **dict.fromkeys((*OF_DICTS, OF_SETS), _over_unordered),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import collections
+import functools
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -150,6 +151,11 @@ class Statements(abc.ABC):
             self.emit(statement())
         except _ImmutableCycle:
             self._deferred.append(lambda: self.emit(statement()))
+
+    def fill_each(self, pairs: Iterable[tuple[Any, Any]], statement: Callable[[Any, Any], str]) -> None:
+        """The same for each key and value."""
+        for key, value in pairs:
+            self.fill(functools.partial(statement, key, value))
 
     def hold(self, obj: Any) -> str:
         return self.names(obj)
