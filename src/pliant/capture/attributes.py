@@ -187,11 +187,16 @@ def generic_get_attr(t: Tracer, obj: Any, name: str, namespace: dict[str, Any] |
     if found is not MISSING:
         return bind(t, found, obj, cls, name)
     if namespace is None:
-        raise Raised(AttributeError(f"'{class_name(obj)}' object has no attribute '{name}'", name=name, obj=obj))
+        raise lacks(obj, name)
     hook = world.dict_get(namespace, "__getattr__")
     if hook is MISSING:
         raise Raised(AttributeError(f"module '{namespace.get('__name__')}' has no attribute '{name}'"))
     return TailCall(world.resolve(hook), (name,))
+
+
+def lacks(obj: Any, name: str) -> Raised:
+    """The error of an object without the attribute."""
+    return Raised(AttributeError(f"'{class_name(obj)}' object has no attribute '{name}'", name=name, obj=obj))
 
 
 def is_data_descriptor(t: Tracer, found: Any) -> bool:
@@ -228,9 +233,7 @@ def _instance_attribute(t: Tracer, obj: Any, name: str) -> Any:
     if name in table or world.has_changes(table):
         return world.dict_get(table, name)
     if table or hasattr(obj, "__dict__"):
-        source = world.source_of(obj)
-        assert source is not None
-        world.guard(dict_of(source), Kind.NO_KEY, name)
+        world.guard(dict_of(world.place_of(obj)), Kind.NO_KEY, name)
     return MISSING
 
 
@@ -303,20 +306,18 @@ def c_descriptor(t: Tracer, found: Any, obj: Any, name: str) -> Any:
     world = t.world
     stored = world.slot_get(obj, name)
     if stored is DELETED:
-        raise Raised(AttributeError(f"'{class_name(obj)}' object has no attribute '{name}'", name=name, obj=obj))
+        raise lacks(obj, name)
     if stored is not MISSING:
         return stored
-    source = world.source_of(obj)
     try:
         value = t.native(found.__get__, obj)
     except Raised:
-        if source is not None:
-            world.guard(source, Kind.UNSET, found)
+        if world.is_foreign(obj):
+            world.guard(world.place_of(obj), Kind.UNSET, found)
         raise
     if not world.is_foreign(obj) or is_symbolic(value) or is_fake(value):  # traced already
         return value
-    assert source is not None
-    return world.resolve(world.bring(value, AttributeSource(source, name)))
+    return world.resolve(world.bring(value, AttributeSource(world.place_of(obj), name)))
 
 
 def bring_class(t: Tracer, obj: Any) -> type:
@@ -356,7 +357,7 @@ def _module_member(t: Tracer, module: Any, name: str) -> Any:
         value = world.dict_get(members, name) if outside else world.resolve(members).get(name, MISSING)
         if value is not MISSING:
             return world.resolve(value)
-    raise Raised(AttributeError(f"'{type(module).__name__}' object has no attribute '{name}'"))
+    raise lacks(module, name)
 
 
 # ---- tensors
@@ -388,7 +389,7 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
         if in_class is not MISSING:
             return t.world.resolve(_plain_class_value(t, cls, in_class, name))
         if not hasattr(torch.Tensor, name):
-            raise Raised(AttributeError(f"'{fake.__class__.__name__}' object has no attribute '{name}'"))
+            raise lacks(fake, name)
     if name in ("__class__",):
         return bring_class(t, fake)
     if name == "nbytes":
@@ -419,13 +420,11 @@ def _function_attribute(t: Tracer, function: types.FunctionType, name: str) -> A
     world = t.world
     if not world.is_foreign(function) or name in ("__get__", "__call__"):
         return t.native(getattr, function, name)
-    source = world.source_of(function)
-    assert source is not None
-    table = function.__dict__
+    source, table = world.place_of(function), function.__dict__
     if not hasattr(types.FunctionType, name) and (name in table or world.has_changes(table)):
         found = world.dict_get(world.instance_dict(function), name)
         if found is MISSING:
-            raise Raised(AttributeError(f"'function' object has no attribute '{name}'", name=name, obj=function))
+            raise lacks(function, name)
         return world.resolve(found)
     if not hasattr(function, name):
         world.guard(dict_of(source), Kind.NO_KEY, name)

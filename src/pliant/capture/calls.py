@@ -27,7 +27,7 @@ import torch.nn.modules.module as nn_module
 from pliant.capture import arrays, class_statements, marked, spelled_out, tracebacks
 from pliant.capture.attributes import bring_class
 from pliant.capture.cached_calls import call_cached
-from pliant.capture.frame import Frame, Returned
+from pliant.capture.frame import Frame
 from pliant.capture.generators import OURS, TracedGenerator, notice_arguments
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.c_functions import call_native
@@ -256,9 +256,7 @@ def inline(
     if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise GraphBreak("coroutine", f"the coroutine {function.__qualname__}")
     notice_arguments(frame)
-    result = frame.run()
-    assert isinstance(result, Returned)
-    return result.value
+    return frame.value()
 
 
 def make_frame(
@@ -365,8 +363,7 @@ def _fill_defaults(
 def _call_partial(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
     inner, given, keywords = function.func, function.args, function.keywords
     if t.world.is_foreign(function):
-        source = t.world.source_of(function)
-        assert source is not None
+        source = t.world.place_of(function)
         inner = t.world.bring(inner, AttributeSource(source, "func"))
         given = t.world.bring(given, AttributeSource(source, "args"))
         keywords = t.world.adopt(t.world.bring(keywords, AttributeSource(source, "keywords")))

@@ -12,7 +12,6 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture import attributes
-from pliant.capture.frame import Returned
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.guards.standard import standard_globals
 
@@ -27,16 +26,15 @@ def build_class(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     meta, namespace, keywords = _prepare(t, name, resolved, kwargs)
     frame = t.make_frame(body, (), {}, False)
     frame.class_locals = namespace
-    result = frame.run()
-    assert isinstance(result, Returned)
+    cell = frame.value()
     if resolved is not bases and "__orig_bases__" not in namespace and tuple(bases) != tuple(resolved):  # type: ignore[comparison-overlap]
         namespace["__orig_bases__"] = tuple(bases)
     if any(_program_hook(t, cls, hook) for cls, hook in _hooks(meta)):
         made = t.call(meta, (name, tuple(resolved), namespace), keywords)
     else:
         made = new_class(t, meta, meta, (name, tuple(resolved), namespace), keywords)
-    if isinstance(result.value, types.CellType) and isinstance(made, type):
-        result.value.cell_contents = made
+    if isinstance(cell, types.CellType) and isinstance(made, type):
+        cell.cell_contents = made
     return made
 
 

@@ -62,7 +62,7 @@ def _on_operands(row: Callable[..., Any], info: OpInfo) -> Handler:
     pops, leaves = info.pops, info.pushes
 
     def handler(frame: Frame, op: Op) -> None:
-        made = row(frame.tracer, op, *frame.popn(pops(op) if callable(pops) else pops))
+        made = row(frame.tracer, op, *frame.popn(pops(op.arg) if callable(pops) else pops))
         if leaves == 1:
             frame.stack.append(made)
         elif leaves:
@@ -127,6 +127,10 @@ class Frame:
             raise
         finally:
             tracer.leave(self)
+
+    def value(self) -> Any:
+        """What the frame returns."""
+        return self.run().value
 
     def go_on(self, handlers: Sequence[Handler], end: int | None = None) -> Returned | Yielded | None:
         """Step until the frame returns or yields, or comes before the operation `end`."""

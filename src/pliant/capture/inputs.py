@@ -474,9 +474,7 @@ class Inputs:
             or value.dtype not in _NUMERIC
         ):
             return None
-        owner = self.world.source_of(fake)
-        assert owner is not None  # it is an input
-        source = MethodSource(owner, "item")
+        source = MethodSource(self.world.place_of(fake), "item")
         if source not in self._items:
             with DisableTorchFunction(), below_python_dispatch():
                 number = value.item()
@@ -524,9 +522,7 @@ class Inputs:
                 self.symbol_node(symbol)
 
     def _list_of(self, fake: FakeTensor) -> Source:
-        owner = self.world.source_of(fake)
-        assert owner is not None  # it is an input
-        return MethodSource(owner, "tolist")
+        return MethodSource(self.world.place_of(fake), "tolist")
 
     def wrap(self, expr: Expr) -> Any:
         """The number of an expression; its symbols become inputs when the graph first uses them."""

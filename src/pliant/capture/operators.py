@@ -417,8 +417,7 @@ def _length_outside(t: Tracer, value: Any) -> Any:
     if added is None and world.has_changes(value):
         derived = isinstance(value, dict) and type(value) not in DICT_TYPES
         return len(world.keys_of(value) if derived else world.adopt(value))
-    source = world.source_of(value)
-    assert source is not None
+    source = world.place_of(value)
     if type(value) in MUTABLE_CONTAINERS and world.inputs.policy.length(source, len(value)):
         world.inputs.policy.note_varies(LengthSource(source), int)
         return world.bring(len(value), LengthSource(source)) + (added or 0)

@@ -182,8 +182,7 @@ def _foreign_item(t: Tracer, container: Any, key: Any) -> Any:
     if isinstance(key, (slice, FakeTensor)) or world.has_changes(container):
         return subscript(t, world.adopt(container), key)
     index = _place(t, key)
-    source = world.source_of(container)
-    assert source is not None
+    source = world.place_of(container)
     try:
         raw = t.native(operator.getitem, container, index)
     except Raised:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 def own_attribute(t: Tracer, fake: FakeTensor, example: torch.Tensor, name: str) -> Any:
     """What the program stored in the `__dict__` of a tensor from outside, or MISSING."""
-    source = t.world.source_of(fake)
-    assert source is not None
+    source = t.world.place_of(fake)
     if name in example.__dict__:
         return t.world.bring(example.__dict__[name], DictAttributeSource(source, name))
     t.world.guard(dict_of(source), Kind.NO_KEY, name)
@@ -42,8 +41,6 @@ def grad_of_input(t: Tracer, fake: FakeTensor, example: torch.Tensor) -> Any:
     stored = t.world.slot_get(fake, "grad")
     if stored is not MISSING:
         return stored
-    source = t.world.source_of(fake)
-    assert source is not None
     with DisableTorchFunction():
         grad = example.grad
-    return t.world.bring(grad, GradSource(source))
+    return t.world.bring(grad, GradSource(t.world.place_of(fake)))

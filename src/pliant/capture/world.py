@@ -184,6 +184,10 @@ class World:
         found = self.origins.get(id(value))
         return found[1] if found is not None else None
 
+    def place_of(self, value: Any) -> Source:
+        """The same of an object that is known to come from outside."""
+        return self.origins[id(value)][1]
+
     def is_foreign(self, value: Any) -> bool:
         return id(value) in self.origins
 
@@ -248,8 +252,7 @@ class World:
         if found is None:
             return {}
         if id(found) not in self._owner_of_dict:
-            source = self.source_of(obj)
-            assert source is not None
+            source = self.place_of(obj)
             self._owner_of_dict[id(found)] = (obj, source, found)
             self.set_origin(found, AttributeSource(source, "__dict__"))
         return found
@@ -271,8 +274,7 @@ class World:
         owner = self._owner_of_dict.get(id(mapping))
         if owner is not None and isinstance(key, str):
             return DictAttributeSource(owner[1], key)
-        source = self.source_of(mapping)
-        assert source is not None
+        source = self.place_of(mapping)
         if source.is_members:
             return ModuleMemberSource(source.parent, source.name, key)  # type: ignore[attr-defined]
         via = None if type(mapping) is dict else "dict"
@@ -346,10 +348,9 @@ class World:
         """What a foreign dict of a class of the program's holds, whatever the trace changes: views of this one are its own."""
         known = self._mirrors.get((id(mapping), with_values))
         if known is None:
-            keys, source = self.keys_of(mapping), self.source_of(mapping)
+            keys = self.keys_of(mapping)
             known = {key: self.dict_get(mapping, key) for key in keys} if with_values else dict.fromkeys(keys)
-            assert source is not None
-            self.set_origin(known, source)
+            self.set_origin(known, self.place_of(mapping))
             self._mirrors[id(mapping), with_values] = known
         return known
 
@@ -408,13 +409,13 @@ class World:
     def length_varies(self, value: Any) -> bool:
         if type(value) is not list or not self.needs_guards(value):
             return False
-        return bool(self.inputs.policy.length_varies(self.origins[id(value)][1], len(value)))
+        return bool(self.inputs.policy.length_varies(self.place_of(value), len(value)))
 
     def long_varies(self, value: Any) -> bool:
         """Whether it is a long list from outside that has had another length."""
         if type(value) is not list or not self.needs_guards(value):
             return False
-        return bool(self.inputs.policy.long_varies(self.origins[id(value)][1], len(value)))
+        return bool(self.inputs.policy.long_varies(self.place_of(value), len(value)))
 
     def adopt(self, value: Any, looped: bool = False) -> Any:
         """The trace's own copy of a foreign container (itself, if it is not foreign or not a container). `looped`: a
@@ -425,7 +426,7 @@ class World:
         if id(value) not in self.origins or type(value) not in MUTABLE_CONTAINERS:
             return value
         if self.length_varies(value) or not looped and self.long_varies(value):
-            source = self.origins[id(value)][1]
+            source = self.place_of(value)
             raise GraphBreak("varying-length", f"all of `{source.describe()}`, whose length varies, is used at once")
         shadow, before = self._copied(value)
         self._shadows[id(value)] = (value, shadow, before)
@@ -438,7 +439,7 @@ class World:
         if len(value) > _ADOPT_LIMIT:
             raise GraphBreak("unknown-object", f"a {type(value).__name__} of {len(value)} entries is used as a whole")
         check_let_go(value.values() if isinstance(value, dict) else value)
-        shadow = copy_in(self, value, self.origins[id(value)][1])
+        shadow = copy_in(self, value, self.place_of(value))
         # Not before: where the copy breaks, they are still to be replayed.
         added = self._added.pop(id(value), (value, []))[1]
         stored = bool(self._dict_changes.pop(id(value), (value, {}))[1] or added)

@@ -19,14 +19,14 @@ free one if there is no cell variable of that name; LOAD_FAST, STORE_FAST, DELET
 
 import enum
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pliant.capture.bytecode.decode import Op
-from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE, CallArgs
+from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
 from pliant.records import dataclass
 
 T = TypeVar("T")
-Count = int | Callable[[Op], int]
+Count = int | Callable[[Any], int]  # by the argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,37 +51,12 @@ def effect(op: Op) -> tuple[int, int]:
 
 
 def _count(count: Count, op: Op) -> int:
-    return count if isinstance(count, int) else count(op)
+    return count(op.arg) if callable(count) else count
 
 
 def call_pair(callable_: T, null: T) -> tuple[T, T]:
     """The two slots under the arguments for a plain callable, bottom first."""
     return (null, callable_) if NULL_BELOW_CALLABLE else (callable_, null)
-
-
-def _int(op: Op) -> int:
-    assert isinstance(op.arg, int)
-    return op.arg
-
-
-def _int_and(extra: int) -> Callable[[Op], int]:
-    return lambda op: _int(op) + extra
-
-
-def _call(op: Op) -> int:
-    assert isinstance(op.arg, CallArgs)
-    return op.arg.count + 2
-
-
-def _function(op: Op) -> int:
-    assert isinstance(op.arg, tuple)
-    return len(op.arg) + 1
-
-
-def _unpacked(op: Op) -> int:
-    assert isinstance(op.arg, tuple)
-    before, after = op.arg
-    return int(before + 1 + after)
 
 
 def _row(pops: Count, pushes: Count, arg: str, meaning: str, jump: Count | None = None, ends: bool = False) -> OpInfo:
@@ -161,12 +136,15 @@ _CONTROL = {
     "RETURN_VALUE": _row(1, 0, "", "return the top", None, True),
 }
 _CALLS = {
-    "CALL": _row(_call, 1, "CallArgs(count, names)", "[a, b, *arguments] -> result, by the call convention above"),
+    "CALL": _row(
+        lambda call: call.count + 2, 1, "CallArgs(count, names)", "[a, b, *arguments] -> result, as said above"
+    ),
     "CALL_FUNCTION_EX": _row(
-        lambda op: 4 if op.arg else 3, 1, "True if there is a mapping", "[a, b, iterable, mapping?] -> result"
+        lambda named: 4 if named else 3, 1, "True if there is a mapping", "[a, b, iterable, mapping?] -> result"
     ),
     "MAKE_FUNCTION": _row(
-        _function, 1, "what lies below the code", "[defaults?, kwdefaults?, annotations?, closure?, code] -> function"
+        lambda parts: len(parts) + 1, 1, "what lies below the code",
+        "[defaults?, kwdefaults?, annotations?, closure?, code] -> function",
     ),
     "SET_FUNCTION_ATTRIBUTE": _row(2, 1, "which of these", "3.13: [value, function] -> the function, with it set"),
     "LOAD_BUILD_CLASS": _row(0, 1, "", "push builtins.__build_class__"),
@@ -174,13 +152,13 @@ _CALLS = {
     "CALL_INTRINSIC_2": _row(2, 1, "its name", "generic syntax"),
 }
 _BUILDING = {
-    "BUILD_TUPLE": _row(_int, 1, "count", "a tuple of the items"),
-    "BUILD_LIST": _row(_int, 1, "count", "a list of the items"),
-    "BUILD_SET": _row(_int, 1, "count", "a set of the items"),
-    "BUILD_MAP": _row(lambda op: 2 * _int(op), 1, "pairs", "a dict of [key, value, key, value...]"),
-    "BUILD_CONST_KEY_MAP": _row(_int_and(1), 1, "count", "a dict of [*values, tuple of keys]"),
-    "BUILD_STRING": _row(_int, 1, "count", "the strings joined"),
-    "BUILD_SLICE": _row(_int, 1, "2 or 3", "slice(start, stop, step?)"),
+    "BUILD_TUPLE": _row(int, 1, "count", "a tuple of the items"),
+    "BUILD_LIST": _row(int, 1, "count", "a list of the items"),
+    "BUILD_SET": _row(int, 1, "count", "a set of the items"),
+    "BUILD_MAP": _row(lambda count: 2 * count, 1, "pairs", "a dict of [key, value, key, value...]"),
+    "BUILD_CONST_KEY_MAP": _row(lambda count: count + 1, 1, "count", "a dict of [*values, tuple of keys]"),
+    "BUILD_STRING": _row(int, 1, "count", "the strings joined"),
+    "BUILD_SLICE": _row(int, 1, "2 or 3", "slice(start, stop, step?)"),
     "LIST_TO_TUPLE": _row(1, 1, "", "tuple(list)"),
     "LIST_APPEND": _row(1, 0, "depth after the pop", "append the top to the list there"),
     "SET_ADD": _row(1, 0, "depth after the pop", "add the top to the set there"),
@@ -189,8 +167,10 @@ _BUILDING = {
     "SET_UPDATE": _row(1, 0, "depth after the pop", "update the set there by the iterable on top"),
     "DICT_UPDATE": _row(1, 0, "depth after the pop", "update the dict there by the mapping on top"),
     "DICT_MERGE": _row(1, 0, "depth after the pop", "the same for keyword arguments: TypeError on a repeated key"),
-    "UNPACK_SEQUENCE": _row(1, _int, "count", "pop an iterable of exactly so many items; its first one on top"),
-    "UNPACK_EX": _row(1, _unpacked, "(before, after)", "the same with a list for the rest; the first item on top"),
+    "UNPACK_SEQUENCE": _row(1, int, "count", "pop an iterable of exactly so many items; its first one on top"),
+    "UNPACK_EX": _row(
+        1, lambda ends: sum(ends) + 1, "(before, after)", "the same with a list for the rest; the first item on top"
+    ),
     "CONVERT_VALUE": _row(1, 1, "'str', 'repr', 'ascii'", "that function of the top"),
     "CONVERT_VALUE_BELOW": _row(0, 0, "'str', 'repr', 'ascii'", "that function of what is under the top, in place"),
     "FORMAT_SIMPLE": _row(1, 1, "", "format(top, '')"),
@@ -203,7 +183,7 @@ _MATCHING = {
     "MATCH_CLASS": _row(3, 1, "positional count", "[subject, class, keyword names] -> tuple of attributes, or None"),
 }
 _EXCEPTIONS = {
-    "RAISE_VARARGS": _row(_int, 0, "0, 1, 2", "[exception?, cause?]: raise", None, True),
+    "RAISE_VARARGS": _row(int, 0, "0, 1, 2", "[exception?, cause?]: raise", None, True),
     "RERAISE": _row(1, 0, "0, or depth of the offset", "raise the top as it is", None, True),
     "PUSH_EXC_INFO": _row(1, 2, "", "[exc] -> [exception handled so far, exc]; exc is the handled one from now on"),
     "POP_EXCEPT": _row(1, 0, "", "pop what was handled before: it is the handled one again"),
@@ -220,7 +200,7 @@ _SEND = "[receiver, value] -> [receiver, yielded]; at its end [receiver?, return
 _GENERATORS = {
     "RETURN_GENERATOR": _row(0, 1, "", "make the generator of this frame and return it; resumed with None on top"),
     "YIELD_VALUE": _row(1, 1, "", "yield the top; resumed with the value sent on top"),
-    "SEND": _row(1, 1, "True if the receiver stays (3.12+)", _SEND, lambda op: 0 if op.arg else -1),
+    "SEND": _row(1, 1, "True if the receiver stays (3.12+)", _SEND, lambda stays: 0 if stays else -1),
     "END_SEND": _row(2, 1, "", "[receiver, value] -> value"),
     "CLEANUP_THROW": _row(3, 2, "", "[receiver, last, exc]: StopIteration -> [None, its value], others are raised"),
     "GET_YIELD_FROM_ITER": _row(1, 1, "", "the top if it is a generator, else iter(top)"),

@@ -53,9 +53,7 @@ def _get(t: Tracer, var: contextvars.ContextVar[Any], default: Any) -> Any:
     stored = t.world.slot_get(var, _PLACE)
     if stored is not MISSING:
         return stored
-    parent = t.world.source_of(var)
-    assert parent is not None
-    source, value = ContextSource(parent), context_value(var)
+    source, value = ContextSource(t.world.place_of(var)), context_value(var)
     if value is not MISSING:
         return t.world.bring(value, source)
     t.world.guard(source, Kind.IDENTITY, MISSING)

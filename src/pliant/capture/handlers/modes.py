@@ -198,9 +198,7 @@ def _answer_of_one(t: Tracer, node: fx.Node) -> bool | None:
     if example is not None:
         with DisableTorchFunction():
             answer = example.is_inference()
-        source = t.world.source_of(fake)
-        assert source is not None
-        t.world.guard(MethodSource(source, "is_inference"), Kind.EQUALS, answer)
+        t.world.guard(MethodSource(t.world.place_of(fake), "is_inference"), Kind.EQUALS, answer)
         return answer
     if isinstance(fake, FakeTensor) and any(one.fake is fake for one in t.inputs.inputs):
         return torch.is_inference_mode_enabled()  # a tensor that each call makes before the graph runs
