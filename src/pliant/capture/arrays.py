@@ -20,7 +20,7 @@ from pliant.capture import numpy_scalars
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numpy_scalars import all_fixed, are_scalars, plain_number, scalar_class
 from pliant.capture.stand_ins import StandIn, check_layout
-from pliant.capture.structures import leaves, mapped
+from pliant.capture.structures import leaves, mapped, parts_of_key
 from pliant.capture.trace import BreakReason
 from pliant.capture.value_kinds import derives, is_numpy_scalar, is_symbolic
 from pliant.errors import DataDependentError
@@ -338,7 +338,7 @@ def _to_ours(value: Any) -> Any:
 
 # ---- views that no tensor can be
 def _has_negative_step(index: Any) -> bool:
-    return any(_is_backwards(part) for part in (index if type(index) is tuple else (index,)))
+    return any(_is_backwards(part) for part in parts_of_key(index))
 
 
 def _is_backwards(part: Any) -> bool:
@@ -347,11 +347,11 @@ def _is_backwards(part: Any) -> bool:
 
 def _turned(t: Tracer, array: Any, index: Any) -> Any:
     """array[index] with slices of negative steps: the elements forwards, then turned round."""
-    parts = list(index) if type(index) is tuple else [index]
+    parts = parts_of_key(index)
     if not all(part is None or part is Ellipsis or type(part) in _PARTS for part in parts):
         raise GraphBreak("unknown-call", "an index of an array with a negative step and other arrays")
     taken = _call_method(t, type(array).__getitem__, (array, tuple(map(_forwards, parts))), {})
-    count = sum(type(part) in (int, torch.SymInt, slice) for part in parts)
+    count = sum(type(part) in _PARTS for part in parts)
     dim, dims, steps = 0, [], [slice(None)] * taken.ndim
     for part in parts:
         if _is_backwards(part):

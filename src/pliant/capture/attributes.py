@@ -58,8 +58,8 @@ _TPFLAGS_HEAPTYPE = 1 << 9  # other classes do not change
 _OFFSET_QUESTIONS = frozenset(("storage_offset", "as_strided", "as_strided_", "set_", "untyped_storage", "storage"))
 _C_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _NATIVE_TYPES = (
-    *CONSTANT_TYPES, *MUTABLE_CONTAINERS, int, float, tuple, frozenset, slice, range, torch.Size, torch.finfo, torch.iinfo,
-    types.CodeType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.CellType,
+    *CONSTANT_TYPES, int, float, tuple, frozenset, slice, range, torch.Size, torch.finfo, torch.iinfo,
+    types.CodeType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
     types.GetSetDescriptorType, TracedGenerator,
 )  # fmt: skip
 
@@ -120,16 +120,20 @@ def _frame_attribute(t: Tracer, obj: Any, name: str) -> Any:
 
 
 def _native(t: Tracer, obj: Any, name: str) -> Any:
-    """Of a class in C. What the object of a container or a cell from outside stores in its own fields is guarded."""
+    """Of a class in C."""
+    return t.native(getattr, t.world.resolve(obj), name)
+
+
+def _container_attribute(t: Tracer, obj: Any, name: str) -> Any:
     obj = t.world.resolve(obj)
     if t.world.needs_guards(obj) and isinstance(found := getattr(type(obj), name, None), _C_DESCRIPTORS):
-        if type(obj) is types.CellType:
-            value = t.world.cell_get(obj)
-            if value is not MISSING and value is not DELETED:
-                return t.world.resolve(value)
-        elif type(obj) in MUTABLE_CONTAINERS:
-            return c_descriptor(t, found, obj, name)
-    return t.native(getattr, obj, name)
+        return c_descriptor(t, found, obj, name)
+    return _native(t, obj, name)
+
+
+def _cell_attribute(t: Tracer, cell: types.CellType, name: str) -> Any:
+    value = t.world.cell_get(cell) if name == "cell_contents" and t.world.needs_guards(cell) else MISSING
+    return _native(t, cell, name) if value is MISSING or value is DELETED else t.world.resolve(value)
 
 
 # ---- objects
@@ -554,6 +558,8 @@ _ATTRIBUTES: ByKind[Callable[[Tracer, Any, str], Any]] = ByKind(
     _object_attribute,
     {
         **dict.fromkeys(_NATIVE_TYPES, _native),
+        **dict.fromkeys(MUTABLE_CONTAINERS, _container_attribute),
+        types.CellType: _cell_attribute,
         **dict.fromkeys(SYMBOLIC_TYPES, _symbol_attribute),
         Text: _number_attribute,
         FakeTensor: _tensor_attribute,

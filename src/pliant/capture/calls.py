@@ -78,15 +78,19 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def _call_method(t: Tracer, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
     receiver = method.__self__
-    if type(receiver) is TracedGenerator:
-        return advance(t, method, args, linked)
-    if type(receiver) in OURS:
-        return t.native(method, *args, **kwargs)
-    if isinstance(receiver, logging.Logger):
-        return log(t, method, args, kwargs)
     if is_generator(receiver) and _is_drawn(t, receiver):
         return draw(t, receiver, method.__name__, args, kwargs)
-    return call(t, method.__func__, (receiver, *args), kwargs, linked)
+    return _RECEIVERS.of(receiver)(t, method, args, kwargs, linked)
+
+
+_RECEIVERS: ByKind[Callable[..., Any]] = ByKind(
+    lambda t, method, args, kwargs, linked: call(t, method.__func__, (method.__self__, *args), kwargs, linked),
+    {
+        **dict.fromkeys(OURS, lambda t, method, args, kwargs, linked: t.native(method, *args, **kwargs)),
+        TracedGenerator: lambda t, method, args, kwargs, linked: advance(t, method, args, linked),
+    },
+    {logging.Logger: lambda t, method, args, kwargs, linked: log(t, method, args, kwargs)},
+)
 
 
 def _call_in_c(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Callable
 from typing import Any
 
 from pliant.capture.set_orders import lost_items
+from pliant.capture.value_kinds import ByKind
 from pliant.cpython import state_of
 
 
@@ -29,17 +31,23 @@ def _same_constant(a: Any, b: Any) -> bool:
 
 def frozen(container: Any) -> Any:
     """A snapshot to compare with later: keys and elements by identity, in order."""
-    if isinstance(container, dict):
-        return [(_ById(k), _ById(v)) for k, v in container.items()]
-    if isinstance(container, set):
-        return set(container), state_of(container) if lost_items(container) else None
-    return [_ById(v) for v in container]
+    return _FROZEN.of(container)(container)
+
+
+_FROZEN: ByKind[Callable[[Any], Any]] = ByKind(
+    lambda value: [*map(_ById, value)],
+    families={
+        dict: lambda value: [(_ById(k), _ById(v)) for k, v in value.items()],
+        set: lambda value: (set(value), state_of(value) if lost_items(value) else None),
+    },
+)
 
 
 def unowned_copy(container: Any) -> Any:
     """A set is itself: its copy would have another table."""
-    if isinstance(container, set):
-        return container
-    if isinstance(container, collections.deque):
-        return collections.deque(container)
-    return dict(container) if isinstance(container, dict) else type(container)(container)
+    return _COPIES.of(container)(container)
+
+
+_COPIES: ByKind[Callable[[Any], Any]] = ByKind(
+    lambda value: type(value)(value), families={set: lambda value: value, collections.deque: collections.deque, dict: dict}
+)

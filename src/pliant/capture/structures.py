@@ -35,6 +35,11 @@ def several(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
+def parts_of_key(key: Any) -> tuple[Any, ...]:
+    """What a subscript names, dimension by dimension."""
+    return key if type(key) is tuple else (key,)
+
+
 def leaves(*values: Any) -> Iterator[Any]:
     """What is no container, in the values and the containers among them."""
     for value in values:

@@ -407,15 +407,14 @@ class World:
         return self.length_varies(value) and not self.has_changes(value)
 
     def length_varies(self, value: Any) -> bool:
-        if type(value) is not list or not self.needs_guards(value):
-            return False
-        return bool(self.inputs.policy.length_varies(self.place_of(value), len(value)))
+        return self._varies(value, self.inputs.policy.length_varies)
 
     def long_varies(self, value: Any) -> bool:
         """Whether it is a long list from outside that has had another length."""
-        if type(value) is not list or not self.needs_guards(value):
-            return False
-        return bool(self.inputs.policy.long_varies(self.place_of(value), len(value)))
+        return self._varies(value, self.inputs.policy.long_varies)
+
+    def _varies(self, value: Any, asked: Callable[[Source, int], bool]) -> bool:
+        return type(value) is list and self.needs_guards(value) and bool(asked(self.place_of(value), len(value)))
 
     def adopt(self, value: Any, looped: bool = False) -> Any:
         """The trace's own copy of a foreign container (itself, if it is not foreign or not a container). `looped`: a

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from pliant.capture.bytecode.decode import Op, Program, per_program
-from pliant.capture.bytecode.ops import OPS, effect
+from pliant.capture.bytecode.ops import OPS, effect, jump_effect
 from pliant.errors import Unsupported
 from pliant.records import dataclass
 
@@ -74,13 +74,8 @@ def moved(op: Op, stack: Sequence[T], fresh: Callable[[], T]) -> tuple[T, ...]:
 
 def jumped(op: Op, stack: Sequence[T], fresh: Callable[[], T]) -> tuple[T, ...]:
     """The stack after `op` when it jumps."""
-    match op.name:
-        case "JUMP" | "JUMP_IF_TRUE_OR_POP" | "JUMP_IF_FALSE_OR_POP":
-            return tuple(stack)
-        case "SEND":
-            return *stack[: len(stack) - (1 if op.arg else 2)], fresh()
-        case _:  # the others pop the tested value, or the iterator that is at its end
-            return tuple(stack[:-1])
+    kept = stack[: len(stack) + jump_effect(op)]
+    return (*kept[:-1], fresh()) if op.name == "SEND" else tuple(kept)
 
 
 @per_program

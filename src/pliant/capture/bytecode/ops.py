@@ -40,7 +40,7 @@ class OpInfo:
     pushes: Count
     arg: str
     meaning: str
-    jump: Count | None = None
+    jump: Count = 0
     ends: bool = False
 
 
@@ -48,6 +48,11 @@ def effect(op: Op) -> tuple[int, int]:
     """(slots popped, slots pushed) of an operation that neither jumps nor raises."""
     info = OPS[op.name]
     return _count(info.pops, op), _count(info.pushes, op)
+
+
+def jump_effect(op: Op) -> int:
+    """By how much the stack grows where the operation jumps."""
+    return _count(OPS[op.name].jump, op)
 
 
 def _count(count: Count, op: Op) -> int:
@@ -59,8 +64,7 @@ def call_pair(callable_: T, null: T) -> tuple[T, T]:
     return (null, callable_) if NULL_BELOW_CALLABLE else (callable_, null)
 
 
-def _row(pops: Count, pushes: Count, arg: str, meaning: str, jump: Count | None = None, ends: bool = False) -> OpInfo:
-    return OpInfo(pops, pushes, arg, meaning, jump, ends)
+_row = OpInfo
 
 
 _STACK = {
@@ -133,7 +137,7 @@ _CONTROL = {
     "GET_ITER": _row(1, 1, "", "iter(top)"),
     "FOR_ITER": _row(0, 1, "", "push the next item of the iterator on top; at its end pop the iterator and jump", -1),
     "END_FOR": _row(1, 0, "", "never reached: FOR_ITER jumps behind it (and behind the POP_TOP after it on 3.13)"),
-    "RETURN_VALUE": _row(1, 0, "", "return the top", None, True),
+    "RETURN_VALUE": _row(1, 0, "", "return the top", ends=True),
 }
 _CALLS = {
     "CALL": _row(
@@ -183,8 +187,8 @@ _MATCHING = {
     "MATCH_CLASS": _row(3, 1, "positional count", "[subject, class, keyword names] -> tuple of attributes, or None"),
 }
 _EXCEPTIONS = {
-    "RAISE_VARARGS": _row(int, 0, "0, 1, 2", "[exception?, cause?]: raise", None, True),
-    "RERAISE": _row(1, 0, "0, or depth of the offset", "raise the top as it is", None, True),
+    "RAISE_VARARGS": _row(int, 0, "0, 1, 2", "[exception?, cause?]: raise", ends=True),
+    "RERAISE": _row(1, 0, "0, or depth of the offset", "raise the top as it is", ends=True),
     "PUSH_EXC_INFO": _row(1, 2, "", "[exc] -> [exception handled so far, exc]; exc is the handled one from now on"),
     "POP_EXCEPT": _row(1, 0, "", "pop what was handled before: it is the handled one again"),
     "CHECK_EXC_MATCH": _row(1, 1, "", "[exc, type] -> [exc, whether it matches]"),
