@@ -54,20 +54,16 @@ class Casts:
         return bool(self.from_before) and self.are_mixed
 
 
-def _recorded(function: Callable[..., Any]) -> Callable[..., Any]:
-    def handler(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        args, kwargs = tuple(map(concrete, args)), {name: concrete(value) for name, value in kwargs.items()}
-        t.recorder.graph.call_function(function, args, kwargs)
-        t.recorder.count += 1
-        result = function(*args, **kwargs)
-        t.casts.after(function)
-        if t.casts.meet_others:
-            raise GraphBreak("mutated-global-state", "autocast to a dtype in a block of another")
-        return result
-
-    return handler
+def _recorded(function: Callable[..., Any], t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    args, kwargs = tuple(map(concrete, args)), {name: concrete(value) for name, value in kwargs.items()}
+    t.recorder.graph.call_function(function, args, kwargs)
+    t.recorder.count += 1
+    result = function(*args, **kwargs)
+    t.casts.after(function)
+    if t.casts.meet_others:
+        raise GraphBreak("mutated-global-state", "autocast to a dtype in a block of another")
+    return result
 
 
 ROWS = Rows()
-for _function in {*NESTED, *(one.setter for one in SETTINGS if one.setter is not set_nesting)}:
-    ROWS.callables[_function] = _recorded(_function)
+ROWS.each({*NESTED, *(one.setter for one in SETTINGS if one.setter is not set_nesting)}, _recorded)

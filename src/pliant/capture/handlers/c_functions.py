@@ -159,10 +159,6 @@ def _pure_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kw
     return t.native(bound, *args, **kwargs)
 
 
-def _container_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
-    return call_container_method(t, receiver, name, args, kwargs)
-
-
 def _object_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     if name in _ITERATOR_METHODS and not t.world.is_opaque(receiver):
         return t.native(bound, *args, **kwargs)
@@ -177,7 +173,10 @@ _METHODS: ByKind[Callable[..., Any]] = ByKind(
     dict.fromkeys(SYMBOLIC_TYPES, _tensor_method),
     {
         **dict.fromkeys(_PURE_SELF_TYPES, _pure_method),
-        **dict.fromkeys((*_OWN_SELF_TYPES, list, dict, set), _container_method),
+        **dict.fromkeys(
+            (*_OWN_SELF_TYPES, list, dict, set),
+            lambda t, receiver, name, bound, args, kwargs: call_container_method(t, receiver, name, args, kwargs),
+        ),
         FakeTensor: _fake_method,
         torch.Tensor: _tensor_method,
         str: _text_method,
@@ -208,10 +207,6 @@ def _generator_method(t: Tracer, generator: torch.Generator, name: str, args: Ar
     return seed_generator(t, generator, *args, **kwargs)
 
 
-def _random_method(t: Tracer, generator: random.Random, name: str, args: Args, kwargs: Kwargs) -> Any:
-    return draw(t, generator, name, args, kwargs) if t.world.is_foreign(generator) else NotImplemented
-
-
 def _reference_method(t: Tracer, reference: weakref.ref[Any], name: str, args: Args, kwargs: Kwargs) -> Any:
     if name == "__call__":
         return referent(t, reference)
@@ -227,7 +222,12 @@ def _lock_method(t: Tracer, lock: Any, name: str, args: Args, kwargs: Kwargs) ->
 
 _STATEFUL: ByKind[Callable[..., Any] | None] = ByKind(
     None,
-    {random.Random: _random_method, **dict.fromkeys(LOCKS, _lock_method)},
+    {
+        random.Random: lambda t, generator, name, args, kwargs: (
+            draw(t, generator, name, args, kwargs) if t.world.is_foreign(generator) else NotImplemented
+        ),
+        **dict.fromkeys(LOCKS, _lock_method),
+    },
     {torch.Generator: _generator_method, contextvars.ContextVar: call_context_variable, weakref.ref: _reference_method},
 )
 

@@ -91,10 +91,6 @@ def _construct_lazy(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return t.native(cls, *iterables, *numbers, **{k: concrete(subscripts.as_index(t, v)) for k, v in kwargs.items()})
 
 
-def _construct_repeat(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    return t.native(cls, *args[:1], *map(concrete, args[1:]), **{k: concrete(v) for k, v in kwargs.items()})
-
-
 def _construct_reversed(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     value = t.world.adopt(t.world.resolve(args[0]))
     method = operators.python_method(t, value, "__reversed__")
@@ -248,11 +244,6 @@ def _construct_as_it_is(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return t.native(cls, *args, **kwargs)
 
 
-def _construct_inert(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    """A guard against dispatch modes or transforms, of which a capture has none: an object that does nothing."""
-    return contextlib.nullcontext()
-
-
 def _construct_profiler_range(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     """A name for the profiler: nothing while none records, else Python enters it around the code that is its work."""
     if t.inputs.policy.may_break:
@@ -269,7 +260,10 @@ ROWS.refuses(
 )
 
 CLASSES |= {
-    **dict.fromkeys((DisableTorchDispatch, DisableFuncTorch), _construct_inert),
+    # Guards against dispatch modes or transforms, of which a capture has none.
+    **dict.fromkeys(
+        (DisableTorchDispatch, DisableFuncTorch), lambda t, cls, args, kwargs: contextlib.nullcontext()
+    ),
     torch.autograd.profiler.record_function: _construct_profiler_range,
     **dict.fromkeys((list, tuple, set, frozenset, collections.deque), _construct_iterable),
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _construct_dict),
@@ -290,7 +284,9 @@ CLASSES |= {
     ),
     complex: _construct_complex,
     itertools.accumulate: _construct_accumulate,
-    itertools.repeat: _construct_repeat,
+    itertools.repeat: lambda t, cls, args, kwargs: t.native(
+        cls, *args[:1], *map(concrete, args[1:]), **{k: concrete(v) for k, v in kwargs.items()}
+    ),
     torch.Size: _construct_size,
     reversed: _construct_reversed,
     range: _construct_range,

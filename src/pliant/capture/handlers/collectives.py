@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from pliant import torch_adapter
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
+from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.regions import tensors_in
 from pliant.capture.torch_calls import call_torch
 from pliant.graph import collectives
@@ -29,21 +29,18 @@ if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
-TABLE, SPECIAL_MODULES = ROWS.callables, ROWS.modules
+SPECIAL_MODULES = ROWS.modules
 
 
-def _collective(name: str, function: Any) -> Handler:
-    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        given = collectives.parameters_of(function, args, kwargs)
-        _check(name, given)
-        group = _group_name(t, name, given["group"])
-        operator = collectives.operator_of(name)
-        written = {a.name for a in operator._schema.arguments if a.alias_info is not None and a.alias_info.is_write}
-        _check_tensors(name, tensors_in(list(given.values())), tensors_in([given[w] for w in written]))
-        call_torch(t, operator, collectives.arguments_of(name, given, group), {})
-        return given["src"] if name == "recv" else None
-
-    return handler
+def _collective(function: Any, name: str, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    given = collectives.parameters_of(function, args, kwargs)
+    _check(name, given)
+    group = _group_name(t, name, given["group"])
+    operator = collectives.operator_of(name)
+    written = {a.name for a in operator._schema.arguments if a.alias_info is not None and a.alias_info.is_write}
+    _check_tensors(name, tensors_in(list(given.values())), tensors_in([given[w] for w in written]))
+    call_torch(t, operator, collectives.arguments_of(name, given, group), {})
+    return given["src"] if name == "recv" else None
 
 
 def _check_tensors(name: str, given: list[FakeTensor], written: list[FakeTensor]) -> None:
@@ -84,18 +81,14 @@ def _group_name(t: Tracer, name: str, group: Any) -> str:
     return found
 
 
-def _answered(name: str, function: Any) -> Handler:
+def _answered(function: Any, name: str, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """A question about a group."""
-
-    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        given = collectives.parameters_of(function, args, kwargs)
-        if "group" in given and torch_adapter.default_group_facts():
-            _group_name(t, name, given["group"])
-        else:
-            t.world.guard(question(torch_adapter.default_group_facts), Kind.EQUALS, torch_adapter.default_group_facts())
-        return function(*args, **kwargs)
-
-    return handler
+    given = collectives.parameters_of(function, args, kwargs)
+    if "group" in given and torch_adapter.default_group_facts():
+        _group_name(t, name, given["group"])
+    else:
+        t.world.guard(question(torch_adapter.default_group_facts), Kind.EQUALS, torch_adapter.default_group_facts())
+    return function(*args, **kwargs)
 
 
 def _fill() -> None:
@@ -106,9 +99,9 @@ def _fill() -> None:
         if type(function) is not types.FunctionType:
             continue
         if name in collectives.FUNCTIONS:
-            TABLE[function] = _collective(name, function)
+            ROWS.each((function,), _collective, name)
         elif name in ("get_rank", "get_world_size", "is_initialized"):
-            TABLE[function] = _answered(name, function)
+            ROWS.each((function,), _answered, name)
         elif not name.startswith(("is_", "get_")):
             ROWS.refuses((function,), "side-effect-call", f"torch.distributed.{name}")
 
@@ -131,11 +124,6 @@ def _resolved(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     return t.call(_group_of_mesh, (group,), {})
 
 
-def _waited(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
-    """What a functional collective returns has arrived already, and is a plain tensor."""
-    return call_torch(t, COLLECTIVES.wait_tensor.default, args, kwargs)
-
-
 def _size_of_group(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     size = function(*args, **kwargs)
     t.world.guard(question(function, *args), Kind.EQUALS, size)
@@ -145,7 +133,8 @@ def _size_of_group(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
 _SPECIAL = {
     "_resolve_group": _resolved,
     "_resolve_group_name": _resolved,
-    "_maybe_wrap_tensor": _waited,
+    # What a functional collective returns has arrived already, and is a plain tensor.
+    "_maybe_wrap_tensor": lambda t, _, args, kwargs: call_torch(t, COLLECTIVES.wait_tensor.default, args, kwargs),
     "_get_group_size_by_name": _size_of_group,
 }
 

@@ -13,7 +13,7 @@ import torch
 
 from pliant.capture import operators, selections, spelled_out
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
-from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
+from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.iteration import is_driven, iterate, next_value
 from pliant.capture.tail_calls import TailCall, steps_of
 from pliant.capture.value_kinds import PLAIN_TYPES, concrete
@@ -46,22 +46,18 @@ def _next(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return args[1]
 
 
-def _quantifier(stop_at: bool) -> Handler:
-    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        iterator = t.iterate(args[0])
-        while True:
-            try:
-                value = t.next(iterator)
-            except Exhausted:
-                return not stop_at
-            if bool(concrete(operators.truth(t, value))) == stop_at:
-                return stop_at
-
-    return handler
+def _quantifier(stop_at: bool, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    iterator = t.iterate(args[0])
+    while True:
+        try:
+            value = t.next(iterator)
+        except Exhausted:
+            return not stop_at
+        if bool(concrete(operators.truth(t, value))) == stop_at:
+            return stop_at
 
 
-TABLE[any] = _quantifier(True)
-TABLE[all] = _quantifier(False)
+TABLE |= {any: functools.partial(_quantifier, True), all: functools.partial(_quantifier, False)}
 
 
 _NUMBERS = frozenset((bool, int, float))
@@ -80,39 +76,36 @@ def _product(t: Tracer, items: Any, /, *, start: Any = 1) -> Any:
     return functools.reduce(functools.partial(operators.binary, t, "*"), t.sequence(items), start)
 
 
-def _extreme(symbol: str, symbolic: Any, name: str) -> Handler:
-    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        if not args or len(args) > 1 and "default" in kwargs or not kwargs.keys() <= {"key", "default"}:
-            raise GraphBreak("bad-call", f"{name}() of no values, or with what it does not know")
-        values = t.sequence(args[0]) if len(args) == 1 else args
-        if not values:
-            if "default" in kwargs:
-                return kwargs["default"]
-            raise Raised(ValueError(f"{name}() arg is an empty sequence"))
-        key = kwargs.get("key")
-        best = values[0]
-        mark = best if key is None else t.call(key, (best,), {})
-        for value in values[1:]:
-            rank = value if key is None else t.call(key, (value,), {})
-            kinds = {PLAIN_TYPES.get(type(one), type(one)) for one in (best, value)}  # one of both is the result
-            symbols = {type(value), type(best)} & {torch.SymInt, torch.SymFloat}
-            if key is None and symbols and len(kinds) == 1:
-                best = mark = t.native(symbolic, best, value)
-                continue
-            answer = operators.compare(t, symbol, rank, mark)
-            if key is None and (taken := selections.one_of(t, answer, value, best)) is not None:
-                best = mark = taken
-            elif key is not None and (taken := selections.one_of(t, answer, (value, rank), (best, mark))) is not None:
-                best, mark = taken
-            elif concrete(operators.truth(t, answer)):
-                best, mark = value, rank
-        return best
-
-    return handler
+def _extreme(symbol: str, symbolic: Any, name: str, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    if not args or len(args) > 1 and "default" in kwargs or not kwargs.keys() <= {"key", "default"}:
+        raise GraphBreak("bad-call", f"{name}() of no values, or with what it does not know")
+    values = t.sequence(args[0]) if len(args) == 1 else args
+    if not values:
+        if "default" in kwargs:
+            return kwargs["default"]
+        raise Raised(ValueError(f"{name}() arg is an empty sequence"))
+    key = kwargs.get("key")
+    best = values[0]
+    mark = best if key is None else t.call(key, (best,), {})
+    for value in values[1:]:
+        rank = value if key is None else t.call(key, (value,), {})
+        kinds = {PLAIN_TYPES.get(type(one), type(one)) for one in (best, value)}  # one of both is the result
+        symbols = {type(value), type(best)} & {torch.SymInt, torch.SymFloat}
+        if key is None and symbols and len(kinds) == 1:
+            best = mark = t.native(symbolic, best, value)
+            continue
+        answer = operators.compare(t, symbol, rank, mark)
+        if key is None and (taken := selections.one_of(t, answer, value, best)) is not None:
+            best = mark = taken
+        elif key is not None and (taken := selections.one_of(t, answer, (value, rank), (best, mark))) is not None:
+            best, mark = taken
+        elif concrete(operators.truth(t, answer)):
+            best, mark = value, rank
+    return best
 
 
-TABLE[max] = _extreme(">", torch.sym_max, "max")
-TABLE[min] = _extreme("<", torch.sym_min, "min")
+TABLE[max] = functools.partial(_extreme, ">", torch.sym_max, "max")
+TABLE[min] = functools.partial(_extreme, "<", torch.sym_min, "min")
 
 
 @takes(sorted)

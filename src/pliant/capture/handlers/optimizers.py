@@ -7,7 +7,6 @@ Holds:  the numbers are those of eager's formula up to rounding; nothing is aske
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
 from collections.abc import Callable
@@ -28,7 +27,7 @@ from torch.optim.rprop import rprop
 from torch.optim.sgd import sgd
 
 from pliant.capture.handlers.skipped_steps import may_skip, step_by_rows, unscale
-from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows
+from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.torch_calls import call_torch
 from pliant.graph.fake_tensor import is_fake
 from pliant.interruptions import pass_on
@@ -75,23 +74,19 @@ _SINGLE: dict[str, Callable[..., Any]] = {
 }
 
 
-def _each(name: str, function: Any) -> Handler:
+def _each(function: Any, name: str, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     base = name.removeprefix(_PREFIX)
     single = _SINGLE.get(base) or getattr(Tensor, base)
-
-    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        given = [_listed(t, a) for a in args]
-        named = {("value" if k == "scalars" else k): _listed(t, v) for k, v in kwargs.items()}
-        lists = [v for v in (*given, *named.values()) if isinstance(v, list)]
-        if not lists or not lists[0] or len({len(one) for one in lists}) > 1:
-            return call_torch(t, function, args, kwargs)
-        results = [
-            call_torch(t, single, tuple(_at(v, k) for v in given), {n: _at(v, k) for n, v in named.items()})
-            for k in range(len(lists[0]))
-        ]
-        return None if base.endswith("_") else tuple(results)
-
-    return handler
+    given = [_listed(t, a) for a in args]
+    named = {("value" if k == "scalars" else k): _listed(t, v) for k, v in kwargs.items()}
+    lists = [v for v in (*given, *named.values()) if isinstance(v, list)]
+    if not lists or not lists[0] or len({len(one) for one in lists}) > 1:
+        return call_torch(t, function, args, kwargs)
+    results = [
+        call_torch(t, single, tuple(_at(v, k) for v in given), {n: _at(v, k) for n, v in named.items()})
+        for k in range(len(lists[0]))
+    ]
+    return None if base.endswith("_") else tuple(results)
 
 
 def _listed(t: Tracer, value: Any) -> Any:
@@ -110,45 +105,32 @@ def _pow_of_number(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """`_foreach_pow(2.0, exponents)` has its list second."""
     if args and isinstance(args[0], (int, float)):
         return tuple(call_torch(t, torch.pow, (args[0], one), {}) for one in _listed(t, args[1]))
-    return _POW(t, args, kwargs)
+    return _each(foreach_pow, foreach_pow.__name__, t, args, kwargs)
 
 
 for _name in dir(VARIABLE_FUNCTIONS):
     if _name.startswith(_PREFIX) and _name != foreach_pow.__name__ and (hasattr(Tensor, _name[9:]) or _name[9:] in _SINGLE):
-        TABLE[getattr(torch, _name)] = _each(_name, getattr(torch, _name))
-_POW = _each(foreach_pow.__name__, foreach_pow)
+        ROWS.each((getattr(torch, _name),), _each, _name)
 TABLE[foreach_pow] = _pow_of_number
 
 
 # ---- the functions behind optimizers
-def _unfused(function: Any) -> Handler:
+def _unfused(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """The hand-written kernel of a whole step is for programs that are not compiled."""
-
-    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        if not kwargs.get("fused"):
-            return step_by_rows(t, function, args, kwargs)
-        found, scale = (t.internalize(kwargs.get(name)) for name in ("found_inf", "grad_scale"))
-        kwargs = {**kwargs, "fused": False, "foreach": False, "grad_scale": None, "found_inf": None}
-        skipped = None if found is None else call_torch(t, torch.ne, (found, 0), {})
-        if scale is not None:
-            unscale(t, args[1], scale, skipped)
-        return may_skip(t, skipped, lambda: step_by_rows(t, function, args, kwargs))
-
-    return handler
+    if not kwargs.get("fused"):
+        return step_by_rows(t, function, args, kwargs)
+    found, scale = (t.internalize(kwargs.get(name)) for name in ("found_inf", "grad_scale"))
+    kwargs = {**kwargs, "fused": False, "foreach": False, "grad_scale": None, "found_inf": None}
+    skipped = None if found is None else call_torch(t, torch.ne, (found, 0), {})
+    if scale is not None:
+        unscale(t, args[1], scale, skipped)
+    return may_skip(t, skipped, lambda: step_by_rows(t, function, args, kwargs))
 
 
-def _by_rows(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return step_by_rows(t, function, args, kwargs)
-
-
-def _without_branches(function: Any) -> Handler:
+def _without_branches(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """With `capturable` these select between values where they would branch on the number of the step."""
-
-    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        on_cpu = all(t.internalize(p).device.type == "cpu" for p in t.sequence(args[0]))
-        return step_by_rows(t, function, args, {**kwargs, "capturable": True} if on_cpu else kwargs)
-
-    return handler
+    on_cpu = all(t.internalize(p).device.type == "cpu" for p in t.sequence(args[0]))
+    return step_by_rows(t, function, args, {**kwargs, "capturable": True} if on_cpu else kwargs)
 
 
 def _number_of(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
@@ -160,9 +142,11 @@ def _number_of(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 
 TABLE[value_of_optimizer] = _number_of
-TABLE |= {function: _unfused(function) for function in (adam, adamw, sgd, adagrad)}
-TABLE |= {f: functools.partial(_by_rows, f) for f in (adadelta, adamax, nadam, rmsprop)}
-TABLE |= {function: _without_branches(function) for function in (radam, asgd, rprop)}
+ROWS.each((adam, adamw, sgd, adagrad), _unfused)
+ROWS.each(
+    (adadelta, adamax, nadam, rmsprop), lambda function, t, args, kwargs: step_by_rows(t, function, args, kwargs)
+)
+ROWS.each((radam, asgd, rprop), _without_branches)
 
 
 _FUSED = [name for name in dir(VARIABLE_FUNCTIONS) if re.fullmatch("_fused_(ada|sgd).*_", name)]
@@ -174,20 +158,15 @@ ROWS.refuses(
 
 
 # ---- what an optimizer keeps
-def _with_state(function: Any) -> Handler:
+def _with_state(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """The state is made before it is read, as the step would make it, so that the first step is like every other."""
-    count = len(inspect.signature(function).parameters) - 2  # lists to fill, besides `self` and the group
-
-    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        optimizer = args[0]
-        if t.world.is_foreign(optimizer) and _is_untouched(t, optimizer):
-            with DisableTorchFunction(), below_python_dispatch(), torch.no_grad():
-                for group in optimizer.param_groups:
-                    if any(p.grad is not None and not optimizer.state.get(p) for p in group["params"]):
-                        _make_state(function, optimizer, group, count)
-        return t.inline(function, args, kwargs)
-
-    return handler
+    optimizer = args[0]
+    if t.world.is_foreign(optimizer) and _is_untouched(t, optimizer):
+        with DisableTorchFunction(), below_python_dispatch(), torch.no_grad():
+            for group in optimizer.param_groups:
+                if any(p.grad is not None and not optimizer.state.get(p) for p in group["params"]):
+                    _make_state(function, optimizer, group)
+    return t.inline(function, args, kwargs)
 
 
 def _is_untouched(t: Tracer, optimizer: torch.optim.Optimizer) -> bool:
@@ -196,7 +175,8 @@ def _is_untouched(t: Tracer, optimizer: torch.optim.Optimizer) -> bool:
     return not t.world.has_stored("grad") and not any(map(t.world.has_changes, containers))
 
 
-def _make_state(function: Any, optimizer: torch.optim.Optimizer, group: dict[str, Any], count: int) -> None:
+def _make_state(function: Any, optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> None:
+    count = len(inspect.signature(function).parameters) - 2  # lists to fill, besides `self` and the group
     try:
         function(optimizer, group, *[[] for _ in range(count)])
     except Exception as error:  # the step itself raises it, at its place
@@ -208,4 +188,4 @@ def _init_groups() -> list[Any]:
     return [one for one in found if one is not None]
 
 
-TABLE |= {function: _with_state(function) for function in _init_groups()}
+ROWS.each(_init_groups(), _with_state)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import _abc  # type: ignore[import-not-found]
 import abc
-import functools
 import inspect
 import types
 from collections.abc import Callable
@@ -198,8 +197,7 @@ def _of_code(question: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return t.native(question, args[0])
 
 
-for _question in (inspect.signature, inspect.getsource, inspect.getsourcelines, inspect.getsourcefile, inspect.getfile):
-    TABLE[_question] = functools.partial(_of_code, _question)
+ROWS.each((inspect.signature, inspect.getsource, inspect.getsourcelines, inspect.getsourcefile, inspect.getfile), _of_code)
 
 
 _HASHED_BY_VALUE = (str, int, float, complex, bytes, tuple, frozenset, range, type(None), torch.dtype, torch.device)
@@ -314,8 +312,7 @@ def _of_the_machine(function: Callable[..., Any], t: Tracer, args: Args, kwargs:
 _CUDA = (
     "is_available is_bf16_supported is_tf32_supported device_count get_device_capability get_device_name get_arch_list"
 )
-for _question in (
-    *(getattr(torch.cuda, name) for name in _CUDA.split()),
-    torch.cuda.amp.common.amp_definitely_not_available,
-):
-    TABLE[_question] = functools.partial(_of_the_machine, _question)
+ROWS.each(
+    (*(getattr(torch.cuda, name) for name in _CUDA.split()), torch.cuda.amp.common.amp_definitely_not_available),
+    _of_the_machine,
+)

@@ -10,6 +10,7 @@ Holds:  generators advance as they do in eager. What kind of value is drawn is f
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import random
 import sys
@@ -91,7 +92,9 @@ def draw(t: Tracer, generator: Any, name: str, args: Args, kwargs: Kwargs) -> An
     try:
         range_ = _NUMBERS[name](*values, **named) if name in _NUMBERS and type(generator) is random.Random else _ANY
         example = (
-            shuffled(copy.copy(generator), values[0]) if name == "shuffle" else _example(generator, name, values, named)
+            shuffled(copy.copy(generator), values[0])
+            if name == "shuffle"
+            else getattr(copy.deepcopy(generator), name)(*values, **named)
         )
     except Exception:  # eager words it
         raise GraphBreak("random-state", f"{name} of a random generator with these arguments") from None
@@ -108,10 +111,6 @@ def _is_plain(value: Any) -> bool:
     if type(value) in (list, tuple):
         return all(map(_is_plain, value))
     return type(value) in (int, float, str, bool, type(None), range, type, DrawnState) or is_numpy_scalar(value)
-
-
-def _example(generator: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
-    return getattr(copy.deepcopy(generator), name)(*args, **kwargs)
 
 
 def shuffled(generator: random.Random, values: list[Any]) -> list[Any]:
@@ -171,14 +170,12 @@ def _given(t: Tracer, value: Any) -> Any:
     return constant_array(t, value) if type(value).__name__ == "ndarray" else value
 
 
-def _row(name: str) -> Callable[[Tracer, Args, Kwargs], Any]:
-    return lambda t, args, kwargs: draw(t, _GLOBAL, name, args, kwargs)
-
-
 _GLOBAL: random.Random = random.random.__self__  # type: ignore[attr-defined]
 _UNBOUNDED = "gauss normalvariate lognormvariate expovariate betavariate gammavariate paretovariate".split()
 for _name in (*_STATES, *_UNBOUNDED, *_NUMBERS):
-    TABLE[getattr(random, _name)] = _row(_name)
+    TABLE[getattr(random, _name)] = functools.partial(
+        lambda name, t, args, kwargs: draw(t, _GLOBAL, name, args, kwargs), _name
+    )
 
 
 # ---- NumPy's

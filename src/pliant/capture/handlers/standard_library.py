@@ -200,9 +200,7 @@ def _make_hash(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return _made(t, t.native(function, *args, **kwargs))
 
 
-for _hash in (hashlib.md5, hashlib.sha1, hashlib.sha224, hashlib.sha256, hashlib.sha384, hashlib.sha512):
-    TABLE[_hash] = functools.partial(_make_hash, _hash)
-
+ROWS.each((hashlib.md5, hashlib.sha1, hashlib.sha224, hashlib.sha256, hashlib.sha384, hashlib.sha512), _make_hash)
 
 IN_TIME_ZONES = frozenset(("astimezone", "ctime", "fromtimestamp", "strftime", "strptime", "timestamp"))
 
@@ -245,8 +243,7 @@ def _make_class(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return made
 
 
-for _maker in (collections.namedtuple, dataclasses.make_dataclass):
-    TABLE[_maker] = functools.partial(_make_class, _maker)
+ROWS.each((collections.namedtuple, dataclasses.make_dataclass), _make_class)
 
 
 @handles(functools.total_ordering)
@@ -297,8 +294,7 @@ def _lines_of_source(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> An
     return t.native(function, *map(concrete, args))
 
 
-for _lines in (linecache.getline, linecache.getlines, linecache.checkcache, linecache.lazycache):
-    TABLE[_lines] = functools.partial(_lines_of_source, _lines)
+ROWS.each((linecache.getline, linecache.getlines, linecache.checkcache, linecache.lazycache), _lines_of_source)
 
 
 @handles(importlib.util.find_spec)

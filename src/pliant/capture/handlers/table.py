@@ -7,6 +7,7 @@ Holds:  a callable has one row.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 from collections.abc import Callable, Iterable
@@ -107,6 +108,11 @@ class Rows:
             return rule
 
         return add
+
+    def each(self, functions: Iterable[Any], rule: Rule, *more: Any) -> None:
+        """One rule for all of them, which gets the callable first."""
+        for function in functions:
+            self.callables[function] = functools.partial(rule, function, *more)
 
     def refuses(self, functions: Iterable[Any], kind: str, detail: str, do: str = "") -> None:
         """Calls of them are graph breaks; `{}` in the detail is the function's name."""

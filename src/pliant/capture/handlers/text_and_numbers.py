@@ -22,7 +22,7 @@ from pliant.capture.arrays import is_array, is_scalar
 from pliant.capture.attributes import bring_class
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import element, in_message, to_float, to_int
-from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows, spread
+from pliant.capture.handlers.table import Args, Kwargs, Rows, spread
 from pliant.capture.iteration import note_order
 from pliant.capture.number_domains import within_domain
 from pliant.capture.numpy_scalars import fixed, plain_number, shown_number
@@ -42,44 +42,41 @@ handles, takes, TABLE = ROWS.handles, ROWS.takes, ROWS.callables
 
 
 # ---- text
-def _to_text(function: Any, special: str) -> Handler:
-    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        if not args:
-            return ""
-        value = args[0]
-        if is_array(value):
-            value = _as_shown(value, function is str)
-        if is_fake(value):
-            return _tensor_text(t, value, f"{function.__name__}() of a tensor")
-        if (marked := in_message(t, value, "")) is not None:
-            return marked
-        method = operators.python_method(t, value, special)
-        if method is None and special == "__str__" and type(value).__str__ is object.__str__:  # type: ignore[comparison-overlap]
-            method = operators.python_method(t, value, "__repr__")
-        if method is not None:
-            return TailCall(spelled_out.text, (method, special, value))
-        if type(value) is Text and function is str:
-            return value
-        if is_symbolic(value) and (text := text_of(value, "")) is not None:
-            return text
-        if isinstance(value, BaseException):
-            value = _plain_exception(t, value)
-        note_order(t, value)
-        value = t.internalize(value)
-        if not t.world.is_opaque(value):
-            value = _COPIES.get(type(value).__repr__, lambda it: it)(value)
-        if len(args) == 1 and type(value) in _NAMED:
-            return join("", _NAMED[type(value)](t, value))
-        if len(args) == 1 and _holds_numbers_that_vary(value):
-            return _container_text(t, value)
-        value = t.concrete_tree(value)
-        if len(args) == 1 and type(value) in _BRACKETS and not SIMPLE.issuperset(map(type, _elements(value))):
-            return _container_text(t, value)
-        t.refuse_opaque(value)
-        _refuse_address(value)
-        return t.native(function, value, *args[1:], **kwargs)
-
-    return handler
+def _to_text(function: Any, special: str, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    if not args:
+        return ""
+    value = args[0]
+    if is_array(value):
+        value = _as_shown(value, function is str)
+    if is_fake(value):
+        return _tensor_text(t, value, f"{function.__name__}() of a tensor")
+    if (marked := in_message(t, value, "")) is not None:
+        return marked
+    method = operators.python_method(t, value, special)
+    if method is None and special == "__str__" and type(value).__str__ is object.__str__:  # type: ignore[comparison-overlap]
+        method = operators.python_method(t, value, "__repr__")
+    if method is not None:
+        return TailCall(spelled_out.text, (method, special, value))
+    if type(value) is Text and function is str:
+        return value
+    if is_symbolic(value) and (text := text_of(value, "")) is not None:
+        return text
+    if isinstance(value, BaseException):
+        value = _plain_exception(t, value)
+    note_order(t, value)
+    value = t.internalize(value)
+    if not t.world.is_opaque(value):
+        value = _COPIES.get(type(value).__repr__, lambda it: it)(value)
+    if len(args) == 1 and type(value) in _NAMED:
+        return join("", _NAMED[type(value)](t, value))
+    if len(args) == 1 and _holds_numbers_that_vary(value):
+        return _container_text(t, value)
+    value = t.concrete_tree(value)
+    if len(args) == 1 and type(value) in _BRACKETS and not SIMPLE.issuperset(map(type, _elements(value))):
+        return _container_text(t, value)
+    t.refuse_opaque(value)
+    _refuse_address(value)
+    return t.native(function, value, *args[1:], **kwargs)
 
 
 def text_by_name(t: Tracer, receiver: Any, name: str, args: Args, owner: type) -> Any:
@@ -169,17 +166,9 @@ def _ordered_dict_text(t: Tracer, value: Any) -> list[Any]:
     return ["OrderedDict(", t.call(repr, (inside,), {}) if value else "", ")"]
 
 
-def _default_dict_text(t: Tracer, value: Any) -> list[Any]:
-    return ["defaultdict(", t.call(repr, (value.default_factory,), {}), ", ", t.call(repr, (dict(value),), {}), ")"]
-
-
 def _partial_text(t: Tracer, value: Any) -> list[Any]:
     parts = [t.call(repr, (one,), {}) for one in (t.get_attr(value, "func"), *t.get_attr(value, "args"))]
     return ["functools.partial(", join(", ", parts + _keywords(t, t.get_attr(value, "keywords"))), ")"]
-
-
-def _namespace_text(t: Tracer, value: Any) -> list[Any]:
-    return ["namespace(", join(", ", _keywords(t, t.internalize(t.get_attr(value, "__dict__")))), ")"]
 
 
 def _keywords(t: Tracer, values: dict[str, Any]) -> list[Any]:
@@ -195,11 +184,15 @@ def _method_text(t: Tracer, value: Any) -> list[Any]:
 
 
 # What is written in C and shows what it holds behind its name.
-_NAMED: dict[type, Callable[[Tracer, Any], list[Any]]] = {
+_NAMED: dict[type, Callable[[Any, Any], list[Any]]] = {
     collections.OrderedDict: _ordered_dict_text,
-    collections.defaultdict: _default_dict_text,
+    collections.defaultdict: lambda t, value: [
+        "defaultdict(", t.call(repr, (value.default_factory,), {}), ", ", t.call(repr, (dict(value),), {}), ")"
+    ],
     functools.partial: _partial_text,
-    types.SimpleNamespace: _namespace_text,
+    types.SimpleNamespace: lambda t, value: [
+        "namespace(", join(", ", _keywords(t, t.internalize(t.get_attr(value, "__dict__")))), ")"
+    ],
     types.MethodType: _method_text,
 }
 
@@ -266,9 +259,8 @@ def _refuse_address(value: Any) -> None:
         raise GraphBreak("unknown-call", f"text of a {type(value).__name__}, which contains its address")
 
 
-TABLE[str] = _to_text(str, "__str__")
-TABLE[repr] = _to_text(repr, "__repr__")
-TABLE[ascii] = _to_text(ascii, "__repr__")
+ROWS.each((str,), _to_text, "__str__")
+ROWS.each((repr, ascii), _to_text, "__repr__")
 
 
 @takes(format)
@@ -299,28 +291,25 @@ def _format(t: Tracer, value: Any, spec: Any = "") -> Any:
 
 
 # ---- numbers
-def _convert(function: Any, symbolic: Any, *specials: str) -> Handler:
-    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        if len(args) == 1 and is_array(args[0]):
-            number = plain_number(args[0])
-            args = (args[0].tensor if number is args[0] else number,)
-        if len(args) == 1 and is_fake(args[0]):
-            args = (element(t, args[0]),)
-        if args and is_symbolic(args[0]):
-            (number,) = within_domain(t, function.__name__, args[0])
-            return symbolic(t, number) if is_symbolic(number) else t.native(function, number)
-        if args:
-            for special in specials:
-                method = operators.python_method(t, args[0], special)
-                if method is not None and len(args) == 1:
-                    result = t.call(method, args, {})
-                    return (
-                        symbolic(t, result) if is_symbolic(result) else _checked(function, result, special)
-                    )
-            t.refuse_opaque(args[0])
-        return t.native(function, *args, **kwargs)
-
-    return handler
+def _convert(function: Any, symbolic: Any, specials: tuple[str, ...], t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) == 1 and is_array(args[0]):
+        number = plain_number(args[0])
+        args = (args[0].tensor if number is args[0] else number,)
+    if len(args) == 1 and is_fake(args[0]):
+        args = (element(t, args[0]),)
+    if args and is_symbolic(args[0]):
+        (number,) = within_domain(t, function.__name__, args[0])
+        return symbolic(t, number) if is_symbolic(number) else t.native(function, number)
+    if args:
+        for special in specials:
+            method = operators.python_method(t, args[0], special)
+            if method is not None and len(args) == 1:
+                result = t.call(method, args, {})
+                return (
+                    symbolic(t, result) if is_symbolic(result) else _checked(function, result, special)
+                )
+        t.refuse_opaque(args[0])
+    return t.native(function, *args, **kwargs)
 
 
 def _checked(function: Any, result: Any, special: str) -> Any:
@@ -330,8 +319,8 @@ def _checked(function: Any, result: Any, special: str) -> Any:
     return function(result)
 
 
-TABLE[int] = _convert(int, to_int, "__int__", "__index__", "__trunc__")
-TABLE[float] = _convert(float, to_float, "__float__", "__index__")
+ROWS.each((int,), _convert, to_int, ("__int__", "__index__", "__trunc__"))
+ROWS.each((float,), _convert, to_float, ("__float__", "__index__"))
 
 
 _OWN_ROUNDING = {math.floor: "__floor__", math.ceil: "__ceil__", math.trunc: "__trunc__"}
@@ -347,24 +336,21 @@ def _of_numbers(t: Tracer, function: Any, args: Args) -> Any:
     return t.native(function, *given)
 
 
-def _symbolic_math(function: Any, symbolic: Any, arity: int = 1) -> Handler:
-    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        if len(args) == arity and not kwargs:
-            args = within_domain(t, function.__name__, *args)
-            if has_symbols(args) and all(map(is_number, args)):
-                return t.native(symbolic, *args)
-        if args and not kwargs:
-            return _of_numbers(t, function, args)
-        return t.native(function, *map(concrete, args), **{name: concrete(value) for name, value in kwargs.items()})
-
-    return handler
+def _symbolic_math(function: Any, symbolic: Any, arity: int, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) == arity and not kwargs:
+        args = within_domain(t, function.__name__, *args)
+        if has_symbols(args) and all(map(is_number, args)):
+            return t.native(symbolic, *args)
+    if args and not kwargs:
+        return _of_numbers(t, function, args)
+    return t.native(function, *map(concrete, args), **{name: concrete(value) for name, value in kwargs.items()})
 
 
 for _rounding in (math.floor, math.ceil, math.trunc):
-    TABLE[_rounding] = _symbolic_math(_rounding, _rounding)
-_natural_log = _symbolic_math(math.log, math_function("log"))
+    ROWS.each((_rounding,), _symbolic_math, _rounding, 1)
+_natural_log = functools.partial(_symbolic_math, math.log, math_function("log"), 1)
 for _name in floats.MATH.keys() - {"log"}:
-    TABLE[getattr(math, _name)] = _symbolic_math(getattr(math, _name), math_function(_name), floats.MATH[_name].arity)
+    ROWS.each((getattr(math, _name),), _symbolic_math, math_function(_name), floats.MATH[_name].arity)
 
 
 @handles(math.log)
@@ -375,19 +361,15 @@ def _log(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return _natural_log(t, args, kwargs)
 
 
-def _times(function: Any, factor: float) -> Handler:
+def _times(function: Any, factor: float, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """A product in Python too, of what it takes for a number."""
-
-    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        if has_symbols(args):
-            return operators.binary(t, "*", t.call(float, args, {}), factor)
-        return _of_numbers(t, function, args)
-
-    return handler
+    if has_symbols(args):
+        return operators.binary(t, "*", t.call(float, args, {}), factor)
+    return _of_numbers(t, function, args)
 
 
-TABLE[math.degrees] = _times(math.degrees, 180.0 / math.pi)
-TABLE[math.radians] = _times(math.radians, math.pi / 180.0)
+ROWS.each((math.degrees,), _times, 180.0 / math.pi)
+ROWS.each((math.radians,), _times, math.pi / 180.0)
 
 
 @handles(round)
@@ -425,20 +407,16 @@ def _math_pow(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return _of_numbers(t, math.pow, args)
 
 
-def _class_of_floats(function: Any, of_tensors: Any) -> Handler:
+def _class_of_floats(function: Any, of_tensors: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """`math.isnan`: symbols stand for finite numbers, but what only running the graph tells may be any."""
-
-    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        if len(args) == 1 and is_unbacked(args[0]):
-            number = t.call(torch.tensor, args, {"dtype": torch.float64})
-            return t.call(torch.Tensor.item, (t.call(of_tensors, (number,), {}),), {})
-        return _of_numbers(t, function, args)
-
-    return handler
+    if len(args) == 1 and is_unbacked(args[0]):
+        number = t.call(torch.tensor, args, {"dtype": torch.float64})
+        return t.call(torch.Tensor.item, (t.call(of_tensors, (number,), {}),), {})
+    return _of_numbers(t, function, args)
 
 
 for _name in ("isnan", "isinf", "isfinite"):
-    TABLE[getattr(math, _name)] = _class_of_floats(getattr(math, _name), getattr(torch, _name))
+    ROWS.each((getattr(math, _name),), _class_of_floats, getattr(torch, _name))
 
 
 def _is_any_number(value: Any) -> bool:

@@ -15,7 +15,7 @@ import _thread
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.handlers.table import Args, Kwargs, Rows, spread
 from pliant.capture.value_kinds import LOCKS
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource, question
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
-TABLE = ROWS.callables
 
 
 @dataclass(slots=True)
@@ -79,8 +78,4 @@ def _take(t: Tracer, lock: Any) -> bool:
     return True
 
 
-def _get_ident(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return t.world.bring(_thread.get_ident(), question(_thread.get_ident))
-
-
-TABLE[_thread.get_ident] = _get_ident
+ROWS.callables[_thread.get_ident] = spread(lambda t: t.world.bring(_thread.get_ident(), question(_thread.get_ident)))
