@@ -45,10 +45,6 @@ def _set_on_object(t: Tracer, obj: Any, name: str, value: Any) -> Any:
     return find_store(t, obj, name, value)
 
 
-def _set_in_thread(t: Tracer, obj: Any, name: str, value: Any) -> None:
-    t.world.slot_set(obj, name, value, "plain")
-
-
 def _plain_module_store(t: Tracer, module: Any, name: str) -> Any:
     """What modules do for a value that is no tensor or module is a plain store, unless the name is a member."""
     members = [module.__dict__.get(m) or () for m in ("_parameters", "_buffers", "_modules")]
@@ -180,12 +176,12 @@ def _set_class_attribute(t: Tracer, cls: type, name: str, value: Any) -> None:
     t.world.forget_lookups()
 
 
-_STORES: ByKind[Callable[[Tracer, Any, str, Any], Any]] = ByKind(
+_STORES: ByKind[Callable[..., Any]] = ByKind(
     _set_on_object,
     {
         FakeTensor: _set_tensor_attribute,
         types.FunctionType: _set_namespace,
-        threading.local: _set_in_thread,
+        threading.local: lambda t, obj, name, value: t.world.slot_set(obj, name, value, "plain"),
     },
     {types.ModuleType: _set_namespace, type: _set_class_attribute},
 )

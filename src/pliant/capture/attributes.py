@@ -104,10 +104,6 @@ def _number_attribute(t: Tracer, obj: Any, name: str) -> Any:
     return bring_class(t, obj) if name == "__class__" else _native(t, concrete(obj), name)
 
 
-def _symbol_attribute(t: Tracer, obj: Any, name: str) -> Any:
-    return (_native if name == "node" else _number_attribute)(t, obj, name)
-
-
 def _generator_attribute(t: Tracer, obj: Any, name: str) -> Any:
     known = own(t, obj) if name in ("send", "throw", "close", "__next__", "__iter__") else obj
     return _object_attribute(t, obj, name) if known is obj else _native(t, known, name)
@@ -560,7 +556,9 @@ _ATTRIBUTES: ByKind[Callable[[Tracer, Any, str], Any]] = ByKind(
         **dict.fromkeys(_NATIVE_TYPES, _native),
         **dict.fromkeys(MUTABLE_CONTAINERS, _container_attribute),
         types.CellType: _cell_attribute,
-        **dict.fromkeys(SYMBOLIC_TYPES, _symbol_attribute),
+        **dict.fromkeys(
+            SYMBOLIC_TYPES, lambda t, obj, name: (_native if name == "node" else _number_attribute)(t, obj, name)
+        ),
         Text: _number_attribute,
         FakeTensor: _tensor_attribute,
         types.GeneratorType: _generator_attribute,

@@ -155,11 +155,6 @@ def _ratio_of(number: Any) -> Ratio:
     return made
 
 
-def _simple(number: Any) -> Any:
-    """The number; a constant where it depends on many others, of which little can be proved in time."""
-    return concrete(number) if len(_free(number)) > _MANY else number
-
-
 def _free(number: Any) -> frozenset[Any]:
     """The symbols that a number depends on."""
     node = getattr(number, "node", None)
@@ -177,7 +172,9 @@ def _refused(number: Any) -> Any:
 
 
 def _whole(number: Any, bits: int = 63) -> Any:
-    made = _WHOLE.get(type(number), _simple)(number)
+    row = _WHOLE.get(type(number))
+    # Of a number that depends on many others little can be proved in time.
+    made = row(number) if row is not None else concrete(number) if len(_free(number)) > _MANY else number
     if bits < 63 and not (made >= -(2**bits) and made < 2**bits):  # it would wrap
         raise Unknown
     return made
@@ -254,10 +251,6 @@ def _padded(node: fx.Node, given: Grid, pad: Any, mode: str = "constant", value:
 def _repeated(node: fx.Node, value: Grid, repeats: Any, dim: Any = None, *, output_size: Any = None) -> Grid:
     counts = torch.tensor([int(concrete(n)) for n in _asgrid(repeats).flat()])
     return Grid(value.numbers, torch.repeat_interleave(value.places, counts, dim))
-
-
-def _same(node: fx.Node, value: Grid, *args: Any, **kwargs: Any) -> Grid:
-    return value
 
 
 # ---- operators that compute
@@ -360,18 +353,6 @@ def _folded(function: Callable[[Any, Any], Any], first: Any = None) -> Callable[
     return combine
 
 
-def _all_of(numbers: Iterable[Any]) -> list[Any]:
-    return [functools.reduce(operator.and_, map(_truth, numbers), True)]
-
-
-def _any_of(numbers: Iterable[Any]) -> list[Any]:
-    return [functools.reduce(operator.or_, map(_truth, numbers), False)]
-
-
-def _sums(numbers: Iterable[Any]) -> list[Any]:
-    return list(itertools.accumulate(map(_term, numbers)))
-
-
 def _full(node: fx.Node, sizes: Any, value: Any, **kwargs: Any) -> Grid:
     """Also where the value is a number that varies."""
     sizes = tuple(concrete(size) for size in sizes)
@@ -418,7 +399,7 @@ chunk narrow repeat tile flip roll movedim swapaxes broadcast_to""".split()
 _SAME = "clone contiguous detach to long int bool type cpu alias".split()
 RULES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(_MOVES, _moved),
-    **dict.fromkeys(_SAME, _same),
+    **dict.fromkeys(_SAME, lambda node, value, *args, **kwargs: value),
     "getitem": _item_of,
     "__getitem__": _item_of,
     "getattr": _attribute,
@@ -462,9 +443,9 @@ RULES: dict[str, Callable[..., Any]] = {
     "min": _along(_folded(_smaller)),
     "amax": _along(_folded(_larger)),
     "amin": _along(_folded(_smaller)),
-    "all": _along(_all_of),
-    "any": _along(_any_of),
-    "cumsum": _along(_sums, keeps=True),
+    "all": _along(lambda numbers: [functools.reduce(operator.and_, map(_truth, numbers), True)]),
+    "any": _along(lambda numbers: [functools.reduce(operator.or_, map(_truth, numbers), False)]),
+    "cumsum": _along(lambda numbers: list(itertools.accumulate(map(_term, numbers))), keeps=True),
 }
 # Operators whose result is as long as the sum of an argument's elements.
 SUMMED: dict[str, Callable[[fx.Node], Any]] = {

@@ -29,10 +29,6 @@ def _proxy(world: World, value: Any, source: Source) -> types.MappingProxyType[A
     return types.MappingProxyType(world.adopt(copied))
 
 
-def _slice(world: World, value: slice, source: Source) -> slice:
-    return slice(*(world.bring(getattr(value, n), AttributeSource(source, n)) for n in ("start", "stop", "step")))
-
-
 def _frozenset(world: World, value: frozenset[Any], source: Source) -> frozenset[Any]:
     world.guard(source, Kind.KEYS, tuple(value))
     return value
@@ -41,6 +37,8 @@ def _frozenset(world: World, value: frozenset[Any], source: Source) -> frozenset
 MADE_AGAIN: dict[type, Callable[[World, Any, Source], Any]] = {
     types.MethodType: _method,
     types.MappingProxyType: _proxy,
-    slice: _slice,
+    slice: lambda world, value, source: slice(
+        *(world.bring(getattr(value, n), AttributeSource(source, n)) for n in ("start", "stop", "step"))
+    ),
     frozenset: _frozenset,
 }

@@ -33,10 +33,6 @@ def _of_floats(*numbers: Any) -> bool:
     return any(isinstance(one, _FLOATS) for one in numbers)
 
 
-def _reciprocal_power(base: Any, exponent: Any) -> tuple[Any, ...]:
-    return () if isinstance(exponent, int) and exponent >= 0 else (base > 0,)
-
-
 def _known_power(base: Any, exponent: Any) -> tuple[Any, ...]:
     if _of_floats(base, exponent):
         return base > 0, base < 1e30, exponent > -10, exponent < 10
@@ -63,7 +59,7 @@ _INSIDE: dict[str, Callable[..., tuple[Any, ...]]] = {
     **dict.fromkeys(("floor", "ceil", "trunc", "int", "round"), lambda a: _between(a, _WHOLE)),
     **dict.fromkeys(("&", "|", "^"), lambda a, b: (not _of_floats(a, b),)),
     **dict.fromkeys(("<<", ">>"), lambda a, b: (not _of_floats(a, b), b >= 0)),
-    "**": _reciprocal_power,
+    "**": lambda base, exponent: () if isinstance(exponent, int) and exponent >= 0 else (base > 0,),
     "sqrt": lambda a: (a >= 0,),
     **dict.fromkeys(("log", "log2", "log10"), lambda a: (a > 0,)),
     "log1p": lambda a: (a > -1,),

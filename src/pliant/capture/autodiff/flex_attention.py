@@ -64,11 +64,8 @@ def _each(function: Any, scored: bool) -> Any:
 def _find_marker(function: types.FunctionType) -> Callable[..., Any] | None:
     """Sizes are what they are where a graph is recorded."""
     known = function.__name__ in ("mark_static", "mark_dynamic", "maybe_mark_dynamic")
-    return _ignore if known and function.__globals__["__name__"] == f"{PEER}.decorators" else None
-
-
-def _ignore(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    return None
+    ours = known and function.__globals__["__name__"] == f"{PEER}.decorators"
+    return (lambda t, function, args, kwargs: None) if ours else None
 
 
 SPECIAL_MODULES[PEER] = _find_marker

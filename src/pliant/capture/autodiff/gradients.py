@@ -27,17 +27,13 @@ if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
-handles = ROWS.handles
+takes = ROWS.takes
 
 _OUTSIDE = "_IdentityBackward"  # the history of a fake whose real tensor was computed before the program
 
 
 # ---- torch.autograd.grad
-@handles(torch.autograd.grad)
-def _grad(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return _grad_of(t, *args, **kwargs)
-
-
+@takes(torch.autograd.grad)
 def _grad_of(
     t: Tracer,
     outputs: Any,
@@ -124,23 +120,15 @@ def _need_own_history(t: Tracer, roots: Sequence[Any], wanted: Sequence[Any]) ->
 
 
 # ---- backward
-@handles(torch.Tensor.backward)
-def _tensor_backward(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    _backward_of(t, *_as_roots(*args, **kwargs))
+@takes(torch.Tensor.backward)
+def _tensor_backward(
+    t: Tracer, tensor: Any, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False, inputs: Any = None
+) -> None:
+    _backward_of(t, (tensor,), (gradient,), retain_graph, create_graph, inputs)
 
 
-def _as_roots(
-    tensor: Any, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False, inputs: Any = None
-) -> tuple[Any, ...]:
-    return (tensor,), (gradient,), retain_graph, create_graph, inputs
-
-
-@handles(torch.autograd.backward)
-def _autograd_backward(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    _backward_of(t, *_as_many(t, *args, **kwargs))
-
-
-def _as_many(
+@takes(torch.autograd.backward)
+def _autograd_backward(
     t: Tracer,
     tensors: Any,
     grad_tensors: Any = None,
@@ -148,10 +136,10 @@ def _as_many(
     create_graph: bool = False,
     grad_variables: Any = None,
     inputs: Any = None,
-) -> tuple[Any, ...]:
+) -> None:
     roots = _tensors(t, tensors)
     given = (None,) * len(roots) if grad_tensors is None else _tensors(t, grad_tensors)
-    return roots, given, retain_graph, create_graph, inputs
+    _backward_of(t, roots, given, retain_graph, create_graph, inputs)
 
 
 def _backward_of(t: Tracer, roots: Any, given: Any, retain_graph: Any, create_graph: bool, inputs: Any) -> None:

@@ -220,10 +220,6 @@ _RENAMED = {
 }
 
 
-def _nothing(names: Names, arg: int) -> tuple[Part, ...]:
-    return ()
-
-
 def _load_global(names: Names, arg: int) -> tuple[Part, ...]:
     index = arg >> 1
     load = Part("LOAD_GLOBAL", names.names[index], (("LOAD_GLOBAL", index << 1),))
@@ -243,12 +239,8 @@ def _load_super_attr(names: Names, arg: int) -> tuple[Part, ...]:
     return (Part(name, SuperAttr(names.names[arg >> 2], bool(arg & 2)), (("LOAD_SUPER_ATTR", arg),)),)
 
 
-def _compare_311(names: Names, arg: int) -> tuple[Part, ...]:
-    return (Part("COMPARE_OP", opcode.cmp_op[arg], (("COMPARE_OP", arg),)),)
-
-
-def _compare_312(names: Names, arg: int) -> tuple[Part, ...]:
-    return (Part("COMPARE_OP", opcode.cmp_op[arg >> 4], (("COMPARE_OP", arg),)),)
+def _compare(shift: int) -> Callable[[Names, int], tuple[Part, ...]]:
+    return lambda names, arg: (Part("COMPARE_OP", opcode.cmp_op[arg >> shift], (("COMPARE_OP", arg),)),)
 
 
 def _compare_313(names: Names, arg: int) -> tuple[Part, ...]:
@@ -301,7 +293,10 @@ def _intrinsic(opname: str, table: str) -> Callable[[Names, int], tuple[Part, ..
 
 
 _Rule = Callable[[Names, int], tuple[Part, ...]]
-_ALWAYS: dict[str, _Rule] = {"NOP": _nothing, "RESUME": _nothing, "LOAD_GLOBAL": _load_global}
+_ALWAYS: dict[str, _Rule] = {
+    **dict.fromkeys(("NOP", "RESUME"), lambda names, arg: ()),
+    "LOAD_GLOBAL": _load_global,
+}
 _UNTIL_312: dict[str, _Rule] = {"FORMAT_VALUE": _format_value}
 _FROM_312: dict[str, _Rule] = {
     "LOAD_ATTR": _load_attr,
@@ -311,8 +306,8 @@ _FROM_312: dict[str, _Rule] = {
     "CALL_INTRINSIC_2": _intrinsic("CALL_INTRINSIC_2", "_intrinsic_2_descs"),
 }
 _BY_VERSION: dict[tuple[int, int], dict[str, _Rule]] = {
-    (3, 11): {**_ALWAYS, **_UNTIL_312, "COMPARE_OP": _compare_311},
-    (3, 12): {**_ALWAYS, **_UNTIL_312, **_FROM_312, "COMPARE_OP": _compare_312},
+    (3, 11): {**_ALWAYS, **_UNTIL_312, "COMPARE_OP": _compare(0)},
+    (3, 12): {**_ALWAYS, **_UNTIL_312, **_FROM_312, "COMPARE_OP": _compare(4)},
     (3, 13): {
         **_ALWAYS,
         **_FROM_312,

@@ -23,7 +23,7 @@ from pliant.capture.carried import (
     turns_left,
 )
 from pliant.capture.generators import TracedCallable, TracedCallback, TracedGenerator, kept_locals
-from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
+from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
 from pliant.capture.standing_iterators import put_at
 from pliant.capture.trace import NULL
 from pliant.guards.sources import IteratorSource
@@ -80,10 +80,6 @@ def _parameters(code: types.CodeType) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + extra]
 
 
-def _traced_callable(b: Statements, obj: TracedCallable | TracedCallback) -> str:
-    return b.value(obj.function)
-
-
 def _carry(b: Statements, obj: Carry) -> str:
     value = obj.value
     text = _suspended(b, value) if type(value) is TracedGenerator else b.value(value)
@@ -100,15 +96,6 @@ def _carried_items(b: Statements, obj: CarriedItems) -> str:
     return name
 
 
-def _counted_turns(b: Statements, obj: CountedTurns) -> str:
-    start = f"{b.value(obj.start)} + {obj.step * obj.steps}"
-    return b.bind(obj, f"iter(range({start}, {b.value(obj.stop)}, {obj.step}))", hint="iterator")
-
-
-def _numbered(b: Statements, obj: Numbered) -> str:
-    return b.bind(obj, f"enumerate({b.items((obj.items, obj.count))})", hint="iterator")
-
-
 def is_lazy(obj: Any) -> bool:
     """Whether code of the program runs once somebody asks the object for items."""
     return isinstance(obj, (map, filter)) or type(obj) is TracedGenerator and not obj.finished
@@ -120,10 +107,14 @@ def name_of_lazy(obj: Any) -> str:
 
 RECIPES: dict[type, Recipe] = {
     TracedGenerator: _generator,
-    TracedCallable: _traced_callable,
-    TracedCallback: _traced_callable,
+    **dict.fromkeys((TracedCallable, TracedCallback), lambda b, obj: b.value(obj.function)),
     Carry: _carry,
     CarriedItems: _carried_items,
-    CountedTurns: _counted_turns,
-    Numbered: _numbered,
+    CountedTurns: expression(
+        lambda b, obj: (
+            f"iter(range({b.value(obj.start)} + {obj.step * obj.steps}, {b.value(obj.stop)}, {obj.step}))"
+        ),
+        "iterator",
+    ),
+    Numbered: expression(lambda b, obj: f"enumerate({b.items((obj.items, obj.count))})", "iterator"),
 }

@@ -39,11 +39,6 @@ def _no_contents(b: Statements, obj: Any, name: str) -> None:
     pass
 
 
-def _fill_list(b: Statements, obj: Any, name: str) -> None:
-    if list.__len__(obj):
-        b.fill(lambda: f"list.extend({name}, [{b.items(list.__iter__(obj))}])")
-
-
 def _fill_mapping(b: Statements, obj: Any, name: str) -> None:
     if dict.__len__(obj):
         b.fill(lambda: f"dict.update({name}, {{{b.pairs(dict.items(obj))}}})")
@@ -149,14 +144,6 @@ def referent_text(b: Statements, obj: weakref.ref[Any]) -> str:
     return text if callback is None else f"{text}, {b.value(callback)}"
 
 
-def _new_reference(b: Statements, obj: weakref.ref[Any]) -> str:
-    return f"{b.hold(weakref.ref)}.__new__({b.value(type(obj))}, {referent_text(b, obj)})"
-
-
-def _new_frozenset(b: Statements, obj: frozenset[Any]) -> str:
-    return f"frozenset.__new__({b.value(type(obj))}, {frozen_items(b, obj)})"
-
-
 def frozen_items(b: Statements, obj: frozenset[Any]) -> str:
     """What a frozenset is made of to have this one's order."""
     groups = added_items(b, obj)
@@ -168,15 +155,26 @@ def frozen_items(b: Statements, obj: frozenset[Any]) -> str:
 _BASES |= {
     object: (_new, _no_contents),
     types.SimpleNamespace: (_new, _no_contents),
-    weakref.ref: (_new_reference, _no_contents),
-    list: (_new, _fill_list),
+    weakref.ref: (
+        lambda b, obj: f"{b.hold(weakref.ref)}.__new__({b.value(type(obj))}, {referent_text(b, obj)})",
+        _no_contents,
+    ),
+    list: (
+        _new,
+        lambda b, obj, name: (
+            b.fill(lambda: f"list.extend({name}, [{b.items(list.__iter__(obj))}])") if list.__len__(obj) else None
+        ),
+    ),
     dict: (_new, _fill_mapping),
     collections.OrderedDict: (_new, _fill_ordered),
     collections.defaultdict: (_new, _fill_defaultdict),
     set: (_new, _fill_set),
     collections.deque: (_new, _fill_deque),
     tuple: (_new_from(lambda o: tuple(tuple.__iter__(o))), _no_contents),
-    frozenset: (_new_frozenset, _no_contents),
+    frozenset: (
+        lambda b, obj: f"frozenset.__new__({b.value(type(obj))}, {frozen_items(b, obj)})",
+        _no_contents,
+    ),
     int: (_new_from(lambda o: int.__int__(o)), _no_contents),
     float: (_new_from(lambda o: float.__float__(o)), _no_contents),
     str: (_new_from(lambda o: str.__str__(o)), _no_contents),

@@ -27,7 +27,7 @@ from pliant.capture.handlers import modes, warning_filters
 from pliant.capture.handlers.context_variables import TracedToken
 from pliant.capture.identity import HookId, TracedId, take_hook_id
 from pliant.capture.reconstruct.instances import added_items, fill_dict, fills_of_set, frozen_items, referent_text
-from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
+from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
 from pliant.capture.standing_iterators import (
     OF_DEQUES,
     OF_DICTS,
@@ -48,18 +48,6 @@ def atom(b: Statements, obj: Any) -> str:
     return b.hold(obj)
 
 
-def _float(b: Statements, obj: float) -> str:
-    return repr(obj) if obj - obj == 0.0 else b.hold(obj)  # inf and nan have no literal
-
-
-def _list(b: Statements, obj: list[Any]) -> str:
-    return b.bind_contents(obj, lambda: b.items(obj), "[{}]", ".extend([{}])")
-
-
-def _dict(b: Statements, obj: dict[Any, Any]) -> str:
-    return b.bind_contents(obj, lambda: b.pairs(obj.items()), "{{{}}}", ".update({{{}}})")
-
-
 def _set(b: Statements, obj: set[Any]) -> str:
     if set_orders.lost_items(obj):
         name = b.bind(obj, "set()")
@@ -77,11 +65,6 @@ def struct_sequence(b: Statements, obj: Any) -> str:
     if hidden:
         raise CannotReconstruct("builtin-instance", obj)
     return b.bind(obj, f"{b.hold(type(obj))}(({b.items(contents)},))")
-
-
-def _as(text: Recipe, hint: str = "") -> Recipe:
-    """What an expression makes."""
-    return lambda b, obj: b.bind(obj, text(b, obj), hint=hint)
 
 
 def _one_behind(b: Statements, obj: Any) -> str:
@@ -267,43 +250,43 @@ _ITERATORS: tuple[type, ...] = (
 
 
 RECIPES: dict[type, Recipe] = {
-    float: _float,
-    list: _list,
-    tuple: _as(lambda b, obj: f"({b.items(obj)}{',' * (len(obj) == 1)})"),
-    dict: _dict,
+    float: lambda b, obj: repr(obj) if obj - obj == 0.0 else b.hold(obj),  # inf and nan have no literal
+    list: lambda b, obj: b.bind_contents(obj, lambda: b.items(obj), "[{}]", ".extend([{}])"),
+    tuple: expression(lambda b, obj: f"({b.items(obj)}{',' * (len(obj) == 1)})"),
+    dict: lambda b, obj: b.bind_contents(obj, lambda: b.pairs(obj.items()), "{{{}}}", ".update({{{}}})"),
     set: _set,
-    frozenset: _as(lambda b, obj: f"frozenset({frozen_items(b, obj)})"),
+    frozenset: expression(lambda b, obj: f"frozenset({frozen_items(b, obj)})"),
     **dict.fromkeys((slice, range), _of_fields("start stop step")),
-    torch.Size: _as(lambda b, obj: f"{b.names(torch.Size, 'Size')}(({b.items(obj)}{',' * (len(obj) == 1)}))"),
+    torch.Size: expression(lambda b, obj: f"{b.names(torch.Size, 'Size')}(({b.items(obj)}{',' * (len(obj) == 1)}))"),
     functools.partial: _partial,
     types.MethodType: _method,
     types.BuiltinFunctionType: _builtin,
     types.MethodWrapperType: lambda b, obj: _bound(b, obj, vars(obj.__objclass__)[obj.__name__]),
     types.CellType: _cell,
-    types.TracebackType: _as(lambda b, obj: f"{b.hold(copied)}({b.hold(obj)})", "traceback"),
+    types.TracebackType: expression(lambda b, obj: f"{b.hold(copied)}({b.hold(obj)})", "traceback"),
     types.FrameType: atom,  # of a traceback
     types.FunctionType: _function,
     **dict.fromkeys((staticmethod, classmethod), _of_fields("__func__")),
     property: _of_fields("fget fset fdel __doc__"),
     super: _of_fields("__thisclass__ __self__"),
-    weakref.ref: _as(lambda b, obj: f"{b.hold(weakref.ref)}({referent_text(b, obj)})"),
+    weakref.ref: expression(lambda b, obj: f"{b.hold(weakref.ref)}({referent_text(b, obj)})"),
     **dict.fromkeys(  # a number computed from sizes: evaluated in Python from the inputs' sizes
         SYMBOLIC_TYPES,
-        _as(lambda b, obj: b.writer.expression(obj.node.shape_env.simplify(obj.node.expr)), "size"),
+        expression(lambda b, obj: b.writer.expression(obj.node.shape_env.simplify(obj.node.expr)), "size"),
     ),
-    Text: _as(lambda b, obj: f"''.join(({_parts_of_text(b, obj)},))", "text"),
+    Text: expression(lambda b, obj: f"''.join(({_parts_of_text(b, obj)},))", "text"),
     io.StringIO: _string_io,
     **dict.fromkeys(LOCKS, _lock),
     random.Random: _random,
-    types.MappingProxyType: _as(lambda b, obj: f"{b.hold(types.MappingProxyType)}({_one_behind(b, obj)})"),
-    bytearray: _as(lambda b, obj: f"{b.hold(bytearray)}({bytes(obj)!r})"),
-    TracedId: _as(lambda b, obj: f"id({b.value(obj.obj)})", "address"),
-    TracedToken: _as(lambda b, obj: f"{b.value(obj.var)}.set({b.value(obj.value)})", "token"),
-    HookId: _as(lambda b, obj: f"{b.hold(take_hook_id)}()", "hook_id"),
+    types.MappingProxyType: expression(lambda b, obj: f"{b.hold(types.MappingProxyType)}({_one_behind(b, obj)})"),
+    bytearray: expression(lambda b, obj: f"{b.hold(bytearray)}({bytes(obj)!r})"),
+    TracedId: expression(lambda b, obj: f"id({b.value(obj.obj)})", "address"),
+    TracedToken: expression(lambda b, obj: f"{b.value(obj.var)}.set({b.value(obj.value)})", "token"),
+    HookId: expression(lambda b, obj: f"{b.hold(take_hook_id)}()", "hook_id"),
     modes.InferenceBlock: modes.real_block,
     warning_filters.Block: warning_filters.real_block,
     **{
-        type(getattr({}, name)()): _as(lambda b, obj, name=name: f"{_one_behind(b, obj)}.{name}()", "view")  # type: ignore[misc]
+        type(getattr({}, name)()): expression(lambda b, obj, name=name: f"{_one_behind(b, obj)}.{name}()", "view")  # type: ignore[misc]
         for name in ("keys", "values", "items")
     },
     **dict.fromkeys(_ITERATORS, _reduced),

@@ -170,5 +170,10 @@ class Statements(abc.ABC):
 Recipe = Callable[[Statements, Any], str]
 
 
+def expression(text: Recipe, hint: str = "") -> Recipe:
+    """What an expression makes."""
+    return lambda b, obj: b.bind(obj, text(b, obj), hint=hint)
+
+
 def _name_of(cls: type) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
