@@ -129,7 +129,7 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     if inplace and (method := python_method(t, left, f"__i{name}__")) is not None:
         methods.insert(0, (method, left, right))
     if methods:
-        return in_turn(t, spelled_out.computed, symbol, left, right, methods, (f"__{name}__", f"__r{name}__"))
+        return in_turn(t, symbol, left, right, methods, (f"__{name}__", f"__r{name}__"))
     return _native_binary(t, function, left, right, inplace)
 
 
@@ -167,13 +167,7 @@ def _as_c_holds_it(t: Tracer, value: Any) -> Any:
 
 
 def in_turn(
-    t: Tracer,
-    polyfilled: Any,
-    symbol: str,
-    left: Any,
-    right: Any,
-    methods: list[tuple[Any, Any, Any]],
-    names: tuple[str, str],
+    t: Tracer, symbol: str, left: Any, right: Any, methods: list[tuple[Any, Any, Any]], names: tuple[str, str]
 ) -> Any:
     """The call that asks these (method, object, other), then those of the names that are written in C.
 
@@ -190,7 +184,7 @@ def in_turn(
         if not isinstance(method, (types.FunctionType, type(None))):
             if getattr(method, "__objclass__", None) is not object:
                 methods.append((method, obj, other))
-    return TailCall(polyfilled, (symbol, left, right, *methods))
+    return TailCall(spelled_out.computed, (symbol, left, right, *methods))
 
 
 def ordered_methods(
@@ -234,8 +228,7 @@ def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     else:
         methods = ordered_methods(t, left, right, f"__{name}__", f"__{reflected}__", comparing=True)
     if methods:
-        compared = _COMPARED.get(symbol, spelled_out.ordered)
-        return in_turn(t, compared, symbol, left, right, methods, (f"__{name}__", f"__{reflected}__"))
+        return in_turn(t, symbol, left, right, methods, (f"__{name}__", f"__{reflected}__"))
     if symbol in ("==", "!=") and _by_identity(left) and _by_identity(right):
         return identical(t, left, right) is (symbol == "==")
     left, right = t.internalize(_as_c_holds_it(t, left)), t.internalize(_as_c_holds_it(t, right))
@@ -249,9 +242,6 @@ def _by_identity(value: Any) -> bool:
     """Whether the object's class leaves comparison to `object`."""
     cls: Any = type(value)
     return cls.__eq__ is object.__eq__ and cls.__ne__ is object.__ne__ and not isinstance(value, types.FunctionType)
-
-
-_COMPARED = {"==": spelled_out.equal, "!=": spelled_out.unequal}
 
 
 def _by_rank(left: Any, right: Any) -> list[tuple[Any, Any]]:

@@ -23,7 +23,7 @@ from pliant.capture.symbol_nodes import SymbolNodes
 from pliant.capture.value_kinds import is_symbolic
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.records import dataclass
-from pliant.torch_adapter import DisableTorchFunction
+from pliant.torch_adapter import DisableTorchFunction, set_grad_enabled
 
 if TYPE_CHECKING:
     from pliant.capture.recorder import Recorder
@@ -140,6 +140,17 @@ def without_effects(t: Tracer, what: str) -> Iterator[None]:
     yield
     if t.world.changes() != before:
         raise GraphBreak("side-effect-call", f"{what} has side effects")
+
+
+@contextmanager
+def grad_recorded(t: Tracer, wanted: bool) -> Iterator[None]:
+    """A block in which the program itself records gradients, or does not."""
+    before = torch.is_grad_enabled()
+    t.call(set_grad_enabled, (wanted,), {})
+    try:
+        yield
+    finally:
+        t.call(set_grad_enabled, (before,), {})
 
 
 def versions(graphs: Iterable[fx.Graph]) -> dict[int, int]:

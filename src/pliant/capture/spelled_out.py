@@ -135,33 +135,18 @@ def in_turn(methods: tuple[tuple[Method, Any, Any], ...]) -> Any:
 
 
 def computed(symbol: str, left: Any, right: Any, *methods: tuple[Method, Any, Any]) -> Any:
-    """left <symbol> right"""
+    """left <symbol> right, by an operator or a comparison"""
     result = in_turn(methods)
-    if result is NotImplemented:
-        names = f"'{type(left).__name__}' and '{type(right).__name__}'"
-        raise TypeError(f"unsupported operand type(s) for {symbol}: {names}")
-    return result
-
-
-def ordered(symbol: str, left: Any, right: Any, *methods: tuple[Method, Any, Any]) -> Any:
-    """The same for comparisons that order."""
-    result = in_turn(methods)
-    if result is NotImplemented:
-        names = f"'{type(left).__name__}' and '{type(right).__name__}'"
+    if result is not NotImplemented:
+        return result
+    if symbol == "==":
+        return left is right
+    if symbol == "!=":
+        return left is not right
+    names = f"'{type(left).__name__}' and '{type(right).__name__}'"
+    if symbol in ("<", "<=", ">", ">="):
         raise TypeError(f"'{symbol}' not supported between instances of {names}")
-    return result
-
-
-def equal(symbol: str, left: Any, right: Any, *methods: tuple[Method, Any, Any]) -> Any:
-    """left == right"""
-    result = in_turn(methods)
-    return left is right if result is NotImplemented else result
-
-
-def unequal(symbol: str, left: Any, right: Any, *methods: tuple[Method, Any, Any]) -> Any:
-    """left != right"""
-    result = in_turn(methods)
-    return left is not right if result is NotImplemented else result
+    raise TypeError(f"unsupported operand type(s) for {symbol}: {names}")
 
 
 def differs(obj: Any, other: Any) -> Any:

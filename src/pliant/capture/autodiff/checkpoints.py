@@ -23,10 +23,9 @@ from torch.utils.checkpoint import create_selective_checkpoint_contexts
 from pliant.capture.checkpointed import Checkpointed
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.regions import tensors_in, versions, without_effects
+from pliant.capture.regions import grad_recorded, tensors_in, versions, without_effects
 from pliant.capture.trace import CallEffect
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.torch_adapter import set_grad_enabled
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -123,8 +122,5 @@ def _reentrant(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str
         with _twice(t, same_numbers):
             return t.call(function, args, kwargs)
     t.world.effects_in_order.append(CallEffect(torch.utils.checkpoint.check_backward_validity, ((),), {}))
-    t.call(set_grad_enabled, (False,), {})
-    try:
+    with grad_recorded(t, False):
         return t.call(function, args, kwargs)
-    finally:
-        t.call(set_grad_enabled, (True,), {})

@@ -15,13 +15,13 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.regions import are_tensors
+from pliant.capture.regions import are_tensors, grad_recorded
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.gradients import gradients
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import AttributeSource, StateSource
 from pliant.guards.state import nan_checks
-from pliant.torch_adapter import DisableTorchFunction, set_grad_enabled
+from pliant.torch_adapter import DisableTorchFunction
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -187,9 +187,7 @@ def _need_no_hooks(t: Tracer, tensor: FakeTensor, *names: str) -> None:
 
 def _accumulate(t: Tracer, leaf: FakeTensor, gradient: FakeTensor, create_graph: bool, shared: set[int]) -> None:
     """`leaf.grad` after the pass: the first gradient itself where it is laid out like the leaf and nobody else has it."""
-    before = torch.is_grad_enabled()
-    t.call(set_grad_enabled, (create_graph,), {})
-    try:
+    with grad_recorded(t, create_graph):
         current = t.get_attr(leaf, "grad")
         if current is None:
             if id(gradient) in shared or tuple(gradient.stride()) != tuple(leaf.stride()):
@@ -201,5 +199,3 @@ def _accumulate(t: Tracer, leaf: FakeTensor, gradient: FakeTensor, create_graph:
             t.set_attr(leaf, "grad", current + gradient)
         else:
             current.add_(gradient)
-    finally:
-        t.call(set_grad_enabled, (before,), {})

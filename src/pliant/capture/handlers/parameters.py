@@ -13,11 +13,11 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.regions import grad_recorded
 from pliant.capture.stand_ins import AssignedData
 from pliant.capture.trace import BreakReason
 from pliant.errors import Unsupported
 from pliant.graph.fake_tensor import FakeTensor, is_fake
-from pliant.torch_adapter import set_grad_enabled
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -88,10 +88,8 @@ def set_data(t: Tracer, tensor: FakeTensor, data: Any) -> None:
     elif tensor.requires_grad:
         first = t.recorder.histories.setdefault(id(tensor), tensor.fake_mode.new((), (), tensor.dtype_, tensor.device_))
         first.node = first.node or tensor.node
-        before = torch.is_grad_enabled()
-        t.call(set_grad_enabled, (True,), {})
-        made = t.call(_Replaced.apply, (tensor, made), {})
-        t.call(set_grad_enabled, (before,), {})
+        with grad_recorded(t, True):
+            made = t.call(_Replaced.apply, (tensor, made), {})
     if outside:
         t.inputs.keep_description(tensor)
         t.world.slot_set(tensor, "data", t.native(torch.Tensor.detach, made), "plain")

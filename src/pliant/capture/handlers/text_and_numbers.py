@@ -428,7 +428,7 @@ def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     left, right = args
     direct, reflected = "__divmod__", "__rdivmod__"
     if methods := operators.ordered_methods(t, left, right, direct, reflected):
-        return operators.in_turn(t, spelled_out.computed, "divmod()", left, right, methods, (direct, reflected))
+        return operators.in_turn(t, "divmod()", left, right, methods, (direct, reflected))
     if any(map(is_fake, args)):
         names = " and ".join(f"'{bring_class(t, a).__name__}'" for a in args)
         raise Raised(TypeError(f"unsupported operand type(s) for divmod(): {names}"))
