@@ -34,6 +34,7 @@ from pliant.capture.element_rules import (
     by_type,
     grid,
 )
+from pliant.capture.structures import is_several
 from pliant.capture.value_kinds import concrete
 from pliant.graph.contracts import name_of_target
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -121,7 +122,7 @@ class Elements:
             return False
         for one in node.all_input_nodes:
             value = one.meta.get("val")
-            if isinstance(value, (tuple, list)):  # of an operator with several results
+            if is_several(value):  # of an operator with several results
                 if not self._is_computed(one, is_known):
                     return False
             elif not (is_known(value) if is_fake(value) else type(value) in (int, bool, torch.SymInt)):
@@ -156,7 +157,7 @@ class Elements:
         return grid(numbers, sizes)
 
     def _result(self, node: Any) -> Any:
-        if name_of_target(node) == "getitem" and isinstance(node.args[0].meta["val"], (tuple, list)):
+        if name_of_target(node) == "getitem" and is_several(node.args[0].meta["val"]):
             return self._result(node.args[0])[node.args[1]]
         args, kwargs = by_type({fx.Node: self._argument}, (tuple(node.args), dict(node.kwargs)))
         rule = RULES[name_of_target(node)]

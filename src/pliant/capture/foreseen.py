@@ -19,7 +19,7 @@ from torch import fx
 
 from pliant.capture.element_rules import MOST_ELEMENTS, RULES
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import written
 from pliant.guards.parts import root_of
 from pliant.symbolic.traverse import evaluate
@@ -52,7 +52,7 @@ def foreseen(frame: Frame, op: Op, value: Any) -> bool | None:
     key = place_of(frame, op)
     if not _may_be(t, key):
         return None
-    return _told(t, lambda run: run.value(value.node) if type(value) is FakeTensor else run.number(written(value)))
+    return _told(t, lambda run: run.value(value.node) if is_fake(value) else run.number(written(value)))
 
 
 def foreseen_truth(t: Tracer, condition: Expr) -> bool | None:
@@ -154,7 +154,7 @@ class _Run:
 
     def _input(self, fake: Any) -> torch.Tensor:
         inputs = self.t.inputs
-        example = inputs.example_of(fake) if type(fake) is FakeTensor else None
+        example = inputs.example_of(fake) if is_fake(fake) else None
         if example is None or type(example) is not torch.Tensor:
             raise _Unforeseen
         if example.dtype not in _WHOLE:

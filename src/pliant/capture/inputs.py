@@ -169,7 +169,7 @@ class Inputs:
         if not is_fake(found) or not is_fake(left) or found.dim() != left.dim():
             return False
         sizes = enumerate(zip(found.shape, left.shape, strict=True))
-        dims = frozenset(d for d, (n, m) in sizes if isinstance(n, int) and n > 1 and self._is_symbolic(m))
+        dims = frozenset(d for d, (n, m) in sizes if not is_symbolic(n) and n > 1 and self._is_symbolic(m))
         return bool(dims) and self.policy.note_dynamic(source, found.dim(), dims)
 
     def _is_symbolic(self, value: Any) -> bool:
@@ -391,7 +391,7 @@ class Inputs:
                 how = self.policy.stride(source, (len(sizes), i), stride, times)
             if times is not None and (times == 1 or how == "multiple"):
                 out[i] = expected * times
-            elif how == "static" or (how == "dynamic" and isinstance(expected, int)):
+            elif how == "static" or (how == "dynamic" and not is_symbolic(expected)):
                 out[i] = stride
             else:
                 out[i] = self.wrap(self.shape_env.create_symbol(stride, StrideSource(source, i), duck=False))
@@ -400,7 +400,7 @@ class Inputs:
 
     def _guard(self, value: torch.Tensor, source: Source, sizes: tuple[Any, ...], strides: tuple[Any, ...]) -> None:
         def fixed(values: tuple[Any, ...]) -> tuple[int | None, ...]:
-            return tuple(v if isinstance(v, int) else None for v in values)
+            return tuple(None if is_symbolic(v) else v for v in values)
 
         facts = TensorFacts(
             cls=type(value),
@@ -413,7 +413,7 @@ class Inputs:
         )
         self.world.guard(source, Kind.TENSOR, facts)
         for dim, stride in enumerate(strides):
-            if not isinstance(stride, int):
+            if is_symbolic(stride):
                 self.world.guard(StrideSource(source, dim), Kind.EXPRESSION, self.shape_env.expr_of(stride))
 
     def _placeholder(self, source: Source, value: Any) -> fx.Node:

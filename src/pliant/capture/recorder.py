@@ -24,7 +24,7 @@ from pliant.capture.graph_breaks import GraphBreak, needs_value
 from pliant.capture.inputs import Inputs
 from pliant.capture.overrides import Overrides
 from pliant.capture.rewritten import FACTORS, into_out, with_factor
-from pliant.capture.structures import leaves, several
+from pliant.capture.structures import is_several, leaves, several
 from pliant.capture.symbol_nodes import SymbolNodes
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, concrete
 from pliant.errors import DataDependentError, Unsupported
@@ -405,7 +405,7 @@ class Recorder(TorchFunctionMode):
         if is_fake(result):
             if not self._has_node(result):
                 result.node = node
-        elif isinstance(result, (tuple, list)):
+        elif is_several(result):
             self._attach_items(node, result)
 
     def _attach_items(self, node: fx.Node, result: Any) -> None:
@@ -415,7 +415,7 @@ class Recorder(TorchFunctionMode):
                 part = self.graph.call_function(operator.getitem, (node, i))
                 part.meta["val"] = item
                 item.node = part
-            elif isinstance(item, (tuple, list)) and _has_tensor(item):
+            elif is_several(item) and _has_tensor(item):
                 part = self.graph.call_function(operator.getitem, (node, i))
                 part.meta["val"] = item
                 self._attach_items(part, item)

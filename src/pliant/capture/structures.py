@@ -30,9 +30,14 @@ _MADE: ByKind[Callable[[Any, list[Any]], Any] | None] = ByKind(
 )
 
 
+def is_several(value: Any) -> bool:
+    """Whether functions of PyTorch take it, or give it, for several values."""
+    return isinstance(value, (tuple, list))
+
+
 def several(value: Any) -> tuple[Any, ...]:
     """The values of a tuple or list; any other value alone."""
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    return tuple(value) if is_several(value) else (value,)
 
 
 def parts_of_key(key: Any) -> tuple[Any, ...]:

@@ -23,7 +23,7 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.random_numbers import make_generator
 from pliant.capture.handlers.table import ALL, Args, ClassHandler, Kwargs, Rows
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import class_name, concrete
+from pliant.capture.value_kinds import class_name, concrete, is_symbolic
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.sources import held
@@ -204,7 +204,7 @@ def _counted_turns(t: Tracer, ends: list[Any]) -> carried.CountedTurns | None:
     if not _is_of_a_loop(frame) or not 1 <= len(ends) <= 3 or not _WHOLE.issuperset(map(type, ends)):
         return None
     start, stop, step = (0, *ends, 1) if len(ends) == 1 else (*ends, 1)[:3]
-    symbolic = [n for n in (start, stop) if type(n) is torch.SymInt]
+    symbolic = list(filter(is_symbolic, (start, stop)))
     if type(step) is not int or not step:
         return None
     try:
@@ -213,7 +213,7 @@ def _counted_turns(t: Tracer, ends: list[Any]) -> carried.CountedTurns | None:
     except GraphBreak as stop_here:
         stop_here.again = True
         raise
-    first, last = (n.node.require_hint() if type(n) is torch.SymInt else n for n in (start, stop))
+    first, last = (n.node.require_hint() if is_symbolic(n) else n for n in (start, stop))
     turns = max(0, -((first - last) // step))
     varies = t.inputs.policy.turns_vary(held(frame.code, f"the loop at {frame.op.offset}"), turns)
     return carried.CountedTurns(start, stop, step) if varies and symbolic else None

@@ -236,7 +236,7 @@ def decide(frame: Frame, op: Op, value: Any) -> bool:
     assumed, seen = (_side_that_returns(frame.program, op) if _is_unknown(t, value) else None), ""
     if assumed is None and _is_unknown(t, value) and op.target is not None:
         assumed, seen = foreseen(frame, op, value), place_of(frame, op)
-    tested = element(t, value) if assumed is not None and type(value) is FakeTensor else value
+    tested = element(t, value) if assumed is not None and is_fake(value) else value
     condition = t.truth(tested, linked=True)
     if assumed is None or not is_unbacked(condition):
         return bool(concrete(condition))

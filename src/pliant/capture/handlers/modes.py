@@ -21,7 +21,7 @@ from pliant.capture.handlers.parameters import new_leaf
 from pliant.capture.handlers.table import Args, Kwargs, Rows, spread
 from pliant.capture.overrides import default_override, pop_mode, push_mode, with_class
 from pliant.capture.stand_ins import memory_of
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource
 from pliant.torch_adapter import (
@@ -194,13 +194,13 @@ def _answer_of_memory(t: Tracer, asked: FakeTensor) -> bool:
 def _answer_of_one(t: Tracer, node: fx.Node) -> bool | None:
     """Whether an input is an inference tensor, or the mode is on where the node is; None: it is about no tensor."""
     fake = node.meta.get("val")
-    example = t.inputs.example_of(fake) if isinstance(fake, FakeTensor) else None
+    example = t.inputs.example_of(fake) if is_fake(fake) else None
     if example is not None:
         with DisableTorchFunction():
             answer = example.is_inference()
         t.world.guard(MethodSource(t.world.place_of(fake), "is_inference"), Kind.EQUALS, answer)
         return answer
-    if isinstance(fake, FakeTensor) and any(one.fake is fake for one in t.inputs.inputs):
+    if is_fake(fake) and any(one.fake is fake for one in t.inputs.inputs):
         return torch.is_inference_mode_enabled()  # a tensor that each call makes before the graph runs
     made = node.op in ("call_function", "call_method", "call_module")
     return bool(node.meta.get("inference", torch.is_inference_mode_enabled())) if made else None

@@ -28,6 +28,7 @@ from torch.optim.sgd import sgd
 
 from pliant.capture.handlers.skipped_steps import may_skip, step_by_rows, unscale
 from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.structures import is_several
 from pliant.capture.torch_calls import call_torch
 from pliant.graph.fake_tensor import is_fake
 from pliant.interruptions import pass_on
@@ -91,7 +92,7 @@ def _each(function: Any, name: str, t: Tracer, args: Args, kwargs: Kwargs) -> An
 
 def _listed(t: Tracer, value: Any) -> Any:
     """A list of the tensors or numbers, if it is several; one tensor of several numbers becomes their list."""
-    if isinstance(value, (list, tuple)):
+    if is_several(value):
         return [t.internalize(one) for one in t.sequence(value)]
     value = t.internalize(value)
     return list(value.unbind(0)) if is_fake(value) and value.dim() == 1 else value

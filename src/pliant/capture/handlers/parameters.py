@@ -15,6 +15,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.regions import grad_recorded
 from pliant.capture.stand_ins import AssignedData
+from pliant.capture.structures import is_several
 from pliant.capture.trace import BreakReason
 from pliant.errors import Unsupported
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -63,7 +64,7 @@ class _Replaced(torch.autograd.Function):
 def _is_recorded(tensor: FakeTensor) -> bool:
     """Whether something with a history was computed of it."""
     values = [user.meta.get("val") for user in tensor.node.users]
-    return any(one.requires_grad if isinstance(one, torch.Tensor) else isinstance(one, (tuple, list)) for one in values)
+    return any(one.requires_grad if is_fake(one) else is_several(one) for one in values)
 
 
 def set_data(t: Tracer, tensor: FakeTensor, data: Any) -> None:

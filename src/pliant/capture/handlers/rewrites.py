@@ -16,8 +16,10 @@ import torch.nn.functional as F
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.regions import tensors_of
+from pliant.capture.structures import is_several
 from pliant.capture.torch_calls import call_torch
-from pliant.capture.value_kinds import concrete
+from pliant.capture.value_kinds import concrete, is_symbolic
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.tensor_spec import same_dim
 from pliant.graph.unbacked import is_unbacked
@@ -115,7 +117,7 @@ def _tensor_split(
         return _parts_at, (input, places, dim)
     if whole and (number := t.recorder.elements.number(places) if places.dim() == 0 else None) is not None:
         return torch.tensor_split, (input, concrete(number), dim)  # how many results there are: a plain number
-    varies = inside and type(sections) is int and sections >= 1 and type(input.size_[dim]) is not int
+    varies = inside and type(sections) is int and sections >= 1 and is_symbolic(input.size_[dim])
     return (_parts, (input, sections, dim)) if varies else None
 
 
@@ -162,7 +164,7 @@ def _cov(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 def _can_be_weighted(x: Any, weights: Any, importance: Any) -> bool:
     """Whether the kinds of arguments are those that `cov` takes, and none of few observations."""
-    tensors = [one for one in (x, weights, importance) if type(one) is FakeTensor]
+    tensors = tensors_of((x, weights, importance))
     if len(tensors) < 2 or tensors[0] is not x or len(tensors) != 3 - (weights is None) - (importance is None):
         return False
     kinds = weights is None or not (weights.is_floating_point() or weights.is_complex() or weights.dtype_ is torch.bool)
@@ -187,7 +189,7 @@ def _max_pool1d(
     numbers = [kernel_size, stride, padding, dilation]
     size, stride, *rest = (n[0] if type(n) in (tuple, list) and len(n) == 1 else n for n in numbers)
     numbers = [size, size if stride is None or stride == [] or stride == () else stride, *rest]
-    varies = not return_indices and is_fake(input) and not {int}.issuperset(map(type, input.size_))
+    varies = not return_indices and is_fake(input) and any(map(is_symbolic, input.size_))
     return (_pooled, (input, *numbers, ceil_mode)) if varies and {int}.issuperset(map(type, numbers)) else None
 
 
@@ -216,8 +218,8 @@ def _attention(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if is_fake(mask) and mask.dim() > 1 and not mask.requires_grad and _wants_dense(mask):
         stride = mask.stride_
         if not same_dim(stride[-1], 1):
-            flat = [d for d in range(mask.dim() - 2) if type(stride[d]) is int and stride[d] == 0]
-            broadcast = tuple(d for d in flat if type(mask.size_[d]) is not int or mask.size_[d] > 0)
+            flat = [d for d in range(mask.dim() - 2) if not is_symbolic(stride[d]) and stride[d] == 0]
+            broadcast = tuple(d for d in flat if is_symbolic(mask.size_[d]) or mask.size_[d] > 0)
             args, kwargs = with_mask(args, kwargs, t.call(_dense_mask, (mask, broadcast), {}))
     return call_torch(t, F.scaled_dot_product_attention, args, kwargs)
 
@@ -264,9 +266,9 @@ def _is_grid(theta: Any, size: Any) -> bool:
     """Whether the arguments fit, and some sizes are not known."""
     if not is_fake(theta) or theta.dtype_ not in (torch.float32, torch.float64):
         return False
-    if not isinstance(size, (tuple, list)) or theta.dim() != 3 or len(size) not in (4, 5):
+    if not is_several(size) or theta.dim() != 3 or len(size) not in (4, 5):
         return False
-    symbols = [n for n in size if type(n) is torch.SymInt]
+    symbols = list(filter(is_symbolic, size))
     fits = tuple(theta.shape) == (size[0], len(size) - 2, len(size) - 1)
     return bool(symbols) and fits and not any(map(is_unbacked, symbols))
 

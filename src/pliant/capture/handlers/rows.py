@@ -13,6 +13,8 @@ import torch
 from torch import fx
 
 from pliant.capture.handlers.table import Args, Kwargs
+from pliant.capture.structures import is_several
+from pliant.capture.value_kinds import is_symbolic
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.torch_adapter import DisableTorchFunction, append_node, below_python_dispatch
 
@@ -24,7 +26,7 @@ Row = tuple[FakeTensor, ...]
 
 def inline_by_rows(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """Interpret a function that returns nothing, once for each kind of rows where that can be told, else as it is."""
-    lists = {k: _listed(t, a) for k, a in (*enumerate(args), *kwargs.items()) if isinstance(a, (list, tuple))}
+    lists = {k: _listed(t, a) for k, a in (*enumerate(args), *kwargs.items()) if is_several(a)}
     columns = {k: column for k, column in lists.items() if column}
     rows = list(zip(*columns.values()))
     if len({len(column) for column in columns.values()}) != 1 or len(rows) < 2 or not _independent(t, rows):
@@ -65,7 +67,7 @@ def _independent(t: Tracer, rows: list[tuple[Any, ...]]) -> bool:
 
 def _kind(fake: FakeTensor) -> Any:
     """Equal for tensors on which the function does the same."""
-    sizes = [size if type(size) is int else size.node.expr for size in (*fake.size_, *fake.stride_, fake.offset_)]
+    sizes = [size.node.expr if is_symbolic(size) else size for size in (*fake.size_, *fake.stride_, fake.offset_)]
     flags = fake.is_parameter_, fake.requires_grad, fake.is_leaf, fake.is_inference()
     return (*sizes, len(fake.size_), fake.dtype_, fake.device_, fake.layout, *flags)
 
@@ -90,11 +92,11 @@ class _Template:
         own = set(self.given)
         while node.op != "root":
             if node.op in ("call_function", "call_method") and not own.isdisjoint(node.all_input_nodes):
-                if not isinstance(node.meta.get("val"), torch.Tensor) or "made" in node.meta:
+                if not is_fake(node.meta.get("val")) or "made" in node.meta:
                     return False
                 self.nodes.append(node)
                 own.add(node)
-            elif isinstance(node.meta.get("val"), torch.Tensor) and node.op != "placeholder":
+            elif is_fake(node.meta.get("val")) and node.op != "placeholder":
                 return False
             node = node.next
         return True

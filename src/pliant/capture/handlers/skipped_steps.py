@@ -20,6 +20,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.rows import inline_by_rows
 from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.regions import tensors_of
+from pliant.capture.structures import is_several
 from pliant.capture.torch_calls import call_torch
 from pliant.torch_adapter import check_and_unscale, optimizer_hooks, scaler_step
 
@@ -51,7 +52,7 @@ def step_by_rows(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if t.skipped is None:
         return inline_by_rows(t, function, args, kwargs)
     given = [
-        a for place, a in enumerate((*args, *kwargs.values())) if isinstance(a, (list, tuple)) and place != _GRADIENTS
+        a for place, a in enumerate((*args, *kwargs.values())) if is_several(a) and place != _GRADIENTS
     ]
     tensors = tensors_of(t.internalize(one) for a in given for one in t.sequence(a))
     if any(None in t.sequence(a) for a in given):
