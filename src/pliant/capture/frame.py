@@ -80,8 +80,7 @@ class Frame:
 
     __slots__ = (
         "tracer", "program", "code", "globals", "locals", "cells", "stack", "ip", "op", "saved", "steps_at_op",
-        "linked", "generator", "exceptions", "name", "trusted", "builtins", "class_locals", "nodes_at_op",
-        "noticed",
+        "linked", "generator", "name", "class_locals", "nodes_at_op", "noticed",
     )
 
     def __init__(
@@ -108,7 +107,6 @@ class Frame:
         self.nodes_at_op = 0
         self.linked = linked
         self.generator: Any = None  # what it is the frame of, while an operation that can be cut drives it
-        self.exceptions: list[BaseException | None] = []
         self.name = name
         self.class_locals: dict[str, Any] | None = None
         # By id what the frame must not lose within the trace, and what says that it has ended.

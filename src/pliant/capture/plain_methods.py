@@ -28,9 +28,9 @@ _OPERATIONS = frozenset(
 _FUNCTIONS = (hash, isinstance, type, len, NotImplemented)
 
 
-def computes_plainly(t: Tracer, obj: Any, names: tuple[str, ...] = ("__hash__", "__eq__")) -> bool:
+def computes_plainly(t: Tracer, obj: Any) -> bool:
     """Whether C code may hash and compare the object."""
-    for name in names:
+    for name in ("__hash__", "__eq__"):
         method = operators.python_method(t, obj, name)
         if method is None:
             continue

@@ -170,12 +170,7 @@ class Trace:
     effects: list[Effect]
     end: Return | Break
     origins: dict[int, tuple[Any, Source]]  # id -> (object kept alive, its source)
-    outputs: dict[int, int] = field(
-        default_factory=dict
-    )  # id(FakeTensor or SymInt...) -> position in the graph's outputs
-    input_of: dict[int, int] = field(
-        default_factory=dict
-    )  # id(fake) -> position in inputs, for tensors that are unchanged inputs
+    outputs: dict[int, int] = field(default_factory=dict)  # id of a tensor or number -> its place among the graph's outputs
     output_nodes: list[fx.Node] = field(default_factory=list)
     draws: list[Draw] = field(default_factory=list)  # in order
     lock: Any = None  # to hold while the entry runs

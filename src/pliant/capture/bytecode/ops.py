@@ -104,8 +104,8 @@ _NAMES = {
 _ATTRIBUTES = {
     "LOAD_ATTR": _row(1, 1, "name", "[object] -> its attribute"),
     "LOAD_METHOD": _row(1, 2, "name", "[object] -> call pair of its attribute: (function, object), or as `call_pair`"),
-    "LOAD_SUPER_ATTR": _row(3, 1, "SuperAttr", "[super, class, self] -> attribute of super(class, self)"),
-    "LOAD_SUPER_METHOD": _row(3, 2, "SuperAttr", "the same, leaving a call pair"),
+    "LOAD_SUPER_ATTR": _row(3, 1, "name", "[super, class, self] -> attribute of super(class, self)"),
+    "LOAD_SUPER_METHOD": _row(3, 2, "name", "the same, leaving a call pair"),
     "STORE_ATTR": _row(2, 0, "name", "[value, object]: object.name = value"),
     "DELETE_ATTR": _row(1, 0, "name", "del object.name"),
     "BINARY_SUBSCR": _row(2, 1, "", "[object, key] -> object[key]"),

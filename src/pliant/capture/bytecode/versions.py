@@ -35,14 +35,6 @@ class CallArgs:
 
 
 @dataclass(frozen=True, slots=True)
-class SuperAttr:
-    """The attribute of LOAD_SUPER_ATTR; `explicit` if the source says `super(a, b)` and not `super()`."""
-
-    name: str
-    explicit: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Part:
     """One normalised operation: name, resolved argument, and the real instructions that do it."""
 
@@ -236,7 +228,7 @@ def _load_attr(names: Names, arg: int) -> tuple[Part, ...]:
 
 def _load_super_attr(names: Names, arg: int) -> tuple[Part, ...]:
     name = "LOAD_SUPER_METHOD" if arg & 1 else "LOAD_SUPER_ATTR"
-    return (Part(name, SuperAttr(names.names[arg >> 2], bool(arg & 2)), (("LOAD_SUPER_ATTR", arg),)),)
+    return (Part(name, names.names[arg >> 2], (("LOAD_SUPER_ATTR", arg),)),)
 
 
 def _compare(shift: int) -> Callable[[Names, int], tuple[Part, ...]]:

@@ -53,7 +53,7 @@ def _construct_dict(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return t.native(cls, *leading, *sources, **kwargs)
 
 
-def pairs_or_mapping(t: Tracer, value: Any, by_keys: bool = False) -> Any:
+def pairs_or_mapping(t: Tracer, value: Any, by_keys: bool) -> Any:
     if value is None or isinstance(value, types.MappingProxyType):
         return value
     if isinstance(value, dict) or operators.python_method(t, value, "keys") is not None:

@@ -38,11 +38,9 @@ ROWS.on_operands(
         "LOAD_ATTR": lambda t, op, obj: t.get_attr(obj, op.arg, linked=True),
         "STORE_ATTR": lambda t, op, value, obj: t.set_attr(obj, op.arg, value, linked=True),
         "DELETE_ATTR": lambda t, op, obj: t.delete_attr(obj, op.arg, linked=True),
-        "LOAD_SUPER_ATTR": lambda t, op, _, cls, obj: t.super_attr(cls, obj, op.arg.name, linked=True),
+        "LOAD_SUPER_ATTR": lambda t, op, _, cls, obj: t.super_attr(cls, obj, op.arg, linked=True),
         # Always the bound attribute with a NULL: both layouts of CALL accept it.
         "LOAD_METHOD": lambda t, op, obj: call_pair(t.get_attr(obj, op.arg, linked=True), NULL),
-        "LOAD_SUPER_METHOD": lambda t, op, _, cls, obj: call_pair(
-            t.super_attr(cls, obj, op.arg.name, linked=True), NULL
-        ),
+        "LOAD_SUPER_METHOD": lambda t, op, _, cls, obj: call_pair(t.super_attr(cls, obj, op.arg, linked=True), NULL),
     }
 )

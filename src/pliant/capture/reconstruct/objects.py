@@ -183,7 +183,7 @@ def _over_unordered(b: Statements, obj: Any) -> str:
     items = f", [{b.items(rest)}]" if isinstance(container, set) else ""
     if not items and not _same(rest, [*OF_DICTS[type(obj)](container)][len(container) - len(rest) :]):
         raise CannotReconstruct("changed-while-iterated", obj)
-    return b.bind_late(obj, f"{b.hold(at_left)}({cls}, {b.value(container)}, {len(rest)}{items})", "iterator")
+    return b.bind_late(obj, f"{b.hold(at_left)}({cls}, {b.value(container)}, {len(rest)}{items})")
 
 
 def _same(left: Sequence[Any], right: Sequence[Any]) -> bool:
@@ -198,7 +198,7 @@ def _over_deque(b: Statements, obj: DequeItems) -> str:
     except RuntimeError:
         return b.bind(obj, f"{b.hold(of_changed)}({b.hold(OF_DEQUES)})", hint="iterator")
     left = len(obj.container) - obj.taken
-    return b.bind_late(obj, f"{b.hold(at_left)}({b.hold(OF_DEQUES)}, {b.value(obj.container)}, {left})", "iterator")
+    return b.bind_late(obj, f"{b.hold(at_left)}({b.hold(OF_DEQUES)}, {b.value(obj.container)}, {left})")
 
 
 def _string_io(b: Statements, obj: io.StringIO) -> str:

@@ -74,8 +74,6 @@ class Statements(abc.ABC):
         trace, key = self.trace, id(obj)
         if key in trace.outputs:
             return self.outputs[trace.outputs[key]]
-        if key in trace.input_of:
-            return self.writer.read(trace.inputs[trace.input_of[key]].source)
         if key in trace.origins:
             return self.writer.read(trace.origins[key][1])
         return None
@@ -110,9 +108,9 @@ class Statements(abc.ABC):
         self._made[id(obj)] = name
         return name
 
-    def bind_late(self, obj: Any, text: str, hint: str) -> str:
-        """The same of an object that depends on what the effects leave behind."""
-        name = self.names.fresh(hint)
+    def bind_late(self, obj: Any, text: str) -> str:
+        """The same of an iterator, which depends on what the effects leave behind."""
+        name = self.names.fresh("iterator")
         self._late_names.add(name)
         self.late.append(f"{name} = {text}")
         self._made[id(obj)] = name
