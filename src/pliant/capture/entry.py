@@ -372,20 +372,9 @@ class _Body:
         obj, name = b.value(effect.obj), effect.name
         delete = effect.value is DELETED
         value = "" if delete else b.value(effect.value)
-        match effect.via:
-            case "slot" | "type":
-                owner = "object" if effect.via == "slot" else "type"
-                return (
-                    f"{b.hold(_deleted)}({owner}, {obj}, {name!r})"
-                    if delete
-                    else f"{owner}.__setattr__({obj}, {name!r}, {value})"
-                )
-            case "context":
-                return f"{obj}.set({value})"
-            case "cell":
-                return f"del {obj}.cell_contents" if delete else f"{obj}.cell_contents = {value}"
-            case _:
-                return f"delattr({obj}, {name!r})" if delete else f"setattr({obj}, {name!r}, {value})"
+        store, deletion = _STORES[effect.via]
+        text = deletion if delete else store
+        return text.format(obj=obj, name=repr(name), value=value, deleted=b.hold(_deleted) if delete else "")
 
     # ---- breaks
     def _break(self, stop: Break) -> list[str]:
@@ -458,6 +447,16 @@ class _Body:
         name = self.values.names(value, hint)
         self.behind[name] = form
         return name
+
+
+# How an attribute is stored, and deleted, by `SetAttribute.via`.
+_STORES = {
+    "slot": ("object.__setattr__({obj}, {name}, {value})", "{deleted}(object, {obj}, {name})"),
+    "type": ("type.__setattr__({obj}, {name}, {value})", "{deleted}(type, {obj}, {name})"),
+    "context": ("{obj}.set({value})", ""),
+    "cell": ("{obj}.cell_contents = {value}", "del {obj}.cell_contents"),
+    "plain": ("setattr({obj}, {name}, {value})", "delattr({obj}, {name})"),
+}
 
 
 def _deleted(owner: Any, obj: Any, name: str) -> None:

@@ -183,11 +183,7 @@ def _scan(t: Tracer, combine_fn: Any, init: Any, xs: Any, *, dim: int = 0, rever
 
 def _map(t: Tracer, f: Any, xs: Any, *args: Any) -> Any:
     scanned, spec = _tensors(t, xs, "mapped values")
-
-    def arrange(parameters: list[Any]) -> tuple[Any, ...]:
-        return pytree.tree_unflatten(parameters, spec), *args
-
-    body = _trace(t, f, _slices(t, scanned, 0), arrange)
+    body = _trace(t, f, _slices(t, scanned, 0), lambda parameters: (pytree.tree_unflatten(parameters, spec), *args))
     if not are_tensors(body.leaves):
         raise GraphBreak("tensor-error", "the body of map returns something other than tensors")
     return _recorded(t, Scan(body.module, 0, len(scanned)), [*scanned, *body.values], "map", body.spec)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
-handles = ROWS.handles
+handles, takes = ROWS.handles, ROWS.takes
 
 _NO_MESSAGE = (
     "Expected cond to be True, but got False. (Could this error message be improved? If so, please report an "
@@ -173,21 +173,19 @@ def in_message(t: Tracer, value: Any, spec: Any) -> str | None:
     return t.message.mark(value, spec)
 
 
-@handles(check_with)
-def _check_with(t: Tracer, args: Args, kwargs: Kwargs) -> None:
-    names = ("error_type", "cond", "message")
-    given: dict[str, Any] = {**dict(zip(names, args)), **kwargs}
-    condition, error = given["cond"], given["error_type"]
-    if type(condition) is not torch.SymBool or not is_unbacked(condition):
-        _check_now(t, error, concrete(condition), given.get("message"))
+@takes(check_with)
+def _check_with(t: Tracer, error_type: Any, cond: Any, message: Any = None) -> None:
+    if type(cond) is not torch.SymBool or not is_unbacked(cond):
+        _check_now(t, error_type, concrete(cond), message)
         return
-    message = t.message = Message()
+    marks = t.message = Message()
     try:
-        text = _message(t, given.get("message"))
+        text = _message(t, message)
     finally:
         t.message = None
-    known = getattr(builtins, error.__name__, None) is error
-    t.recorder.state(check, condition, error.__name__ if known else error, text, *message.values)
+    name = error_type.__name__
+    known = getattr(builtins, name, None) is error_type
+    t.recorder.state(check, cond, name if known else error_type, text, *marks.values)
 
 
 def _message(t: Tracer, message: Any) -> str:
@@ -207,26 +205,18 @@ def _check_now(t: Tracer, error: Any, condition: Any, message: Any) -> None:
     t.raise_(error(_message(t, message)))
 
 
-@handles(check_is_size)
-def _check_is_size(t: Tracer, args: Args, kwargs: Kwargs) -> None:
-    number = args[0]
-    message = args[1] if len(args) > 1 else kwargs.get("message")
-    upper = kwargs.get("max")
-    t.call(torch_check, (t.compare(">=", number, 0), message), {})
-    if upper is not None:
-        t.call(torch_check, (t.compare("<=", number, upper), message), {})
-    if is_symbolic(number):
-        t.shape_env.mark_size_like(t.shape_env.expr_of(number))
+@takes(check_is_size)
+def _check_is_size(t: Tracer, i: Any, message: Any = None, *, max: Any = None) -> None:
+    _check_bounds(t, i, 0, max, message)
+    if is_symbolic(i):
+        t.shape_env.mark_size_like(t.shape_env.expr_of(i))
 
 
-@handles(torch.sym_constrain_range_for_size, torch.sym_constrain_range)
-def _constrain(t: Tracer, args: Args, kwargs: Kwargs) -> None:
-    number = args[0]
-    lower = kwargs.get("min", args[1] if len(args) > 1 else None)
-    upper = kwargs.get("max", args[2] if len(args) > 2 else None)
-    for bound, symbol in ((lower, ">="), (upper, "<=")):
+@takes(torch.sym_constrain_range_for_size, torch.sym_constrain_range)
+def _check_bounds(t: Tracer, size: Any, min: Any = None, max: Any = None, message: Any = None) -> None:
+    for bound, symbol in ((min, ">="), (max, "<=")):
         if bound is not None:
-            t.call(torch_check, (t.compare(symbol, number, bound),), {})
+            t.call(torch_check, (t.compare(symbol, size, bound), message), {})
 
 
 # ---- branches

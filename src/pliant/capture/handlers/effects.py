@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.handlers.table import Args, Kwargs, Rows, spread
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.trace import CallEffect
 from pliant.capture.value_kinds import is_symbolic, tuple_of
@@ -135,20 +135,16 @@ def log(t: Tracer, method: types.MethodType, args: Args, kwargs: Kwargs) -> Any:
 
 
 # ---- the state of the random generators, which the graph reads and sets in its order among draws
-@handles(torch.get_rng_state)
-def _get_rng_state(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return call_torch(t, random_state.random_state, args, kwargs)
-
-
-@handles(torch.set_rng_state)
-def _set_rng_state(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return call_torch(t, random_state.set_random_state, (*args, *kwargs.values()), {})
-
-
-@handles(torch.manual_seed)
-def _manual_seed(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    call_torch(t, random_state.seed, (*args, *kwargs.values()), {})
+@ROWS.takes(torch.manual_seed)
+def _manual_seed(t: Tracer, seed: Any) -> Any:
+    call_torch(t, random_state.seed, (seed,), {})
     return t.world.hold(torch.default_generator, "torch.default_generator")
+
+
+ROWS.callables |= {
+    torch.get_rng_state: spread(lambda t: call_torch(t, random_state.random_state, (), {})),
+    torch.set_rng_state: spread(lambda t, new_state: call_torch(t, random_state.set_random_state, (new_state,), {})),
+}
 
 
 def _make_generator(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:

@@ -144,12 +144,11 @@ def _array(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return to_array(t, args[0])
 
 
-@handles(make_subclass)
-def _make_subclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    cls, data, *rest = args
+@ROWS.takes(make_subclass)
+def _make_subclass(t: Tracer, cls: Any, data: Any, require_grad: Any = False, *more: Any, **named: Any) -> Any:
     if issubclass(cls, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)):
         raise GraphBreak("unknown-object", "a parameter whose shape is not known yet")
-    made = new_leaf(t, data, bool(rest and rest[0] or kwargs.get("require_grad")), issubclass(cls, torch.nn.Parameter))
+    made = new_leaf(t, data, bool(require_grad), issubclass(cls, torch.nn.Parameter))
     return made if cls in (torch.Tensor, torch.nn.Parameter) else with_class(t, made, cls)
 
 

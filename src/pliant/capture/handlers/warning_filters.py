@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
-handles, CLASSES = ROWS.handles, ROWS.classes
+handles, takes, CLASSES = ROWS.handles, ROWS.takes, ROWS.classes
 
 Filters = list[Any]
 
@@ -171,18 +171,15 @@ def _exit(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     t.warning_blocks.pop().filters = None
 
 
-@handles(warnings.simplefilter)
-def _simplefilter(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    given = dict(zip(("action", "category", "lineno", "append"), args, strict=False)) | kwargs
-    item = (given["action"], None, given.get("category", Warning), None, given.get("lineno", 0))
-    _add(t, item, given.get("append", False))
+@takes(warnings.simplefilter)
+def _simplefilter(t: Tracer, action: Any, category: Any = Warning, lineno: Any = 0, append: Any = False) -> None:
+    _add(t, (action, None, category, None, lineno), append)
 
 
 @handles(warnings.filterwarnings)
 def _filterwarnings(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """The real function makes the item: it compiles the patterns."""
-    if not t.warning_blocks:
-        raise GraphBreak("mutated-global-state", "a call of filterwarnings")
+    _inner_block(t)
     with warnings.catch_warnings():
         warnings.resetwarnings()
         t.native(warnings.filterwarnings, *args, **{k: v for k, v in kwargs.items() if k != "append"})
@@ -191,9 +188,7 @@ def _filterwarnings(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _add(t: Tracer, item: Any, at_the_end: bool) -> None:
-    if not t.warning_blocks:
-        raise GraphBreak("mutated-global-state", "a filter of warnings")
-    block = t.warning_blocks[-1]
+    block = _inner_block(t)
     if not at_the_end:
         block.first = [item, *(one for one in block.first if one != item)]
         block.filters = [item, *(one for one in block.filters if one != item)]
@@ -202,9 +197,13 @@ def _add(t: Tracer, item: Any, at_the_end: bool) -> None:
         block.filters.append(item)
 
 
-@handles(warnings.resetwarnings)
-def _resetwarnings(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+def _inner_block(t: Tracer) -> Any:
     if not t.warning_blocks:
-        raise GraphBreak("mutated-global-state", "a call of resetwarnings")
-    block = t.warning_blocks[-1]
+        raise GraphBreak("mutated-global-state", "filters of warnings are changed")
+    return t.warning_blocks[-1]
+
+
+@takes(warnings.resetwarnings)
+def _resetwarnings(t: Tracer) -> None:
+    block = _inner_block(t)
     block.filters, block.first, block.last, block.alone = [], [], [], True
