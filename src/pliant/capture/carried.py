@@ -27,6 +27,7 @@ from pliant.capture.standing_iterators import (
     OF_SETS,
     PLAIN_ITERATORS,
     ContainerSource,
+    ItsOwnIterator,
     LeftSource,
     PeekSource,
     ReducedSource,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 _SEQUENCES = (list, tuple, range, str, bytes)
 
 
-class Carried:
+class Carried(ItsOwnIterator):
     """A loop's iterator. `real` is one of Python's own, or a `Suspended`. `turns`: see `CarriedItems`."""
 
     __slots__ = ("real", "turns")
@@ -54,9 +55,6 @@ class Carried:
     def __init__(self, real: Any, turns: int | None = None) -> None:
         self.real = real
         self.turns = turns
-
-    def __iter__(self) -> Carried:
-        return self
 
     def __next__(self) -> Any:
         return next(self.real)
@@ -71,7 +69,7 @@ class Place:
     name: str
 
 
-class Suspended:
+class Suspended(ItsOwnIterator):
     """A generator of the program that stands at a `yield`: its state, until it is first advanced by Python itself.
 
     Where `revived` stands for it (`revive`), compiled code advances it by `become`.
@@ -92,9 +90,6 @@ class Suspended:
         """A generator that is dropped is closed."""
         if self.live and self.generator is None and self.place is not None:
             self.start().close()
-
-    def __iter__(self) -> Suspended:
-        return self
 
     def __next__(self) -> Any:
         return next(self.start())
@@ -234,7 +229,7 @@ class StateSource(ChainedSource):
 
 
 # ---- traced forms
-class CarriedItems:
+class CarriedItems(ItsOwnIterator):
     """An iterator from outside over a container's items, which are read as they are needed. An effect of the trace lets
     the real one stand where the trace has left it.
 
@@ -252,9 +247,6 @@ class CarriedItems:
         self.steps = 0
         self.ended = False
         self.container: Any = container_of(real) if is_new else None  # where it is known from the start
-
-    def __iter__(self) -> CarriedItems:
-        return self
 
     def __next__(self) -> Any:
         if self.ended:
@@ -329,15 +321,12 @@ _COUNTING: type = type(iter(range(0)))
 _CHANGED_SIZE = ("dictionary changed size during iteration", "Set changed size during iteration")
 
 
-class Numbered:
+class Numbered(ItsOwnIterator):
     """`enumerate` whose count may be symbolic."""
 
     def __init__(self, items: Any, count: Any) -> None:
         self.items = items
         self.count = count
-
-    def __iter__(self) -> Numbered:
-        return self
 
     def __next__(self) -> Any:
         item = next(self.items)
@@ -345,7 +334,7 @@ class Numbered:
         return count, item
 
 
-class CountedTurns:
+class CountedTurns(ItsOwnIterator):
     """`range(start, stop, step)` for a loop whose number of turns varies: a trace takes one, and breaks before the next."""
 
     turns = 1
@@ -354,9 +343,6 @@ class CountedTurns:
         self.start, self.stop, self.step = start, stop, step
         self.steps = 0
 
-    def __iter__(self) -> CountedTurns:
-        return self
-
     def __next__(self) -> Any:
         if not concrete(self.start < self.stop if self.step > 0 else self.start > self.stop):
             raise StopIteration
@@ -364,16 +350,13 @@ class CountedTurns:
         return self.start
 
 
-class DequeItems:
+class DequeItems(ItsOwnIterator):
     """An iterator over a deque of the trace's. Whether the deque was changed meanwhile, only the real one knows."""
 
     def __init__(self, container: Any) -> None:
         self.container = container
         self.real = iter(container)
         self.taken = 0
-
-    def __iter__(self) -> DequeItems:
-        return self
 
     def __next__(self) -> Any:
         item = next(self.real)

@@ -11,7 +11,7 @@ import gc
 import sys
 import types
 import weakref
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,6 +21,7 @@ from pliant.capture.carried import BRING, SHARED, TRACED, Place, StateSource, Su
 from pliant.capture.endings import runs_code_at_end
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.identity import TracedId
+from pliant.capture.standing_iterators import ItsOwnIterator
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import concrete
 from pliant.guards.kinds import MISSING, Kind
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
 
-class TracedGenerator:
+class TracedGenerator(ItsOwnIterator):
     """A suspended frame with the generator protocol. Exceptions leave as themselves, as C code expects."""
 
     def __init__(self, frame: Frame) -> None:
@@ -56,9 +57,6 @@ class TracedGenerator:
     def gi_frame(self) -> None:
         if not self.finished:
             raise GraphBreak("unknown-object", "the frame of a generator")
-
-    def __iter__(self) -> TracedGenerator:
-        return self
 
     def __next__(self) -> Any:
         return self.send(None)
@@ -258,15 +256,12 @@ def _not_stop_iteration(error: BaseException) -> BaseException:
     return failure
 
 
-class TracedIterator:
+class TracedIterator(ItsOwnIterator):
     """An iterator written as one of our own generators, whose `Raised` become plain exceptions for C code."""
 
     def __init__(self, tracer: Tracer, steps: Generator[Any, Any, Any]) -> None:
         self.tracer = tracer
         self.steps = steps
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
 
     def __next__(self) -> Any:
         try:
