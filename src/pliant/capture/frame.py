@@ -51,6 +51,15 @@ class Handlers(Table[str, Handler]):
 
         return add
 
+    def takes(self, *names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """The decorated function is the row, as of `on_operands`, of these operations."""
+
+        def add(row: Callable[..., Any]) -> Callable[..., Any]:
+            self.on_operands(dict.fromkeys(names, row))
+            return row
+
+        return add
+
     def on_operands(self, rows: Mapping[str, Callable[..., Any]]) -> None:
         """Operations of which the table says what they take off the stack and what they leave: `row(tracer, op, *operands)`
         gives it, several values as a sequence."""

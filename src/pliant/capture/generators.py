@@ -84,7 +84,7 @@ class TracedGenerator(ItsOwnIterator):
         try:
             result = self.frame.run() if error is None else self._throw(error)
         except Raised as raised:
-            failure = _not_stop_iteration(raised.error)
+            failure = not_stop_iteration(raised.error)
             self._finish()
         except BaseException:
             self.finished = self.is_broken = True
@@ -247,7 +247,7 @@ def _holds_suspended(value: Any, is_foreign: Callable[[Any], bool]) -> bool:
     return False
 
 
-def _not_stop_iteration(error: BaseException) -> BaseException:
+def not_stop_iteration(error: BaseException) -> BaseException:
     """What leaves a generator in which `error` was raised (PEP 479)."""
     if not isinstance(error, StopIteration):
         return error

@@ -10,6 +10,7 @@ from pliant.capture import spelled_out
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
 from pliant.capture.frame import Frame, Handlers
+from pliant.capture.generators import not_stop_iteration
 from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
 from pliant.capture.iteration import hashables, is_driven
 from pliant.capture.opcodes.names import known_globals
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
 ROWS = Handlers()
-opcode = ROWS.opcode
+opcode, takes = ROWS.opcode, ROWS.takes
 
 
 ROWS.on_operands(
@@ -34,6 +35,11 @@ ROWS.on_operands(
         "BUILD_SLICE": lambda t, op, *parts: slice(*parts),
         "LIST_TO_TUPLE": lambda t, op, items: tuple(t.world.adopt(items)),  # behind a break it comes from outside
         "MATCH_CLASS": lambda t, op, subject, cls, names: _match_class(t, subject, cls, op.arg, names),
+        "MATCH_MAPPING": lambda t, op: isinstance(t.frames[-1].stack[-1], collections.abc.Mapping),
+        "MATCH_SEQUENCE": lambda t, op: _is_sequence(t.frames[-1].stack[-1]),
+        "LIST_APPEND": lambda t, op, value: _add(t, op, value, "append"),
+        "SET_ADD": lambda t, op, value: _add(t, op, t.hashable(value), "add"),
+        "MAKE_FUNCTION": lambda t, op, *parts: _function(t, parts[-1], dict(zip(op.arg or (), parts))),
         "CONVERT_VALUE": lambda t, op, value: t.call(_CONVERSIONS[op.arg], (value,), {}, linked=True),
         "FORMAT_WITH_SPEC": lambda t, op, value, spec: t.call(format, (value, spec), {}, linked=True),
         "FORMAT_SIMPLE": lambda t, op, value: (
@@ -44,76 +50,58 @@ ROWS.on_operands(
 _CONVERSIONS: dict[str, Any] = {"str": str, "repr": repr, "ascii": ascii}
 
 
-def _target(frame: Frame, op: Op) -> Any:
+def _target(t: Tracer, op: Op) -> Any:
     """The container under construction; after a break it comes from outside, and the trace works on its own copy."""
-    place = -op.arg  # type: ignore[operator]
-    frame.stack[place] = adopted = frame.tracer.world.adopt(frame.stack[place])
+    stack, place = t.frames[-1].stack, -op.arg  # type: ignore[operator]
+    stack[place] = adopted = t.world.adopt(stack[place])
     return adopted
 
 
-def _add(frame: Frame, op: Op, value: Any, method: str) -> None:
+def _add(t: Tracer, op: Op, value: Any, method: str) -> None:
     """Add to the list or set under construction, which is not read."""
-    if not frame.tracer.world.add_unread(frame.stack[-op.arg], [value]):  # type: ignore[operator]
-        frame.tracer.native(getattr(_target(frame, op), method), value)
+    if not t.world.add_unread(t.frames[-1].stack[-op.arg], [value]):  # type: ignore[operator]
+        t.native(getattr(_target(t, op), method), value)
 
 
-@opcode("LIST_APPEND")
-def list_append(frame: Frame, op: Op) -> None:
-    _add(frame, op, frame.pop(), "append")
-
-
-@opcode("SET_ADD")
-def set_add(frame: Frame, op: Op) -> None:
-    _add(frame, op, frame.tracer.hashable(frame.pop()), "add")
-
-
-@opcode("MAP_ADD")
-def map_add(frame: Frame, op: Op) -> None:
-    key, value = frame.popn(2)
-    tracer, target = frame.tracer, frame.stack[-op.arg]  # type: ignore[operator]
-    if tracer.world.needs_guards(target):
-        tracer.world.dict_set(target, tracer.hashable(key), value)
+@takes("MAP_ADD")
+def map_add(t: Tracer, op: Op, key: Any, value: Any) -> None:
+    target = t.frames[-1].stack[-op.arg]  # type: ignore[operator]
+    if t.world.needs_guards(target):
+        t.world.dict_set(target, t.hashable(key), value)
     else:
-        tracer.native(_target(frame, op).__setitem__, tracer.hashable(key), value)
+        t.native(_target(t, op).__setitem__, t.hashable(key), value)
 
 
-def _taken(frame: Frame, count: int | None = None) -> Any:
-    """The iterable on top, whose items are taken here if that runs code of the program."""
-    value, t = frame.pop(), frame.tracer
-    if not is_driven(t, value):
-        return value
-    if count is None:
-        return t.call(spelled_out.all_items, (value,), {}, linked=True)
-    return t.call(spelled_out.first_items, (value, count), {}, linked=True)
+def _taken(t: Tracer, value: Any, polyfill: Any = spelled_out.all_items, *more: Any) -> Any:
+    """An iterable, whose items are taken here if that runs code of the program."""
+    return t.call(polyfill, (value, *more), {}, linked=True) if is_driven(t, value) else value
 
 
-@opcode("LIST_EXTEND")
-def list_extend(frame: Frame, op: Op) -> None:
-    value = _taken(frame)
+@takes("LIST_EXTEND")
+def list_extend(t: Tracer, op: Op, value: Any) -> None:
+    value = _taken(t, value)
     try:
-        items = frame.tracer.iterable(value)
+        items = t.iterable(value)
     except Raised as raised:
         if isinstance(raised.error, TypeError) and not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
             raise Raised(TypeError(f"Value after * must be an iterable, not {class_name(value)}")) from None
         raise
-    frame.tracer.native(_target(frame, op).extend, items)
+    t.native(_target(t, op).extend, items)
 
 
-@opcode("SET_UPDATE")
-def set_update(frame: Frame, op: Op) -> None:
-    value = _taken(frame)
-    frame.tracer.native(_target(frame, op).update, hashables(frame.tracer, value))
+@takes("SET_UPDATE")
+def set_update(t: Tracer, op: Op, value: Any) -> None:
+    value = _taken(t, value)
+    t.native(_target(t, op).update, hashables(t, value))
 
 
-@opcode("DICT_UPDATE", "DICT_MERGE")
-def dict_update(frame: Frame, op: Op) -> None:
-    value = frame.tracer.mapping(frame.pop())
-    target = _target(frame, op)
-    if op.name == "DICT_MERGE":
-        twice = [k for k in value if k in target]
-        if twice:
-            called = _shown(frame.stack[-op.arg - (2 if NULL_BELOW_CALLABLE else 3)])  # type: ignore[operator]
-            raise Raised(TypeError(f"{called} got multiple values for keyword argument '{twice[0]}'"))
+@takes("DICT_UPDATE", "DICT_MERGE")
+def dict_update(t: Tracer, op: Op, value: Any) -> None:
+    value, target = t.mapping(value), _target(t, op)
+    twice = [k for k in value if k in target] if op.name == "DICT_MERGE" else []
+    if twice:
+        called = _shown(t.frames[-1].stack[-op.arg - (2 if NULL_BELOW_CALLABLE else 3)])  # type: ignore[operator]
+        raise Raised(TypeError(f"{called} got multiple values for keyword argument '{twice[0]}'"))
     target.update(value)
 
 
@@ -125,17 +113,11 @@ def _shown(function: Any) -> str:
     return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
 
 
-@opcode("CALL_INTRINSIC_1")
-def call_intrinsic_1(frame: Frame, op: Op) -> None:
-    if op.arg == "STOPITERATION_ERROR":
-        error = frame.pop()
-        if isinstance(error, StopIteration):
-            new = RuntimeError("generator raised StopIteration")
-            new.__cause__ = new.__context__ = error
-            error = new
-        frame.push(error)
-        return
-    raise GraphBreak("unsupported-opcode", f"the interpreter operation {op.arg}")
+@takes("CALL_INTRINSIC_1")
+def call_intrinsic_1(t: Tracer, op: Op, error: Any) -> Any:
+    if op.arg != "STOPITERATION_ERROR":
+        raise GraphBreak("unsupported-opcode", f"the interpreter operation {op.arg}")
+    return not_stop_iteration(error)
 
 
 @opcode(
@@ -158,22 +140,15 @@ def convert_value_below(frame: Frame, op: Op) -> None:
 
 
 # ---- functions
-@opcode("MAKE_FUNCTION")
-def make_function(frame: Frame, op: Op) -> None:
-    code = frame.pop()
-    parts: Any = op.arg or ()
-    values = dict(zip(reversed(parts), [frame.pop() for _ in parts], strict=True))
-    frame.push(_function(frame, code, values))
-
-
-def _function(frame: Frame, code: types.CodeType, parts: dict[str, Any]) -> types.FunctionType:
+def _function(t: Tracer, code: types.CodeType, parts: dict[str, Any]) -> types.FunctionType:
     if code.co_flags & 0x80 or code.co_flags & 0x200:
         raise GraphBreak("coroutine", f"the coroutine {code.co_name}")
     closure = parts.get("closure")
     if closure is None and code.co_freevars:
         closure = tuple(types.CellType() for _ in code.co_freevars)  # 3.13 sets the closure afterwards
-    function = types.FunctionType(code, known_globals(frame), code.co_name, parts.get("defaults"), closure)
-    frame.tracer.world.functions[id(function)] = function
+    namespace = known_globals(t.frames[-1])
+    function = types.FunctionType(code, namespace, code.co_name, parts.get("defaults"), closure)
+    t.world.functions[id(function)] = function
     if parts.get("kwdefaults"):
         function.__kwdefaults__ = parts["kwdefaults"]
     if parts.get("annotations"):
@@ -186,45 +161,38 @@ def _annotations(given: Any) -> Any:
     return dict(zip(given[::2], given[1::2], strict=True)) if isinstance(given, tuple) else given
 
 
-@opcode("SET_FUNCTION_ATTRIBUTE")
-def set_function_attribute(frame: Frame, op: Op) -> None:
-    value, function = frame.popn(2)
-    match op.arg:
-        case "defaults":
-            function.__defaults__ = value
-        case "kwdefaults":
-            function.__kwdefaults__ = value
-        case "annotations":
-            function.__annotations__ = _annotations(value)
-        case _:
-            parts = {"closure": value, "defaults": function.__defaults__, "kwdefaults": function.__kwdefaults__}
-            made = _function(frame, function.__code__, parts)
-            made.__annotations__ = function.__annotations__
-            function = made
-    frame.push(function)
+@takes("SET_FUNCTION_ATTRIBUTE")
+def set_function_attribute(t: Tracer, op: Op, value: Any, function: Any) -> Any:
+    if op.arg != "closure":
+        setattr(function, f"__{op.arg}__", _annotations(value) if op.arg == "annotations" else value)
+        return function
+    parts = {"closure": value, "defaults": function.__defaults__, "kwdefaults": function.__kwdefaults__}
+    made = _function(t, function.__code__, parts)
+    made.__annotations__ = function.__annotations__
+    return made
 
 
 # ---- unpacking
-@opcode("UNPACK_SEQUENCE")
-def unpack_sequence(frame: Frame, op: Op) -> None:
+@takes("UNPACK_SEQUENCE")
+def unpack_sequence(t: Tracer, op: Op, value: Any) -> Any:
     count: Any = op.arg
-    values = frame.tracer.sequence(_taken(frame, count), count + 1)
+    values = t.sequence(_taken(t, value, spelled_out.first_items, count), count + 1)
     if len(values) > count:
         raise Raised(ValueError(f"too many values to unpack (expected {count})"))
     if len(values) < count:
         raise Raised(ValueError(f"not enough values to unpack (expected {count}, got {len(values)})"))
-    frame.stack.extend(reversed(values))
+    return reversed(values)
 
 
-@opcode("UNPACK_EX")
-def unpack_ex(frame: Frame, op: Op) -> None:
-    before, after = op.arg  # type: ignore[misc]
-    values = list(frame.tracer.sequence(frame.pop()))
-    if len(values) < before + after:  # type: ignore[has-type, has-type]
-        raise Raised(ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(values)})"))  # type: ignore[has-type, has-type]
-    end = len(values) - after  # type: ignore[has-type]
-    parts = [*values[:before], values[before:end], *values[end:]]  # type: ignore[has-type]
-    frame.stack.extend(reversed(parts))
+@takes("UNPACK_EX")
+def unpack_ex(t: Tracer, op: Op, value: Any) -> Any:
+    ends: Any = op.arg
+    before, after = ends
+    values = list(t.sequence(value))
+    if len(values) < before + after:
+        raise Raised(ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(values)})"))
+    end = len(values) - after
+    return reversed([*values[:before], values[before:end], *values[end:]])
 
 
 # ---- pattern matching
@@ -233,27 +201,19 @@ def get_len(frame: Frame, op: Op) -> None:
     frame.push(frame.tracer.call(len, (frame.stack[-1],), {}))
 
 
-@opcode("MATCH_MAPPING")
-def match_mapping(frame: Frame, op: Op) -> None:
-    frame.push(isinstance(frame.stack[-1], collections.abc.Mapping))
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, collections.abc.Sequence) and not isinstance(value, (str, bytes, bytearray))
 
 
-@opcode("MATCH_SEQUENCE")
-def match_sequence(frame: Frame, op: Op) -> None:
-    value = frame.stack[-1]
-    frame.push(isinstance(value, collections.abc.Sequence) and not isinstance(value, (str, bytes, bytearray)))
-
-
-@opcode("MATCH_KEYS")
-def match_keys(frame: Frame, op: Op) -> None:
-    keys, subject = frame.stack[-1], frame.stack[-2]
+@takes("MATCH_KEYS")
+def match_keys(t: Tracer, op: Op) -> Any:
+    subject, keys = t.frames[-1].stack[-2:]
     values = []
     for key in keys:
-        if not frame.tracer.contains(subject, key):
-            frame.push(None)
-            return
-        values.append(frame.tracer.subscript(subject, key))
-    frame.push(tuple(values))
+        if not t.contains(subject, key):
+            return None
+        values.append(t.subscript(subject, key))
+    return tuple(values)
 
 
 def _match_class(tracer: Tracer, subject: Any, cls: Any, count: Any, names: tuple[str, ...]) -> Any:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pliant.capture.bytecode.decode import Op
-from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
 from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import Raised
 from pliant.capture.trace import NULL
 
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
 ROWS = Handlers()
-opcode = ROWS.opcode
 
 
-@opcode("CALL")
+@ROWS.opcode("CALL")
 def call(frame: Frame, op: Op) -> None:
     shape: Any = op.arg
     args = frame.popn(shape.count)
@@ -25,15 +26,9 @@ def call(frame: Frame, op: Op) -> None:
     frame.push(frame.tracer.call(function, (*leading, *args[:split]), kwargs, linked=True))
 
 
-@opcode("CALL_FUNCTION_EX")
-def call_function_ex(frame: Frame, op: Op) -> None:
-    kwargs = dict(frame.tracer.mapping(frame.pop())) if op.arg else {}
+@ROWS.takes("CALL_FUNCTION_EX")
+def call_function_ex(t: Tracer, op: Op, low: Any, high: Any, items: Any, mapping: Any = None) -> Any:
+    kwargs = dict(t.mapping(mapping)) if op.arg else {}
     if not all(isinstance(name, str) for name in kwargs):
         raise Raised(TypeError("keywords must be strings"))
-    args = tuple(frame.tracer.sequence(frame.pop()))
-    function = frame.pop()
-    if NULL_BELOW_CALLABLE:
-        frame.pop()
-    elif function is NULL:
-        function = frame.pop()
-    frame.push(frame.tracer.call(function, args, kwargs, linked=True))
+    return t.call(high if low is NULL else low, tuple(t.sequence(items)), kwargs, linked=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pliant.capture import spelled_out
 from pliant.capture.bytecode.decode import Op
@@ -11,30 +11,28 @@ from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.value_kinds import class_name, derives
 
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
 ROWS = Handlers()
-opcode = ROWS.opcode
+opcode, takes = ROWS.opcode, ROWS.takes
 
 
-@opcode("RAISE_VARARGS")
-def raise_varargs(frame: Frame, op: Op) -> None:
-    count: Any = op.arg
-    if count == 0:
-        current = frame.tracer.handling()
-        if current is None:
-            raise Raised(RuntimeError("No active exception to reraise"))
-        raise Raised(current)
-    values = frame.popn(count)
-    error = _instance(frame, values[0])
-    if count == 2:
-        cause = values[1]
-        error.__cause__ = None if cause is None else _instance(frame, cause)
+@takes("RAISE_VARARGS")
+def raise_varargs(t: Tracer, op: Op, *values: Any) -> None:
+    if not values:
+        current = t.handling()
+        raise Raised(RuntimeError("No active exception to reraise") if current is None else current)
+    error = _instance(t, values[0])
+    for cause in values[1:]:
+        error.__cause__ = None if cause is None else _instance(t, cause)
         error.__suppress_context__ = True
-    frame.tracer.raise_(error)
+    t.raise_(error)
 
 
-def _instance(frame: Frame, value: Any) -> BaseException:
+def _instance(t: Tracer, value: Any) -> BaseException:
     if derives(value, BaseException):
-        value = frame.tracer.call(value, (), {})
+        value = t.call(value, (), {})
     if not isinstance(value, BaseException):
         raise Raised(TypeError("exceptions must derive from BaseException"))
     return value
@@ -53,10 +51,9 @@ def pop_except(frame: Frame, op: Op) -> None:
     frame.tracer.current_exception = frame.pop()
 
 
-@opcode("CHECK_EXC_MATCH")
-def check_exc_match(frame: Frame, op: Op) -> None:
-    wanted = _catchable(frame.pop(), star=False)
-    frame.push(issubclass(type(frame.stack[-1]), wanted))
+@takes("CHECK_EXC_MATCH")
+def check_exc_match(t: Tracer, op: Op, wanted: Any) -> bool:
+    return issubclass(type(t.frames[-1].stack[-1]), _catchable(wanted, star=False))
 
 
 def _catchable(wanted: Any, star: bool) -> Any:
@@ -70,9 +67,8 @@ def _catchable(wanted: Any, star: bool) -> Any:
     return wanted
 
 
-@opcode("RERAISE")
-def reraise(frame: Frame, op: Op) -> None:
-    error = frame.pop()
+@takes("RERAISE")
+def reraise(t: Tracer, op: Op, error: Any) -> None:
     if not isinstance(error, BaseException):
         raise GraphBreak("unsupported-opcode", "re-raising what is no exception")
     raise Raised(error)
@@ -95,42 +91,36 @@ def before_with(frame: Frame, op: Op) -> None:
     frame.push(result)
 
 
-@opcode("WITH_EXCEPT_START")
-def with_except_start(frame: Frame, op: Op) -> None:
-    """Stack: exit function, lasti, previous exception, exception."""
-    error = frame.stack[-1]
-    leave = frame.stack[-4]
-    frame.push(frame.tracer.call(leave, (type(error), error, error.__traceback__), {}, linked=True))
+@takes("WITH_EXCEPT_START")
+def with_except_start(t: Tracer, op: Op) -> Any:
+    leave, _, _, error = t.frames[-1].stack[-4:]
+    return t.call(leave, (type(error), error, error.__traceback__), {}, linked=True)
 
 
 # ---- except*
-@opcode("CHECK_EG_MATCH")
-def check_eg_match(frame: Frame, op: Op) -> None:
+@takes("CHECK_EG_MATCH")
+def check_eg_match(t: Tracer, op: Op, error: Any, wanted: Any) -> tuple[Any, Any]:
     """Exception and class(es) -> what is left, and the group of what matches (None if nothing does)."""
-    error, wanted = frame.popn(2)
     _catchable(wanted, star=True)
-    tracer = frame.tracer
     if isinstance(error, BaseExceptionGroup):
-        matching, rest = tracer.native(error.split, wanted)
+        matching, rest = t.native(error.split, wanted)
     elif isinstance(error, wanted):
         matching, rest = ExceptionGroup("", [error]), None
     else:
         matching, rest = None, error
-    frame.stack.extend((rest, matching))
     if matching is not None:
-        tracer.current_exception = matching
+        t.current_exception = matching
+    return rest, matching
 
 
-@opcode("PREP_RERAISE_STAR", "CALL_INTRINSIC_2")
-def prep_reraise_star(frame: Frame, op: Op) -> None:
+@takes("PREP_RERAISE_STAR", "CALL_INTRINSIC_2")
+def prep_reraise_star(t: Tracer, op: Op, original: Any, found: Any) -> Any:
     """The original exception and the list of what the blocks raised or left over -> what to raise, or None."""
     if op.name == "CALL_INTRINSIC_2" and op.arg != "PREP_RERAISE_STAR":
         raise GraphBreak("unsupported-opcode", f"the interpreter operation {op.arg}")
-    original, found = frame.popn(2)
     errors = [error for error in found if error is not None]
     if not isinstance(original, BaseExceptionGroup):
-        frame.push(errors[0] if errors else None)
-        return
+        return errors[0] if errors else None
     left = [error for error in errors if _is_part(error, original)]
     raised = [error for error in errors if not any(error is one for one in left)]
     leaves = {id(leaf) for part in left for leaf in _leaves(part)}
@@ -138,9 +128,8 @@ def prep_reraise_star(frame: Frame, op: Op) -> None:
     if rest is not None and raised:
         raised.append(rest)
     if not raised:
-        frame.push(rest)
-        return
-    frame.push(raised[0] if len(raised) == 1 and rest is None else BaseExceptionGroup("", raised))
+        return rest
+    return raised[0] if len(raised) == 1 and rest is None else BaseExceptionGroup("", raised)
 
 
 def _is_part(error: Any, original: BaseException) -> bool:

@@ -140,11 +140,6 @@ def load_global(frame: Frame, op: Op) -> None:
     frame.stack.append(value)
 
 
-@opcode("STORE_GLOBAL")
-def store_global(frame: Frame, op: Op) -> None:
-    frame.tracer.world.dict_set(known_globals(frame), op.arg, frame.stack.pop())
-
-
 @opcode("DELETE_GLOBAL")
 def delete_global(frame: Frame, op: Op) -> None:
     world, namespace = frame.tracer.world, known_globals(frame)
@@ -166,11 +161,6 @@ def delete_name(frame: Frame, op: Op) -> None:
     if frame.class_locals is None or op.arg not in frame.class_locals:
         raise _undefined(op.arg)
     del frame.class_locals[op.arg]
-
-
-@opcode("LOAD_LOCALS")
-def load_locals(frame: Frame, op: Op) -> None:
-    frame.stack.append(frame.class_locals)
 
 
 @opcode("LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
@@ -202,16 +192,6 @@ def load_deref(frame: Frame, op: Op) -> None:
             raise Raised(NameError(what))
         raise _unbound(name)
     frame.stack.append(frame.tracer.world.resolve(value))
-
-
-@opcode("STORE_DEREF")
-def store_deref(frame: Frame, op: Op) -> None:
-    frame.tracer.world.cell_set(frame.cells[op.arg], frame.stack.pop())  # type: ignore[index]
-
-
-@opcode("DELETE_DEREF")
-def delete_deref(frame: Frame, op: Op) -> None:
-    frame.tracer.world.cell_set(frame.cells[op.arg], MISSING)  # type: ignore[index]
 
 
 @opcode("LOAD_CLOSURE")
@@ -269,6 +249,10 @@ def import_from(frame: Frame, op: Op) -> None:
 
 ROWS.on_operands(
     {
+        "LOAD_LOCALS": lambda t, op: t.frames[-1].class_locals,
+        "STORE_GLOBAL": lambda t, op, value: t.world.dict_set(known_globals(t.frames[-1]), op.arg, value),
+        "STORE_DEREF": lambda t, op, value: t.world.cell_set(t.frames[-1].cells[op.arg], value),
+        "DELETE_DEREF": lambda t, op: t.world.cell_set(t.frames[-1].cells[op.arg], MISSING),
         "LOAD_BUILD_CLASS": lambda t, op: t.world.hold(builtins.__build_class__, "__build_class__"),
         "LOAD_ASSERTION_ERROR": lambda t, op: t.world.hold(AssertionError, "AssertionError"),
     }
