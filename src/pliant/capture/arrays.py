@@ -18,7 +18,7 @@ import torch
 
 from pliant.capture import numpy_scalars
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.numpy_scalars import all_fixed, are_scalars, plain_number, scalar_class
+from pliant.capture.numpy_scalars import all_fixed, are_scalars, is_scalar, plain_number, wrap_scalar
 from pliant.capture.stand_ins import StandIn, check_layout
 from pliant.capture.structures import leaves, mapped, parts_of_key
 from pliant.capture.trace import BreakReason
@@ -42,16 +42,8 @@ def is_array(value: Any) -> bool:
     return type(value).__module__ in _MODULES and hasattr(value, "tensor")
 
 
-def is_scalar(value: Any) -> bool:
-    return type(value) is scalar_class()
-
-
 def wrap(tensor: Any) -> Any:
     return numpy_on_tensors().ndarray(tensor)
-
-
-def wrap_scalar(tensor: Any) -> Any:
-    return scalar_class()(tensor)
 
 
 def class_of(array: Any) -> Any:
@@ -299,7 +291,7 @@ def _reconciled(result: Any, expected: Any, name: str) -> Any:
         if _dtype_of(result).itemsize > expected.dtype.itemsize and _dtype_of(result).kind == expected.dtype.kind:
             result = wrap(result.tensor.to(getattr(torch, expected.dtype.name)))
         if _dtype_of(result) == expected.dtype and result.tensor.dim() == expected.ndim:
-            return wrap(result.tensor) if isinstance(expected, numpy.ndarray) else scalar_class()(result.tensor)
+            return wrap(result.tensor) if isinstance(expected, numpy.ndarray) else wrap_scalar(result.tensor)
     elif type(expected) in (list, tuple) and type(result) in (list, tuple) and len(result) == len(expected):
         return type(expected)(_reconciled(a, b, name) for a, b in zip(result, expected))
     elif type(result) is type(expected) or type(result) is _SYMBOLIC.get(type(expected)):

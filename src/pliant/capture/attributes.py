@@ -40,6 +40,7 @@ from pliant.capture.value_kinds import (
     concrete,
     derives,
     is_symbolic,
+    plain_class,
 )
 from pliant.capture.varying_text import Text
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -324,7 +325,7 @@ def bring_class(t: Tracer, obj: Any) -> type:
     """type(obj); tensors answer for what they stand for."""
     if is_array(obj):
         return class_of(obj)  # type: ignore[no-any-return]
-    cls = obj.__class__ if is_fake(obj) else _PYTHON_NUMBER.get(type(obj), type(obj))
+    cls = obj.__class__ if is_fake(obj) else int if type(obj) is TracedId else plain_class(obj)
     t.world.fix_class(cls)
     return t.world.hold(cls, cls.__qualname__)  # type: ignore[no-any-return]
 
@@ -332,15 +333,6 @@ def bring_class(t: Tracer, obj: Any) -> type:
 def claims_class(t: Tracer, cls: type) -> bool:
     """Whether instances say themselves what their `__class__` is, as stand-ins for other objects do."""
     return isinstance(t.world.type_lookup(cls, "__class__"), property)
-
-
-_PYTHON_NUMBER: dict[type, type] = {
-    TracedId: int,
-    torch.SymInt: int,
-    torch.SymFloat: float,
-    torch.SymBool: bool,
-    Text: str,
-}
 
 
 # ---- nn.Module

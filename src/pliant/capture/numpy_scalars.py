@@ -47,6 +47,17 @@ def _hash_of_the_number(scalar: Any) -> int:
 _CLASS: list[Any] = []
 
 
+def is_scalar(value: Any) -> bool:
+    """Whether it is one that is computed."""
+    return type(value) is (_CLASS[0] if _CLASS else None)
+
+
+def wrap_scalar(tensor: Any, number: Any = None) -> Any:
+    made = scalar_class()(tensor)
+    made.number = number
+    return made
+
+
 def bring_scalar(world: World, value: Any, source: Source) -> Any:
     """A scalar from outside: itself under a guard, or one that varies."""
     name = value.dtype.name if hasattr(value, "dtype") else ""
@@ -58,8 +69,8 @@ def bring_scalar(world: World, value: Any, source: Source) -> Any:
     place = ScalarTensorSource(source)
     with DisableTorchFunction(), below_python_dispatch():
         example = torch.tensor(number, dtype=getattr(torch, name), device="cpu")
-    made = scalar_class()(world.inputs.drawn_tensor(example, place))
-    made.number = world.inputs.symbolic(number, MethodSource(source, "item"))
+    tensor = world.inputs.drawn_tensor(example, place)
+    made = wrap_scalar(tensor, world.inputs.symbolic(number, MethodSource(source, "item")))
     world.set_origin(made, source)
     return made
 
@@ -70,9 +81,7 @@ def to_symbol(t: Tracer, number: Any, scalar: Any) -> tuple[Any, Any]:
     if name not in _FOLLOWED or type(number) is torch.SymBool or is_unbacked(number):
         return concrete(number), scalar
     tensor = t.call(torch.tensor, (scalar.item(),), {"dtype": getattr(torch, name), "device": "cpu"})
-    made = scalar_class()(tensor)
-    made.number = scalar.item()
-    return number, made
+    return number, wrap_scalar(tensor, scalar.item())
 
 
 _OF_INTEGERS: dict[str, Any] = {"prod": math.prod, "sum": sum, "max": max, "amax": max, "min": min, "amin": min}
@@ -89,9 +98,7 @@ def of_integers(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[st
     number = t.call(by_python, (numbers,), {})
     if any(map(is_unbacked, numbers)) or not concrete(number < 2**63) or not concrete(number >= -(2**63)):
         return NotImplemented
-    made = scalar_class()(t.call(torch.tensor, (number,), {"dtype": torch.int64, "device": "cpu"}))
-    made.number = number
-    return made
+    return wrap_scalar(t.call(torch.tensor, (number,), {"dtype": torch.int64, "device": "cpu"}), number)
 
 
 def fixed(scalar: Any) -> Any:
@@ -131,7 +138,7 @@ def are_scalars(args: tuple[Any, ...]) -> bool:
 
 def all_fixed(args: tuple[Any, ...]) -> list[Any]:
     """The numbers as they are at this call, under guards."""
-    return [fixed(a) if type(a) is scalar_class() else concrete(a) for a in args]
+    return [fixed(a) if is_scalar(a) else concrete(a) for a in args]
 
 
 def by_numpy(name: str, args: tuple[Any, ...]) -> bool:
@@ -143,7 +150,7 @@ def by_numpy(name: str, args: tuple[Any, ...]) -> bool:
 
 def of_one_type(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The operands with Python's float in the type of a scalar of less precision, in which NumPy computes."""
-    types = [_dtype_name(a) for a in args if type(a) is scalar_class()]
+    types = [_dtype_name(a) for a in args if is_scalar(a)]
     if len(args) != 2 or len(types) != 1 or types[0] not in ("float32", "float16"):
         return args
     kind = sys.modules["numpy"].dtype(types[0]).type
@@ -172,7 +179,7 @@ _AS_NUMPY = {int: "int64", torch.SymInt: "int64", float: "float64", torch.SymFlo
 
 def _operand(value: Any, widths: str | None) -> tuple[type | None, Any]:
     """int or float with the number, of operands that are computed with in 64 bits, or of other `widths` ("float", "all")."""
-    if type(value) is scalar_class():
+    if is_scalar(value):
         name, number = _dtype_name(value), value.number
     elif is_numpy_scalar(value) and hasattr(value, "dtype"):
         name, number = value.dtype.name, value.item()
@@ -186,6 +193,4 @@ def _operand(value: Any, widths: str | None) -> tuple[type | None, Any]:
 
 def plain_number(value: Any) -> Any:
     """The number of a scalar, for what takes numbers of Python and scalars of NumPy alike; other values are themselves."""
-    if type(value) is not (_CLASS[0] if _CLASS else None):
-        return value
-    return value.number if value.number is not None else value
+    return value.number if is_scalar(value) and value.number is not None else value

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture import spelled_out, stand_ins
-from pliant.capture.arrays import beside_symbol, beside_tensor, is_array, is_scalar
+from pliant.capture.arrays import beside_symbol, beside_tensor, is_array
 from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.number_domains import within_domain
-from pliant.capture.numpy_scalars import fixed, plain_number
+from pliant.capture.numpy_scalars import fixed, is_scalar, plain_number
 from pliant.capture.tail_calls import TailCall, ending
 from pliant.capture.tensor_members import own_member
 from pliant.capture.value_kinds import (

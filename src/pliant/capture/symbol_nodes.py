@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from pliant.capture.inputs import Inputs
+from pliant.capture.value_kinds import plain_class
 from pliant.graph.unbacked import Binding, math_function, select
 from pliant.symbolic.expr import Constant, Expr, Product, Sum, Symbol
 from pliant.symbolic.nodes import Apply
@@ -52,7 +53,7 @@ class SymbolNodes:
         """The node (or number) of a SymInt, SymFloat or SymBool."""
         expr = self.inputs.shape_env.simplify(self.inputs.shape_env.expr_of(value))
         if expr.is_const:
-            return type_of_symbolic(value)(value)
+            return plain_class(value)(value)
         if expr not in self._nodes:
             self._nodes[expr] = self._make(expr, value)
         return self._nodes[expr]
@@ -165,11 +166,3 @@ class _Math:
 
 def _bare(value: Any) -> Any:
     return value.node if isinstance(value, fx.Proxy) else value
-
-
-def type_of_symbolic(value: Any) -> type:
-    """int, float or bool for a symbolic number."""
-    return _PYTHON_TYPES[type(value)]
-
-
-_PYTHON_TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}

@@ -36,7 +36,7 @@ from pliant.capture import (
     operators,
     subscripts,
 )
-from pliant.capture.arrays import is_scalar, unhashable
+from pliant.capture.arrays import unhashable
 from pliant.capture.bytecode.decode import Op, Program, per_program
 from pliant.capture.foreseen import foreseen_truth
 from pliant.capture.frame import HANDLERS, Frame, Handler
@@ -45,7 +45,7 @@ from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, 
 from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.handlers.threads import UsedLock
 from pliant.capture.inputs import Inputs
-from pliant.capture.numpy_scalars import fixed
+from pliant.capture.numpy_scalars import fixed, is_scalar
 from pliant.capture.overrides import Overrides, call_override
 from pliant.capture.plain_methods import computes_plainly
 from pliant.capture.recorder import Recorder

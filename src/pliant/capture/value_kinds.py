@@ -10,8 +10,9 @@ import _thread
 import collections
 import re
 import sys
+import threading
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 
@@ -31,7 +32,20 @@ MUTABLE_CONTAINERS: frozenset[type] = frozenset(
         bytearray,
     )
 )
-LOCKS: tuple[Any, Any] = (_thread.LockType, _thread.RLock)
+
+
+class LockKind(NamedTuple):
+    """How a lock is made, and asked whether it is held; whether who holds it may take it again."""
+
+    make: Any
+    held: str
+    reentrant: bool
+
+
+LOCKS: dict[type, LockKind] = {
+    _thread.LockType: LockKind(threading.Lock, "locked", False),
+    _thread.RLock: LockKind(threading.RLock, "_is_owned", True),
+}
 DICT_TYPES: frozenset[type] = frozenset((dict, collections.OrderedDict, collections.defaultdict, collections.Counter))
 # What values of the trace stand for; `varying_text` adds a row.
 PLAIN_TYPES: dict[type, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
@@ -39,10 +53,10 @@ PLAIN_TYPES: dict[type, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.
 
 def times_held(lock: Any) -> int:
     """How often a lock of `LOCKS` is taken: a plain one by anyone, the other by this thread."""
-    if type(lock) is LOCKS[0]:
-        return int(lock.locked())
-    if not lock._is_owned():
-        return 0
+    kind = LOCKS[type(lock)]
+    held = getattr(lock, kind.held)()
+    if not kind.reentrant or not held:
+        return int(held)
     state = lock._release_save()
     lock._acquire_restore(state)
     return int(state[0])

@@ -21,7 +21,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.tail_calls import steps_of
 from pliant.capture.torch_calls import call_torch
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_symbolic
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_symbolic, plain_class
 from pliant.capture.varying_text import Text
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import check, is_unbacked, place
@@ -106,14 +106,13 @@ def _common_dtype(numbers: list[Any]) -> torch.dtype:
     if of_tensors:
         rest = [number for number in numbers if not is_fake(number)]
         return functools.reduce(torch.promote_types, of_tensors + ([_common_dtype(rest)] if rest else []))
-    kinds = {_KINDS.get(type(number), float) for number in numbers}
-    if not kinds <= {bool, int, float} or not _KINDS.keys() >= set(map(type, numbers)):
+    kinds = set(map(plain_class, numbers))
+    if not kinds <= {bool, int, float}:
         raise GraphBreak("data-dependent", "a tensor made of symbolic numbers and other things")
     return torch.get_default_dtype() if float in kinds else torch.int64 if int in kinds else torch.bool
 
 
 _UNKNOWN = SYMBOLIC_TYPES | {FakeTensor}
-_KINDS = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool, int: int, float: float, bool: bool}
 
 
 def _classes_of_data(tensor: torch.Tensor) -> torch.Tensor:

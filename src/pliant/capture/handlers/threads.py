@@ -48,7 +48,7 @@ def call_lock_method(t: Tracer, lock: Any, name: str, args: Args) -> Any:
         return None
     source = t.world.source_of(lock)
     if name in ("__exit__", "release") and used is None and source is not None and not t.released:
-        held = "locked" if type(lock) is LOCKS[0] else "_is_owned"
+        held = LOCKS[type(lock)].held
         if getattr(lock, held)():
             t.world.guard(MethodSource(source, held), Kind.EQUALS, True)
             t.released.append(lock)
@@ -58,7 +58,7 @@ def call_lock_method(t: Tracer, lock: Any, name: str, args: Args) -> Any:
 
 def check_own(lock: Any, name: str, args: Args, kwargs: Kwargs) -> None:
     """Break where the program would wait for a lock that it made itself: until another thread, or nobody, releases it."""
-    if name in ("__enter__", "acquire") and type(lock) is LOCKS[0] and lock.locked():
+    if name in ("__enter__", "acquire") and not LOCKS[type(lock)].reentrant and lock.locked():
         if args != (False,) and kwargs != {"blocking": False}:
             raise GraphBreak("unknown-call", "a lock is taken that the program holds")
 
@@ -72,7 +72,7 @@ def _take(t: Tracer, lock: Any) -> bool:
     if t.lock is None:
         t.world.guard(source, Kind.IDENTITY, lock)
         t.lock = UsedLock(lock, t.frames[cut - 1].steps_at_op, t.location())
-    if t.lock.depth and type(lock) is LOCKS[0]:
+    if t.lock.depth and not LOCKS[type(lock)].reentrant:
         raise GraphBreak("unknown-call", "a lock is taken that the program holds")
     t.lock.depth += 1
     return True

@@ -11,7 +11,6 @@ import gc
 import io
 import itertools
 import random
-import threading
 import types
 import weakref
 from collections.abc import Sequence
@@ -20,12 +19,13 @@ from typing import Any
 import torch
 
 from pliant.capture import set_orders
-from pliant.capture.arrays import is_array, is_scalar
+from pliant.capture.arrays import is_array
 from pliant.capture.carried import DequeItems
 from pliant.capture.generators import OURS
 from pliant.capture.handlers import modes, warning_filters
 from pliant.capture.handlers.context_variables import TracedToken
 from pliant.capture.identity import HookId, TracedId, take_hook_id
+from pliant.capture.numpy_scalars import is_scalar
 from pliant.capture.reconstruct.instances import added_items, fill_dict, fills_of_set, frozen_items, referent_text
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
 from pliant.capture.standing_iterators import (
@@ -208,7 +208,7 @@ def _string_io(b: Statements, obj: io.StringIO) -> str:
 
 
 def _lock(b: Statements, obj: Any) -> str:
-    name = b.bind(obj, f"{b.hold(threading.Lock if type(obj) is LOCKS[0] else threading.RLock)}()", hint="lock")
+    name = b.bind(obj, f"{b.hold(LOCKS[type(obj)].make)}()", hint="lock")
     b.lines += [f"{name}.acquire()"] * times_held(obj)
     return name
 
