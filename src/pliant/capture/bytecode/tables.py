@@ -57,19 +57,15 @@ def _joined(runs: Iterable[tuple[int, Position]]) -> Iterator[tuple[int, Positio
 
 
 def _location(units: int, position: Position, previous_line: int) -> bytearray:
-    """One entry: kind and length, then what this kind holds; the shortest kind that fits."""
+    """One entry: kind and length, then what this kind holds."""
     line, end_line, column, end_column = position
     if line is None:
         return bytearray([_head(15, units)])
-    delta = line - previous_line
+    delta = _signed(line - previous_line)
     if end_line is None or column is None or end_column is None:
-        return bytearray([_head(13, units)]) + _signed(delta)
-    if end_line == line and delta == 0 and column < 80 and 0 <= end_column - column < 16:
-        return bytearray([_head(column >> 3, units), (column & 7) << 4 | end_column - column])
-    if end_line == line and 0 <= delta < 3 and column < 128 and end_column < 128:
-        return bytearray([_head(10 + delta, units), column, end_column])
+        return bytearray([_head(13, units)]) + delta
     rest = (end_line - line, column + 1, end_column + 1)
-    return bytearray([_head(14, units)]) + _signed(delta) + b"".join(map(_little_endian, rest))
+    return bytearray([_head(14, units)]) + delta + b"".join(map(_little_endian, rest))
 
 
 def _head(kind: int, units: int) -> int:

@@ -90,7 +90,8 @@ def _place(t: Tracer, message: Any, category: Any, level: int, filters: Any) -> 
     if level > len(frames):
         if filters is not None:
             t.world.hold(filters, "filters")
-        return CallEffect(t.world.hold(show_in_caller, "show_in_caller"), (message, category, level - len(frames), filters), {}, tells=True)
+        shown = t.world.hold(show_in_caller, "show_in_caller")
+        return CallEffect(shown, (message, category, level - len(frames), filters), {}, tells=True)
     frame = frames[max(level, 1) - 1]
     registry = frame.globals.setdefault("__warningregistry__", {})
     for value, name in ((registry, "registry"), (filters, "filters")):
@@ -98,12 +99,8 @@ def _place(t: Tracer, message: Any, category: Any, level: int, filters: Any) -> 
             t.world.hold(value, name)
     place = frame.location()
     module = frame.globals.get("__name__", "<unknown>")
-    return CallEffect(
-        t.world.hold(show, "show"),
-        (message, category, place.file, place.line, module, registry, filters),
-        {},
-        tells=True,
-    )
+    given = (message, category, place.file, place.line, module, registry, filters)
+    return CallEffect(t.world.hold(show, "show"), given, {}, tells=True)
 
 
 # ---- blocks

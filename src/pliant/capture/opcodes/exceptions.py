@@ -38,12 +38,10 @@ def _instance(t: Tracer, value: Any) -> BaseException:
     return value
 
 
-@opcode("PUSH_EXC_INFO")
-def push_exc_info(frame: Frame, op: Op) -> None:
-    error = frame.pop()
-    frame.push(frame.tracer.current_exception)
-    frame.push(error)
-    frame.tracer.current_exception = error
+@takes("PUSH_EXC_INFO")
+def push_exc_info(t: Tracer, op: Op, error: Any) -> tuple[Any, Any]:
+    before, t.current_exception = t.current_exception, error
+    return before, error
 
 
 @opcode("POP_EXCEPT")
@@ -74,21 +72,17 @@ def reraise(t: Tracer, op: Op, error: Any) -> None:
     raise Raised(error)
 
 
-@opcode("BEFORE_WITH")
-def before_with(frame: Frame, op: Op) -> None:
-    manager = frame.stack[-1]
-    enter = frame.tracer.special_method(manager, "__enter__")
-    leave = frame.tracer.special_method(manager, "__exit__") if enter is not None else None
+@takes("BEFORE_WITH")
+def before_with(t: Tracer, op: Op, manager: Any) -> tuple[Any, Any]:
+    enter = t.special_method(manager, "__enter__")
+    leave = t.special_method(manager, "__exit__") if enter is not None else None
     if enter is None or leave is None:
         missed = " (missed __exit__ method)" if enter is not None else ""
         raise Raised(TypeError(f"'{class_name(manager)}' object does not support the context manager protocol{missed}"))
-    if isinstance(enter, types.MethodType):
-        result, leave = frame.tracer.call(spelled_out.entered, (enter, leave), {}, linked=True)
-    else:
-        result = frame.tracer.call(enter, (), {})
-    frame.pop()
-    frame.push(leave)
-    frame.push(result)
+    if not isinstance(enter, types.MethodType):
+        return leave, t.call(enter, (), {})
+    result, leave = t.call(spelled_out.entered, (enter, leave), {}, linked=True)
+    return leave, result
 
 
 @takes("WITH_EXCEPT_START")

@@ -8,13 +8,16 @@ import functools
 import importlib
 import sys
 import types
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, Raised, StartAgain
 from pliant.capture.trace import DELETED, NULL
 from pliant.guards.kinds import MISSING
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
 
 ROWS = Handlers()
 opcode = ROWS.opcode
@@ -172,13 +175,12 @@ def load_classderef(frame: Frame, op: Op) -> None:
     load_deref(frame, op)
 
 
-@opcode("LOAD_FROM_DICT_OR_GLOBALS")
-def load_from_dict_or_globals(frame: Frame, op: Op) -> None:
-    table = frame.stack.pop()
-    value = table[op.arg] if op.arg in table else load_global_name(frame, op.arg)  # type: ignore[arg-type]
+@ROWS.takes("LOAD_FROM_DICT_OR_GLOBALS")
+def load_from_dict_or_globals(t: Tracer, op: Op, table: Any) -> Any:
+    value = table[op.arg] if op.arg in table else load_global_name(t.frames[-1], op.arg)  # type: ignore[arg-type]
     if value is MISSING:
         raise _undefined(op.arg)
-    frame.stack.append(value)
+    return value
 
 
 # ---- cells
