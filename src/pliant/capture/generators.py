@@ -206,7 +206,7 @@ def ends_noticed(value: Any) -> bool:
     """Whether the end of an object runs code of the program, or is seen through a weak reference."""
     if type(value) in (types.BuiltinFunctionType, types.MethodType):
         value = value.__self__
-    return not isinstance(value, _HOLD_NONE) and (weakref.getweakrefcount(value) > 0 or end_runs_code(value))
+    return _may_hold(value) and (weakref.getweakrefcount(value) > 0 or end_runs_code(value))
 
 
 def end_runs_code(value: Any) -> bool:
@@ -215,9 +215,13 @@ def end_runs_code(value: Any) -> bool:
 
 
 def ending_parts(value: Any) -> list[Any]:
-    if isinstance(value, _HOLD_NONE):
-        return []
-    return [part for part in _parts(value) if type(part) is types.GeneratorType or runs_code_at_end(part)]
+    parts = _parts(value) if _may_hold(value) else ()
+    return [part for part in parts if type(part) is types.GeneratorType or runs_code_at_end(part)]
+
+
+def _may_hold(value: Any) -> bool:
+    """Whether something else may end with it."""
+    return not isinstance(value, _HOLD_NONE)
 
 
 def _parts(value: Any) -> list[Any]:
@@ -225,7 +229,7 @@ def _parts(value: Any) -> list[Any]:
     found, seen = [value], {id(value)}
     for obj in found:
         if gc.is_tracked(obj):
-            parts = [p for p in gc.get_referents(obj) if id(p) not in seen and not isinstance(p, _HOLD_NONE)]
+            parts = [p for p in gc.get_referents(obj) if id(p) not in seen and _may_hold(p)]
             seen.update(map(id, parts))
             found += parts
         if len(found) > _NEAREST:
@@ -240,7 +244,7 @@ def _holds_suspended(value: Any, is_foreign: Callable[[Any], bool]) -> bool:
         if type(obj) is TracedGenerator:
             if not obj.finished or obj.is_broken:  # the operation that breaks may start it
                 return True
-        elif gc.is_tracked(obj) and not isinstance(obj, _HOLD_NONE) and not is_foreign(obj):
+        elif gc.is_tracked(obj) and _may_hold(obj) and not is_foreign(obj):
             parts = [part for part in gc.get_referents(obj) if id(part) not in seen]
             seen.update(map(id, parts))
             pending += parts
