@@ -80,6 +80,8 @@ def _call_method(t: Tracer, method: Any, args: tuple[Any, ...], kwargs: dict[str
     receiver = method.__self__
     if is_generator(receiver) and _is_drawn(t, receiver):
         return draw(t, receiver, method.__name__, args, kwargs)
+    if isinstance(receiver, logging.Logger):
+        return log(t, method, args, kwargs)
     return _RECEIVERS.of(receiver)(t, method, args, kwargs, linked)
 
 
@@ -89,7 +91,6 @@ _RECEIVERS: ByKind[Callable[..., Any]] = ByKind(
         **dict.fromkeys(OURS, lambda t, method, args, kwargs, linked: t.native(method, *args, **kwargs)),
         TracedGenerator: lambda t, method, args, kwargs, linked: advance(t, method, args, linked),
     },
-    {logging.Logger: lambda t, method, args, kwargs, linked: log(t, method, args, kwargs)},
 )
 
 

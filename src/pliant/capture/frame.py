@@ -71,11 +71,15 @@ def _on_operands(row: Callable[..., Any], info: OpInfo) -> Handler:
     pops, leaves = info.pops, info.pushes
 
     def handler(frame: Frame, op: Op) -> None:
-        made = row(frame.tracer, op, *frame.popn(pops(op.arg) if callable(pops) else pops))
+        stack = frame.stack
+        if pops == 1:  # most of them
+            made = row(frame.tracer, op, stack.pop())
+        else:
+            made = row(frame.tracer, op, *frame.popn(pops(op.arg) if callable(pops) else pops))
         if leaves == 1:
-            frame.stack.append(made)
+            stack.append(made)
         elif leaves:
-            frame.stack.extend(made)
+            stack.extend(made)
 
     return handler
 

@@ -82,7 +82,7 @@ class ByKind(Generic[Rule]):
         found = self._exact.get(cls)
         if found is not None:
             return found
-        for base in cls.__mro__:
+        for base in cls.__mro__ if self._families else ():
             if base in self._families:
                 return self._families[base]
         return self._default
