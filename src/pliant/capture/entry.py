@@ -106,7 +106,8 @@ def make_entry(
     writer.require(shape.failing_test(), None)
     guards = [*extra_guards, *trace.guards, *_shape_guards(trace)]
     section, place = _write_guards(writer, guards)
-    checks = [*writer.steps[:place], *(section.steps if section else []), *writer.steps[place:]]
+    apart = list(section.steps) if section else []  # code behind the guards adds to them
+    checks = [*writer.steps[:place], *apart, *writer.steps[place:]]
     values = Rebuilder(trace, writer, _outputs(trace, writer))
     end = _Body(trace, values, resume, is_behind and trace.lock is None)
     body = _body(trace, end, section, graph, eager)
@@ -116,7 +117,7 @@ def make_entry(
         _give_up_arguments(steps, body, passed)
     text = (section.text() + "\n" if section else "") + _function_text(steps, body, passed)
     run = define_entry(text, writer.names.values, name, section, tensors)
-    held = Held(range(place, place + len(section.steps)), holds(run)) if section else None
+    held = Held(range(place, place + len(apart)), holds(run)) if section else None
     form = None
     if trace.lock is None:
         marks = [(one.source, marks_of(one.example)) for one in trace.inputs if one.kind == "tensor" and not one.static]
