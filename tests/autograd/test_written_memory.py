@@ -379,3 +379,15 @@ def test_the_graph_breaks_at_a_write_before_what_may_fail() -> None:
     assert kinds == [["user-request", "lasting-write"]] * 2 + [[]]
     with pytest.raises(IndexError):
         compiled(x, ids + 3, table)
+
+
+@pytest.mark.parametrize("reach", [1, 2, 3])  # an element of the tensor, one between its rows, one behind them
+def test_views_of_memory_beside_a_written_inputs_elements(reach):
+    def program(a):
+        view = a.as_strided((2,), (4 * reach - 3,))
+        a.diagonal().zero_()
+        return view * 1, a.clone()
+
+    mine, theirs = (torch.arange(30.0)[4:28].view(3, 8)[:, :3] for _ in range(2))
+    torch.testing.assert_close(pliant.compile(program, backend="aot_eager")(mine), program(theirs))
+    torch.testing.assert_close(mine, theirs)

@@ -52,7 +52,7 @@ def _scatter(func: Any) -> Undo:
 
     def undo(emit: Emitter, step: ViewStep, viewed: Alias, value: fx.Node) -> fx.Node:
         if step.func is _aten.as_strided.default and viewed.base.input is not None:
-            _check_within(viewed.base.fake, *step.args)
+            _check_within(viewed.base.fake, *step.args)  # these alone are written behind the graph
         room = emit.read(viewed)
         return emit.call(func, room, value, *placed(step.func, step.args, viewed.base, room), **step.kwargs)
 
@@ -60,16 +60,16 @@ def _scatter(func: Any) -> Undo:
 
 
 def _check_within(tensor: FakeTensor, size: Any, stride: Any, offset: Any) -> None:
-    """Refuse a write of the caller's memory outside the elements of the tensor: these alone are written behind the graph."""
+    """Refuse a view of the caller's memory outside the elements of the tensor."""
     expected: Any = 1
     for step, count in sorted(zip(tensor.stride_, tensor.size_), key=lambda one: _hint(one[0])):
         if not (count == 1 or step == expected):
-            raise UnsupportedMutation("memory between an input's elements may be written", kind="write-through-view")
+            raise UnsupportedMutation("memory between a written input's elements may be viewed", kind="write-through-view")
         expected = expected * count
     start = offset - tensor.offset_
     last = start + sum((count - 1) * step for count, step in zip(size, stride))
     if not (start >= 0 and last < expected):
-        raise UnsupportedMutation("memory outside an input's elements is written", kind="write-through-view")
+        raise UnsupportedMutation("memory outside a written input's elements is viewed", kind="write-through-view")
 
 
 def _hint(number: Any) -> int:
@@ -78,10 +78,12 @@ def _hint(number: Any) -> int:
 
 def placed(func: Any, args: tuple[Any, ...], base: Base, value: fx.Node) -> tuple[Any, ...]:
     """A view's arguments for the value that the base has now: `as_strided` says where in the memory of the base's own tensor,
-    and values that were computed begin elsewhere in theirs."""
+    and values that were computed begin elsewhere in theirs, which holds nothing but their elements."""
     if func is not _aten.as_strided.default:
         return args
     size, stride, offset = args
+    if base.input is not None and value.op != "placeholder":
+        _check_within(base.fake, size, stride, offset)
     return size, stride, offset + (value.meta["val"].offset_ - base.fake.offset_)
 
 
