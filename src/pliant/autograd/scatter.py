@@ -78,13 +78,20 @@ def _hint(number: Any) -> int:
 
 def placed(func: Any, args: tuple[Any, ...], base: Base, value: fx.Node) -> tuple[Any, ...]:
     """A view's arguments for the value that the base has now: `as_strided` says where in the memory of the base's own tensor,
-    and values that were computed begin elsewhere in theirs, which holds nothing but their elements."""
+    and values that were computed begin elsewhere in theirs, which holds nothing but their elements, as a rule."""
     if func is not _aten.as_strided.default:
         return args
     size, stride, offset = args
-    if base.input is not None and value.op != "placeholder":
+    if base.input is not None and not _has_all_memory(value):
         _check_within(base.fake, size, stride, offset)
     return size, stride, offset + (value.meta["val"].offset_ - base.fake.offset_)
+
+
+def _has_all_memory(value: Any) -> bool:
+    """Whether it is an input, or one of which such views were written: these copy what lies beside its elements, too."""
+    while value.target is _aten.as_strided_scatter.default:
+        value = value.args[0]
+    return bool(value.op == "placeholder")
 
 
 def _reshaped(emit: Emitter, step: ViewStep, viewed: Alias, value: fx.Node) -> fx.Node:

@@ -23,6 +23,7 @@ from pliant.symbolic.rules.extrema import maximum, minimum
 
 aten = torch.ops.aten
 _WIDEST = 16  # elements that are added up at an edge
+_ROW = 32  # elements of an image's row from which on CPUs' libraries, which copy whole rows, are faster
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,9 @@ def _sides(low: Lowering, x: Tensor, padding: Sequence[Any], mirrored: bool) -> 
 def _continued(mirrored: bool) -> Callable[..., Tensor]:
     def rule(low: Lowering, out: torch.Tensor, x: Tensor, padding: Sequence[Any]) -> Tensor:
         sides = _sides(low, x, padding, mirrored)
+        row = x.shape[-1].as_int()
+        if len(sides) > 1 and out.device.type == "cpu" and (row is None or row >= _ROW):
+            raise Unsupported("an image of rows that are copied")
         if x.view is None:
             x.uses = max(x.uses, 2)  # several results read an element
         first = len(x.shape) - len(sides)
