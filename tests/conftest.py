@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items):
     if tuple(map(int, importlib.metadata.version("torch").split(".")[:2])) < OLD:
         for item in items:
             if item.nodeid in MISSING:
-                item.add_marker(pytest.mark.xfail(reason=f"PyTorch 2.11 {MISSING[item.nodeid]}"))
+                item.add_marker(pytest.mark.xfail(reason=f"PyTorch 2.11 {MISSING[item.nodeid]}", strict=True))
     if any(item.get_closest_marker("gpu") for item in items):
         import torch
 

@@ -26,6 +26,7 @@ from pliant.capture.tail_calls import TailCall, ending
 from pliant.capture.tensor_members import own_member
 from pliant.capture.value_kinds import (
     DICT_TYPES,
+    MADE_ANEW,
     MUTABLE_CONTAINERS,
     SYMBOLIC_TYPES,
     ByKind,
@@ -137,7 +138,7 @@ def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: boo
     if function is operator.ior and isinstance(left, dict) and t.world.is_opaque(left) and type(left) not in DICT_TYPES:
         return t.call(dict.__ior__, (left, right), {})
     whole, joined = left, isinstance(left, _JOINED) and isinstance(right, (*_JOINED, int))
-    joined = joined and not isinstance(left, _MADE_ANEW)  # the result is of the left one's class
+    joined = joined and not isinstance(left, MADE_ANEW)  # the result is of the left one's class
     if inplace or joined:
         left = _as_c_holds_it(t, left)
     right = _as_c_holds_it(t, right) if joined else right
@@ -154,7 +155,6 @@ def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: boo
 
 
 _JOINED = (list, set, dict)
-_MADE_ANEW = (collections.OrderedDict, collections.defaultdict, collections.Counter)
 
 
 def _as_c_holds_it(t: Tracer, value: Any) -> Any:

@@ -46,7 +46,9 @@ LOCKS: dict[type, LockKind] = {
     _thread.LockType: LockKind(threading.Lock, "locked", False),
     _thread.RLock: LockKind(threading.RLock, "_is_owned", True),
 }
-DICT_TYPES: frozenset[type] = frozenset((dict, collections.OrderedDict, collections.defaultdict, collections.Counter))
+# Dicts whose copies and joins are of the object's own class.
+MADE_ANEW: tuple[type, ...] = (collections.OrderedDict, collections.defaultdict, collections.Counter)
+DICT_TYPES: frozenset[type] = frozenset((dict, *MADE_ANEW))
 # What values of the trace stand for; `varying_text` adds a row.
 PLAIN_TYPES: dict[type, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 

@@ -20,7 +20,7 @@ from pliant.lowering.context import Lowering
 from pliant.lowering.joining import all_of
 from pliant.lowering.padding import refuse_where_eager_does
 from pliant.lowering.pooling import max_pool, max_pool_gradient
-from pliant.lowering.tensors import Index, Tensor, contiguous_strides, opmath
+from pliant.lowering.tensors import Index, Tensor, opmath
 from pliant.records import dataclass
 from pliant.symbolic.expr import Expr
 
@@ -95,8 +95,7 @@ def _summed(
 
 def _refuse_channels_last(low: Lowering, t: Tensor) -> None:
     """Stages would write rows of columns: what lies by channels stays a call."""
-    lies = t.view.strides if t.view is not None else low.strides_of(t.fake) if t.fake is not None else None
-    if lies is not None and lies != contiguous_strides(t.shape):
+    if not low.lies_by_rows(t):
         raise Unsupported("images that do not lie row by row")
 
 

@@ -190,6 +190,11 @@ class Lowering:
             return strides
         return aligned_strides(t.shape, strides or contiguous_strides(t.shape), t.dtype.itemsize, t.row_bytes)
 
+    def lies_by_rows(self, t: Tensor) -> bool:
+        """Whether the tensor lies, or is to lie, in memory row by row."""
+        strides = t.view.strides if t.view is not None else self.strides_of(t.fake) if t.fake is not None else None
+        return strides is None or strides == contiguous_strides(t.shape)
+
     def _dense(self, shape: Shape, strides: Shape) -> bool:
         contiguous = contiguous_strides(shape)
         if strides == contiguous:

@@ -20,7 +20,7 @@ from pliant.ir.scalar import Scalar, apply, cast, const
 from pliant.lowering.context import Lowering
 from pliant.lowering.formulas import add, mul, plus, sub, times
 from pliant.lowering.resampling import linear
-from pliant.lowering.tensors import At, Index, Tensor, contiguous_strides, opmath
+from pliant.lowering.tensors import At, Index, Tensor, opmath
 from pliant.records import dataclass
 from pliant.symbolic.expr import Expr
 
@@ -137,8 +137,7 @@ def _interpolated(
     results, dtype, rank = low.shape_of(out), opmath(x.dtype), out.dim()
     if x.dtype not in _FLOATS or type(aligned) is not bool:
         raise Unsupported("integers")
-    lies = x.view.strides if x.view is not None else low.strides_of(x.fake) if x.fake is not None else None
-    if lies is not None and lies != contiguous_strides(x.shape):
+    if not low.lies_by_rows(x):
         raise Unsupported("images that do not lie row by row")
     dims = [
         (d, _dimension(low, x.shape[d], results[d], scale, aligned, cubic, dtype))

@@ -20,10 +20,10 @@ from pliant.lowering.tensors import Index, Tensor
 from pliant.records import dataclass
 from pliant.symbolic.expr import ONE, ZERO, Expr, lit
 from pliant.symbolic.rules.extrema import maximum, minimum
+from pliant.targets.registry import target_of
 
 aten = torch.ops.aten
 _WIDEST = 16  # elements that are added up at an edge
-_ROW = 32  # elements of an image's row from which on CPUs' libraries, which copy whole rows, are faster
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,8 @@ def _sides(low: Lowering, x: Tensor, padding: Sequence[Any], mirrored: bool) -> 
 def _continued(mirrored: bool) -> Callable[..., Tensor]:
     def rule(low: Lowering, out: torch.Tensor, x: Tensor, padding: Sequence[Any]) -> Tensor:
         sides = _sides(low, x, padding, mirrored)
-        row = x.shape[-1].as_int()
-        if len(sides) > 1 and out.device.type == "cpu" and (row is None or row >= _ROW):
+        row, copied = x.shape[-1].as_int(), target_of(out.device).copied_row
+        if len(sides) > 1 and copied and (row is None or row >= copied):
             raise Unsupported("an image of rows that are copied")
         if x.view is None:
             x.uses = max(x.uses, 2)  # several results read an element

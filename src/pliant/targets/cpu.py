@@ -19,6 +19,7 @@ def target() -> Target:
         units=os.cpu_count() or 1,
         images_last=frozenset((torch.float32,)),
         packs_weights=True,
+        copied_row=32,
         biases_in_loops=True,
         adds_in_order=True,
         adds_while_scanning=True,

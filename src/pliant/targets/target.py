@@ -30,6 +30,7 @@ class Target:
     scratch_each, scratch_bytes: largest small temporary on an entry's stack, and all of them; 0: none are.
     product_bytes: products run well where rows begin at multiples of so many bytes; 0: anywhere. product_depth: from so many
         additions for each element of a result on, that is worth a copy of it.
+    copied_row: elements of an image's row from which on the library, which copies whole rows, pads it faster; 0: none.
     images_last: convolutions of images of these dtypes run faster where channels lie last. tf32_images_last: and of float32,
         where they may be computed in TF32. packs_weights: only with a second copy of the weight, which is kept.
     biases_in_loops: the library copies a bias to the result before it adds the product: loops that read the sum add it.
@@ -66,6 +67,7 @@ class Target:
     scratch_bytes: int = 1 << 14
     product_bytes: int = 0
     product_depth: int = 0
+    copied_row: int = 0
     images_last: frozenset[torch.dtype] = frozenset()
     tf32_images_last: bool = False
     packs_weights: bool = False

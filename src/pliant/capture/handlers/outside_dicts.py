@@ -18,6 +18,7 @@ from pliant.capture.handlers.classes import pairs_or_mapping
 from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.subscripts import stored_key
 from pliant.capture.trace import DELETED
+from pliant.capture.value_kinds import MADE_ANEW
 from pliant.guards.kinds import MISSING
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def call_dict_method(t: Tracer, receiver: Any, name: str, args: Args, kwargs: Kw
     """The method, or NotImplemented."""
     ordered = issubclass(type(receiver), collections.OrderedDict)
     method = _METHODS.get(name) or (_OF_ORDERED.get(name) if ordered else None)
-    if method is None or name in _OF_OWN_CLASS and issubclass(type(receiver), _MADE_ANEW):
+    if method is None or name in _OF_OWN_CLASS and issubclass(type(receiver), MADE_ANEW):
         return NotImplemented
     if ordered and any(t.world.python_function(type(receiver), asked) is not None for asked in _ASKED):
         return NotImplemented
@@ -125,7 +126,6 @@ def _move_to_end(t: Tracer, receiver: Any, key: Any, last: Any = True) -> None:
 
 # Methods that make an object of the class, unless that is a dict's.
 _OF_OWN_CLASS = ("copy", "__or__")
-_MADE_ANEW = (collections.OrderedDict, collections.defaultdict, collections.Counter)
 _METHODS: dict[str, Callable[..., Any]] = {
     "update": _update,
     "__ior__": _join,
