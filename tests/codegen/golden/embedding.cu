@@ -1,8 +1,8 @@
 extern "C" __global__ void __launch_bounds__(256) @(const int64_t* a0, const float* a1, float* a2) {
   const int64_t item = (int64_t)blockIdx.x * 256 + threadIdx.x;
   if (item >= 56) return;
-  const int64_t i1g = item - p_quotient(item, 8) * (8);
-  const int64_t qi1 = p_quotient(item, 8);
+  const int64_t i1g = item - (int64_t)((uint64_t)item / 8) * (8);
+  const int64_t qi1 = (int64_t)((uint64_t)item / 8);
   const int64_t i0 = qi1;
   const int64_t i1b = i1g * 4;
   const int64_t t0 = a0[i0];

@@ -85,11 +85,14 @@ class DeviceWriter(Body):
             self._begin_group(self.plan.vector)
 
     def _quotient(self, place: str, count: str) -> str:
-        """A place among loops over the extent of the inner ones. Where 64 bits may be needed they seldom are."""
-        return f"{place} / ({count})" if self.plan.narrow else f"p_quotient({place}, {count})"
+        """A place among loops over the extent of the inner ones. Where 64 bits may be needed they seldom are; a known number
+        divides by a product and a shift, and takes no branch for them."""
+        if self.plan.narrow:
+            return f"{place} / ({count})"
+        return f"(int64_t)((uint64_t){place} / {count})" if count.isdigit() else f"p_quotient({place}, {count})"
 
     def _remainder(self, place: str, count: str) -> str:
-        return f"{place} % ({count})" if self.plan.narrow else f"{place} - p_quotient({place}, {count}) * ({count})"
+        return f"{place} % ({count})" if self.plan.narrow else f"{place} - {self._quotient(place, count)} * ({count})"
 
     def _begin_group(self, vector: Axis) -> None:
         """Where this thread's group of elements begins, and which of its elements there are."""

@@ -36,6 +36,7 @@ MOST_LAUNCHED = 512  # threads of a block where a row's length decides: more wou
 FEW_THREADS = 512  # a multiprocessor with fewer wants more threads a row
 RECOMPUTE = 10  # values cheaper than this are computed again in each pass
 TURN_ELEMENTS = 16  # of a row that a thread takes: enough to have in flight, few to write out
+SHORT_TURNS = 2  # groups of elements of a short row that a thread takes
 MOST_ELEMENTS = 32  # of a row that a thread keeps in registers
 MOST_ALONE = 64  # the same where one block has the row and there are many rows: it need not wait for others
 LOADED_BYTES = 128  # of a row a thread that are loaded once and kept in registers
@@ -260,19 +261,25 @@ def _plan_scan(plan: DevicePlan, target: Target) -> None:
 
 def _plan_lengths(plan: DevicePlan, target: Target, rows: int | None) -> list[DevicePlan]:
     """Plans for rows of every length: some lanes of a warp, a block, a cluster; these keep rows in registers, if there is
-    room, and have as many threads as a row needs. What is longer is looped over."""
+    room, and have as many threads as a row needs. What is longer is looped over. Of a warp and of a block there are two:
+    with few elements a thread, which is short to build, and with as many as registers have room for."""
     few = rows is not None and rows < target.units * FEW_THREADS // target.lanes
-    turns, length = max(1, MOST_ELEMENTS // plan.width), plan.count(plan.inner)
+    most, length = max(1, MOST_ELEMENTS // plan.width), plan.count(plan.inner)
     found: list[DevicePlan] = []
-    if not few:
-        found.append(replace(plan, group=target.lanes, items=ROW_THREADS // target.lanes, upto=target.lanes * turns))
-    for cluster in sorted({1, target.cluster}):
-        warps = (length + (target.lanes * cluster * turns - 1)) // (target.lanes * cluster * turns)
-        group, above = MOST_LAUNCHED * cluster, found[-1].upto if found else None
-        one = replace(plan, group=group, items=1, cluster=cluster, above=above, upto=group * turns)
-        found.append(replace(one, launched=warps * target.lanes))
-    for one in found:
+
+    def add(one: DevicePlan, turns: int) -> None:
+        one = replace(one, above=found[-1].upto if found else None, upto=one.group * turns)
         _keep_rows(one, turns)
+        found.append(one)
+
+    ladder = sorted({min(SHORT_TURNS, most), most})
+    if not few:
+        for turns in ladder:
+            add(replace(plan, group=target.lanes, items=ROW_THREADS // target.lanes), turns)
+    for cluster in sorted({1, target.cluster}):
+        for turns in ladder if cluster == 1 else [most]:
+            warps = (length + (target.lanes * cluster * turns - 1)) // (target.lanes * cluster * turns)
+            add(replace(plan, group=MOST_LAUNCHED * cluster, items=1, cluster=cluster, launched=warps * target.lanes), turns)
     last = found[-1]
     return [*found, replace(last, group=target.threads * last.cluster, steps=0, kept=[], launched=None, above=last.upto, upto=None)]
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from pliant.codegen.cuda.accumulators import DeviceAccumulator
 from pliant.codegen.cuda.device_writer import DeviceWriter
-from pliant.codegen.cuda.plan import TURN_ELEMENTS, DevicePlan, belongs_to_rows
+from pliant.codegen.cuda.plan import DevicePlan, belongs_to_rows
 from pliant.codegen.cuda.statements import DeviceStatements
 from pliant.codegen.expressions import MEMORY_TYPES, cast_text, register_type
 from pliant.codegen.loops import flat_reduced
@@ -25,6 +25,8 @@ from pliant.symbolic.expr import ONE, Expr
 from pliant.symbolic.traverse import linear_coefficient, substitute
 
 WARP = 32
+BYTES_AT_ONCE = 64  # of a row that a thread has on their way from memory; more would be code that takes long to build
+MOST_AT_ONCE = 8  # turns of a loop over a row that are written out
 
 
 class DeviceReducingWriter(DeviceWriter):
@@ -168,17 +170,18 @@ class DeviceReducingWriter(DeviceWriter):
                 self._remember(m, s)
         self._live()
         self._load_rows()
-        self._begin_inner()
+        self._begin_inner(_turns_at_once(s))
         self._emit(s)
         self._end_inner()
         self._end_live()
         for m in reductions:
             self._combine(self.accumulators[id(m)])
 
-    def _begin_inner(self) -> None:
+    def _begin_inner(self, at_once: int = 1) -> None:
+        """`at_once`: turns that are written out where the loop is one."""
         plan = self.plan
         count = self._count(plan.inner)
-        self.line("#pragma unroll" + ("" if plan.steps else f" {max(2, min(8, TURN_ELEMENTS // plan.width))}"))
+        self.line("#pragma unroll" + ("" if plan.steps else f" {at_once}"))
         if plan.steps:
             self.begin(f"for (int k = 0; k < {plan.steps}; k++)")
             self.line(f"const {self.integer} q = lane + k * {self.group};")
@@ -350,3 +353,9 @@ class DeviceReducingWriter(DeviceWriter):
             self.line(f"{acc.name}{v.suffix}{at} = {one.name}{v.suffix};")
         self.end()
         self.end()
+
+
+def _turns_at_once(s: DeviceStatements) -> int:
+    """Turns of a loop over a row that are written out, so that enough of it is on its way from memory at a time."""
+    loaded = sum(buffer.dtype.itemsize for buffer, _ in s.arrays) * (s.tile.width if s.tile else 1)
+    return max(1, min(MOST_AT_ONCE, BYTES_AT_ONCE // loaded)) if loaded else MOST_AT_ONCE
