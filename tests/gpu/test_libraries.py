@@ -58,3 +58,22 @@ def test_one_graph_and_eagers_results(name, monkeypatch):
         torch.testing.assert_close(found[1], found[0], rtol=2e-3, atol=2e-3)
         assert [one.stride() for one in found[1][0]] == [one.stride() for one in found[0][0]]
     assert pliant.stats()["fallbacks"] == 0 and not pliant.stats()["assumption_reasons"]
+
+
+@pytest.mark.parametrize("cast", [None, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU])
+def test_recurrent_layers_are_one_operator(layer, cast, monkeypatch):
+    """In inference at any size; autocast decides in which precision the library computes."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    pliant.reset()
+    torch.manual_seed(0)
+    made = layer(8, 16, num_layers=2, bidirectional=True, batch_first=True).cuda().eval()
+    compiled = pliant.compile(made, fullgraph=True)
+    for size in [(3, 5), (4, 7), (6, 2)]:
+        x = _given(*size, 8)
+        with torch.no_grad(), torch.autocast("cuda", cast or torch.float16, enabled=cast is not None):
+            (want, states), (got, found) = made(x), compiled(x)
+        flat = lambda s: s if isinstance(s, tuple) else (s,)
+        torch.testing.assert_close((got, *flat(found)), (want, *flat(states)), rtol=2e-3, atol=2e-3)
+        assert got.stride() == want.stride()
+    assert pliant.stats()["fallbacks"] == 0

@@ -1,13 +1,16 @@
-"""Recurrent layers over lengths that are not fixed: one operator, where PyTorch's own would be unrolled step by step.
+"""Recurrent layers as one operator: over lengths that are not fixed, where PyTorch's own would be unrolled step by step,
+and on GPUs, where the memory of real weights decides how the library is called.
 
-In:     calls of `torch.lstm`, `torch.gru`, `torch.rnn_tanh` or `torch.rnn_relu` on fakes with symbolic sizes.
+In:     calls of `torch.lstm`, `torch.gru`, `torch.rnn_tanh` or `torch.rnn_relu` on fakes.
 Out:    its results, by the operator of `control_flow`, which eager PyTorch's kernels serve for any length.
 Holds:  the derivative computes the layer once more, with gradients recorded, so that nothing of it is saved. Layers
-        with dropout between them are an operator each, since dropout must not draw again.
+        with dropout between them are an operator each, since dropout must not draw again. What autocast asks of the
+        library on a GPU is part of the operator.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -32,17 +35,31 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     packs = "batch_sizes" in kwargs or len(args) > 3 and not isinstance(args[3], bool)
     given = dict(zip(_PACKED if packs else _PADDED, args)) | kwargs
     values = [given["data"], given["batch_sizes"]] if packs else [given["input"]]
-    if all(type(n) is int for n in values[0].shape):
-        return NotImplemented
     kind, hidden, weights = NAMES[function], given["hx"], given["params"]
     states = [hidden] if isinstance(hidden, torch.Tensor) else list(hidden)
+    if not _is_one_operator(values, [*values, *states, *weights]):
+        return NotImplemented
     layers, bidirectional = given["num_layers"], bool(given["bidirectional"])
     layout = bool(given.get("batch_first"))
     if not (given["dropout"] and given["train"] and layers > 1):
         options = (bool(given["has_biases"]), layers, 0.0, True, bidirectional)
-        return run(_layer(kind, packs, options, layout), [*values, *states, *weights])
+        return run(_layer(kind, packs, options, layout, _cast(values[0])), [*values, *states, *weights])
     options = (bool(given["has_biases"]), 1, 0.0, True, bidirectional)
-    return _with_dropout(_layer(kind, packs, options, False), values, states, weights, layers, given["dropout"], layout)
+    one = _layer(kind, packs, options, False, _cast(values[0]))
+    return _with_dropout(one, values, states, weights, layers, given["dropout"], layout)
+
+
+def _is_one_operator(values: list[Any], tensors: list[Any]) -> bool:
+    """Whether sizes vary, or a GPU computes and nothing is saved for a derivative, which would compute the layer again."""
+    if any(type(n) is not int for n in values[0].shape):
+        return True
+    return values[0].is_cuda and not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
+
+
+def _cast(tensor: Any) -> torch.dtype | None:
+    """What the library casts to there, under autocast."""
+    casts = tensor.is_cuda and tensor.dtype is not torch.float64 and torch.is_autocast_enabled("cuda")
+    return torch.get_autocast_dtype("cuda") if casts else None
 
 
 def _with_dropout(
@@ -67,11 +84,14 @@ def _parts(weights: Any, layers: int) -> list[list[Any]]:
 
 
 class _Layer(Program):
-    """values: the input, the batch sizes if it is packed, the hidden states, the weights."""
+    """values: the input, the batch sizes if it is packed, the hidden states, the weights. cast: the dtype of autocast on a
+    GPU."""
 
-    def __init__(self, kind: str, packed: bool, options: tuple[Any, ...], batch_first: bool) -> None:
+    def __init__(
+        self, kind: str, packed: bool, options: tuple[Any, ...], batch_first: bool, cast: torch.dtype | None
+    ) -> None:
         super().__init__()
-        self.kind, self.packed, self.options, self.batch_first = kind, packed, options, batch_first
+        self.kind, self.packed, self.options, self.batch_first, self.cast = kind, packed, options, batch_first, cast
         self.first_weight = 1 + packed + (2 if kind == "lstm" else 1)
 
     def _hidden(self, values: Values) -> Values:
@@ -81,16 +101,18 @@ class _Layer(Program):
         hidden, weights = tuple(self._hidden(values)), list(values[self.first_weight :])
         states = hidden if self.kind == "lstm" else hidden[0]
         layout = () if self.packed else (self.batch_first,)
-        return tuple(_KINDS[self.kind](*values[: 1 + self.packed], states, weights, *self.options, *layout))
+        with torch.autocast("cuda", self.cast) if self.cast else contextlib.nullcontext():
+            return tuple(_KINDS[self.kind](*values[: 1 + self.packed], states, weights, *self.options, *layout))
 
     def described(self, values: Values) -> Tensors:
         given, hidden = values[0], self._hidden(values)
         width = hidden[0].shape[2] * (2 if self.options[-1] else 1)
+        dtype = self.cast or given.dtype
         if self.batch_first:
-            output = given.new_empty((given.shape[1], given.shape[0], width)).transpose(0, 1)
+            output = given.new_empty((given.shape[1], given.shape[0], width), dtype=dtype).transpose(0, 1)
         else:
-            output = given.new_empty((*given.shape[:-1], width))
-        return (output, *(state.new_empty(state.shape) for state in hidden))
+            output = given.new_empty((*given.shape[:-1], width), dtype=dtype)
+        return (output, *(state.new_empty(state.shape, dtype=dtype) for state in hidden))
 
 
 _layer = functools.cache(_Layer)
