@@ -4,7 +4,11 @@ import pytest
 import torch
 
 import pliant
+from lowering.tracing import trace
 from pliant.debug import events
+from pliant.ir.loops import Extern
+from pliant.ir.scalar import loads
+from pliant.lowering.lower import lower
 
 
 def first_is_zero(x):
@@ -57,3 +61,17 @@ def test_arange_between_elements_of_floats():
     for n in (6, 9, 12):
         x = torch.randn(2, n)
         torch.testing.assert_close(compiled(x), distances(x))
+
+
+def test_a_number_goes_to_another_device():
+    """It is computed where it goes: its memory, which another result is in, cannot be read from there."""
+
+    def program():
+        number = torch.full((), 5, dtype=torch.int64)
+        return number, number.to("meta"), torch.ones(2, device="meta") * number
+
+    graph = trace(program, ())
+    program = lower(graph, lambda device: True)
+    assert {output.buffer.device.type for output in program.outputs} == {"cpu", "meta"}
+    for c in program.computations:
+        assert isinstance(c, Extern) or {x.buffer.device for x in loads(c.value)} <= {c.out.device}

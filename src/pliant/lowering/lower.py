@@ -178,7 +178,7 @@ class _GraphLowering:
             and all(map(self._computable_argument, (*args, *kwargs.values())))
         ):
             try:
-                return rule(self.low, value, *args, **kwargs)
+                return rule(self.low, value, *map(self._here, args), **{k: self._here(v) for k, v in kwargs.items()})
             except (Unsupported, NotImplementedError):
                 pass
         events.record("extern", name=str(node.target), why="no loops are written for it")
@@ -206,7 +206,7 @@ class _GraphLowering:
 
     # -- the end ------------------------------------------------------------------------------------------------------
     def _update_input(self, target: Tensor, source: Tensor) -> Tensor:
-        self.epilogue.append((target, source))
+        self.epilogue.append((target, self._here(source)))
         return target
 
     def _finish(self, outputs: Sequence[Any]) -> list[Any]:
@@ -225,7 +225,7 @@ class _GraphLowering:
         assert target.view is not None
         low = self.low
         low.origin = "copy_"
-        if not self._in_kernels(target, source):
+        if not self._in_kernels(target, source) or source.device != target.device:
             views = (target.view, low.realize(source))
             low.computations.append(Extern(_COPY, views, {}, (), mutates=(target.view.buffer,), origin=low.origin))
             return
@@ -334,6 +334,16 @@ class _GraphLowering:
         if isinstance(value, list):
             return all(map(self._computable_argument, value))
         return not isinstance(value, complex)
+
+    def _here(self, value: Any) -> Any:
+        """The argument of a rule, numbers of other devices as this device's own: put in memory there later, they could not be
+        read from here."""
+        if isinstance(value, list):
+            return [self._here(v) for v in value]
+        if not isinstance(value, Tensor) or value.device == self.low.device or not _is_number(value):
+            return value
+        number = value.at(())
+        return Tensor(self.low, value.dtype, (), lambda index: number)
 
 
 def _read_by_loops(node: fx.Node) -> bool:

@@ -95,3 +95,20 @@ def test_rows_are_copied_from_where_they_begin_to_where_they_are_to(dtype, start
     x = torch.arange(5 * 272).view(5, 272).remainder(113).to(dtype)
     torch.testing.assert_close(pliant.compile(program)(x), program(x))
     assert pliant.stats()["fallbacks"] == 0
+
+
+def test_a_choice_within_a_choice_that_several_passes_read():
+    """The inner one is computed in each pass: not under the conditions of the outer one, which reads it twice."""
+
+    def windows(x, bias):
+        joined = x.new_full((2, 3, 8, 16), float("-inf"))
+        y = x + bias
+        joined[:, :, 4:] = y[..., 16:]
+        joined[:, 1:, :4] = y[:, :-1, :, :16]
+        return joined.softmax(2)
+
+    x, bias = torch.randn(2, 3, 4, 32), torch.randn(4, 32)
+    before = launches()
+    with torch.no_grad():
+        torch.testing.assert_close(pliant.compile(windows)(x, bias), windows(x, bias))
+    assert launches() > before and pliant.stats()["fallbacks"] == 0

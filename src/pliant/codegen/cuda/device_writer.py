@@ -174,7 +174,7 @@ class DeviceWriter(Body):
         if load.buffer in self.kernel.stored:
             return None
         assert self.open is not None
-        value = self.known[load.buffer] = self.open.value(writer.loops.value, writer)
+        value = self.known[load.buffer] = self.open.value_everywhere(writer.loops.value, writer)
         return value
 
     def _kept(self, buffer: Buffer) -> str | None:

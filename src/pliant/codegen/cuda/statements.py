@@ -48,6 +48,14 @@ class DeviceStatements(Statements):
     def before_the_loop(self, ctype: str, name: str, text: str) -> str:
         return f"const {ctype} {name} = {text};"
 
+    def value_everywhere(self, x: Scalar, member: Member) -> str:
+        """A value that has a name from now on, whatever choice is being printed: no condition around it may be its own."""
+        outer, self.guards, self.ends = (self.guards, self.ends), [], []
+        try:
+            return self.value(x, member)
+        finally:
+            self.guards, self.ends = outer
+
     def _value(self, x: Scalar, member: Member) -> str:
         if isinstance(x, Apply) and self.tile is not None:
             text = self._widened(x, member) if x.op == "cast" else self._divided(x, member) if x.op == "div" else None
