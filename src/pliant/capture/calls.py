@@ -59,9 +59,8 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     function = marked.resolve(t, function)
     if Text in map(type, (*args, *kwargs.values())) and not _passes_text(function):
         args, kwargs = tuple(map(concrete, args)), {name: concrete(a) for name, a in kwargs.items()}
-    taking = _TAKING.get(id(function))
-    if taking is not None and args and is_driven(t, args[0]):
-        return call(t, taking[0], (*taking[1:], *args), kwargs, linked)
+    if id(function) in _TAKING_ALL and len(args) == 1 and is_driven(t, args[0]):
+        return call(t, spelled_out.made_of, (function, *args), kwargs, linked)
     handler = find_row(function)
     if handler is not None:
         least, most = _positional(function)
@@ -105,14 +104,8 @@ def _call_reference(t: Tracer, reference: Any, args: tuple[Any, ...], kwargs: di
     return referent(t, reference) if own is None else call(t, own, (reference, *args), kwargs, linked)
 
 
-# Functions that take the items of their first argument: polyfills for where that runs code of the program.
-_TAKING: dict[int, tuple[Any, ...]] = {
-    id(list): (spelled_out.all_items,),
-    **{id(function): (spelled_out.made_of, function) for function in (tuple, set, frozenset, sorted)},
-    id(sum): (spelled_out.added,),
-    id(any): (spelled_out.any_true,),
-    id(all): (spelled_out.all_true,),
-}
+# Functions that take all items of their one argument before they do anything.
+_TAKING_ALL = frozenset(map(id, (list, tuple, set, frozenset, sorted, max, min)))
 _PASS_TEXT = (str, format, print, isinstance, type, list, tuple, setattr)
 
 

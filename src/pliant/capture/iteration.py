@@ -133,6 +133,11 @@ def is_driven(t: Tracer, items: Any) -> bool:
     return type(own(t, items)) is TracedGenerator or python_method(t, items, "__iter__") is not None
 
 
+def taken(t: Tracer, items: Any) -> Any:
+    """What a polyfill loops over: containers are read as a whole, the items of others one by one."""
+    return items if is_driven(t, items) or hasattr(type(items), "__next__") else t.sequence(items)
+
+
 def iterable(t: Tracer, value: Any) -> Any:
     """Something C code can iterate over and get traced values."""
     cls = type(value)

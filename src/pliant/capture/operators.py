@@ -19,7 +19,7 @@ import torch
 from pliant.capture import spelled_out, stand_ins
 from pliant.capture.arrays import beside_symbol, beside_tensor, is_array
 from pliant.capture.generators import OURS
-from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
+from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.number_domains import within_domain
 from pliant.capture.numpy_scalars import fixed, is_scalar, plain_number
 from pliant.capture.tail_calls import TailCall, ending
@@ -285,12 +285,12 @@ def contains(t: Tracer, container: Any, item: Any, wanted: bool = True) -> Any:
         if is_array(container):
             return concrete(truth(t, t.call(method, (container, item), {}))) is wanted
         return TailCall(spelled_out.contained, (method, container, item, wanted))
-    if not isinstance(container, (dict, frozenset, set)) and python_method(t, container, "__iter__") is not None:
-        return TailCall(spelled_out.contained_by_iteration, (container, item, wanted))
-    return _contains(t, container, item) is wanted
+    found = _contains(t, container, item)
+    return found is wanted if type(found) is bool else TailCall(spelled_out.contained_by_iteration, (found, item, wanted))
 
 
-def _contains(t: Tracer, container: Any, item: Any) -> bool:
+def _contains(t: Tracer, container: Any, item: Any) -> Any:
+    """Whether the item is in the container; or the items to compare it with, one by one."""
     world, cls = t.world, type(container)
     if is_symbolic(item) and cls in (*DICT_TYPES, set, frozenset) and len(container) <= _FEW_KEYS:
         return _has_number(t, container, item)
@@ -304,7 +304,14 @@ def _contains(t: Tracer, container: Any, item: Any) -> bool:
         return bool(t.native(operator.contains, world.adopt(container), t.hashable(item)))
     if cls in (str, bytes, range, types.MappingProxyType):
         return bool(t.native(operator.contains, container, concrete(item)))
-    return _contains_by_iteration(t, container, item)
+    if is_fake(container):
+        raise GraphBreak("data-dependent", "membership in a tensor")
+    items = t.taken(container)
+    in_c = type(items) in (list, tuple) and _COMPARED_IN_C.issuperset(map(type, (item, *items)))
+    return bool(t.native(operator.contains, items, item)) if in_c else items
+
+
+_COMPARED_IN_C = frozenset((int, float, bool, complex, str, bytes, type(None), torch.dtype, torch.device))
 
 
 _FEW_KEYS = 32
@@ -316,19 +323,6 @@ def _has_number(t: Tracer, container: Any, item: Any) -> bool:
     keys = t.world.keys_of(container) if outside else t.sequence(container)
     numbers = [key for key in keys if isinstance(key, (int, float))]
     return any(bool(concrete(truth(t, compare(t, "==", key, item)))) for key in numbers)
-
-
-def _contains_by_iteration(t: Tracer, container: Any, item: Any) -> bool:
-    if is_fake(container):
-        raise GraphBreak("data-dependent", "membership in a tensor")
-    iterator = t.iterate(container)
-    while True:
-        try:
-            candidate = t.next(iterator)  # a comparison may change the container
-        except Exhausted:
-            return False
-        if candidate is item or concrete(truth(t, compare(t, "==", candidate, item))):
-            return True
 
 
 # ---- truth

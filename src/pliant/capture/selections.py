@@ -71,17 +71,6 @@ def can_be(frame: Frame, jump: Op, value: Any) -> bool:
     return found is not None and all(_may_be_taken(frame, side) for side in found.between)
 
 
-def one_of(t: Tracer, condition: Any, one: Any, other: Any) -> Any:
-    """What a comparison takes, as `max` takes the larger value; None where that is left to a graph break."""
-    if not _is_open(t, condition) or condition.size_ or condition.dtype_ is not torch.bool:
-        return None
-    taking = _Taking(t, t.frames[-1].steps_at_op, t.location(), condition, next(iter(reversed(t.graph.nodes))))
-    try:
-        return taking.of(one, other)
-    except _Refused:
-        return None
-
-
 def select(frame: Frame, jump: Op, value: FakeTensor) -> Returned | None:
     """Take both sides of a jump on `value`, in place of the frame's current operation."""
     t, before, found = frame.tracer, _State(frame), sides(frame.program, jump.index)

@@ -222,18 +222,55 @@ def first_items(items: Any, count: int) -> list[Any]:
     return found
 
 
-def added(items: Any, total: Any = 0) -> Any:
-    """sum(items, start)"""
-    if isinstance(total, (str, bytes, bytearray)):
-        return sum(items, total)  # which complains
-    numbers: list[Any] = []
+def added(items: Any, start: Any) -> Any:
+    """sum(items, start): plain numbers are added by a rule of their own, until something else comes."""
+    total, numbers, is_plain = start, [], type(start) in (int, float, bool)
     for item in items:
-        if type(item) in (int, float, bool):
+        is_plain = is_plain and type(item) in (int, float, bool)
+        if is_plain:
             numbers.append(item)
-        else:
+        elif numbers:
             total = sum(numbers, total) + item
-            numbers.clear()
-    return sum(numbers, total)
+            numbers = []
+        else:
+            total = total + item
+    return sum(numbers, total) if numbers else total
+
+
+def multiplied(items: Any, start: Any) -> Any:
+    """math.prod(items, start=start)"""
+    for item in items:
+        start = start * item
+    return start
+
+
+def reduced(function: Method, items: Any, *initial: Any) -> Any:
+    """functools.reduce(function, items, *initial)"""
+    total: tuple[Any, ...] = initial
+    for item in items:
+        total = (function(total[0], item),) if total else (item,)
+    if not total:
+        raise TypeError("reduce() of empty iterable with no initial value")
+    return total[0]
+
+
+def better_of(is_better: Method, best: Any, value: Any) -> Any:
+    """max(best, value) or min"""
+    if is_better(value, best):
+        return value
+    return best
+
+
+def best_by(is_better: Method, items: Any, key: Method) -> Any:
+    """max(items, key=key) or min, of one or more"""
+    best, *others = items
+    mark = key(best)
+    for item in others:
+        rank = key(item)
+        if is_better(rank, mark):
+            best = item
+            mark = rank
+    return best
 
 
 def any_true(items: Any) -> bool:
@@ -269,7 +306,7 @@ def text(method: Method, name: str, value: Any) -> str:
 
 # The code whose rest may enter functions of the program again.
 _GO_ON = (
-    instance, attribute, in_turn, contained_by_iteration, all_items, made_of, first_items, added, any_true,
+    instance, attribute, in_turn, all_items, made_of, first_items, added, multiplied, reduced, best_by, any_true,
     all_true,
 )
 GO_ON = frozenset(function.__code__ for function in _GO_ON)

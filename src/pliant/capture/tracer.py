@@ -111,6 +111,7 @@ class Tracer:
     send = iteration.send
     iterable = iteration.iterable
     sequence = iteration.sequence
+    taken = iteration.taken
     mapping = iteration.mapping
     special_method = operators.special_method
     call = calls.call

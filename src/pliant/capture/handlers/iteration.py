@@ -1,22 +1,23 @@
 """Built-ins that go through iterables: iter, next, any, all, sum, prod, max, min, sorted, reduce.
 
-Holds:  keys and functions of the program run in the interpreter.
+Holds:  what runs code of the program is a polyfill, which the interpreter follows.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import operators, selections, spelled_out
-from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
+from pliant.capture import operators, spelled_out
+from pliant.capture.graph_breaks import Raised
 from pliant.capture.handlers.table import Args, Kwargs, Rows
-from pliant.capture.iteration import is_driven, iterate, next_value
+from pliant.capture.iteration import iterate, next_value
 from pliant.capture.tail_calls import TailCall, steps_of
-from pliant.capture.value_kinds import PLAIN_TYPES, concrete
+from pliant.capture.value_kinds import PLAIN_TYPES, SYMBOLIC_TYPES, concrete
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -36,76 +37,65 @@ def _iter(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 @handles(next)
 def _next(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     step = steps_of(next_value)
-    if len(args) == 1:
-        return step(t, args[0])
-    if is_driven(t, args[0]) or operators.python_method(t, args[0], "__next__") is not None:
-        return TailCall(spelled_out.step_or, args)
-    try:
-        return step(t, args[0])
-    except Exhausted:
-        return args[1]
-
-
-def _quantifier(stop_at: bool, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    iterator = t.iterate(args[0])
-    while True:
-        try:
-            value = t.next(iterator)
-        except Exhausted:
-            return not stop_at
-        if bool(concrete(operators.truth(t, value))) == stop_at:
-            return stop_at
-
-
-TABLE |= {any: functools.partial(_quantifier, True), all: functools.partial(_quantifier, False)}
+    return TailCall(spelled_out.step_or, args) if len(args) == 2 else step(t, args[0])
 
 
 _NUMBERS = frozenset((bool, int, float))
+_THAT_VARY = _NUMBERS | SYMBOLIC_TYPES
+
+
+@handles(any)
+def _any(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return TailCall(spelled_out.any_true, (t.taken(*args),))
+
+
+@handles(all)
+def _all(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    return TailCall(spelled_out.all_true, (t.taken(*args),))
 
 
 @takes(sum)
 def _sum(t: Tracer, items: Any, /, start: Any = 0) -> Any:
-    total, values = start, t.sequence(items)
-    if _NUMBERS.issuperset(map(type, (total, *values))):
-        return t.native(sum, values, total)
-    return functools.reduce(functools.partial(operators.binary, t, "+"), values, total)
+    items = t.taken(items)
+    kinds = {*map(type, items), type(start)} if type(items) in (list, tuple) else set()
+    if kinds and kinds <= _NUMBERS or isinstance(start, (str, bytes, bytearray)):  # which it complains of
+        return t.native(sum, items, start)
+    if kinds and kinds <= _THAT_VARY:
+        return functools.reduce(functools.partial(operators.binary, t, "+"), items, start)
+    return TailCall(spelled_out.added, (items, start))
 
 
 @takes(math.prod)
 def _product(t: Tracer, items: Any, /, *, start: Any = 1) -> Any:
-    return functools.reduce(functools.partial(operators.binary, t, "*"), t.sequence(items), start)
+    return TailCall(spelled_out.multiplied, (t.taken(items), start))
 
 
-def _extreme(symbol: str, symbolic: Any, name: str, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    if not args or len(args) > 1 and "default" in kwargs or not kwargs.keys() <= {"key", "default"}:
-        raise GraphBreak("bad-call", f"{name}() of no values, or with what it does not know")
+@takes(functools.reduce)
+def _reduce(t: Tracer, function: Any, items: Any, /, *initial: Any) -> Any:
+    return TailCall(spelled_out.reduced, (function, t.taken(items), *initial))
+
+
+def _extreme(function: Any, symbolic: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """max or min: of numbers that vary a number that varies."""
     values = t.sequence(args[0]) if len(args) == 1 else args
-    if not values:
-        if "default" in kwargs:
-            return kwargs["default"]
-        raise Raised(ValueError(f"{name}() arg is an empty sequence"))
-    key = kwargs.get("key")
-    best = values[0]
-    mark = best if key is None else t.call(key, (best,), {})
-    for value in values[1:]:
-        rank = value if key is None else t.call(key, (value,), {})
-        kinds = {PLAIN_TYPES.get(type(one), type(one)) for one in (best, value)}  # one of both is the result
-        symbols = {type(value), type(best)} & {torch.SymInt, torch.SymFloat}
-        if key is None and symbols and len(kinds) == 1:
-            best = mark = t.native(symbolic, best, value)
-            continue
-        answer = operators.compare(t, symbol, rank, mark)
-        if key is None and (taken := selections.one_of(t, answer, value, best)) is not None:
-            best = mark = taken
-        elif key is not None and (taken := selections.one_of(t, answer, (value, rank), (best, mark))) is not None:
-            best, mark = taken
-        elif concrete(operators.truth(t, answer)):
-            best, mark = value, rank
-    return best
+    fits = kwargs.keys() <= ({"key", "default"} if len(args) == 1 else {"key"})
+    if not values or not fits or not kwargs and _NUMBERS.issuperset(map(type, values)):
+        return t.native(function, *((values,) if len(args) == 1 else args), **kwargs)  # which may complain
+    if (key := kwargs.get("key")) is not None:
+        return TailCall(spelled_out.best_by, (_BETTER[function], values, key))
+    if len(values) > 2:
+        return TailCall(spelled_out.reduced, (function, values))
+    best, other = values[0], values[-1]
+    kinds = {PLAIN_TYPES.get(type(one), type(one)) for one in values}  # one of both is the result
+    if len(kinds) == 1 and not _SYMBOLS.isdisjoint(map(type, values)):
+        return t.native(symbolic, best, other)
+    return TailCall(spelled_out.better_of, (_BETTER[function], best, other)) if len(values) > 1 else best
 
 
-TABLE[max] = functools.partial(_extreme, ">", torch.sym_max, "max")
-TABLE[min] = functools.partial(_extreme, "<", torch.sym_min, "min")
+_SYMBOLS = frozenset((torch.SymInt, torch.SymFloat))
+_BETTER = {max: operator.gt, min: operator.lt}
+ROWS.each((max,), _extreme, torch.sym_max)
+ROWS.each((min,), _extreme, torch.sym_min)
 
 
 @takes(sorted)
@@ -144,10 +134,3 @@ class _Ordered:
         except Raised as raised:
             raise raised.error from raised.error.__cause__
 
-
-@takes(functools.reduce)
-def _reduce(t: Tracer, function: Any, items: Any, *initial: Any) -> Any:
-    values = [*initial, *t.sequence(items)]
-    if not values:
-        raise Raised(TypeError("reduce() of empty iterable with no initial value"))
-    return functools.reduce(lambda total, value: t.call(function, (total, value), {}), values)
