@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from pliant.graph.contracts import name_of_target
-from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.graph.fake_tensor import is_fake, is_written
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 
 _DRAWING = frozenset((torch.rand, torch.rand_like))  # at least 0 and less than 1
@@ -42,7 +42,7 @@ def comparison(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
 
 def is_drawn(value: Any) -> bool:
     """Whether every element is at least 0 and less than 1."""
-    while is_fake(value) and value.dtype_ in _DTYPES and not _is_written(value):
+    while is_fake(value) and value.dtype_ in _DTYPES and not is_written(value):
         node = value.node
         if node is None or any(user.target is getattr for user in node.users):  # `x.data` is written unseen
             return False
@@ -53,8 +53,3 @@ def is_drawn(value: Any) -> bool:
             return False
         value = node.args[0].meta["val"]
     return False
-
-
-def _is_written(tensor: FakeTensor) -> bool:
-    with DisableTorchFunction():
-        return tensor.is_inference() or tensor._version > 0

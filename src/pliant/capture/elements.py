@@ -34,10 +34,11 @@ from pliant.capture.element_rules import (
     by_type,
     grid,
 )
+from pliant.capture.node_values import Constants
 from pliant.capture.structures import is_several
 from pliant.capture.value_kinds import concrete
 from pliant.graph.contracts import name_of_target
-from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.graph.fake_tensor import FakeTensor, is_fake, is_written
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 
@@ -54,10 +55,21 @@ class Elements:
     def __init__(self, inputs: Inputs, symbols: SymbolNodes) -> None:
         self.inputs = inputs
         self.symbols = symbols
+        self.constants = Constants()
         self._found: dict[int, tuple[FakeTensor, Grid]] = {}
 
-    def forget(self) -> None:
-        self._found.clear()
+    def forget(self, tensor: FakeTensor | None = None) -> None:
+        """Let go of what is known: of a tensor that is another one from here on, or of all."""
+        if tensor is None:
+            self._found.clear()
+            self.constants.forget_all()
+        else:
+            self._found.pop(id(tensor), None)
+            self.constants.forget(tensor)
+
+    def is_known(self, fake: FakeTensor) -> bool:
+        """Whether a tensor without dimensions stands for a number that is known, be it one that varies."""
+        return self.constants.of(fake) is not None or self.number(fake) is not None
 
     def number(self, fake: Any, ask: bool = True) -> Any:
         """The only element; None if it is not known. `ask`: elements of inputs, too, which adds guards."""
@@ -104,9 +116,9 @@ class Elements:
         return seen[id(fake)]
 
     def _may_be_known(self, fake: FakeTensor, ask: bool, seen: dict[int, bool]) -> bool:
-        if fake.dtype_ not in BITS or fake.device_.type not in READABLE or self.is_written(fake):
+        if fake.dtype_ not in BITS or fake.device_.type not in READABLE or is_written(fake):
             return False
-        if id(fake) in self._found or fake.constant is not None:
+        if id(fake) in self._found or self.constants.of(fake) is not None:
             return True
         node = fake.node
         if node is None or not self._is_small(fake):
@@ -134,9 +146,6 @@ class Elements:
         sizes = [env.hint(env.expr_of(size)) for size in fake.size_]
         return math.prod([1 if size is None else int(size) for size in sizes]) <= MOST_ELEMENTS
 
-    def is_written(self, fake: FakeTensor) -> bool:
-        return self.inputs.mode.writes > 0 if fake.is_inference() else fake._version > 0
-
     # ---- the elements
     def _of(self, fake: FakeTensor) -> Grid:
         known = self._found.get(id(fake))
@@ -145,8 +154,8 @@ class Elements:
         return known[1]
 
     def _worked_out(self, fake: FakeTensor) -> Grid:
-        if fake.constant is not None:
-            return grid(fake.constant.flatten().tolist(), tuple(fake.constant.shape))
+        if (known := self.constants.of(fake)) is not None:
+            return grid(known.flatten().tolist(), tuple(known.shape))
         node = fake.node
         if node is not None and node.op != "placeholder":
             return as_tensor_of(self._result(node), fake.dtype_)

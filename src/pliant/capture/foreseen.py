@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from pliant.capture.element_rules import MOST_ELEMENTS, RULES
+from pliant.capture.element_rules import MOST_ELEMENTS, RULES, Unknown
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.capture.node_values import NodeValues
+from pliant.graph.contracts import name_of_target
+from pliant.graph.fake_tensor import FakeTensor, is_fake, is_written
 from pliant.graph.unbacked import written
 from pliant.guards.parts import root_of
 from pliant.symbolic.traverse import evaluate
@@ -39,11 +41,6 @@ _CALLS = frozenset(RULES) | set(
     matmul cummax index_select gather logical_xor cumprod diff max min amax amin scatter scatter_add scatter_reduce index_add
     index_fill fill zero bincount expand_as view_as type_as""".split()
 )
-_LONGEST = 256  # calls between inputs and a condition
-
-
-class _Unforeseen(Exception):
-    """Only running the graph tells, or nothing is to be foretold."""
 
 
 def foreseen(frame: Frame, op: Op, value: Any) -> bool | None:
@@ -64,7 +61,7 @@ def _told(t: Tracer, ask: Callable[[_Run], Any]) -> bool | None:
     try:
         with torch.no_grad(), DisableTorchFunction(), below_python_dispatch():
             return bool(ask(_Run(t)))
-    except (_Unforeseen, GraphBreak, RuntimeError, IndexError):
+    except (Unknown, GraphBreak, RuntimeError, IndexError):
         return None
 
 
@@ -80,12 +77,12 @@ def _may_be(t: Tracer, key: str) -> bool:
     return sum(str(one) == key for one in asserts) < _MOST_TURNS
 
 
-class _Run:
+class _Run(NodeValues):
     """What calls of the graph give for the inputs at hand."""
 
     def __init__(self, t: Tracer) -> None:
+        super().__init__()
         self.t = t
-        self._found: dict[fx.Node, Any] = {}
 
     def number(self, expr: Any) -> Any:
         """A symbolic number."""
@@ -96,26 +93,22 @@ class _Run:
     def _symbol(self, symbol: Any) -> Any:
         bound = self.t.recorder.symbols.bound(symbol)
         if bound is None:
-            raise _Unforeseen
+            raise Unknown
         node, place = bound
         if place.dim is not None:  # of the results of `nonzero`
             made = self.value(node)
             return (made if place.item is None else made[place.item]).shape[place.dim]
         if node.target != "item" or place.item is not None:
-            raise _Unforeseen
+            raise Unknown
         read: Any = node.args[0]
         return self.value(read).item()
 
-    def value(self, node: fx.Node | None) -> Any:
-        if node is None or len(self._found) > _LONGEST:
-            raise _Unforeseen
-        if node not in self._found:
-            self._found[node] = self._after_writes(node, self._worked_out(node))
-        return self._found[node]
+    def run(self, node: fx.Node) -> Any:
+        return self._after_writes(node, self._worked_out(node))
 
     def _after_writes(self, node: fx.Node, value: Any) -> Any:
         """A copy in which the stores into the tensor are done, if there were any."""
-        if not isinstance(value, torch.Tensor) or not self.t.recorder.elements.is_written(node.meta["val"]):
+        if not isinstance(value, torch.Tensor) or not is_written(node.meta["val"]):
             return value
         copy = value.clone()
 
@@ -123,7 +116,7 @@ class _Run:
             return copy if one is node else self.value(one)
 
         for user in node.users:
-            name, given = _name(user), user.args[1:]
+            name, given = name_of_target(user), user.args[1:]
             if user.args[:1] != (node,):
                 continue
             if name == "setitem":
@@ -133,7 +126,7 @@ class _Run:
                 copy[place] = stored
             elif name.endswith("_") and not name.endswith("__"):
                 if name[:-1] not in _CALLS or user.op != "call_method":
-                    raise _Unforeseen
+                    raise Unknown
                 args, kwargs = fx.node.map_arg((given, user.kwargs), now)
                 getattr(copy, name)(*args, **kwargs)
         return copy
@@ -144,19 +137,15 @@ class _Run:
             return self.number(written(known))
         if node.op == "placeholder":
             return self._input(known)
-        name = _name(node)
-        if name not in _CALLS or node.op not in ("call_method", "call_function"):
-            raise _Unforeseen
-        args, kwargs = fx.node.map_arg((node.args, node.kwargs), self.value)
-        if node.op == "call_method":
-            return getattr(args[0], name)(*args[1:], **kwargs)
-        return node.target(*args, **kwargs)  # type: ignore[operator]
+        if name_of_target(node) not in _CALLS:
+            raise Unknown
+        return self.called(node)
 
     def _input(self, fake: Any) -> torch.Tensor:
         inputs = self.t.inputs
         example = inputs.example_of(fake) if is_fake(fake) else None
         if example is None or type(example) is not torch.Tensor:
-            raise _Unforeseen
+            raise Unknown
         if example.dtype not in _WHOLE:
             return self._setting(fake, example)
         return example
@@ -165,12 +154,8 @@ class _Run:
         """A few floats that a module keeps, as a buffer: probabilities by which it is set up, not its data."""
         source = self.t.inputs.world.source_of(fake)
         if source is None or not root_of(source).is_held or example.numel() > MOST_ELEMENTS or example.requires_grad:
-            raise _Unforeseen
+            raise Unknown
         return example
-
-
-def _name(node: fx.Node) -> str:
-    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
 
 
 _WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)

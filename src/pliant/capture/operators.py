@@ -333,7 +333,7 @@ def truth(t: Tracer, value: Any) -> Any:
 
 
 def _tensor_truth(t: Tracer, value: FakeTensor) -> Any:
-    if value.constant is not None:
+    if t.recorder.elements.constants.of(value) is not None:
         return t.native(bool, value)
     if (number := t.recorder.elements.number(value)) is not None:
         return truth(t, number)

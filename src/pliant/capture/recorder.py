@@ -94,7 +94,6 @@ class Recorder(TorchFunctionMode):
         self.marks: dict[str, Any] = {}  # noted in the `meta` of every node that is recorded
         self.checkpointed: list[checkpointed.Checkpointed] = []
         self.histories: dict[int, FakeTensor] = {}  # tensors with other data -> what stands for them as they were first
-        self._constants: list[FakeTensor] = []
         self.elements = Elements(inputs, self.symbols)
         inputs.record = self._dispatch
         self._assumed: list[RuntimeAssert] = []
@@ -117,7 +116,7 @@ class Recorder(TorchFunctionMode):
             self._check_kept_flag(*args, **kwargs)
         if (made := self._by_other_calls(func, args, kwargs)) is not None:
             return made
-        if func in _READS and (known := _known((args, kwargs))) is not None:
+        if func in _READS and (known := self._constants((args, kwargs))) is not None:
             with DisableTorchFunction(), below_python_dispatch():
                 return func(*known[0], **known[1])
         if func is Tensor.tolist and self.inputs.mode.allow_unbacked:
@@ -160,7 +159,8 @@ class Recorder(TorchFunctionMode):
 
     def _run_and_record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         mode = self.inputs.mode
-        if _may_write(func, getattr(func, "__name__", ""), kwargs):
+        name = getattr(func, "__name__", "")
+        if writes := _may_write(func, name, kwargs):
             written = kwargs.get("out", args[0] if args else None)
             self.inputs.check_write(written)
             for one in filter(is_fake, several(written) if self.checkpointed else ()):
@@ -174,7 +174,8 @@ class Recorder(TorchFunctionMode):
             func = differentiable_form(mode, func, args, kwargs, result)
         if func in _MADE_OF_NUMBERS and torch.get_default_dtype() is not self.default_dtype:
             kwargs = {"dtype": result.dtype_, **kwargs}  # chosen while another dtype was the default
-        self._keep_constant(func, args, kwargs, None if drew else result)
+        if not drew and not writes and "empty" not in name:
+            self.elements.constants.note(result)
         returns = func not in _NOT_RECORDED and _has_tensor(result) or self.inputs.shape_env.fresh
         if returns or result is None and (_has_tensor(args) or is_random(func) or type(func) in OPERATORS):
             self.record(func, args, kwargs, result)
@@ -182,7 +183,7 @@ class Recorder(TorchFunctionMode):
 
     def become(self, tensor: FakeTensor, made: FakeTensor) -> None:
         """The tensor is from here on what was made for it, on other memory."""
-        self._forget_constants()
+        self.elements.forget(tensor)
         with DisableTorchFunction(), below_python_dispatch():
             Tensor.data.__set__(tensor, made)  # type: ignore[attr-defined]
         tensor.spec, tensor.node = made.spec, made.node
@@ -218,32 +219,18 @@ class Recorder(TorchFunctionMode):
         self.overrides.has_subclasses = True
         return made
 
-    def _keep_constant(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        """Numbers that pass through 0-d tensors on the CPU stay known (`torch.div(seq_len, 2)` used as a size)."""
-        name = getattr(func, "__name__", "")
-        if _may_write(func, name, kwargs):
-            self._forget_written(kwargs.get("out", args[0] if args else None))
-            return
-        results = [r for r in several(result) if _may_be_known(r)]
-        if not results or "empty" in name:
-            return
-        known = _known((args, kwargs))
-        told = drawn_ranges.comparison(name, args, kwargs) if known is None else None
-        if known is None and told is None:
-            return
-        with DisableTorchFunction(), below_python_dispatch():
-            made = torch.tensor(told) if known is None else func(*known[0], **known[1])
-        pairs = zip(several(result), several(made))
-        for fake, real in pairs:
-            if _may_be_known(fake):
-                fake.constant = real
-                self._constants.append(fake)
-
-    def _forget_written(self, written: Any) -> None:
-        """What is known of tensors after a write: who shares the written memory is not tracked."""
-        known = not is_fake(written) or written.constant is not None
-        if known or written._is_view():
-            self._forget_constants()
+    def _constants(self, value: Any) -> Any:
+        """The arguments with constants in place of fakes; None if one is not known."""
+        if is_fake(value):
+            return self.elements.constants.of(value)
+        if type(value) in (tuple, list):
+            items = [v if v is None else self._constants(v) for v in value]
+            unknown = any(new is None and old is not None for new, old in zip(items, value))
+            return None if unknown else type(value)(items)
+        if type(value) is dict:
+            found = {k: v if v is None else self._constants(v) for k, v in value.items()}
+            return None if any(found[k] is None and value[k] is not None for k in value) else found
+        return value if isinstance(value, (int, float, bool, str, torch.dtype, torch.device)) else None
 
     def _number(self, value: Any) -> Any:
         """The integer that a 0-d tensor is known to hold; any other value as it is."""
@@ -262,11 +249,6 @@ class Recorder(TorchFunctionMode):
     def _with_numbers(self, values: Any) -> Any:
         """The arguments with integers in place of the 0-d tensors that hold them."""
         return type(values)(self._with_numbers(v) if type(v) in (tuple, list) else self._size(v) for v in values)
-
-    def _forget_constants(self) -> None:
-        for fake in self._constants:
-            fake.constant = None
-        self._constants.clear()
 
     def _item(self, func: Any, args: tuple[Any, ...]) -> Any:
         if (number := self.inputs.item(args[0])) is not None:
@@ -303,9 +285,7 @@ class Recorder(TorchFunctionMode):
             return result
         if name == "grad":
             raise GraphBreak("unsupported-operator", "Tensor.grad of a tensor computed here")
-        if name == "data" and args[0].constant is not None:  # the same memory
-            result.constant = args[0].constant  # type: ignore[attr-defined]  # a fake
-            self._constants.append(result)  # type: ignore[arg-type]
+        self.elements.constants.note(result)
         return self.record(getattr, (args[0], name), {}, result)
 
     def _check_kept_flag(self, tensor: Any, flag: Any = True, **_: Any) -> None:
@@ -503,29 +483,6 @@ def _may_write(func: Any, name: str, kwargs: dict[str, Any]) -> bool:
     if name.rstrip("_") != name and not name.endswith("__"):
         return True
     return "inplace" in getattr(getattr(func, "__code__", None), "co_varnames", ())
-
-
-def _may_be_known(value: Any) -> bool:
-    """Whether elements of such a tensor are kept, if they are known: numbers, and few integers (lengths, indices)."""
-    if not is_fake(value) or value.device_.type != "cpu":
-        return False
-    sizes = value.size_
-    few = len(sizes) == 1 and type(sizes[0]) is int and sizes[0] <= CONSTANT_NUMEL
-    return sizes == () or few and value.dtype_ in (torch.int64, torch.int32)
-
-
-def _known(value: Any) -> Any:
-    """The arguments with constants in place of fakes; None if one is not known."""
-    if is_fake(value):
-        return value.constant
-    if type(value) in (tuple, list):
-        items = [v if v is None else _known(v) for v in value]
-        unknown = any(new is None and old is not None for new, old in zip(items, value))
-        return None if unknown else type(value)(items)
-    if type(value) is dict:
-        found = {k: v if v is None else _known(v) for k, v in value.items()}
-        return None if any(found[k] is None and value[k] is not None for k in value) else found
-    return value if isinstance(value, (int, float, bool, str, torch.dtype, torch.device)) else None
 
 
 def _has_tensor(value: Any) -> bool:

@@ -101,8 +101,7 @@ def _is_open(t: Tracer, value: Any) -> bool:
     """Whether only running the graph tells whether the value is true, and what is recorded is run as it is."""
     if not is_fake(value) or t.recorder.region is not None:
         return False
-    known = value.constant is not None or value.size_ or t.recorder.elements.number(value) is not None
-    return not known and t.mode.allow_unbacked
+    return not value.size_ and not t.recorder.elements.is_known(value) and t.mode.allow_unbacked
 
 
 def _may_be_taken(frame: Frame, side: Iterable[int]) -> bool:

@@ -46,13 +46,12 @@ class FakeTensor(torch.Tensor):
     """A tensor that has everything but elements.
 
     `spec`: its description; `size_`, `stride_`... read it, faster than `size()` and `stride()` do.
-    `node`: free for whoever records (an fx node, a functional value). `constant`: the real tensor behind it, if any.
+    `node`: free for whoever records (an fx node, a functional value).
     """
 
     fake_mode: FakeMode
     spec: TensorSpec
     node: Any = None
-    constant: torch.Tensor | None = None
     is_parameter_: bool = False
     subclass_: type | None = None  # the program's class, for who captures one
     viewed: FakeTensor | None = None  # whose memory it lies in, where inference mode keeps autograd from knowing (`_base`)
@@ -135,6 +134,12 @@ def counting_as(tensor: torch.Tensor) -> AbstractContextManager[Any]:
     if torch.is_inference_mode_enabled() and not tensor.requires_grad and not tensor.is_inference():
         return torch.inference_mode(False)
     return contextlib.nullcontext()
+
+
+def is_written(fake: FakeTensor) -> bool:
+    """Whether the trace has written the tensor's memory, or may have: those of inference mode do not tell."""
+    with DisableTorchFunction():
+        return fake.fake_mode.writes > 0 if fake.is_inference() else fake._version > 0
 
 
 def is_on_constant(tensor: torch.Tensor) -> bool:

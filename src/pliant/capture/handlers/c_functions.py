@@ -127,7 +127,7 @@ def _owner(receiver: Any, name: str, bound: Any) -> type:
 
 
 def _fake_method(t: Tracer, fake: FakeTensor, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
-    if name in ("numpy", "__array__") and fake.constant is None and not args:
+    if name in ("numpy", "__array__") and t.recorder.elements.constants.of(fake) is None and not args:
         return to_array(t, fake)
     own = None if name == "as_subclass" else ALL.callables.get(getattr(torch.Tensor, name, None))
     return _tensor_method(t, fake, name, bound, args, kwargs) if own is None else own(t, (fake, *args), kwargs)

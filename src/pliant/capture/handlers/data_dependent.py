@@ -247,7 +247,7 @@ def for_test(frame: Frame, jump: Op, value: Any) -> Any:
 def _is_unknown(t: Tracer, value: Any) -> bool:
     """Whether only running the graph tells the truth of the value."""
     if is_fake(value):
-        return value.constant is None and t.mode.allow_unbacked and not value.size_
+        return not value.size_ and t.mode.allow_unbacked and t.recorder.elements.constants.of(value) is None
     return is_unbacked(value)
 
 

@@ -27,17 +27,17 @@ handles, TABLE = ROWS.handles, ROWS.callables
 _C = VARIABLE_FUNCTIONS
 
 
-def _numbers(tensor: FakeTensor) -> list[int]:
-    if tensor.constant is None:
+def _numbers(t: Tracer, tensor: FakeTensor) -> list[int]:
+    if (known := t.recorder.elements.constants.of(tensor)) is None:
         raise GraphBreak("data-dependent", "the lengths of packed sequences")
     with DisableTorchFunction(), below_python_dispatch():
-        return tensor.constant.tolist()
+        return known.tolist()
 
 
 @handles(_C._pack_padded_sequence)
 def _pack(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     padded, lengths, batch_first = args
-    numbers = _numbers(lengths)
+    numbers = _numbers(t, lengths)
     if not numbers or min(numbers) < 1 or numbers != sorted(numbers, reverse=True):  # eager words it
         raise GraphBreak("tensor-error", "sequences of these lengths cannot be packed")
     return t.call(_packed, (padded, numbers, batch_first), {})
@@ -52,7 +52,7 @@ def _packed(padded: Any, lengths: list[int], batch_first: bool) -> Any:
 @handles(_C._pad_packed_sequence)
 def _pad(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     data, sizes, *rest = args
-    return t.call(_padded, (data, _numbers(sizes), *rest), {})
+    return t.call(_padded, (data, _numbers(t, sizes), *rest), {})
 
 
 def _padded(data: Any, sizes: list[int], batch_first: bool, value: float, total: int) -> Any:
@@ -73,7 +73,7 @@ def _layers(name: str, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return call_torch(t, getattr(_C, name), args, kwargs)
     if len(args) > 7 and args[6] and args[7]:
         raise GraphBreak("random-state", "dropout between recurrent layers over packed sequences")
-    return t.call(packed_layers(name), (args[0], _numbers(args[1]), *args[2:]), kwargs)
+    return t.call(packed_layers(name), (args[0], _numbers(t, args[1]), *args[2:]), kwargs)
 
 
 for _name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):

@@ -62,7 +62,8 @@ def _independent(t: Tracer, rows: list[tuple[Any, ...]]) -> bool:
         return False
     if len(set(map(id, tensors))) < len(tensors):
         return False
-    return all(is_fake(one) and one.constant is None and not one._is_view() for one in tensors)
+    constants = t.recorder.elements.constants
+    return all(is_fake(one) and constants.of(one) is None and not one._is_view() for one in tensors)
 
 
 def _kind(fake: FakeTensor) -> Any:

@@ -1,0 +1,93 @@
+"""Numbers in tensors that constants alone lead to are known while capturing, until their memory is written."""
+
+import pytest
+import torch
+
+import pliant
+
+
+def _written_through_a_view(x):
+    a = torch.tensor(2)
+    known = x * int(a + 1)
+    a.view(1).add_(1)
+    return known * int(a + 1)
+
+
+def _written_after_it_was_read(x):
+    a = torch.tensor([1, 2])
+    b = a + 1
+    a.add_(5)
+    return x * b.tolist()[0] + a.tolist()[1]
+
+
+def _given_other_data(x):
+    a = torch.tensor(2)
+    before = int(a)
+    a.data = torch.tensor(7)
+    return x * before + int(a * 2)
+
+
+def _written_by_out(x):
+    a, b = torch.tensor(2), torch.tensor(3)
+    known = int(a)
+    torch.add(a, b, out=a)
+    return x * known + int(a)
+
+
+def _in_inference_mode(x):
+    with torch.inference_mode():
+        a = torch.tensor(2)
+        b = a * 2
+        a.add_(1)
+        return x * int(b) + int(a)
+
+
+def _of_another_default_dtype(x):
+    torch.set_default_dtype(torch.float64)
+    try:
+        a = torch.tensor(0.1)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    return x * float(a) + float(a.sqrt())
+
+
+def _with_several_results(x):
+    values, places = torch.tensor([3, 1, 2]).sort()
+    return x * int(values[0]) + int(places[0])
+
+
+PROGRAMS = [
+    _written_through_a_view, _written_after_it_was_read, _given_other_data, _written_by_out, _in_inference_mode,
+    _of_another_default_dtype, _with_several_results,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_known_numbers_are_those_of_eager(program):
+    compiled, x = pliant.compile(program, backend="eager"), torch.randn(4)
+    for _ in range(2):
+        assert torch.equal(compiled(x), program(x))
+
+
+def test_a_write_of_one_tensor_leaves_the_others_known():
+    def program(x):
+        rows, steps = torch.tensor(4.0).sqrt(), torch.tensor(1)
+        steps.add_(1)
+        return x.view(int(rows), -1), steps
+
+    graphs = []
+    compiled = pliant.compile(program, backend=lambda module, inputs: graphs.append(module) or module.forward, fullgraph=True)
+    x = torch.randn(6)
+    assert torch.equal(compiled(x)[0], program(x)[0])
+    assert not any(node.target == "item" for node in graphs[0].graph.nodes)
+
+
+def test_numbers_that_are_drawn_are_not_constants():
+    def program(x):
+        return x * torch.rand(()).add(1).item()
+
+    compiled, x = pliant.compile(program, backend="eager"), torch.ones(2)
+    torch.manual_seed(0)
+    found = [compiled(x) for _ in range(3)]
+    torch.manual_seed(0)
+    assert all(torch.equal(one, program(x)) for one in found)
