@@ -286,3 +286,44 @@ def test_lists_compare_with_what_was_added_to_a_list_from_outside():
         return lists.index(items), lists.count(items), items in lists[:2], lists.remove(items), len(lists)
 
     assert_same_outcomes(program, lambda: [1, 2])
+
+
+class InOrder(collections.OrderedDict):
+    pass
+
+
+def moved_to_end():
+    table = InOrder(a=1, b=2, c=3)
+    table.move_to_end("a")
+    return table
+
+
+def test_an_ordered_dict_of_a_class_is_read_in_its_own_order():
+    def read(table):
+        views = list(table.items()), list(table), list(table.keys())
+        table.update(b=7)
+        return views, list(table.values()), len(table)
+
+    pliant.reset()
+    compiled = pliant.compile(read, fullgraph=True)
+    for _ in range(3):
+        assert compiled(moved_to_end()) == read(moved_to_end())
+    assert pliant.stats()["recompiles"] == 0
+
+
+def test_a_factory_of_a_class_makes_items_behind_a_read_of_all():
+    class Lists(collections.defaultdict):
+        pass
+
+    def grow(table, x):
+        before = sorted(table.items())
+        table["new"].append(x + 1)
+        table.setdefault("a", [])
+        table |= {"b": [5]}
+        return before, table.pop("b"), "new" in table, len(table)
+
+    compiled = pliant.compile(grow, fullgraph=True)
+    for x in (1, 2):
+        ours, eagers = Lists(list, a=[x]), Lists(list, a=[x])
+        assert compiled(ours, x) == grow(eagers, x)
+        assert ours == eagers and list(ours) == list(eagers)

@@ -10,7 +10,8 @@ The world outside:    world (reads under guards, buffered writes), bringing (the
                       marked, twins.
 The graph:            recorder, torch_calls, torch_functions (C functions that may be called), regions, checkpointed, arrays,
                       numpy_scalars, overrides, symbol_nodes, tensor_index,
-                      elements, element_rules (numbers in small tensors), drawn_ranges, node_values (calls run while capturing), foreseen, tensor_errors, number_domains, varying_text.
+                      elements, element_rules (numbers in small tensors), drawn_ranges, node_values, foreseen (calls run while capturing),
+                      tensor_errors, number_domains, varying_text.
 Its end:              trace (what a capture found), collect, entry, reconstruct/.
 Breaks:               graph_breaks (kinds and advice), spelled_out, carried, endings.
 

@@ -36,7 +36,7 @@ from pliant.capture.standing_iterators import (
     peek,
     place,
 )
-from pliant.capture.value_kinds import DICT_TYPES, concrete
+from pliant.capture.value_kinds import concrete
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import ChainedSource, ItemSource, IteratorSource, LengthSource, Source, source_class
 from pliant.records import dataclass
@@ -300,9 +300,7 @@ class CarriedItems(ItsOwnIterator):
         if added and type(self.real) is _FORWARD and distance < left:
             return world.resolve(world.bring(peek(self.real, distance), PeekSource(self.source, distance)))
         world.guard(LeftSource(self.source), Kind.EQUALS, left)
-        if isinstance(real, dict) and type(real) not in DICT_TYPES:
-            now = world.mirror(real)
-        elif (now := world.contents(real)) is None:
+        if (now := world.contents(real)) is None:
             now = world.adopt(real)
         if isinstance(real, list):
             index = self.index_of(distance)

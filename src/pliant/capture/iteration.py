@@ -67,8 +67,6 @@ def iterate(t: Tracer, value: Any) -> Any:
 def _iterate_foreign(t: Tracer, value: Any) -> Any:
     if isinstance(value, list):
         return own_items(t, value)
-    if isinstance(value, dict):
-        return iter(t.world.mirror(value, with_values=False))
     if (held_here := t.world.contents(value)) is not None:
         return iterate(t, held_here)
     raise GraphBreak("unknown-object", f"iteration over a {type(value).__name__} from outside")
@@ -198,8 +196,6 @@ def mapping(t: Tracer, value: Any, by_keys: bool = False) -> dict[Any, Any]:
     if type(value) in DICT_TYPES:
         return value  # type: ignore[no-any-return]
     if not by_keys and t.world.type_lookup(type(value), "__iter__") is dict.__iter__:  # dicts copy what it holds
-        if not t.world.needs_guards(value):
-            return dict(dict.items(value))
-        return {key: t.world.dict_get(value, key) for key in t.world.keys_of(value)}
+        return dict(dict.items(value if (held_here := t.world.contents(value)) is None else held_here))
     keys = t.call(t.get_attr(value, "keys"), (), {})
     return {k: subscript(t, value, k) for k in sequence(t, keys)}

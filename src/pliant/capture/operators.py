@@ -160,9 +160,6 @@ _JOINED = (list, set, dict)
 def _as_c_holds_it(t: Tracer, value: Any) -> Any:
     """What C code reads of a container from outside of a class of the program's; any other value is itself."""
     found = t.world.contents(value) if t.world.is_opaque(value) else None
-    if found is None and isinstance(value, dict) and type(value) not in DICT_TYPES and t.world.needs_guards(value):
-        base = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
-        found = base(t.world.mirror(value))
     return value if found is None else found
 
 
@@ -399,8 +396,7 @@ def _length_outside(t: Tracer, value: Any) -> Any:
     if added is None and (held_here := world.changed_contents(value)) is not None:
         return len(held_here)
     if added is None and world.has_changes(value):
-        derived = isinstance(value, dict) and type(value) not in DICT_TYPES
-        return len(world.keys_of(value) if derived else world.adopt(value))
+        return len(world.adopt(value))
     source = world.place_of(value)
     if type(value) in MUTABLE_CONTAINERS and world.inputs.policy.length(source, len(value)):
         world.inputs.policy.note_varies(LengthSource(source), int)

@@ -41,7 +41,7 @@ def copy_in(world: World, value: Any, source: Source) -> Any:
     """The trace's own copy of a container, every entry under guards."""
     cls: Any = base_in_c(value) or type(value)
     if cls in DICT_TYPES:
-        return _copy_dict(world, value, source)
+        return _copy_dict(world, value, source, cls)
     if cls is set:
         return _copy_set(world, value, source)
     if cls is bytearray:
@@ -53,38 +53,38 @@ def copy_in(world: World, value: Any, source: Source) -> Any:
 
 
 def base_in_c(value: Any) -> type | None:
-    """Which of list, set and deque the value's class is or derives from."""
-    return next((base for base in (list, set, collections.deque) if issubclass(type(value), base)), None)
+    """Which container in C the value's class is or derives from."""
+    return next((base for base in type(value).__mro__ if base in _IN_C), None)
 
 
+_IN_C = frozenset((list, set, collections.deque, *DICT_TYPES))
 _READ: dict[Any, tuple[str, ...]] = {list: ("__len__",), set: ("__len__", "__iter__"), collections.deque: ("__len__", "__iter__", "__getitem__")}
 
 
 def refuse_own_reads(world: World, value: Any) -> None:
     """Break where a guard on what the container holds would run the program's code."""
     base = base_in_c(value)
-    if base is not None and any(world.python_function(type(value), name) is not None for name in _READ[base]):
+    if base is not None and any(world.python_function(type(value), name) is not None for name in _READ.get(base, ())):
         raise GraphBreak("unknown-object", f"a {type(value).__name__} from outside reads its items in a way of its own")
 
 
-def _copy_dict(world: World, value: dict[Any, Any], source: Source) -> Any:
-    world.guard(source, Kind.KEYS, tuple(plain_key(k) for k in value))
+def _copy_dict(world: World, value: dict[Any, Any], source: Source, cls: Any) -> Any:
+    ordered = collections.OrderedDict if cls is collections.OrderedDict else dict
+    keys = list(ordered.__iter__(value))
+    world.guard(source, Kind.KEYS, tuple(map(plain_key, keys)))
     changes = world.changes_of(value)
     items = {
-        _traced_key(world, k): changes[k] if k in changes else world.bring(v, world.item_source(value, k))
-        for k, v in value.items()
+        _traced_key(world, k): changes[k]
+        if k in changes
+        else world.bring(dict.__getitem__(value, k), world.item_source(value, k))
+        for k in keys
     }
-    for key, stored in changes.items():
-        items[key] = stored
+    items.update(changes)
     items = {k: v for k, v in items.items() if v is not DELETED}
-    match value:
-        case collections.defaultdict():
-            factory = world.bring(value.default_factory, AttributeSource(source, "default_factory"))
-            return collections.defaultdict(factory, items)
-        case collections.OrderedDict() | collections.Counter():
-            return type(value)(items)
-        case _:
-            return items
+    if cls is not collections.defaultdict:
+        return items if cls is dict else cls(items)
+    factory = vars(collections.defaultdict)["default_factory"].__get__(value)
+    return cls(world.bring(factory, AttributeSource(source, "default_factory")), items)
 
 
 def items_in_order(world: World, value: set[Any], source: Source) -> list[Any]:

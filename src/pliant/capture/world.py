@@ -72,7 +72,6 @@ class World:
         self._shadows: dict[int, tuple[Any, Any, Any]] = {}
         self._dict_changes: dict[int, tuple[dict[Any, Any], dict[Any, Any]]] = {}
         self._moved: dict[int, dict[Any, None]] = {}  # keys of such dicts that were deleted and stored again, at the end
-        self._mirrors: dict[tuple[int, bool], dict[Any, Any]] = {}  # what views and iterators of such dicts are of
         self._added: dict[int, tuple[Any, list[Any]]] = {}
         self._contents: dict[int, tuple[Any, Any]] = {}  # of containers of the program's classes
         self._cell_changes: dict[int, tuple[types.CellType, Any]] = {}
@@ -280,10 +279,15 @@ class World:
         via = None if type(mapping) is dict else "dict"
         return ItemSource(source, key, via)
 
+    def _held_here(self, mapping: Any) -> Any:
+        """What the trace has in place of a dict that it read as a whole."""
+        found = self._shadows.get(id(mapping)) or self._contents.get(id(mapping))
+        return None if found is None else found[1]
+
     def dict_get(self, mapping: dict[Any, Any], key: Any) -> Any:
         """mapping[key] of a foreign dict, or MISSING, under a guard."""
-        if id(mapping) in self._shadows:
-            return dict.get(self._shadows[id(mapping)][1], key, MISSING)
+        if (held_here := self._held_here(mapping)) is not None:
+            return dict.get(held_here, key, MISSING)
         changes = self._dict_changes.get(id(mapping))
         if changes is not None and key in changes[1]:
             value = changes[1][key]
@@ -324,8 +328,8 @@ class World:
 
     def contains(self, mapping: Any, key: Any) -> bool:
         """Whether a foreign dict, or a set without changes, has the key."""
-        if id(mapping) in self._shadows:
-            return dict.__contains__(self._shadows[id(mapping)][1], key)
+        if (held_here := self._held_here(mapping)) is not None:
+            return dict.__contains__(held_here, key)
         changes = self._dict_changes.get(id(mapping))
         if changes is not None and key in changes[1]:
             return changes[1][key] is not DELETED
@@ -337,37 +341,24 @@ class World:
         return present
 
     def keys_of(self, mapping: dict[Any, Any]) -> list[Any]:
-        """The keys of a foreign dict of a class of the program's, in order."""
+        """The keys of a foreign dict that is not read as a whole, in order."""
         self.guard(self.source_of(mapping), Kind.KEYS, tuple(map(plain_key, dict.keys(mapping))))
         changes = self._dict_changes.get(id(mapping), (mapping, {}))[1]
         moved = self._moved.get(id(mapping), {})
         keys = [key for key in dict.keys(mapping) if key not in moved and changes.get(key) is not DELETED]
         return keys + [key for key, value in changes.items() if value is not DELETED and key not in keys]
 
-    def mirror(self, mapping: dict[Any, Any], with_values: bool = True) -> dict[Any, Any]:
-        """What a foreign dict of a class of the program's holds, whatever the trace changes: views of this one are its own."""
-        known = self._mirrors.get((id(mapping), with_values))
-        if known is None:
-            keys = self.keys_of(mapping)
-            known = {key: self.dict_get(mapping, key) for key in keys} if with_values else dict.fromkeys(keys)
-            self.set_origin(known, self.place_of(mapping))
-            self._mirrors[id(mapping), with_values] = known
-        return known
-
     def dict_set(self, mapping: dict[Any, Any], key: Any, value: Any) -> None:
         """Store (or DELETED) into a foreign dict, replayed at the end."""
-        if id(mapping) in self._shadows:
-            _store(self._shadows[id(mapping)][1], key, value)
+        if (held_here := self._held_here(mapping)) is not None:
+            _store(held_here, key, value)
             return
-        for with_values in (False, True):
-            if (id(mapping), with_values) in self._mirrors:
-                _store(self._mirrors[id(mapping), with_values], key, value)
         changes = self._dict_changes.setdefault(id(mapping), (mapping, {}))[1]
         if type(key) in (str, int) and key not in changes:
             check_let_go((dict.get(mapping, key),))
         if changes.get(key) is DELETED and value is not DELETED:  # stored again, a deleted key goes to the end
-            if type(mapping) in DICT_TYPES and id(mapping) not in self._owner_of_dict:  # no single store does that
-                self.adopt(mapping)[key] = value
+            if id(mapping) not in self._owner_of_dict:  # no single store does that
+                _store(self.adopt(mapping) if type(mapping) in DICT_TYPES else self.contents(mapping), key, value)
                 return
             del changes[key]
             if dict.__contains__(mapping, key):
@@ -437,7 +428,7 @@ class World:
         """The trace's own copy of a container, and what it held before the trace changed it."""
         if len(value) > _ADOPT_LIMIT:
             raise GraphBreak("unknown-object", f"a {type(value).__name__} of {len(value)} entries is used as a whole")
-        check_let_go(value.values() if isinstance(value, dict) else value)
+        check_let_go(dict.values(value) if isinstance(value, dict) else value)
         shadow = copy_in(self, value, self.place_of(value))
         # Not before: where the copy breaks, they are still to be replayed.
         added = self._added.pop(id(value), (value, []))[1]
@@ -449,8 +440,8 @@ class World:
         return shadow, _CHANGED if stored else frozen(shadow)
 
     def contents(self, value: Any) -> Any:
-        """What a foreign list, set or deque of a class of the program's holds, as one of the class in C that it derives from:
-        the trace changes this one, and the object is given the same contents at the end. None of anything else.
+        """What a foreign container of a class of the program's holds, as one of the class in C that it derives from: the
+        trace changes this one, and the object is given the same contents at the end. None of anything else.
         """
         if id(value) in self._contents:
             return self._contents[id(value)][1]
@@ -631,10 +622,11 @@ def _is_of_held_function(cell: Source) -> bool:
 
 
 def _store(mapping: dict[Any, Any], key: Any, value: Any) -> None:
+    """Into the trace's own dict, which is of a class in C."""
     if value is DELETED:
-        dict.pop(mapping, key, None)
+        mapping.pop(key, None)
     else:
-        dict.__setitem__(mapping, key, value)
+        mapping[key] = value
 
 
 def _raw_dict(obj: Any) -> dict[str, Any] | None:

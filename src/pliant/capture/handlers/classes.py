@@ -108,8 +108,8 @@ def _construct_reversed(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def _as_c_reads_it(t: Tracer, value: Any) -> Any:
     """A container from outside of a class of the program's: what it holds, under guards; or a break."""
-    if t.world.is_opaque(value) and issubclass(type(value), dict):
-        return t.world.mirror(value, with_values=False)
+    if issubclass(type(value), dict) and (held_here := t.world.contents(value)) is not None:
+        return held_here
     value = subscripts.known_items(t, value)
     t.refuse_opaque(value)
     return value

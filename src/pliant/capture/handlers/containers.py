@@ -19,7 +19,6 @@ from pliant.capture.carried import own_items
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.classes import pairs_or_mapping
 from pliant.capture.handlers.iteration import in_order
-from pliant.capture.handlers.outside_dicts import call_dict_method
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.handlers.text_and_numbers import SIMPLE, shown
@@ -63,12 +62,6 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
     if t.world.is_opaque(receiver):
         if name in ATTRIBUTE_METHODS:
             return ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)
-        if isinstance(receiver, dict) and name in ("keys", "values", "items"):
-            return getattr(t.world.mirror(receiver), name)()
-        if isinstance(receiver, dict):
-            made = call_dict_method(t, receiver, name, args, kwargs)
-            if made is not NotImplemented:
-                return made
         return _call_on_contents(t, receiver, name, args, kwargs)
     method = getattr(receiver, name)
     if isinstance(method, types.MethodType):  # a subclass' own method: what was asked for is the base class'
@@ -87,7 +80,9 @@ def _call_on_contents(t: Tracer, receiver: Any, name: str, args: Args, kwargs: K
     if isinstance(receiver, list) and name in ("__iter__", "__reversed__"):
         return own_items(t, receiver, method=name)
     base = base_in_c(receiver)
-    held_here = t.world.contents(receiver) if name in _OF_CONTENTS.get(base, ()) else None
+    asked = _ASKED if base is collections.OrderedDict and name not in _VIEWS else ()
+    known = name in _OF_CONTENTS.get(base, ()) and not any(t.world.python_function(type(receiver), n) for n in asked)
+    held_here = t.world.contents(receiver) if known else None
     if held_here is None:
         raise GraphBreak("unknown-object", f"the method {name} of a {type(receiver).__name__} from outside")
     args = tuple([held_here.copy() if one is receiver else one for one in args])
@@ -98,11 +93,17 @@ def _call_on_contents(t: Tracer, receiver: Any, name: str, args: Args, kwargs: K
 # Methods that read and write what the container holds and nothing else, and give no object of its class.
 _OF_SEQUENCES = """append extend insert pop remove clear reverse index count __setitem__ __delitem__ __iadd__ __imul__ __contains__
     __len__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__"""
+_OF_DICTS = """keys values items update setdefault pop popitem clear __delitem__ __ior__ __iter__ __reversed__""".split()
 _OF_CONTENTS: dict[Any, frozenset[str]] = {
     list: frozenset(f"{_OF_SEQUENCES} sort copy __add__ __mul__ __rmul__".split()),
     collections.deque: frozenset(f"{_OF_SEQUENCES} appendleft extendleft popleft rotate __getitem__".split()),
     set: frozenset(name for name in vars(set) if name not in vars(object) or name in ("__eq__", "__ne__", "__contains__")),
+    dict: frozenset((*_OF_DICTS, "copy", "__or__")),
+    collections.defaultdict: frozenset(_OF_DICTS),
+    collections.OrderedDict: frozenset((*_OF_DICTS, "move_to_end")),
 }
+_VIEWS = ("keys", "values", "items")
+_ASKED = ("__contains__", "__getitem__", "__setitem__", "__delitem__", "__iter__", "__missing__")  # by OrderedDict's methods
 
 
 def _native_base(value: Any) -> type:
@@ -126,7 +127,9 @@ def _container_argument(t: Tracer, receiver: Any, name: str, index: int, value: 
         return value if is_factory else pairs_or_mapping(t, value, isinstance(receiver, collections.OrderedDict))
     if name in ("extend", "extendleft", "__iadd__") or name == "__init__" and index == 0:
         return t.iterable(value)
-    if name == "update":
+    if name in ("__or__", "__ror__"):
+        return t.mapping(value) if isinstance(receiver, dict) and isinstance(value, dict) else value
+    if name in ("update", "__ior__"):
         return pairs_or_mapping(t, value, isinstance(receiver, collections.OrderedDict))
     if (
         isinstance(receiver, (list, collections.deque))
