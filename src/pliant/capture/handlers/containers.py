@@ -8,10 +8,11 @@ from __future__ import annotations
 import _string  # type: ignore[import-not-found]
 import collections
 import functools
+import itertools
 import operator
 import string
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture import operators, subscripts
@@ -23,7 +24,7 @@ from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.handlers.text_and_numbers import SIMPLE, shown
 from pliant.capture.iteration import hashables
-from pliant.capture.value_kinds import MUTABLE_CONTAINERS, concrete, is_numpy_scalar
+from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, concrete, is_numpy_scalar
 from pliant.capture.varying_text import Text, join, percent
 from pliant.capture.whole_containers import base_in_c
 from pliant.graph.fake_tensor import FakeTensor
@@ -65,8 +66,8 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
         return _call_on_contents(t, receiver, name, args, kwargs)
     method = getattr(receiver, name)
     if isinstance(method, types.MethodType):  # a subclass' own method: what was asked for is the base class'
-        method = functools.partial(getattr(_native_base(receiver), name), receiver)
-    args = tuple(_container_argument(t, receiver, name, i, a) for i, a in enumerate(args))
+        method = functools.partial(getattr(base_in_c(receiver), name), receiver)
+    args = _arguments(t, receiver, name, args)
     if isinstance(receiver, collections.deque):
         kwargs = {k: concrete(v) if k == "maxlen" else t.iterable(v) for k, v in kwargs.items()}
     if name in ("index", "count", "remove", "__eq__", "__contains__"):
@@ -106,38 +107,66 @@ _VIEWS = ("keys", "values", "items")
 _ASKED = ("__contains__", "__getitem__", "__setitem__", "__delitem__", "__iter__", "__missing__")  # by OrderedDict's methods
 
 
-def _native_base(value: Any) -> type:
-    return next(base for base in type(value).__mro__ if base in MUTABLE_CONTAINERS)
-
-
-def _container_argument(t: Tracer, receiver: Any, name: str, index: int, value: Any) -> Any:
-    if (
-        isinstance(receiver, dict)
-        and name in ("pop", "setdefault", "__setitem__", "__delitem__", "get", "move_to_end", "__getitem__")
-        and index == 0
-    ):
-        return t.hashable(value)
-    if isinstance(receiver, (set, frozenset)):
-        if name in ("add", "discard", "remove", "__contains__"):
-            return t.hashable(value)
-        plain = name.startswith("__") and name != "__init__" and not isinstance(value, (set, frozenset))
-        return value if plain else hashables(t, value)
-    if name == "__init__" and isinstance(receiver, dict):
-        is_factory = isinstance(receiver, collections.defaultdict) and index == 0
-        return value if is_factory else pairs_or_mapping(t, value, isinstance(receiver, collections.OrderedDict))
-    if name in ("extend", "extendleft", "__iadd__") or name == "__init__" and index == 0:
-        return t.iterable(value)
-    if name in ("__or__", "__ror__"):
-        return t.mapping(value) if isinstance(receiver, dict) and isinstance(value, dict) else value
-    if name in ("update", "__ior__"):
-        return pairs_or_mapping(t, value, isinstance(receiver, collections.OrderedDict))
-    if (
-        isinstance(receiver, (list, collections.deque))
-        and name in ("insert", "pop", "rotate", "__getitem__", "__delitem__", "__init__")
-        and index == (name == "__init__")
-    ):
-        return concrete(value)
+def _as_it_is(t: Tracer, value: Any) -> Any:
     return value
+
+
+def _other_set(t: Tracer, value: Any) -> Any:
+    """The operand of an operator of sets, which takes no other iterables."""
+    return hashables(t, value) if issubclass(type(value), (set, frozenset)) else value
+
+
+def _other_dict(t: Tracer, value: Any) -> Any:
+    return t.mapping(value) if issubclass(type(value), dict) else value
+
+
+def _number(t: Tracer, value: Any) -> Any:
+    return concrete(value)
+
+
+def _key(t: Tracer, value: Any) -> Any:
+    return t.hashable(value)
+
+
+def _items(t: Tracer, value: Any) -> Any:
+    return t.iterable(value)
+
+
+Convert = Callable[["Tracer", Any], Any]
+_PAIRS = functools.partial(pairs_or_mapping, by_keys=False)
+_PAIRS_BY_KEYS = functools.partial(pairs_or_mapping, by_keys=True)
+
+
+def _of_dicts(pairs: Convert) -> dict[str, tuple[Convert, ...]]:
+    return {
+        **dict.fromkeys("pop setdefault __setitem__ __delitem__ get move_to_end __getitem__".split(), (_key,)),
+        **dict.fromkeys(("update", "__ior__", "__init__"), (pairs,)),
+        **dict.fromkeys(("__or__", "__ror__"), (_other_dict,)),
+    }
+
+
+# What C code gets for the arguments of a method, the first ones; of a set it is the same for all.
+_ARGUMENTS: ByKind[dict[str, tuple[Convert, ...]]] = ByKind(
+    {
+        **dict.fromkeys(("extend", "extendleft", "__iadd__"), (_items,)),
+        **dict.fromkeys(("insert", "pop", "rotate", "__getitem__", "__delitem__"), (_number,)),
+        "__init__": (_items, _number),
+    },
+    families={
+        dict: _of_dicts(_PAIRS),
+        collections.OrderedDict: _of_dicts(_PAIRS_BY_KEYS),
+        collections.defaultdict: {**_of_dicts(_PAIRS), "__init__": (_as_it_is, _PAIRS)},
+        **dict.fromkeys((set, frozenset), dict.fromkeys(("add", "discard", "remove", "__contains__"), (_key,))),
+    },
+)
+
+
+def _arguments(t: Tracer, receiver: Any, name: str, args: Args) -> Args:
+    """The arguments of a method as C code gets them."""
+    rows: Iterable[Convert] = _ARGUMENTS.of(receiver).get(name, ())
+    if not rows and issubclass(type(receiver), (set, frozenset)):
+        rows = itertools.repeat(_other_set if name.startswith("__") and name != "__init__" else hashables)
+    return tuple([convert(t, value) for convert, value in zip(itertools.chain(rows, itertools.repeat(_as_it_is)), args)])
 
 
 def _read_foreign_dict(t: Tracer, receiver: dict[Any, Any], name: str, args: Args) -> Any:
