@@ -1,6 +1,6 @@
 """A captured program and its gradient: one functional ATen graph, split so that little is saved, under torch's engine.
 
-Tracing:              joint, run_module, functionalize (views and writes become values), aliases, functional_ops, scatter,
+Tracing:              joint, run_module, functionalize (views and writes become values), call_kinds, aliases, functional_ops, scatter,
                       pooling, expand, segments (programs that must be cut), history, repeats and repeated (equal parts).
 Splitting:            partition/.
 Running:              runtime and training compile; calls, around, trained, function, tangent_layouts, result_hooks, outputs and places run, also what is

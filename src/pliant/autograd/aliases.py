@@ -17,6 +17,7 @@ import torch
 from torch import fx
 
 from pliant.autograd.kept_inputs import version
+from pliant.errors import InternalError
 from pliant.records import dataclass
 
 if TYPE_CHECKING:
@@ -111,3 +112,11 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
                 return True
             reached += (size - 1) * step
     return False
+
+
+def alias_of(fake: FakeTensor) -> Alias:
+    """The place that a tensor of this trace stands for."""
+    alias = fake.node
+    if type(alias) is not Alias:
+        raise InternalError("a fake tensor of another trace reached this one", kind="functionalize")
+    return alias
